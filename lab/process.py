@@ -1,0 +1,71 @@
+"""Running other programs: argument lists only, never a shell, failures turned into the lab's errors."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from lab.errors import HostFailed
+
+logger = logging.getLogger(__name__)
+
+
+class CommandFailed(HostFailed):
+    """A program exited non-zero. Callers that can say more catch it and do."""
+
+    def __init__(self, argv: Sequence[str], status: int, stderr: str) -> None:
+        last = next((line for line in reversed(stderr.splitlines()) if line.strip()), "no message")
+        super().__init__(f"{argv[0]} exited with status {status}: {last.strip()}")
+        self.argv = list(argv)
+        self.status = status
+        self.stderr = stderr
+
+
+def find_tool(name: str, *, package: str) -> str:
+    """The full path of a program, or an error that names the Debian package to install."""
+    path = shutil.which(name)
+    if path is None:
+        raise HostFailed(f"{name} is not installed", hint=f"run `make setup`, or install the package {package}")
+    return path
+
+
+def run(
+    argv: Sequence[str | Path],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes | None = None,
+    timeout_s: float | None = None,
+) -> bytes:
+    """Run a program to its end and give its standard output; raise `CommandFailed` on a non-zero status."""
+    words = [str(word) for word in argv]
+    logger.debug("run %s", words)
+    try:
+        done = subprocess.run(
+            words,
+            cwd=cwd,
+            env=dict(env) if env is not None else None,
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=timeout_s,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise HostFailed(f"{words[0]} is not installed", hint="run `make setup`") from error
+    except subprocess.TimeoutExpired as error:
+        raise HostFailed(f"{words[0]} did not finish within {timeout_s:g} s") from error
+    if done.returncode != 0:
+        raise CommandFailed(words, done.returncode, done.stderr.decode(errors="replace"))
+    return done.stdout
+
+
+def run_text(
+    argv: Sequence[str | Path], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> str:
+    """`run`, with the output decoded and its trailing newline taken off."""
+    return run(argv, cwd=cwd, env=env).decode(errors="replace").rstrip("\n")

@@ -1,0 +1,67 @@
+"""Records on disk: typed, numbered by schema, written by atomic rename."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import secrets
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from lab.errors import HostFailed
+
+T = TypeVar("T")
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of everything stored. Unknown fields are an error, so a newer lab's file is never half read."""
+
+
+def encode(value: Any) -> bytes:
+    """JSON with sorted keys: the same value gives the same bytes."""
+    return msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=1) + b"\n"
+
+
+def digest(value: Any) -> str:
+    """SHA-256 of a value's canonical JSON, in hex."""
+    return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes, in hex."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def write_atomic(path: Path, content: bytes) -> None:
+    """Write a file so that a reader, at any instant and after any crash, sees the old one or the new one."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with temporary.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise HostFailed(
+                f"no disk space left to write {path}", hint="free some, e.g. with `lab kernel gc`; then repeat"
+            ) from error
+        raise HostFailed(f"cannot write {path}: {error.strerror}") from error
+
+
+def save(path: Path, value: Any) -> None:
+    """Write a record as JSON, atomically."""
+    write_atomic(path, encode(value))
+
+
+def load(path: Path, kind: type[T]) -> T:
+    """Read a record back; a file that is not one is the host's failure, named."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise HostFailed(f"{path} is not a readable {kind.__name__} record: {error}") from error
