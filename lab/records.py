@@ -65,3 +65,8 @@ def load(path: Path, kind: type[T]) -> T:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.MsgspecError) as error:
         raise HostFailed(f"{path} is not a readable {kind.__name__} record: {error}") from error
+
+
+def plain(value: Any) -> Any:
+    """A record as dicts and lists, for those who speak JSON but not our types."""
+    return msgspec.to_builtins(value)

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# make ab      two kernels that differ by one commit: built, booted, measured, judged
+# make test    everything that must hold: lint, types, unit tests, guests in exact mode, a real kernel build
+#
+# Both set up whatever is missing first. BASE=, TEST= and ARGS= change what `make ab` compares.
+
+BASE ?= efa7df3e3bb5^
+TEST ?= efa7df3e3bb5
+ARGS ?=
+
+PYTHON ?= /usr/bin/python3
+VENV := .venv
+BIN := $(VENV)/bin
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+
+.PHONY: ab test setup lint unit guest bench clean
+
+ab: setup
+	@$(BIN)/lab ab --base '$(BASE)' --test '$(TEST)' $(ARGS)
+
+test: setup lint unit guest
+
+setup: $(VENV)/host-ready
+
+# The Python side, with the versions that are pinned. `python3 -m venv` needs a package of its own on Debian.
+$(VENV)/ready: requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ $(SUDO) apt-get update -q && $(SUDO) apt-get install -q -y --no-install-recommends python3-venv; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --requirement requirements.txt
+	$(BIN)/pip install --quiet --no-deps --editable .
+	@touch $@
+
+# The host side: an Ansible role, the only part that needs root. Run again when the role changed.
+$(VENV)/host-ready: $(VENV)/ready ansible/playbooks/host_ready.yml $(wildcard ansible/roles/host_ready/*/*.yml)
+	ANSIBLE_ROLES_PATH=ansible/roles ANSIBLE_LOCALHOST_WARNING=false \
+		$(BIN)/ansible-playbook -i localhost, ansible/playbooks/host_ready.yml
+	@touch $@
+
+lint: $(VENV)/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/yamllint --strict ansible
+	$(BIN)/ansible-lint --offline --quiet ansible
+
+unit: $(VENV)/ready
+	$(BIN)/pytest -q -m 'not guest and not build and not network'
+
+guest: setup
+	$(BIN)/pytest -q -m 'guest or build or network'
+
+bench: setup
+	$(BIN)/python tests/bench.py $(ARGS)
+
+clean:
+	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Reading the job. Nothing is done before all of it has been understood. */
+#include "job.h"
+#include "files.h"
+#include "report.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define JOB_MAX		(1 << 20)
+#define FIELDS_MAX	256
+
+static char text[JOB_MAX];
+
+struct line {
+	size_t number;
+	char *fields[FIELDS_MAX + 1];
+	size_t nr_fields;
+};
+
+/* One more element at the end of an array; NULL when memory is out. */
+static void *grow(void *array, size_t count, size_t size)
+{
+	return reallocarray(array, count + 1, size);
+}
+
+static bool bad(const struct line *line, const char *what)
+{
+	report_fatal("/job line %zu: %s: %.200s", line->number, what, line->fields[0]);
+	return false;
+}
+
+static bool take_seed(struct job *job, const struct line *line)
+{
+	char *end;
+
+	if (line->nr_fields != 2 || !isdigit((unsigned char)line->fields[1][0]))
+		return bad(line, "needs one number");
+	errno = 0;
+	job->seed = strtoull(line->fields[1], &end, 10);
+	if (*end || errno)
+		return bad(line, "needs a number of 64 bits");
+	return true;
+}
+
+static bool take_step(struct job *job, const struct line *line, enum step_kind kind)
+{
+	size_t want = kind == STEP_SET ? 3 : 2;
+	struct step *steps;
+
+	if (line->nr_fields != want)
+		return bad(line, "has the wrong number of fields");
+	steps = grow(job->steps, job->nr_steps, sizeof(*steps));
+	if (!steps)
+		return bad(line, "does not fit into memory");
+	job->steps = steps;
+	steps[job->nr_steps++] = (struct step){
+		.kind = kind, .name = line->fields[1], .value = line->fields[2],
+	};
+	return true;
+}
+
+static bool take_env(struct job *job, const struct line *line)
+{
+	char **env;
+
+	if (line->nr_fields != 2 || !strchr(line->fields[1], '='))
+		return bad(line, "needs NAME=VALUE");
+	env = grow(job->env, job->nr_env, sizeof(*env));
+	if (!env)
+		return bad(line, "does not fit into memory");
+	job->env = env;
+	env[job->nr_env++] = line->fields[1];
+	return true;
+}
+
+static bool take_case(struct job *job, const struct line *line)
+{
+	size_t words = line->nr_fields - 2;
+	struct job_case *cases;
+	char **argv;
+
+	if (line->nr_fields < 3)
+		return bad(line, "needs a name and a program");
+	cases = grow(job->cases, job->nr_cases, sizeof(*cases));
+	if (cases)
+		job->cases = cases;
+	argv = calloc(words + 1, sizeof(*argv));
+	if (!cases || !argv)
+		return bad(line, "does not fit into memory");
+	memcpy(argv, line->fields + 2, words * sizeof(*argv));
+	cases[job->nr_cases++] = (struct job_case){ .name = line->fields[1], .argv = argv };
+	return true;
+}
+
+static bool take_line(struct job *job, const struct line *line)
+{
+	const char *keyword = line->fields[0];
+
+	if (!strcmp(keyword, "seed"))
+		return take_seed(job, line);
+	if (!strcmp(keyword, "set"))
+		return take_step(job, line, STEP_SET);
+	if (!strcmp(keyword, "insmod"))
+		return take_step(job, line, STEP_INSMOD);
+	if (!strcmp(keyword, "env"))
+		return take_env(job, line);
+	if (!strcmp(keyword, "case"))
+		return take_case(job, line);
+	return bad(line, "unknown keyword");
+}
+
+static bool split(char *start, struct line *line)
+{
+	line->nr_fields = 0;
+	memset(line->fields, 0, sizeof(line->fields));
+	for (char *field = start; field;) {
+		if (line->nr_fields == FIELDS_MAX)
+			return bad(line, "has too many fields");
+		line->fields[line->nr_fields++] = strsep(&field, "\t");
+	}
+	return true;
+}
+
+bool job_read(const char *path, struct job *job)
+{
+	ssize_t length = file_read(path, text, sizeof(text));
+	struct line line = { .number = 0 };
+
+	if (length < 0) {
+		report_fatal("cannot read %s: %s", path, strerror((int)-length));
+		return false;
+	}
+	if (length == (ssize_t)sizeof(text) - 1 && strlen(text) == (size_t)length) {
+		report_fatal("%s is longer than %d bytes", path, JOB_MAX - 2);
+		return false;
+	}
+	for (char *rest = text; rest && *rest;) {
+		char *start = strsep(&rest, "\n");
+
+		line.number++;
+		if (*start && (!split(start, &line) || !take_line(job, &line)))
+			return false;
+	}
+	return true;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Settings: what is applied to this guest and is not the kernel image. */
+#ifndef LAB_SETTINGS_H
+#define LAB_SETTINGS_H
+
+#include <stdbool.h>
+
+/* Keep khugepaged and proactive compaction out of the cases, where the kernel has them. */
+void settings_calm(void);
+
+/* Apply a setting and read it back; reports the value in force, or why it was refused. */
+bool setting_apply(const char *name, const char *value);
+
+/*
+ * Wait until the kernel has nothing of its own to do. Distributors' kernels test
+ * their cryptography in a thread for half a minute after boot, which would take
+ * half the CPU from the first cases. Reports "idle" as "yes", or "no" after a
+ * minute of guest time.
+ */
+void settings_wait_idle(void);
+
+/* Load a module; reports fatal when it cannot be. One that is there already is fine. */
+bool setting_insmod(const char *path);
+
+/* Report the settings every measurement of memory depends on, asked for or not. */
+void settings_show(void);
+
+#endif

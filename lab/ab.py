@@ -1,0 +1,189 @@
+"""`lab ab`: two arms, the same guest around both, paired by seed, judged."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from lab import __version__, exact, images, kernels, records, results, store, verdict, workloads
+from lab.errors import HostFailed
+from lab.exact import Environment
+from lab.images import Image
+from lab.kernels import Kernel
+from lab.kernelspec import TreeSource
+from lab.progress import Meter
+from lab.results import AbResult, ArmPlan, ArmResult, CaseResult, GuestShape, Plan, ResultEnvironment
+from lab.runs import Arm, Bench
+from lab.sampling import Limits, Series, sample
+from lab.verdict import Comparison, Metric, Outcome
+from lab.workloads import Case, Workload
+
+
+def measure(plan: Plan, folder: Path, *, jobs: int, deadline: float | None, meter: Meter) -> AbResult:
+    """Do what a plan says, in its result folder; what is already there is not done again.
+
+    jobs: guests at a time, and make's parallelism. deadline: on the monotonic clock.
+    """
+    started, clock = datetime.now(UTC), time.monotonic()
+    chosen = [workloads.select(text) for text in plan.workloads]
+    qemu = exact.find_qemu(plan.qemu)
+    arms = (_arm("base", plan.base, jobs, meter), _arm("test", plan.test, jobs, meter))
+    machine = kernels.common_machine(*(arm.kernel for arm in arms))
+    image = images.obtain(meter)
+    series, shapes, facts = [], {}, None
+    for workload, cases in chosen:
+        initrd = images.slice_for(image, workload)
+        facts = exact.environment(
+            qemu,
+            machine,
+            vcpus=workload.vcpus,
+            memory_mb=workload.memory_mb,
+            settings=exact.exact_machine().settings,
+            initrd_sha256=records.file_digest(initrd),
+        )
+        shapes[workload.name] = _shape(facts)
+        bench = Bench(
+            qemu=qemu, machine=machine, workload=workload, slice=initrd, timeout_s=plan.guest_timeout_s, folder=folder
+        )
+        series.append(Series(bench=bench, cases=cases, fingerprint=facts.fingerprint))
+    if facts is None:
+        raise ValueError("a plan without a workload")
+    limits = Limits(
+        seeds=plan.seeds, max_seeds=plan.max_seeds, fixed=plan.fixed_seeds, jobs=jobs, deadline=deadline
+    )
+    sample(series, arms, limits, lambda one: _undecided(one, series, plan), meter)
+    if not all(one.seeds() for one in series):
+        raise HostFailed(
+            "the budget was used up before one pair of guests had run",
+            hint=f"give it more; go on by `lab ab --resume {folder.name}`",
+        )
+    cases_judged, overall = judge(series, plan)
+    result = AbResult(
+        mode=plan.mode,
+        threshold=plan.threshold,
+        alpha=plan.alpha,
+        base=_arm_result(arms[0]),
+        test=_arm_result(arms[1]),
+        environment=_environment(facts, shapes, image[0]),
+        seeds=sorted({seed for one in series for seed in one.seeds()}),
+        cases=cases_judged,
+        verdict=overall.verdict,
+        reason=overall.reason,
+        started=started.isoformat(timespec="seconds"),
+        seconds=round(time.monotonic() - clock, 3),
+        result=folder.name,
+        reproduce=f"lab replay {folder.name}",
+    )
+    records.save(folder / "result.json", result)
+    return result
+
+
+def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], verdict.Overall]:
+    """Every case of every series compared, and the verdict over all of them."""
+    compared = [(one, case, _compare(one, case, plan)) for one in series for case in one.cases]
+    marked = iter(verdict.mark_secondary([c for _, _, comparisons in compared for c in comparisons]))
+    compared = [(one, case, [next(marked) for _ in comparisons]) for one, case, comparisons in compared]
+    verdicts = [
+        verdict.case_verdict(f"{one.bench.workload.name}:{case.name}", comparisons)
+        for one, case, comparisons in compared
+    ]
+    overall = verdict.overall(verdicts, plan.alpha)
+    changed = (Outcome.REGRESSION, Outcome.IMPROVEMENT)
+    cases = [
+        CaseResult(
+            workload=one.bench.workload.name,
+            case=case.name,
+            control=case.control,
+            verdict=found.verdict,
+            metrics=comparisons,
+            holm=found.name in overall.survived if found.verdict in changed else None,
+        )
+        for (one, case, comparisons), found in zip(compared, verdicts, strict=True)
+    ]
+    return cases, overall
+
+
+def _compare(one: Series, case: Case, plan: Plan) -> list[Comparison]:
+    return [
+        verdict.compare_metric(
+            Metric(name=metric.name, unit=metric.unit, better=metric.better, primary=metric.primary),
+            base,
+            test,
+            threshold=plan.threshold,
+            alpha=plan.alpha,
+            exact=True,
+        )
+        for metric in one.bench.workload.metrics
+        for _, base, test in [one.pairs(case.name, metric.name)]
+    ]
+
+
+def _undecided(one: Series, series: Sequence[Series], plan: Plan) -> list[Case]:
+    """Cases that more seeds could settle: unknown, or changed but not yet beyond chance over all cases."""
+    cases, _ = judge(series, plan)
+    open_cases = {
+        case.case for case in cases if case.workload == one.bench.workload.name and (case.verdict == Outcome.UNKNOWN or case.holm is False)
+    }
+    return [case for case in one.cases if case.name in open_cases]
+
+
+def _arm(name: str, plan: ArmPlan, jobs: int, meter: Meter) -> Arm:
+    kernel = kernels.obtain(plan.spec, cc=plan.cc, jobs=jobs, meter=meter)
+    return Arm(name=name, kernel=kernel, settings=dict(plan.spec.settings))
+
+
+def _arm_result(arm: Arm) -> ArmResult:
+    kernel: Kernel = arm.kernel
+    source = kernel.spec.source
+    build = store.find(kernel.key) if isinstance(source, TreeSource) else None
+    return ArmResult(
+        spec=kernel.spec.text,
+        commit=kernel.commit,
+        release=kernel.release,
+        build=kernel.key,
+        subject=source.subject if isinstance(source, TreeSource) else None,
+        compiler=build.inputs.compiler if build else None,
+        settings={**arm.guest_settings, **dict(kernel.spec.settings)},
+        note=kernel.spec.note,
+    )
+
+
+def _shape(facts: Environment) -> GuestShape:
+    return GuestShape(
+        vcpus=facts.vcpus,
+        memory_mb=facts.memory_mb,
+        initrd_sha256=facts.initrd_sha256,
+        fingerprint=facts.fingerprint,
+    )
+
+
+def _environment(facts: Environment, shapes: dict[str, GuestShape], image: Image) -> ResultEnvironment:
+    return ResultEnvironment(
+        fingerprint=records.digest({name: shape.fingerprint for name, shape in shapes.items()})[:16],
+        qemu=facts.qemu,
+        machine=facts.machine,
+        cpu=facts.cpu,
+        shift=facts.shift,
+        cmdline=facts.cmdline,
+        settings=facts.settings,
+        image=image.sha256,
+        lab=__version__,
+        guests=shapes,
+    )
+
+
+def default_jobs() -> int:
+    """All cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def announce(plan: Plan, selected: Sequence[tuple[Workload, list[Case]]], jobs: int, meter: Meter) -> None:
+    """Say what will be run and about how long that takes, before it starts."""
+    cases = sum(len(chosen) for _, chosen in selected)
+    guests = 2 * plan.seeds * len(selected)
+    # Typical of two cores without KVM; the bar knows better after the first guest.
+    seconds = guests * (0.8 + 0.15 * cases / len(selected)) / jobs
+    meter.say(f"{cases} cases, {plan.seeds} seeds: {guests} guests, {jobs} at a time, about {seconds:.0f} s")

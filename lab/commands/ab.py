@@ -1,0 +1,132 @@
+"""`lab ab`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from lab import ab as comparing
+from lab import compilers, exact, kernelspec, records, results, table, trees, workloads
+from lab.commands import options
+from lab.errors import Undecided, UserError
+from lab.progress import Meter
+from lab.results import AbResult, ArmPlan, Plan
+from lab.verdict import Outcome
+
+
+@click.command()
+@click.option("--base", metavar="SPEC", help="The kernel to compare with.")
+@click.option("--test", metavar="SPEC", help="The kernel in question.")
+@click.option(
+    "--workload", "-w", "workload", multiple=True, default=["alloc-burst"], show_default=True,
+    metavar="NAME[:CASE,...]", help="What to run; may be given several times.",
+)  # fmt: skip
+@options.tree
+@click.option("--mode", type=click.Choice(["auto", "exact", "live"]), default="auto", show_default=True)
+@click.option("--threshold", type=options.Share(), default=0.02, help="The smallest change that counts (2%).")
+@click.option("--seeds", type=click.IntRange(min=1), help="Exactly that many seeds, decided or not.")
+@click.option("--max-seeds", type=click.IntRange(min=6), default=24, show_default=True, help="Stop adding seeds here.")
+@click.option("--budget", type=options.Duration(), help="Stop after this time with what is known, e.g. 40m.")
+@click.option("--cc", default=compilers.DEFAULT, show_default=True, help="Compiler of both kernels.")
+@click.option("--base-cc", help="Compiler of the base kernel.")
+@click.option("--test-cc", help="Compiler of the test kernel.")
+@click.option("--qemu", default="qemu-system-x86_64", show_default=True, help="The QEMU to use.")
+@click.option("--guest-timeout", type=options.Duration(), default=300.0, help="A guest that runs longer hangs (300s).")
+@options.jobs
+@click.option("--result", type=click.Path(path_type=Path), help="Folder for the result (default: a new one).")
+@click.option("--resume", metavar="ID", help="Go on with a result that was interrupted.")
+@click.option("--fail-on", metavar="VERDICT[,...]", help="Exit 1 if the verdict is one of these, e.g. regression.")
+@click.option("--require-verdict", is_flag=True, help="Exit 5 if the verdict is unknown.")
+@options.json_output
+def ab(resume: str | None, result: Path | None, as_json: bool, **asked: object) -> int:  # noqa: FBT001
+    """Compare two kernels on a workload: same or not, by how much, and how sure.
+
+    \b
+    Example:
+      lab ab --base efa7df3e3bb5^ --test efa7df3e3bb5 -w alloc-burst:layout-4632k
+    """
+    fail_on = _verdicts(asked["fail_on"])
+    jobs = asked["jobs"] if isinstance(asked["jobs"], int) else comparing.default_jobs()
+    budget = asked["budget"]
+    deadline = time.monotonic() + budget if isinstance(budget, float) else None
+    with Meter() as meter:
+        if resume is not None:
+            folder = results.open_folder(resume)
+            plan = results.load_plan(folder)
+        else:
+            plan = _plan(asked, meter)
+            folder = results.new_folder(result)
+            records.save(folder / "plan.json", plan)
+        with results.claimed(folder):
+            finished = _measure(plan, folder, jobs, deadline, meter)
+    _print(finished, as_json=as_json)
+    if finished.verdict in fail_on:
+        return 1
+    if asked["require_verdict"] and finished.verdict == Outcome.UNKNOWN:
+        raise Undecided(f"undecided: {finished.reason}", hint="give it more seeds (--max-seeds) or a larger threshold")
+    return 0
+
+
+def _measure(plan: Plan, folder: Path, jobs: int, deadline: float | None, meter: Meter) -> AbResult:
+    comparing.announce(plan, [workloads.select(text) for text in plan.workloads], jobs, meter)
+    try:
+        return comparing.measure(plan, folder, jobs=jobs, deadline=deadline, meter=meter)
+    except KeyboardInterrupt:
+        kept = len(list((folder / "runs").glob("*.json")))
+        meter.say(f"stopped; {kept} runs are kept. To go on: lab ab --resume {folder.name}")
+        raise
+
+
+def _plan(asked: dict[str, object], meter: Meter) -> Plan:
+    """Everything resolved, so that nothing asked for can turn out wrong after hours."""
+    if not asked["base"] or not asked["test"]:
+        raise UserError("both --base and --test are needed", hint="e.g. --base v6.11 --test v6.12")
+    for text in asked["workload"]:  # type: ignore[attr-defined]
+        workloads.select(text)
+    exact.find_qemu(str(asked["qemu"]))
+    chosen = asked["tree"]
+    tree = trees.open_tree(str(chosen), progress=meter.news) if chosen else None
+    arms = []
+    for name in ("base", "test"):
+        cc = str(asked[f"{name}_cc"] or asked["cc"])
+        compilers.identify(cc)
+        spec = kernelspec.resolve(str(asked[name]), tree, progress=meter.news)
+        if spec.note:
+            meter.say(spec.note)
+        arms.append(ArmPlan(spec=spec, cc=cc))
+    seeds = asked["seeds"]
+    fixed = isinstance(seeds, int)
+    return Plan(
+        mode=options.mode_of(str(asked["mode"])),
+        base=arms[0],
+        test=arms[1],
+        workloads=list(asked["workload"]),  # type: ignore[call-overload]
+        threshold=asked["threshold"],  # type: ignore[arg-type]
+        alpha=0.01,
+        seeds=seeds if isinstance(seeds, int) else 6,
+        max_seeds=asked["max_seeds"],  # type: ignore[arg-type]
+        fixed_seeds=fixed,
+        qemu=str(asked["qemu"]),
+        guest_timeout_s=asked["guest_timeout"],  # type: ignore[arg-type]
+    )
+
+
+def _verdicts(text: object) -> set[Outcome]:
+    if not text:
+        return set()
+    try:
+        return {Outcome(word.strip()) for word in str(text).split(",")}
+    except ValueError as error:
+        raise UserError(
+            f"--fail-on {text}: {error}", hint=f"choose from {', '.join(Outcome)}"
+        ) from error
+
+
+def _print(result: AbResult, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(records.encode(result), nl=False)
+    else:
+        table.show(result, Console())

@@ -1,0 +1,45 @@
+"""`lab image`."""
+
+from __future__ import annotations
+
+import click
+
+from lab import images, records
+from lab.commands import options
+from lab.progress import Meter
+
+
+@click.group()
+def image() -> None:
+    """The guest image that both arms boot."""
+
+
+@image.command()
+@click.option("--refresh", is_flag=True, help="Build it anew, with the package versions offered now.")
+@options.json_output
+def build(refresh: bool, as_json: bool) -> None:  # noqa: FBT001
+    """Build the guest image, if it is not there.
+
+    \b
+    Example:
+      lab image build
+    """
+    with Meter() as meter:
+        record, folder = images.rebuild(meter) if refresh else images.obtain(meter)
+    if as_json:
+        click.echo(records.encode({**records.plain(record), "folder": str(folder)}), nl=False)
+    else:
+        click.echo(f"{record.key[:12]}  {record.suite}  {len(record.packages)} packages  sha256 {record.sha256[:12]}")
+
+
+@image.command("list")
+@options.json_output
+def list_(as_json: bool) -> None:  # noqa: FBT001
+    """The images that were built."""
+    found = images.built()
+    if as_json:
+        rows = [{**records.plain(record), "folder": str(folder)} for record, folder in found]
+        click.echo(records.encode({"schema": "lab.images/1", "images": rows}), nl=False)
+        return
+    for record, _ in found:
+        click.echo(f"{record.key[:12]}  {record.suite}  {len(record.packages)} packages  sha256 {record.sha256[:12]}")

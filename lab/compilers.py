@@ -1,0 +1,68 @@
+"""Which compiler builds a kernel: its identity is part of the build's key."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tomllib
+
+from lab.errors import HostFailed, UserError
+from lab.process import find_tool, run_text
+from lab.records import Record
+from lab.rooms import room
+
+DEFAULT = "gcc"
+
+
+class Compiler(Record, frozen=True, kw_only=True):
+    """A C compiler as found: what was typed, what it says it is, and the linker beside it."""
+
+    command: str
+    family: str
+    major: int
+    version: str
+    linker: str
+
+    @property
+    def make_command(self) -> str:
+        """What kbuild is given as CC: through ccache when there is one. ccache never changes the result."""
+        return f"ccache {self.command}" if shutil.which("ccache") else self.command
+
+
+def identify(command: str = DEFAULT) -> Compiler:
+    """Ask a compiler what it is.
+
+    `UserError` when it was named and is not there, or is no C compiler that kernels are built with.
+    """
+    if not re.fullmatch(r"[\w./+-]+", command) or command.startswith("-"):
+        raise UserError(f"'{command}' is no compiler command", hint="give a program name such as gcc-11")
+    if shutil.which(command) is None:
+        kind = HostFailed if command == DEFAULT else UserError
+        raise kind(
+            f"the compiler {command} is not installed",
+            hint="run `make setup`" if command == DEFAULT else f"install it (apt-get install {command}), or choose another with --cc",
+        )
+    version = run_text([command, "--version"]).splitlines()[0]
+    macros = run_text([command, "-dM", "-E", "-x", "c", "/dev/null"])
+    # clang defines __GNUC__ too.
+    major = re.search(r"^#define __clang_major__ (\d+)$", macros, re.MULTILINE)
+    family = "clang" if major else "gcc"
+    major = major or re.search(r"^#define __GNUC__ (\d+)$", macros, re.MULTILINE)
+    if not major:
+        raise UserError(f"{command} is neither gcc nor clang", hint="choose a compiler with --cc")
+    linker = run_text([find_tool("ld", package="binutils"), "--version"]).splitlines()[0]
+    return Compiler(command=command, family=family, major=int(major[1]), version=version, linker=linker)
+
+
+def age_hint(compiler: Compiler, kernel_version: tuple[int, int]) -> str | None:
+    """Why this compiler may be too new for a kernel, when that is known; from `kernels/compilers.toml`."""
+    table = tomllib.loads((room("kernels") / "compilers.toml").read_text())
+    for row in reversed(table["compiler"]):
+        oldest = tuple(int(part) for part in row["oldest_kernel"].split("."))
+        if row["family"] == compiler.family and compiler.major >= row["major"] and kernel_version < oldest:
+            return (
+                f"{compiler.command} ({compiler.family} {compiler.major}) is newer than "
+                f"v{kernel_version[0]}.{kernel_version[1]} can be built with: {row['reason']}; "
+                "choose an older compiler with --cc"
+            )
+    return None

@@ -1,0 +1,149 @@
+"""Kernels from a distributor's packages: found with apt, downloaded and unpacked, never installed."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from debian.deb822 import Packages
+from debian.debian_support import Version
+
+from lab import paths
+from lab.errors import HostFailed, UserError
+from lab.git import environment
+from lab.process import CommandFailed, find_tool, run, run_text
+from lab.records import Record
+from lab.staging import Progress, make_once, quiet
+
+_FLAVOUR = "cloud-amd64"
+_IMAGE = re.compile(r"linux-image-(?P<release>\d[0-9A-Za-z.+~-]*?)-cloud-amd64(?P<unsigned>-unsigned)?")
+
+
+class DebSource(Record, frozen=True, kw_only=True, tag="deb"):
+    """A kernel package at one version."""
+
+    package: str
+    version: str
+
+
+def resolve_deb(body: str) -> DebSource:
+    """The package meant by a kernel version (its newest cloud kernel) or by a package's name."""
+    find_tool("apt-cache", package="apt")
+    if re.fullmatch(r"\d+(\.\d+)*", body):
+        return _newest(body)
+    return _by_name(body)
+
+
+def fetch_deb(source: DebSource, *, progress: Progress = quiet) -> Path:
+    """The folder of an unpacked kernel package (`boot/vmlinuz-*`, `lib/modules`), downloaded if it is new."""
+    folder = paths.cache_dir("debs") / f"{source.package}_{source.version.replace(':', '%3a')}"
+    if not folder.is_dir():
+        make_once(folder, lambda partial: _download(source, partial, progress), progress=progress)
+    return folder
+
+
+def _download(source: DebSource, partial: Path, progress: Progress) -> None:
+    progress(f"downloading {source.package} {source.version}", None)
+    find_tool("apt-get", package="apt")
+    try:
+        run(["apt-get", "download", f"{source.package}={source.version}"], cwd=partial, env=environment())
+    except CommandFailed as error:
+        raise HostFailed(
+            f"cannot download {source.package} {source.version}: {error.message}",
+            hint="check the network; if the version is no longer offered, run `sudo apt-get update`",
+        ) from error
+    deb = next(partial.glob("*.deb"), None)
+    if deb is None:
+        raise HostFailed(f"apt-get download gave no package for {source.package} {source.version}")
+    run(["dpkg-deb", "-x", deb, partial], env=environment())
+    deb.unlink()
+    if not any((partial / "boot").glob("vmlinuz-*")):
+        raise UserError(f"the package {source.package} contains no kernel", hint="name a linux-image package")
+
+
+def _newest(version: str) -> DebSource:
+    """The newest cloud kernel of a version; a signed image before its unsigned twin."""
+    images = {name: match for name in _all_names() if (match := _IMAGE.fullmatch(name))}
+    # A release of two numbers is a metapackage's.
+    real = {name: match for name, match in images.items() if re.match(r"\d+\.\d+\.\d", match["release"])}
+    offers = [
+        (Version(offered), name)
+        for name, offered in _offered(list(real))
+        if _is_of(version, real[name]["release"]) or _is_of(version, offered)
+    ]
+    signed = [offer for offer in offers if not real[offer[1]]["unsigned"]] or offers
+    if not signed:
+        known = sorted({".".join(match["release"].split(".")[:2]) for match in images.values()})
+        raise UserError(
+            f"no linux-image-{version}*-{_FLAVOUR} in the configured package sources",
+            hint=f"there are kernels of {', '.join(known)}; `sudo apt-get update` renews the lists",
+        )
+    newest, name = max(signed)
+    return DebSource(package=name, version=str(newest))
+
+
+def _is_of(wanted: str, release: str) -> bool:
+    """Whether a release is of a version: 6.12.117 is of 6.12, and 6.12 is not of 6.1."""
+    return re.match(rf"{re.escape(wanted)}(?![0-9])", release) is not None
+
+
+def _by_name(package: str) -> DebSource:
+    """The package of a name; a metapackage leads to the kernel it depends on."""
+    seen: set[str] = set()
+    name = package
+    while name not in seen:
+        seen.add(name)
+        entries = _show(name)
+        if not entries:
+            raise _no_such_package(package)
+        newest = max(entries, key=lambda entry: Version(entry["Version"]))
+        real = next(_kernels_needed(newest), None)
+        if real is None:
+            return DebSource(package=name, version=newest["Version"])
+        name = real
+    raise UserError(f"the package {package} depends on itself")
+
+
+def _kernels_needed(entry: Packages) -> Iterator[str]:
+    for alternatives in entry.relations["depends"] or ():
+        for one in alternatives:
+            if re.match(r"linux-image-(?!.*-dbg$)", one["name"]):
+                yield one["name"]
+
+
+def _no_such_package(package: str) -> UserError:
+    close = difflib.get_close_matches(package, _all_names(), n=1)
+    hint = f"did you mean deb:{close[0]}?" if close else "give a version (deb:6.12) or a linux-image package"
+    return UserError(f"no package called {package} in the configured package sources", hint=hint)
+
+
+def _all_names() -> list[str]:
+    """The names of all kernel packages that apt knows of."""
+    names = run_text(["apt-cache", "pkgnames", "linux-image-"], env=environment()).split()
+    if not names:
+        raise HostFailed(
+            "apt knows no kernel packages: its lists are missing", hint="run `sudo apt-get update`"
+        )
+    return sorted(names)
+
+
+def _offered(packages: list[str]) -> Iterator[tuple[str, str]]:
+    """Each package with each of its versions, in one look at the lists (which takes apt half a second)."""
+    if packages:
+        for line in run_text(["apt-cache", "madison", *packages], env=environment()).splitlines():
+            name, version, _ = (part.strip() for part in line.split("|"))
+            yield name, version
+
+
+def _show(package: str) -> list[Packages]:
+    """What apt's lists say of a package, one entry for each version; empty when they do not know it."""
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]+", package):
+        return []
+    try:
+        text = run_text(["apt-cache", "show", package], env=environment())
+    except CommandFailed:
+        return []
+    entries = Packages.iter_paragraphs(text, use_apt_pkg=False)
+    return [entry for entry in entries if entry.get("Package") == package and "Filename" in entry]

@@ -1,0 +1,157 @@
+"""Exact mode's virtual machine: QEMU's TCG counting instructions, with nothing outside that could disturb it.
+
+Pure: parameters in, an argument list out. Bit-identical runs need all of: one TCG thread, counted instructions
+with a clock that never waits for the host, a fixed wall clock, a CPU model without random numbers, no device that
+completes on a host thread. The guest's root is a cpio in RAM; its only devices are two serial ports.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Sequence
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from lab import records
+from lab.errors import HostFailed
+from lab.process import find_tool, run_text
+from lab.records import Record
+from lab.rooms import room
+
+
+class MachineType(StrEnum):
+    """How a guest is put together. Both arms of a comparison get the same one."""
+
+    MICROVM = "microvm"  # PVH boot of an uncompressed vmlinux: the fastest
+    Q35_PVH = "q35-pvh"  # the same on a PC, for kernels that want one
+    Q35 = "q35"  # bzImage through the decompressor: boots anything
+
+
+class ExactMachine(Record, frozen=True, kw_only=True):
+    """`machines/exact.toml`."""
+
+    schema: int
+    cpu: str
+    shift: int
+    rtc: str
+    qemu_minimum: tuple[int, int]
+    cmdline: list[str]
+    settings: dict[str, str]
+
+
+class Qemu(Record, frozen=True, kw_only=True):
+    """The emulator as found."""
+
+    path: str
+    version: str
+    numbers: tuple[int, int]
+
+
+class Environment(Record, frozen=True, kw_only=True):
+    """All that an exact number depends on besides kernel, workload and seed."""
+
+    fingerprint: str
+    qemu: str
+    machine: str
+    cpu: str
+    shift: int
+    vcpus: int
+    memory_mb: int
+    cmdline: list[str]
+    settings: dict[str, str]
+    initrd_sha256: str
+
+
+@cache
+def exact_machine() -> ExactMachine:
+    """The parameters of exact mode's guest."""
+    path = room("machines") / "exact.toml"
+    try:
+        return msgspec.convert(tomllib.loads(path.read_text()), ExactMachine)
+    except (OSError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise HostFailed(f"{path}: {error}") from error
+
+
+def find_qemu(command: str = "qemu-system-x86_64") -> Qemu:
+    """The QEMU to use; an error when it is missing, does not run, or is too old to count instructions right."""
+    path = find_tool(command, package="qemu-system-x86")
+    words = run_text([path, "--version"]).splitlines()[0]
+    found = re.search(r"version (\d+)\.(\d+)", words)
+    if not found:
+        raise HostFailed(f"{path} does not say which QEMU it is: {words!r}")
+    numbers = (int(found[1]), int(found[2]))
+    least = exact_machine().qemu_minimum
+    if numbers < least:
+        raise HostFailed(
+            f"{path} is QEMU {numbers[0]}.{numbers[1]}, exact mode needs {least[0]}.{least[1]} or newer",
+            hint="install a newer qemu-system-x86, or name one with --qemu",
+        )
+    return Qemu(path=path, version=words.removeprefix("QEMU emulator version "), numbers=numbers)
+
+
+def cmdline(extra: Sequence[str]) -> list[str]:
+    """The kernel command line: the machine's, then the arm's own."""
+    return [*exact_machine().cmdline, *extra]
+
+
+def environment(
+    qemu: Qemu, machine: MachineType, *, vcpus: int, memory_mb: int, settings: dict[str, str], initrd_sha256: str
+) -> Environment:
+    """Describe what both arms share; equal fingerprints promise equal numbers."""
+    parameters = exact_machine()
+    facts = {
+        "qemu": qemu.version,
+        "machine": str(machine),
+        "cpu": parameters.cpu,
+        "shift": parameters.shift,
+        "vcpus": vcpus,
+        "memory_mb": memory_mb,
+        "cmdline": parameters.cmdline,
+        "settings": settings,
+        "initrd_sha256": initrd_sha256,
+    }
+    return msgspec.convert({**facts, "fingerprint": records.digest([facts, parameters.rtc])[:16]}, Environment)
+
+
+def argv(
+    qemu: Qemu,
+    machine: MachineType,
+    *,
+    kernel: Path,
+    initrd: Path,
+    arguments: Sequence[str],
+    vcpus: int,
+    memory_mb: int,
+    console: Path,
+    report: Path,
+) -> list[str]:
+    """QEMU's argument list for one guest."""
+    parameters = exact_machine()
+    board = "microvm,rtc=on" if machine is MachineType.MICROVM else "q35,hpet=off"
+    return [
+        qemu.path,
+        *("-machine", f"{board},memory-backend=ram"),
+        # Pre-touched: the host's page faults stay out of the guest's time.
+        *("-object", f"memory-backend-ram,id=ram,size={memory_mb}M,prealloc=on"),
+        *("-accel", "tcg,thread=single"),
+        *("-icount", f"shift={parameters.shift},sleep=off"),
+        *("-rtc", f"base={parameters.rtc},clock=vm"),
+        *("-cpu", parameters.cpu),
+        *("-smp", str(vcpus)),
+        *("-m", f"{memory_mb}M"),
+        *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
+        *("-chardev", f"file,id=console,path={_escaped(console)}", "-device", "isa-serial,chardev=console"),
+        *("-chardev", f"file,id=report,path={_escaped(report)}", "-device", "isa-serial,chardev=report"),
+        *("-kernel", str(kernel)),
+        *("-initrd", str(initrd)),
+        *("-append", " ".join(arguments)),
+    ]
+
+
+def _escaped(path: Path) -> str:
+    """A path inside one of QEMU's comma-separated options."""
+    return str(path).replace(",", ",,")

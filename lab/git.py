@@ -1,0 +1,214 @@
+"""A thin door to git: what the lab asks of a repository, typed, and deaf to the user's configuration.
+
+Revisions go behind `--end-of-options`, so one that looks like an option is only a revision that does not
+exist.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from lab.errors import HostFailed
+from lab.process import CommandFailed, run
+
+# What a user's own settings could change in an answer or an object id. Proxies, credentials and
+# safe.directory stay theirs.
+_OVERRIDES = {
+    "apply.ignoreWhitespace": "no",
+    "apply.whitespace": "nowarn",
+    "color.ui": "false",
+    "core.attributesFile": os.devnull,
+    "core.autocrlf": "false",
+    "core.fsmonitor": "false",
+    "core.hooksPath": os.devnull,
+    "core.quotePath": "false",
+    "core.splitIndex": "false",
+    "gc.auto": "0",
+    "i18n.commitEncoding": "UTF-8",
+    "i18n.logOutputEncoding": "UTF-8",
+    "log.showSignature": "false",
+    "maintenance.auto": "false",
+}
+_IDENTITY = ("kernel-ab-lab", "lab@localhost")
+
+
+def environment() -> dict[str, str]:
+    """The process environment without the variables by which a git hook or shell would redirect git."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    return kept | {
+        "LC_ALL": "C",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_TERMINAL_PROMPT": "0",
+    }
+
+
+def command(*words: str | Path) -> list[str | Path]:
+    """The argument list of a git command with the lab's overrides in it."""
+    overrides = [word for name, value in _OVERRIDES.items() for word in ("-c", f"{name}={value}")]
+    return ["git", *overrides, *words]
+
+
+def git_dir_of(path: Path) -> Path:
+    """The git directory of the checkout or bare repository at a path; `CommandFailed` when there is none."""
+    words = command("-C", path, "rev-parse", "--absolute-git-dir")
+    return Path(run(words, env=environment()).decode().rstrip("\n"))
+
+
+def init_bare(path: Path) -> Repo:
+    """Make an empty bare repository."""
+    run(command("init", "--quiet", "--bare", "--template=", "--initial-branch=main", path), env=environment())
+    return Repo(path)
+
+
+def clone_blobless(url: str, path: Path) -> Repo:
+    """Clone a repository without file contents, which git then fetches as they are needed."""
+    words = command("clone", "--quiet", "--bare", "--template=", "--filter=blob:none", "--", url, path)
+    run(words, env=environment())
+    return Repo(path)
+
+
+class Repo:
+    """One repository, known by its git directory. Nothing here reads or writes a working tree."""
+
+    def __init__(self, git_dir: Path) -> None:
+        self.git_dir = git_dir
+
+    def __repr__(self) -> str:
+        return f"Repo({str(self.git_dir)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Repo) and other.git_dir == self.git_dir
+
+    def __hash__(self) -> int:
+        return hash(self.git_dir)
+
+    def git_bytes(
+        self, *words: str | Path, env: Mapping[str, str] | None = None, stdin: bytes | None = None
+    ) -> bytes:
+        """Run one git command in this repository."""
+        full = command(f"--git-dir={self.git_dir}", *words)
+        return run(full, cwd=self.git_dir, env=environment() | dict(env or {}), stdin=stdin)
+
+    def git(
+        self, *words: str | Path, env: Mapping[str, str] | None = None, stdin: bytes | None = None
+    ) -> str:
+        """`git_bytes`, as text without its last newline."""
+        return self.git_bytes(*words, env=env, stdin=stdin).decode(errors="replace").rstrip("\n")
+
+    def commit(self, revision: str) -> str | None:
+        """The full id of the commit that a revision names, or None."""
+        try:
+            return self.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+        except CommandFailed:
+            return None
+
+    def tree_id(self, commit: str) -> str:
+        """The id of a commit's tree."""
+        return self.git("rev-parse", "--verify", "--end-of-options", f"{commit}^{{tree}}")
+
+    def subject(self, commit: str) -> str:
+        """The first line of a commit's message."""
+        return self.git("log", "-1", "--no-walk", "--format=%s", "--end-of-options", commit, "--")
+
+    def describe(self, commit: str) -> str:
+        """The commit by the nearest tag before it, or by its short id."""
+        return self.git("describe", "--tags", "--always", "--abbrev=12", "--end-of-options", commit)
+
+    def candidates(self, prefix: str) -> list[str]:
+        """The full ids of all commits that an abbreviated id may mean."""
+        if len(prefix) < 4:  # git's own minimum
+            return []
+        found = self.git("rev-parse", f"--disambiguate={prefix}").split()
+        listing = self.git("cat-file", "--batch-check", stdin="".join(f"{one}\n" for one in found).encode())
+        return [line.split()[0] for line in listing.splitlines() if line.split()[1] == "commit"]
+
+    def names(self) -> list[str]:
+        """The short names of all branches and tags."""
+        return self.git("for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags").splitlines()
+
+    def top_level(self, commit: str) -> set[str]:
+        """The names at the top of a commit's tree."""
+        return set(self.git("ls-tree", "--name-only", "-z", "--end-of-options", commit).split("\0"))
+
+    def patched_tree(self, base: str, patches: Sequence[Path]) -> str:
+        """The tree id that a commit or tree gets by patches, applied in turn; only offsets are forgiven.
+
+        Raises `PatchFailed` for the first one that does not apply.
+        """
+        with tempfile.TemporaryDirectory(prefix="lab-index-") as folder:
+            env = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
+            self.git("read-tree", "--end-of-options", base, env=env)
+            for patch in patches:
+                try:
+                    self.git("apply", "--cached", "--whitespace=nowarn", "--", patch.absolute(), env=env)
+                except CommandFailed as error:
+                    raise PatchFailed(patch, error.stderr) from error
+            return self.git("write-tree", env=env)
+
+    def commit_tree(self, tree: str, parents: Sequence[str], message: str, *, seconds: int) -> str:
+        """Make a commit whose id depends on nothing but the arguments; it is on no branch."""
+        name, email = _IDENTITY
+        when = f"@{seconds} +0000"
+        env = {f"GIT_{who}_NAME": name for who in ("AUTHOR", "COMMITTER")}
+        env |= {f"GIT_{who}_EMAIL": email for who in ("AUTHOR", "COMMITTER")}
+        env |= {f"GIT_{who}_DATE": when for who in ("AUTHOR", "COMMITTER")}
+        lineage = [word for parent in parents for word in ("-p", parent)]
+        return self.git("commit-tree", tree, *lineage, "-F", "-", env=env, stdin=message.encode())
+
+    @contextmanager
+    def fast_import(self) -> Iterator[IO[bytes]]:
+        """A stream into `git fast-import`. Whatever is not finished when an exception passes is dropped."""
+        # No deltas and light compression: the import is waited for, and disk is cheap.
+        words = command(
+            "-c", "core.compression=1", "-c", "pack.compression=1", f"--git-dir={self.git_dir}",
+            "fast-import", "--quiet", "--done", "--depth=0",
+        )  # fmt: skip
+        with tempfile.TemporaryFile() as errors:
+            process = subprocess.Popen(
+                [str(word) for word in words],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                env=environment(),
+            )
+            assert process.stdin is not None  # noqa: S101  (PIPE was asked for)
+            try:
+                yield process.stdin
+                process.stdin.write(b"done\n")
+                process.stdin.close()
+                status = process.wait()
+            except BrokenPipeError:
+                with suppress(OSError):
+                    process.stdin.close()
+                status = process.wait()
+            except BaseException:
+                process.kill()
+                with suppress(OSError):  # what was not written yet has no reader
+                    process.stdin.close()
+                process.wait()
+                raise
+            if status != 0:
+                errors.seek(0)
+                raise CommandFailed(["git fast-import"], status, errors.read().decode(errors="replace"))
+
+
+class PatchFailed(HostFailed):
+    """A patch does not apply. `where` names the file and hunk when git did."""
+
+    def __init__(self, patch: Path, stderr: str) -> None:
+        lines = [line.removeprefix("error: ") for line in stderr.splitlines() if line.startswith("error: ")]
+        said = next((line for line in lines if line.startswith("patch failed: ")), None)
+        if said is not None:
+            name, _, line_number = said.removeprefix("patch failed: ").rpartition(":")
+            self.where = f"{name}, the hunk at line {line_number}"
+        else:
+            self.where = lines[0] if lines else "git gave no reason"
+        super().__init__(f"{patch} does not apply: {self.where}")
+        self.patch = patch

@@ -1,0 +1,171 @@
+"""Kernel images as files: what they are, which release, and what is inside.
+
+Offsets are those of the x86 boot protocol (Documentation/arch/x86/boot.rst).
+"""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import mmap
+import re
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from lab.errors import HostFailed, UserError
+from lab.process import find_tool, run
+from lab.records import Record, file_digest
+
+Buffer = bytes | mmap.mmap
+
+_XEN_ELFNOTE_PHYS32_ENTRY = 18
+_PT_NOTE = 4
+
+
+class KernelFile(Record, frozen=True, kw_only=True):
+    """A kernel image: how it is packed, its release as `uname -r` gives it, and its content's hash."""
+
+    kind: Literal["bzImage", "vmlinux"]
+    release: str
+    sha256: str
+
+
+def inspect(path: Path) -> KernelFile:
+    """What a kernel file is; `UserError` when it is none."""
+    if not path.is_file():
+        raise UserError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
+    try:
+        image = _mapped(path)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    kind, release = _recognise(image)
+    if kind is None or release is None:
+        raise _no_kernel(path)
+    return KernelFile(kind=kind, release=release, sha256=file_digest(path))
+
+
+def _no_kernel(path: Path) -> UserError:
+    return UserError(
+        f"{path} is not a Linux kernel", hint="give a bzImage (vmlinuz) or an x86-64 ELF vmlinux"
+    )
+
+
+def _mapped(path: Path) -> Buffer:
+    """The file's bytes, without reading a vmlinux of a gigabyte into memory."""
+    with path.open("rb") as stream:
+        if path.stat().st_size == 0:
+            return b""
+        return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def _recognise(image: Buffer) -> tuple[Literal["bzImage", "vmlinux"] | None, str | None]:
+    if _is_bzimage(image):
+        return "bzImage", _bzimage_release(image)
+    if image[:6] == b"\x7fELF\x02\x01":  # 64 bit, little endian
+        match = re.search(rb"Linux version (\d[!-~]*) \(", image)
+        return "vmlinux", match[1].decode() if match else None
+    return None, None
+
+
+def _is_bzimage(image: Buffer) -> bool:
+    return image[0x202:0x206] == b"HdrS" and len(image) >= 0x250
+
+
+def _bzimage_release(image: Buffer) -> str | None:
+    """The first word of the version string that the setup header points at."""
+    (offset,) = struct.unpack_from("<H", image, 0x20E)
+    text = bytes(image[0x200 + offset : 0x200 + offset + 256]).split(b"\0", 1)[0]
+    match = re.match(rb"\d[!-~]*", text)
+    return match[0].decode() if offset and match else None
+
+
+def extract_vmlinux(path: Path) -> bytes:
+    """The ELF kernel inside a bzImage (a vmlinux gives itself)."""
+    image = _mapped(path)
+    if image[:4] == b"\x7fELF":
+        return bytes(image)
+    if not _is_bzimage(image):
+        raise _no_kernel(path)
+    setup_sectors = image[0x1F1] or 4
+    offset, length = struct.unpack_from("<II", image, 0x248)
+    start = (setup_sectors + 1) * 512 + offset
+    try:
+        kernel = _decompress(bytes(image[start : start + length]))
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        raise UserError(f"{path}: the kernel inside cannot be unpacked: {error}") from error
+    if kernel[:4] != b"\x7fELF":
+        raise UserError(f"{path}: what is packed inside is not an ELF kernel")
+    return kernel
+
+
+def _decompress(payload: bytes) -> bytes:
+    """Unpack by magic. Most packers' output is followed by four bytes of size, put there by the build."""
+    if payload.startswith(b"\x7fELF"):
+        return payload
+    if payload.startswith(b"\x1f\x8b"):
+        return zlib.decompressobj(wbits=31).decompress(payload)
+    if payload.startswith(b"\xfd7zXZ\0"):
+        return lzma.LZMADecompressor(lzma.FORMAT_XZ).decompress(payload)
+    if payload.startswith(b"\x5d\0\0"):
+        return lzma.LZMADecompressor(lzma.FORMAT_ALONE).decompress(payload)
+    if payload.startswith(b"BZh"):
+        return bz2.BZ2Decompressor().decompress(payload)
+    if payload.startswith(b"\x28\xb5\x2f\xfd"):
+        return run([find_tool("zstd", package="zstd"), "-dc", "--long=31"], stdin=payload[:-4])
+    if payload.startswith(b"\x02\x21\x4c\x18"):
+        return run([find_tool("lz4", package="lz4"), "-dc"], stdin=payload[:-4])
+    raise HostFailed(f"unknown compression of the kernel (it begins with {payload[:6].hex(' ')})")
+
+
+def has_pvh(vmlinux: bytes | Path) -> bool:
+    """Whether an ELF kernel can be entered directly, by its PVH note (XEN_ELFNOTE_PHYS32_ENTRY)."""
+    image = _mapped(vmlinux) if isinstance(vmlinux, Path) else vmlinux
+    return any(name == b"Xen\0" and kind == _XEN_ELFNOTE_PHYS32_ENTRY for name, kind in _notes(image))
+
+
+def _notes(image: Buffer) -> Iterator[tuple[bytes, int]]:
+    """Owner and type of each ELF note."""
+    if image[:6] != b"\x7fELF\x02\x01" or len(image) < 64:
+        return
+    (table,) = struct.unpack_from("<Q", image, 32)
+    entry_size, entries = struct.unpack_from("<HH", image, 54)
+    for index in range(entries):
+        at = table + index * entry_size
+        if at + 56 > len(image):
+            return
+        kind, _flags, offset, _vaddr, _paddr, size = struct.unpack_from("<IIQQQQ", image, at)
+        if kind == _PT_NOTE:
+            yield from _notes_in(bytes(image[offset : offset + size]))
+
+
+def _notes_in(segment: bytes) -> Iterator[tuple[bytes, int]]:
+    at = 0
+    while at + 12 <= len(segment):
+        name_size, content_size, kind = struct.unpack_from("<III", segment, at)
+        yield segment[at + 12 : at + 12 + name_size], kind
+        at += 12 + (name_size + 3 & ~3) + (content_size + 3 & ~3)
+
+
+def kconfig_of(path: Path) -> str | None:
+    """The .config that a kernel carries (CONFIG_IKCONFIG), or None."""
+    vmlinux = extract_vmlinux(path)
+    start = vmlinux.find(b"IKCFG_ST\x1f\x8b")
+    if start < 0:
+        return None
+    return zlib.decompressobj(wbits=31).decompress(vmlinux[start + 8 :]).decode(errors="replace")
+
+
+def modules_of(path: Path, release: str) -> Path | None:
+    """The modules that belong to a kernel file: beside it, as a package lays them out, or installed."""
+    beside = path.resolve().parent
+    places = (
+        beside / "lib" / "modules" / release,
+        beside / "modules" / release,
+        beside.parent / "lib" / "modules" / release,  # boot/vmlinuz-* next to lib/
+        beside / "modules",
+        Path("/lib/modules") / release,
+    )
+    return next((place for place in places if place.is_dir()), None)

@@ -1,0 +1,102 @@
+"""Any spec as a kernel that can be booted: built, unpacked from a package, or a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import builds, compilers, debs, kernelfile, paths, store
+from lab.debs import DebSource
+from lab.errors import UserError
+from lab.exact import MachineType
+from lab.kernelspec import FileSource, KernelSpec, TreeSource
+from lab.progress import Meter
+from lab.records import write_atomic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """A kernel at hand. `vmlinux` is there when it can be booted by PVH; `commit` when it came from a tree."""
+
+    spec: KernelSpec
+    key: str
+    release: str
+    commit: str | None
+    bzimage: Path | None
+    vmlinux: Path | None
+    symbols: Path | None
+
+    def machines(self) -> list[MachineType]:
+        """The machine types that it boots on, fastest first."""
+        fast = [MachineType.MICROVM, MachineType.Q35_PVH] if self.vmlinux else []
+        return [*fast, MachineType.Q35] if self.bzimage else fast
+
+    def image(self, machine: MachineType) -> Path:
+        """The file to boot on a machine type."""
+        chosen = self.bzimage if machine is MachineType.Q35 else self.vmlinux
+        if chosen is None:
+            raise ValueError(f"{self.spec.text} does not boot on {machine}")
+        return chosen
+
+
+def obtain(spec: KernelSpec, *, cc: str = compilers.DEFAULT, jobs: int, meter: Meter) -> Kernel:
+    """Make a resolved spec bootable: build it, download it, or look at the file."""
+    match spec.source:
+        case TreeSource() as source:
+            build = builds.obtain(spec, compiler=compilers.identify(cc), jobs=jobs, meter=meter)
+            folder = store.folder_of(build.key)
+            return Kernel(
+                spec=spec,
+                key=build.key,
+                release=build.release,
+                commit=source.commit,
+                bzimage=folder / "bzImage",
+                vmlinux=_bootable(folder / "vmlinux"),
+                symbols=folder / "System.map",
+            )
+        case DebSource() as source:
+            folder = debs.fetch_deb(source, progress=meter.news)
+            bzimage = next((folder / "boot").glob("vmlinuz-*"))
+            symbols = next((folder / "boot").glob("System.map-*"), None)
+            return _prebuilt(spec, bzimage, symbols)
+        case FileSource() as source:
+            return _prebuilt(spec, Path(source.path), None)
+
+
+def common_machine(*kernels: Kernel) -> MachineType:
+    """The fastest machine type that all of them boot on: the guest around both arms is one."""
+    for machine in MachineType:
+        if all(machine in kernel.machines() for kernel in kernels):
+            return machine
+    names = ", ".join(f"{kernel.spec.text} ({'/'.join(kernel.machines()) or 'none'})" for kernel in kernels)
+    raise UserError(
+        f"no machine type boots all of {names}",
+        hint="a vmlinux needs CONFIG_PVH; give the bzImage of the same kernel instead",
+    )
+
+
+def _bootable(vmlinux: Path) -> Path | None:
+    return vmlinux if kernelfile.has_pvh(vmlinux) else None
+
+
+def _prebuilt(spec: KernelSpec, path: Path, symbols: Path | None) -> Kernel:
+    found = kernelfile.inspect(path)
+    is_bzimage = found.kind == "bzImage"
+    return Kernel(
+        spec=spec,
+        key=found.sha256,
+        release=found.release,
+        commit=None,
+        bzimage=path if is_bzimage else None,
+        vmlinux=_unpacked(path, found.sha256) if is_bzimage else _bootable(path),
+        symbols=symbols,
+    )
+
+
+def _unpacked(bzimage: Path, sha256: str) -> Path | None:
+    """The vmlinux inside a bzImage, unpacked once; None when it cannot be booted by PVH."""
+    target = paths.cache_dir("vmlinux") / sha256[:24]
+    if not target.exists():
+        vmlinux = kernelfile.extract_vmlinux(bzimage)
+        write_atomic(target, vmlinux if kernelfile.has_pvh(vmlinux) else b"")
+    return target if target.stat().st_size else None

@@ -1,0 +1,75 @@
+"""Calling the Ansible room: one playbook with one JSON document, and what became of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from lab.errors import HostFailed
+from lab.rooms import room
+
+
+class PlaybookFailed(HostFailed):
+    """A task of a playbook failed. `task` is its name, `detail` the module's own message."""
+
+    def __init__(self, playbook: str, task: str, detail: str) -> None:
+        super().__init__(f"{playbook}: {task}: {detail}")
+        self.task = task
+        self.detail = detail
+
+
+def play(name: str, variables: Mapping[str, Any], *, cancelled: Callable[[], bool] | None = None) -> None:
+    """Run `ansible/playbooks/NAME.yml` against localhost with the given variables.
+
+    Raises `PlaybookFailed` with the failing task's message, and `KeyboardInterrupt` when `cancelled` said so.
+    """
+    import ansible_runner  # a third of a second: only when something is really built
+
+    with tempfile.TemporaryDirectory(prefix="lab-play-") as private:
+        # ansible-runner hands variables over on the command line; a file has no length limit.
+        variables_file = Path(private) / "variables.json"
+        variables_file.write_text(json.dumps(dict(variables)))
+        runner = ansible_runner.run(
+            private_data_dir=private,
+            playbook=str(room("ansible") / "playbooks" / f"{name}.yml"),
+            roles_path=str(room("ansible") / "roles"),
+            cmdline=f"--extra-vars @{variables_file}",
+            inventory="localhost,",
+            envvars=_environment(private),
+            quiet=True,
+            cancel_callback=cancelled,
+        )
+        if runner.status == "canceled":
+            raise KeyboardInterrupt
+        if runner.status != "successful":
+            raise _failure(name, runner)
+
+
+def _environment(private: str) -> dict[str, str]:
+    # The interpreter's own folder first: in a checkout, ansible-playbook lives beside the lab's Python.
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+    return {
+        "PATH": path,
+        "ANSIBLE_PIPELINING": "true",
+        "ANSIBLE_LOCAL_TEMP": private,
+        "ANSIBLE_REMOTE_TEMP": private,
+        "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
+        "ANSIBLE_LOCALHOST_WARNING": "false",
+        "ANSIBLE_RETRY_FILES_ENABLED": "false",
+    }
+
+
+def _failure(name: str, runner: Any) -> PlaybookFailed:
+    for event in runner.events:
+        if event["event"] in ("runner_on_failed", "runner_on_unreachable"):
+            data = event["event_data"]
+            result = data.get("res", {})
+            detail = result.get("stderr") or result.get("msg") or "no message"
+            return PlaybookFailed(name, data.get("task", "?"), str(detail).strip().splitlines()[-1])
+    output = runner.stdout.read().strip().splitlines() if runner.stdout else []
+    return PlaybookFailed(name, "start", output[-1] if output else f"status {runner.status}")

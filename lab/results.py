@@ -1,0 +1,200 @@
+"""Stored results: one folder each, filled while measuring, never half-written.
+
+    <id>/plan.json          what was asked for, resolved: enough to go on, or to do it all again
+    <id>/runs/*.json        every guest's raw report, saved as soon as the guest ended
+    <id>/guests/*/          console, report and QEMU's words of each guest
+    <id>/result.json        the finished document; a folder without it can be resumed
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from filelock import FileLock, Timeout
+
+from lab import paths, records
+from lab.errors import HostFailed, UserError
+from lab.kernelspec import KernelSpec
+from lab.records import Record
+from lab.verdict import Better, Comparison, Outcome
+
+
+class ArmPlan(Record, frozen=True, kw_only=True):
+    """One arm as resolved: what will be built or booted."""
+
+    spec: KernelSpec
+    cc: str
+
+
+class Plan(Record, frozen=True, kw_only=True):
+    """Everything that decides a measurement. The same plan gives the same numbers."""
+
+    schema: int = 1
+    mode: str
+    base: ArmPlan
+    test: ArmPlan
+    workloads: list[str]
+    threshold: float
+    alpha: float
+    seeds: int
+    max_seeds: int
+    fixed_seeds: bool
+    qemu: str
+    guest_timeout_s: float
+
+
+class ArmResult(Record, frozen=True, kw_only=True):
+    """One arm in the finished document."""
+
+    spec: str
+    commit: str | None
+    release: str
+    build: str
+    subject: str | None = None
+    compiler: str | None = None
+    settings: dict[str, str] = {}
+    note: str | None = None
+
+
+class GuestShape(Record, frozen=True, kw_only=True):
+    """What one workload's guests looked like."""
+
+    vcpus: int
+    memory_mb: int
+    initrd_sha256: str
+    fingerprint: str
+
+
+class ResultEnvironment(Record, frozen=True, kw_only=True):
+    """Around both arms. Results with different fingerprints are not comparable number by number."""
+
+    fingerprint: str
+    qemu: str
+    machine: str
+    cpu: str
+    shift: int
+    cmdline: list[str]
+    settings: dict[str, str]
+    image: str
+    lab: str
+    guests: dict[str, GuestShape]
+
+
+class CaseResult(Record, frozen=True, kw_only=True):
+    """One case: its primary metric's verdict, and every metric's raw values."""
+
+    workload: str
+    case: str
+    control: bool
+    verdict: Outcome
+    metrics: list[Comparison]
+    holm: bool | None = None
+
+
+class AbResult(Record, frozen=True, kw_only=True):
+    """`lab ab --json`: the finished document."""
+
+    schema: str = "lab.ab/1"
+    mode: str
+    threshold: float
+    alpha: float
+    base: ArmResult
+    test: ArmResult
+    environment: ResultEnvironment
+    seeds: list[int]
+    cases: list[CaseResult]
+    verdict: Outcome
+    reason: str
+    started: str
+    seconds: float
+    result: str
+    reproduce: str
+
+
+def results_dir() -> Path:
+    """Where results are kept."""
+    return paths.data_dir("results")
+
+
+def new_folder(chosen: Path | None) -> Path:
+    """A fresh result folder: the one asked for, or a new one named by time."""
+    if chosen is not None:
+        if (chosen / "plan.json").exists():
+            raise UserError(
+                f"{chosen} already holds a result", hint=f"go on with it by `lab ab --resume {chosen}`, or name another"
+            )
+        chosen.mkdir(parents=True, exist_ok=True)
+        return chosen.resolve()
+    name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    folder = results_dir() / name
+    folder.mkdir()
+    return folder
+
+
+def open_folder(reference: str) -> Path:
+    """The folder of a result, by id, unique beginning of one, `latest`, or path."""
+    if (Path(reference) / "plan.json").is_file():
+        return Path(reference).resolve()
+    known = sorted(path.parent for path in results_dir().glob("*/plan.json"))
+    if reference == "latest" and known:
+        return max(known, key=lambda folder: (folder / "plan.json").stat().st_mtime)
+    matching = [folder for folder in known if folder.name == reference] or [
+        folder for folder in known if folder.name.startswith(reference)
+    ]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        raise UserError(
+            f"'{reference}' is ambiguous: {', '.join(folder.name for folder in matching[:5])}", hint="give more of the id"
+        )
+    raise UserError(f"there is no result '{reference}'", hint="`lab report` lists them")
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Hold a result folder for writing; a second lab in the same folder is refused, and harms nothing."""
+    lock = FileLock(folder / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise UserError(
+            f"another lab is writing to {folder}", hint="wait for it, or measure into another folder with --result"
+        ) from None
+    except OSError as error:
+        raise HostFailed(f"cannot write to {folder}: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def load_plan(folder: Path) -> Plan:
+    """What a result was asked for."""
+    return records.load(folder / "plan.json", Plan)
+
+
+def load_result(folder: Path) -> AbResult:
+    """A finished result."""
+    path = folder / "result.json"
+    if not path.is_file():
+        raise UserError(f"{folder.name} is not finished", hint=f"go on with it by `lab ab --resume {folder.name}`")
+    return records.load(path, AbResult)
+
+
+def finished() -> list[AbResult]:
+    """All finished results, oldest first; folders that are no longer readable are passed over."""
+    found = []
+    for path in sorted(results_dir().glob("*/result.json")):
+        try:
+            found.append(msgspec.json.decode(path.read_bytes(), type=AbResult))
+        except (OSError, msgspec.MsgspecError):
+            continue
+    return found
+
+
+__all__ = ["AbResult", "ArmPlan", "ArmResult", "Better", "CaseResult", "Plan"]

@@ -1,0 +1,140 @@
+"""Taking samples: which seeds, in which order, on how many cores, until what is known.
+
+Seeds are the blocks of exact mode: each is run by both arms. Guests do not disturb each other's numbers, so
+they run side by side on all cores.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+
+from lab import records, runs
+from lab.guests import Running
+from lab.progress import Meter, Task
+from lab.runs import Arm, Bench, Run
+from lab.workloads import Case
+
+# Numbers without spread are decided by three seeds; all others need six to be able to (see docs/verdict.md).
+_FIRST_LOOK = 3
+_MORE = 2
+
+
+@dataclass(kw_only=True)
+class Series:
+    """One workload of a comparison: its bench, its cases, and the runs so far."""
+
+    bench: Bench
+    cases: Sequence[Case]
+    fingerprint: str
+    done: dict[tuple[str, int], Run] = field(default_factory=dict)
+
+    def pairs(self, case: str, metric: str) -> tuple[list[int], list[float], list[float]]:
+        """Seeds that both arms ran this case with, and the metric's values in them; NaN where it is missing."""
+        seeds, base, test = [], [], []
+        for seed in sorted({seed for _, seed in self.done}):
+            both = [self.done.get((arm, seed)) for arm in ("base", "test")]
+            if any(run is None or case not in run.cases for run in both):
+                continue
+            values = [run.metrics(case).get(metric, float("nan")) for run in both if run is not None]
+            seeds.append(seed)
+            base.append(values[0])
+            test.append(values[1])
+        return seeds, base, test
+
+    def seeds(self) -> list[int]:
+        """All seeds that both arms have run."""
+        return [seed for seed in sorted({s for _, s in self.done}) if ("base", seed) in self.done and ("test", seed) in self.done]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How far to go. `deadline` is on the monotonic clock, None without a budget."""
+
+    seeds: int
+    max_seeds: int
+    fixed: bool
+    jobs: int
+    deadline: float | None
+
+    def over(self) -> bool:
+        """Whether the budget is used up."""
+        return self.deadline is not None and time.monotonic() > self.deadline
+
+
+def sample(
+    series: Sequence[Series],
+    arms: tuple[Arm, Arm],
+    limits: Limits,
+    undecided: Callable[[Series], Sequence[Case]],
+    meter: Meter,
+) -> None:
+    """Fill the series with runs until every case is decided, the seeds are used up, or the budget is.
+
+    undecided: which cases of a series need more seeds, judged after each look.
+    """
+    running = Running()
+    with meter.task("measuring", 0) as task:
+        looks = [limits.seeds] if limits.fixed else sorted({min(_FIRST_LOOK, limits.seeds), limits.seeds})
+        looks += [] if limits.fixed else list(range(limits.seeds + _MORE, limits.max_seeds + 1, _MORE))
+        seen = 0
+        for look in looks:
+            wanted = [(one, one.cases if look <= limits.seeds else list(undecided(one))) for one in series]
+            if seen:
+                wanted = [(one, cases) for one, cases in wanted if undecided(one)]
+            if not any(cases for _, cases in wanted) or (seen and limits.over()):
+                return
+            work = [
+                (one, arm, seed, cases)
+                for seed in range(seen + 1, look + 1)
+                for one, cases in wanted
+                for arm in (arms if seed % 2 else arms[::-1])
+                if cases
+            ]
+            _run_all(work, limits, running, meter, task)
+            seen = look
+
+
+_Work = tuple[Series, Arm, int, Sequence[Case]]
+
+
+def _run_all(work: Sequence[_Work], limits: Limits, running: Running, meter: Meter, task: Task) -> None:
+    task.grow(len(work))
+    with ThreadPoolExecutor(max_workers=limits.jobs) as pool:
+        futures = [pool.submit(_one, *item, limits, running, task) for item in work]
+        try:
+            finished, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            _raise_first(finished)
+        except BaseException:
+            # Whatever is running is stopped; what ended is on disk already.
+            running.stop_all()
+            for future in futures:
+                future.cancel()
+            raise
+
+
+def _raise_first(futures: set[Future[None]]) -> None:
+    for future in futures:
+        if (error := future.exception()) is not None:
+            raise error
+
+
+def _one(series: Series, arm: Arm, seed: int, cases: Sequence[Case], limits: Limits, running: Running, task: Task) -> None:
+    run = _stored(series, arm, seed, cases)
+    if run is None and not limits.over():
+        run = runs.measure(series.bench, arm, seed, cases, series.fingerprint, running)
+    if run is not None:
+        series.done[arm.name, seed] = run
+    task.advance()
+
+
+def _stored(series: Series, arm: Arm, seed: int, cases: Sequence[Case]) -> Run | None:
+    """A run of this very measurement that was recorded before it was interrupted."""
+    path = runs.run_path(series.bench.folder, series.bench.workload.name, arm.name, seed)
+    if not path.is_file():
+        return None
+    run = records.load(path, Run)
+    same = run.kernel == arm.kernel.key and run.fingerprint == series.fingerprint
+    return run if same and run.cases == [case.name for case in cases] else None

@@ -1,0 +1,136 @@
+"""The store of finished kernels, keyed by the hash of everything that went into them.
+
+A kernel is a folder that holds a `build.json`. Folders are filled elsewhere and renamed into place, so what is
+here is whole; a second index maps requests (before kconfig was resolved) to keys, so that a hit runs nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from lab import paths, records
+from lab.errors import LabError
+from lab.records import Record
+
+
+class BuildInputs(Record, frozen=True, kw_only=True):
+    """Everything that decides the bytes of a kernel; its digest is the key."""
+
+    tree_id: str
+    kconfig_sha256: str
+    compiler: str
+    linker: str
+    make: list[str]
+    layout: int = 1
+
+
+class Build(Record, frozen=True, kw_only=True):
+    """A finished kernel: `build.json`, written by the Ansible role."""
+
+    schema: int
+    key: str
+    inputs: BuildInputs
+    spec: str
+    commit: str
+    tree: str
+    subject: str
+    compiler_command: str
+    release: str
+    files: dict[str, str]
+
+
+def kernels_dir() -> Path:
+    """Where finished kernels are."""
+    return paths.cache_dir("kernels")
+
+
+def key_of(inputs: BuildInputs) -> str:
+    """The store key of a kernel."""
+    return records.digest(inputs)
+
+
+def folder_of(key: str) -> Path:
+    """The folder a kernel has, or will have."""
+    return kernels_dir() / key[:24]
+
+
+def find(key: str) -> Build | None:
+    """A finished kernel by key."""
+    path = folder_of(key) / "build.json"
+    return records.load(path, Build) if path.is_file() else None
+
+
+def staging_dir() -> Path:
+    """A fresh folder on the store's file system, to be filled and then given to `adopt`."""
+    folder = kernels_dir() / f".staging-{os.getpid()}-{secrets.token_hex(4)}"
+    folder.mkdir()
+    return folder
+
+
+def adopt(staging: Path, key: str) -> Build:
+    """Move a filled staging folder into the store. If somebody else finished the same key first, theirs stays."""
+    build = records.load(staging / "build.json", Build)
+    try:
+        staging.rename(folder_of(key))
+    except OSError:
+        if (existing := find(key)) is None:
+            raise
+        shutil.rmtree(staging, ignore_errors=True)
+        return existing
+    return build
+
+
+def _request_path(request: str) -> Path:
+    return paths.cache_dir("requests") / f"{request[:24]}.json"
+
+
+def find_request(request: str) -> Build | None:
+    """The kernel that an earlier identical request led to, if it is still there."""
+    path = _request_path(request)
+    if not path.is_file():
+        return None
+    return find(records.load(path, str))
+
+
+def remember_request(request: str, key: str) -> None:
+    """Note which key a request led to."""
+    records.save(_request_path(request), key)
+
+
+def builds() -> Iterator[tuple[Build, Path, float]]:
+    """All finished kernels: record, folder, time of last use (seconds since the epoch)."""
+    for path in sorted(kernels_dir().glob("*/build.json")):
+        if path.parent.name.startswith("."):
+            continue
+        try:
+            yield records.load(path, Build), path.parent, path.stat().st_mtime
+        except LabError:
+            continue
+
+
+def touch(build: Build) -> None:
+    """Mark a kernel as used now; `gc` goes by this."""
+    (folder_of(build.key) / "build.json").touch()
+
+
+def collect_garbage(older_than_s: float, *, dry_run: bool) -> list[tuple[Path, int]]:
+    """Remove kernels unused for longer, and leftovers of builds that were killed; gives (folder, bytes)."""
+    now = time.time()
+    victims = [folder for _, folder, used in builds() if now - used > older_than_s]
+    victims += [path for path in kernels_dir().glob(".staging-*") if not _alive(path)]
+    sized = [(path, sum(f.stat().st_size for f in path.rglob("*") if f.is_file())) for path in victims]
+    if not dry_run:
+        for path, _ in sized:
+            # build.json first: an interrupted removal leaves nothing that looks finished.
+            (path / "build.json").unlink(missing_ok=True)
+            shutil.rmtree(path, ignore_errors=True)
+    return sized
+
+
+def _alive(staging: Path) -> bool:
+    return Path(f"/proc/{staging.name.split('-')[1]}").exists()

@@ -1,0 +1,414 @@
+"""What paired measurements of two kernels say: a verdict for each metric, each case, and all together.
+
+Everything is on log ratios test/base, and reported as ratios. A verdict is never "not significant, so the
+same": `same` needs an interval inside +-threshold, and what is neither that nor a change is `unknown`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from lab import evidence
+from lab.records import Record
+
+EVIDENCE_CAP = 300.0
+"""log10 E at and above which evidence is called infinite: JSON has no infinity."""
+
+FIRST_LOOK = 4
+EXACT_DECIDES = 3
+"""Pairs from which numbers without any spread decide: noise never looked at, and seeds in exact mode."""
+
+
+class Outcome(StrEnum):
+    """The four words of a verdict."""
+
+    REGRESSION = "regression"
+    IMPROVEMENT = "improvement"
+    SAME = "same"
+    UNKNOWN = "unknown"
+
+
+Better = Literal["higher", "lower", "neither"]
+
+
+class Metric(Record, frozen=True, kw_only=True):
+    """What a number measures. `neither` is for counters that explain, of which no side is better."""
+
+    name: str
+    unit: str
+    better: Better
+    primary: bool = False
+
+
+class Comparison(Record, frozen=True, kw_only=True):
+    """One metric of both arms and what follows from it.
+
+    base, test: one number per block or seed, paired, as measured (None where it was not a finite number).
+    ratio: exp of the mean log ratio as tested (live mode: outliers clipped from 8 blocks on); ratio of the
+    means where a zero forbids logs; None when all of base is 0. interval: always-valid, 1 - alpha, as ratios.
+    estimate: Hodges-Lehmann ratio with its 95 % interval for this look alone. verdict: None for metrics of
+    which neither side is better. evidence: log10 of the e-value, 300 when infinite, None when there is none.
+    p_value: min(1, 1/E). reason: one short phrase. more_blocks: how many would settle an `unknown`, None
+    when not known. mde: the change, as a fraction (.01 is 1 %), that this design finds with 80 % chance.
+    method: `e-value`, `values` (decided without noise: equal, without spread, or zeros) or `none`.
+    exploratory: a secondary metric. survived: whether it passed Benjamini-Hochberg, None before that.
+    """
+
+    name: str
+    unit: str
+    better: Better
+    primary: bool
+    base: list[float | None]
+    test: list[float | None]
+    ratio: float | None = None
+    interval: tuple[float, float] | None = None
+    estimate: float | None = None
+    estimate_interval: tuple[float, float] | None = None
+    verdict: Outcome | None
+    evidence: float | None = None
+    p_value: float = 1.0
+    reason: str
+    more_blocks: int | None = None
+    mde: float | None = None
+    method: Literal["e-value", "values", "none"]
+    exploratory: bool = False
+    survived: bool | None = None
+
+
+class CaseVerdict(Record, frozen=True, kw_only=True):
+    """A case as `overall` needs it: its name, its primary metric's verdict and p-value."""
+
+    name: str
+    verdict: Outcome
+    p_value: float
+
+
+class Overall(Record, frozen=True, kw_only=True):
+    """The verdict over all cases, the cases whose change counts for it, and why."""
+
+    verdict: Outcome
+    survived: list[str]
+    reason: str
+
+
+class _Rules(NamedTuple):
+    threshold: float
+    alpha: float
+    min_blocks: int
+    exact: bool
+
+    @property
+    def margin(self) -> float:
+        return math.log1p(self.threshold)
+
+    @property
+    def decides(self) -> int:
+        """Pairs from which numbers without spread decide."""
+        return EXACT_DECIDES if self.exact else FIRST_LOOK
+
+    def pairs(self, n: int) -> str:
+        """n of what is paired, in the mode's word."""
+        return f"{n} {'seed' if self.exact else 'block'}{'s' * (n != 1)}"
+
+
+class _Finding(NamedTuple):
+    verdict: Outcome
+    reason: str
+    more_blocks: int | None = None
+
+
+# ---- one metric
+
+
+def compare_metric(
+    metric: Metric,
+    base: Sequence[float],
+    test: Sequence[float],
+    *,
+    threshold: float = 0.02,
+    alpha: float = 0.01,
+    min_blocks: int = 6,
+    exact: bool,
+) -> Comparison:
+    """Compare base[k] with test[k], the summaries of block or seed k, and decide.
+
+    threshold: the smallest relative change that counts. alpha: chance of a wrong `regression` or
+    `improvement` over all looks. min_blocks: pairs needed for those two words. exact: numbers come from
+    exact mode, so they carry no noise and nothing is clipped.
+    ValueError: lengths differ, or a parameter is out of range.
+    """
+    if len(base) != len(test):
+        raise ValueError(f"{metric.name}: {len(base)} values of base, {len(test)} of test")
+    if not 0 < alpha < 1 or threshold < 0 or min_blocks < 1:
+        raise ValueError(f"alpha {alpha}, threshold {threshold} or min_blocks {min_blocks} is out of range")
+    rules = _Rules(threshold, alpha, min_blocks, exact)
+    values = [*base, *test]
+    if not base:
+        return _no_comparison(metric, base, test, "no measurements")
+    if not all(map(math.isfinite, values)):
+        return _no_comparison(metric, base, test, "a value is not a number")
+    if all(b == t for b, t in zip(base, test, strict=True)):
+        return _compare_equal(metric, base, test, rules)
+    if min(values) < 0:
+        return _no_comparison(metric, base, test, "a negative value has no ratio")
+    if min(values) == 0:
+        return _compare_zeros(metric, base, test, rules)
+    return _compare_ratios(metric, base, test, rules)
+
+
+def _comparison(
+    metric: Metric, base: Sequence[float], test: Sequence[float], found: _Finding, **more: Any
+) -> Comparison:
+    """A Comparison of what was found; a metric of which neither side is better gets no verdict."""
+    judged = metric.better != "neither"
+    return Comparison(
+        **msgspec.structs.asdict(metric),
+        base=[v if math.isfinite(v) else None for v in base],
+        test=[v if math.isfinite(v) else None for v in test],
+        verdict=found.verdict if judged else None,
+        reason=found.reason,
+        more_blocks=found.more_blocks if judged else None,
+        exploratory=not metric.primary,
+        **more,
+    )
+
+
+def _no_comparison(metric: Metric, base: Sequence[float], test: Sequence[float], why: str) -> Comparison:
+    return _comparison(metric, base, test, _Finding(Outcome.UNKNOWN, why), method="none")
+
+
+def _compare_equal(metric: Metric, base: Sequence[float], test: Sequence[float], rules: _Rules) -> Comparison:
+    """All pairs equal to the last digit: `same` as soon as there are enough. 0/0 has no ratio."""
+    n = len(base)
+    found = _Finding(Outcome.SAME, "equal in every pair")
+    if n < rules.decides:
+        found = _Finding(
+            Outcome.UNKNOWN, f"equal so far, {rules.pairs(rules.decides)} decide", rules.decides - n
+        )
+    one = 1.0 if any(base) else None
+    width = (1.0, 1.0) if one and n >= rules.decides else None
+    weight = _weight(evidence.log_evidence([0.0] * n))
+    return _comparison(
+        metric, base, test, found, ratio=one, interval=width, estimate=one, estimate_interval=width,
+        mde=0.0 if width else None, method="values", **weight,
+    )  # fmt: skip
+
+
+def _compare_zeros(metric: Metric, base: Sequence[float], test: Sequence[float], rules: _Rules) -> Comparison:
+    """Counters with a zero, where logs are impossible: exact numbers decide by their common direction.
+
+    Evidence: infinite when one whole arm is 0 (all ratios are the same infinity), else that of n equal
+    signs, `2^n / (n + 1)`: the chance of heads mixed over uniformly.
+    """
+    n, sign = len(base), _common_sign(base, test)
+    ratio = sum(test) / sum(base) if any(base) else None
+    weight: dict[str, Any] = {}
+    if sign and rules.exact:
+        whole = n >= EXACT_DECIDES and not (any(base) and any(test))
+        weight = _weight(math.inf if whole else n * math.log(2) - math.log(n + 1))
+    found = _judge_zeros(metric, n, sign, ratio, rules)
+    return _comparison(metric, base, test, found, ratio=ratio, method="values", **weight)
+
+
+def _judge_zeros(metric: Metric, n: int, sign: int, ratio: float | None, rules: _Rules) -> _Finding:
+    if not rules.exact:
+        return _Finding(Outcome.UNKNOWN, "zeros have no ratio, and the values carry noise")
+    if not sign:
+        return _Finding(Outcome.UNKNOWN, "zeros have no ratio, and the pairs disagree on the direction")
+    if n < EXACT_DECIDES:
+        return _Finding(Outcome.UNKNOWN, f"too few, {rules.pairs(EXACT_DECIDES)} decide", EXACT_DECIDES - n)
+    if ratio and abs(math.log(ratio)) <= rules.margin:
+        return _Finding(Outcome.SAME, f"differs by {percent(ratio)}, below threshold")
+    return _Finding(_side(metric, sign), f"{'up' if sign > 0 else 'down'} in every pair, with zeros")
+
+
+def _common_sign(base: Sequence[float], test: Sequence[float]) -> int:
+    """1 when test is above base in all pairs, -1 when below in all, else 0."""
+    signs = {(t > b) - (t < b) for b, t in zip(base, test, strict=True)}
+    return signs.pop() if len(signs) == 1 else 0
+
+
+def _compare_ratios(
+    metric: Metric, base: Sequence[float], test: Sequence[float], rules: _Rules
+) -> Comparison:
+    """All values positive, not all pairs equal: the e-value on log ratios, or the values without spread."""
+    x = [math.log(t) - math.log(b) for b, t in zip(base, test, strict=True)]
+    used = x if rules.exact else evidence.clip(x)
+    m, log_weight = evidence.moments(used), evidence.log_evidence(used)
+    bounds = evidence.interval(m, rules.alpha)
+    located = evidence.hodges_lehmann(x)
+    flat = m.sd == 0 and rules.exact and m.n >= EXACT_DECIDES
+    resolved = evidence.detectable_effect(m.n, m.sd, rules.alpha) if m.n >= rules.min_blocks else None
+    return _comparison(
+        metric,
+        base,
+        test,
+        _judge_flat(metric, m, rules) if flat else _judge(metric, m, log_weight, bounds, rules),
+        ratio=_exp(m.mean),
+        interval=_ratios(bounds),
+        estimate=_exp(located.value),
+        estimate_interval=_ratios(located.interval),
+        mde=0.0 if flat else None if resolved is None else _exp(resolved) - 1,
+        method="values" if flat else "e-value",
+        **_weight(log_weight),
+    )
+
+
+def _judge_flat(metric: Metric, m: evidence.Moments, rules: _Rules) -> _Finding:
+    """Exact numbers with one and the same ratio on every seed: the value decides."""
+    if abs(m.mean) <= rules.margin:
+        return _Finding(Outcome.SAME, f"differs by {percent(_exp(m.mean))}, below threshold")
+    return _Finding(_side(metric, m.mean), "the same change in every pair")
+
+
+def _judge(
+    metric: Metric,
+    m: evidence.Moments,
+    log_weight: float,
+    bounds: tuple[float, float] | None,
+    rules: _Rules,
+) -> _Finding:
+    """Equivalence first, then a change, else unknown and how many blocks more."""
+    if m.n < FIRST_LOOK or bounds is None:
+        return _unknown(m, f"too few: {rules.pairs(m.n)}", rules)
+    low, high = bounds
+    apart = low > 0 or high < 0
+    if max(-low, high) <= rules.margin:
+        small = f"differs by {percent(_exp(m.mean))}, below threshold"
+        return _Finding(Outcome.SAME, small if apart else f"interval inside ±{_plain(rules.threshold)}")
+    if not apart or log_weight < -math.log(rules.alpha):
+        return _unknown(m, _straddles(low, high, rules), rules)
+    if m.n < rules.min_blocks:
+        return _unknown(m, f"significant, but {m.n} of {rules.pairs(rules.min_blocks)}", rules)
+    beyond = low > rules.margin or high < -rules.margin
+    return _Finding(
+        _side(metric, m.mean), "beyond threshold" if beyond else "significant, may be below threshold"
+    )
+
+
+def _unknown(m: evidence.Moments, reason: str, rules: _Rules) -> _Finding:
+    if m.n < 2:
+        return _Finding(Outcome.UNKNOWN, reason, (EXACT_DECIDES if rules.exact else FIRST_LOOK) - m.n)
+    if rules.exact and m.sd == 0:
+        return _Finding(Outcome.UNKNOWN, reason, EXACT_DECIDES - m.n)
+    more = evidence.blocks_to_settle(
+        m, margin=rules.margin, alpha=rules.alpha, min_blocks=rules.min_blocks, fewest=FIRST_LOOK
+    )
+    return _Finding(Outcome.UNKNOWN, reason, more)
+
+
+def _straddles(low: float, high: float, rules: _Rules) -> str:
+    bound = _plain(rules.threshold)
+    if low < -rules.margin and high > rules.margin:
+        return f"interval wider than ±{bound}"
+    return f"interval straddles {'+' if high > rules.margin else '-'}{bound}"
+
+
+def _side(metric: Metric, sign: float) -> Outcome:
+    return Outcome.IMPROVEMENT if (sign > 0) == (metric.better == "higher") else Outcome.REGRESSION
+
+
+def _weight(log_e: float) -> dict[str, Any]:
+    """Fields of the evidence: log10 E, capped, and p = min(1, 1/E)."""
+    tens = min(log_e / math.log(10), EVIDENCE_CAP)
+    return {"evidence": tens, "p_value": min(1.0, 10.0**-tens)}
+
+
+def _exp(x: float) -> float:
+    return math.exp(max(-700.0, min(x, 700.0)))
+
+
+def _ratios(bounds: tuple[float, float] | None) -> tuple[float, float] | None:
+    return None if bounds is None else (_exp(bounds[0]), _exp(bounds[1]))
+
+
+# ---- many metrics, many cases
+
+
+def mark_secondary(comparisons: Sequence[Comparison], rate: float = 0.05) -> list[Comparison]:
+    """The comparisons in the same order; each secondary one says whether it survives Benjamini-Hochberg.
+
+    The family is all secondary comparisons given, so give those of all cases at once.
+    """
+    family = [i for i, c in enumerate(comparisons) if not c.primary]
+    adjusted = evidence.benjamini_hochberg([comparisons[i].p_value for i in family])
+    out = list(comparisons)
+    for i, p in zip(family, adjusted, strict=True):
+        out[i] = msgspec.structs.replace(out[i], exploratory=True, survived=p <= rate)
+    return out
+
+
+def case_verdict(name: str, comparisons: Iterable[Comparison]) -> CaseVerdict:
+    """A case's verdict is that of its primary metric. ValueError unless exactly one is primary and judged."""
+    primary = [c for c in comparisons if c.primary]
+    if len(primary) != 1 or primary[0].verdict is None:
+        raise ValueError(f"{name}: needs exactly one primary metric with a better side")
+    return CaseVerdict(name=name, verdict=primary[0].verdict, p_value=primary[0].p_value)
+
+
+def overall(cases: Sequence[CaseVerdict], alpha: float = 0.01) -> Overall:
+    """One verdict over all cases: a case's change counts when it survives Holm over all cases at alpha.
+
+    Any regression that counts is a regression; else a case that is unknown, or changed without surviving,
+    makes it unknown; else any improvement that counts; else same.
+    """
+    if not cases:
+        return Overall(verdict=Outcome.UNKNOWN, survived=[], reason="no cases")
+    changed = (Outcome.REGRESSION, Outcome.IMPROVEMENT)
+    adjusted = evidence.holm([c.p_value for c in cases])
+    counts = [c for c, p in zip(cases, adjusted, strict=True) if c.verdict in changed and p <= alpha]
+    survived = [c.name for c in counts]
+    failed = sum(c.verdict in changed for c in cases) - len(counts)
+    open_cases = sum(c.verdict == Outcome.UNKNOWN for c in cases)
+    word, reason = _overall_word(counts, failed, open_cases, len(cases))
+    return Overall(verdict=word, survived=survived, reason=reason)
+
+
+def _overall_word(counts: Sequence[CaseVerdict], failed: int, open_cases: int, n: int) -> tuple[Outcome, str]:
+    worse = sum(c.verdict == Outcome.REGRESSION for c in counts)
+    if worse:
+        return Outcome.REGRESSION, f"{worse} of {_cases(n)} worse"
+    if open_cases or failed:
+        parts = [f"{open_cases} of {_cases(n)} unknown"] if open_cases else []
+        parts += [f"{failed} changed, but not beyond chance over {_cases(n)}"] if failed else []
+        return Outcome.UNKNOWN, "; ".join(parts)
+    if counts:
+        return Outcome.IMPROVEMENT, f"{len(counts)} of {_cases(n)} better, none worse"
+    return Outcome.SAME, f"{_cases(n)} within threshold"
+
+
+def _cases(n: int) -> str:
+    return f"{n} case{'s' * (n != 1)}"
+
+
+def movers(comparisons: Iterable[Comparison], k: int = 3) -> list[Comparison]:
+    """The k non-primary metrics that moved most, by |log ratio|; from and to zero first, by their change.
+
+    Those equal in every pair, or without a usable number, are left out; noise is not.
+    """
+    moved = [c for c in comparisons if not c.primary and c.method != "none" and c.base != c.test]
+    return sorted(moved, key=_moved, reverse=True)[:k]
+
+
+def _moved(c: Comparison) -> tuple[float, float]:
+    step = abs(sum(v or 0 for v in c.test) - sum(v or 0 for v in c.base))
+    return abs(math.log(c.ratio)) if c.ratio else math.inf, step
+
+
+def percent(ratio: float | None) -> str:
+    """A ratio for people: `-38.2 %`, `0.0 %`, up to `+999.9 %`; then `x14.1`; None is `n/a`."""
+    if ratio is None:
+        return "n/a"
+    change = round(100 * (ratio - 1), 1)
+    if change >= 1000:
+        return f"x{ratio:.1f}" if ratio < 100 else f"x{ratio:.0f}"
+    return f"{change:+.1f} %" if change else "0.0 %"
+
+
+def _plain(threshold: float) -> str:
+    return f"{100 * threshold:g} %"

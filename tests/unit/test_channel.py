@@ -1,0 +1,188 @@
+"""The channel: jobs that a guest can read, reports that may be cut anywhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from lab import channel
+from lab.errors import GuestFailed, UserError
+
+HELLO = {
+    "t": "hello",
+    "release": "6.12.1",
+    "clocksource": "tsc",
+    "mem_kb": 700000,
+    "cmdline": "quiet",
+    "cpus": 1,
+}
+METRICS = '{"metrics":{"throughput":12.5,"ops":4}}'
+
+
+def begin(case: str) -> dict[str, object]:
+    return {"t": "begin", "case": case, "now_ns": 1000}
+
+
+def out(case: str, line: str, **more: bool) -> dict[str, object]:
+    return {"t": "out", "case": case, "line": line, **more}
+
+
+def end(case: str, status: int = 0, signal: int = 0, oom_kills: int = 0) -> dict[str, object]:
+    return {
+        "t": "end",
+        "case": case,
+        "status": status,
+        "signal": signal,
+        "oom_kills": oom_kills,
+        "now_ns": 2000,
+    }
+
+
+def report(*records: Mapping[str, object], done: bool = True) -> bytes:
+    lines = [json.dumps(record) for record in records]
+    if done:
+        lines.append(json.dumps({"t": "done", "lines": len(lines)}))
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+WHOLE = report(
+    HELLO,
+    {"t": "setting", "name": "thp", "value": "always"},
+    begin("one"),
+    out("one", "hello"),
+    out("one", METRICS),
+    {"t": "err", "case": "one", "line": "a warning"},
+    {"t": "vmstat", "case": "one", "delta": {"pgfault": 7}},
+    {"t": "vmstat", "case": "one", "delta": {"nr_free_pages": -3}},
+    end("one"),
+    begin("two"),
+    end("two", status=137, signal=9, oom_kills=1),
+)
+
+
+def test_a_whole_report_is_read_in_full() -> None:
+    read = channel.parse(WHOLE)
+    assert read.complete
+    assert read.hello is not None
+    assert read.hello.release == "6.12.1"
+    assert read.settings == {"thp": "always"}
+    one, two = read.cases
+    assert one.metrics == {"throughput": 12.5, "ops": 4.0}
+    assert all(isinstance(value, float) for value in one.metrics.values())
+    assert one.stdout == ["hello", METRICS]
+    assert one.stderr == ["a warning"]
+    assert one.vmstat == {"pgfault": 7, "nr_free_pages": -3}
+    assert (one.status, one.signal, one.ended, one.begin_ns, one.end_ns) == (0, 0, True, 1000, 2000)
+    assert (two.status, two.signal, two.oom_kills, two.metrics) == (137, 9, 1, {})
+    assert read.case("two") is two
+    assert read.case("three") is None
+
+
+def test_a_report_cut_at_any_byte_is_read_and_never_called_complete() -> None:
+    for length in range(len(WHOLE)):
+        read = channel.parse(WHOLE[:length])
+        assert not read.complete
+        assert len(read.cases) <= 2
+
+
+def test_the_case_in_which_the_guest_was_lost_has_not_ended() -> None:
+    read = channel.parse(report(HELLO, begin("one"), out("one", METRICS), done=False))
+    assert not read.cases[0].ended
+    assert read.cases[0].status is None
+
+
+def test_a_missing_line_makes_the_report_incomplete() -> None:
+    lines = WHOLE.splitlines(keepends=True)
+    assert not channel.parse(b"".join(lines[:3] + lines[4:])).complete
+
+
+def test_long_lines_are_joined_again() -> None:
+    parts = [
+        out("one", METRICS[:9], more=True),
+        out("one", METRICS[9:20], more=True),
+        out("one", METRICS[20:]),
+    ]
+    read = channel.parse(report(begin("one"), *parts, end("one")))
+    assert read.cases[0].stdout == [METRICS]
+    assert read.cases[0].metrics["ops"] == 4.0
+
+
+def test_refusals_and_fatal_errors_are_kept() -> None:
+    refused = {"t": "refused", "name": "thp", "value": "perhaps", "error": "Invalid argument"}
+    read = channel.parse(report(HELLO, refused, {"t": "fatal", "error": "no /job"}))
+    assert read.complete
+    assert (read.refused[0].name, read.refused[0].error) == ("thp", "Invalid argument")
+    assert read.fatal == "no /job"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"garbage\n",
+        b"\x00\xff\xfe\n" + WHOLE,
+        b"{}\n",
+        b'{"t":"unheard-of"}\n',
+        b'{"t":"done","lines":"many"}\n',
+        b"[" * 100_000 + b"\n",
+        b"\n\n",
+        report(end("never begun")),
+        report(begin("one"), out("two", "x")),
+        report(begin("one"), end("one"), out("one", "too late")),
+        WHOLE + WHOLE,
+        report(begin("one"), out("one", '{"metrics":{"throughput":"fast"}}'), end("one")),
+        report(begin("one"), out("one", '{"metrics":[1]}'), end("one")),
+        report(begin("one"), out("one", '{"metrics":{"ok":true}}'), end("one")),
+    ],
+)
+def test_garbage_is_malformed(content: bytes) -> None:
+    with pytest.raises(GuestFailed) as caught:
+        channel.parse(content)
+    assert caught.value.kind == "malformed"
+    assert len(caught.value.message) < 400
+
+
+def test_an_empty_report_is_no_report() -> None:
+    read = channel.parse(b"")
+    assert read.hello is None
+    assert not read.complete
+
+
+def test_a_job_lists_modules_before_settings_before_cases() -> None:
+    job = channel.encode_job(
+        seed=7,
+        cases=[("one", ["/bin/x", "--case", "one"])],
+        settings={"thp": "always", "sysctl.net.ipv4.tcp_rmem": "1 2 3"},
+        modules=["/lib/null_blk.ko"],
+        env={"A": "b=c"},
+    )
+    assert job == (
+        b"seed\t7\ninsmod\t/lib/null_blk.ko\nset\tthp\talways\nset\tsysctl.net.ipv4.tcp_rmem\t1 2 3\n"
+        b"env\tA=b=c\ncase\tone\t/bin/x\t--case\tone\n"
+    )
+
+
+@pytest.mark.parametrize("bad", ["a\tb", "a\nb", "a\0b"])
+def test_a_job_refuses_what_it_cannot_carry(bad: str) -> None:
+    with pytest.raises(UserError):
+        channel.encode_job(seed=1, cases=[("one", ["/bin/x", bad])])
+    with pytest.raises(UserError):
+        channel.encode_job(seed=1, cases=[(bad, ["/bin/x"])])
+    with pytest.raises(UserError):
+        channel.encode_job(seed=1, cases=[], settings={"thp": bad})
+    with pytest.raises(UserError):
+        channel.encode_job(seed=1, cases=[], env={"A": bad})
+    with pytest.raises(UserError):
+        channel.encode_job(seed=1, cases=[], modules=[bad])
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64])
+def test_a_seed_has_64_bits(seed: int) -> None:
+    with pytest.raises(UserError):
+        channel.encode_job(seed=seed, cases=[])
+
+
+def test_a_case_needs_a_program() -> None:
+    with pytest.raises(UserError):
+        channel.encode_job(seed=1, cases=[("one", [])])

@@ -1,0 +1,219 @@
+"""The sequential machinery against independent computations and against simulated nothing."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from lab import evidence
+
+ALPHA = 0.01
+
+
+def bayes_factor_by_integration(n: int, t: float, g: float) -> float:
+    """The same e-value from its definition: noncentral t likelihoods averaged over effects ~ N(0, g)."""
+    spread = math.sqrt(g)
+    centre = t / math.sqrt(n)
+    prior = stats.norm(0, spread)
+    value, _ = integrate.quad(
+        lambda d: stats.nct.pdf(t, n - 1, d * math.sqrt(n)) * prior.pdf(d),
+        -6 * spread,
+        6 * spread,
+        points=(0.0, centre),
+        limit=200,
+    )
+    return float(value / stats.t.pdf(t, n - 1))
+
+
+@pytest.mark.parametrize(("n", "t"), [(2, 0.5), (4, 2.0), (6, -3.0), (12, 4.5), (40, 1.0)])
+def test_e_value_is_the_mixture_of_bayes_factors(n: int, t: float) -> None:
+    wanted = np.mean([bayes_factor_by_integration(n, t, g) for g in evidence.EFFECT_VARIANCES])
+    assert math.exp(evidence.log_e(n, t)) == pytest.approx(wanted, rel=1e-4)
+
+
+def test_e_value_from_data_follows_the_published_formula() -> None:
+    x = [0.03, -0.01, 0.04, 0.02, 0.05, 0.01]
+    n, mean, var = len(x), np.mean(x), np.var(x, ddof=1)
+    r = n * mean**2 / ((n - 1) * var)
+    wanted = np.mean(
+        [(1 + n * g) ** -0.5 * ((1 + r) / (1 + r / (1 + n * g))) ** (n / 2) for g in (0.1, 1.0, 10.0)]
+    )
+    assert math.exp(evidence.log_evidence(x)) == pytest.approx(float(wanted), rel=1e-12)
+
+
+def test_e_value_does_not_overflow_and_is_bounded_by_its_limit() -> None:
+    assert 2000 < evidence.log_e(5000, 1e6) <= evidence.log_e(5000, math.inf) < math.inf
+    assert math.exp(evidence.log_e(4, math.inf)) == pytest.approx((1.4**1.5 + 5**1.5 + 41**1.5) / 3)
+
+
+def test_numbers_without_spread() -> None:
+    assert evidence.log_evidence([0.0] * 6) < 0
+    assert evidence.log_evidence([0.1] * 3) == math.inf
+    assert evidence.log_evidence([-0.1, -0.1 + 1e-15, -0.1]) == math.inf
+    assert math.isfinite(evidence.log_evidence([0.1, 0.1]))
+    assert evidence.log_evidence([0.1]) == 0.0
+    with pytest.raises(ValueError, match="no values"):
+        evidence.log_evidence([])
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.01, 0.0004])
+@pytest.mark.parametrize("n", [6, 7, 10, 30, 200, 5000])
+def test_critical_t_round_trip(n: int, alpha: float) -> None:
+    t = evidence.critical_t(n, alpha)
+    assert evidence.log_e(n, t) == pytest.approx(-math.log(alpha), abs=1e-6)
+    assert evidence.log_e(n, 0.999 * t) < -math.log(alpha)
+
+
+def test_critical_t_is_infinite_where_the_blocks_cannot_do_it() -> None:
+    assert evidence.critical_t(1, ALPHA) == evidence.critical_t(4, ALPHA) == math.inf
+    assert math.isfinite(evidence.critical_t(5, ALPHA))
+    assert math.isfinite(evidence.critical_t(4, 0.05))
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        evidence.critical_t(9, 1.0)
+
+
+def test_half_width_falls_with_every_block() -> None:
+    widths = [evidence.half_width(n, 1.0, ALPHA) for n in range(5, 300)]
+    assert all(a > b for a, b in pairwise(widths))
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.8, 1.5, 3.0])
+def test_interval_leaves_out_zero_exactly_when_the_evidence_is_there(shift: float) -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(50):
+        x = rng.normal(shift, 1, 12).tolist()
+        bounds = evidence.interval(evidence.moments(x), ALPHA)
+        assert bounds is not None
+        assert (bounds[0] > 0 or bounds[1] < 0) == (evidence.log_evidence(x) > -math.log(ALPHA))
+
+
+# ---- clipping
+
+
+def test_clip_waits_for_eight_and_pulls_the_outlier_in() -> None:
+    x = [0.0, 0.1, -0.1, 0.2, -0.2, 0.05, 9.0]
+    assert evidence.clip(x) == x
+    clipped = evidence.clip([*x, -0.05])
+    assert clipped[:6] == x[:6]
+    assert clipped[6] == pytest.approx(0.025 + 3.5 * 1.4826 * 0.1)
+
+
+def test_clip_never_erases_what_differs_from_a_majority_of_ties() -> None:
+    x = [0.0] * 6 + [0.3, 0.4, -0.2]
+    assert evidence.clip(x) == x
+
+
+# ---- always valid, by simulation
+
+
+def null_runs(runs: int, looks: int) -> list[list[float]]:
+    rng = np.random.default_rng(20240607)
+    return [[float(v) for v in row] for row in rng.standard_normal((runs, looks))]
+
+
+def test_looking_after_every_block_keeps_the_false_alarms_below_alpha() -> None:
+    goal, runs = -math.log(ALPHA), null_runs(2000, 60)
+    alarms = sum(any(evidence.log_evidence(evidence.clip(x[:n])) >= goal for n in range(4, 61)) for x in runs)
+    assert 0 < alarms <= ALPHA * len(runs)
+
+
+def test_the_same_check_convicts_a_t_test_that_peeks() -> None:
+    critical = {n: float(stats.t.ppf(1 - ALPHA / 2, n - 1)) for n in range(4, 61)}
+    runs = null_runs(2000, 60)
+    alarms = sum(
+        any(abs(evidence.t_statistic(evidence.moments(x[:n]))) >= critical[n] for n in critical) for x in runs
+    )
+    assert alarms > 4 * ALPHA * len(runs)
+
+
+# ---- the estimate
+
+
+def test_hodges_lehmann_by_hand_and_by_counting_all_sign_patterns() -> None:
+    x = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
+    averages = sorted((a + b) / 2 for i, a in enumerate(x) for b in x[i:])
+    got = evidence.hodges_lehmann(x)
+    assert got.value == averages[10]
+    assert got.interval == (averages[0], averages[-1])  # P(T <= 0) = 1/64 <= .025 < 2/64 = P(T <= 1)
+    assert evidence.hodges_lehmann(x[:5]).interval is None
+
+
+def test_signed_rank_quantile_matches_enumeration_and_joins_its_approximation() -> None:
+    n = 10
+    sums = [sum(r for r in range(1, n + 1) if mask >> (r - 1) & 1) for mask in range(2**n)]
+    wanted = max(k for k in range(56) if sum(s <= k for s in sums) <= 0.025 * 2**n)
+    assert evidence._signed_rank_quantile(n, 0.025) == wanted
+    exact, normal = evidence._signed_rank_quantile(50, 0.025), evidence._signed_rank_quantile(51, 0.025)
+    assert exact is not None
+    assert normal is not None
+    assert 0 < normal - exact < 30
+
+
+def test_hodges_lehmann_covers_and_beats_the_mean_under_outliers() -> None:
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((600, 12)) + 10 * (rng.random((600, 12)) < 0.03)
+    got = [evidence.hodges_lehmann(row.tolist()) for row in x]
+    covered = np.mean([e.interval is not None and e.interval[0] <= 0 <= e.interval[1] for e in got])
+    assert 0.92 <= covered <= 0.985
+    rmse = math.sqrt(np.mean([e.value**2 for e in got]))
+    assert rmse < 0.85 * math.sqrt(np.mean(x.mean(axis=1) ** 2))
+
+
+# ---- many tests
+
+
+def test_holm_by_hand() -> None:
+    assert evidence.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert evidence.holm([0.9, 0.6]) == [1.0, 1.0]
+    assert evidence.holm([]) == []
+
+
+def test_benjamini_hochberg_agrees_with_scipy() -> None:
+    p = np.random.default_rng(2).random(40) ** 3
+    assert evidence.benjamini_hochberg(p.tolist()) == pytest.approx(stats.false_discovery_control(p).tolist())
+
+
+# ---- planning
+
+
+@pytest.mark.parametrize("n", [5, 6, 10, 40])
+def test_detectable_effect_is_the_noncentral_t(n: int) -> None:
+    effect = evidence.detectable_effect(n, 2.0, ALPHA)
+    assert effect is not None
+    delta = effect / 2.0 * math.sqrt(n)
+    assert stats.nct.sf(evidence.critical_t(n, ALPHA), n - 1, delta) == pytest.approx(0.8, abs=2e-3)
+
+
+def test_detectable_effect_is_found_eight_times_in_ten() -> None:
+    effect = evidence.detectable_effect(10, 0.03, ALPHA)
+    assert effect is not None
+    rows = np.random.default_rng(8).normal(effect, 0.03, (2000, 10)).tolist()
+    found = np.mean([evidence.log_evidence(row) >= -math.log(ALPHA) for row in rows])
+    assert 0.77 <= found <= 0.83
+    assert evidence.detectable_effect(4, 0.03, ALPHA) is None
+
+
+def test_blocks_to_settle_is_the_first_number_that_does() -> None:
+    m = evidence.Moments(8, 0.01, 0.012)
+    more = evidence.blocks_to_settle(m, margin=math.log1p(0.02), alpha=ALPHA, min_blocks=6)
+    assert more is not None
+    needed = max(0.01, math.log1p(0.02) - 0.01)
+    assert evidence.half_width(8 + more, 0.012, ALPHA) < needed <= evidence.half_width(7 + more, 0.012, ALPHA)
+
+
+def test_blocks_to_settle_gives_up_rather_than_promise() -> None:
+    m = evidence.Moments(8, 0.0, 5.0)
+    assert evidence.blocks_to_settle(m, margin=math.log1p(0.02), alpha=ALPHA, min_blocks=6) is None
+    flat = evidence.Moments(4, 0.5, 0.0)
+    assert evidence.blocks_to_settle(flat, margin=0.02, alpha=ALPHA, min_blocks=6) == 2
+
+
+def test_statistics_never_import_the_heavy_libraries() -> None:
+    code = "import sys, lab.verdict; sys.exit(bool({'scipy', 'numpy'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

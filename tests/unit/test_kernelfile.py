@@ -1,0 +1,117 @@
+"""Kernel images, made by hand to the boot protocol's offsets."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lab import kernelfile
+from lab.errors import HostFailed, UserError
+
+CONFIG = "CONFIG_FOO=y\n"
+
+
+def elf(*, pvh: bool = True, config: bool = True) -> bytes:
+    """An ELF file with a note segment, a banner, and a .config."""
+    notes = b"".join(
+        struct.pack("<III", len(owner), 4, kind) + owner.ljust((len(owner) + 3) & ~3, b"\0") + b"\1\0\0\0"
+        for owner, kind in ((b"Linux\0", 18), (b"Xen\0", 18 if pvh else 6))
+    )
+    header = (
+        b"\x7fELF\x02\x01\x01"
+        + bytes(9)
+        + struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, 0, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+    )
+    segment = struct.pack("<IIQQQQQQ", 4, 4, 120, 0, 0, len(notes), len(notes), 4)
+    banner = b"Linux version %s\0Linux version 6.12.1-test (me@here) (gcc) #1 SMP\0"
+    packed = b"IKCFG_ST" + gzip.compress(CONFIG.encode(), mtime=0) + b"IKCFG_ED" if config else b""
+    return header + segment + notes + banner + packed
+
+
+def bzimage(payload: bytes) -> bytes:
+    image = bytearray(0x700)
+    image[0x1F1] = 1
+    image[0x202:0x206] = b"HdrS"
+    struct.pack_into("<H", image, 0x20E, 0x100)
+    image[0x300:0x31C] = b"6.12.1-test (me@here) #1 SMP"
+    struct.pack_into("<II", image, 0x248, 0x300, len(payload))
+    return bytes(image) + payload + b"trailing"
+
+
+def _by(tool: str, *options: str) -> bytes:
+    if shutil.which(tool) is None:
+        pytest.skip(f"{tool} is not installed")
+    return subprocess.run([tool, *options], input=elf(), check=True, capture_output=True).stdout
+
+
+SIZE = b"\0\1\2\3"
+
+
+@pytest.mark.parametrize("packer", ["none", "gzip", "xz", "lzma", "bzip2", "zstd", "lz4"])
+def test_unpacked_whatever_the_packer(tmp_path: Path, packer: str) -> None:
+    payload = {
+        "none": lambda: elf(),
+        "gzip": lambda: gzip.compress(elf()),
+        "xz": lambda: lzma.compress(elf()) + SIZE,
+        "lzma": lambda: lzma.compress(elf(), lzma.FORMAT_ALONE) + SIZE,
+        "bzip2": lambda: bz2.compress(elf()) + SIZE,
+        "zstd": lambda: _by("zstd", "-c", "--ultra", "-22") + SIZE,
+        "lz4": lambda: _by("lz4", "-c", "-l") + SIZE,
+    }[packer]()
+    path = tmp_path / "vmlinuz"
+    path.write_bytes(bzimage(payload))
+    assert kernelfile.extract_vmlinux(path) == elf()
+    assert kernelfile.kconfig_of(path) == CONFIG
+    found = kernelfile.inspect(path)
+    assert (found.kind, found.release) == ("bzImage", "6.12.1-test")
+
+
+def test_vmlinux(tmp_path: Path) -> None:
+    path = tmp_path / "vmlinux"
+    path.write_bytes(elf(config=False))
+    found = kernelfile.inspect(path)
+    assert (found.kind, found.release, len(found.sha256)) == ("vmlinux", "6.12.1-test", 64)
+    assert kernelfile.kconfig_of(path) is None
+    assert kernelfile.has_pvh(path) and kernelfile.has_pvh(elf())
+    assert not kernelfile.has_pvh(elf(pvh=False))
+    assert not kernelfile.has_pvh(b"no kernel")
+
+
+@pytest.mark.parametrize("content", [b"", b"text", b"\x7fELF\x02\x01" + bytes(100), bytes(0x202) + b"HdrS"])
+def test_no_kernel(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="is not a Linux kernel"):
+        kernelfile.inspect(path)
+    with pytest.raises(UserError, match="not a file"):
+        kernelfile.inspect(tmp_path)
+    with pytest.raises(UserError, match="no such file"):
+        kernelfile.inspect(tmp_path / "nothing")
+
+
+def test_broken_insides(tmp_path: Path) -> None:
+    path = tmp_path / "vmlinuz"
+    path.write_bytes(bzimage(b"\xfd7zXZ\0broken, and rather long"))
+    with pytest.raises(UserError, match="cannot be unpacked"):
+        kernelfile.extract_vmlinux(path)
+    path.write_bytes(bzimage(b"\x89LZO"))
+    with pytest.raises(HostFailed, match="unknown compression"):
+        kernelfile.extract_vmlinux(path)
+    path.write_bytes(bzimage(gzip.compress(b"no ELF")))
+    with pytest.raises(UserError, match="not an ELF kernel"):
+        kernelfile.extract_vmlinux(path)
+
+
+@pytest.mark.parametrize("place", ["boot/lib/modules/r", "boot/modules/r", "lib/modules/r", "boot/modules"])
+def test_modules_are_found_beside(tmp_path: Path, place: str) -> None:
+    (tmp_path / "boot").mkdir()
+    assert kernelfile.modules_of(tmp_path / "boot" / "vmlinuz", "r") is None
+    (tmp_path / place).mkdir(parents=True)
+    assert kernelfile.modules_of(tmp_path / "boot" / "vmlinuz", "r") == tmp_path / place

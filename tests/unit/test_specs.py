@@ -1,0 +1,112 @@
+"""Specs as typed: what is a revision, what a suffix, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.errors import UserError
+from lab.specs import parse
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "v6.12",
+        "efa7df3e3bb5^",
+        "HEAD~3",
+        "main@{1}",
+        "main@{upstream}",
+        "HEAD^{/fix 100%}",
+        "a@b",
+        "-x",
+        "v6+b",
+    ],
+)
+def test_plain_revisions_are_left_alone(text: str) -> None:
+    parsed = parse(text)
+    assert (parsed.kind, parsed.body) == ("rev", text)
+    assert not parsed.patches and not parsed.kconfig and not parsed.settings
+
+
+@pytest.mark.parametrize("order", ["%FOO=y,CONFIG_BAR=17@{s}", "@{s}%FOO=y%BAR=17"])
+def test_suffixes_in_either_order(order: str) -> None:
+    text = "v6.12" + order.replace("{s}", "thp=never,thp.defrag=defer+madvise,hugepages=8")
+    parsed = parse(text)
+    assert parsed.body == "v6.12"
+    assert parsed.kconfig == (("CONFIG_FOO", "y"), ("CONFIG_BAR", "17"))
+    assert parsed.settings == (("thp", "never"), ("thp.defrag", "defer+madvise"), ("hugepages", "8"))
+
+
+def test_values_may_contain_commas_and_be_empty() -> None:
+    parsed = parse("HEAD@cmdline.isolcpus=1,2,cmdline.nosmt=,sysctl.vm.swappiness=1")
+    assert parsed.settings == (
+        ("cmdline.isolcpus", "1,2"),
+        ("cmdline.nosmt", ""),
+        ("sysctl.vm.swappiness", "1"),
+    )
+
+
+def test_string_kconfig_values() -> None:
+    assert parse('HEAD%LOCALVERSION="-a,b"').kconfig == (("CONFIG_LOCALVERSION", '"-a,b"'),)
+
+
+def test_patches_by_name_and_by_existence(tmp_path: Path) -> None:
+    assert parse("v6.12+a.patch+dir/b.diff").patches == ("a.patch", "dir/b.diff")
+    odd = tmp_path / "x+y"
+    odd.mkdir()
+    patch = odd / "fix.patch"
+    patch.touch()
+    unnamed = tmp_path / "mail"
+    unnamed.touch()
+    parsed = parse(f"HEAD+{patch}+{unnamed}")
+    assert (parsed.body, parsed.patches) == ("HEAD", (str(patch), str(unnamed)))
+
+
+def test_a_patch_name_may_contain_what_opens_a_suffix() -> None:
+    assert parse("HEAD+50%-a@b.patch").patches == ("50%-a@b.patch",)
+
+
+def test_kinds(tmp_path: Path) -> None:
+    plus = tmp_path / "tree+a.patch"
+    plus.mkdir()
+    assert parse(f"worktree:{plus}").body == str(plus)
+    assert parse("worktree:.+fix.patch").patches == ("fix.patch",)
+    assert (
+        parse("deb:linux-image-6.12.117+deb12-cloud-amd64").body == "linux-image-6.12.117+deb12-cloud-amd64"
+    )
+    assert parse("file:/boot/vmlinuz-6.12+deb@thp=always").settings == (("thp", "always"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("", "names no kernel", "v6.12"),
+        ("worktree:", "names no kernel", "v6.12"),
+        ("@thp=never", "names no kernel", "v6.12"),
+        ("v6\n12", "control character", ""),
+        ("v6.12@thp=nver", "thp=nver", "madvise"),
+        ("v6.12@thp=never,bogus", "never,bogus", "madvise"),
+        ("v6.12@tph=never", "unknown setting 'tph'", "did you mean thp?"),
+        ("v6.12@sysctl=1", "unknown setting 'sysctl'", "did you mean sysctl"),
+        ("v6.12@hugepages=-1", "hugepages=-1", "whole number"),
+        ("v6.12@hugepages=²", "hugepages", "whole number"),
+        ("v6.12@sysctl.vm.x=", "no value", ""),
+        ("v6.12@sysctl.vm..x=1", "sysctl.vm..x", "swappiness"),
+        ("v6.12@sysctl.../etc/x=1", "sysctl", "swappiness"),
+        ("v6.12@cmdline.a=b c", "no spaces", "each by itself"),
+        ("v6.12@thp=never@thp=always", "given twice", ""),
+        ("v6.12%FOO=maybe", "CONFIG_FOO=maybe", "y, n, m"),
+        ("v6.12%FOO=", "CONFIG_FOO=", "y, n, m"),
+        ("v6.12%foo=y", "'foo'", "FOO"),
+        ("deb:6.12%FOO=y", "kconfig changes need a build", "revision"),
+        ("file:/x+a.patch", "patches need a build", "revision"),
+    ],
+)
+def test_refused(text: str, message: str, hint: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse(text)
+    assert message in caught.value.message
+    assert "\n" not in caught.value.message
+    assert hint in (caught.value.hint or "")

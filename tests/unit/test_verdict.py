@@ -1,0 +1,313 @@
+"""Verdicts on measurements whose answer is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+import pytest
+
+from lab import verdict
+from lab.verdict import CaseVerdict, Comparison, Metric, Outcome, compare_metric
+
+SPEED = Metric(name="throughput", unit="op/s", better="higher", primary=True)
+FAULTS = Metric(name="faults", unit="", better="lower")
+COUNT = Metric(name="thp_fault_alloc", unit="", better="neither")
+
+
+def noisy(shift: float, sd: float, n: int, seed: int) -> tuple[list[float], list[float]]:
+    """n pairs around 1000 whose log ratios have the given mean and sd."""
+    rng = np.random.default_rng(seed)
+    base = 1000 * np.exp(rng.normal(0, 0.1, n))
+    return base.tolist(), (base * np.exp(rng.normal(shift, sd, n))).tolist()
+
+
+def live(shift: float, sd: float, n: int, seed: int = 1) -> Comparison:
+    return compare_metric(SPEED, *noisy(shift, sd, n, seed), exact=False)
+
+
+# ---- without noise
+
+
+def test_identical_arms_are_the_same_from_three_seeds_on() -> None:
+    got = compare_metric(SPEED, [5, 7, 9], [5, 7, 9], exact=True)
+    assert (got.verdict, got.ratio, got.interval, got.p_value) == (Outcome.SAME, 1.0, (1.0, 1.0), 1.0)
+    assert got.method == "values"
+    two = compare_metric(SPEED, [5, 7], [5, 7], exact=True)
+    assert (two.verdict, two.more_blocks, two.interval) == (Outcome.UNKNOWN, 1, None)
+    assert compare_metric(SPEED, [5, 7, 9], [5, 7, 9], exact=False).more_blocks == 1
+    assert compare_metric(SPEED, [5, 7, 9, 9], [5, 7, 9, 9], exact=False).verdict == Outcome.SAME
+
+
+@pytest.mark.parametrize(
+    ("better", "factor", "wanted"),
+    [
+        ("higher", 0.61, Outcome.REGRESSION),
+        ("higher", 1.5, Outcome.IMPROVEMENT),
+        ("lower", 0.61, Outcome.IMPROVEMENT),
+        ("lower", 50.0, Outcome.REGRESSION),
+        ("higher", 0.99, Outcome.SAME),
+        ("neither", 50.0, None),
+    ],
+)
+def test_one_ratio_on_every_seed_is_decided_by_its_value(
+    better: verdict.Better, factor: float, wanted: Outcome | None
+) -> None:
+    base = [100.0, 230.0, 310.0]
+    metric = Metric(name="m", unit="", better=better, primary=True)
+    got = compare_metric(metric, base, [b * factor for b in base], exact=True)
+    assert got.verdict == wanted
+    assert got.ratio == pytest.approx(factor)
+    assert got.interval == pytest.approx((factor, factor))
+    assert (got.evidence, got.mde) == (verdict.EVIDENCE_CAP, 0.0)
+
+
+def test_one_ratio_on_every_block_is_no_proof_in_live_mode_before_six() -> None:
+    base = [100.0, 230.0, 310.0, 400.0]
+    got = compare_metric(SPEED, base, [b / 2 for b in base], exact=False)
+    assert (got.verdict, got.more_blocks) == (Outcome.UNKNOWN, 2)
+
+
+def test_seeds_that_differ_a_little_need_as_many_as_blocks() -> None:
+    base = [1000.0, 1010.0, 990.0, 1005.0, 1003.0, 998.0]
+    test = [610.0, 611.0, 612.0, 609.0, 611.0, 610.0]
+    six = compare_metric(SPEED, base, test, exact=True)
+    assert six.verdict == Outcome.REGRESSION
+    assert six.interval is not None
+    assert six.interval[0] < 0.61 < six.interval[1] < 0.98
+    three = compare_metric(SPEED, base[:3], test[:3], exact=True)
+    assert (three.verdict, three.more_blocks) == (Outcome.UNKNOWN, 3)
+
+
+def test_exact_numbers_are_never_clipped_live_ones_are() -> None:
+    base = [1000.0] * 10
+    test = [1000.1, 999.9, 1000.2, 999.8, 1000.0, 1000.1, 999.9, 1000.3, 700.0, 700.0]
+    assert compare_metric(SPEED, base, test, exact=False).verdict == Outcome.SAME
+    assert compare_metric(SPEED, base, test, exact=True).verdict == Outcome.UNKNOWN
+
+
+# ---- with noise
+
+
+def test_clear_change_and_its_direction() -> None:
+    got = live(-0.3, 0.03, 12)
+    assert (got.verdict, got.reason) == (Outcome.REGRESSION, "beyond threshold")
+    assert live(0.3, 0.03, 12).verdict == Outcome.IMPROVEMENT
+    assert got.p_value == pytest.approx(10 ** -(got.evidence or 0))
+    assert got.interval is not None
+    assert got.ratio is not None
+    assert got.interval[0] < got.ratio < got.interval[1]
+
+
+def test_a_real_change_below_the_threshold_is_the_same_and_said_to_be_real() -> None:
+    got = live(-0.005, 0.001, 20)
+    assert got.verdict == Outcome.SAME
+    assert got.reason == f"differs by {verdict.percent(got.ratio)}, below threshold"
+    assert got.p_value < 0.01
+
+
+def test_fewer_than_min_blocks_never_make_a_direction() -> None:
+    got = live(-0.5, 0.001, 5)
+    assert (got.verdict, got.more_blocks) == (Outcome.UNKNOWN, 1)
+    assert live(-0.5, 0.001, 6).verdict == Outcome.REGRESSION
+    for n in (1, 2, 3, 4):
+        few = live(-0.5, 0.001, n)
+        assert few.verdict == Outcome.UNKNOWN
+        assert (few.more_blocks or 0) > 0
+
+
+def test_noise_is_unknown_and_the_blocks_it_asks_for_settle_it() -> None:
+    settled = asked = 0
+    for seed in range(60):
+        base, test = noisy(0.0, 0.02, 400, seed)
+        first = compare_metric(SPEED, base[:8], test[:8], exact=False)
+        if first.verdict != Outcome.UNKNOWN:
+            continue
+        assert first.more_blocks is not None
+        assert first.more_blocks > 0
+        asked += 1
+        looks = [8 + first.more_blocks // 2, 8 + first.more_blocks, 8 + 2 * first.more_blocks]
+        words = [compare_metric(SPEED, base[:n], test[:n], exact=False).verdict for n in looks]
+        settled += any(word != Outcome.UNKNOWN for word in words)
+    assert asked > 40
+    assert settled > 0.8 * asked
+
+
+def test_equivalence_is_found_with_the_blocks_it_takes_and_not_claimed_at_the_margin() -> None:
+    margin = math.log1p(0.02)
+    same = [live(0.0, margin, 40, seed).verdict == Outcome.SAME for seed in range(80)]
+    wrong = [live(-margin, margin, 40, seed).verdict == Outcome.SAME for seed in range(80)]
+    assert np.mean(same) > 0.8
+    assert np.mean(wrong) < 0.03
+
+
+def test_unknown_names_the_side_that_is_open() -> None:
+    base = [1000.0] * 8
+    wide = [1000 * math.exp(v) for v in (-0.1, 0.1, -0.08, 0.08, -0.05, 0.05, 0.02, -0.02)]
+    assert compare_metric(SPEED, base, wide, exact=False).reason == "interval wider than ±2 %"
+    up = [1000 * math.exp(0.012 + v) for v in (-0.01, 0.01, -0.008, 0.008, -0.005, 0.005, 0.002, -0.002)]
+    assert compare_metric(SPEED, base, up, exact=False).reason == "interval straddles +2 %"
+
+
+def test_mde_is_a_fraction_that_shrinks_with_blocks() -> None:
+    sizes = [live(0.0, 0.02, n).mde for n in (5, 6, 12, 60)]
+    assert sizes[0] is None
+    assert all(a is not None and b is not None and a > b > 0 for a, b in pairwise(sizes[1:]))
+
+
+# ---- values that have no ratio
+
+
+def test_a_counter_from_zero_has_no_ratio_and_a_direction() -> None:
+    got = compare_metric(FAULTS, [0, 0, 0], [200, 210, 190], exact=True)
+    assert (got.ratio, got.interval, got.verdict) == (None, None, Outcome.REGRESSION)
+    assert (got.method, got.evidence) == ("values", verdict.EVIDENCE_CAP)
+    back = compare_metric(FAULTS, [200, 210, 190], [0, 0, 0], exact=True)
+    assert (back.ratio, back.verdict) == (0.0, Outcome.IMPROVEMENT)
+    assert compare_metric(COUNT, [0, 0, 0], [200, 210, 190], exact=True).verdict is None
+
+
+def test_zeros_prove_less_with_noise_or_without_agreement() -> None:
+    assert compare_metric(FAULTS, [0] * 9, [200] * 9, exact=False).verdict == Outcome.UNKNOWN
+    assert compare_metric(FAULTS, [0, 4, 0], [2, 0, 2], exact=True).verdict == Outcome.UNKNOWN
+    assert compare_metric(FAULTS, [0, 0], [2, 2], exact=True).more_blocks == 1
+    mixed = compare_metric(FAULTS, [0, 4, 5], [2, 9, 9], exact=True)
+    assert mixed.verdict == Outcome.REGRESSION
+    assert mixed.p_value == pytest.approx(0.5)
+    tiny = compare_metric(FAULTS, [0, 5000, 5000], [1, 5001, 5001], exact=True)
+    assert tiny.verdict == Outcome.SAME
+
+
+def test_equal_zeros_are_the_same_without_a_ratio() -> None:
+    got = compare_metric(FAULTS, [0, 0, 0], [0, 0, 0], exact=True)
+    assert (got.verdict, got.ratio, got.interval) == (Outcome.SAME, None, None)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -1.0])
+def test_values_that_cannot_be_compared_are_unknown_with_a_reason(bad: float) -> None:
+    got = compare_metric(SPEED, [1.0, 2.0, 3.0], [1.0, bad, 3.0], exact=True)
+    assert (got.verdict, got.method, got.ratio) == (Outcome.UNKNOWN, "none", None)
+    assert got.reason
+
+
+def test_what_cannot_be_asked() -> None:
+    with pytest.raises(ValueError, match="2 values of base, 1 of test"):
+        compare_metric(SPEED, [1.0, 2.0], [1.0], exact=True)
+    with pytest.raises(ValueError, match="out of range"):
+        compare_metric(SPEED, [1.0], [1.0], alpha=0.0, exact=True)
+    assert compare_metric(SPEED, [], [], exact=True).verdict == Outcome.UNKNOWN
+
+
+def test_every_comparison_survives_json() -> None:
+    samples: list[tuple[Sequence[float], Sequence[float]]] = [
+        ([1, 2, 3], [1, 2, math.nan]),
+        ([1.0, 2.0, 3.0], [2.0, 4.0, 6.0]),
+        ([0, 0, 0], [1, 2, 3]),
+        ([1e-300, 1e300, 1e-300, 1.0, 2.0], [1e300, 1e-300, 1e300, 1.0, 3.0]),
+        ([5], [6]),
+        noisy(0.1, 0.1, 9, 1),
+    ]
+    for base, test in samples:
+        for exact in (True, False):
+            got = compare_metric(SPEED, base, test, exact=exact)
+            assert msgspec.json.decode(msgspec.json.encode(got), type=Comparison) == got
+
+
+# ---- many
+
+
+def case(name: str, word: str, p: float) -> CaseVerdict:
+    return CaseVerdict(name=name, verdict=Outcome(word), p_value=p)
+
+
+def test_overall_counts_only_what_survives_holm() -> None:
+    # sorted .002, .004, .5: Holm multiplies by 3, 2, 1 -> .006, .008, .5
+    both = verdict.overall(
+        [case("a", "regression", 0.004), case("b", "same", 0.5), case("c", "improvement", 0.002)]
+    )
+    assert (both.verdict, both.survived) == (Outcome.REGRESSION, ["a", "c"])
+    # .004 * 3 = .012 > .01
+    lone = verdict.overall([case("a", "regression", 0.004), case("b", "same", 0.5), case("c", "same", 1.0)])
+    assert (lone.verdict, lone.survived) == (Outcome.UNKNOWN, [])
+    assert "beyond chance" in lone.reason
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("same same", "same"),
+        ("same improvement", "improvement"),
+        ("improvement unknown", "unknown"),
+        ("regression unknown improvement", "regression"),
+        ("", "unknown"),
+    ],
+)
+def test_overall_order(words: str, wanted: str) -> None:
+    p = {"same": 1.0, "unknown": 1.0, "improvement": 1e-9, "regression": 1e-9}
+    got = verdict.overall([case(f"c{i}", w, p[w]) for i, w in enumerate(words.split())])
+    assert got.verdict == wanted
+    assert got.reason
+
+
+def test_quiet_cases_together_raise_few_alarms() -> None:
+    wrong = 0
+    for run in range(60):
+        cases = [verdict.case_verdict(str(k), [live(0.0, 0.05, 12, 1000 * run + k)]) for k in range(20)]
+        wrong += verdict.overall(cases).verdict in (Outcome.REGRESSION, Outcome.IMPROVEMENT)
+    assert wrong <= 2
+
+
+def test_case_verdict_needs_one_primary() -> None:
+    judged = compare_metric(SPEED, [1, 2, 3], [1, 2, 3], exact=True)
+    other = compare_metric(FAULTS, [1, 2, 3], [1, 2, 3], exact=True)
+    assert verdict.case_verdict("c", [other, judged]).verdict == Outcome.SAME
+    for bad in ([other], [judged, judged]):
+        with pytest.raises(ValueError, match="exactly one primary"):
+            verdict.case_verdict("c", bad)
+
+
+def test_secondary_metrics_are_marked_and_controlled() -> None:
+    judged = compare_metric(SPEED, [1, 2, 3], [2, 4, 6], exact=True)
+    found = compare_metric(FAULTS, [1, 2, 3], [2, 4, 6], exact=True)
+    noise = [compare_metric(FAULTS, *noisy(0, 0.1, 8, seed), exact=False) for seed in range(5)]
+    marked = verdict.mark_secondary([judged, found, *noise])
+    assert [c.exploratory for c in marked] == [False, *[True] * 6]
+    assert [c.survived for c in marked] == [None, True, *[False] * 5]
+
+
+def test_movers_rank_from_zero_first_and_leave_out_the_unmoved() -> None:
+    def moved(name: str, base: list[float], test: list[float]) -> Comparison:
+        return compare_metric(Metric(name=name, unit="", better="neither"), base, test, exact=True)
+
+    given = [
+        moved("still", [5, 5, 5], [5, 5, 5]),
+        moved("halved", [8, 8, 8], [4, 4, 4]),
+        moved("born", [0, 0, 0], [9, 9, 9]),
+        moved("grown", [10, 10, 10], [500, 500, 500]),
+        moved("nothing", [0, 0, 0], [0, 0, 0]),
+        moved("born big", [0, 0, 0], [900, 900, 900]),
+        compare_metric(SPEED, [1, 1, 1], [99, 99, 99], exact=True),
+    ]
+    assert [c.name for c in verdict.movers(given, k=9)] == ["born big", "born", "grown", "halved"]
+    assert len(verdict.movers(given)) == 3
+
+
+@pytest.mark.parametrize(
+    ("ratio", "wanted"),
+    [
+        (0.618, "-38.2 %"),
+        (1.382, "+38.2 %"),
+        (1.0, "0.0 %"),
+        (0.9999, "0.0 %"),
+        (0.0, "-100.0 %"),
+        (10.9, "+990.0 %"),
+        (14.06, "x14.1"),
+        (1460.3, "x1460"),
+        (None, "n/a"),
+    ],
+)
+def test_percent(ratio: float | None, wanted: str) -> None:
+    assert verdict.percent(ratio) == wanted
