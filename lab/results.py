@@ -128,11 +128,11 @@ def new_folder(chosen: Path | None) -> Path:
             raise UserError(
                 f"{chosen} already holds a result", hint=f"go on with it by `lab ab --resume {chosen}`, or name another"
             )
-        chosen.mkdir(parents=True, exist_ok=True)
+        (chosen / "runs").mkdir(parents=True, exist_ok=True)
         return chosen.resolve()
     name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
     folder = results_dir() / name
-    folder.mkdir()
+    (folder / "runs").mkdir(parents=True)
     return folder
 
 

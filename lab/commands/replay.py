@@ -34,7 +34,7 @@ def replay(result_id: str, jobs: int | None, as_json: bool) -> None:  # noqa: FB
     plan = msgspec.structs.replace(results.load_plan(folder), fixed_seeds=True, seeds=max(stored.seeds))
     with tempfile.TemporaryDirectory(prefix="lab-replay-") as scratch, Meter() as meter:
         again = comparing.measure(
-            plan, Path(scratch), jobs=jobs or comparing.default_jobs(), deadline=None, meter=meter
+            plan, results.new_folder(Path(scratch)), jobs=jobs or comparing.default_jobs(), deadline=None, meter=meter
         )
     differing = differences(stored, again)
     around = [
