@@ -56,14 +56,15 @@
 #define SIZE_LIMIT	(1UL << 40)
 
 #define BUFFERS_MAX	32768
-#define TOTAL_DEFAULT	(96 * MIB)
+#define TOTAL_DEFAULT	(64 * MIB)
 #define HEADER_FROM	(64 * MIB)	/* single: from here on the shape of malloc1 */
 #define SINGLE_MIN	8
 #define SINGLE_MAX	100
 #define SINGLE_SHARE	8		/* of the total, touched over all operations */
 #define WINDOW_MIN	2
 #define WINDOW_MAX	16
-#define BURST_MIN	24
+#define BURST_MIN	16
+#define BURST_MAX	24
 #define WARM_UP		(4 * MIB)
 
 #define HIDDEN		768UL		/* BERT-base's hidden state, in floats */
@@ -427,7 +428,7 @@ static void plan_burst(struct plan *plan)
 	plan->window = clamp(plan->options->total / plan->size[1], WINDOW_MIN, WINDOW_MAX);
 	plan->ops = plan->options->rounds;
 	if (!plan->ops)
-		plan->ops = clamp(2 * plan->window, BURST_MIN, 2 * WINDOW_MAX);
+		plan->ops = clamp(2 * plan->window, BURST_MIN, BURST_MAX);
 	for (size_t i = 0; i < plan->window + plan->ops; i++) {
 		slots[i] = i < plan->window ? i : splitmix64(&state) % plan->window;
 		lengths[i] = sizes[splitmix64(&state) % count];
