@@ -43,7 +43,8 @@ lint: $(VENV)/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/yamllint --strict ansible
-	$(BIN)/ansible-lint --offline --quiet ansible
+	PATH=$(CURDIR)/$(BIN):$$PATH ANSIBLE_ROLES_PATH=ansible/roles ANSIBLE_LIBRARY=ansible/playbooks/library \
+		$(BIN)/ansible-lint --offline -q ansible
 
 unit: $(VENV)/ready
 	$(BIN)/pytest -q -m 'not guest and not build and not network'

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lab import __version__, exact, images, kernels, records, results, store, verdict, workloads
+from lab import __version__, exact, images, kernels, records, store, verdict, workloads
 from lab.errors import HostFailed
 from lab.exact import Environment
 from lab.images import Image
@@ -46,14 +46,17 @@ def measure(plan: Plan, folder: Path, *, jobs: int, deadline: float | None, mete
         )
         shapes[workload.name] = _shape(facts)
         bench = Bench(
-            qemu=qemu, machine=machine, workload=workload, slice=initrd, timeout_s=plan.guest_timeout_s, folder=folder
+            qemu=qemu,
+            machine=machine,
+            workload=workload,
+            slice=initrd,
+            timeout_s=plan.guest_timeout_s,
+            folder=folder,
         )
         series.append(Series(bench=bench, cases=cases, fingerprint=facts.fingerprint))
     if facts is None:
         raise ValueError("a plan without a workload")
-    limits = Limits(
-        seeds=plan.seeds, max_seeds=plan.max_seeds, fixed=plan.fixed_seeds, jobs=jobs, deadline=deadline
-    )
+    limits = Limits(seeds=plan.seeds, max_seeds=plan.max_seeds, fixed=plan.fixed_seeds, jobs=jobs, deadline=deadline)
     sample(series, arms, limits, lambda one: _undecided(one, series, plan), meter)
     if not all(one.seeds() for one in series):
         raise HostFailed(
@@ -125,7 +128,9 @@ def _undecided(one: Series, series: Sequence[Series], plan: Plan) -> list[Case]:
     """Cases that more seeds could settle: unknown, or changed but not yet beyond chance over all cases."""
     cases, _ = judge(series, plan)
     open_cases = {
-        case.case for case in cases if case.workload == one.bench.workload.name and (case.verdict == Outcome.UNKNOWN or case.holm is False)
+        case.case
+        for case in cases
+        if case.workload == one.bench.workload.name and (case.verdict == Outcome.UNKNOWN or case.holm is False)
     }
     return [case for case in one.cases if case.name in open_cases]
 

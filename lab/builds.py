@@ -70,7 +70,7 @@ def _build(
 ) -> Build:
     workspace = Workspace(source, compiler, records.digest([required, optional, compiler.version])[:12])
     with workspace.locked(meter):
-        resolved = _resolve_kconfig(workspace, required, optional, meter)
+        resolved = _resolve_kconfig(workspace, dict(spec.kconfig), required, optional, meter)
         inputs = BuildInputs(
             tree_id=source.tree_id,
             kconfig_sha256=records.digest(resolved),
@@ -85,15 +85,26 @@ def _build(
 
 
 def _resolve_kconfig(
-    workspace: Workspace, required: Mapping[str, str], optional: Mapping[str, str], meter: Meter
+    workspace: Workspace,
+    own: Mapping[str, str],
+    required: Mapping[str, str],
+    optional: Mapping[str, str],
+    meter: Meter,
 ) -> str:
-    """The complete `.config` of a request, remembered by everything in the tree that decides it."""
+    """The complete `.config` of a request, remembered by everything in the tree that decides it.
+
+    An option of the spec's own that is dropped is an error. So is one of the guest's, unless it gave way to the
+    spec's (`%CONFIG_HZ_1000=y` is worth more than the fragment's HZ_250); then it is only said.
+    """
     memo = paths.cache_dir("kconfig") / f"{workspace.kconfig_inputs(required, optional)[:24]}.json"
     if memo.is_file():
         return records.load(memo, str)
     resolved = workspace.configure({**optional, **required}, meter)
-    if lost := kconfig.dropped(required, kconfig.parse(resolved)):
+    kept = kconfig.parse(resolved)
+    if lost := kconfig.dropped(own or required, kept):
         raise kconfig.explain_dropped(lost, required, workspace.kconfig_symbols())
+    for name in kconfig.dropped(required, kept):
+        meter.say(f"{name}={required[name]} gives way to the spec's own options")
     records.save(memo, resolved)
     return resolved
 
@@ -164,7 +175,8 @@ class Workspace:
                 self._play("kernel_build", variables, meter)
             if (staging / "config").read_text() != resolved:
                 raise BuildFailed(
-                    f"{self.source.describe}: make changed the resolved configuration while building", log=self.log
+                    f"{self.source.describe}: make changed the resolved configuration while building",
+                    log=self.log,
                 )
             build = store.adopt(staging, key)
         finally:
@@ -261,7 +273,8 @@ class Workspace:
         version = self._kernel_version()
         hint = compilers.age_hint(self.compiler, version) if version else None
         return BuildFailed(
-            f"{self.source.describe} ({self.source.commit[:12]}) does not build with {self.compiler.command}: {complaint}",
+            f"{self.source.describe} ({self.source.commit[:12]}) does not build with "
+            f"{self.compiler.command}: {complaint}",
             hint=hint,
             log=self.log,
         )
@@ -274,7 +287,12 @@ class Workspace:
 
 def first_error(log: str) -> str | None:
     """The line of a build log that says what went wrong: the first compiler error, else make's own words."""
-    for pattern in (r"^.*(?:fatal )?error: .*$", r"^.*undefined reference to.*$", r"^.*\*\*\* (?!.*Error \d).*$", r"^.*\*\*\*.*$"):
+    for pattern in (
+        r"^.*(?:fatal )?error: .*$",
+        r"^.*undefined reference to.*$",
+        r"^.*\*\*\* (?!.*Error \d).*$",
+        r"^.*\*\*\*.*$",
+    ):
         if found := re.search(pattern, log, re.MULTILINE):
             return found[0].strip()
     return None

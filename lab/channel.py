@@ -264,8 +264,6 @@ def _numbers(case: str, metrics: object) -> dict[str, float]:
     numbers: dict[str, float] = {}
     for name, value in metrics.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise GuestFailed(
-                "malformed", f"case {case} printed metric {name} = {value!r}, which is not a number"
-            )
+            raise GuestFailed("malformed", f"case {case} printed metric {name} = {value!r}, which is not a number")
         numbers[name] = float(value)
     return numbers

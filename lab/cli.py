@@ -30,7 +30,7 @@ _COMMANDS = {
 class LazyGroup(click.Group):
     """Loads a command's module when it is called for."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+    def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of all commands."""
         return sorted(_COMMANDS)
 
@@ -42,7 +42,7 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)  # noqa: S101
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(sorted(_COMMANDS.items()))

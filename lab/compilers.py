@@ -40,7 +40,9 @@ def identify(command: str = DEFAULT) -> Compiler:
         kind = HostFailed if command == DEFAULT else UserError
         raise kind(
             f"the compiler {command} is not installed",
-            hint="run `make setup`" if command == DEFAULT else f"install it (apt-get install {command}), or choose another with --cc",
+            hint="run `make setup`"
+            if command == DEFAULT
+            else f"install it (apt-get install {command}), or choose another with --cc",
         )
     version = run_text([command, "--version"]).splitlines()[0]
     macros = run_text([command, "-dM", "-E", "-x", "c", "/dev/null"])

@@ -123,9 +123,7 @@ def _all_names() -> list[str]:
     """The names of all kernel packages that apt knows of."""
     names = run_text(["apt-cache", "pkgnames", "linux-image-"], env=environment()).split()
     if not names:
-        raise HostFailed(
-            "apt knows no kernel packages: its lists are missing", hint="run `sudo apt-get update`"
-        )
+        raise HostFailed("apt knows no kernel packages: its lists are missing", hint="run `sudo apt-get update`")
     return sorted(names)
 
 

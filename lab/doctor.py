@@ -59,7 +59,9 @@ def _tools() -> Iterator[Finding]:
             remedy=f"make setup, or apt-get install {package}",
         )  # fmt: skip
     if not missing:
-        yield Finding(name="tools", state="ok", text=f"all {len(_TOOLS)} programs that builds and images need are there")
+        yield Finding(
+            name="tools", state="ok", text=f"all {len(_TOOLS)} programs that builds and images need are there"
+        )
     if shutil.which("ccache") is None:
         yield Finding(
             name="ccache", state="limited", text="not installed: kernels are compiled from scratch",
@@ -108,7 +110,7 @@ def _kvm(command: str) -> Finding:
         return Finding(name=name, state="ok", text="a kernel boots under KVM")
     return Finding(
         name=name, state="limited", text=f"/dev/kvm opens, but no kernel boots under it: {reason}",
-        remedy="use exact mode (--mode auto does); a hypervisor without nested virtualisation cannot be mended from inside",
+        remedy="use exact mode (--mode auto does); a hypervisor that does not nest cannot be mended from inside",
     )  # fmt: skip
 
 

@@ -269,9 +269,7 @@ def _chi_nodes(nu: int, steps: int = 400) -> list[tuple[float, float]]:
     return [(w, d / total) for w, d in zip(points, density, strict=True)]
 
 
-def blocks_to_settle(
-    m: Moments, *, margin: float, alpha: float, min_blocks: int, fewest: int = 4
-) -> int | None:
+def blocks_to_settle(m: Moments, *, margin: float, alpha: float, min_blocks: int, fewest: int = 4) -> int | None:
     """How many blocks more would settle it, if mean and sd stayed as they are; None: over 10,000 in all.
 
     Settled: the interval lies inside +-margin (log units; from `fewest` blocks on), or leaves out 0 (from

@@ -99,7 +99,13 @@ def cmdline(extra: Sequence[str]) -> list[str]:
 
 
 def environment(
-    qemu: Qemu, machine: MachineType, *, vcpus: int, memory_mb: int, settings: dict[str, str], initrd_sha256: str
+    qemu: Qemu,
+    machine: MachineType,
+    *,
+    vcpus: int,
+    memory_mb: int,
+    settings: dict[str, str],
+    initrd_sha256: str,
 ) -> Environment:
     """Describe what both arms share; equal fingerprints promise equal numbers."""
     parameters = exact_machine()

@@ -89,16 +89,12 @@ class Repo:
     def __hash__(self) -> int:
         return hash(self.git_dir)
 
-    def git_bytes(
-        self, *words: str | Path, env: Mapping[str, str] | None = None, stdin: bytes | None = None
-    ) -> bytes:
+    def git_bytes(self, *words: str | Path, env: Mapping[str, str] | None = None, stdin: bytes | None = None) -> bytes:
         """Run one git command in this repository."""
         full = command(f"--git-dir={self.git_dir}", *words)
         return run(full, cwd=self.git_dir, env=environment() | dict(env or {}), stdin=stdin)
 
-    def git(
-        self, *words: str | Path, env: Mapping[str, str] | None = None, stdin: bytes | None = None
-    ) -> str:
+    def git(self, *words: str | Path, env: Mapping[str, str] | None = None, stdin: bytes | None = None) -> str:
         """`git_bytes`, as text without its last newline."""
         return self.git_bytes(*words, env=env, stdin=stdin).decode(errors="replace").rstrip("\n")
 

@@ -173,7 +173,7 @@ def _silent(report: GuestReport, console: str, log: Path) -> GuestFailed:
         return GuestFailed(
             "no-report",
             "the kernel booted, but its init never reported",
-            hint="it needs what kernels/fragments/guest.config lists: BLK_DEV_INITRD, BINFMT_ELF, DEVTMPFS, SERIAL_8250",
+            hint="it needs what kernels/fragments/guest.config lists, such as BLK_DEV_INITRD, BINFMT_ELF, DEVTMPFS",
             log=log,
         )
     last = report.cases[-1].name if report.cases else "the first case"

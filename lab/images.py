@@ -134,7 +134,11 @@ def own_programs() -> list[Program]:
     for workload in list_workloads():
         if (workload.folder / "Makefile").is_file():
             programs.append(
-                Program(source=str(workload.folder), program=workload.folder.name, into=workload.program.lstrip("/"))
+                Program(
+                    source=str(workload.folder),
+                    program=workload.folder.name,
+                    into=workload.program.lstrip("/"),
+                )
             )
     return programs
 

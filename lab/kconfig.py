@@ -33,7 +33,8 @@ def requested(extra: Iterable[tuple[str, str]]) -> tuple[dict[str, str], dict[st
     """What a guest kernel asks for: (required, optional). The spec's own options win over the fragments'."""
     required_file, optional_file = guest_fragments()
     mine = dict(extra)
-    required = {**parse(required_file.read_text()), **mine}
+    # The spec's own come last: of two members of one choice, kconfig takes the last.
+    required = {k: v for k, v in parse(required_file.read_text()).items() if k not in mine} | mine
     optional = {k: v for k, v in parse(optional_file.read_text()).items() if k not in mine}
     return required, optional
 

@@ -48,9 +48,7 @@ def inspect(path: Path) -> KernelFile:
 
 
 def _no_kernel(path: Path) -> UserError:
-    return UserError(
-        f"{path} is not a Linux kernel", hint="give a bzImage (vmlinuz) or an x86-64 ELF vmlinux"
-    )
+    return UserError(f"{path} is not a Linux kernel", hint="give a bzImage (vmlinuz) or an x86-64 ELF vmlinux")
 
 
 def _mapped(path: Path) -> Buffer:

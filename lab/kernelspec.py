@@ -68,9 +68,7 @@ def resolve(text: str, tree: Tree | str | None = None, *, progress: Progress = q
     )  # fmt: skip
 
 
-def _source(
-    parsed: specs.ParsedSpec, tree: Tree | str | None, progress: Progress
-) -> tuple[Source, str | None]:
+def _source(parsed: specs.ParsedSpec, tree: Tree | str | None, progress: Progress) -> tuple[Source, str | None]:
     if parsed.kind == "deb":
         return debs.resolve_deb(parsed.body), None
     if parsed.kind == "file":
@@ -105,9 +103,7 @@ def _worktree_source(path: Path, patches: list[Path]) -> TreeSource:
     return _tree_source(tree, tree.head, tree_id, patches, subject, describe)
 
 
-def _tree_source(
-    tree: Tree, commit: str, tree_id: str, patches: list[Path], subject: str, describe: str
-) -> TreeSource:
+def _tree_source(tree: Tree, commit: str, tree_id: str, patches: list[Path], subject: str, describe: str) -> TreeSource:
     """Apply the patches, and see that there is a commit to build."""
     if patches:
         try:

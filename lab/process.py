@@ -50,8 +50,7 @@ def run(
             env=dict(env) if env is not None else None,
             input=stdin,
             stdin=subprocess.DEVNULL if stdin is None else None,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             timeout=timeout_s,
             check=False,
         )
@@ -64,8 +63,6 @@ def run(
     return done.stdout
 
 
-def run_text(
-    argv: Sequence[str | Path], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
-) -> str:
+def run_text(argv: Sequence[str | Path], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:
     """`run`, with the output decoded and its trailing newline taken off."""
     return run(argv, cwd=cwd, env=env).decode(errors="replace").rstrip("\n")

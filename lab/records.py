@@ -49,7 +49,8 @@ def write_atomic(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise HostFailed(
-                f"no disk space left to write {path}", hint="free some, e.g. with `lab kernel gc`; then repeat"
+                f"no disk space left to write {path}",
+                hint="free some, e.g. with `lab kernel gc`; then repeat",
             ) from error
         raise HostFailed(f"cannot write {path}: {error.strerror}") from error
 

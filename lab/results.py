@@ -1,9 +1,9 @@
 """Stored results: one folder each, filled while measuring, never half-written.
 
-    <id>/plan.json          what was asked for, resolved: enough to go on, or to do it all again
-    <id>/runs/*.json        every guest's raw report, saved as soon as the guest ended
-    <id>/guests/*/          console, report and QEMU's words of each guest
-    <id>/result.json        the finished document; a folder without it can be resumed
+<id>/plan.json          what was asked for, resolved: enough to go on, or to do it all again
+<id>/runs/*.json        every guest's raw report, saved as soon as the guest ended
+<id>/guests/*/          console, report and QEMU's words of each guest
+<id>/result.json        the finished document; a folder without it can be resumed
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ArmResult(Record, frozen=True, kw_only=True):
     build: str
     subject: str | None = None
     compiler: str | None = None
-    settings: dict[str, str] = {}
+    settings: dict[str, str]
     note: str | None = None
 
 
@@ -126,7 +126,8 @@ def new_folder(chosen: Path | None) -> Path:
     if chosen is not None:
         if (chosen / "plan.json").exists():
             raise UserError(
-                f"{chosen} already holds a result", hint=f"go on with it by `lab ab --resume {chosen}`, or name another"
+                f"{chosen} already holds a result",
+                hint=f"go on with it by `lab ab --resume {chosen}`, or name another",
             )
         (chosen / "runs").mkdir(parents=True, exist_ok=True)
         return chosen.resolve()
@@ -150,7 +151,8 @@ def open_folder(reference: str) -> Path:
         return matching[0]
     if matching:
         raise UserError(
-            f"'{reference}' is ambiguous: {', '.join(folder.name for folder in matching[:5])}", hint="give more of the id"
+            f"'{reference}' is ambiguous: {', '.join(folder.name for folder in matching[:5])}",
+            hint="give more of the id",
         )
     raise UserError(f"there is no result '{reference}'", hint="`lab report` lists them")
 
@@ -163,7 +165,8 @@ def claimed(folder: Path) -> Iterator[None]:
         lock.acquire(timeout=0)
     except Timeout:
         raise UserError(
-            f"another lab is writing to {folder}", hint="wait for it, or measure into another folder with --result"
+            f"another lab is writing to {folder}",
+            hint="wait for it, or measure into another folder with --result",
         ) from None
     except OSError as error:
         raise HostFailed(f"cannot write to {folder}: {error.strerror}") from error

@@ -78,9 +78,7 @@ def run_path(folder: Path, workload: str, arm: str, seed: int) -> Path:
     return folder / "runs" / f"{workload}-{arm}-{seed:04d}.json"
 
 
-def measure(
-    bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], fingerprint: str, running: Running
-) -> Run:
+def measure(bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], fingerprint: str, running: Running) -> Run:
     """Boot one guest, run the cases, save the record.
 
     Raises `GuestFailed` naming the arm, the seed and the way it died. The guest's folder stays for reading.

@@ -46,7 +46,11 @@ class Series:
 
     def seeds(self) -> list[int]:
         """All seeds that both arms have run."""
-        return [seed for seed in sorted({s for _, s in self.done}) if ("base", seed) in self.done and ("test", seed) in self.done]
+        return [
+            seed
+            for seed in sorted({s for _, s in self.done})
+            if ("base", seed) in self.done and ("test", seed) in self.done
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +125,9 @@ def _raise_first(futures: set[Future[None]]) -> None:
             raise error
 
 
-def _one(series: Series, arm: Arm, seed: int, cases: Sequence[Case], limits: Limits, running: Running, task: Task) -> None:
+def _one(
+    series: Series, arm: Arm, seed: int, cases: Sequence[Case], limits: Limits, running: Running, task: Task
+) -> None:
     run = _stored(series, arm, seed, cases)
     if run is None and not limits.over():
         run = runs.measure(series.bench, arm, seed, cases, series.fingerprint, running)

@@ -168,9 +168,7 @@ def _sysctl(key: str, value: str) -> None:
 
 def _cmdline(key: str, value: str) -> None:
     if re.search(r"[\s\"']", value):
-        raise UserError(
-            f"{key}={value!r}: one kernel parameter has no spaces or quotes", hint="give each by itself"
-        )
+        raise UserError(f"{key}={value!r}: one kernel parameter has no spaces or quotes", hint="give each by itself")
 
 
 Check = Callable[[str, str], None]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from lab import verdict
@@ -20,30 +19,36 @@ _STYLES = {
 }
 
 
+# Into a pipe or a file, lines are never broken.
+_UNBOUND = 1000
+
+
 def show(result: AbResult, console: Console) -> None:
     """Print a result as a table."""
-    console.print(render(result))
+    width = console.width if console.is_terminal else _UNBOUND
+    console.print(render(result, width), width=width, highlight=False, soft_wrap=not console.is_terminal)
 
 
-def render(result: AbResult) -> RenderableType:
+def render(result: AbResult, width: int) -> RenderableType:
     """The whole text: arms, one row a case, the verdict, and how to see it again."""
     return Group(
         _arms(result),
         Text(),
-        _cases(result),
+        _cases(result, width),
         Text(),
         _verdict(result),
         Text(_footer(result), style="dim"),
     )
 
 
-def _arms(result: AbResult) -> Table:
-    table = Table.grid(padding=(0, 2))
+def _arms(result: AbResult) -> Text:
+    text = Text()
     for name, arm in (("base", result.base), ("test", result.test)):
-        table.add_row(Text(name, style="bold"), Text(_describe(arm)))
-        if arm.note:
-            table.add_row("", Text(arm.note, style="dim"))
-    return table
+        text.append(f"{name}  ", style="bold").append(_describe(arm) + "\n")
+    for note in dict.fromkeys(arm.note for arm in (result.base, result.test) if arm.note):
+        text.append(f"      {note}\n", style="dim")
+    text.rstrip()
+    return text
 
 
 def _describe(arm: ArmResult) -> str:
@@ -55,30 +60,62 @@ def _describe(arm: ArmResult) -> str:
     return " ".join([*words, f"Linux {arm.release}"])
 
 
-def _cases(result: AbResult) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    unit = _units(result.cases)
-    table.add_column("case", no_wrap=True)
-    table.add_column(f"base {unit}".rstrip(), justify="right", no_wrap=True)
-    table.add_column("test", justify="right", no_wrap=True)
-    table.add_column("change", justify="right", no_wrap=True)
-    table.add_column("interval", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("what moved most", overflow="fold")
+_HEADINGS = ("case", "base", "test", "change", "interval", "verdict")
+_RIGHT = (1, 2, 3)
+_WIDE = 130
+
+
+def _cases(result: AbResult, width: int) -> Text:
+    """One line a case; what moved most goes behind it, or below it where the terminal is narrow."""
     several = len({case.workload for case in result.cases}) > 1
-    for case in result.cases:
-        primary = primary_of(case)
-        name = f"{case.workload}:{case.case}" if several else case.case
-        table.add_row(
-            Text(name + (" (control)" if case.control else "")),
-            _mean(primary.base),
-            _mean(primary.test),
-            percent(primary.ratio),
-            _interval(primary),
-            _judged(case, primary),
-            Text(", ".join(_moved(c) for c in verdict.movers(_counters(case)))),
-        )
-    return table
+    rows = [_HEADINGS, *(_cells(case, several=several) for case in result.cases)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+    text = Text()
+    for row, case in zip(rows, [None, *result.cases], strict=True):
+        cells = [
+            cell.rjust(size) if i in _RIGHT else cell.ljust(size)
+            for i, (cell, size) in enumerate(zip(row, widths, strict=True))
+        ]
+        text.append("  ".join(cells[:-1]) + "  ", style="bold" if case is None else "")
+        text.append(cells[-1], style="bold" if case is None else _STYLES[case.verdict])
+        notes = _heading_note(result.cases) if case is None else "; ".join(_notes(case))
+        if notes:
+            text.append("  " if width >= _WIDE else "\n    ").append(notes, style="dim")
+        text.append("\n")
+    text.rstrip()
+    return text
+
+
+def _cells(case: CaseResult, *, several: bool) -> tuple[str, ...]:
+    primary = primary_of(case)
+    return (
+        (f"{case.workload}:{case.case}" if several else case.case) + (" (control)" if case.control else ""),
+        _mean(primary.base),
+        _mean(primary.test),
+        percent(primary.ratio),
+        _interval(primary),
+        str(case.verdict),
+    )
+
+
+def _heading_note(cases: Sequence[CaseResult]) -> str:
+    units = {f"{primary_of(case).name}, {primary_of(case).unit}" for case in cases}
+    return f"({units.pop()}; then what moved most)" if len(units) == 1 else ""
+
+
+def _notes(case: CaseResult) -> list[str]:
+    """Why a verdict is not plainer, and the counters that moved most."""
+    primary = primary_of(case)
+    notes = []
+    if case.verdict == Outcome.UNKNOWN:
+        more = f", about {primary.more_blocks} more seeds would settle it" if primary.more_blocks else ""
+        notes.append(f"{primary.reason}{more}")
+    elif case.verdict == Outcome.SAME and "below threshold" in primary.reason:
+        notes.append(primary.reason)
+    elif case.holm is False:
+        notes.append("not beyond chance over all cases")
+    moved = ", ".join(_moved(c) for c in verdict.movers(_counters(case)))
+    return [*notes, moved] if moved else notes
 
 
 def primary_of(case: CaseResult) -> Comparison:
@@ -91,28 +128,11 @@ def _counters(case: CaseResult) -> list[Comparison]:
     return [c for c in case.metrics if not c.primary and not c.name.startswith("latency")]
 
 
-def _units(cases: Sequence[CaseResult]) -> str:
-    units = {primary_of(case).unit for case in cases}
-    return f"({units.pop()})" if len(units) == 1 else ""
-
-
 def _interval(c: Comparison) -> str:
     if c.interval is None:
         return ""
     low, high = (percent(edge) for edge in c.interval)
     return f"[{low}, {high}]" if low != high else "exact"
-
-
-def _judged(case: CaseResult, primary: Comparison) -> Text:
-    text = Text(str(case.verdict), style=_STYLES[case.verdict])
-    if case.verdict == Outcome.UNKNOWN:
-        more = f", about {primary.more_blocks} more seeds would settle it" if primary.more_blocks else ""
-        text.append(f" ({primary.reason}{more})", style="dim")
-    elif case.verdict == Outcome.SAME and "below threshold" in primary.reason:
-        text.append(f" ({primary.reason})", style="dim")
-    elif case.holm is False:
-        text.append(" (not beyond chance over all cases)", style="dim")
-    return text
 
 
 def _moved(c: Comparison) -> str:

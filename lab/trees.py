@@ -114,9 +114,7 @@ def add(origin: str, name: str | None = None, *, progress: Progress = quiet) -> 
         raise UserError(f"{origin}: no such folder, and not the address of a repository")
     chosen = name or _name_for(origin)
     if not _is_name(chosen):
-        raise UserError(
-            f"{chosen!r} cannot be a tree's name", hint="use letters, digits, and . _ - between them"
-        )
+        raise UserError(f"{chosen!r} cannot be a tree's name", hint="use letters, digits, and . _ - between them")
     if chosen == DEFAULT or _folder(chosen).exists():
         raise UserError(f"there is a tree called {chosen} already", hint="give this one another with --name")
     if not remote:

@@ -187,9 +187,7 @@ def _compare_equal(metric: Metric, base: Sequence[float], test: Sequence[float],
     n = len(base)
     found = _Finding(Outcome.SAME, "equal in every pair")
     if n < rules.decides:
-        found = _Finding(
-            Outcome.UNKNOWN, f"equal so far, {rules.pairs(rules.decides)} decide", rules.decides - n
-        )
+        found = _Finding(Outcome.UNKNOWN, f"equal so far, {rules.pairs(rules.decides)} decide", rules.decides - n)
     one = 1.0 if any(base) else None
     width = (1.0, 1.0) if one and n >= rules.decides else None
     weight = _weight(evidence.log_evidence([0.0] * n))
@@ -233,9 +231,7 @@ def _common_sign(base: Sequence[float], test: Sequence[float]) -> int:
     return signs.pop() if len(signs) == 1 else 0
 
 
-def _compare_ratios(
-    metric: Metric, base: Sequence[float], test: Sequence[float], rules: _Rules
-) -> Comparison:
+def _compare_ratios(metric: Metric, base: Sequence[float], test: Sequence[float], rules: _Rules) -> Comparison:
     """All values positive, not all pairs equal: the e-value on log ratios, or the values without spread."""
     x = [math.log(t) - math.log(b) for b, t in zip(base, test, strict=True)]
     used = x if rules.exact else evidence.clip(x)
@@ -286,9 +282,7 @@ def _judge(
     if m.n < rules.min_blocks:
         return _unknown(m, f"significant, but {m.n} of {rules.pairs(rules.min_blocks)}", rules)
     beyond = low > rules.margin or high < -rules.margin
-    return _Finding(
-        _side(metric, m.mean), "beyond threshold" if beyond else "significant, may be below threshold"
-    )
+    return _Finding(_side(metric, m.mean), "beyond threshold" if beyond else "significant, may be below threshold")
 
 
 def _unknown(m: evidence.Moments, reason: str, rules: _Rules) -> _Finding:

@@ -83,8 +83,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
             return Case(name=name, note="not in the default sweep")
         raise UserError(
             f"workload {self.name} has no case {name!r}",
-            hint=_suggestion(name, [case.name for case in self.cases])
-            or f"`lab workload show {self.name}` lists them",
+            hint=_suggestion(name, [case.name for case in self.cases]) or f"`lab workload show {self.name}` lists them",
         )
 
     def command(self, case: Case) -> list[str]:
@@ -128,8 +127,7 @@ def load(ref: str) -> Workload:
         known = _shipped()
         raise UserError(
             f"no workload is called {ref!r}",
-            hint=_suggestion(ref, known)
-            or f"there is {', '.join(known)}; a folder is given as ./{ref or 'name'}",
+            hint=_suggestion(ref, known) or f"there is {', '.join(known)}; a folder is given as ./{ref or 'name'}",
         )
     return _read(file)
 
@@ -262,9 +260,7 @@ def _check_sense(file: Path, text: str, parsed: _File) -> None:
         line = _line_of(text, "metric", primary[0], "better")
         raise _wrong(file, line, "the primary metric must be better when higher or lower")
     if not any("{case}" in word for word in parsed.argv) and len(parsed.case) > 1:
-        raise _wrong(
-            file, _line_of(text, None, None, "argv"), "argv does not use {case}, so all cases are the same"
-        )
+        raise _wrong(file, _line_of(text, None, None, "argv"), "argv does not use {case}, so all cases are the same")
     try:
         re.compile(parsed.case_pattern)
     except re.error as error:

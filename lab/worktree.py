@@ -23,9 +23,7 @@ def open_checkout(path: Path) -> Tree:
         raise UserError(f"{path}: no such folder")
     tree = open_local(path)
     if not (Path(tree.origin) / ".git").exists():
-        raise UserError(
-            f"{path} is a bare repository: it has no working tree", hint="give a revision with --tree"
-        )
+        raise UserError(f"{path} is a bare repository: it has no working tree", hint="give a revision with --tree")
     return tree
 
 

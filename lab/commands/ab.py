@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import click
+import msgspec
 from rich.console import Console
 
 from lab import ab as comparing
@@ -41,17 +42,16 @@ from lab.verdict import Outcome
 @click.option("--fail-on", metavar="VERDICT[,...]", help="Exit 1 if the verdict is one of these, e.g. regression.")
 @click.option("--require-verdict", is_flag=True, help="Exit 5 if the verdict is unknown.")
 @options.json_output
-def ab(resume: str | None, result: Path | None, as_json: bool, **asked: object) -> int:  # noqa: FBT001
+def ab(resume: str | None, result: Path | None, as_json: bool, **rest: object) -> int:
     """Compare two kernels on a workload: same or not, by how much, and how sure.
 
     \b
     Example:
       lab ab --base efa7df3e3bb5^ --test efa7df3e3bb5 -w alloc-burst:layout-4632k
     """
-    fail_on = _verdicts(asked["fail_on"])
-    jobs = asked["jobs"] if isinstance(asked["jobs"], int) else comparing.default_jobs()
-    budget = asked["budget"]
-    deadline = time.monotonic() + budget if isinstance(budget, float) else None
+    asked = msgspec.convert(rest, Asked)
+    fail_on = _verdicts(asked.fail_on)
+    deadline = time.monotonic() + asked.budget if asked.budget else None
     with Meter() as meter:
         if resume is not None:
             folder = results.open_folder(resume)
@@ -61,13 +61,35 @@ def ab(resume: str | None, result: Path | None, as_json: bool, **asked: object) 
             folder = results.new_folder(result)
             records.save(folder / "plan.json", plan)
         with results.claimed(folder):
-            finished = _measure(plan, folder, jobs, deadline, meter)
+            finished = _measure(plan, folder, asked.jobs or comparing.default_jobs(), deadline, meter)
     _print(finished, as_json=as_json)
     if finished.verdict in fail_on:
         return 1
-    if asked["require_verdict"] and finished.verdict == Outcome.UNKNOWN:
+    if asked.require_verdict and finished.verdict == Outcome.UNKNOWN:
         raise Undecided(f"undecided: {finished.reason}", hint="give it more seeds (--max-seeds) or a larger threshold")
     return 0
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The options that a plan is made of, as click gives them."""
+
+    base: str | None
+    test: str | None
+    workload: tuple[str, ...]
+    tree: str | None
+    mode: str
+    threshold: float
+    seeds: int | None
+    max_seeds: int
+    budget: float | None
+    cc: str
+    base_cc: str | None
+    test_cc: str | None
+    qemu: str
+    guest_timeout: float
+    jobs: int | None
+    fail_on: str | None
+    require_verdict: bool
 
 
 def _measure(plan: Plan, folder: Path, jobs: int, deadline: float | None, meter: Meter) -> AbResult:
@@ -80,49 +102,43 @@ def _measure(plan: Plan, folder: Path, jobs: int, deadline: float | None, meter:
         raise
 
 
-def _plan(asked: dict[str, object], meter: Meter) -> Plan:
+def _plan(asked: Asked, meter: Meter) -> Plan:
     """Everything resolved, so that nothing asked for can turn out wrong after hours."""
-    if not asked["base"] or not asked["test"]:
+    if not asked.base or not asked.test:
         raise UserError("both --base and --test are needed", hint="e.g. --base v6.11 --test v6.12")
-    for text in asked["workload"]:  # type: ignore[attr-defined]
+    for text in asked.workload:
         workloads.select(text)
-    exact.find_qemu(str(asked["qemu"]))
-    chosen = asked["tree"]
-    tree = trees.open_tree(str(chosen), progress=meter.news) if chosen else None
+    exact.find_qemu(asked.qemu)
+    tree = trees.open_tree(asked.tree, progress=meter.news) if asked.tree else None
     arms = []
-    for name in ("base", "test"):
-        cc = str(asked[f"{name}_cc"] or asked["cc"])
-        compilers.identify(cc)
-        spec = kernelspec.resolve(str(asked[name]), tree, progress=meter.news)
+    for text, cc in ((asked.base, asked.base_cc), (asked.test, asked.test_cc)):
+        compilers.identify(cc or asked.cc)
+        spec = kernelspec.resolve(text, tree, progress=meter.news)
         if spec.note:
-            meter.say(spec.note)
-        arms.append(ArmPlan(spec=spec, cc=cc))
-    seeds = asked["seeds"]
-    fixed = isinstance(seeds, int)
+            meter.news(spec.note)
+        arms.append(ArmPlan(spec=spec, cc=cc or asked.cc))
     return Plan(
-        mode=options.mode_of(str(asked["mode"])),
+        mode=options.mode_of(asked.mode),
         base=arms[0],
         test=arms[1],
-        workloads=list(asked["workload"]),  # type: ignore[call-overload]
-        threshold=asked["threshold"],  # type: ignore[arg-type]
+        workloads=list(asked.workload),
+        threshold=asked.threshold,
         alpha=0.01,
-        seeds=seeds if isinstance(seeds, int) else 6,
-        max_seeds=asked["max_seeds"],  # type: ignore[arg-type]
-        fixed_seeds=fixed,
-        qemu=str(asked["qemu"]),
-        guest_timeout_s=asked["guest_timeout"],  # type: ignore[arg-type]
+        seeds=asked.seeds or 6,
+        max_seeds=asked.max_seeds,
+        fixed_seeds=asked.seeds is not None,
+        qemu=asked.qemu,
+        guest_timeout_s=asked.guest_timeout,
     )
 
 
-def _verdicts(text: object) -> set[Outcome]:
+def _verdicts(text: str | None) -> set[Outcome]:
     if not text:
         return set()
     try:
-        return {Outcome(word.strip()) for word in str(text).split(",")}
+        return {Outcome(word.strip()) for word in text.split(",")}
     except ValueError as error:
-        raise UserError(
-            f"--fail-on {text}: {error}", hint=f"choose from {', '.join(Outcome)}"
-        ) from error
+        raise UserError(f"--fail-on {text}: {error}", hint=f"choose from {', '.join(Outcome)}") from error
 
 
 def _print(result: AbResult, *, as_json: bool) -> None:

@@ -14,7 +14,7 @@ _MARKS = {"ok": "ok     ", "limited": "limited", "missing": "MISSING"}
 @click.command()
 @click.option("--qemu", default="qemu-system-x86_64", show_default=True, help="The QEMU to examine.")
 @options.json_output
-def doctor(qemu: str, as_json: bool) -> int:  # noqa: FBT001
+def doctor(qemu: str, as_json: bool) -> int:
     """What this machine can do, what not, and what to do about it. Exits 4 if something is missing.
 
     \b

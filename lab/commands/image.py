@@ -17,7 +17,7 @@ def image() -> None:
 @image.command()
 @click.option("--refresh", is_flag=True, help="Build it anew, with the package versions offered now.")
 @options.json_output
-def build(refresh: bool, as_json: bool) -> None:  # noqa: FBT001
+def build(refresh: bool, as_json: bool) -> None:
     """Build the guest image, if it is not there.
 
     \b
@@ -34,7 +34,7 @@ def build(refresh: bool, as_json: bool) -> None:  # noqa: FBT001
 
 @image.command("list")
 @options.json_output
-def list_(as_json: bool) -> None:  # noqa: FBT001
+def list_(as_json: bool) -> None:
     """The images that were built."""
     found = images.built()
     if as_json:

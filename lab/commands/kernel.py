@@ -23,7 +23,7 @@ def kernel() -> None:
 @click.option("--cc", default=compilers.DEFAULT, show_default=True, help="The compiler.")
 @options.jobs
 @options.json_output
-def build(specs: tuple[str, ...], tree: str | None, cc: str, jobs: int | None, as_json: bool) -> None:  # noqa: FBT001
+def build(specs: tuple[str, ...], tree: str | None, cc: str, jobs: int | None, as_json: bool) -> None:
     """Make kernels ready to boot: build, or download, what is not in the store.
 
     \b
@@ -57,7 +57,7 @@ def build(specs: tuple[str, ...], tree: str | None, cc: str, jobs: int | None, a
 
 @kernel.command("list")
 @options.json_output
-def list_(as_json: bool) -> None:  # noqa: FBT001
+def list_(as_json: bool) -> None:
     """The kernels in the store."""
     found = list(store.builds())
     if as_json:
@@ -71,7 +71,7 @@ def list_(as_json: bool) -> None:  # noqa: FBT001
 @kernel.command()
 @click.option("--older-than", type=options.Duration(), default=30 * 86400.0, help="Unused for this long (30d).")
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
-def gc(older_than: float, dry_run: bool) -> None:  # noqa: FBT001
+def gc(older_than: float, dry_run: bool) -> None:
     """Remove kernels that were not used for a while, and leftovers of killed builds.
 
     \b

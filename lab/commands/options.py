@@ -12,7 +12,9 @@ from lab.errors import UserError
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-json_output: Decorator = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+json_output: Decorator = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document instead of text."
+)
 tree: Decorator = click.option(
     "--tree", metavar="NAME|PATH", help="Kernel tree for revisions: one of `lab tree list`, or a checkout."
 )

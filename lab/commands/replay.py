@@ -20,7 +20,7 @@ from lab.results import AbResult
 @click.argument("result_id", metavar="ID")
 @options.jobs
 @options.json_output
-def replay(result_id: str, jobs: int | None, as_json: bool) -> None:  # noqa: FBT001
+def replay(result_id: str, jobs: int | None, as_json: bool) -> None:
     """Measure a stored result again and compare every number, to the last digit.
 
     Exits 4 if a number differs although the environment is the same.
@@ -34,7 +34,11 @@ def replay(result_id: str, jobs: int | None, as_json: bool) -> None:  # noqa: FB
     plan = msgspec.structs.replace(results.load_plan(folder), fixed_seeds=True, seeds=max(stored.seeds))
     with tempfile.TemporaryDirectory(prefix="lab-replay-") as scratch, Meter() as meter:
         again = comparing.measure(
-            plan, results.new_folder(Path(scratch)), jobs=jobs or comparing.default_jobs(), deadline=None, meter=meter
+            plan,
+            results.new_folder(Path(scratch)),
+            jobs=jobs or comparing.default_jobs(),
+            deadline=None,
+            meter=meter,
         )
     differing = differences(stored, again)
     around = [
@@ -43,17 +47,27 @@ def replay(result_id: str, jobs: int | None, as_json: bool) -> None:  # noqa: FB
         if getattr(stored.environment, name) != getattr(again.environment, name)
     ]
     if as_json:
-        document = {"schema": "lab.replay/1", "result": stored.result, "differences": differing, "environment": around}
+        document = {
+            "schema": "lab.replay/1",
+            "result": stored.result,
+            "differences": differing,
+            "environment": around,
+        }
         click.echo(records.encode(document), nl=False)
     else:
         for line in differing:
             click.echo(line)
-        click.echo(f"{stored.result}: {len(differing)} numbers differ" + (f"; environment differs in {', '.join(around)}" if around else ""))
+        click.echo(
+            f"{stored.result}: {len(differing)} numbers differ"
+            + (f"; environment differs in {', '.join(around)}" if around else "")
+        )
     if differing:
         raise GuestFailed(
             "malformed",
             f"{len(differing)} numbers of {stored.result} came out differently",
-            hint="the environment differs" if around else "the same environment must give the same numbers: please report this",
+            hint="the environment differs"
+            if around
+            else "the same environment must give the same numbers: please report this",
         )
 
 

@@ -12,7 +12,7 @@ from lab.commands import options
 @click.command()
 @click.argument("result_id", metavar="[ID]", required=False)
 @options.json_output
-def report(result_id: str | None, as_json: bool) -> None:  # noqa: FBT001
+def report(result_id: str | None, as_json: bool) -> None:
     """Show a stored result again; without an ID, list all of them. `latest` is an ID too.
 
     \b
@@ -33,7 +33,13 @@ def _list(*, as_json: bool) -> None:
     found = results.finished()
     if as_json:
         rows = [
-            {"result": r.result, "base": r.base.spec, "test": r.test.spec, "verdict": r.verdict, "started": r.started}
+            {
+                "result": r.result,
+                "base": r.base.spec,
+                "test": r.test.spec,
+                "verdict": r.verdict,
+                "started": r.started,
+            }
             for r in found
         ]
         click.echo(records.encode({"schema": "lab.results/1", "results": rows}), nl=False)

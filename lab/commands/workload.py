@@ -26,8 +26,7 @@ def list_command(as_json: bool) -> None:
     found = workloads.list_workloads()
     if as_json:
         document = [
-            {"name": each.name, "story": each.story, "cases": [case.name for case in each.cases]}
-            for each in found
+            {"name": each.name, "story": each.story, "cases": [case.name for case in each.cases]} for each in found
         ]
         _print_json({"schema": "lab.workloads/1", "workloads": document})
         return

@@ -58,9 +58,7 @@ def commit_all(top: Path, message: str) -> str:
 def fingerprint(folder: Path) -> dict[str, str]:
     """Every file below a folder with its content's hash and its time: equal means untouched."""
     return {
-        str(
-            path.relative_to(folder)
-        ): f"{hashlib.sha256(path.read_bytes()).hexdigest()} {path.stat().st_mtime_ns}"
+        str(path.relative_to(folder)): f"{hashlib.sha256(path.read_bytes()).hexdigest()} {path.stat().st_mtime_ns}"
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }

@@ -22,9 +22,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def build(source: Path, out: Path) -> Path:
-    subprocess.run(
-        ["make", "-s", "-C", source, f"OUT={out}", "CC=gcc"], check=True, env={"PATH": os.environ["PATH"]}
-    )
+    subprocess.run(["make", "-s", "-C", source, f"OUT={out}", "CC=gcc"], check=True, env={"PATH": os.environ["PATH"]})
     return out
 
 

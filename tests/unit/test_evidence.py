@@ -41,9 +41,7 @@ def test_e_value_from_data_follows_the_published_formula() -> None:
     x = [0.03, -0.01, 0.04, 0.02, 0.05, 0.01]
     n, mean, var = len(x), np.mean(x), np.var(x, ddof=1)
     r = n * mean**2 / ((n - 1) * var)
-    wanted = np.mean(
-        [(1 + n * g) ** -0.5 * ((1 + r) / (1 + r / (1 + n * g))) ** (n / 2) for g in (0.1, 1.0, 10.0)]
-    )
+    wanted = np.mean([(1 + n * g) ** -0.5 * ((1 + r) / (1 + r / (1 + n * g))) ** (n / 2) for g in (0.1, 1.0, 10.0)])
     assert math.exp(evidence.log_evidence(x)) == pytest.approx(float(wanted), rel=1e-12)
 
 
@@ -126,9 +124,7 @@ def test_looking_after_every_block_keeps_the_false_alarms_below_alpha() -> None:
 def test_the_same_check_convicts_a_t_test_that_peeks() -> None:
     critical = {n: float(stats.t.ppf(1 - ALPHA / 2, n - 1)) for n in range(4, 61)}
     runs = null_runs(2000, 60)
-    alarms = sum(
-        any(abs(evidence.t_statistic(evidence.moments(x[:n]))) >= critical[n] for n in critical) for x in runs
-    )
+    alarms = sum(any(abs(evidence.t_statistic(evidence.moments(x[:n]))) >= critical[n] for n in critical) for x in runs)
     assert alarms > 4 * ALPHA * len(runs)
 
 

@@ -25,9 +25,7 @@ def elf(*, pvh: bool = True, config: bool = True) -> bytes:
         for owner, kind in ((b"Linux\0", 18), (b"Xen\0", 18 if pvh else 6))
     )
     header = (
-        b"\x7fELF\x02\x01\x01"
-        + bytes(9)
-        + struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, 0, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+        b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, 0, 64, 0, 0, 64, 56, 1, 0, 0, 0)
     )
     segment = struct.pack("<IIQQQQQQ", 4, 4, 120, 0, 0, len(notes), len(notes), 4)
     banner = b"Linux version %s\0Linux version 6.12.1-test (me@here) (gcc) #1 SMP\0"

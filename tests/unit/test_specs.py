@@ -73,9 +73,7 @@ def test_kinds(tmp_path: Path) -> None:
     plus.mkdir()
     assert parse(f"worktree:{plus}").body == str(plus)
     assert parse("worktree:.+fix.patch").patches == ("fix.patch",)
-    assert (
-        parse("deb:linux-image-6.12.117+deb12-cloud-amd64").body == "linux-image-6.12.117+deb12-cloud-amd64"
-    )
+    assert parse("deb:linux-image-6.12.117+deb12-cloud-amd64").body == "linux-image-6.12.117+deb12-cloud-amd64"
     assert parse("file:/boot/vmlinuz-6.12+deb@thp=always").settings == (("thp", "always"),)
 
 

@@ -76,9 +76,7 @@ def _quiet(message: str, share: float | None) -> None:
     pass
 
 
-def test_the_import_is_the_package_to_the_byte(
-    tmp_path: Path, package: defaulttree.Source, story: list[Path]
-) -> None:
+def test_the_import_is_the_package_to_the_byte(tmp_path: Path, package: defaulttree.Source, story: list[Path]) -> None:
     head = defaulttree.build(tmp_path / "a.git", package, story, _quiet)
     repo = Repo(tmp_path / "a.git")
     top = tmp_path / "package" / "linux-source-6.12"

@@ -225,9 +225,7 @@ def case(name: str, word: str, p: float) -> CaseVerdict:
 
 def test_overall_counts_only_what_survives_holm() -> None:
     # sorted .002, .004, .5: Holm multiplies by 3, 2, 1 -> .006, .008, .5
-    both = verdict.overall(
-        [case("a", "regression", 0.004), case("b", "same", 0.5), case("c", "improvement", 0.002)]
-    )
+    both = verdict.overall([case("a", "regression", 0.004), case("b", "same", 0.5), case("c", "improvement", 0.002)])
     assert (both.verdict, both.survived) == (Outcome.REGRESSION, ["a", "c"])
     # .004 * 3 = .012 > .01
     lone = verdict.overall([case("a", "regression", 0.004), case("b", "same", 0.5), case("c", "same", 1.0)])

@@ -147,9 +147,7 @@ def test_a_folder_without_a_workload_is_refused(tmp_path: Path) -> None:
         ("[[case]]", "[case]", None, ""),
     ],
 )
-def test_mistakes_are_named_with_their_line(
-    tmp_path: Path, old: str, new: str, line: int | None, message: str
-) -> None:
+def test_mistakes_are_named_with_their_line(tmp_path: Path, old: str, new: str, line: int | None, message: str) -> None:
     assert old in GOOD
     path = folder(tmp_path, GOOD.replace(old, new))
     with pytest.raises(UserError) as caught:
@@ -175,7 +173,5 @@ def test_list_and_show_print_text_and_json() -> None:
     shown = runner.invoke(command, ["show", "alloc-burst"], catch_exceptions=False).stdout
     assert "* throughput" in shown
     assert "layout-4632k" in shown
-    document = json.loads(
-        runner.invoke(command, ["show", "alloc-burst", "--json"], catch_exceptions=False).stdout
-    )
+    document = json.loads(runner.invoke(command, ["show", "alloc-burst", "--json"], catch_exceptions=False).stdout)
     assert [metric["name"] for metric in document["metrics"] if metric["primary"]] == ["throughput"]

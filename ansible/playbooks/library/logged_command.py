@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -24,7 +25,7 @@ def main() -> None:
     )
     environment = {**os.environ, **{key: str(value) for key, value in module.params["environment"].items()}}
     try:
-        with open(module.params["log"], "ab") as log:
+        with Path(module.params["log"]).open("ab") as log:
             status = subprocess.call(
                 module.params["argv"],
                 cwd=module.params["chdir"],

@@ -8,19 +8,36 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import subprocess
+from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
 KEPT = {"bzImage": "arch/x86/boot/bzImage", "System.map": "System.map", "config": ".config"}
 
 
-def sha256(path: str) -> str:
+def sha256(path: Path) -> str:
     """Hex digest of a file."""
-    with open(path, "rb") as stream:
+    with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def collect(out: Path, staging: Path, log: Path, record: dict[str, object]) -> dict[str, object]:
+    """Fill the staging folder; gives the finished record."""
+    staging.mkdir(parents=True, exist_ok=True)
+    for name, source in KEPT.items():
+        shutil.copyfile(out / source, staging / name)
+    # Without symbols and relocations: what PVH boots, and a fraction of the file.
+    subprocess.run(["objcopy", "-S", out / "vmlinux", staging / "vmlinux"], check=True, capture_output=True)
+    shutil.copyfile(log, staging / "build.log")
+    finished = {
+        **record,
+        "release": (out / "include/config/kernel.release").read_text().strip(),
+        "files": {name: sha256(staging / name) for name in (*KEPT, "vmlinux")},
+    }
+    (staging / "build.json").write_text(json.dumps(finished, indent=1, sort_keys=True))
+    return finished
 
 
 def main() -> None:
@@ -33,24 +50,12 @@ def main() -> None:
             "record": {"type": "dict", "required": True},
         }
     )
-    out, staging = module.params["out"], module.params["staging"]
+    folders = (Path(module.params[name]) for name in ("out", "staging", "log"))
     try:
-        os.makedirs(staging, exist_ok=True)
-        for name, source in KEPT.items():
-            shutil.copyfile(os.path.join(out, source), os.path.join(staging, name))
-        stripped = os.path.join(staging, "vmlinux")
-        # Without symbols and relocations: what PVH boots, and a tenth of the file.
-        subprocess.run(["objcopy", "-S", os.path.join(out, "vmlinux"), stripped], check=True, capture_output=True)
-        with open(os.path.join(out, "include/config/kernel.release"), encoding="utf-8") as stream:
-            release = stream.read().strip()
-        files = {name: sha256(os.path.join(staging, name)) for name in (*KEPT, "vmlinux")}
-        shutil.copyfile(module.params["log"], os.path.join(staging, "build.log"))
-        record = {**module.params["record"], "release": release, "files": files}
-        with open(os.path.join(staging, "build.json"), "w", encoding="utf-8") as stream:
-            json.dump(record, stream, indent=1, sort_keys=True)
+        finished = collect(*folders, module.params["record"])
     except (OSError, subprocess.CalledProcessError) as error:
         module.fail_json(msg=f"cannot collect the build: {error}")
-    module.exit_json(changed=True, release=release, files=files)
+    module.exit_json(changed=True, record=finished)
 
 
 if __name__ == "__main__":

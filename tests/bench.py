@@ -1,0 +1,134 @@
+"""`make bench`: the figures that the project keeps an eye on, with the machine named. Never a test.
+
+make bench                 everything whose kernels are stored or quick
+make bench ARGS=--build    also a first build, from an empty cache (minutes)
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+LAB = [sys.executable, "-m", "lab"]
+BASE, TEST = "efa7df3e3bb5^", "efa7df3e3bb5"
+
+
+def main() -> None:
+    """Measure and print a Markdown table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", action="store_true", help="also time a first build from an empty cache")
+    asked = parser.parse_args()
+    _lab("kernel", "build", BASE, TEST)
+    _lab("image", "build")
+    rows = [
+        ("`lab --help`", "0.3 s", _timed(lambda: _lab("--help"), 5)),
+        ("store hit (`lab kernel build`)", "0.5 s", _timed(lambda: _lab("kernel", "build", TEST), 5)),
+        ("boot to the first instruction of the workload", "1 s", _boot_s()),
+        ("`lab ab`, one case", "10 s", _timed(lambda: _ab("-w", "alloc-burst:layout-4632k"), 3)),
+        ("`lab ab`, whole alloc-burst sweep", "30 s", _timed(_ab, 3)),
+        ("kernel, one changed .c file", "15 s", _changed_file_s()),
+    ]
+    if asked.build:
+        rows.append(("kernel, first build, nothing cached", "300 s", _first_build_s()))
+    print(f"{_machine()}\n\n| what | at most | measured (median) |\n|---|---|---|")  # noqa: T201
+    for name, limit, seconds in rows:
+        print(f"| {name} | {limit} | {seconds:.2f} s |")  # noqa: T201
+
+
+def _lab(*arguments: str, env: dict[str, str] | None = None) -> str:
+    done = subprocess.run(
+        [*LAB, *arguments], check=True, capture_output=True, text=True, env={**os.environ, **(env or {})}
+    )
+    return done.stdout
+
+
+def _ab(*more: str) -> str:
+    return _lab("ab", "--base", BASE, "--test", TEST, "--json", *more)
+
+
+def _timed(work: Callable[[], object], rounds: int) -> float:
+    seconds = []
+    for _ in range(rounds):
+        started = time.monotonic()
+        work()
+        seconds.append(time.monotonic() - started)
+    return statistics.median(seconds)
+
+
+def _boot_s(rounds: int = 5) -> float:
+    """From the start of QEMU until the guest says that it begins the first case."""
+    document = json.loads(_ab("-w", "alloc-burst:layout-512k", "--seeds", "1"))
+    from lab import channel, cpio, images, results, workloads
+    from lab.progress import Meter
+
+    folder = results.open_folder(document["result"])
+    run = json.loads((folder / "runs" / "alloc-burst-base-0001.json").read_text())
+    workload, cases = workloads.select("alloc-burst:layout-512k")
+    job = channel.encode_job(seed=1, cases=[(case.name, workload.command(case)) for case in cases])
+    seconds = []
+    with tempfile.TemporaryDirectory() as name:
+        here = Path(name)
+        root = images.slice_for(images.obtain(Meter(quiet=True)), workload).read_bytes()
+        (here / "initrd.cpio").write_bytes(root + cpio.entry("job", 0o100444, job) + cpio.trailer())
+        argv = [word.replace(str(folder / "guests" / "alloc-burst-base-0001"), name) for word in run["argv"]]
+        for _ in range(rounds):
+            (here / "report.jsonl").unlink(missing_ok=True)
+            started = time.monotonic()
+            guest = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
+            while b'"begin"' not in _content(here / "report.jsonl") and guest.poll() is None:
+                time.sleep(0.002)
+            seconds.append(time.monotonic() - started)
+            guest.kill()
+            guest.wait()
+    return statistics.median(seconds)
+
+
+def _content(path: Path) -> bytes:
+    return path.read_bytes() if path.exists() else b""
+
+
+def _patch(folder: Path, number: int) -> Path:
+    """A patch to one .c file: another magic number in a message nobody prints."""
+    path = folder / f"change-{number}.patch"
+    path.write_text(
+        "--- a/mm/memory.c\n+++ b/mm/memory.c\n@@ -1,3 +1,4 @@\n"
+        " // SPDX-License-Identifier: GPL-2.0-only\n"
+        f"+const int lab_bench_marker = {number};\n"
+        " /*\n  *  linux/mm/memory.c\n"
+    )
+    return path
+
+
+def _changed_file_s() -> float:
+    """A build after one that differs in one .c file; a fresh change each time, so nothing has it cached."""
+    with tempfile.TemporaryDirectory() as name:
+        numbers = itertools.count(int(time.time()))
+        _lab("kernel", "build", f"{BASE}+{_patch(Path(name), next(numbers))}")
+        return _timed(lambda: _lab("kernel", "build", f"{BASE}+{_patch(Path(name), next(numbers))}"), 3)
+
+
+def _first_build_s() -> float:
+    with tempfile.TemporaryDirectory() as name:
+        return _timed(lambda: _lab("kernel", "build", TEST, env={"XDG_CACHE_HOME": name}), 1)
+
+
+def _machine() -> str:
+    model = next(
+        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        "?",
+    )
+    return f"{len(os.sched_getaffinity(0))} cores ({model}), Linux {platform.release()}, Python {platform.python_version()}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""Real guests in exact mode, run the way a user would: the wheel, installed away from the checkout.
+
+When the tests run as root, the lab runs as `nobody`: images, builds and exact runs must not need privileges.
+Everything starts from empty folders, so the kernels are really built. `LAB_TEST_HOME=DIR` keeps and reuses them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+BASE, TEST, FIX = "efa7df3e3bb5^", "efa7df3e3bb5", "d4148aeab412"
+
+
+@dataclass(frozen=True)
+class Lab:
+    """The installed command, in its own home."""
+
+    home: Path
+    python: Path
+
+    def command(self, *arguments: str) -> list[str]:
+        """The argument list that runs the lab as an ordinary user."""
+        words = [str(self.python), "-m", "lab", *arguments]
+        if os.geteuid() == 0:
+            user = pwd.getpwnam("nobody")
+            words = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups", "--", *words]
+        return words
+
+    def environment(self) -> dict[str, str]:
+        """The user's environment: nothing of the checkout in it."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("LAB_", "XDG_", "PYTHON", "MAKE"))}
+        return {**kept, "HOME": str(self.home), "LOGNAME": "nobody", "USER": "nobody"}
+
+    def run(self, *arguments: str, timeout_s: float = 1800) -> subprocess.CompletedProcess[str]:
+        """Run one command line to its end."""
+        return subprocess.run(
+            self.command(*arguments),
+            cwd="/",
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+
+    def json(self, *arguments: str, timeout_s: float = 1800) -> Any:
+        """Run a command that must succeed, and give its JSON document."""
+        done = self.run(*arguments, "--json", timeout_s=timeout_s)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def refused(self, status: int, *arguments: str) -> str:
+        """Run a command that must fail with a status and one clear line; gives that line."""
+        done = self.run(*arguments)
+        assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
+        assert "Traceback" not in done.stderr
+        complaints = [line for line in done.stderr.splitlines() if line.startswith("lab: ")]
+        assert len(complaints) == 1, done.stderr
+        return complaints[0]
+
+    def interrupt_after(self, seconds: float, *arguments: str) -> tuple[int, str]:
+        """Start a command, press Ctrl-C after a while; gives status and what it said."""
+        process = subprocess.Popen(
+            self.command(*arguments),
+            cwd="/",
+            env=self.environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        return process.returncode, said
+
+
+def _install(home: Path) -> Path:
+    """The wheel and its dependencies in a virtual environment of the user's."""
+    venv = home / "venv"
+    python = venv / "bin" / "python3"
+    if not python.exists():
+        subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", str(venv)], check=True)
+    site = next((venv / "lib").glob("python3*")) / "site-packages"
+    # The pinned dependencies are those of the environment that runs the tests; downloading them again tests nothing.
+    ours = next((Path(sys.prefix) / "lib").glob("python3*")) / "site-packages"
+    shutil.copytree(
+        ours,
+        site,
+        dirs_exist_ok=True,
+        symlinks=True,
+        ignore=shutil.ignore_patterns("_editable*", "*kernel_ab_lab*", "mypy*"),
+    )
+    for script in (Path(sys.prefix) / "bin").glob("ansible*"):
+        text = script.read_text()
+        (venv / "bin" / script.name).write_text(text.replace(text.splitlines()[0], f"#!{python}", 1))
+        (venv / "bin" / script.name).chmod(0o755)
+    wheels = home / "wheels"
+    pip = [sys.executable, "-m", "pip", "--quiet"]
+    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", str(wheels), str(CHECKOUT)], check=True)
+    wheel = next(wheels.glob("*.whl"))
+    subprocess.run([*pip, "install", "--no-deps", "--upgrade", "--target", str(site), str(wheel)], check=True)
+    shutil.rmtree(wheels)
+    return python
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[Lab]:
+    """The installed lab, as an ordinary user with an empty home."""
+    kept = os.environ.get("LAB_TEST_HOME")
+    home = Path(kept) if kept else Path(tempfile.mkdtemp(prefix="lab-test-", dir="/var/tmp"))
+    home.mkdir(exist_ok=True)
+    home.chmod(0o755)
+    python = _install(home)
+    if os.geteuid() == 0:
+        shutil.chown(home, "nobody")
+    yield Lab(home=home, python=python)
+    if not kept:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def story(lab: Lab) -> Lab:
+    """The lab with the kernels of the story: one real build, two incremental ones."""
+    done = lab.run("kernel", "build", BASE, TEST, FIX)
+    assert done.returncode == 0, done.stderr
+    return lab
+
+
+def verdicts(document: Any) -> dict[str, str]:
+    """Case to verdict."""
+    return {case["case"]: case["verdict"] for case in document["cases"]}
+
+
+def samples(document: Any) -> dict[str, Any]:
+    """Everything that was measured, and nothing of when and where."""
+    return {
+        f"{case['case']}.{metric['name']}": (metric["base"], metric["test"])
+        for case in document["cases"]
+        for metric in case["metrics"]
+    }

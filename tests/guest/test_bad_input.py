@@ -1,0 +1,178 @@
+"""Bad input and bad guests, through the installed command: one clear line, the right status, nothing lost."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .conftest import Lab
+
+pytestmark = [pytest.mark.guest, pytest.mark.network]
+
+ONE = ("-w", "alloc-burst:layout-512k")
+
+
+def _ab(base: str, test: str | None = None, *more: str) -> tuple[str, ...]:
+    return ("ab", "--base", base, "--test", test or base, *ONE, "--seeds", "1", *more)
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("no-such-branch", "unknown revision"),
+        ("0123456789ab", "unknown revision"),
+        ("HEAD~99", "does not exist"),
+        ("HEAD+/nonexistent/fix.patch", "no such patch file"),
+        ("HEAD%CONFIG_TRANSPARENT_HUGEPAG=y", "no such kconfig symbol"),
+        ("HEAD@thp=sometimes", "thp"),
+        ("HEAD@sysctrl.vm.swappiness=1", "sysctl"),
+        ("deb:linux-image-9.99-cloud-amd64", "linux-image-9.99"),
+        ("file:/etc/hostname", "/etc/hostname"),
+        ("file:/nonexistent", "/nonexistent"),
+        ("worktree:/", "/"),
+        ("$(touch /tmp/lab-canary);`touch /tmp/lab-canary`|touch /tmp/lab-canary", "revision"),
+        ("--upload-pack=touch /tmp/lab-canary", "revision"),
+    ],
+)
+def test_a_spec_that_means_nothing_is_one_line(lab: Lab, spec: str, words: str) -> None:
+    assert words in lab.refused(2, "kernel", "build", "--", spec)
+    assert not Path("/tmp/lab-canary").exists()  # noqa: S108  (what the spec would have made)
+
+
+def test_a_patch_that_does_not_fit_is_named_with_its_hunk(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
+    patch = tmp_path_factory.mktemp("patch") / "misfit.patch"
+    patch.write_text("--- a/mm/mmap.c\n+++ b/mm/mmap.c\n@@ -1,3 +1,3 @@\n no\n-such\n+text\n here\n")
+    for folder in (patch.parent, *patch.parent.parents[:2]):
+        folder.chmod(0o755)
+    line = lab.refused(2, "kernel", "build", f"HEAD+{patch}")
+    assert "misfit.patch" in line
+    assert "mm/mmap.c" in line
+
+
+def test_unknown_workloads_and_cases_are_refused_before_anything_is_done(lab: Lab) -> None:
+    assert "alloc-burst" in lab.refused(2, "ab", "--base", "HEAD", "--test", "HEAD", "-w", "aloc-burst")
+    assert "layout-" in lab.refused(2, "ab", "--base", "HEAD", "--test", "HEAD", "-w", "alloc-burst:layuot-512k")
+
+
+def test_a_missing_or_old_qemu_is_the_hosts_failure(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
+    assert "qemu-nowhere" in lab.refused(4, *_ab("deb:6.12", None, "--qemu", "qemu-nowhere"))
+    old = tmp_path_factory.mktemp("old") / "qemu-old"
+    old.write_text("#!/bin/sh\necho 'QEMU emulator version 5.2.0 (Debian)'\n")
+    for path in (old, *old.parents[:3]):
+        path.chmod(0o755)
+    assert "5.2" in lab.refused(4, *_ab("deb:6.12", None, "--qemu", str(old)))
+
+
+def test_a_guest_without_its_init_panics_and_is_named(lab: Lab) -> None:
+    line = lab.refused(4, *_ab("deb:6.12", "deb:6.12@cmdline.rdinit=/nowhere"))
+    assert "test arm" in line
+    assert "panic" in line.lower()
+    assert "console.log" in line
+
+
+def test_a_guest_that_hangs_is_stopped_and_named(lab: Lab) -> None:
+    line = lab.refused(4, *_ab("deb:6.12", None, "--guest-timeout", "1s"))
+    assert "hung" in line
+
+
+def test_a_setting_that_the_guest_refuses_is_named(lab: Lab) -> None:
+    line = lab.refused(4, *_ab("deb:6.12", "deb:6.12@sysctl.vm.no_such_knob=1"))
+    assert "sysctl.vm.no_such_knob" in line
+
+
+def _workload(folder: Path, memory_mb: int, argv: list[str]) -> str:
+    """A workload of a user's own that runs the shipped program in another way."""
+    (folder / "workload.toml").write_text(
+        f"""
+schema = 1
+name = "mine"
+story = "the shipped program, asked for too much"
+memory_mb = {memory_mb}
+vcpus = 1
+program = "/usr/bin/alloc-burst"
+argv = {json.dumps(argv)}
+[[metric]]
+name = "throughput"
+unit = "op/s"
+better = "higher"
+primary = true
+description = "buffers a second"
+[[case]]
+name = "only"
+"""
+    )
+    for path in (folder / "workload.toml", folder, *folder.parents[:2]):
+        path.chmod(0o755)
+    return str(folder)
+
+
+def test_a_workload_that_fails_is_told_from_one_that_ran_out_of_memory(
+    lab: Lab, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    arms = ("ab", "--base", "deb:6.12", "--test", "deb:6.12", "--seeds", "1")
+    broken = _workload(tmp_path_factory.mktemp("broken"), 640, ["--case", "sideways-3m"])
+    line = lab.refused(4, *arms, "-w", broken)
+    assert "exited with status" in line
+    greedy = _workload(tmp_path_factory.mktemp("greedy"), 320, ["--case", "layout-4096k", "--total", "600m"])
+    line = lab.refused(4, *arms, "-w", greedy)
+    assert "memory" in line
+
+
+def test_a_result_folder_takes_one_comparison(lab: Lab) -> None:
+    folder = lab.home / "chosen"
+    done = lab.run(*_ab("deb:6.12", None, "--result", str(folder)))
+    assert done.returncode == 0, done.stderr
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert "already" in lab.refused(2, *_ab("deb:6.12", None, "--result", str(folder)))
+    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_two_comparisons_in_one_folder_at_once_do_not_mix(lab: Lab) -> None:
+    folder = lab.home / "shared"
+    first = subprocess.Popen(
+        lab.command(*_ab("deb:6.12", None, "--result", str(folder))),
+        cwd="/",
+        env=lab.environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        while not (folder / "plan.json").exists():
+            assert first.poll() is None, first.stderr.read() if first.stderr else ""
+        assert "lab: " in lab.refused(2, "ab", "--resume", str(folder))
+        assert "already" in lab.refused(2, *_ab("deb:6.12", None, "--result", str(folder)))
+    finally:
+        _, said = first.communicate(timeout=120)
+    assert first.returncode == 0, said
+    assert (folder / "result.json").exists()
+
+
+def test_a_guest_dies_with_the_lab(lab: Lab) -> None:
+    """kill -9 of the lab leaves no QEMU behind, and the folder can be gone on with."""
+    folder = lab.home / "killed"
+    process = subprocess.Popen(
+        lab.command("ab", "--base", "deb:6.12", "--test", "deb:6.12", "--result", str(folder)),
+        cwd="/",
+        env=lab.environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+    process.wait()
+    assert process.returncode == -9
+    found = subprocess.run(["pgrep", "-f", str(folder)], capture_output=True, text=True, check=False)
+    assert found.stdout == ""
+    assert not (folder / "result.json").exists()
+    assert lab.json("ab", "--resume", str(folder))["verdict"] == "same"
+
+
+def test_doctor_says_what_works_here(lab: Lab) -> None:
+    findings = {found["name"]: found for found in lab.json("doctor")["findings"]}
+    assert findings["exact mode"]["state"] == "ok"
+    assert all(found["remedy"] for found in findings.values() if found["state"] != "ok")

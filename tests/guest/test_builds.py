@@ -1,0 +1,48 @@
+"""Real kernel builds: the same bytes anywhere, and nothing built twice."""
+
+from __future__ import annotations
+
+import shutil
+import time
+
+import pytest
+
+from .conftest import FIX, TEST, Lab
+
+pytestmark = [pytest.mark.guest, pytest.mark.build]
+
+
+def test_a_stored_kernel_is_not_built_again(story: Lab) -> None:
+    before = time.monotonic()
+    first = story.json("kernel", "build", TEST)
+    by_another_name = story.json("kernel", "build", f"{TEST}~0")
+    # Two whole commands; a build would take minutes, Ansible alone two seconds.
+    assert time.monotonic() - before < 4
+    assert first["kernels"][0]["build"] == by_another_name["kernels"][0]["build"]
+
+
+def test_the_same_key_in_another_folder_gives_the_same_bytes(story: Lab) -> None:
+    """With the objects that ccache has: preprocessing, links and images are all done again, elsewhere."""
+    here = story.json("kernel", "build", FIX)["kernels"][0]
+    elsewhere = Lab(home=story.home / "elsewhere", python=story.python)
+    elsewhere.home.mkdir()
+    cache = elsewhere.home / ".cache" / "kernel-ab-lab"
+    cache.mkdir(parents=True)
+    (cache / "ccache").symlink_to(story.home / ".cache" / "kernel-ab-lab" / "ccache")
+    trees = elsewhere.home / ".local" / "share" / "kernel-ab-lab"
+    trees.mkdir(parents=True)
+    shutil.copytree(
+        story.home / ".local/share/kernel-ab-lab/trees", trees / "trees", ignore=shutil.ignore_patterns("worktrees")
+    )
+    for path in (elsewhere.home, *elsewhere.home.rglob("*")):
+        if not path.is_symlink():
+            shutil.chown(path, story.home.owner(), story.home.group())
+    there = elsewhere.json("kernel", "build", FIX)["kernels"][0]
+    assert there["build"] == here["build"]
+    assert there["sha256"] == here["sha256"]
+    assert there["files"]["bzImage"] != here["files"]["bzImage"]
+
+
+def test_an_option_that_kconfig_drops_is_named(story: Lab) -> None:
+    line = story.refused(2, "kernel", "build", f"{FIX}%CONFIG_DEBUG_INFO_BTF=y")
+    assert "CONFIG_DEBUG_INFO_BTF" in line

@@ -1,0 +1,111 @@
+"""The main job on real kernels: commits that are known to change things, and cases that must not change."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from .conftest import BASE, FIX, TEST, Lab, samples, verdicts
+
+pytestmark = [pytest.mark.guest, pytest.mark.build]
+
+CONTROLS = ("layout-512k", "layout-1400k", "layout-1800k", "burst-512k-1800k")
+
+
+@pytest.fixture(scope="module")
+def headline(story: Lab) -> Any:
+    return story.json("ab", "--base", BASE, "--test", TEST)
+
+
+def test_the_commit_regresses_odd_sizes_and_only_those(headline: Any) -> None:
+    found = verdicts(headline)
+    assert headline["schema"] == "lab.ab/1"
+    assert headline["verdict"] == "regression"
+    assert found["layout-4632k"] == found["layout-3072k"] == found["layout-2560k"] == "regression"
+    assert {found[case] for case in CONTROLS} == {"same"}
+
+
+def test_the_commit_improves_single_buffers(headline: Any) -> None:
+    found = verdicts(headline)
+    assert found["single-2052k"] == found["single-3072k"] == found["burst-2m-8m"] == "improvement"
+
+
+def test_the_counters_say_why(headline: Any) -> None:
+    case = next(case for case in headline["cases"] if case["case"] == "layout-4632k")
+    metrics = {metric["name"]: metric for metric in case["metrics"]}
+    assert metrics["page_faults"]["ratio"] > 3
+    assert all(test > 10 * base for base, test in zip(metrics["vmas"]["base"], metrics["vmas"]["test"], strict=True))
+
+
+def test_the_same_command_twice_gives_the_same_samples(story: Lab, headline: Any) -> None:
+    again = story.json("ab", "--base", BASE, "--test", TEST)
+    assert again["result"] != headline["result"]
+    assert json.dumps(samples(again)) == json.dumps(samples(headline))
+
+
+def test_numbers_do_not_depend_on_how_many_guests_run_at_once(story: Lab) -> None:
+    arguments = ("ab", "--base", BASE, "--test", TEST, "-w", "alloc-burst:layout-5000k", "--seeds", "3")
+    alone = story.json(*arguments, "--jobs", "1")
+    crowded = story.json(*arguments, "--jobs", "6")
+    assert samples(alone) == samples(crowded)
+
+
+def test_a_replay_gives_every_number_again(story: Lab, headline: Any) -> None:
+    again = story.json("replay", headline["result"])
+    assert again["differences"] == []
+    assert again["environment"] == []
+
+
+def test_a_stored_result_is_shown_again(story: Lab, headline: Any) -> None:
+    assert story.json("report", headline["result"]) == headline
+    text = story.run("report", headline["result"]).stdout
+    assert "layout-4632k" in text
+    assert "verdict: regression" in text
+
+
+def test_a_kernel_against_itself_is_the_same_in_every_case(story: Lab) -> None:
+    document = story.json("ab", "--base", TEST, "--test", TEST)
+    assert set(verdicts(document).values()) == {"same"}
+    assert document["verdict"] == "same"
+    assert document["seeds"] == [1, 2, 3]
+
+
+def test_the_fix_brings_all_back_but_alternating_sizes(story: Lab) -> None:
+    found = verdicts(story.json("ab", "--base", TEST, "--test", FIX))
+    assert found["layout-4632k"] == found["layout-3072k"] == "improvement"
+    assert found["alternate-2048k-1400k"] == found["alternate-4096k-4632k"] == "same"
+    fixed = verdicts(story.json("ab", "--base", BASE, "--test", FIX))
+    assert fixed["layout-4632k"] == fixed["layout-3072k"] == "same"
+    assert fixed["alternate-2048k-1400k"] == "regression"
+
+
+def test_settings_alone_can_be_the_difference(story: Lab) -> None:
+    document = story.json("ab", "--base", TEST, "--test", f"{TEST}@thp=never", "-w", "alloc-burst:layout-4096k")
+    assert document["verdict"] == "regression"
+    metrics = {metric["name"]: metric for metric in document["cases"][0]["metrics"]}
+    assert set(metrics["thp_fault_alloc"]["test"]) == {0.0}
+    assert document["test"]["settings"]["thp"] == "never"
+
+
+def test_fail_on_and_require_verdict_decide_the_status(story: Lab) -> None:
+    arguments = ("ab", "--base", BASE, "--test", TEST, "-w", "alloc-burst:layout-3072k")
+    assert story.run(*arguments, "--fail-on", "regression").returncode == 1
+    assert story.run(*arguments, "--fail-on", "improvement").returncode == 0
+    undecided = story.run(*arguments, "--seeds", "2", "--require-verdict")
+    assert undecided.returncode == 5
+    assert "Traceback" not in undecided.stderr
+
+
+def test_an_interrupted_comparison_keeps_its_runs_and_goes_on(story: Lab) -> None:
+    arguments = ("--base", BASE, "--test", TEST, "--jobs", "1")
+    status, said = story.interrupt_after(8, "ab", *arguments)
+    assert status == 130, said
+    result = said.rpartition("--resume ")[2].split()[0]
+    folder = next(story.home.glob(f".local/share/*/results/{result}"))
+    kept = {path: path.read_bytes() for path in (folder / "runs").glob("*.json")}
+    assert kept
+    finished = story.json("ab", "--resume", result)
+    assert all(path.read_bytes() == content for path, content in kept.items())
+    assert finished["verdict"] == "regression"
