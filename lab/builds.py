@@ -13,7 +13,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from lab import compilers, kconfig, paths, playbooks, records, store
+from lab import compilers, kconfig, paths, playbooks, process, records, store
 from lab.compilers import Compiler
 from lab.errors import BuildFailed, HostFailed
 from lab.git import Repo
@@ -203,8 +203,8 @@ class Workspace:
         return None if (self.out / "lab.steps").exists() else _TYPICAL_STEPS
 
     @property
-    def _marker(self) -> Path:
-        return self.out.with_name(self.out.name + ".unfinished")
+    def _markers(self) -> dict[Path, Path]:
+        return {folder: folder.with_name(folder.name + ".unfinished") for folder in (self.out, self.worktree)}
 
     def _start(self) -> None:
         """Prepare for work that may be killed at any instant.
@@ -212,9 +212,12 @@ class Workspace:
         A killed compiler leaves half an object that is newer than its source, which make would believe. So a
         build folder whose last use did not end is thrown away; ccache has the objects that were whole.
         """
-        if self._marker.exists():
-            shutil.rmtree(self.out, ignore_errors=True)
-            shutil.rmtree(self.worktree, ignore_errors=True)
+        # Ansible and make outlive a lab that is killed, and would go on writing here.
+        process.kill_tagged(playbooks.TAG, str(self.worktree))
+        for folder, marker in self._markers.items():
+            if marker.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+        if not self.worktree.exists():
             self.repo.git("worktree", "prune")
         free = shutil.disk_usage(self.out.parent).free
         if free < _SPACE_NEEDED:
@@ -223,11 +226,16 @@ class Workspace:
                 hint="free some space, e.g. with `lab kernel gc`, or point XDG_CACHE_HOME elsewhere",
             )
         self.out.mkdir(parents=True, exist_ok=True)
-        self._marker.touch()
+        self._mark()
         self.log.write_bytes(b"")
 
+    def _mark(self) -> None:
+        for marker in self._markers.values():
+            marker.touch()
+
     def _finish(self) -> None:
-        self._marker.unlink(missing_ok=True)
+        for marker in self._markers.values():
+            marker.unlink(missing_ok=True)
 
     def _play(self, playbook: str, variables: Mapping[str, object], meter: Meter) -> None:
         common = {
@@ -251,7 +259,7 @@ class Workspace:
             "kernel_build_log": str(self.log),
         }
         try:
-            playbooks.play(playbook, {**common, **variables}, cancelled=meter.cancelled)
+            playbooks.play(playbook, {**common, **variables}, cancelled=meter.cancelled, tag=str(self.worktree))
         except playbooks.PlaybookFailed as error:
             self._finish_failed()
             raise self._explain(error) from error
@@ -263,7 +271,7 @@ class Workspace:
     def _explain(self, error: playbooks.PlaybookFailed) -> Exception:
         text = self.log.read_text(errors="replace")
         if "No space left on device" in text or "No space left on device" in error.detail:
-            self._marker.touch()
+            self._mark()
             return HostFailed(
                 f"no disk space left while building {self.source.describe}",
                 hint="free some, e.g. with `lab kernel gc`; what was finished is kept by ccache",

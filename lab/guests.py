@@ -145,19 +145,14 @@ def judge(ended: Ended) -> GuestReport:
 def _panicked(why: str, console: str, log: Path) -> GuestFailed:
     if _OOM.search(console) and "out of memory" in why.lower():
         return GuestFailed("oom", f"the guest ran out of memory and panicked: {why}", log=log)
-    missing = {
-        "No working init found": "CONFIG_BINFMT_ELF",
-        "Unable to mount root fs": "CONFIG_BLK_DEV_INITRD",
-        "Attempted to kill init": None,
-    }
-    for text, option in missing.items():
-        if text in why and option:
-            return GuestFailed(
-                "panic",
-                f"the kernel lacks what the guest image needs ({option}): {why}",
-                hint="build it with the lab's kconfig fragment, or add the option with %" + option + "=y",
-                log=log,
-            )
+    if any(words in why for words in ("No working init found", "Unable to mount root fs")):
+        return GuestFailed(
+            "panic",
+            f"the guest's kernel panicked, because it found no init that it can run: {why}",
+            hint="does it have what the guest image needs (CONFIG_BLK_DEV_INITRD, CONFIG_BINFMT_ELF; see "
+            "kernels/fragments/guest.config)? Add it with %CONFIG_...=y",
+            log=log,
+        )
     return GuestFailed("panic", f"the guest's kernel panicked: {why}", log=log)
 
 

@@ -14,6 +14,9 @@ from lab.errors import HostFailed
 from lab.rooms import room
 
 
+TAG = "LAB_PLAY"
+
+
 class PlaybookFailed(HostFailed):
     """A task of a playbook failed. `task` is its name, `detail` the module's own message."""
 
@@ -23,8 +26,13 @@ class PlaybookFailed(HostFailed):
         self.detail = detail
 
 
-def play(name: str, variables: Mapping[str, Any], *, cancelled: Callable[[], bool] | None = None) -> None:
+def play(
+    name: str, variables: Mapping[str, Any], *, cancelled: Callable[[], bool] | None = None, tag: str = ""
+) -> None:
     """Run `ansible/playbooks/NAME.yml` against localhost with the given variables.
+
+    tag: what all its processes carry in their environment as LAB_PLAY, so that `process.kill_tagged` finds them
+    after a lab that was killed.
 
     Raises `PlaybookFailed` with the failing task's message, and `KeyboardInterrupt` when `cancelled` said so.
     """
@@ -33,14 +41,14 @@ def play(name: str, variables: Mapping[str, Any], *, cancelled: Callable[[], boo
     with tempfile.TemporaryDirectory(prefix="lab-play-") as private:
         # ansible-runner hands variables over on the command line; a file has no length limit.
         variables_file = Path(private) / "variables.json"
-        variables_file.write_text(json.dumps(dict(variables)))
+        variables_file.write_text(json.dumps(_literal(variables)))
         runner = ansible_runner.run(
             private_data_dir=private,
             playbook=str(room("ansible") / "playbooks" / f"{name}.yml"),
             roles_path=str(room("ansible") / "roles"),
             cmdline=f"--extra-vars @{variables_file}",
             inventory="localhost,",
-            envvars=_environment(private),
+            envvars={**_environment(private), TAG: tag},
             quiet=True,
             cancel_callback=cancelled,
         )
@@ -48,6 +56,18 @@ def play(name: str, variables: Mapping[str, Any], *, cancelled: Callable[[], boo
             raise KeyboardInterrupt
         if runner.status != "successful":
             raise _failure(name, runner)
+
+
+def _literal(value: Any) -> Any:
+    """Every string marked as text: Ansible would run `{{ ... }}`, and a commit's subject may well contain that."""
+    match value:
+        case str():
+            return {"__ansible_unsafe": value}
+        case Mapping():
+            return {name: _literal(item) for name, item in value.items()}
+        case list() | tuple():
+            return [_literal(item) for item in value]
+    return value
 
 
 def _environment(private: str) -> dict[str, str]:

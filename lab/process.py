@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
+import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from lab.errors import HostFailed
@@ -66,3 +70,25 @@ def run(
 def run_text(argv: Sequence[str | Path], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:
     """`run`, with the output decoded and its trailing newline taken off."""
     return run(argv, cwd=cwd, env=env).decode(errors="replace").rstrip("\n")
+
+
+def kill_tagged(variable: str, value: str) -> None:
+    """Kill every process of this user that has a variable in its environment, and wait until none is left."""
+    deadline = time.monotonic() + 10
+    while found := _tagged(f"{variable}={value}".encode()):
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > deadline:
+            raise HostFailed(f"process {found[0]}, left by a lab that was killed, does not end")
+        time.sleep(0.02)
+
+
+def _tagged(wanted: bytes) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        # It may be another user's, or gone by now.
+        with suppress(OSError):
+            if wanted in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+    return found
