@@ -61,7 +61,7 @@ def measure(plan: Plan, folder: Path, *, jobs: int, deadline: float | None, mete
     if not all(one.seeds() for one in series):
         raise HostFailed(
             "the budget was used up before one pair of guests had run",
-            hint=f"give it more; go on by `lab ab --resume {folder.name}`",
+            hint=f"give it more; go on by `lab ab --resume {results.reference(folder)}`",
         )
     cases_judged, overall = judge(series, plan)
     result = AbResult(
@@ -77,8 +77,8 @@ def measure(plan: Plan, folder: Path, *, jobs: int, deadline: float | None, mete
         reason=overall.reason,
         started=started.isoformat(timespec="seconds"),
         seconds=round(time.monotonic() - clock, 3),
-        result=folder.name,
-        reproduce=f"lab replay {folder.name}",
+        result=results.reference(folder),
+        reproduce=f"lab replay {results.reference(folder)}",
     )
     records.save(folder / "result.json", result)
     return result

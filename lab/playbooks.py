@@ -13,7 +13,6 @@ from typing import Any
 from lab.errors import HostFailed
 from lab.rooms import room
 
-
 TAG = "LAB_PLAY"
 
 

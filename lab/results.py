@@ -157,6 +157,11 @@ def open_folder(reference: str) -> Path:
     raise UserError(f"there is no result '{reference}'", hint="`lab report` lists them")
 
 
+def reference(folder: Path) -> str:
+    """What names a result on the command line: its id where results usually are, else the folder."""
+    return folder.name if folder.parent == results_dir() else str(folder)
+
+
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
     """Hold a result folder for writing; a second lab in the same folder is refused, and harms nothing."""
@@ -185,7 +190,9 @@ def load_result(folder: Path) -> AbResult:
     """A finished result."""
     path = folder / "result.json"
     if not path.is_file():
-        raise UserError(f"{folder.name} is not finished", hint=f"go on with it by `lab ab --resume {folder.name}`")
+        raise UserError(
+            f"{folder.name} is not finished", hint=f"go on with it by `lab ab --resume {reference(folder)}`"
+        )
     return records.load(path, AbResult)
 
 
@@ -198,6 +205,3 @@ def finished() -> list[AbResult]:
         except (OSError, msgspec.MsgspecError):
             continue
     return found
-
-
-__all__ = ["AbResult", "ArmPlan", "ArmResult", "Better", "CaseResult", "Plan"]

@@ -75,6 +75,11 @@ def staging_dir() -> Path:
 def adopt(staging: Path, key: str) -> Build:
     """Move a filled staging folder into the store. If somebody else finished the same key first, theirs stays."""
     build = records.load(staging / "build.json", Build)
+    if (existing := find(key)) is not None:
+        shutil.rmtree(staging, ignore_errors=True)
+        return existing
+    # What has no record is the rest of a removal that was interrupted.
+    shutil.rmtree(folder_of(key), ignore_errors=True)
     try:
         staging.rename(folder_of(key))
     except OSError:

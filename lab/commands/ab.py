@@ -12,7 +12,7 @@ from rich.console import Console
 from lab import ab as comparing
 from lab import compilers, exact, kernelspec, records, results, table, trees, workloads
 from lab.commands import options
-from lab.errors import Undecided, UserError
+from lab.errors import HostFailed, Undecided, UserError
 from lab.progress import Meter
 from lab.results import AbResult, ArmPlan, Plan
 from lab.verdict import Outcome
@@ -96,9 +96,11 @@ def _measure(plan: Plan, folder: Path, jobs: int, deadline: float | None, meter:
     comparing.announce(plan, [workloads.select(text) for text in plan.workloads], jobs, meter)
     try:
         return comparing.measure(plan, folder, jobs=jobs, deadline=deadline, meter=meter)
-    except KeyboardInterrupt:
+    except BaseException as error:
         kept = len(list((folder / "runs").glob("*.json")))
-        meter.say(f"stopped; {kept} runs are kept. To go on: lab ab --resume {folder.name}")
+        meter.say(f"stopped; {kept} runs are kept. To go on: lab ab --resume {results.reference(folder)}")
+        if isinstance(error, OSError):
+            raise HostFailed(f"cannot write to {folder}: {error.strerror}", hint="free some space there") from error
         raise
 
 
