@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lab import __version__, exact, images, kernels, records, store, verdict, workloads
+from lab import __version__, exact, images, kernels, records, results, store, verdict, workloads
 from lab.errors import HostFailed
 from lab.exact import Environment
 from lab.images import Image

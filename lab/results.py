@@ -21,7 +21,7 @@ from lab import paths, records
 from lab.errors import HostFailed, UserError
 from lab.kernelspec import KernelSpec
 from lab.records import Record
-from lab.verdict import Better, Comparison, Outcome
+from lab.verdict import Comparison, Outcome
 
 
 class ArmPlan(Record, frozen=True, kw_only=True):
