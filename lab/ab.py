@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,63 +23,70 @@ from lab.verdict import Comparison, Metric, Outcome
 from lab.workloads import Case, Workload
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """Everything that a plan needs, at hand: kernels, guests, and the series that runs go into."""
+
+    arms: tuple[Arm, Arm]
+    series: list[Series]
+    environment: ResultEnvironment
+
+
+def prepare(plan: Plan, folder: Path, *, jobs: int, meter: Meter) -> Prepared:
+    """Build or fetch both kernels and the image, and describe the guests around them."""
+    qemu = exact.find_qemu(plan.qemu)
+    arms = (_arm("base", plan.base, jobs, meter), _arm("test", plan.test, jobs, meter))
+    machine = kernels.common_machine(*(arm.kernel for arm in arms))
+    image = images.obtain(meter)
+    series = []
+    shapes = {}
+    for workload, cases in map(workloads.select, plan.workloads):
+        bench = Bench(
+            qemu=qemu,
+            machine=machine,
+            workload=workload,
+            slice=images.slice_for(image, workload),
+            timeout_s=plan.guest_timeout_s,
+            folder=folder,
+        )
+        facts = _facts(bench)
+        shapes[workload.name] = _shape(facts)
+        series.append(Series(bench=bench, cases=cases, fingerprint=facts.fingerprint))
+    return Prepared(arms=arms, series=series, environment=_environment(facts, shapes, image[0]))
+
+
 def measure(plan: Plan, folder: Path, *, jobs: int, deadline: float | None, meter: Meter) -> AbResult:
     """Do what a plan says, in its result folder; what is already there is not done again.
 
     jobs: guests at a time, and make's parallelism. deadline: on the monotonic clock.
     """
     started, clock = datetime.now(UTC), time.monotonic()
-    chosen = [workloads.select(text) for text in plan.workloads]
-    qemu = exact.find_qemu(plan.qemu)
-    arms = (_arm("base", plan.base, jobs, meter), _arm("test", plan.test, jobs, meter))
-    machine = kernels.common_machine(*(arm.kernel for arm in arms))
-    image = images.obtain(meter)
-    series, shapes, facts = [], {}, None
-    for workload, cases in chosen:
-        initrd = images.slice_for(image, workload)
-        facts = exact.environment(
-            qemu,
-            machine,
-            vcpus=workload.vcpus,
-            memory_mb=workload.memory_mb,
-            settings=exact.exact_machine().settings,
-            initrd_sha256=records.file_digest(initrd),
-        )
-        shapes[workload.name] = _shape(facts)
-        bench = Bench(
-            qemu=qemu,
-            machine=machine,
-            workload=workload,
-            slice=initrd,
-            timeout_s=plan.guest_timeout_s,
-            folder=folder,
-        )
-        series.append(Series(bench=bench, cases=cases, fingerprint=facts.fingerprint))
-    if facts is None:
-        raise ValueError("a plan without a workload")
+    ready = prepare(plan, folder, jobs=jobs, meter=meter)
+    series = ready.series
     limits = Limits(seeds=plan.seeds, max_seeds=plan.max_seeds, fixed=plan.fixed_seeds, jobs=jobs, deadline=deadline)
-    sample(series, arms, limits, lambda one: _undecided(one, series, plan), meter)
+    sample(series, ready.arms, limits, lambda one: _undecided(one, series, plan), meter)
+    name = results.reference(folder)
     if not all(one.seeds() for one in series):
         raise HostFailed(
             "the budget was used up before one pair of guests had run",
-            hint=f"give it more; go on by `lab ab --resume {results.reference(folder)}`",
+            hint=f"give it more; go on by `lab ab --resume {name}`",
         )
-    cases_judged, overall = judge(series, plan)
+    cases, overall = judge(series, plan)
     result = AbResult(
         mode=plan.mode,
         threshold=plan.threshold,
         alpha=plan.alpha,
-        base=_arm_result(arms[0]),
-        test=_arm_result(arms[1]),
-        environment=_environment(facts, shapes, image[0]),
+        base=_arm_result(ready.arms[0]),
+        test=_arm_result(ready.arms[1]),
+        environment=ready.environment,
         seeds=sorted({seed for one in series for seed in one.seeds()}),
-        cases=cases_judged,
+        cases=cases,
         verdict=overall.verdict,
         reason=overall.reason,
         started=started.isoformat(timespec="seconds"),
         seconds=round(time.monotonic() - clock, 3),
-        result=results.reference(folder),
-        reproduce=f"lab replay {results.reference(folder)}",
+        result=name,
+        reproduce=f"lab replay {name}",
     )
     records.save(folder / "result.json", result)
     return result
@@ -153,6 +161,18 @@ def _arm_result(arm: Arm) -> ArmResult:
         compiler=build.inputs.compiler if build else None,
         settings={**arm.guest_settings, **dict(kernel.spec.settings)},
         note=kernel.spec.note,
+    )
+
+
+def _facts(bench: Bench) -> Environment:
+    """What the numbers of a bench depend on besides kernel, settings and seed."""
+    return exact.environment(
+        bench.qemu,
+        bench.machine,
+        vcpus=bench.workload.vcpus,
+        memory_mb=bench.workload.memory_mb,
+        settings=exact.exact_machine().settings,
+        initrd_sha256=records.file_digest(bench.slice),
     )
 
 

@@ -44,7 +44,7 @@ def identify(command: str = DEFAULT) -> Compiler:
             if command == DEFAULT
             else f"install it (apt-get install {command}), or choose another with --cc",
         )
-    version = run_text([command, "--version"]).splitlines()[0]
+    version = run_text([command, "--version"]).partition("\n")[0]
     macros = run_text([command, "-dM", "-E", "-x", "c", "/dev/null"])
     # clang defines __GNUC__ too.
     major = re.search(r"^#define __clang_major__ (\d+)$", macros, re.MULTILINE)

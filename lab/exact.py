@@ -79,7 +79,7 @@ def exact_machine() -> ExactMachine:
 def find_qemu(command: str = "qemu-system-x86_64") -> Qemu:
     """The QEMU to use; an error when it is missing, does not run, or is too old to count instructions right."""
     path = find_tool(command, package="qemu-system-x86")
-    words = run_text([path, "--version"]).splitlines()[0]
+    words = run_text([path, "--version"]).partition("\n")[0]
     found = re.search(r"version (\d+)\.(\d+)", words)
     if not found:
         raise HostFailed(f"{path} does not say which QEMU it is: {words!r}")

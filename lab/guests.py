@@ -91,7 +91,9 @@ def boot(argv: Sequence[str], *, folder: Path, timeout_s: float, running: Runnin
 
 
 _PANIC = re.compile(r"Kernel panic - not syncing: (.*)")
-_OOPS = re.compile(r"(BUG: .*|Oops: .*|general protection fault.*|kernel BUG at .*|Unable to handle kernel.*)")
+_OOPS = re.compile(
+    r"((?<!watchdog: )BUG: .*|Oops: .*|general protection fault.*|kernel BUG at .*|Unable to handle kernel.*)"
+)
 _OOM = re.compile(r"(Out of memory: Killed process .*|invoked oom-killer.*)")
 _STALL = re.compile(r"(rcu: INFO: .*stall.*|INFO: task .* blocked for more than.*|watchdog: BUG: soft lockup.*)")
 
@@ -108,8 +110,8 @@ def judge(ended: Ended) -> GuestReport:
         raise _panicked(found[1].strip(), console, log)
     if found := _OOPS.search(console):
         raise GuestFailed("oops", f"the guest's kernel oopsed: {found[1].strip()}", log=log)
+    stall = _STALL.search(console)
     if ended.timed_out:
-        stall = _STALL.search(console)
         why = f": {stall[1].strip()}" if stall else ""
         where = "" if console or report.hello else " before it printed anything"
         raise GuestFailed(
@@ -127,6 +129,8 @@ def judge(ended: Ended) -> GuestReport:
             hint="see its log; `lab doctor` checks this machine",
             log=log.with_name("qemu.log"),
         )
+    if stall and "lockup" in stall[1]:
+        raise GuestFailed("oops", f"the guest's kernel complained: {stall[1].strip()}", log=log)
     if report.fatal:
         raise GuestFailed("no-report", f"the guest's init gave up: {report.fatal}", log=log)
     if report.refused:
@@ -143,7 +147,7 @@ def judge(ended: Ended) -> GuestReport:
 
 
 def _panicked(why: str, console: str, log: Path) -> GuestFailed:
-    if _OOM.search(console) and "out of memory" in why.lower():
+    if _OOM.search(console) and any(words in why.lower() for words in ("out of memory", "deadlocked on memory")):
         return GuestFailed("oom", f"the guest ran out of memory and panicked: {why}", log=log)
     if any(words in why for words in ("No working init found", "Unable to mount root fs")):
         return GuestFailed(

@@ -79,7 +79,6 @@ def sample(
 
     undecided: which cases of a series need more seeds, judged after each look.
     """
-    running = Running()
     with meter.task("measuring", 0) as task:
         looks = [limits.seeds] if limits.fixed else sorted({min(_FIRST_LOOK, limits.seeds), limits.seeds})
         looks += [] if limits.fixed else list(range(limits.seeds + _MORE, limits.max_seeds + 1, _MORE))
@@ -97,22 +96,23 @@ def sample(
                 for arm in (arms if seed % 2 else arms[::-1])
                 if cases
             ]
-            _run_all(work, limits, running, meter, task)
+            run_all(work, limits, task)
             seen = look
 
 
-_Work = tuple[Series, Arm, int, Sequence[Case]]
+Work = tuple[Series, Arm, int, Sequence[Case]]
 
 
-def _run_all(work: Sequence[_Work], limits: Limits, running: Running, meter: Meter, task: Task) -> None:
+def run_all(work: Sequence[Work], limits: Limits, task: Task) -> None:
+    """Do all of the work, some at a time; the first failure stops the rest. What ended is on disk by then."""
     task.grow(len(work))
+    running = Running()
     with ThreadPoolExecutor(max_workers=limits.jobs) as pool:
         futures = [pool.submit(_one, *item, limits, running, task) for item in work]
         try:
             finished, _ = wait(futures, return_when=FIRST_EXCEPTION)
             _raise_first(finished)
         except BaseException:
-            # Whatever is running is stopped; what ended is on disk already.
             running.stop_all()
             for future in futures:
                 future.cancel()

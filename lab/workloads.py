@@ -145,6 +145,21 @@ def select(text: str) -> tuple[Workload, list[Case]]:
     return workload, [workload.case(name) for name in dict.fromkeys(chosen)]
 
 
+def select_all(texts: Iterable[str]) -> list[tuple[Workload, list[Case]]]:
+    """Several selections as one: of each workload all cases that any of them chose, each once."""
+    chosen: dict[str, tuple[Workload, list[Case]]] = {}
+    for text in texts:
+        workload, cases = select(text)
+        known, before = chosen.setdefault(workload.name, (workload, []))
+        if known.folder != workload.folder:
+            raise UserError(
+                f"two workloads are called {workload.name}: {known.folder} and {workload.folder}",
+                hint="measure one at a time, or rename one",
+            )
+        before += [case for case in cases if case not in before]
+    return list(chosen.values())
+
+
 def _shipped() -> list[str]:
     return sorted(file.parent.name for file in rooms.room("workloads").glob(f"*/{FILE_NAME}"))
 

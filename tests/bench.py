@@ -127,7 +127,8 @@ def _machine() -> str:
         (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
         "?",
     )
-    return f"{len(os.sched_getaffinity(0))} cores ({model}), Linux {platform.release()}, Python {platform.python_version()}"
+    cores = len(os.sched_getaffinity(0))
+    return f"{cores} cores ({model}), Linux {platform.release()}, Python {platform.python_version()}"
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _measure(plan: Plan, folder: Path, jobs: int, deadline: float | None, meter: Meter) -> AbResult:
-    comparing.announce(plan, [workloads.select(text) for text in plan.workloads], jobs, meter)
+    comparing.announce(plan, workloads.select_all(plan.workloads), jobs, meter)
     try:
         return comparing.measure(plan, folder, jobs=jobs, deadline=deadline, meter=meter)
     except BaseException as error:
@@ -108,8 +108,7 @@ def _plan(asked: Asked, meter: Meter) -> Plan:
     """Everything resolved, so that nothing asked for can turn out wrong after hours."""
     if not asked.base or not asked.test:
         raise UserError("both --base and --test are needed", hint="e.g. --base v6.11 --test v6.12")
-    for text in asked.workload:
-        workloads.select(text)
+    workloads.select_all(asked.workload)
     exact.find_qemu(asked.qemu)
     tree = trees.open_tree(asked.tree, progress=meter.news) if asked.tree else None
     arms = []

@@ -6,14 +6,13 @@ import tempfile
 from pathlib import Path
 
 import click
-import msgspec
 
 from lab import ab as comparing
-from lab import records, results
+from lab import records, results, sampling
 from lab.commands import options
 from lab.errors import GuestFailed
 from lab.progress import Meter
-from lab.results import AbResult
+from lab.runs import Run
 
 
 @click.command()
@@ -21,9 +20,9 @@ from lab.results import AbResult
 @options.jobs
 @options.json_output
 def replay(result_id: str, jobs: int | None, as_json: bool) -> None:
-    """Measure a stored result again and compare every number, to the last digit.
+    """Measure a stored result again, guest by guest, and compare every number to the last digit.
 
-    Exits 4 if a number differs although the environment is the same.
+    Exits 4 if a number differs.
 
     \b
     Example:
@@ -31,57 +30,61 @@ def replay(result_id: str, jobs: int | None, as_json: bool) -> None:
     """
     folder = results.open_folder(result_id)
     stored = results.load_result(folder)
-    plan = msgspec.structs.replace(results.load_plan(folder), fixed_seeds=True, seeds=max(stored.seeds))
+    before = [records.load(path, Run) for path in sorted((folder / "runs").glob("*.json"))]
     with tempfile.TemporaryDirectory(prefix="lab-replay-") as scratch, Meter() as meter:
-        again = comparing.measure(
-            plan,
+        ready = comparing.prepare(
+            results.load_plan(folder),
             results.new_folder(Path(scratch)),
             jobs=jobs or comparing.default_jobs(),
-            deadline=None,
             meter=meter,
         )
-    differing = differences(stored, again)
+        _run_again(before, ready, jobs or comparing.default_jobs(), meter)
+    differing = [line for run in before for line in _differences(run, _again(run, ready))]
     around = [
         name
         for name in ("qemu", "machine", "cpu", "shift", "cmdline", "settings", "guests")
-        if getattr(stored.environment, name) != getattr(again.environment, name)
+        if getattr(stored.environment, name) != getattr(ready.environment, name)
     ]
     if as_json:
-        document = {
-            "schema": "lab.replay/1",
-            "result": stored.result,
-            "differences": differing,
-            "environment": around,
-        }
+        document = {"schema": "lab.replay/1", "result": stored.result, "differences": differing, "environment": around}
         click.echo(records.encode(document), nl=False)
     else:
         for line in differing:
             click.echo(line)
-        click.echo(
-            f"{stored.result}: {len(differing)} numbers differ"
-            + (f"; environment differs in {', '.join(around)}" if around else "")
-        )
+        click.echo(f"{stored.result}: {len(before)} guests run again, {len(differing)} numbers differ")
+        if around:
+            click.echo(f"the environment differs in: {', '.join(around)}")
     if differing:
         raise GuestFailed(
             "malformed",
             f"{len(differing)} numbers of {stored.result} came out differently",
-            hint="the environment differs"
-            if around
-            else "the same environment must give the same numbers: please report this",
+            hint="the environment differs" if around else "the same environment must give the same: please report it",
         )
 
 
-def differences(stored: AbResult, again: AbResult) -> list[str]:
-    """Every number that is not the same, one line each; seeds that only one of them has are not compared."""
-    later = {(case.workload, case.case): case for case in again.cases}
-    lines = []
-    for case in stored.cases:
-        for old, new in zip(case.metrics, later[case.workload, case.case].metrics, strict=True):
-            for arm in ("base", "test"):
-                before, now = getattr(old, arm), getattr(new, arm)
-                lines += [
-                    f"{case.case} {old.name} {arm} seed {seed}: {b} became {n}"
-                    for seed, (b, n) in enumerate(zip(before, now, strict=False), start=1)
-                    if b != n
-                ]
-    return lines
+def _run_again(before: list[Run], ready: comparing.Prepared, jobs: int, meter: Meter) -> None:
+    """Repeat each stored run: the same arm, seed and cases."""
+    series = {one.bench.workload.name: one for one in ready.series}
+    arms = {arm.name: arm for arm in ready.arms}
+    work: list[sampling.Work] = []
+    for run in before:
+        one = series[run.workload]
+        work.append((one, arms[run.arm], run.seed, [one.bench.workload.case(name) for name in run.cases]))
+    limits = sampling.Limits(seeds=0, max_seeds=0, fixed=True, jobs=jobs, deadline=None)
+    with meter.task("replaying", 0) as task:
+        sampling.run_all(work, limits, task)
+
+
+def _again(run: Run, ready: comparing.Prepared) -> Run:
+    series = next(one for one in ready.series if one.bench.workload.name == run.workload)
+    return series.done[run.arm, run.seed]
+
+
+def _differences(run: Run, again: Run) -> list[str]:
+    """Every number that is not the same, one line each."""
+    return [
+        f"{run.workload}:{case} {name} {run.arm} seed {run.seed}: {value} became {now}"
+        for case in run.cases
+        for name, value in run.metrics(case).items()
+        if (now := again.metrics(case).get(name)) != value
+    ]

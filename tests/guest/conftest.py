@@ -74,8 +74,9 @@ class Lab:
 
     def interrupt_after(self, seconds: float, *arguments: str) -> tuple[int, str]:
         """Start a command, press Ctrl-C after a while; gives status and what it said."""
+        # A shell without job control starts what it puts in the background deaf to Ctrl-C, the tests too.
         process = subprocess.Popen(
-            self.command(*arguments),
+            ["env", "--default-signal=INT", *self.command(*arguments)],
             cwd="/",
             env=self.environment(),
             stdout=subprocess.DEVNULL,
