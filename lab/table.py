@@ -131,8 +131,8 @@ def _counters(case: CaseResult) -> list[Comparison]:
 def _interval(c: Comparison) -> str:
     if c.interval is None:
         return ""
-    low, high = (percent(edge) for edge in c.interval)
-    return f"[{low}, {high}]" if low != high else "exact"
+    low, high = c.interval
+    return f"[{percent(low)}, {percent(high)}]" if low != high else "exact"
 
 
 def _moved(c: Comparison) -> str:
