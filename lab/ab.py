@@ -40,7 +40,7 @@ def prepare(plan: Plan, folder: Path, *, jobs: int, meter: Meter) -> Prepared:
     image = images.obtain(meter)
     series = []
     shapes = {}
-    for workload, cases in map(workloads.select, plan.workloads):
+    for workload, cases in workloads.select_all(plan.workloads):
         bench = Bench(
             qemu=qemu,
             machine=machine,

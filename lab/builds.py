@@ -119,8 +119,11 @@ class Workspace:
         self.source = source
         self.compiler = compiler
         self.repo: Repo = open_tree(source.tree).repo
-        self.worktree = paths.cache_dir("worktrees") / source.tree
-        self.out = paths.cache_dir("out") / f"{source.tree}-{configuration}"
+        # Side by side, so that the source is `../src` seen from every build folder: objects in ccache are known
+        # by such relative paths, and serve all trees.
+        work = paths.cache_dir("work", source.tree)
+        self.worktree = work / "src"
+        self.out = work / configuration
         self.log = paths.cache_dir("logs") / f"build-{source.tree_id[:12]}-{configuration}.log"
 
     def locked(self, meter: Meter) -> FileLock:

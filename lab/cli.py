@@ -84,7 +84,8 @@ def run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         _complain("interrupted", None, None)
         return 130
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):
+        # The reader went away; click's own answer to that is `exit(1)`, which here says that --fail-on matched.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:

@@ -158,7 +158,8 @@ def _key(recipe: Recipe, programs: Sequence[Program], suite: str, compiler: Comp
         for path in sorted(Path(program.source).rglob("*"))
         if path.is_file() and path.suffix in {".c", ".h", ""}
     }
-    return records.digest([recipe, sources, suite, compiler.version])
+    headers = [records.file_digest(path) for path in sorted((room("workloads") / "include").rglob("*.h"))]
+    return records.digest([recipe, sources, headers, suite, compiler.version])
 
 
 def _build(

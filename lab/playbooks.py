@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -45,7 +46,7 @@ def play(
             private_data_dir=private,
             playbook=str(room("ansible") / "playbooks" / f"{name}.yml"),
             roles_path=str(room("ansible") / "roles"),
-            cmdline=f"--extra-vars @{variables_file}",
+            cmdline=f"--extra-vars {shlex.quote(f'@{variables_file}')}",
             inventory="localhost,",
             envvars={**_environment(private), TAG: tag},
             quiet=True,
@@ -90,5 +91,6 @@ def _failure(name: str, runner: Any) -> PlaybookFailed:
             result = data.get("res", {})
             detail = result.get("stderr") or result.get("msg") or "no message"
             return PlaybookFailed(name, data.get("task", "?"), str(detail).strip().splitlines()[-1])
-    output = runner.stdout.read().strip().splitlines() if runner.stdout else []
+    with runner.stdout as stream:
+        output = stream.read().strip().splitlines()
     return PlaybookFailed(name, "start", output[-1] if output else f"status {runner.status}")

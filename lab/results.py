@@ -124,11 +124,7 @@ def results_dir() -> Path:
 def new_folder(chosen: Path | None) -> Path:
     """A fresh result folder: the one asked for, or a new one named by time."""
     if chosen is not None:
-        if (chosen / "plan.json").exists():
-            raise UserError(
-                f"{chosen} already holds a result",
-                hint=f"go on with it by `lab ab --resume {chosen}`, or name another",
-            )
+        _require_unused(chosen)
         (chosen / "runs").mkdir(parents=True, exist_ok=True)
         return chosen.resolve()
     name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
@@ -179,6 +175,19 @@ def claimed(folder: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def store_plan(folder: Path, plan: Plan) -> None:
+    """Write what will be measured into a claimed folder; it must still be unused."""
+    _require_unused(folder)
+    records.save(folder / "plan.json", plan)
+
+
+def _require_unused(folder: Path) -> None:
+    if (folder / "plan.json").exists():
+        raise UserError(
+            f"{folder} already holds a result", hint=f"go on with it by `lab ab --resume {folder}`, or name another"
+        )
 
 
 def load_plan(folder: Path) -> Plan:

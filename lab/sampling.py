@@ -81,7 +81,8 @@ def sample(
     """
     with meter.task("measuring", 0) as task:
         looks = [limits.seeds] if limits.fixed else sorted({min(_FIRST_LOOK, limits.seeds), limits.seeds})
-        looks += [] if limits.fixed else list(range(limits.seeds + _MORE, limits.max_seeds + 1, _MORE))
+        if not limits.fixed:
+            looks += [*range(limits.seeds + _MORE, limits.max_seeds, _MORE), limits.max_seeds]
         seen = 0
         for look in looks:
             wanted = [(one, one.cases if look <= limits.seeds else list(undecided(one))) for one in series]

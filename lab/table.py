@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from rich.console import Console, Group, RenderableType
@@ -151,6 +152,8 @@ def _mean(values: Sequence[float | None]) -> str:
 
 def number(value: float) -> str:
     """Four digits are enough to read; the JSON has them all."""
+    if not math.isfinite(value):
+        return "n/a"
     return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4g}"
 
 

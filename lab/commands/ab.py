@@ -59,8 +59,9 @@ def ab(resume: str | None, result: Path | None, as_json: bool, **rest: object) -
         else:
             plan = _plan(asked, meter)
             folder = results.new_folder(result)
-            records.save(folder / "plan.json", plan)
         with results.claimed(folder):
+            if resume is None:
+                results.store_plan(folder, plan)
             finished = _measure(plan, folder, asked.jobs or comparing.default_jobs(), deadline, meter)
     _print(finished, as_json=as_json)
     if finished.verdict in fail_on:

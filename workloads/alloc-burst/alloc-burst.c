@@ -34,8 +34,11 @@
  *
  * An operation is one buffer: mapped and touched; for single also unmapped; for
  * burst including the unmapping of its predecessor. The kernel's files are read
- * outside the timed window. Prints one line of JSON.
+ * outside the timed window, which is marked for exact mode's cost model, as is
+ * the end of each operation. Prints one line of JSON.
  */
+#include <lab/mark.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -336,19 +339,24 @@ static void measure_layout(struct plan *plan)
 {
 	long long began = window_begin(), start, end;
 
+	lab_window_begin();
 	start = now_ns();
 	for (size_t i = 0; i < plan->ops; i++) {
 		buffers[i] = get_buffer(plan->frontend, lengths[i]);
 		end = now_ns();
 		latencies[i] = end - start;
 		start = end;
+		lab_operation_end();
 	}
+	lab_operations_again();
 	for (size_t i = 0; i < plan->ops; i++) {
 		touch(buffers[i], lengths[i]);
 		end = now_ns();
 		latencies[i] += end - start;
 		start = end;
+		lab_operation_end();
 	}
+	lab_window_end();
 	window_end(began);
 	sample_layout(&after);
 	for (size_t i = 0; i < plan->ops; i++)
@@ -385,6 +393,7 @@ static void measure_single(struct plan *plan)
 	long long began = window_begin(), start, end;
 	char *buffer;
 
+	lab_window_begin();
 	start = now_ns();
 	for (size_t i = 0; i < plan->ops; i++) {
 		buffer = get_buffer(plan->frontend, length);
@@ -393,7 +402,9 @@ static void measure_single(struct plan *plan)
 		end = now_ns();
 		latencies[i] = end - start;
 		start = end;
+		lab_operation_end();
 	}
+	lab_window_end();
 	window_end(began);
 	/* Once more, to look at it while it is there. */
 	buffer = get_buffer(plan->frontend, length);
@@ -461,13 +472,16 @@ static void measure_burst(struct plan *plan)
 		replace(plan, i, live);
 	sample_events(&before);
 	before.faults = count_faults();
+	lab_window_begin();
 	began = start = now_ns();
 	for (size_t i = 0; i < plan->ops; i++) {
 		replace(plan, plan->window + i, live);
 		end = now_ns();
 		latencies[i] = end - start;
 		start = end;
+		lab_operation_end();
 	}
+	lab_window_end();
 	window_end(began);
 	sample_layout(&after);
 	for (size_t slot = 0; slot < plan->window; slot++)

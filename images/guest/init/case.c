@@ -11,6 +11,8 @@
 #include "report.h"
 #include "seed.h"
 
+#include <lab/mark.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -313,7 +315,10 @@ void case_run(const struct job *job, const struct job_case *run)
 	settle();
 	seed_wait(job->seed, run->name);
 	file_read("/proc/vmstat", vmstat_before, sizeof(vmstat_before));
+	/* A program that marks no window of its own is measured from here to there. */
+	lab_case_begin();
 	ending = run_program(run, env);
+	lab_case_end();
 	file_read("/proc/vmstat", vmstat_after, sizeof(vmstat_after));
 	ended = now_ns();
 	report_output(run->name, "out", &out);

@@ -21,6 +21,8 @@
 #include "seed.h"
 #include "settings.h"
 
+#include <lab/mark.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -137,6 +139,7 @@ static void work(void)
 
 	if (!job_read("/job", &job) || !prepare(&job))
 		return;
+	lab_ready();
 	seed_hold_pages(job.seed);
 	settings_wait_idle();
 	for (size_t i = 0; i < job.nr_cases; i++)

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Memory accesses, and string instructions. Loads and stores alike: what misses
+ * stalls for as long as the machine's file says. An access that crosses a line
+ * or a page counts where it begins.
+ */
+#include "access.h"
+#include "total.h"
+#include "translate.h"
+
+/* --- Caches ------------------------------------------------------------- */
+
+static uint64_t beyond_l2(struct vcpu *vcpu, uint64_t line, enum mode mode)
+{
+	bool expected = streams_expected(&vcpu->streams, line);
+	bool found = cache_use(&llc, line);
+
+	counts[mode][L2_MISSES]++;
+	if (!found)
+		counts[mode][LLC_MISSES]++;
+	if (expected) {
+		counts[mode][PREFETCHED]++;
+		return machine.costs.prefetched;
+	}
+	return found ? machine.costs.llc : machine.costs.memory;
+}
+
+static uint64_t line_cost(struct vcpu *vcpu, uint64_t line, enum mode mode)
+{
+	if (cache_used_last(&vcpu->l1d, line))
+		return 0;
+	run_finish(vcpu);
+	if (cache_use(&vcpu->l1d, line))
+		return 0;
+	counts[mode][L1D_MISSES]++;
+	if (cache_use(&vcpu->l2, line))
+		return machine.costs.l2;
+	return beyond_l2(vcpu, line, mode);
+}
+
+/* What the page walker fetches goes the same way, and is no load of the program's. */
+uint64_t walker_cost(struct vcpu *vcpu, uint64_t line)
+{
+	if (cache_use(&vcpu->l1d, line))
+		return 0;
+	if (cache_use(&vcpu->l2, line))
+		return machine.costs.l2;
+	return cache_use(&llc, line) ? machine.costs.llc : machine.costs.memory;
+}
+
+/* --- Loads and stores --------------------------------------------------- */
+
+static inline void take(unsigned int cpu, qemu_plugin_meminfo_t info, uint64_t address, const struct site *site,
+			enum counter counter)
+{
+	struct access access = { &vcpus[cpu], site, info, address };
+	uint64_t where, cost;
+
+	counts[site->mode][counter]++;
+	if (access.vcpu->code_page != site->page)
+		enter_code_page(access.vcpu, site);
+	where = translate(&access);
+	if (machine.model < MODEL_FULL || where == NOWHERE)
+		return;
+	cost = line_cost(access.vcpu, where >> LINE_SHIFT, (enum mode)site->mode);
+	if (cost)
+		charge(site->block, cost);
+}
+
+void on_load(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *site)
+{
+	if (measuring)
+		take(vcpu, info, address, site, LOADS);
+}
+
+void on_store(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *site)
+{
+	if (measuring)
+		take(vcpu, info, address, site, STORES);
+}
+
+/* --- String instructions ------------------------------------------------ */
+
+/*
+ * Each iteration is translated as if it were an instruction of its own, and all
+ * but the first lead their block. Callbacks see the first; the rest only add
+ * their bytes inline, and are looked up afterwards from where the first began.
+ */
+
+static uint64_t bytes_of(enum mode mode)
+{
+	return counters_sum(&totals, total_at(mode, TOTAL_BYTES));
+}
+
+/* They go through memory in order, so no line costs more than one that was expected. */
+static void take_line(struct vcpu *vcpu, uint64_t where, const struct site *site)
+{
+	uint64_t cost = line_cost(vcpu, where >> LINE_SHIFT, (enum mode)site->mode);
+
+	charge(site->block, cost < machine.costs.prefetched ? cost : machine.costs.prefetched);
+}
+
+static void take_range(struct access *access, uint64_t end)
+{
+	uint64_t step = machine.model == MODEL_FULL ? LINE : 1ULL << PAGE_SHIFT;
+	uint64_t guess = NOWHERE, where, next;
+
+	for (; access->address < end; access->address = next) {
+		where = translate_later(access, guess);
+		if (where == NOWHERE)
+			return;
+		if (machine.model == MODEL_FULL)
+			take_line(access->vcpu, where, access->site);
+		next = (access->address | (step - 1)) + 1;
+		guess = where + (next - access->address);
+	}
+}
+
+/* Before anything that could miss what the string has brought, and before the next string. */
+void run_look_up(struct vcpu *vcpu)
+{
+	struct run run = vcpu->run;
+	const struct site *site = run.at->site;
+	uint64_t bytes = bytes_of((enum mode)site->mode) - run.bytes;
+
+	vcpu->run.at = NULL;
+	for (int store = 0; store < 2 && machine.model >= MODEL_TLB; store++) {
+		struct access access = { vcpu, site, run.info[store], run.start[store] };
+
+		if (access.address)
+			take_range(&access, access.address + bytes);
+	}
+}
+
+void strings_finish(void)
+{
+	for (unsigned int i = 0; i < nr_vcpus; i++)
+		run_finish(&vcpus[i]);
+}
+
+void on_string(unsigned int vcpu, void *string_site)
+{
+	const struct string_site *at = string_site;
+
+	if (!measuring)
+		return;
+	run_finish(&vcpus[vcpu]);
+	vcpus[vcpu].run = (struct run){ .at = at, .bytes = bytes_of((enum mode)at->site->mode) };
+	counts[at->site->mode][STRINGS]++;
+	at->site->block->strings++;
+	charge(at->site->block, machine.costs.rep_start);
+}
+
+static void take_string(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address,
+			const struct string_site *at, bool store)
+{
+	struct access access = { &vcpus[vcpu], at->site, info, address };
+	struct run run = vcpus[vcpu].run;
+
+	if (run.at == at && !run.start[store]) {
+		run.start[store] = address;
+		run.info[store] = info;
+	}
+	/* Its physical address can be had only now, when its run is still at its beginning. */
+	vcpus[vcpu].run.at = NULL;
+	translate(&access);
+	vcpus[vcpu].run = run;
+}
+
+/* One that is jumped to leads its block from its first iteration on: it begins wherever it does not go on. */
+static void take_leading(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, struct string_site *at,
+			 bool store)
+{
+	if (store == at->stores) {
+		if (address != at->next)
+			on_string(vcpu, at);
+		at->next = address + at->size;
+	}
+	take_string(vcpu, info, address, at, store);
+}
+
+void on_string_load(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *string_site)
+{
+	if (measuring)
+		take_string(vcpu, info, address, string_site, false);
+}
+
+void on_string_store(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *string_site)
+{
+	if (measuring)
+		take_string(vcpu, info, address, string_site, true);
+}
+
+void on_leading_load(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *string_site)
+{
+	if (measuring)
+		take_leading(vcpu, info, address, string_site, false);
+}
+
+void on_leading_store(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *string_site)
+{
+	if (measuring)
+		take_leading(vcpu, info, address, string_site, true);
+}

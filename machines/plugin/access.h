@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What happens at a memory access: the callbacks of generated code. */
+#ifndef LAB_ACCESS_H
+#define LAB_ACCESS_H
+
+#include "qemu.h"
+#include "vcpu.h"
+
+/* A string instruction in a block. */
+struct string_site {
+	const struct site *site;
+	bool stores;		/* else what it reads is what is counted */
+	uint8_t size;
+	uint64_t next;		/* of one that is jumped to: where its last iteration would go on */
+};
+
+void on_load(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *site);
+void on_store(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *site);
+void on_string(unsigned int vcpu, void *string_site);
+void on_string_load(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *string_site);
+void on_string_store(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *string_site);
+
+void on_leading_load(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *string_site);
+void on_leading_store(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *string_site);
+void strings_finish(void);
+
+void run_look_up(struct vcpu *vcpu);
+
+static inline void run_finish(struct vcpu *vcpu)
+{
+	if (vcpu->run.at)
+		run_look_up(vcpu);
+}
+
+uint64_t walker_cost(struct vcpu *vcpu, uint64_t line);
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Translated blocks: what the profile is made of.
+ *
+ * Generated code counts executions (and in user blocks instructions) inline, all
+ * the time; a measurement is the difference of two looks. Everything else is
+ * charged to the block that causes it, only while measuring.
+ */
+#ifndef LAB_BLOCK_H
+#define LAB_BLOCK_H
+
+#include "qemu.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct block;
+
+/* Where in a block an access comes from: a block can lie on two pages. */
+struct site {
+	struct block *block;
+	uint64_t page;
+	uint32_t mode;		/* of enum mode, beside what the fast path reads anyway */
+};
+
+enum mode {
+	MODE_USER,
+	MODE_KERNEL,
+	NR_MODES,
+};
+
+enum block_counter {
+	BLOCK_EXECUTIONS,
+	BLOCK_INSTRUCTIONS,	/* of a user block */
+	BLOCK_BYTES,		/* moved by string instructions */
+	NR_BLOCK_COUNTERS,
+};
+
+struct block {
+	uint64_t start;
+	uint32_t length;	/* instructions */
+	uint32_t weight;	/* those that count once per execution */
+	struct site sites[2];
+	struct block *next;	/* of the same hash */
+	uint64_t penalty;	/* thousandths of cycles beyond the cost of the instructions */
+	uint64_t strings;	/* instructions with a rep prefix, begun */
+	uint64_t executions_before;
+	uint64_t instructions_before;
+	uint64_t bytes_before;
+	const struct counters *counters;
+	uint32_t at;		/* of the first of NR_BLOCK_COUNTERS in counters */
+};
+
+/* What a block did in the measurement. */
+struct work {
+	uint64_t executions;
+	uint64_t instructions;
+	uint64_t bytes;
+};
+
+struct block *block_get(uint64_t start, uint32_t length);
+void blocks_begin(void);
+struct work block_work(const struct block *block);
+void blocks_each(void (*visit)(const struct block *block));
+
+static inline enum mode block_mode(const struct block *block)
+{
+	return block->start >> 63 ? MODE_KERNEL : MODE_USER;
+}
+
+#endif

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Decoding only as far as needed. An instruction that is not known here is
+ * plain and may access memory, which costs a little time and never a count.
+ */
+#include "decode.h"
+
+#include <string.h>
+
+struct prefixes {
+	bool rep;
+	bool operand_size;
+	bool wide;
+	bool other_base;	/* REX.B: r12, not rsp; or a segment */
+};
+
+/* The opcode, behind all prefixes. */
+static size_t skip_prefixes(const uint8_t *bytes, size_t size, struct prefixes *prefixes)
+{
+	size_t at = 0;
+
+	for (; at < size; at++) {
+		switch (bytes[at]) {
+		case 0xf2:
+		case 0xf3:
+			prefixes->rep = true;
+			continue;
+		case 0x66:
+			prefixes->operand_size = true;
+			continue;
+		case 0x64: case 0x65:
+			prefixes->other_base = true;
+			continue;
+		case 0x26: case 0x2e: case 0x36: case 0x3e: case 0x67: case 0xf0:
+			continue;
+		}
+		break;
+	}
+	if (at < size && (bytes[at] & 0xf0) == 0x40) {	/* REX */
+		prefixes->wide = bytes[at] & 8;
+		prefixes->other_base |= bytes[at++] & 1;
+	}
+	return at;
+}
+
+static bool is_string(uint8_t opcode)
+{
+	return (opcode >= 0xa4 && opcode <= 0xa7) || (opcode >= 0xaa && opcode <= 0xaf) ||
+	       (opcode >= 0x6c && opcode <= 0x6f);
+}
+
+/* movs, stos and ins write; cmps, scas, lods and outs only read. */
+static bool string_stores(uint8_t opcode)
+{
+	uint8_t pair = opcode & 0xfe;
+
+	return pair == 0xa4 || pair == 0xaa || pair == 0x6c;
+}
+
+static uint8_t string_size(uint8_t opcode, const struct prefixes *prefixes)
+{
+	if (!(opcode & 1))
+		return 1;
+	return prefixes->wide ? 8 : prefixes->operand_size ? 2 : 4;
+}
+
+static bool is_mark(const uint8_t *bytes, size_t size)
+{
+	static const uint8_t start[] = { 0x0f, 0x1f, 0x80 }, magic[] = { 0x42, 0x41, 0x4c };
+
+	return size == 7 && !memcmp(bytes, start, sizeof(start)) && !memcmp(bytes + 4, magic, sizeof(magic));
+}
+
+static enum kind system_kind(const uint8_t *at, size_t left, bool operand_size)
+{
+	uint8_t modrm = left > 2 ? at[2] : 0, reg = (modrm >> 3) & 7;
+
+	if (left > 2 && at[1] == 0x22 && reg == 3)
+		return KIND_FLUSH_USER;
+	if (left > 2 && at[1] == 0x22 && reg == 4)
+		return KIND_FLUSH_ALL;
+	/* With a register for operand, 0f 01 /7 is swapgs and others. */
+	if (left > 2 && at[1] == 0x01 && reg == 7 && modrm < 0xc0)
+		return KIND_FLUSH_PAGE;
+	if (left > 3 && operand_size && at[1] == 0x38 && at[2] == 0x82)
+		return KIND_FLUSH_USER;
+	return KIND_PLAIN;
+}
+
+static bool modrm_memory(const uint8_t *at, size_t left)
+{
+	return left < 2 || at[1] < 0xc0;
+}
+
+/* Opcodes of two bytes. */
+static bool wide_memory(const uint8_t *at, size_t left)
+{
+	uint8_t opcode = left > 1 ? at[1] : 0;
+
+	if (opcode >= 0x80 && opcode <= 0x8f)	/* jumps */
+		return false;
+	if (opcode == 0x1e || opcode == 0x1f)	/* endbr64, nop */
+		return false;
+	if ((opcode >= 0x40 && opcode <= 0x4f) || (opcode >= 0x90 && opcode <= 0x9f) || opcode == 0xaf ||
+	    opcode == 0xb6 || opcode == 0xb7 || opcode == 0xbe || opcode == 0xbf)
+		return modrm_memory(at + 1, left - 1);
+	return true;
+}
+
+static bool may_access(const uint8_t *at, size_t left)
+{
+	uint8_t opcode = left ? at[0] : 0;
+
+	if (opcode == 0x0f)
+		return wide_memory(at, left);
+	if (opcode < 0x40)	/* arithmetic: four forms with an operand, two with a constant */
+		return (opcode & 7) < 4 ? modrm_memory(at, left) : (opcode & 7) > 5;
+	if ((opcode >= 0x70 && opcode <= 0x7f) || (opcode >= 0x90 && opcode <= 0x99) || opcode == 0x8d ||
+	    opcode == 0xa8 || opcode == 0xa9 || (opcode >= 0xb0 && opcode <= 0xbf) || opcode == 0xe9 ||
+	    opcode == 0xeb)
+		return false;
+	if ((opcode >= 0x80 && opcode <= 0x8b) || opcode == 0x63 || opcode == 0x69 || opcode == 0x6b ||
+	    opcode == 0xc0 || opcode == 0xc1 || opcode == 0xc6 || opcode == 0xc7 ||
+	    (opcode >= 0xd0 && opcode <= 0xd3) || opcode == 0xf6 || opcode == 0xf7)
+		return modrm_memory(at, left);
+	return true;
+}
+
+/* push, pop, call, ret, and operands at a constant distance from the stack pointer. */
+static bool by_stack_pointer(const uint8_t *at, size_t left)
+{
+	uint8_t opcode = at[0];
+
+	if ((opcode >= 0x50 && opcode <= 0x5f) || opcode == 0xe8 || opcode == 0xc3 || opcode == 0x68 || opcode == 0x6a)
+		return true;
+	if (opcode == 0x0f) {
+		at++;
+		left--;
+	}
+	/* Operand by rsp alone: an SIB byte with neither index nor, by REX, another base. */
+	return left > 2 && (at[1] & 7) == 4 && at[1] < 0x80 && (at[2] & 0x3f) == 0x24;
+}
+
+/* Where the stack pointer may be an operand itself, but for the addition of a small constant. */
+static bool sets_stack_pointer(const uint8_t *at, size_t left)
+{
+	uint8_t opcode = at[0], modrm = left > 1 ? at[1] : 0;
+
+	if (opcode == 0xc9 || opcode == 0xcf || opcode == 0xc8 || opcode == 0x5c)	/* leave, iret, enter, pop */
+		return true;
+	if (opcode == 0x83 || (opcode >= 0x50 && opcode <= 0x5f))
+		return false;
+	return (modrm & 0x38) == 0x20 || (modrm >= 0xc0 && (modrm & 7) == 4);
+}
+
+struct decoded decode(const uint8_t *bytes, size_t size)
+{
+	struct decoded decoded = { .kind = KIND_PLAIN };
+	struct prefixes prefixes = { .rep = false };
+	size_t start = skip_prefixes(bytes, size, &prefixes), left = size - start;
+	const uint8_t *at = bytes + start;
+
+	if (is_mark(bytes, size)) {
+		decoded.kind = KIND_MARK;
+		decoded.mark = bytes[3];
+		return decoded;
+	}
+	decoded.memory = may_access(at, left);
+	if (!left)
+		return decoded;
+	decoded.stack = decoded.memory && !prefixes.other_base && by_stack_pointer(at, left);
+	decoded.new_stack = sets_stack_pointer(at, left);
+	if (prefixes.rep && is_string(at[0])) {
+		decoded.kind = KIND_STRING;
+		decoded.stores = string_stores(at[0]);
+		decoded.size = string_size(at[0], &prefixes);
+	} else if (at[0] == 0x0f) {
+		decoded.kind = system_kind(at, left, prefixes.operand_size);
+	}
+	return decoded;
+}

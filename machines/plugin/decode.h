@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Recognising the few x86-64 instructions that the model treats apart. */
+#ifndef LAB_DECODE_H
+#define LAB_DECODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define INSTRUCTION_MAX	15
+
+enum kind {
+	KIND_PLAIN,
+	KIND_MARK,		/* see workloads/include/lab/mark.h */
+	KIND_STRING,		/* with a rep prefix */
+	KIND_FLUSH_USER,	/* mov to cr3; invpcid, of which only the operand says what it does */
+	KIND_FLUSH_ALL,		/* mov to cr4 */
+	KIND_FLUSH_PAGE,	/* invlpg */
+};
+
+struct decoded {
+	enum kind kind;
+	uint8_t mark;
+	bool stores;		/* string: what it writes is what is counted, else what it reads */
+	uint8_t size;		/* string: of an element */
+	bool stack;		/* accesses memory by the stack pointer and moves that by little, if at all */
+	bool new_stack;		/* may set the stack pointer to anything */
+	bool memory;		/* may access memory, so may fault; true when in doubt */
+};
+
+struct decoded decode(const uint8_t *bytes, size_t size);
+
+#endif

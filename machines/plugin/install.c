@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The cost plugin: counters and modelled cycles for a guest without a PMU.
+ *
+ * At translation each block gets what it needs to be counted, by as little code
+ * as possible: most guest time is spent outside a measurement, where every
+ * callback must be over at once.
+ */
+#include "access.h"
+#include "block.h"
+#include "decode.h"
+#include "machine.h"
+#include "output.h"
+#include "total.h"
+#include "translate.h"
+#include "window.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static qemu_plugin_id_t plugin_id;
+
+/* One instruction on the way through translation. */
+struct step {
+	struct qemu_plugin_insn *insn;
+	struct decoded decoded;
+	const struct site *site;
+	uint64_t address;
+	bool leads;
+	bool looked_at;		/* the page that it accesses, by one before it */
+};
+
+/* String instructions that were seen behind others in a block: one that leads a block is an iteration of it. */
+static bool seen_begin(uint64_t address, bool begins)
+{
+	static uint64_t seen[4096];
+	uint64_t *slot = &seen[(address * 0x9e3779b97f4a7c15ULL) >> 52];
+
+	if (begins)
+		*slot = address;
+	return *slot == address;
+}
+
+static void watch_string(const struct step *step)
+{
+	qemu_mem_cb load = step->leads ? on_leading_load : on_string_load;
+	qemu_mem_cb store = step->leads ? on_leading_store : on_string_store;
+	const struct block *block = step->site->block;
+	int direction = step->decoded.stores ? QEMU_WRITES : QEMU_READS;
+	struct string_site *at;
+
+	counters_add_on_access(step->insn, direction, block->counters, block->at + BLOCK_BYTES, step->decoded.size);
+	counters_add_on_access(step->insn, direction, &totals, total_at(block_mode(block), TOTAL_BYTES),
+			       step->decoded.size);
+	if (seen_begin(step->address, !step->leads) && step->leads)
+		return;
+	/* As long as generated code may call with it: for ever. */
+	at = malloc(sizeof(*at));
+	if (!at)
+		abort();
+	*at = (struct string_site){ step->site, step->decoded.stores, step->decoded.size, 0 };
+	if (!step->leads)
+		qemu_plugin_register_vcpu_insn_exec_cb(step->insn, on_string, QEMU_NO_REGISTERS, at);
+	qemu_plugin_register_vcpu_mem_cb(step->insn, load, QEMU_NO_REGISTERS, QEMU_READS, at);
+	qemu_plugin_register_vcpu_mem_cb(step->insn, store, QEMU_NO_REGISTERS, QEMU_WRITES, at);
+}
+
+/*
+ * What follows in a block at nearly the same stack pointer is on the same page,
+ * so for the TLBs it is enough to have looked at the first. Caches need them all.
+ */
+static void count_accesses(const struct step *step)
+{
+	enum mode mode = block_mode(step->site->block);
+
+	counters_add_on_access(step->insn, QEMU_READS, &totals, total_at(mode, TOTAL_LOADS), 1);
+	counters_add_on_access(step->insn, QEMU_WRITES, &totals, total_at(mode, TOTAL_STORES), 1);
+}
+
+/* Helpers of QEMU's access memory for instructions that look as if they did not. */
+static void watch_accesses(const struct step *step)
+{
+	if (machine.model < MODEL_TLB)
+		return;
+	if (step->looked_at) {
+		count_accesses(step);
+		return;
+	}
+	qemu_plugin_register_vcpu_mem_cb(step->insn, on_load, QEMU_NO_REGISTERS, QEMU_READS, (void *)step->site);
+	qemu_plugin_register_vcpu_mem_cb(step->insn, on_store, QEMU_NO_REGISTERS, QEMU_WRITES, (void *)step->site);
+}
+
+static void watch(const struct step *step)
+{
+	static qemu_exec_cb const flushes[] = {
+		[KIND_FLUSH_USER] = flush_user,
+		[KIND_FLUSH_ALL] = flush_all,
+		[KIND_FLUSH_PAGE] = flush_page,
+	};
+
+	switch (step->decoded.kind) {
+	case KIND_MARK:
+		qemu_plugin_register_vcpu_insn_exec_cb(step->insn, on_mark, QEMU_NO_REGISTERS,
+						       (void *)(uintptr_t)step->decoded.mark);
+		break;
+	case KIND_STRING:
+		watch_string(step);
+		break;
+	case KIND_FLUSH_USER:
+	case KIND_FLUSH_ALL:
+	case KIND_FLUSH_PAGE:
+		qemu_plugin_register_vcpu_insn_exec_cb(step->insn, flushes[step->decoded.kind], QEMU_NO_REGISTERS,
+						       NULL);
+		watch_accesses(step);
+		break;
+	case KIND_PLAIN:
+		watch_accesses(step);
+		break;
+	}
+}
+
+/* Marks cost nothing; string instructions are counted when they begin. */
+static uint32_t weight(const struct decoded *decoded)
+{
+	return decoded->kind != KIND_MARK && decoded->kind != KIND_STRING;
+}
+
+/*
+ * A block that a fault leaves in the middle is entered again in the middle, so
+ * what is counted at its start would be counted twice. In user code, where that
+ * is usual, counting is done in pieces: the instruction that may fault, and all
+ * before the next such, are counted when it is over.
+ */
+struct pieces {
+	const struct block *block;
+	struct qemu_plugin_insn *start;	/* of the piece being gathered */
+	uint64_t gathered;
+	uint64_t held;			/* the instruction that may fault: it belongs to the next piece */
+};
+
+static void close_piece(struct pieces *pieces)
+{
+	const struct block *block = pieces->block;
+
+	if (pieces->gathered) {
+		counters_add_on_insn(pieces->start, &totals, total_at(MODE_USER, TOTAL_INSTRUCTIONS),
+				     pieces->gathered);
+		counters_add_on_insn(pieces->start, block->counters, block->at + BLOCK_INSTRUCTIONS,
+				     pieces->gathered);
+	}
+	pieces->start = NULL;
+	pieces->gathered = 0;
+}
+
+static void count_piecewise(struct pieces *pieces, const struct step *step, bool last)
+{
+	bool splits = step->decoded.memory || step->decoded.kind == KIND_MARK || step->decoded.kind == KIND_STRING;
+
+	if (!pieces->start) {
+		pieces->start = step->insn;
+		pieces->gathered = pieces->held;
+		pieces->held = 0;
+	}
+	if (!splits || last) {
+		pieces->gathered += weight(&step->decoded);
+	} else {
+		pieces->held = weight(&step->decoded);
+		close_piece(pieces);
+	}
+	if (last)
+		close_piece(pieces);
+}
+
+static void count_whole(struct qemu_plugin_tb *tb, struct block *block, uint32_t instructions)
+{
+	block->weight = instructions;
+	if (instructions)
+		counters_add_on_block(tb, &totals, total_at(MODE_KERNEL, TOTAL_INSTRUCTIONS), instructions);
+}
+
+static struct step look(struct qemu_plugin_tb *tb, size_t index, const struct block *block)
+{
+	struct step step = { .insn = qemu_plugin_tb_get_insn(tb, index), .leads = !index };
+	uint8_t bytes[INSTRUCTION_MAX];
+
+	step.decoded = decode(bytes, qemu_instruction_bytes(step.insn, bytes, sizeof(bytes)));
+	step.address = qemu_plugin_insn_vaddr(step.insn);
+	step.site = &block->sites[(step.address ^ block->start) >> PAGE_SHIFT != 0];
+	return step;
+}
+
+static void watch_block(struct qemu_plugin_tb *tb)
+{
+	size_t count = qemu_plugin_tb_n_insns(tb);
+	struct block *block = block_get(qemu_plugin_tb_vaddr(tb), (uint32_t)count);
+	struct pieces pieces = { .block = block };
+	bool user = block_mode(block) == MODE_USER;
+	bool stack = false;	/* has been looked at */
+	uint32_t weights = 0;
+
+	counters_add_on_block(tb, block->counters, block->at + BLOCK_EXECUTIONS, 1);
+	for (size_t i = 0; i < count; i++) {
+		struct step step = look(tb, i, block);
+
+		step.looked_at = stack && step.decoded.stack && machine.model == MODEL_TLB;
+		stack = (stack || step.decoded.stack) && !step.decoded.new_stack;
+		watch(&step);
+		weights += weight(&step.decoded);
+		if (user)
+			count_piecewise(&pieces, &step, i + 1 == count);
+	}
+	if (!user)
+		count_whole(tb, block, weights);
+}
+
+/* While the guest boots, only a mark is looked for, and only where there can be one. */
+static void wait_for_mark(struct qemu_plugin_tb *tb)
+{
+	size_t count = qemu_plugin_tb_n_insns(tb);
+
+	if (qemu_plugin_tb_vaddr(tb) >> 63)
+		return;
+	for (size_t i = 0; i < count; i++) {
+		struct step step = { .insn = qemu_plugin_tb_get_insn(tb, i) };
+		uint8_t bytes[INSTRUCTION_MAX];
+
+		step.decoded = decode(bytes, qemu_instruction_bytes(step.insn, bytes, sizeof(bytes)));
+		if (step.decoded.kind == KIND_MARK)
+			watch(&step);
+	}
+}
+
+static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+{
+	(void)id;
+	if (windows_ready)
+		wait_for_mark(tb);
+	else
+		watch_block(tb);
+}
+
+static void on_power_off(qemu_plugin_id_t id, void *unused)
+{
+	(void)id;
+	(void)unused;
+	windows_finish();
+	output_close();
+}
+
+static void register_all(qemu_plugin_id_t id)
+{
+	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translate);
+	qemu_plugin_register_atexit_cb(id, on_power_off, NULL);
+}
+
+/* Resetting drops all code that was translated so far; from now on it is watched. */
+static void begin_watching(void)
+{
+	windows_ready = NULL;
+	qemu_plugin_reset(plugin_id, register_all);
+}
+
+__attribute__((visibility("default"))) int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info,
+							       int argc, char **argv);
+
+int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
+{
+	unsigned int count;
+
+	if (!info->system_emulation || !qemu_adapt(info, &count)) {
+		fputs("cost plugin: this QEMU's plugin interface is not one that is known\n", stderr);
+		return 1;
+	}
+	if (!machine_read(argc, argv) || !vcpus_make(count) || !totals_make() ||
+	    !output_open(machine.out, info->version.cur))
+		return 1;
+	plugin_id = id;
+	windows_ready = begin_watching;
+	register_all(id);
+	return 0;
+}

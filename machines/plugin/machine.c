@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Reading the machine from the plugin's arguments: NAME=VALUE, numbers only. */
+#include "machine.h"
+#include "cache.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ENTRIES_MAX	(1U << 24)
+
+struct machine machine = { .model = MODEL_FULL };
+
+static const struct {
+	const char *name;
+	struct geometry *geometry;
+	uint32_t unit;		/* of the first number, per entry */
+} geometries[] = {
+	{ "dtlb_4k",	&machine.dtlb_4k,	1 },
+	{ "dtlb_2m",	&machine.dtlb_2m,	1 },
+	{ "itlb_4k",	&machine.itlb_4k,	1 },
+	{ "itlb_2m",	&machine.itlb_2m,	1 },
+	{ "stlb",	&machine.stlb,		1 },
+	{ "istlb",	&machine.istlb,		1 },
+	{ "l1d",	&machine.l1d,		LINE },
+	{ "l2",		&machine.l2,		LINE },
+	{ "llc",	&machine.llc,		LINE },
+};
+
+static const struct {
+	const char *name;
+	uint64_t *cost;
+} costs[] = {
+	{ "instruction",	&machine.costs.instruction },
+	{ "stlb_hit",		&machine.costs.stlb },
+	{ "walk_4k",		&machine.costs.walk_4k },
+	{ "walk_2m",		&machine.costs.walk_2m },
+	{ "walk_fetch",		&machine.costs.walk_fetch },
+	{ "l2_hit",		&machine.costs.l2 },
+	{ "llc_hit",		&machine.costs.llc },
+	{ "memory",		&machine.costs.memory },
+	{ "prefetched",		&machine.costs.prefetched },
+	{ "rep_start",		&machine.costs.rep_start },
+	{ "rep_byte",		&machine.costs.rep_byte },
+};
+
+static bool read_number(const char *text, char **end, uint64_t limit, uint64_t *number)
+{
+	if (*text < '0' || *text > '9')
+		return false;
+	errno = 0;
+	*number = strtoull(text, end, 10);
+	return !errno && *number <= limit;
+}
+
+/* ENTRIES:WAYS, or for a cache BYTES:WAYS. The ways divide the entries. */
+static bool read_geometry(const char *value, struct geometry *geometry, uint32_t unit)
+{
+	uint64_t size, ways;
+	char *end;
+
+	if (!read_number(value, &end, (uint64_t)ENTRIES_MAX * unit, &size) || *end != ':')
+		return false;
+	if (!read_number(end + 1, &end, size, &ways) || *end)
+		return false;
+	if (size % unit || (ways && (size / unit) % ways) || !ways != !size)
+		return false;
+	geometry->entries = (uint32_t)(size / unit);
+	geometry->ways = (uint32_t)ways;
+	return true;
+}
+
+static bool read_word(const char *value, const char *const *words, int count, int *chosen)
+{
+	for (int i = 0; i < count; i++) {
+		if (!strcmp(value, words[i])) {
+			*chosen = i;
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool read_choice(const char *name, const char *value)
+{
+	static const char *const models[] = { "count", "tlb", "full" };
+	static const char *const brackets[] = { "both", "window", "case" };
+	int chosen;
+
+	if (!strcmp(name, "model") && read_word(value, models, 3, &chosen))
+		machine.model = (enum model)chosen;
+	else if (!strcmp(name, "brackets") && read_word(value, brackets, 3, &chosen))
+		machine.brackets = (enum brackets)chosen;
+	else
+		return false;
+	return true;
+}
+
+static bool read_argument(const char *name, const char *value)
+{
+	uint64_t number;
+	char *end;
+
+	if (!strcmp(name, "out")) {
+		machine.out = value;
+		return *value;
+	}
+	if (!strcmp(name, "streams")) {
+		if (!read_number(value, &end, 1024, &number) || *end)
+			return false;
+		machine.streams = (uint32_t)number;
+		return true;
+	}
+	for (size_t i = 0; i < sizeof(geometries) / sizeof(geometries[0]); i++)
+		if (!strcmp(name, geometries[i].name))
+			return read_geometry(value, geometries[i].geometry, geometries[i].unit);
+	for (size_t i = 0; i < sizeof(costs) / sizeof(costs[0]); i++)
+		if (!strcmp(name, costs[i].name))
+			return read_number(value, &end, 1U << 30, costs[i].cost) && !*end;
+	return read_choice(name, value);
+}
+
+uint64_t string_byte_cost(void)
+{
+	return machine.costs.rep_byte + (machine.model < MODEL_FULL ? machine.costs.prefetched / LINE : 0);
+}
+
+/* A page of 2 MiB has an array of its own or shares that of the small ones; every other array must be there. */
+static bool complete(void)
+{
+	if (!machine.out)
+		return false;
+	if (machine.model >= MODEL_TLB && (!machine.dtlb_4k.ways || !machine.itlb_4k.ways || !machine.stlb.ways))
+		return false;
+	return machine.model < MODEL_FULL || (machine.l1d.ways && machine.l2.ways && machine.llc.ways);
+}
+
+bool machine_read(int argc, char **argv)
+{
+	for (int i = 0; i < argc; i++) {
+		char *name = strdup(argv[i]);
+		char *equals = name ? strchr(name, '=') : NULL;
+
+		/* The copy is kept: the path of the output points into it. */
+		if (equals)
+			*equals = '\0';
+		if (!equals || !read_argument(name, equals + 1)) {
+			fprintf(stderr, "cost plugin: cannot use the argument %s\n", argv[i]);
+			return false;
+		}
+	}
+	if (complete())
+		return true;
+	fprintf(stderr, "cost plugin: the machine or out= is not complete\n");
+	return false;
+}

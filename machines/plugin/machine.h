@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The modelled machine: geometry and costs, as given on the command line.
+ *
+ * Costs are integers, in thousandths of a cycle, so that sums are exact and the
+ * same everywhere.
+ */
+#ifndef LAB_MACHINE_H
+#define LAB_MACHINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum model {
+	MODEL_COUNT,		/* instructions and profile */
+	MODEL_TLB,		/* and loads, stores, TLBs */
+	MODEL_FULL,		/* and caches */
+};
+
+/* Which marks open a measurement. */
+enum brackets {
+	BRACKETS_BOTH,		/* a case's, until the program in it opens a window of its own */
+	BRACKETS_WINDOW,	/* a program's own only */
+	BRACKETS_CASE,		/* a case's only */
+};
+
+/* A set-associative array; no ways: there is none. */
+struct geometry {
+	uint32_t entries;
+	uint32_t ways;
+};
+
+struct costs {
+	uint64_t instruction;
+	uint64_t stlb;		/* first level missed, second level hit */
+	uint64_t walk_4k;	/* both missed: the walk, without the fetch of its last entry */
+	uint64_t walk_2m;
+	uint64_t walk_fetch;	/* that fetch, where no caches are modelled */
+	uint64_t l2;		/* L1d missed, L2 hit */
+	uint64_t llc;
+	uint64_t memory;
+	uint64_t prefetched;	/* L2 missed, but the stream had been recognised */
+	uint64_t rep_start;
+	uint64_t rep_byte;
+};
+
+struct machine {
+	enum model model;
+	enum brackets brackets;
+	struct geometry dtlb_4k, dtlb_2m, itlb_4k, itlb_2m, stlb, istlb;
+	struct geometry l1d, l2, llc;	/* in lines */
+	uint32_t streams;
+	struct costs costs;
+	const char *out;
+};
+
+extern struct machine machine;
+
+/* Per byte; without caches, what strings go through is taken not to be in one. */
+uint64_t string_byte_cost(void);
+
+bool machine_read(int argc, char **argv);
+
+#endif

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * One line says what this is, then two per window: its counters, its profile.
+ * Nothing in it depends on time or host: equal runs give equal bytes.
+ */
+#include "output.h"
+#include "block.h"
+#include "vcpu.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SCHEMA	1
+
+static FILE *file;
+static bool fresh;
+
+static const char *const names[NR_COUNTERS] = {
+	[STRINGS]		= "string_instructions",
+	[DTLB_L1_MISSES]	= "dtlb_l1_misses",
+	[DTLB_WALKS_4K]		= "dtlb_walks_4k",
+	[DTLB_WALKS_2M]		= "dtlb_walks_2m",
+	[ITLB_L1_MISSES]	= "itlb_l1_misses",
+	[ITLB_WALKS]		= "itlb_walks",
+	[L1D_MISSES]		= "l1d_misses",
+	[L2_MISSES]		= "l2_misses",
+	[LLC_MISSES]		= "llc_misses",
+	[PREFETCHED]		= "prefetched",
+};
+
+bool output_open(const char *path, int interface)
+{
+	static const char *const models[] = { "count", "tlb", "full" };
+
+	file = fopen(path, "w");
+	if (!file) {
+		fprintf(stderr, "cost plugin: cannot write %s: %s\n", path, strerror(errno));
+		return false;
+	}
+	fprintf(file, "{\"t\":\"header\",\"schema\":%d,\"interface\":%d,\"model\":\"%s\",\"vcpus\":%u}\n", SCHEMA,
+		interface, models[machine.model], nr_vcpus);
+	return true;
+}
+
+/* Which counters a model has: those of a part that is not modelled are left out, not zero. */
+static bool has(enum counter counter)
+{
+	if (counter == STRINGS)
+		return true;
+	return counter < L1D_MISSES ? machine.model >= MODEL_TLB : machine.model == MODEL_FULL;
+}
+
+static void put_counters(const char *mode, const struct executed *executed, const uint64_t *values)
+{
+	fprintf(file, ",\"%s\":{\"instructions\":%" PRIu64 ",\"string_bytes\":%" PRIu64, mode,
+		executed->instructions, executed->bytes);
+	if (machine.model >= MODEL_TLB)
+		fprintf(file, ",\"loads\":%" PRIu64 ",\"stores\":%" PRIu64, executed->loads, executed->stores);
+	for (int i = 0; i < NR_COUNTERS; i++)
+		if (names[i] && has((enum counter)i))
+			fprintf(file, ",\"%s\":%" PRIu64, names[i], values[i]);
+	fputc('}', file);
+}
+
+static void put_block(const struct block *block)
+{
+	struct work work = block_work(block);
+	uint64_t cycles = work.instructions * machine.costs.instruction + work.bytes * string_byte_cost() +
+			  block->penalty;
+
+	if (!work.executions && !work.instructions && !cycles)
+		return;
+	fprintf(file, "%s[%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "]", fresh ? "" : ",", block->start,
+		work.instructions, cycles, work.executions);
+	fresh = false;
+}
+
+void output_window(const struct window *window, bool complete)
+{
+	fprintf(file, "{\"t\":\"window\",\"sequence\":%" PRIu64 ",\"case\":%" PRIu64, window->sequence,
+		window->case_number);
+	fprintf(file, ",\"kind\":\"%s\",\"complete\":%s", window->kind == WINDOW_OWN ? "own" : "case",
+		complete ? "true" : "false");
+	fprintf(file, ",\"millicycles\":%" PRIu64, window->cycles);
+	put_counters("user", &window->executed[MODE_USER], counts[MODE_USER]);
+	put_counters("kernel", &window->executed[MODE_KERNEL], counts[MODE_KERNEL]);
+	fputs(",\"operations\":[", file);
+	for (uint64_t i = 0; i < window->nr_operations; i++)
+		fprintf(file, "%s%" PRIu64, i ? "," : "", window->operations[i]);
+	fprintf(file, "]}\n{\"t\":\"profile\",\"sequence\":%" PRIu64 ",\"blocks\":[", window->sequence);
+	fresh = true;
+	blocks_each(put_block);
+	fputs("]}\n", file);
+	fflush(file);
+}
+
+/* The last line tells a whole output from one whose writer was killed or whose disk was full. */
+void output_close(void)
+{
+	fputs("{\"t\":\"end\"}\n", file);
+	if (ferror(file) | fclose(file))
+		fprintf(stderr, "cost plugin: the output is not complete: %s\n", strerror(errno));
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The output: JSON lines. */
+#ifndef LAB_OUTPUT_H
+#define LAB_OUTPUT_H
+
+#include "window.h"
+
+#include <stdbool.h>
+
+bool output_open(const char *path, int interface);
+void output_window(const struct window *window, bool complete);
+void output_close(void);
+
+#endif

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* One face for the versions of QEMU's plugin interface. */
+#include "qemu.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Read by QEMU after the library's constructors have run, and before anything of it is called. */
+__attribute__((visibility("default"))) int qemu_plugin_version = 1;
+
+static struct qemu_plugin_scoreboard *(*scoreboard_new)(size_t element_size);
+static void *(*scoreboard_find)(struct qemu_plugin_scoreboard *score, unsigned int vcpu);
+static void (*block_inline)(struct qemu_plugin_tb *tb, int op, void *counter, uint64_t add);
+static void (*insn_inline)(struct qemu_plugin_insn *insn, int op, void *counter, uint64_t add);
+static void (*block_inline_vcpu)(struct qemu_plugin_tb *tb, int op, qemu_plugin_u64 counter, uint64_t add);
+static void (*insn_inline_vcpu)(struct qemu_plugin_insn *insn, int op, qemu_plugin_u64 counter, uint64_t add);
+static void (*access_inline)(struct qemu_plugin_insn *insn, int direction, int op, void *counter, uint64_t add);
+static void (*access_inline_vcpu)(struct qemu_plugin_insn *insn, int direction, int op, qemu_plugin_u64 counter,
+				  uint64_t add);
+static const void *(*data_pointer)(const struct qemu_plugin_insn *insn);
+static size_t (*data_copy)(const struct qemu_plugin_insn *insn, void *bytes, size_t length);
+static unsigned int nr_vcpus = 1;
+
+/* ISO C has no cast from an object's pointer to a function's; POSIX promises that the bits are the same. */
+static bool find(void *function, const char *name)
+{
+	void *symbol = dlsym(RTLD_DEFAULT, name);
+
+	memcpy(function, &symbol, sizeof(symbol));
+	return symbol != NULL;
+}
+
+/* QEMU refuses a plugin older than what it still supports, so claim the newest that is recognised. */
+__attribute__((constructor)) static void declare_version(void)
+{
+	static const struct {
+		const char *symbol;
+		int version;
+	} signs[] = {
+		{ "qemu_plugin_scoreboard_new", 2 },
+		{ "qemu_plugin_read_memory_vaddr", 4 },
+		{ "qemu_plugin_write_memory_vaddr", 5 },
+	};
+
+	for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
+		if (dlsym(RTLD_DEFAULT, signs[i].symbol))
+			qemu_plugin_version = signs[i].version;
+}
+
+bool qemu_adapt(const qemu_info_t *info, unsigned int *vcpus)
+{
+	bool found;
+
+	nr_vcpus = (unsigned int)info->system.max_vcpus;
+	*vcpus = nr_vcpus;
+	if (info->version.cur >= 3)
+		found = find(&data_copy, "qemu_plugin_insn_data");
+	else
+		found = find(&data_pointer, "qemu_plugin_insn_data");
+	if (qemu_plugin_version == 1)
+		return found && find(&block_inline, "qemu_plugin_register_vcpu_tb_exec_inline") &&
+		       find(&insn_inline, "qemu_plugin_register_vcpu_insn_exec_inline") &&
+		       find(&access_inline, "qemu_plugin_register_vcpu_mem_inline");
+	return found && find(&scoreboard_new, "qemu_plugin_scoreboard_new") &&
+	       find(&scoreboard_find, "qemu_plugin_scoreboard_find") &&
+	       find(&block_inline_vcpu, "qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu") &&
+	       find(&insn_inline_vcpu, "qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu") &&
+	       find(&access_inline_vcpu, "qemu_plugin_register_vcpu_mem_inline_per_vcpu");
+}
+
+size_t qemu_instruction_bytes(const struct qemu_plugin_insn *insn, uint8_t *bytes, size_t limit)
+{
+	size_t size = qemu_plugin_insn_size(insn);
+
+	if (size > limit)
+		size = limit;
+	if (data_copy)
+		return data_copy(insn, bytes, size);
+	memcpy(bytes, data_pointer(insn), size);
+	return size;
+}
+
+bool counters_make(struct counters *counters, size_t count)
+{
+	counters->count = count;
+	if (scoreboard_new)
+		counters->score = scoreboard_new(count * sizeof(uint64_t));
+	else
+		counters->plain = calloc(count, sizeof(uint64_t));
+	return counters->score || counters->plain;
+}
+
+uint64_t counters_sum(const struct counters *counters, size_t index)
+{
+	uint64_t sum = 0;
+
+	if (counters->plain)
+		return counters->plain[index];
+	for (unsigned int vcpu = 0; vcpu < nr_vcpus; vcpu++)
+		sum += ((uint64_t *)scoreboard_find(counters->score, vcpu))[index];
+	return sum;
+}
+
+void counters_add_on_block(struct qemu_plugin_tb *tb, const struct counters *counters, size_t index, uint64_t add)
+{
+	if (counters->plain)
+		block_inline(tb, QEMU_INLINE_ADD, &counters->plain[index], add);
+	else
+		block_inline_vcpu(tb, QEMU_INLINE_ADD,
+				  (qemu_plugin_u64){ counters->score, index * sizeof(uint64_t) }, add);
+}
+
+void counters_add_on_insn(struct qemu_plugin_insn *insn, const struct counters *counters, size_t index,
+			  uint64_t add)
+{
+	if (counters->plain)
+		insn_inline(insn, QEMU_INLINE_ADD, &counters->plain[index], add);
+	else
+		insn_inline_vcpu(insn, QEMU_INLINE_ADD,
+				 (qemu_plugin_u64){ counters->score, index * sizeof(uint64_t) }, add);
+}
+
+void counters_add_on_access(struct qemu_plugin_insn *insn, int direction, const struct counters *counters,
+			    size_t index, uint64_t add)
+{
+	if (counters->plain)
+		access_inline(insn, direction, QEMU_INLINE_ADD, &counters->plain[index], add);
+	else
+		access_inline_vcpu(insn, direction, QEMU_INLINE_ADD,
+				   (qemu_plugin_u64){ counters->score, index * sizeof(uint64_t) }, add);
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * QEMU's plugin interface, as much of it as is used here, in all its versions.
+ *
+ * Version 1 (up to QEMU 8.x) adds inline to a plain pointer and shows the bytes
+ * of an instruction by pointer; since version 2 inline operations go to
+ * scoreboards, one element per vCPU; since version 3 the bytes are copied out.
+ * What differs is looked up when the plugin is loaded, so that one binary runs
+ * under all of them, and nothing of QEMU is needed to build it.
+ */
+#ifndef LAB_QEMU_H
+#define LAB_QEMU_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef uint64_t qemu_plugin_id_t;
+typedef uint32_t qemu_plugin_meminfo_t;
+
+struct qemu_plugin_tb;
+struct qemu_plugin_insn;
+struct qemu_plugin_hwaddr;
+struct qemu_plugin_scoreboard;
+
+typedef struct qemu_info_t {
+	const char *target_name;
+	struct {
+		int min;
+		int cur;
+	} version;
+	bool system_emulation;
+	struct {
+		int smp_vcpus;
+		int max_vcpus;
+	} system;
+} qemu_info_t;
+
+/* A counter inside a scoreboard: passed by value, since version 2. */
+typedef struct {
+	struct qemu_plugin_scoreboard *score;
+	size_t offset;
+} qemu_plugin_u64;
+
+enum {
+	QEMU_INLINE_ADD = 0,
+	QEMU_NO_REGISTERS = 0,
+	QEMU_READS = 1,
+	QEMU_WRITES = 2,
+};
+
+typedef void (*qemu_trans_cb)(qemu_plugin_id_t id, struct qemu_plugin_tb *tb);
+typedef void (*qemu_exec_cb)(unsigned int vcpu, void *data);
+typedef void (*qemu_mem_cb)(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data);
+typedef void (*qemu_reset_cb)(qemu_plugin_id_t id);
+typedef void (*qemu_exit_cb)(qemu_plugin_id_t id, void *data);
+
+/* The same in all versions. */
+void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id, qemu_trans_cb cb);
+void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn, qemu_exec_cb cb, int flags, void *data);
+void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn, qemu_mem_cb cb, int flags, int rw,
+				      void *data);
+void qemu_plugin_reset(qemu_plugin_id_t id, qemu_reset_cb cb);
+void qemu_plugin_register_atexit_cb(qemu_plugin_id_t id, qemu_exit_cb cb, void *data);
+size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
+uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
+struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t index);
+size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *insn);
+uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *insn);
+unsigned int qemu_plugin_mem_size_shift(qemu_plugin_meminfo_t info);
+struct qemu_plugin_hwaddr *qemu_plugin_get_hwaddr(qemu_plugin_meminfo_t info, uint64_t address);
+bool qemu_plugin_hwaddr_is_io(const struct qemu_plugin_hwaddr *address);
+uint64_t qemu_plugin_hwaddr_phys_addr(const struct qemu_plugin_hwaddr *address);
+
+/* --- What differs, behind one face -------------------------------------- */
+
+/* An array of 64-bit counters that generated code can add to. */
+struct counters {
+	struct qemu_plugin_scoreboard *score;	/* since version 2 */
+	uint64_t *plain;			/* version 1 */
+	size_t count;
+};
+
+bool qemu_adapt(const qemu_info_t *info, unsigned int *vcpus);
+size_t qemu_instruction_bytes(const struct qemu_plugin_insn *insn, uint8_t *bytes, size_t limit);
+
+bool counters_make(struct counters *counters, size_t count);
+uint64_t counters_sum(const struct counters *counters, size_t index);
+void counters_add_on_block(struct qemu_plugin_tb *tb, const struct counters *counters, size_t index, uint64_t add);
+void counters_add_on_insn(struct qemu_plugin_insn *insn, const struct counters *counters, size_t index,
+			  uint64_t add);
+void counters_add_on_access(struct qemu_plugin_insn *insn, int direction, const struct counters *counters,
+			    size_t index, uint64_t add);
+
+#endif

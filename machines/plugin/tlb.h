@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Translation look-aside buffers: set-associative, true LRU.
+ *
+ * An entry's key holds page number, page size and epoch. A flush begins a new
+ * epoch: what is left of older ones never matches again, and is the first to go.
+ */
+#ifndef LAB_TLB_H
+#define LAB_TLB_H
+
+#include "machine.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#define PAGE_SHIFT	12
+#define HUGE_SHIFT	21
+#define PAGE_BITS	37	/* 48 bits of address, less 12, and the kernel's bit with them */
+
+#define TLB_CONFIRMATIONS 3	/* so many small pages must lie as in a huge one */
+#define TLB_UNSEEN	UINT16_MAX	/* instead of confirmations: the frame was guessed */
+
+struct entry {
+	uint64_t key;
+	uint64_t frame;		/* physical address of the page */
+	uint32_t checked;	/* the vCPU's count of single-page flushes when the frame was last seen */
+	uint16_t confirmed;	/* huge: how many other small pages in it lay as they should */
+	uint16_t part;		/* huge: which of its small pages was seen last */
+};
+
+struct tlb {
+	uint32_t sets;
+	uint32_t mask;
+	uint32_t ways;
+	struct entry *entries;
+};
+
+bool tlb_make(struct tlb *tlb, const struct geometry *geometry);
+void tlb_empty(struct tlb *tlb);
+
+static inline uint64_t tlb_key(uint64_t page, bool huge, uint64_t epoch)
+{
+	return epoch << (PAGE_BITS + 1) | (uint64_t)huge << PAGE_BITS | (page & ((1ULL << PAGE_BITS) - 1));
+}
+
+static inline struct entry *tlb_set(const struct tlb *tlb, uint64_t page)
+{
+	uint32_t set = tlb->sets == 1 ? 0 : tlb->mask ? (uint32_t)page & tlb->mask : (uint32_t)(page % tlb->sets);
+
+	return tlb->entries + (uint64_t)set * tlb->ways;
+}
+
+/* The entry with this key, now the one used last; NULL if there is none. */
+static inline struct entry *tlb_find(struct tlb *tlb, uint64_t page, uint64_t key)
+{
+	struct entry *set = tlb_set(tlb, page);
+	struct entry found;
+
+	if (set[0].key == key)
+		return set;
+	for (uint32_t way = 1; way < tlb->ways; way++) {
+		if (set[way].key != key)
+			continue;
+		found = set[way];
+		memmove(set + 1, set, way * sizeof(*set));
+		set[0] = found;
+		return set;
+	}
+	return NULL;
+}
+
+/* Put an entry, known not to be there, in the place of the one unused longest. */
+static inline struct entry *tlb_put(struct tlb *tlb, uint64_t page, const struct entry *entry)
+{
+	struct entry *set = tlb_set(tlb, page);
+
+	memmove(set + 1, set, (tlb->ways - 1) * sizeof(*set));
+	set[0] = *entry;
+	return set;
+}
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What is modelled of each vCPU, and the counters. Only the last-level cache is shared. */
+#ifndef LAB_VCPU_H
+#define LAB_VCPU_H
+
+#include "block.h"
+#include "cache.h"
+#include "machine.h"
+#include "tlb.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum counter {
+	LOADS,
+	STORES,
+	STRINGS,
+	DTLB_L1_MISSES,
+	DTLB_WALKS_4K,
+	DTLB_WALKS_2M,
+	ITLB_L1_MISSES,
+	ITLB_WALKS,
+	L1D_MISSES,
+	L2_MISSES,
+	LLC_MISSES,
+	PREFETCHED,
+	NR_COUNTERS,
+};
+
+#define SMALL_SLOTS	1024
+
+struct string_site;
+
+/*
+ * A string instruction on its way. What its iterations touch is looked up when
+ * the next one begins, all at once.
+ */
+struct run {
+	const struct string_site *at;
+	uint64_t bytes;			/* moved by all strings of the mode until it began */
+	uint64_t start[2];		/* first address read and written; 0: none yet */
+	qemu_plugin_meminfo_t info[2];
+};
+
+struct vcpu {
+	struct tlb dtlb_4k, dtlb_2m, itlb_4k, itlb_2m, stlb, istlb;
+	struct tlb *dtlb_huge;		/* where the first level has its huge pages: an array of their own or the one */
+	struct cache l1d, l2;
+	struct streams streams;
+	uint64_t epochs[NR_MODES];	/* of translations below and above the middle of the address space */
+	uint32_t page_flushes;
+	uint64_t code_page;
+	uint64_t small[SMALL_SLOTS];	/* regions of 2 MiB known to be mapped by small pages */
+	struct run run;
+};
+
+extern bool measuring;
+extern struct vcpu *vcpus;
+extern unsigned int nr_vcpus;
+extern struct cache llc;
+extern uint64_t counts[NR_MODES][NR_COUNTERS];
+extern uint64_t penalties;
+
+bool vcpus_make(unsigned int count);
+void vcpus_cold(void);
+
+/* The penalty of something that a block did. */
+static inline void charge(struct block *block, uint64_t cost)
+{
+	block->penalty += cost;
+	penalties += cost;
+}
+
+#endif

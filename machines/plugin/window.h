@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Measurements: opened and closed by marks in the guest's programs. */
+#ifndef LAB_WINDOW_H
+#define LAB_WINDOW_H
+
+#include "block.h"
+
+#include <stdint.h>
+
+/* As in workloads/include/lab/mark.h. */
+enum mark {
+	MARK_WINDOW_BEGIN = 1,
+	MARK_WINDOW_END = 2,
+	MARK_OPERATION_END = 3,
+	MARK_CASE_BEGIN = 4,
+	MARK_CASE_END = 5,
+	MARK_OPERATIONS_AGAIN = 6,
+	MARK_READY = 7,
+};
+
+enum kind_of_window {
+	WINDOW_OWN,
+	WINDOW_CASE,
+};
+
+/* What is counted inline, of one mode. */
+struct executed {
+	uint64_t instructions;
+	uint64_t bytes;			/* moved by string instructions */
+	uint64_t loads;			/* those that were not looked at */
+	uint64_t stores;
+};
+
+struct window {
+	uint64_t sequence;
+	uint64_t case_number;
+	enum kind_of_window kind;
+	struct executed executed[NR_MODES];
+	uint64_t cycles;		/* in thousandths */
+	uint64_t *operations;		/* cycles of each, in thousandths */
+	uint64_t nr_operations;
+};
+
+/* Given by who makes code be watched; called at the first mark of all, which should be MARK_READY. */
+extern void (*windows_ready)(void);
+
+void on_mark(unsigned int vcpu, void *mark);
+void windows_finish(void);
+
+#endif

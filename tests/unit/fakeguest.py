@@ -1,0 +1,131 @@
+"""Guests that never boot: their numbers come from a formula, so that order and statistics are exact."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from lab import exact, images, kernels, records, runs
+from lab.channel import CaseOutcome, GuestReport
+from lab.exact import Qemu
+from lab.guests import Running
+from lab.images import Image
+from lab.kernels import Kernel
+from lab.kernelspec import FileSource, KernelSpec
+from lab.results import ArmPlan, Plan
+from lab.runs import Arm, Bench, Run
+from lab.workloads import Case
+
+WORKLOAD = """\
+schema = 1
+name = "mine"
+story = "a story"
+memory_mb = 512
+vcpus = 1
+program = "/usr/bin/mine"
+argv = ["--case", "{case}"]
+
+[[metric]]
+name = "throughput"
+unit = "op/s"
+better = "higher"
+primary = true
+description = "operations per second"
+
+[[metric]]
+name = "faults"
+unit = "faults"
+better = "lower"
+description = "page faults"
+
+[[case]]
+name = "small"
+control = true
+
+[[case]]
+name = "large"
+"""
+
+QEMU = Qemu(path="/usr/bin/qemu-system-x86_64", version="7.2.22", numbers=(7, 2))
+Formula = Callable[[str, int, str], float]
+
+
+class FakeGuests:
+    """Stands in for `runs.measure`. `formula` gives the throughput of an arm, a seed and a case, or raises."""
+
+    def __init__(self, formula: Formula) -> None:
+        self.formula = formula
+        self.calls: list[tuple[str, int, tuple[str, ...]]] = []
+        self.running: Running | None = None
+        self._lock = threading.Lock()
+
+    def measure(
+        self, bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], fingerprint: str, running: Running
+    ) -> Run:
+        """What a guest would have given, recorded as a real one is."""
+        with self._lock:
+            self.calls.append((arm.name, seed, tuple(case.name for case in cases)))
+            self.running = running
+        outcomes = [
+            CaseOutcome(
+                name=case.name, begin_ns=0, end_ns=1, ended=True, status=0,
+                metrics={"throughput": self.formula(arm.name, seed, case.name), "faults": 100.0},
+            )
+            for case in cases
+        ]  # fmt: skip
+        run = Run(
+            arm=arm.name, workload=bench.workload.name, seed=seed, cases=[case.name for case in cases],
+            kernel=arm.kernel.key, fingerprint=fingerprint, wall_s=0.1, argv=["qemu"],
+            report=GuestReport(cases=outcomes, complete=True),
+        )  # fmt: skip
+        records.save(runs.run_path(bench.folder, bench.workload.name, arm.name, seed), run)
+        return run
+
+    @property
+    def boots(self) -> list[tuple[str, int]]:
+        """Arm and seed of each boot, in order."""
+        return [(arm, seed) for arm, seed, _ in self.calls]
+
+
+def write_workload(folder: Path, text: str = WORKLOAD) -> str:
+    """A workload folder; what `--workload` is given."""
+    folder.mkdir(exist_ok=True)
+    (folder / "workload.toml").write_text(text)
+    return str(folder)
+
+
+def kernel(name: str) -> Kernel:
+    spec = KernelSpec(text=f"file:/boot/{name}", source=FileSource(path=f"/boot/{name}", sha256=name, release="6.99"))
+    return Kernel(
+        spec=spec, key=f"key of {name}", release="6.99", commit=None,
+        bzimage=Path(f"/boot/{name}"), vmlinux=None, symbols=None,
+    )  # fmt: skip
+
+
+def plan(workload: str, *more: str, **changes: object) -> Plan:
+    """A plan of two kernel files."""
+    values: dict[str, object] = {
+        "mode": "exact", "threshold": 0.02, "alpha": 0.01, "seeds": 6, "max_seeds": 12, "fixed_seeds": False,
+        "qemu": "qemu-system-x86_64", "guest_timeout_s": 60.0,
+        "base": ArmPlan(spec=kernel("base").spec, cc="gcc"), "test": ArmPlan(spec=kernel("test").spec, cc="gcc"),
+        "workloads": [workload, *more],
+    }  # fmt: skip
+    return Plan(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, guests: FakeGuests) -> FakeGuests:
+    """Put fakes where kernels, images, QEMU and guests would be."""
+    initrd = tmp_path / "slice.cpio"
+    initrd.write_bytes(b"a root")
+    image = Image(
+        schema=1, name="guest", key="i", sha256="image sum", suite="bookworm", compiler="gcc", packages={}, programs={}
+    )
+    monkeypatch.setattr(kernels, "obtain", lambda spec, **_: kernel(Path(spec.source.path).name))
+    monkeypatch.setattr(images, "obtain", lambda meter, **_: (image, tmp_path))
+    monkeypatch.setattr(images, "slice_for", lambda image, workload: initrd)
+    monkeypatch.setattr(exact, "find_qemu", lambda command="": QEMU)
+    monkeypatch.setattr(runs, "measure", guests.measure)
+    return guests

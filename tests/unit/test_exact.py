@@ -1,0 +1,158 @@
+"""Exact mode's machine: what makes a guest repeatable is on its command line, and in its fingerprint."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from lab import exact
+from lab.errors import HostFailed
+from lab.exact import Environment, ExactMachine, MachineType, Qemu
+
+QEMU = Qemu(path="/usr/bin/qemu-system-x86_64", version="7.2.22", numbers=(7, 2))
+
+
+def argv(machine: MachineType = MachineType.MICROVM, folder: str = "/r") -> list[str]:
+    return exact.argv(
+        QEMU, machine, kernel=Path("/k/vmlinux"), initrd=Path("/k/initrd.cpio"), arguments=["console=ttyS0", "quiet"],
+        vcpus=2, memory_mb=640, console=Path(folder) / "console.log", report=Path(folder) / "report.jsonl",
+    )  # fmt: skip
+
+
+def after(words: list[str], option: str) -> list[str]:
+    return [value for name, value in itertools.pairwise(words) if name == option]
+
+
+@pytest.mark.parametrize("machine", list(MachineType))
+def test_nothing_outside_can_disturb_a_guest(machine: MachineType) -> None:
+    words = argv(machine)
+    assert after(words, "-accel") == ["tcg,thread=single"]
+    assert after(words, "-icount") == [f"shift={exact.exact_machine().shift},sleep=off"]
+    (rtc,) = after(words, "-rtc")
+    assert rtc.startswith("base=20") and rtc.endswith(",clock=vm")
+    (cpu,) = after(words, "-cpu")
+    assert cpu.split(",")[0] in ("Nehalem", "Westmere"), "a model without rdrand and rdseed"
+    assert "+rdrand" not in cpu and "+rdseed" not in cpu and "+erms" not in cpu
+    assert {"-nodefaults", "-no-user-config", "-no-reboot"} <= set(words)
+    assert after(words, "-display") == ["none"]
+    assert after(words, "-device") == ["isa-serial,chardev=console", "isa-serial,chardev=report"]
+    for forbidden in ("kvm", "-drive", "-netdev", "-virtfs", "-nic", "virtio", "-monitor", "-hda", "rng"):
+        assert not [word for word in words if forbidden in word], forbidden
+
+
+def test_what_is_booted(tmp_path: Path) -> None:
+    words = argv()
+    assert words[0] == QEMU.path
+    assert after(words, "-kernel") == ["/k/vmlinux"] and after(words, "-initrd") == ["/k/initrd.cpio"]
+    assert after(words, "-append") == ["console=ttyS0 quiet"]
+    assert after(words, "-smp") == ["2"] and after(words, "-m") == ["640M"]
+    assert "size=640M" in after(words, "-object")[0] and "prealloc=on" in after(words, "-object")[0]
+    assert after(words, "-chardev") == [
+        "file,id=console,path=/r/console.log",
+        "file,id=report,path=/r/report.jsonl",
+    ]
+
+
+def test_machine_types() -> None:
+    assert after(argv(MachineType.MICROVM), "-machine")[0].startswith("microvm,")
+    for machine in (MachineType.Q35, MachineType.Q35_PVH):
+        assert after(argv(machine), "-machine")[0].startswith("q35,")
+        assert "hpet=off" in after(argv(machine), "-machine")[0]
+
+
+def test_a_comma_in_a_path_stays_in_the_path() -> None:
+    assert after(argv(folder="/a,b"), "-chardev")[0] == "file,id=console,path=/a,,b/console.log"
+
+
+def test_the_kernels_own_randomness_is_off() -> None:
+    words = exact.cmdline(["mine=1"])
+    assert {"nokaslr", "norandmaps", "random.trust_cpu=off", "random.trust_bootloader=off"} <= set(words)
+    assert {"console=ttyS0", "panic=-1", "reboot=t"} <= set(words)
+    assert words[-1] == "mine=1", "the arm's own come last, so that they win"
+
+
+def environment(
+    qemu: Qemu = QEMU, machine: MachineType = MachineType.MICROVM, *, vcpus: int = 1, memory_mb: int = 640,
+    settings: dict[str, str] | None = None, initrd_sha256: str = "0",
+) -> Environment:  # fmt: skip
+    return exact.environment(
+        qemu, machine, vcpus=vcpus, memory_mb=memory_mb, settings=settings or {}, initrd_sha256=initrd_sha256
+    )
+
+
+def test_equal_surroundings_have_equal_fingerprints() -> None:
+    assert environment() == environment(msgspec.structs.replace(QEMU, path="/opt/qemu"))
+    assert len(environment().fingerprint) == 16
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda: environment(msgspec.structs.replace(QEMU, version="10.0.3")),
+        lambda: environment(machine=MachineType.Q35),
+        lambda: environment(machine=MachineType.Q35_PVH),
+        lambda: environment(vcpus=2),
+        lambda: environment(memory_mb=641),
+        lambda: environment(settings={"thp": "always"}),
+        lambda: environment(initrd_sha256="1"),
+    ],
+)
+def test_every_parameter_is_in_the_fingerprint(other: Callable[[], Environment]) -> None:
+    assert other().fingerprint != environment().fingerprint
+
+
+@pytest.mark.parametrize("change", [{"cpu": "Westmere"}, {"shift": 5}, {"rtc": "2025-01-01"}, {"cmdline": ["quiet"]}])
+def test_the_machine_file_is_in_the_fingerprint(monkeypatch: pytest.MonkeyPatch, change: dict[str, object]) -> None:
+    before = environment().fingerprint
+    changed: ExactMachine = msgspec.structs.replace(exact.exact_machine(), **change)
+    monkeypatch.setattr(exact, "exact_machine", lambda: changed)
+    assert environment().fingerprint != before
+
+
+def _emulator(tmp_path: Path, says: str) -> str:
+    path = tmp_path / "qemu-system-x86_64"
+    path.write_text(f"#!/bin/sh\necho '{says}'\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_qemu_is_asked_what_it_is(tmp_path: Path) -> None:
+    found = exact.find_qemu(_emulator(tmp_path, "QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)"))
+    assert (found.version, found.numbers) == ("7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)", (7, 2))
+    assert exact.find_qemu(_emulator(tmp_path, "QEMU emulator version 10.0.3")).numbers == (10, 0)
+
+
+@pytest.mark.parametrize(
+    ("says", "words"),
+    [("QEMU emulator version 5.2.0 (Debian)", "is QEMU 5.2, exact mode needs 7.2"), ("hello", "does not say which")],
+)
+def test_other_programs_are_refused(tmp_path: Path, says: str, words: str) -> None:
+    with pytest.raises(HostFailed, match=words):
+        exact.find_qemu(_emulator(tmp_path, says))
+
+
+def test_a_missing_qemu_names_the_package() -> None:
+    with pytest.raises(HostFailed, match="qemu-nothing is not installed") as caught:
+        exact.find_qemu("qemu-nothing")
+    assert "qemu-system-x86" in str(caught.value.hint)
+
+
+def test_a_program_that_says_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(HostFailed, match="does not say which"):
+        exact.find_qemu(_emulator(tmp_path, ""))
+
+
+def test_a_machine_file_that_is_wrong_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "machines").mkdir()
+    (tmp_path / "machines" / "exact.toml").write_text("schema = 1\nshift = 'four'\n")
+    monkeypatch.setenv("LAB_HOME", str(tmp_path))
+    exact.exact_machine.cache_clear()
+    try:
+        with pytest.raises(HostFailed, match=r"exact\.toml: "):
+            exact.exact_machine()
+    finally:
+        exact.exact_machine.cache_clear()

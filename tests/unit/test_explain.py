@@ -1,0 +1,309 @@
+"""Profiles by function, counters by meaning, and both as text."""
+
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from rich.console import Console
+
+from lab import explain, explaintable, mechanisms, records, verdict
+from lab.errors import UserError
+from lab.explain import ArmProfile, Explanation, FunctionRow
+from lab.symbols import Label, SymbolTable
+from lab.verdict import Comparison, Metric
+
+K = 0xFFFFFFFF81000000
+
+
+class Block(NamedTuple):
+    address: int
+    instructions: int
+    cycles: int
+    executions: int
+
+
+KERNEL = SymbolTable(
+    [
+        Label(K, "T", "clear_page"),
+        Label(K + 0x100, "t", "fault"),
+        Label(K + 0x200, "t", "fault.cold"),
+        Label(K + 0x300, "t", "copy.constprop.0"),
+        Label(K + 0x400, "t", "copy.isra.0"),
+        Label(K + 0x500, "D", "data"),
+    ]
+)
+USER = SymbolTable([Label(0x1000, "T", "main", 0x100), Label(0x1100, "T", "touch", 0x100)])
+OTHER = SymbolTable([Label(0x1000, "T", "other", 0x1000)])
+
+BASE = [
+    Block(K, 100, 50_000, 10),
+    Block(K + 8, 100, 50_000, 100),
+    Block(K + 0x100, 40, 8_000, 20),
+    Block(K + 0x300, 30, 3_000, 3),
+    Block(0x1000, 10, 1_000, 1),
+    Block(0x9000, 7, 700, 1),
+]
+TEST = [
+    Block(K, 200, 100_000, 20),
+    Block(K + 8, 200, 100_000, 200),
+    Block(K + 0x104, 80, 16_001, 20),
+    Block(K + 0x200, 5, 999, 5),
+    Block(K + 0x400, 60, 6_000, 6),
+    Block(0x1000, 20, 2_000, 2),
+    Block(0xFFFFFFFFC0000010, 11, 1_100, 1),
+]
+
+
+def profile(blocks: Sequence[Block], operations: int) -> ArmProfile:
+    return ArmProfile(blocks=blocks, operations=operations, kernel=[KERNEL], user=[USER, OTHER])
+
+
+def explained(base: int = 10, test: int = 20) -> Explanation:
+    return explain.explain(profile(BASE, base), profile(TEST, test))
+
+
+def rows_of(explanation: Explanation) -> dict[str, FunctionRow]:
+    return {row.name: row for row in explanation.rows}
+
+
+# --- rows
+
+
+def test_rows() -> None:
+    rows = rows_of(explained())
+    assert rows["clear_page"] == FunctionRow(
+        name="clear_page",
+        space="kernel",
+        base_instructions=200,
+        test_instructions=400,
+        base_cycles=100_000,
+        test_cycles=200_000,
+        base_calls=10,
+        test_calls=20,
+    )
+    # In the test arm it was never entered at its first instruction, and its cold piece is no call.
+    assert (rows["fault"].base_calls, rows["fault"].test_calls, rows["fault"].test_cycles) == (20, None, 17_000)
+    # Clones of one function are one row, and their calls are its calls.
+    assert (rows["copy"].base_calls, rows["copy"].test_calls) == (3, 6)
+    assert rows["main"].space == "user"
+    assert "other" not in rows
+    assert (rows["[unknown user]"].base_cycles, rows["[unknown user]"].test_cycles) == (700, 0)
+    assert (rows["[unknown kernel]"].base_cycles, rows["[unknown kernel]"].test_cycles) == (0, 1_100)
+    assert rows["[unknown kernel]"].base_calls == 0
+    assert rows["[unknown kernel]"].test_calls is None
+
+
+def test_user_tables_are_asked_in_order() -> None:
+    blocks = [Block(0x1000, 1, 1, 1), Block(0x1F00, 1, 1, 1)]
+    only = ArmProfile(blocks=blocks, operations=1, kernel=[], user=[USER, OTHER])
+    assert set(rows_of(explain.explain(only, only))) == {"main", "other"}
+
+
+def test_per_operation_and_shares() -> None:
+    explanation = explained()
+    rows = rows_of(explanation)
+    # Twice the work in twice the operations is no difference.
+    assert explanation.delta(rows["clear_page"]) == 0
+    assert explanation.per_operation(rows["clear_page"], "base") == Fraction(100_000, 10 * 1000)
+    assert explanation.per_operation(rows["clear_page"], "test", "instructions") == 20
+    assert explanation.calls_per_operation(rows["clear_page"], "test") == 1
+    assert explanation.calls_per_operation(rows["fault"], "test") is None
+    assert sum(share for row in explanation.rows if (share := explanation.share(row)) is not None) == 1
+    same = explain.explain(profile(BASE, 10), profile(BASE, 10))
+    assert same.share(same.rows[0]) is None
+    assert explain.differing(same) == []
+
+
+def test_sorted_by_what_they_contribute() -> None:
+    explanation = explained()
+    deltas = [abs(explanation.delta(row)) for row in explanation.rows]
+    assert deltas == sorted(deltas, reverse=True)
+    assert [row.name for row in explanation.rows][:3] == ["[unknown user]", "[unknown kernel]", "fault"]
+    assert explain.by_cost(explanation, "instructions")[0].name == "[unknown user]"
+    assert {row.name for row in explain.differing(explanation)} == {
+        "fault",
+        "[unknown kernel]",
+        "[unknown user]",
+    }
+    assert len(explain.differing(explanation, least=Fraction(1, 3))) == 1
+
+
+def test_planted_cost_comes_first_exactly() -> None:
+    base = [Block(K + 0x100, 1_000_000, 300_000_000, 1000), Block(K, 5_000_000, 1_500_000_000, 10)]
+    test = [Block(K + 0x100, 1_064_000, 319_200_000, 1000), Block(K, 5_000_000, 1_500_000_000, 10)]
+    explanation = explain.explain(profile(base, 1000), profile(test, 1000))
+    first = explain.differing(explanation)[0]
+    assert first.name == "fault"
+    assert explanation.delta(first, "instructions") == 64
+    assert explanation.share(first) == 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sums_are_exact(seed: int) -> None:
+    rng = random.Random(seed)  # noqa: S311
+
+    def blocks() -> list[Block]:
+        spots = [K, 0x800, 0xFFFFFFFFC0000000]
+        return [
+            Block(rng.choice(spots) + rng.randrange(0x2000), rng.randrange(10**15), rng.randrange(10**18), 1)
+            for _ in range(500)
+        ]
+
+    base, test = blocks(), blocks()
+    explanation = explain.explain(profile(base, 3), profile(test, 7))
+    whole = explain.total(explanation.rows)
+    assert whole.base_cycles == sum(block.cycles for block in base)
+    assert whole.test_cycles == sum(block.cycles for block in test)
+    assert whole.base_instructions == sum(block.instructions for block in base)
+    assert whole.test_instructions == sum(block.instructions for block in test)
+    shares = [explanation.share(row) for row in explanation.rows]
+    assert sum(share for share in shares if share is not None) == 1
+    # In whatever order the blocks come.
+    rng.shuffle(base)
+    assert explain.explain(profile(base, 3), profile(test, 7)) == explanation
+
+
+def test_no_operations() -> None:
+    with pytest.raises(ValueError, match="no operations"):
+        explain.explain(profile(BASE, 0), profile(TEST, 1))
+    empty = explain.explain(profile([], 1), profile([], 1))
+    assert empty.rows == [] and empty.movement() == 0
+
+
+def test_it_is_a_record(tmp_path: Path) -> None:
+    records.save(tmp_path / "explain.json", explained())
+    assert records.load(tmp_path / "explain.json", Explanation) == explained()
+
+
+# --- mechanisms
+
+
+def compared(name: str, base: list[float], test: list[float], *, better: verdict.Better = "neither") -> Comparison:
+    return verdict.compare_metric(Metric(name=name, unit="n", better=better), base, test, exact=True)
+
+
+def test_every_counter_has_a_meaning_in_a_line() -> None:
+    known = mechanisms.counters()
+    wanted = """page_faults thp_fault_alloc thp_fault_fallback compact_stall compact_fail pgmigrate_success vmas
+                anon_huge_kb dtlb_walks_4k dtlb_walks_2m llc_misses"""
+    for name in wanted.split():
+        assert known[name].meaning
+
+
+def test_mechanisms_by_how_much_they_moved() -> None:
+    found = mechanisms.mechanisms(
+        [
+            compared("thp_fault_fallback", [0, 0, 0], [1, 1, 1], better="lower"),
+            compared("page_faults", [100, 100, 100], [750, 750, 750], better="lower"),
+            compared("vmas", [12, 12, 12], [43, 43, 43], better="lower"),
+            compared("thp_fault_alloc", [400, 400, 400], [0, 0, 0]),
+            compared("pgfree", [5, 5, 5], [5, 5, 5]),
+            compared("latency_p99", [5, 5, 5], [50, 50, 50], better="lower"),
+            compared("throughput", [5, 5, 5], [1, 1, 1], better="higher"),
+            compared("kernel_dtlb_walks_4k", [100, 100, 100], [90, 90, 90]),
+            compared("nobody_knows", [1, 1, 1], [2, 2, 2]),
+            compared("broken", [float("nan")], [1]),
+        ]
+    )
+    assert [m.name for m in found] == [
+        "thp_fault_alloc",
+        "page_faults",
+        "vmas",
+        "thp_fault_fallback",
+        "nobody_knows",
+        "kernel_dtlb_walks_4k",
+    ]
+    assert found[1].ratio == 7.5
+    assert found[3].ratio is None
+    assert found[4].meaning == ""
+    assert "small pages" in found[5].meaning
+
+
+def test_broken_list_of_counters(tmp_path: Path) -> None:
+    path = tmp_path / "counters.toml"
+    for text, message in (
+        ("schema = 2\n[counter]\n", "schema 2 is not known"),
+        ("schema = 1\n[counter.a]\nmeaning = 'm'\n", "source"),
+        ("schema = 1\n[counter.a]\nmeaning = 'm'\nsource = 's'\nmore = 1\n", "more"),
+        ("schema = ", "not a readable list"),
+    ):
+        path.write_text(text)
+        mechanisms.counters.cache_clear()
+        with pytest.raises(UserError, match=message):
+            mechanisms.counters(path)
+    with pytest.raises(UserError, match="not a readable list"):
+        mechanisms.counters(tmp_path / "nothing")
+
+
+# --- text
+
+
+def shown(
+    explanation: Explanation,
+    *,
+    width: int = 1000,
+    cost: explain.Cost = "cycles",
+    top: int | None = 20,
+    everything: bool = False,
+) -> str:
+    moved = mechanisms.mechanisms([compared("vmas", [12], [43])])
+    text = explaintable.render_explain(
+        explanation,
+        moved,
+        base="v6.11",
+        test="v6.12",
+        machine="zen4",
+        width=width,
+        cost=cost,
+        top=top,
+        everything=everything,
+    )
+    out = io.StringIO()
+    explaintable.show_explain(text, Console(file=out, force_terminal=False))
+    return out.getvalue()
+
+
+def test_text() -> None:
+    text = shown(explained())
+    assert "base  v6.11\ntest  v6.12\n" in text
+    assert "modelled cycles (zen4) per operation: 11.27 -> 11.3 (+0.3 %)" in text
+    assert "instructions per operation: 28.7 -> 28.8 (+0.3 %)" in text
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert "fault 0.8 0.85 +0.05 142.9 % kernel 2 -> ?" in lines
+    assert "[3 others] 10.4 10.4 0 0.0 %" in lines
+    assert "vmas 12 -> 43 +258.3 % mappings of the process: buffers that lie apart cannot merge into one" in lines
+    assert all(line == line.rstrip() for line in text.splitlines())
+
+
+def test_text_of_everything_and_of_the_top() -> None:
+    assert "clear_page" in shown(explained(), everything=True)
+    assert "others" not in shown(explained(), everything=True, top=None)
+    assert "[5 others]" in shown(explained(), top=1)
+
+
+def test_text_of_instructions_says_nothing_of_a_model() -> None:
+    text = shown(explained(), cost="instructions")
+    assert "modelled" not in text and "zen4" not in text
+
+
+def test_text_of_no_difference() -> None:
+    same = explain.explain(profile(BASE, 10), profile(BASE, 10))
+    assert "no function differs in modelled cycles" in shown(same)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_narrow_text_keeps_its_lines(width: int) -> None:
+    long = "a_function_with_a_very_long_name_that_fits_nowhere_because_it_goes_on_and_on"
+    table = SymbolTable([Label(K, "T", long)])
+    base = ArmProfile(blocks=[Block(K, 1, 10**9, 1)], operations=1, kernel=[table])
+    test = ArmProfile(blocks=[Block(K, 1, 10**9 + 10**6, 1)], operations=1, kernel=[table])
+    text = shown(explain.explain(base, test), width=width)
+    line = next(line for line in text.splitlines() if line.startswith("a_function"))
+    assert "…" in line and "+1,000" in line
+    assert width < 60 or len(line) <= width

@@ -1,0 +1,71 @@
+"""Kernel configuration: what is asked for, and what kconfig made of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab import kconfig
+
+CONFIG = """\
+# Automatically generated file; DO NOT EDIT.
+CONFIG_CC_VERSION_TEXT="gcc (Debian 12.2.0-14) 12.2.0"
+CONFIG_SMP=y
+  CONFIG_NR_CPUS=64
+# CONFIG_NUMA is not set
+#CONFIG_COMMENTED=y
+CONFIG_EMPTY=
+not an option
+"""
+
+
+def test_parse_reads_values_and_what_is_not_set() -> None:
+    assert kconfig.parse(CONFIG) == {
+        "CONFIG_CC_VERSION_TEXT": '"gcc (Debian 12.2.0-14) 12.2.0"',
+        "CONFIG_SMP": "y",
+        "CONFIG_NR_CPUS": "64",
+        "CONFIG_NUMA": "n",
+    }
+
+
+def test_a_fragment_is_read_back_as_it_was() -> None:
+    options = {"CONFIG_SMP": "y", "CONFIG_NUMA": "n", "CONFIG_NAME": '"x y"'}
+    assert kconfig.parse(kconfig.fragment(options)) == options
+    assert "# CONFIG_NUMA is not set\n" in kconfig.fragment(options)
+
+
+def test_every_line_of_the_shipped_fragments_is_understood_and_none_is_in_both() -> None:
+    required, optional = (path.read_text() for path in kconfig.guest_fragments())
+    for text in (required, optional):
+        lines = [line for line in text.splitlines() if "CONFIG_" in line and not line.startswith("# ")]
+        assert len(kconfig.parse(text)) == len(lines) > 5
+    assert not kconfig.parse(required).keys() & kconfig.parse(optional).keys()
+
+
+def test_the_specs_own_options_win() -> None:
+    plain, known = kconfig.requested([])
+    required, optional = kconfig.requested([("CONFIG_SMP", "n"), ("CONFIG_LRU_GEN", "n"), ("CONFIG_NEW", "y")])
+    assert plain["CONFIG_SMP"] == "y" and known["CONFIG_LRU_GEN"] == "y"
+    assert (required["CONFIG_SMP"], required["CONFIG_LRU_GEN"], required["CONFIG_NEW"]) == ("n", "n", "y")
+    assert "CONFIG_LRU_GEN" not in optional
+    assert required.keys() - plain.keys() == {"CONFIG_LRU_GEN", "CONFIG_NEW"}
+
+
+def test_dropped_is_what_did_not_stay_as_asked() -> None:
+    wanted = {"CONFIG_A": "y", "CONFIG_B": "y", "CONFIG_C": "n", "CONFIG_D": "n", "CONFIG_E": "64"}
+    resolved = {"CONFIG_A": "y", "CONFIG_C": "y", "CONFIG_E": "8"}
+    assert kconfig.dropped(wanted, resolved) == {"CONFIG_B": "n", "CONFIG_C": "y", "CONFIG_E": "8"}
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("CONFIG_SLUB_DEBUGG", "did you mean CONFIG_SLUB_DEBUG"), ("CONFIG_QQQQ", "spelling")]
+)
+def test_an_unknown_symbol_comes_with_what_was_meant(name: str, hint: str) -> None:
+    error = kconfig.explain_dropped({name: "n"}, {name: "y"}, {"SLUB_DEBUG", "SMP"})
+    assert error.message == f"{name}: no such kconfig symbol in this tree"
+    assert hint in str(error.hint)
+
+
+def test_a_known_symbol_that_was_dropped_says_what_it_became() -> None:
+    error = kconfig.explain_dropped({"CONFIG_A": "n", "CONFIG_B": "8"}, {"CONFIG_A": "y", "CONFIG_B": "64"}, {"A", "B"})
+    assert error.message == "kconfig dropped CONFIG_A=y became n, CONFIG_B=64 became 8"
+    assert error.exit_status == 2

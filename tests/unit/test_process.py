@@ -1,0 +1,61 @@
+"""Other programs: run without a shell, and their failures named."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lab import process
+from lab.errors import HostFailed
+from lab.process import CommandFailed
+
+
+def test_output_is_given_back(tmp_path: Path) -> None:
+    assert process.run(["cat"], stdin=b"\0x") == b"\0x"
+    assert process.run_text(["printf", "a b\n\n"]) == "a b"
+    assert process.run_text(["pwd"], cwd=tmp_path) == str(tmp_path)
+    assert process.run(["cat"]) == b"", "nothing to read, rather than the terminal"
+
+
+def test_words_are_never_a_shells(tmp_path: Path) -> None:
+    assert process.run_text(["echo", "$(touch canary)", ";", "*"], cwd=tmp_path) == "$(touch canary) ; *"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_failure_shows_the_last_thing_that_was_said() -> None:
+    with pytest.raises(CommandFailed, match="sh exited with status 3: the reason") as caught:
+        process.run(["sh", "-c", "echo first >&2; echo ' the reason ' >&2; echo >&2; exit 3"])
+    assert (caught.value.status, caught.value.argv[0], caught.value.exit_status) == (3, "sh", 4)
+    with pytest.raises(CommandFailed, match="no message"):
+        process.run(["false"])
+
+
+def test_a_missing_program_is_named() -> None:
+    with pytest.raises(HostFailed, match="no-such-program is not installed"):
+        process.run(["no-such-program"])
+    with pytest.raises(HostFailed, match="no-such-program is not installed") as caught:
+        process.find_tool("no-such-program", package="some-package")
+    assert "some-package" in str(caught.value.hint)
+    assert process.find_tool("sh", package="dash").endswith("/sh")
+
+
+def test_a_program_that_takes_too_long_is_ended() -> None:
+    with pytest.raises(HostFailed, match=r"sleep did not finish within 0\.1 s"):
+        process.run(["sleep", "60"], timeout_s=0.1)
+
+
+def test_only_what_carries_the_tag_is_killed() -> None:
+    tagged = subprocess.Popen(["sleep", "60"], env={**os.environ, "LAB_TEST": "this one"})
+    other = subprocess.Popen(["sleep", "60"], env={**os.environ, "LAB_TEST": "this one, too"})
+    try:
+        process.kill_tagged("LAB_TEST", "this one")
+        assert tagged.wait(timeout=5) == -9
+        assert other.poll() is None
+    finally:
+        for each in (tagged, other):
+            each.kill()
+            each.wait()
+    process.kill_tagged("LAB_TEST", "nobody")

@@ -1,0 +1,98 @@
+"""Progress: on stderr, each thing once, and by make's own steps."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from lab import progress
+from lab.progress import Meter, follow_log
+
+LOG = """\
+make: Entering directory '/x'
+  SYNC    include/config/auto.conf
+  CC      mm/mmap.o
+  HOSTCC  scripts/x.o
+  LD [M]  drivers/block/null_blk.ko
+  AR      mm/built-in.a
+mm/mmap.c: warning: indented
+  not a step
+  C
+"""
+
+
+def test_news_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    with Meter() as meter:
+        meter.say("one")
+        meter.news("two")
+        meter.news("two")
+        meter.news("half", 0.5)
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "one\ntwo\n")
+
+
+def test_a_quiet_meter_says_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_PLAIN_EVERY_S", -1.0)
+    with Meter(quiet=True) as meter, meter.task("work", 3) as task:
+        meter.say("one")
+        task.advance()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_work_is_over_when_the_command_is() -> None:
+    with Meter(quiet=True) as meter:
+        assert not meter.cancelled()
+    assert meter.cancelled()
+    with pytest.raises(KeyboardInterrupt), Meter(quiet=True) as meter:
+        raise KeyboardInterrupt
+    assert meter.cancelled()
+
+
+def test_plain_lines_say_how_far_it_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_PLAIN_EVERY_S", -1.0)
+    with Meter() as meter, meter.task("measuring", 0) as task:
+        task.grow(4)
+        task.advance(note="x")
+        task.advance(3)
+        task.advance(2)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("measuring: 1 of 4, about 0 s left") and lines[0].endswith("x")
+    assert lines[1] == "measuring: 4 steps in 0 s" and lines[2] == "measuring: 6 steps in 0 s"
+
+
+def test_plain_lines_are_far_between(capsys: pytest.CaptureFixture[str]) -> None:
+    with Meter() as meter, meter.task("measuring", 100) as task:
+        for _ in range(100):
+            task.advance()
+    assert capsys.readouterr().err == ""
+
+
+def test_a_bar_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with Meter() as meter:
+        meter.say("[bold]not markup[/bold]")
+        with meter.task("measuring", 2) as task:
+            task.advance(5, "more than expected")
+        assert task.count == 5
+    said = capsys.readouterr()
+    assert said.out == "" and "[bold]not markup[/bold]" in said.err
+
+
+def test_steps_of_a_log_are_counted_as_they_come(tmp_path: Path) -> None:
+    log = tmp_path / "build.log"
+    with Meter(quiet=True) as meter, follow_log(log, meter, "build", None) as task:
+        threading.Event().wait(0.05)
+        log.write_text(LOG + "  CC      cut")
+    assert task.count == 5, "the last line has not ended"
+    with Meter(quiet=True) as meter, follow_log(log, meter, "build", 10) as task, log.open("a") as stream:
+        stream.write(".o\n")
+    assert task.count == 6
+
+
+def test_a_log_that_never_comes_is_no_error(tmp_path: Path) -> None:
+    with Meter(quiet=True) as meter, follow_log(tmp_path / "none", meter, "build", None) as task:
+        pass
+    assert task.count == 0

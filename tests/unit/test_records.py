@@ -1,0 +1,78 @@
+"""Records: the same value gives the same bytes, and a reader never sees half a file."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from lab import records
+from lab.errors import HostFailed
+from lab.records import Record
+
+
+class Thing(Record, frozen=True, kw_only=True):
+    name: str
+    sizes: dict[str, int]
+
+
+def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
+    thing = Thing(name="a b\n\u00e9", sizes={"z": 1, "a": 2})
+    records.save(tmp_path / "thing.json", thing)
+    assert records.load(tmp_path / "thing.json", Thing) == thing
+    assert [path.name for path in tmp_path.iterdir()] == ["thing.json"]
+
+
+def test_equal_values_give_equal_bytes_and_digests() -> None:
+    one, other = Thing(name="x", sizes={"z": 1, "a": 2}), Thing(name="x", sizes={"a": 2, "z": 1})
+    assert records.encode(one) == records.encode(other)
+    assert records.digest(one) == records.digest(other) != records.digest(Thing(name="y", sizes=one.sizes))
+    assert records.encode(one).endswith(b"}\n")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", '{"name": "x"}', '{"name": "x", "sizes": {}, "later": 1}', '{"name": 1, "sizes": {}}', "\0"]
+)
+def test_a_file_that_is_no_record_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "thing.json"
+    path.write_text(text)
+    with pytest.raises(HostFailed, match=r"thing\.json is not a readable Thing record"):
+        records.load(path, Thing)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(HostFailed, match=r"gone\.json"):
+        records.load(tmp_path / "gone.json", Thing)
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "thing.json"
+    records.save(path, 1)
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(HostFailed, match="no disk space left to write") as caught:
+        records.save(path, 2)
+    assert "lab kernel gc" in str(caught.value.hint)
+    assert records.load(path, int) == 1
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_is_not_there_is_the_hosts_failure(tmp_path: Path) -> None:
+    with pytest.raises(HostFailed, match=r"cannot write .*No such file"):
+        records.save(tmp_path / "gone" / "thing.json", 1)
+
+
+def test_file_digest_is_sha256(tmp_path: Path) -> None:
+    (tmp_path / "abc").write_bytes(b"abc")
+    assert records.file_digest(tmp_path / "abc").startswith("ba7816bf8f01cfea")
+
+
+def test_plain_is_what_json_would_say() -> None:
+    assert records.plain([Thing(name="x", sizes={"a": 1})]) == [{"name": "x", "sizes": {"a": 1}}]

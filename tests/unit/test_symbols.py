@@ -1,0 +1,275 @@
+"""Names of functions: System.map, a kernel's own kallsyms, ELF programs."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lab import kallsyms, kernelfile, paths, symbols
+from lab.errors import UserError
+from lab.symbols import Label, Symbol, SymbolTable
+
+TEXT = 0xFFFFFFFF81000000
+
+MAP = f"""\
+0000000000000000 A fixed_percpu_data
+0000000000001000 A cpu_tss_rw
+0000000001000000 A phys_startup_64
+{TEXT:016x} T _stext
+{TEXT:016x} T _text
+{TEXT:016x} T startup_64
+{TEXT + 0x40:016x} T __memset
+{TEXT + 0x40:016x} W memset
+{TEXT + 0x80:016x} t do_fault
+{TEXT + 0xC0:016x} t do_fault.part.0
+{TEXT + 0x100:016x} t do_fault.cold
+{TEXT + 0x110:016x} T __sched_text_end
+{TEXT + 0x120:016x} T last_function
+{TEXT + 0x200:016x} T _etext
+{TEXT + 0x1000:016x} D data
+"""
+
+
+# --- tables
+
+
+def test_find_and_entry(tmp_path: Path) -> None:
+    path = tmp_path / "System.map"
+    path.write_text(MAP)
+    table = symbols.from_system_map(path)
+    assert [symbol.name for symbol in table] == [
+        "startup_64",
+        "memset",
+        "do_fault",
+        "do_fault.part.0",
+        "do_fault.cold",
+        "last_function",
+    ]
+    assert len(table) == 6
+    assert table.find(TEXT) == Symbol("startup_64", TEXT, 0x40)
+    assert table.find(TEXT + 0x5F) == Symbol("memset", TEXT + 0x40, 0x40)
+    assert table.find(TEXT + 0x11F) is None  # where a section ended
+    assert table.find(TEXT + 0x200) is None
+    assert table.find(TEXT + 0x1000) is None  # data
+    assert table.find(0x1000) is None  # an offset into per-CPU data
+    assert table.find(0xFFFFFFFFC0000000) is None  # a module
+    assert table.entry(TEXT + 0x80)
+    assert not table.entry(TEXT + 0x81)
+    assert not table.entry(TEXT + 0xC0)
+    assert not table.entry(TEXT + 0x100)
+    assert not table.entry(0)
+
+
+def test_sizes_bound_functions() -> None:
+    table = SymbolTable([Label(0x1000, "T", "a", 0x10), Label(0x1100, "T", "b"), Label(0x1200, "t", "last")])
+    assert table.find(0x100F) == Symbol("a", 0x1000, 0x10)
+    assert table.find(0x1010) is None
+    assert table.find(0x11FF) == Symbol("b", 0x1100, 0x100)
+    assert table.find(0x1FFF) == Symbol("last", 0x1200, 0xE00)
+    assert table.find(0x2000) is None
+    assert SymbolTable([]).find(0x1000) is None
+
+
+def test_of_several_names_always_the_same() -> None:
+    labels = [Label(16, kind, name) for kind, name in (("t", "b"), ("T", "__b"), ("W", "bb"), ("T", "ab"), ("T", "b2"))]
+    for turned in (labels, labels[::-1], labels[2:] + labels[:2]):
+        assert [symbol.name for symbol in SymbolTable(turned)] == ["ab"]
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        ("do_fault", "do_fault"),
+        ("do_fault.cold", "do_fault"),
+        ("do_fault.part.0.isra.0", "do_fault"),
+        ("do_fault.constprop.12", "do_fault"),
+        ("do_fault.llvm.1234567890", "do_fault"),
+        ("__key.3", "__key"),
+        (".slowpath", ".slowpath"),
+        (".E_copy", ".E_copy"),
+        ("a.b", "a.b"),
+        (".cold", ".cold"),
+        ("cold", "cold"),
+    ],
+)
+def test_base_name(name: str, base: str) -> None:
+    assert symbols.base_name(name) == base
+
+
+# --- System.map
+
+
+def test_system_map_errors(tmp_path: Path) -> None:
+    path = tmp_path / "System.map"
+    with pytest.raises(UserError, match="cannot read"):
+        symbols.from_system_map(path)
+    path.write_text("0000000000000001 T a\nnot a map\n")
+    with pytest.raises(UserError, match="line 2: not a line of a System"):
+        symbols.from_system_map(path)
+
+
+# --- kallsyms
+
+
+def _pad(content: bytes) -> bytes:
+    return content + bytes(-len(content) % 8)
+
+
+def encode_kallsyms(names: list[tuple[int, str]], *, new: bool, percpu: bool, seqs: bool = False) -> bytes:
+    """What scripts/kallsyms.c writes, with few tokens: every character for itself, and `do_` as byte 1."""
+    used = set("".join(name for _, name in names)) | set("0123456789")
+    tokens = [chr(i) if chr(i) in used else "" for i in range(256)]
+    tokens[1] = "do_"
+    table, index = b"", []
+    for token in tokens:
+        index.append(len(table))
+        table += token.encode() + b"\0"
+    stream, markers = b"", []
+    for number, (_, name) in enumerate(names):
+        if number % 256 == 0:
+            markers.append(len(stream))
+        packed = name.replace("do_", "\1").encode()
+        size = len(packed)
+        stream += bytes([size] if size < 0x80 else [size & 0x7F | 0x80, size >> 7]) + packed
+    base = TEXT
+    offsets = [(at if percpu and at < TEXT else base - 1 - at if percpu else at - base) & 0xFFFFFFFF for at, _ in names]
+    where = _pad(struct.pack(f"<{len(names)}I", *offsets)) + struct.pack("<Q", base)
+    order = bytes(3 * len(names))
+    body = struct.pack("<II", len(names), 0) + _pad(stream) + _pad(struct.pack(f"<{len(markers)}I", *markers))
+    body += _pad(order) if seqs and not new else b""
+    body += _pad(table) + struct.pack("<256H", *index)
+    return body + where + _pad(order) if new else where + body
+
+
+def names_of_a_kernel(count: int, *, percpu: bool) -> list[tuple[int, str]]:
+    names = [(0, "Afixed_percpu_data"), (0x40, "Acpu_number")] if percpu else []
+    names += [(TEXT + 16 * i, f"{'Tt'[i % 2]}do_thing_{i}") for i in range(count)]
+    return [*names, (TEXT + 16 * count, "t" + "long_" * 40), (TEXT + 16 * count + 16, "Dsome_data")]
+
+
+NOISE = (
+    bytes(range(1, 256)) * 40 + b"0\0001\0002\0003\0004\0005\0006\0007\0008\0009\0 these are no tokens" + bytes(4000)
+)
+
+
+@pytest.mark.parametrize("new", [False, True])
+@pytest.mark.parametrize("percpu", [False, True])
+@pytest.mark.parametrize("seqs", [False, True])
+@pytest.mark.parametrize("count", [3, 256, 1000])
+def test_kallsyms_of_any_layout(new: bool, percpu: bool, seqs: bool, count: int) -> None:
+    names = names_of_a_kernel(count, percpu=percpu)
+    image = _pad(b"\x7fELF" + NOISE) + encode_kallsyms(names, new=new, percpu=percpu, seqs=seqs) + NOISE
+    assert kallsyms.read(image) == [(at, name[0], name[1:]) for at, name in names]
+
+
+def test_no_kallsyms() -> None:
+    names = names_of_a_kernel(300, percpu=True)
+    image = encode_kallsyms(names, new=True, percpu=True)
+    assert kallsyms.read(b"") is None
+    assert kallsyms.read(NOISE) is None
+    for end in range(0, len(image) - 1000, 97):
+        assert kallsyms.read(image[:end]) is None, end
+    unsorted = [*names[:50], names[60], *names[50:]]
+    assert kallsyms.read(encode_kallsyms(unsorted, new=True, percpu=True)) is None
+    for damage in range(0, 3000, 101):
+        broken = bytearray(image)
+        broken[damage] ^= 0xFF
+        kallsyms.read(bytes(broken))  # whatever it says, it ends
+
+
+def test_kernel_symbols_takes_the_best(tmp_path: Path) -> None:
+    vmlinux, real, stub = tmp_path / "vmlinux", tmp_path / "System.map", tmp_path / "System.map-deb"
+    vmlinux.write_bytes(
+        b"\x7fELF\x02\x01" + bytes(58) + encode_kallsyms(names_of_a_kernel(9, percpu=True), new=True, percpu=True)
+    )
+    real.write_text(MAP)
+    stub.write_text("ffffffffffffffff B The real System.map is in the linux-image-<version>-dbg package\n")
+    assert len(symbols.kernel_symbols(vmlinux, real)) == 6
+    assert len(symbols.kernel_symbols(vmlinux, stub)) == 10
+    assert len(symbols.kernel_symbols(vmlinux, None)) == 10
+    with pytest.raises(UserError, match="no names of the kernel's functions"):
+        symbols.kernel_symbols(None, stub)
+    with pytest.raises(UserError, match="no names of the kernel's functions"):
+        symbols.kernel_symbols(None, None)
+
+
+def _built_kernels() -> list[Path]:
+    """Kernels that the lab has built here: both tables of one build can be compared."""
+    folders = sorted(paths.cache_dir("kernels").glob("*/System.map"))
+    return [path.parent for path in folders if (path.parent / "vmlinux").is_file()][:1]
+
+
+def test_kallsyms_of_a_real_kernel() -> None:
+    kernels = _built_kernels()
+    if not kernels:
+        pytest.skip("no kernel was built here yet (`lab kernel build` makes one)")
+    vmlinux, system_map = kernels[0] / "vmlinux", kernels[0] / "System.map"
+    said = kallsyms.read(kernelfile.extract_vmlinux(vmlinux))
+    assert said is not None
+    lines = [line.split(" ", 2) for line in system_map.read_text().splitlines()]
+    mapped = {(int(at, 16), kind, name) for at, kind, name in lines if kind in "tT"}
+    own = {(one.address, one.kind, one.name) for one in said if one.kind in "tT"}
+    assert own <= mapped
+    # Without KALLSYMS_ALL a kernel does not list .exit.text: code of built-in drivers that is never run.
+    start = {name: int(at, 16) for at, _, name in lines}
+    assert all(at >= start["_einittext"] for at, _, _ in mapped - own)
+    assert len(mapped - own) < 100
+    table = symbols.from_kallsyms_image(vmlinux)
+    for symbol in symbols.from_system_map(system_map):
+        if symbol.start < start["_einittext"]:
+            assert table.find(symbol.start) == symbol
+
+
+# --- ELF
+
+PROGRAM = """
+__attribute__((noinline)) static int helper(int x) { return x * 3 + 1; }
+__attribute__((noinline)) int twice(int x) { return helper(x) + helper(x + 1); }
+int data = 7;
+int main(void) { return twice(data); }
+"""
+
+
+def _compiled(folder: Path, *options: str) -> Path:
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed")
+    source, program = folder / "program.c", folder / "program"
+    source.write_text(PROGRAM)
+    subprocess.run(["gcc", "-O1", *options, "-o", program, source], check=True)
+    return program
+
+
+def test_elf(tmp_path: Path) -> None:
+    program = _compiled(tmp_path, "-no-pie", "-fno-pie")
+    table = symbols.from_elf(program)
+    found = {symbol.name: symbol for symbol in table}
+    assert {"main", "twice", "helper", "_start"} <= found.keys()
+    assert "data" not in found
+    for name in ("main", "twice", "helper"):
+        symbol = found[name]
+        assert table.entry(symbol.start)
+        assert table.find(symbol.start + symbol.size - 1) == symbol
+        assert not table.entry(symbol.start + 1)
+    moved = symbols.from_elf(program, bias=0x1000)
+    assert moved.find(found["twice"].start + 0x1000) == found["twice"]._replace(start=found["twice"].start + 0x1000)
+
+
+def test_stripped_elf(tmp_path: Path) -> None:
+    program = _compiled(tmp_path, "-s", "-rdynamic")
+    assert "twice" in {symbol.name for symbol in symbols.from_elf(program)}
+    program = _compiled(tmp_path, "-s", "-static")
+    assert len(symbols.from_elf(program)) == 0
+
+
+@pytest.mark.parametrize("content", [b"", b"#!/bin/sh\n", b"\x7fELF\x02\x01\x01" + bytes(20)])
+def test_no_elf(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "program"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="not a readable ELF file"):
+        symbols.from_elf(path)
+    with pytest.raises(UserError, match="cannot read"):
+        symbols.from_elf(tmp_path / "nothing")

@@ -1,0 +1,123 @@
+"""A result as text: what a reader must find in it."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from lab import ab, table, verdict
+from lab.results import AbResult, ArmResult, CaseResult, GuestShape, ResultEnvironment
+from lab.verdict import Comparison, Metric, Outcome
+
+THROUGHPUT = Metric(name="throughput", unit="op/s", better="higher", primary=True)
+FAULTS = Metric(name="faults", unit="faults", better="lower")
+
+
+def _compared(metric: Metric, base: list[float], test: list[float]) -> Comparison:
+    return verdict.compare_metric(metric, base, test, exact=True)
+
+
+def _case(name: str, base: list[float], test: list[float], **more: Any) -> CaseResult:
+    primary = _compared(THROUGHPUT, base, test)
+    faults = _compared(FAULTS, [10.0] * len(base), [75.0] * len(base))
+    assert primary.verdict is not None
+    return CaseResult(
+        workload="alloc-burst", case=name, verdict=primary.verdict, metrics=[primary, faults],
+        **{"control": False, **more},
+    )  # fmt: skip
+
+
+def _arm(spec: str, digit: str, release: str, *, subject: str | None = None, note: str | None = None) -> ArmResult:
+    return ArmResult(
+        spec=spec, commit=digit * 40, release=release, build=f"k{digit}", subject=subject, note=note, compiler="gcc",
+        settings={},
+    )  # fmt: skip
+
+
+def _result(*cases: CaseResult, word: Outcome = Outcome.REGRESSION) -> AbResult:
+    shape = GuestShape(vcpus=1, memory_mb=640, initrd_sha256="0", fingerprint="f1")
+    around = ResultEnvironment(
+        fingerprint="abcdef0123456789", qemu="7.2.22", machine="microvm", cpu="Nehalem", shift=4, cmdline=[],
+        settings={}, image="i", lab="0.1.0", guests={"alloc-burst": shape},
+    )  # fmt: skip
+    return AbResult(
+        mode="exact", threshold=0.02, alpha=0.01,
+        base=_arm("efa7df3e3bb5^", "1", "6.6.0", subject="mm: before"),
+        test=_arm("efa7df3e3bb5", "2", "6.7.0", note="taking 2222, a [backport]"),
+        environment=around, seeds=[1, 2, 3, 4, 5, 6], cases=list(cases), verdict=word, reason="1 of 2 cases worse",
+        started="2026-11-21T09:00:00+00:00", seconds=1.0, result="20261121-090000-aaaa",
+        reproduce="lab replay 20261121-090000-aaaa",
+    )  # fmt: skip
+
+
+SLOWER = _case("layout-4632k", [100.0 + i for i in range(6)], [60.0 + i for i in range(6)], holm=True)
+EQUAL = _case("layout-512k", [5000.0] * 6, [5000.0] * 6, control=True)
+
+
+def _text(result: AbResult, *, width: int | None = None) -> str:
+    stream = io.StringIO()
+    table.show(result, Console(file=stream, width=width, force_terminal=width is not None, no_color=True))
+    return stream.getvalue()
+
+
+def test_everything_a_reader_needs_is_there() -> None:
+    text = _text(_result(SLOWER, EQUAL))
+    for words in (
+        "efa7df3e3bb5^", "111111111111", '("mm: before")', "Linux 6.6.0", "taking 2222, a [backport]",
+        "layout-4632k", "layout-512k (control)", "op/s", "regression", "same", "5,000", "-39.0 %",
+        "faults 10 -> 75", "verdict: regression: 1 of 2 cases worse (threshold 2 %, 6 seeds)",
+        "QEMU 7.2.22", "microvm", "640 MiB", "fingerprint abcdef0123456789",
+        "lab report 20261121-090000-aaaa", "lab replay 20261121-090000-aaaa",
+    ):  # fmt: skip
+        assert words in text, words
+
+
+def test_into_a_pipe_no_line_is_broken() -> None:
+    lines = _text(_result(SLOWER, EQUAL)).splitlines()
+    (row,) = (line for line in lines if line.startswith("layout-4632k"))
+    assert "regression" in row and "faults 10 -> 75" in row
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_on_a_terminal_of_any_width_nothing_is_lost(width: int) -> None:
+    text = " ".join(_text(_result(SLOWER, EQUAL), width=width).split())
+    assert "faults 10 -> 75" in text and "regression" in text
+
+
+def test_an_unknown_says_why_and_how_many_more() -> None:
+    unsure = _case("layout-4632k", [100.0] * 6, [80.0, 120.0, 90.0, 130.0, 70.0, 125.0])
+    text = _text(_result(unsure, word=Outcome.UNKNOWN))
+    assert "unknown" in text and "interval wider than" in text and "more seeds would settle it" in text
+
+
+def test_a_change_that_does_not_survive_all_cases_says_so() -> None:
+    assert "not beyond chance over all cases" in _text(_result(msgspec.structs.replace(SLOWER, holm=False), EQUAL))
+
+
+def test_cases_of_several_workloads_are_told_apart() -> None:
+    text = _text(_result(SLOWER, msgspec.structs.replace(EQUAL, workload="fio")))
+    assert "alloc-burst:layout-4632k" in text and "fio:layout-512k (control)" in text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (7.0, "7"),
+        (12345.678, "12,346"),
+        (1234567.0, "1,234,567"),
+        (0.000123456, "0.0001235"),
+        (-3.5, "-3.5"),
+    ],
+)
+def test_numbers(value: float, text: str) -> None:
+    assert table.number(value) == text
+
+
+def test_the_primary_metric_is_the_one_a_verdict_is_about() -> None:
+    assert table.primary_of(SLOWER).name == "throughput"
+    assert ab.verdict is verdict

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Marks: where a measurement begins and ends, and each operation in it.
+ *
+ * A mark is a long NOP whose operand nobody would write by accident. It does
+ * nothing, on any CPU and under any emulator; exact mode's plugin
+ * (machines/plugin) recognises it when the code around it is translated. It is
+ * not counted, and the compiler moves no memory access across it.
+ */
+#ifndef LAB_MARK_H
+#define LAB_MARK_H
+
+#if defined(__x86_64__)
+/* nopl 0x4c4142xx(%rax), always in its form of 7 bytes */
+#define LAB_MARK(code) \
+	__asm__ volatile(".byte 0x0f, 0x1f, 0x80, " #code ", 0x42, 0x41, 0x4c" ::: "memory")
+#else
+#define LAB_MARK(code) __asm__ volatile("" ::: "memory")
+#endif
+
+/* What is measured. A program without a window is measured from its start to its end. */
+static inline void lab_window_begin(void)
+{
+	LAB_MARK(1);
+}
+
+static inline void lab_window_end(void)
+{
+	LAB_MARK(2);
+}
+
+/* An operation ended, and the next one begins. The first one begins with the window. */
+static inline void lab_operation_end(void)
+{
+	LAB_MARK(3);
+}
+
+/* The operations are gone through once more, from the first: what each costs now is added to it. */
+static inline void lab_operations_again(void)
+{
+	LAB_MARK(6);
+}
+
+/* The guest is up: code is watched from here on. By who runs the cases, once, before the first. */
+static inline void lab_ready(void)
+{
+	LAB_MARK(7);
+}
+
+/* Around a whole case, by those who run it. */
+static inline void lab_case_begin(void)
+{
+	LAB_MARK(4);
+}
+
+static inline void lab_case_end(void)
+{
+	LAB_MARK(5);
+}
+
+#endif
