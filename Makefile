@@ -13,6 +13,8 @@ PYTHON ?= /usr/bin/python3
 VENV := .venv
 BIN := $(VENV)/bin
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+# Ansible asks for sudo's password only where sudo would.
+ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-become-pass)
 
 .PHONY: ab test setup lint unit guest bench clean
 
@@ -35,7 +37,7 @@ $(VENV)/ready: requirements.txt pyproject.toml
 # The host side: an Ansible role, the only part that needs root. Run again when the role changed.
 $(VENV)/host-ready: $(VENV)/ready ansible/playbooks/host_ready.yml $(wildcard ansible/roles/host_ready/*/*.yml)
 	ANSIBLE_ROLES_PATH=ansible/roles ANSIBLE_LOCALHOST_WARNING=false \
-		$(BIN)/ansible-playbook -i localhost, ansible/playbooks/host_ready.yml
+		$(BIN)/ansible-playbook -i localhost, $(ASK) ansible/playbooks/host_ready.yml
 	@touch $@
 
 lint: $(VENV)/ready
