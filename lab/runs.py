@@ -18,6 +18,7 @@ from lab.workloads import Case, Workload
 
 # The job follows the root in the initrd, always this large: its length must not move what lies behind it.
 _JOB_BYTES = 16 << 10
+_PAGE = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,9 +134,18 @@ def _write_initrd(path: Path, bench: Bench, arm: Arm, seed: int, cases: Sequence
     )
     if len(job) > _JOB_BYTES:
         raise GuestFailed("malformed", f"the job is {len(job)} bytes long, more than {_JOB_BYTES}; choose fewer cases")
-    with path.open("wb") as stream:
-        stream.write(bench.slice.read_bytes())
-        stream.write(cpio.entry("job", 0o100444, job.ljust(_JOB_BYTES, b"\0")) + cpio.trailer())
+    archive = bench.slice.read_bytes()
+    archive += cpio.entry("job", 0o100444, job.ljust(_JOB_BYTES, b"\0")) + cpio.trailer()
+    path.write_bytes(clear_of_tables(archive))
+
+
+def clear_of_tables(archive: bytes) -> bytes:
+    """Pad an initrd so that all of its last page but a few bytes stays untouched.
+
+    QEMU loads it at page alignment as high as memory goes; newer firmware (seen with QEMU 10.0's) keeps the ACPI
+    tables of a microvm in that very page, and a full last page would overwrite them.
+    """
+    return archive + b"\0" * (-len(archive) % _PAGE + 4)
 
 
 def shuffled(cases: Sequence[Case], seed: int) -> list[Case]:
