@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lab import __version__, exact, images, kernels, records, results, store, verdict, workloads
+from lab import __version__, costs, exact, images, kernels, records, results, store, verdict, workloads
 from lab.errors import HostFailed
 from lab.exact import Environment
 from lab.images import Image
+from lab.instrument import load_instrument
 from lab.kernels import Kernel
 from lab.kernelspec import TreeSource
 from lab.progress import Meter
@@ -38,6 +39,7 @@ def prepare(plan: Plan, folder: Path, *, jobs: int, meter: Meter) -> Prepared:
     arms = (_arm("base", plan.base, jobs, meter), _arm("test", plan.test, jobs, meter))
     machine = kernels.common_machine(*(arm.kernel for arm in arms))
     image = images.obtain(meter)
+    instrument = load_instrument(plan.machine, plan.model)
     series = []
     shapes = {}
     for workload, cases in workloads.select_all(plan.workloads):
@@ -48,6 +50,7 @@ def prepare(plan: Plan, folder: Path, *, jobs: int, meter: Meter) -> Prepared:
             slice=images.slice_for(image, workload),
             timeout_s=plan.guest_timeout_s,
             folder=folder,
+            instrument=instrument,
         )
         facts = _facts(bench)
         shapes[workload.name] = _shape(facts)
@@ -119,17 +122,20 @@ def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], verdi
 
 def _compare(one: Series, case: Case, plan: Plan) -> list[Comparison]:
     return [
-        verdict.compare_metric(
-            Metric(name=metric.name, unit=metric.unit, better=metric.better, primary=metric.primary),
-            base,
-            test,
-            threshold=plan.threshold,
-            alpha=plan.alpha,
-            exact=True,
-        )
-        for metric in one.bench.workload.metrics
+        verdict.compare_metric(metric, base, test, threshold=plan.threshold, alpha=plan.alpha, exact=True)
+        for metric in _metrics(one.bench)
         for _, base, test in [one.pairs(case.name, metric.name)]
     ]
+
+
+def _metrics(bench: Bench) -> list[Metric]:
+    """What is compared, the primary one first: modelled cycles where a model was run, else the workload's own."""
+    modelled = list(costs.METRICS) if bench.instrument else []
+    own = [
+        Metric(name=m.name, unit=m.unit, better=m.better, primary=m.primary and not modelled)
+        for m in bench.workload.metrics
+    ]
+    return [*modelled, *own]
 
 
 def _undecided(one: Series, series: Sequence[Series], plan: Plan) -> list[Case]:
@@ -173,6 +179,7 @@ def _facts(bench: Bench) -> Environment:
         memory_mb=bench.workload.memory_mb,
         settings=exact.exact_machine().settings,
         initrd_sha256=records.file_digest(bench.slice),
+        model=bench.instrument.identity if bench.instrument else "none",
     )
 
 
@@ -197,6 +204,7 @@ def _environment(facts: Environment, shapes: dict[str, GuestShape], image: Image
         image=image.sha256,
         lab=__version__,
         guests=shapes,
+        model=facts.model,
     )
 
 

@@ -18,6 +18,7 @@ from lab.errors import LabError
 _COMMANDS = {
     "ab": "Compare two kernels on a workload.",
     "doctor": "What this machine can do, what not, and what to do about it.",
+    "explain": "Why a result's arms differ, by function.",
     "image": "The guest image that both arms boot.",
     "kernel": "Build kernels, list them, clear them out.",
     "replay": "Measure a stored result again and compare every number.",

@@ -64,6 +64,7 @@ class Environment(Record, frozen=True, kw_only=True):
     cmdline: list[str]
     settings: dict[str, str]
     initrd_sha256: str
+    model: str = "none"
 
 
 @cache
@@ -106,6 +107,7 @@ def environment(
     memory_mb: int,
     settings: dict[str, str],
     initrd_sha256: str,
+    model: str = "none",
 ) -> Environment:
     """Describe what both arms share; equal fingerprints promise equal numbers."""
     parameters = exact_machine()
@@ -119,6 +121,7 @@ def environment(
         "cmdline": parameters.cmdline,
         "settings": settings,
         "initrd_sha256": initrd_sha256,
+        "model": model,
     }
     return msgspec.convert({**facts, "fingerprint": records.digest([facts, parameters.rtc])[:16]}, Environment)
 

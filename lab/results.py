@@ -46,6 +46,8 @@ class Plan(Record, frozen=True, kw_only=True):
     fixed_seeds: bool
     qemu: str
     guest_timeout_s: float
+    model: str = "none"
+    machine: str | None = None
 
 
 class ArmResult(Record, frozen=True, kw_only=True):
@@ -83,6 +85,7 @@ class ResultEnvironment(Record, frozen=True, kw_only=True):
     image: str
     lab: str
     guests: dict[str, GuestShape]
+    model: str = "none"
 
 
 class CaseResult(Record, frozen=True, kw_only=True):

@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import channel, cpio, exact, guests, records
+import msgspec
+
+from lab import channel, costs, cpio, exact, guests, records
 from lab.channel import CaseOutcome, GuestReport
 from lab.errors import GuestFailed
 from lab.exact import MachineType, Qemu
 from lab.guests import Running
+from lab.instrument import Instrument, by_case
 from lab.kernels import Kernel
 from lab.records import Record
 from lab.workloads import Case, Workload
@@ -19,6 +22,10 @@ from lab.workloads import Case, Workload
 # The job follows the root in the initrd, always this large: its length must not move what lies behind it.
 _JOB_BYTES = 16 << 10
 _PAGE = 4096
+
+# What the cost model wrote, profile included; kept of one seed, from which `lab explain` says why.
+COSTS = "costs.jsonl"
+PROFILED_SEED = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +59,7 @@ class Bench:
     slice: Path
     timeout_s: float
     folder: Path
+    instrument: Instrument | None = None
 
 
 class Run(Record, frozen=True, kw_only=True):
@@ -67,11 +75,12 @@ class Run(Record, frozen=True, kw_only=True):
     wall_s: float
     argv: list[str]
     report: GuestReport
+    costs: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
 
     def metrics(self, case: str) -> dict[str, float]:
-        """The numbers of one case."""
+        """The numbers of one case: the workload's own, and the modelled ones where a model was run."""
         outcome = self.report.case(case)
-        return outcome.metrics if outcome else {}
+        return {**(outcome.metrics if outcome else {}), **self.costs.get(case, {})}
 
 
 def run_path(folder: Path, workload: str, arm: str, seed: int) -> Path:
@@ -101,11 +110,14 @@ def measure(bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], fingerprin
         console=guest / "console.log",
         report=guest / "report.jsonl",
     )
+    if bench.instrument:
+        argv += bench.instrument.arguments(bench.workload, guest / COSTS)
     try:
         ended = guests.boot(argv, folder=guest, timeout_s=bench.timeout_s, running=running)
         report = guests.judge(ended)
         for case in cases:
             _require_delivered(report.case(case.name), case, bench.workload, guest)
+        modelled = _modelled(guest / COSTS, shuffled(cases, seed)) if bench.instrument else {}
     except GuestFailed as error:
         error.message = f"{arm.name} arm ({arm.kernel.spec.text}), seed {seed}: {error.message}"
         raise
@@ -121,9 +133,24 @@ def measure(bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], fingerprin
         wall_s=ended.wall_s,
         argv=argv,
         report=report,
+        costs=modelled,
     )
+    if seed != PROFILED_SEED:
+        (guest / COSTS).unlink(missing_ok=True)
     records.save(run_path(bench.folder, bench.workload.name, arm.name, seed), run)
     return run
+
+
+def _modelled(path: Path, order: Sequence[Case]) -> dict[str, dict[str, float]]:
+    """The modelled metrics of each case; the plugin knows cases by their order in the boot."""
+    found = {}
+    for number, windows in by_case(path).items():
+        if number <= len(order):
+            found[order[number - 1].name] = costs.of_windows(windows)
+    for case in order:
+        if case.name not in found:
+            raise GuestFailed("no-report", f"the cost model saw nothing of case {case.name}", log=path)
+    return found
 
 
 def _write_initrd(path: Path, bench: Bench, arm: Arm, seed: int, cases: Sequence[Case]) -> None:

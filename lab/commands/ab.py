@@ -10,7 +10,7 @@ import msgspec
 from rich.console import Console
 
 from lab import ab as comparing
-from lab import compilers, exact, kernelspec, records, results, table, trees, workloads
+from lab import compilers, exact, kernelspec, machines, records, results, table, trees, workloads
 from lab.commands import options
 from lab.errors import HostFailed, Undecided, UserError
 from lab.progress import Meter
@@ -27,6 +27,16 @@ from lab.verdict import Outcome
 )  # fmt: skip
 @options.tree
 @click.option("--mode", type=click.Choice(["auto", "exact", "live"]), default="auto", show_default=True)
+@click.option(
+    "--model",
+    type=click.Choice(["none", "tlb", "full"]),
+    default="none",
+    show_default=True,
+    help="Cost model: modelled cycles decide, by TLBs alone or by caches too.",
+)
+@click.option(
+    "--machine", metavar="NAME|FILE", default=machines.DEFAULT, show_default=True, help="The machine that is modelled."
+)
 @click.option("--threshold", type=options.Share(), default=0.02, help="The smallest change that counts (2%).")
 @click.option("--seeds", type=click.IntRange(min=1), help="Exactly that many seeds, decided or not.")
 @click.option("--max-seeds", type=click.IntRange(min=6), default=24, show_default=True, help="Stop adding seeds here.")
@@ -88,6 +98,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     test_cc: str | None
     qemu: str
     guest_timeout: float
+    model: str
+    machine: str
     jobs: int | None
     fail_on: str | None
     require_verdict: bool
@@ -111,6 +123,7 @@ def _plan(asked: Asked, meter: Meter) -> Plan:
         raise UserError("both --base and --test are needed", hint="e.g. --base v6.11 --test v6.12")
     workloads.select_all(asked.workload)
     exact.find_qemu(asked.qemu)
+    machines.load(asked.machine)
     tree = trees.open_tree(asked.tree, progress=meter.news) if asked.tree else None
     arms = []
     for text, cc in ((asked.base, asked.base_cc), (asked.test, asked.test_cc)):
@@ -131,6 +144,8 @@ def _plan(asked: Asked, meter: Meter) -> Plan:
         fixed_seeds=asked.seeds is not None,
         qemu=asked.qemu,
         guest_timeout_s=asked.guest_timeout,
+        model=asked.model,
+        machine=asked.machine if asked.model != "none" else None,
     )
 
 

@@ -20,7 +20,7 @@ static uint64_t beyond_l2(struct vcpu *vcpu, uint64_t line, enum mode mode)
 		counts[mode][LLC_MISSES]++;
 	if (expected) {
 		counts[mode][PREFETCHED]++;
-		return machine.costs.prefetched;
+		return machine.costs.prefetched * machine.costs.overlap;
 	}
 	return found ? machine.costs.llc : machine.costs.memory;
 }
@@ -51,12 +51,12 @@ uint64_t walker_cost(struct vcpu *vcpu, uint64_t line)
 /* --- Loads and stores --------------------------------------------------- */
 
 static inline void take(unsigned int cpu, qemu_plugin_meminfo_t info, uint64_t address, const struct site *site,
-			enum counter counter)
+			bool waits)
 {
 	struct access access = { &vcpus[cpu], site, info, address };
 	uint64_t where, cost;
 
-	counts[site->mode][counter]++;
+	counts[site->mode][qemu_plugin_mem_is_store(info) ? STORES : LOADS]++;
 	if (access.vcpu->code_page != site->page)
 		enter_code_page(access.vcpu, site);
 	where = translate(&access);
@@ -64,19 +64,19 @@ static inline void take(unsigned int cpu, qemu_plugin_meminfo_t info, uint64_t a
 		return;
 	cost = line_cost(access.vcpu, where >> LINE_SHIFT, (enum mode)site->mode);
 	if (cost)
-		charge(site->block, cost);
+		charge(site->block, waits ? cost : cost / machine.costs.overlap);
 }
 
-void on_load(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *site)
+void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *site)
 {
 	if (measuring)
-		take(vcpu, info, address, site, LOADS);
+		take(vcpu, info, address, site, false);
 }
 
-void on_store(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *site)
+void on_chasing_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *site)
 {
 	if (measuring)
-		take(vcpu, info, address, site, STORES);
+		take(vcpu, info, address, site, true);
 }
 
 /* --- String instructions ------------------------------------------------ */
@@ -90,6 +90,27 @@ void on_store(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, v
 static uint64_t bytes_of(enum mode mode)
 {
 	return counters_sum(&totals, total_at(mode, TOTAL_BYTES));
+}
+
+/* What was moved since the last look goes to the block that began the string. */
+static struct block *mover[NR_MODES];
+static uint64_t settled[NR_MODES];
+
+static void settle(enum mode mode)
+{
+	uint64_t now = bytes_of(mode);
+
+	if (mover[mode])
+		mover[mode]->bytes += now - settled[mode];
+	settled[mode] = now;
+}
+
+void strings_begin(void)
+{
+	for (int mode = 0; mode < NR_MODES; mode++) {
+		mover[mode] = NULL;
+		settled[mode] = bytes_of((enum mode)mode);
+	}
 }
 
 /* They go through memory in order, so no line costs more than one that was expected. */
@@ -136,27 +157,38 @@ void strings_finish(void)
 {
 	for (unsigned int i = 0; i < nr_vcpus; i++)
 		run_finish(&vcpus[i]);
+	settle(MODE_USER);
+	settle(MODE_KERNEL);
 }
 
 void on_string(unsigned int vcpu, void *string_site)
 {
 	const struct string_site *at = string_site;
+	enum mode mode = (enum mode)at->site->mode;
 
 	if (!measuring)
 		return;
 	run_finish(&vcpus[vcpu]);
-	vcpus[vcpu].run = (struct run){ .at = at, .bytes = bytes_of((enum mode)at->site->mode) };
+	/* The rest of one that was interrupted before the window began, if any, has no other place. */
+	if (!mover[mode])
+		mover[mode] = at->site->block;
+	settle(mode);
+	mover[mode] = at->site->block;
+	vcpus[vcpu].run = (struct run){ .at = at, .bytes = settled[mode] };
 	counts[at->site->mode][STRINGS]++;
 	at->site->block->strings++;
 	charge(at->site->block, machine.costs.rep_start);
 }
 
 static void take_string(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address,
-			const struct string_site *at, bool store)
+			const struct string_site *at)
 {
 	struct access access = { &vcpus[vcpu], at->site, info, address };
 	struct run run = vcpus[vcpu].run;
+	bool store = qemu_plugin_mem_is_store(info);
 
+	if (machine.model < MODEL_TLB)
+		return;
 	if (run.at == at && !run.start[store]) {
 		run.start[store] = address;
 		run.info[store] = info;
@@ -167,38 +199,23 @@ static void take_string(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t 
 	vcpus[vcpu].run = run;
 }
 
-/* One that is jumped to leads its block from its first iteration on: it begins wherever it does not go on. */
-static void take_leading(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, struct string_site *at,
-			 bool store)
+void on_string_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *string_site)
 {
-	if (store == at->stores) {
+	if (measuring)
+		take_string(vcpu, info, address, string_site);
+}
+
+/* One that is jumped to leads its block from its first iteration on: it begins wherever it does not go on. */
+void on_leading_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *string_site)
+{
+	struct string_site *at = string_site;
+
+	if (!measuring)
+		return;
+	if (qemu_plugin_mem_is_store(info) == at->stores) {
 		if (address != at->next)
 			on_string(vcpu, at);
 		at->next = address + at->size;
 	}
-	take_string(vcpu, info, address, at, store);
-}
-
-void on_string_load(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *string_site)
-{
-	if (measuring)
-		take_string(vcpu, info, address, string_site, false);
-}
-
-void on_string_store(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *string_site)
-{
-	if (measuring)
-		take_string(vcpu, info, address, string_site, true);
-}
-
-void on_leading_load(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *string_site)
-{
-	if (measuring)
-		take_leading(vcpu, info, address, string_site, false);
-}
-
-void on_leading_store(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *string_site)
-{
-	if (measuring)
-		take_leading(vcpu, info, address, string_site, true);
+	take_string(vcpu, info, address, at);
 }

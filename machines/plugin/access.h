@@ -14,14 +14,12 @@ struct string_site {
 	uint64_t next;		/* of one that is jumped to: where its last iteration would go on */
 };
 
-void on_load(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *site);
-void on_store(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *site);
+void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *site);
+void on_chasing_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *site);
 void on_string(unsigned int vcpu, void *string_site);
-void on_string_load(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *string_site);
-void on_string_store(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *string_site);
-
-void on_leading_load(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *string_site);
-void on_leading_store(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *string_site);
+void on_string_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *string_site);
+void on_leading_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *string_site);
+void strings_begin(void);
 void strings_finish(void);
 
 void run_look_up(struct vcpu *vcpu);

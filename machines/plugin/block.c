@@ -90,18 +90,14 @@ void blocks_begin(void)
 
 			block->executions_before = value(block, BLOCK_EXECUTIONS);
 			block->instructions_before = value(block, BLOCK_INSTRUCTIONS);
-			block->bytes_before = value(block, BLOCK_BYTES);
-			block->penalty = block->strings = 0;
+			block->penalty = block->bytes = block->strings = 0;
 		}
 	}
 }
 
 struct work block_work(const struct block *block)
 {
-	struct work work = {
-		.executions = value(block, BLOCK_EXECUTIONS) - block->executions_before,
-		.bytes = value(block, BLOCK_BYTES) - block->bytes_before,
-	};
+	struct work work = { .executions = value(block, BLOCK_EXECUTIONS) - block->executions_before };
 
 	if (block_mode(block) == MODE_USER)
 		work.instructions = value(block, BLOCK_INSTRUCTIONS) - block->instructions_before;

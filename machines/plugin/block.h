@@ -32,7 +32,6 @@ enum mode {
 enum block_counter {
 	BLOCK_EXECUTIONS,
 	BLOCK_INSTRUCTIONS,	/* of a user block */
-	BLOCK_BYTES,		/* moved by string instructions */
 	NR_BLOCK_COUNTERS,
 };
 
@@ -43,10 +42,10 @@ struct block {
 	struct site sites[2];
 	struct block *next;	/* of the same hash */
 	uint64_t penalty;	/* thousandths of cycles beyond the cost of the instructions */
+	uint64_t bytes;		/* moved by strings that it began */
 	uint64_t strings;	/* instructions with a rep prefix, begun */
 	uint64_t executions_before;
 	uint64_t instructions_before;
-	uint64_t bytes_before;
 	const struct counters *counters;
 	uint32_t at;		/* of the first of NR_BLOCK_COUNTERS in counters */
 };
@@ -55,7 +54,6 @@ struct block {
 struct work {
 	uint64_t executions;
 	uint64_t instructions;
-	uint64_t bytes;
 };
 
 struct block *block_get(uint64_t start, uint32_t length);

@@ -16,11 +16,13 @@
 
 #define LINE		64
 #define LINE_SHIFT	6
+#define HASH_SHIFT	11	/* lines of 128 KiB: where the index of the level before ends */
 
 struct cache {
 	uint32_t sets;
 	uint32_t mask;		/* if the number of sets is a power of two, else 0 */
 	uint32_t ways;
+	bool hashed;		/* as last-level caches are: far addresses alias by accident only */
 	uint32_t *lines;	/* number of a line plus one; 0 is empty */
 };
 
@@ -43,7 +45,8 @@ bool streams_expected(struct streams *streams, uint64_t line);
 
 static inline uint32_t *cache_set(const struct cache *cache, uint64_t line)
 {
-	uint32_t set = cache->mask ? (uint32_t)line & cache->mask : (uint32_t)(line % cache->sets);
+	uint64_t folded = cache->hashed ? line ^ line >> HASH_SHIFT ^ line >> 2 * HASH_SHIFT : line;
+	uint32_t set = cache->mask ? (uint32_t)folded & cache->mask : (uint32_t)(folded % cache->sets);
 
 	return cache->lines + (uint64_t)set * cache->ways;
 }

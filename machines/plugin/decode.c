@@ -12,6 +12,7 @@ struct prefixes {
 	bool operand_size;
 	bool wide;
 	bool other_base;	/* REX.B: r12, not rsp; or a segment */
+	uint8_t rex;
 };
 
 /* The opcode, behind all prefixes. */
@@ -37,6 +38,7 @@ static size_t skip_prefixes(const uint8_t *bytes, size_t size, struct prefixes *
 		break;
 	}
 	if (at < size && (bytes[at] & 0xf0) == 0x40) {	/* REX */
+		prefixes->rex = bytes[at];
 		prefixes->wide = bytes[at] & 8;
 		prefixes->other_base |= bytes[at++] & 1;
 	}
@@ -126,19 +128,21 @@ static bool may_access(const uint8_t *at, size_t left)
 	return true;
 }
 
-/* push, pop, call, ret, and operands at a constant distance from the stack pointer. */
+/* push, pop, call, ret, and plain moves to and from a constant distance from the stack pointer. */
 static bool by_stack_pointer(const uint8_t *at, size_t left)
 {
 	uint8_t opcode = at[0];
 
-	if ((opcode >= 0x50 && opcode <= 0x5f) || opcode == 0xe8 || opcode == 0xc3 || opcode == 0x68 || opcode == 0x6a)
+	if ((opcode >= 0x50 && opcode <= 0x5f) || opcode == 0xe8 || opcode == 0xc3)
 		return true;
-	if (opcode == 0x0f) {
-		at++;
-		left--;
-	}
 	/* Operand by rsp alone: an SIB byte with neither index nor, by REX, another base. */
-	return left > 2 && (at[1] & 7) == 4 && at[1] < 0x80 && (at[2] & 0x3f) == 0x24;
+	return ((opcode >= 0x88 && opcode <= 0x8b) || opcode == 0xc6 || opcode == 0xc7) && left > 2 &&
+	       (at[1] & 7) == 4 && at[1] < 0x80 && (at[2] & 0x3f) == 0x24;
+}
+
+static bool stack_stores(uint8_t opcode)
+{
+	return opcode < 0x58 || opcode == 0xe8 || opcode == 0x88 || opcode == 0x89 || opcode >= 0xc6;
 }
 
 /* Where the stack pointer may be an operand itself, but for the addition of a small constant. */
@@ -151,6 +155,21 @@ static bool sets_stack_pointer(const uint8_t *at, size_t left)
 	if (opcode == 0x83 || (opcode >= 0x50 && opcode <= 0x5f))
 		return false;
 	return (modrm & 0x38) == 0x20 || (modrm >= 0xc0 && (modrm & 7) == 4);
+}
+
+/* mov from memory to a register that is base or index of the operand: the next one has to wait for it. */
+static bool chases(const uint8_t *at, size_t left, uint8_t rex)
+{
+	uint8_t modrm = left > 1 ? at[1] : 0xff;
+	uint8_t target = ((modrm >> 3) & 7) | (rex & 4) << 1, base = (modrm & 7) | (rex & 1) << 3, index = 0xff;
+
+	if (at[0] != 0x8b || modrm >= 0xc0 || (modrm & 0xc7) == 5)
+		return false;
+	if ((modrm & 7) == 4 && left > 2) {
+		base = (at[2] & 7) | (rex & 1) << 3;
+		index = ((at[2] >> 3) & 7) | (rex & 2) << 2;
+	}
+	return target == base || (target == index && index != 4);
 }
 
 struct decoded decode(const uint8_t *bytes, size_t size)
@@ -169,10 +188,13 @@ struct decoded decode(const uint8_t *bytes, size_t size)
 	if (!left)
 		return decoded;
 	decoded.stack = decoded.memory && !prefixes.other_base && by_stack_pointer(at, left);
+	decoded.stores = decoded.stack && stack_stores(at[0]);
+	decoded.chases = chases(at, left, prefixes.rex);
 	decoded.new_stack = sets_stack_pointer(at, left);
 	if (prefixes.rep && is_string(at[0])) {
 		decoded.kind = KIND_STRING;
 		decoded.stores = string_stores(at[0]);
+		decoded.two = (at[0] & 0xfe) == 0xa4;
 		decoded.size = string_size(at[0], &prefixes);
 	} else if (at[0] == 0x0f) {
 		decoded.kind = system_kind(at, left, prefixes.operand_size);

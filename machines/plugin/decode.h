@@ -21,8 +21,10 @@ enum kind {
 struct decoded {
 	enum kind kind;
 	uint8_t mark;
-	bool stores;		/* string: what it writes is what is counted, else what it reads */
+	bool two;		/* string: reads and writes in each iteration */
+	bool stores;		/* stack: writes, else reads. String: writes, whether or not it reads as well */
 	uint8_t size;		/* string: of an element */
+	bool chases;		/* loads into a register that its address is made of */
 	bool stack;		/* accesses memory by the stack pointer and moves that by little, if at all */
 	bool new_stack;		/* may set the stack pointer to anything */
 	bool memory;		/* may access memory, so may fault; true when in doubt */

@@ -31,28 +31,28 @@ struct step {
 };
 
 /* String instructions that were seen behind others in a block: one that leads a block is an iteration of it. */
-static bool seen_begin(uint64_t address, bool begins)
+static uint64_t *seen_slot(uint64_t address)
 {
 	static uint64_t seen[4096];
-	uint64_t *slot = &seen[(address * 0x9e3779b97f4a7c15ULL) >> 52];
 
-	if (begins)
-		*slot = address;
-	return *slot == address;
+	return &seen[(address * 0x9e3779b97f4a7c15ULL) >> 52];
+}
+
+static bool iterates(const struct step *step)
+{
+	return step->leads && step->decoded.kind == KIND_STRING && *seen_slot(step->address) == step->address;
 }
 
 static void watch_string(const struct step *step)
 {
-	qemu_mem_cb load = step->leads ? on_leading_load : on_string_load;
-	qemu_mem_cb store = step->leads ? on_leading_store : on_string_store;
-	const struct block *block = step->site->block;
-	int direction = step->decoded.stores ? QEMU_WRITES : QEMU_READS;
+	int which = step->decoded.two ? QEMU_ONE_OF_TWO : QEMU_ALL;
 	struct string_site *at;
 
-	counters_add_on_access(step->insn, direction, block->counters, block->at + BLOCK_BYTES, step->decoded.size);
-	counters_add_on_access(step->insn, direction, &totals, total_at(block_mode(block), TOTAL_BYTES),
+	counters_add_on_access(step->insn, which, &totals, total_at(block_mode(step->site->block), TOTAL_BYTES),
 			       step->decoded.size);
-	if (seen_begin(step->address, !step->leads) && step->leads)
+	if (!step->leads)
+		*seen_slot(step->address) = step->address;
+	if (iterates(step))
 		return;
 	/* As long as generated code may call with it: for ever. */
 	at = malloc(sizeof(*at));
@@ -61,8 +61,8 @@ static void watch_string(const struct step *step)
 	*at = (struct string_site){ step->site, step->decoded.stores, step->decoded.size, 0 };
 	if (!step->leads)
 		qemu_plugin_register_vcpu_insn_exec_cb(step->insn, on_string, QEMU_NO_REGISTERS, at);
-	qemu_plugin_register_vcpu_mem_cb(step->insn, load, QEMU_NO_REGISTERS, QEMU_READS, at);
-	qemu_plugin_register_vcpu_mem_cb(step->insn, store, QEMU_NO_REGISTERS, QEMU_WRITES, at);
+	qemu_plugin_register_vcpu_mem_cb(step->insn, step->leads ? on_leading_access : on_string_access,
+					 QEMU_NO_REGISTERS, QEMU_ALL, at);
 }
 
 /*
@@ -71,10 +71,9 @@ static void watch_string(const struct step *step)
  */
 static void count_accesses(const struct step *step)
 {
-	enum mode mode = block_mode(step->site->block);
+	enum total total = step->decoded.stores ? TOTAL_STORES : TOTAL_LOADS;
 
-	counters_add_on_access(step->insn, QEMU_READS, &totals, total_at(mode, TOTAL_LOADS), 1);
-	counters_add_on_access(step->insn, QEMU_WRITES, &totals, total_at(mode, TOTAL_STORES), 1);
+	counters_add_on_access(step->insn, QEMU_ALL, &totals, total_at(block_mode(step->site->block), total), 1);
 }
 
 /* Helpers of QEMU's access memory for instructions that look as if they did not. */
@@ -86,8 +85,8 @@ static void watch_accesses(const struct step *step)
 		count_accesses(step);
 		return;
 	}
-	qemu_plugin_register_vcpu_mem_cb(step->insn, on_load, QEMU_NO_REGISTERS, QEMU_READS, (void *)step->site);
-	qemu_plugin_register_vcpu_mem_cb(step->insn, on_store, QEMU_NO_REGISTERS, QEMU_WRITES, (void *)step->site);
+	qemu_plugin_register_vcpu_mem_cb(step->insn, step->decoded.chases ? on_chasing_access : on_access,
+					 QEMU_NO_REGISTERS, QEMU_ALL, (void *)step->site);
 }
 
 static void watch(const struct step *step)
@@ -198,12 +197,13 @@ static void watch_block(struct qemu_plugin_tb *tb)
 	bool stack = false;	/* has been looked at */
 	uint32_t weights = 0;
 
-	counters_add_on_block(tb, block->counters, block->at + BLOCK_EXECUTIONS, 1);
 	for (size_t i = 0; i < count; i++) {
 		struct step step = look(tb, i, block);
 
 		step.looked_at = stack && step.decoded.stack && machine.model == MODEL_TLB;
 		stack = (stack || step.decoded.stack) && !step.decoded.new_stack;
+		if (!i && !iterates(&step))
+			counters_add_on_block(tb, block->counters, block->at + BLOCK_EXECUTIONS, 1);
 		watch(&step);
 		weights += weight(&step.decoded);
 		if (user)
@@ -275,7 +275,9 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 	    !output_open(machine.out, info->version.cur))
 		return 1;
 	plugin_id = id;
-	windows_ready = begin_watching;
+	/* A reset interrupts the vCPU's turn, so with several it would change which runs when: then watch from the start. */
+	if (count == 1)
+		windows_ready = begin_watching;
 	register_all(id);
 	return 0;
 }

@@ -10,7 +10,7 @@
 
 #define ENTRIES_MAX	(1U << 24)
 
-struct machine machine = { .model = MODEL_FULL };
+struct machine machine = { .model = MODEL_FULL, .costs.overlap = 1 };
 
 static const struct {
 	const char *name;
@@ -112,6 +112,8 @@ static bool read_argument(const char *name, const char *value)
 		machine.streams = (uint32_t)number;
 		return true;
 	}
+	if (!strcmp(name, "overlap"))
+		return read_number(value, &end, 64, &machine.costs.overlap) && !*end && machine.costs.overlap;
 	for (size_t i = 0; i < sizeof(geometries) / sizeof(geometries[0]); i++)
 		if (!strcmp(name, geometries[i].name))
 			return read_geometry(value, geometries[i].geometry, geometries[i].unit);

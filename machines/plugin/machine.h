@@ -40,6 +40,7 @@ struct costs {
 	uint64_t llc;
 	uint64_t memory;
 	uint64_t prefetched;	/* L2 missed, but the stream had been recognised */
+	uint64_t overlap;	/* so many cache misses are under way at once, unless one waits for another */
 	uint64_t rep_start;
 	uint64_t rep_byte;
 };

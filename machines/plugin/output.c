@@ -67,7 +67,7 @@ static void put_counters(const char *mode, const struct executed *executed, cons
 static void put_block(const struct block *block)
 {
 	struct work work = block_work(block);
-	uint64_t cycles = work.instructions * machine.costs.instruction + work.bytes * string_byte_cost() +
+	uint64_t cycles = work.instructions * machine.costs.instruction + block->bytes * string_byte_cost() +
 			  block->penalty;
 
 	if (!work.executions && !work.instructions && !cycles)

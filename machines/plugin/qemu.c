@@ -15,8 +15,8 @@ static void (*block_inline)(struct qemu_plugin_tb *tb, int op, void *counter, ui
 static void (*insn_inline)(struct qemu_plugin_insn *insn, int op, void *counter, uint64_t add);
 static void (*block_inline_vcpu)(struct qemu_plugin_tb *tb, int op, qemu_plugin_u64 counter, uint64_t add);
 static void (*insn_inline_vcpu)(struct qemu_plugin_insn *insn, int op, qemu_plugin_u64 counter, uint64_t add);
-static void (*access_inline)(struct qemu_plugin_insn *insn, int direction, int op, void *counter, uint64_t add);
-static void (*access_inline_vcpu)(struct qemu_plugin_insn *insn, int direction, int op, qemu_plugin_u64 counter,
+static void (*access_inline)(struct qemu_plugin_insn *insn, int which, int op, void *counter, uint64_t add);
+static void (*access_inline_vcpu)(struct qemu_plugin_insn *insn, int which, int op, qemu_plugin_u64 counter,
 				  uint64_t add);
 static const void *(*data_pointer)(const struct qemu_plugin_insn *insn);
 static size_t (*data_copy)(const struct qemu_plugin_insn *insn, void *bytes, size_t length);
@@ -81,10 +81,50 @@ size_t qemu_instruction_bytes(const struct qemu_plugin_insn *insn, uint8_t *byte
 	return size;
 }
 
+/*
+ * With several vCPUs, QEMU 10.0 hands an inline counter's scaled vCPU number to
+ * what follows it in the block. There, counting is done by callbacks instead.
+ */
+static bool by_callback(void)
+{
+	return scoreboard_new && nr_vcpus > 1;
+}
+
+struct addition {
+	uint64_t *counter;
+	uint64_t add;
+};
+
+static struct addition *addition(const struct counters *counters, size_t index, uint64_t add)
+{
+	struct addition *made = malloc(sizeof(*made));
+
+	if (!made)
+		abort();
+	*made = (struct addition){ &counters->plain[index], add };
+	return made;
+}
+
+/* All vCPUs share one thread. */
+static void add_on_execution(unsigned int vcpu, void *data)
+{
+	const struct addition *addition = data;
+
+	(void)vcpu;
+	*addition->counter += addition->add;
+}
+
+static void add_on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data)
+{
+	(void)info;
+	(void)address;
+	add_on_execution(vcpu, data);
+}
+
 bool counters_make(struct counters *counters, size_t count)
 {
 	counters->count = count;
-	if (scoreboard_new)
+	if (scoreboard_new && !by_callback())
 		counters->score = scoreboard_new(count * sizeof(uint64_t));
 	else
 		counters->plain = calloc(count, sizeof(uint64_t));
@@ -93,40 +133,47 @@ bool counters_make(struct counters *counters, size_t count)
 
 uint64_t counters_sum(const struct counters *counters, size_t index)
 {
-	uint64_t sum = 0;
-
 	if (counters->plain)
 		return counters->plain[index];
-	for (unsigned int vcpu = 0; vcpu < nr_vcpus; vcpu++)
-		sum += ((uint64_t *)scoreboard_find(counters->score, vcpu))[index];
-	return sum;
+	return ((uint64_t *)scoreboard_find(counters->score, 0))[index];
+}
+
+static qemu_plugin_u64 scored(const struct counters *counters, size_t index)
+{
+	return (qemu_plugin_u64){ counters->score, index * sizeof(uint64_t) };
 }
 
 void counters_add_on_block(struct qemu_plugin_tb *tb, const struct counters *counters, size_t index, uint64_t add)
 {
-	if (counters->plain)
+	if (by_callback())
+		qemu_plugin_register_vcpu_tb_exec_cb(tb, add_on_execution, QEMU_NO_REGISTERS,
+						     addition(counters, index, add));
+	else if (counters->plain)
 		block_inline(tb, QEMU_INLINE_ADD, &counters->plain[index], add);
 	else
-		block_inline_vcpu(tb, QEMU_INLINE_ADD,
-				  (qemu_plugin_u64){ counters->score, index * sizeof(uint64_t) }, add);
+		block_inline_vcpu(tb, QEMU_INLINE_ADD, scored(counters, index), add);
 }
 
 void counters_add_on_insn(struct qemu_plugin_insn *insn, const struct counters *counters, size_t index,
 			  uint64_t add)
 {
-	if (counters->plain)
+	if (by_callback())
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, add_on_execution, QEMU_NO_REGISTERS,
+						       addition(counters, index, add));
+	else if (counters->plain)
 		insn_inline(insn, QEMU_INLINE_ADD, &counters->plain[index], add);
 	else
-		insn_inline_vcpu(insn, QEMU_INLINE_ADD,
-				 (qemu_plugin_u64){ counters->score, index * sizeof(uint64_t) }, add);
+		insn_inline_vcpu(insn, QEMU_INLINE_ADD, scored(counters, index), add);
 }
 
-void counters_add_on_access(struct qemu_plugin_insn *insn, int direction, const struct counters *counters,
+void counters_add_on_access(struct qemu_plugin_insn *insn, int which, const struct counters *counters,
 			    size_t index, uint64_t add)
 {
-	if (counters->plain)
-		access_inline(insn, direction, QEMU_INLINE_ADD, &counters->plain[index], add);
+	if (by_callback())
+		qemu_plugin_register_vcpu_mem_cb(insn, add_on_access, QEMU_NO_REGISTERS, which,
+						 addition(counters, index, add));
+	else if (counters->plain)
+		access_inline(insn, which, QEMU_INLINE_ADD, &counters->plain[index], add);
 	else
-		access_inline_vcpu(insn, direction, QEMU_INLINE_ADD,
-				   (qemu_plugin_u64){ counters->score, index * sizeof(uint64_t) }, add);
+		access_inline_vcpu(insn, which, QEMU_INLINE_ADD, scored(counters, index), add);
 }

@@ -45,8 +45,12 @@ typedef struct {
 enum {
 	QEMU_INLINE_ADD = 0,
 	QEMU_NO_REGISTERS = 0,
-	QEMU_READS = 1,
-	QEMU_WRITES = 2,
+	/*
+	 * Which accesses of an instruction. The two apart are mixed up in version 1 (reads give writes, and
+	 * writes give all), so of an instruction that does both, "one of two" gives one, whichever.
+	 */
+	QEMU_ONE_OF_TWO = 1,
+	QEMU_ALL = 3,
 };
 
 typedef void (*qemu_trans_cb)(qemu_plugin_id_t id, struct qemu_plugin_tb *tb);
@@ -57,6 +61,7 @@ typedef void (*qemu_exit_cb)(qemu_plugin_id_t id, void *data);
 
 /* The same in all versions. */
 void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id, qemu_trans_cb cb);
+void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *tb, qemu_exec_cb cb, int flags, void *data);
 void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn, qemu_exec_cb cb, int flags, void *data);
 void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn, qemu_mem_cb cb, int flags, int rw,
 				      void *data);
@@ -67,7 +72,7 @@ uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
 struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t index);
 size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *insn);
 uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *insn);
-unsigned int qemu_plugin_mem_size_shift(qemu_plugin_meminfo_t info);
+bool qemu_plugin_mem_is_store(qemu_plugin_meminfo_t info);
 struct qemu_plugin_hwaddr *qemu_plugin_get_hwaddr(qemu_plugin_meminfo_t info, uint64_t address);
 bool qemu_plugin_hwaddr_is_io(const struct qemu_plugin_hwaddr *address);
 uint64_t qemu_plugin_hwaddr_phys_addr(const struct qemu_plugin_hwaddr *address);
@@ -89,7 +94,7 @@ uint64_t counters_sum(const struct counters *counters, size_t index);
 void counters_add_on_block(struct qemu_plugin_tb *tb, const struct counters *counters, size_t index, uint64_t add);
 void counters_add_on_insn(struct qemu_plugin_insn *insn, const struct counters *counters, size_t index,
 			  uint64_t add);
-void counters_add_on_access(struct qemu_plugin_insn *insn, int direction, const struct counters *counters,
+void counters_add_on_access(struct qemu_plugin_insn *insn, int which, const struct counters *counters,
 			    size_t index, uint64_t add);
 
 #endif

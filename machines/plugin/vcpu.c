@@ -30,6 +30,7 @@ bool vcpus_make(unsigned int count)
 	for (unsigned int i = 0; vcpus && i < count; i++)
 		if (!make(&vcpus[i]))
 			return false;
+	llc.hashed = true;
 	return vcpus && cache_make(&llc, &machine.llc);
 }
 

@@ -66,6 +66,7 @@ static uint64_t cycles(void)
 static void begin(enum kind_of_window kind)
 {
 	vcpus_cold();
+	strings_begin();
 	blocks_begin();
 	before[MODE_USER] = look(MODE_USER);
 	before[MODE_KERNEL] = look(MODE_KERNEL);

@@ -1,0 +1,204 @@
+"""Machine files: the hardware that exact mode models. Geometry and costs, each with its source."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from lab import records
+from lab.errors import UserError
+from lab.records import Record
+from lab.rooms import room
+
+SCHEMA = 1
+DEFAULT = "sapphire-rapids"
+
+#: Not a modelled machine: the guest's own parameters.
+_OTHERS = frozenset({"exact"})
+
+Source = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class Array(Record, frozen=True, kw_only=True):
+    """A set-associative TLB array."""
+
+    entries: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
+    ways: Annotated[int, msgspec.Meta(ge=1)]
+    source: Source
+    estimate: bool = False
+
+
+class Cache(Record, frozen=True, kw_only=True):
+    """A set-associative cache of 64-byte lines."""
+
+    kib: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
+    ways: Annotated[int, msgspec.Meta(ge=1)]
+    source: Source
+    estimate: bool = False
+
+    @property
+    def lines(self) -> int:
+        """How many lines it holds."""
+        return self.kib * 1024 // 64
+
+
+class Number(Record, frozen=True, kw_only=True):
+    """A count of something."""
+
+    count: Annotated[int, msgspec.Meta(ge=0, le=1024)]
+    source: Source
+    estimate: bool = False
+
+
+class Cost(Record, frozen=True, kw_only=True):
+    """What one event costs. The plugin counts in thousandths of a cycle."""
+
+    cycles: Annotated[float, msgspec.Meta(ge=0, le=100_000)]
+    source: Source
+    estimate: bool = False
+
+    @property
+    def millicycles(self) -> int:
+        """The cost as the plugin takes it."""
+        return round(self.cycles * 1000)
+
+
+class Tlb(Record, frozen=True, kw_only=True):
+    """First levels for data and code, a second level; huge pages without an array of their own share the other's."""
+
+    dtlb_4k: Array
+    itlb_4k: Array
+    stlb: Array
+    dtlb_2m: Array | None = None
+    itlb_2m: Array | None = None
+    istlb: Array | None = None
+
+
+class Caches(Record, frozen=True, kw_only=True):
+    """Data caches, nearest first."""
+
+    l1d: Cache
+    l2: Cache
+    llc: Cache
+
+
+class Prefetch(Record, frozen=True, kw_only=True):
+    """Streams of sequential misses that are followed."""
+
+    streams: Number
+
+
+class Overlap(Record, frozen=True, kw_only=True):
+    """Cache misses under way at once, as long as none waits for another."""
+
+    misses: Number
+
+
+class Costs(Record, frozen=True, kw_only=True):
+    """Costs in cycles; docs/cost-model.md says when each is due."""
+
+    instruction: Cost
+    stlb_hit: Cost
+    walk_4k: Cost
+    walk_2m: Cost
+    walk_fetch: Cost
+    l2_hit: Cost
+    llc_hit: Cost
+    memory: Cost
+    prefetched: Cost
+    rep_start: Cost
+    rep_byte: Cost
+
+
+class Machine(Record, frozen=True, kw_only=True):
+    """`machines/<name>.toml`."""
+
+    schema: int
+    name: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]*\Z")]
+    description: str
+    tlb: Tlb
+    cache: Caches
+    prefetch: Prefetch
+    overlap: Overlap
+    cost: Costs
+
+    @property
+    def key(self) -> str:
+        """Changes with any number of the machine; sources and descriptions are only words."""
+        return records.digest(self.arguments())
+
+    def arguments(self) -> list[str]:
+        """The machine as NAME=VALUE for the plugin."""
+        arrays = {name: getattr(self.tlb, name) for name in self.tlb.__struct_fields__}
+        caches = {name: getattr(self.cache, name) for name in self.cache.__struct_fields__}
+        costs = {name: getattr(self.cost, name) for name in self.cost.__struct_fields__}
+        return [
+            *(f"{name}={array.entries}:{array.ways}" for name, array in arrays.items() if array),
+            *(f"{name}={cache.kib * 1024}:{cache.ways}" for name, cache in caches.items()),
+            f"streams={self.prefetch.streams.count}",
+            f"overlap={self.overlap.misses.count}",
+            *(f"{name}={cost.millicycles}" for name, cost in costs.items()),
+        ]
+
+
+def names() -> list[str]:
+    """The machines that come with the lab."""
+    return sorted(path.stem for path in room("machines").glob("*.toml") if path.stem not in _OTHERS)
+
+
+def load(ref: str = DEFAULT) -> Machine:
+    """A machine by its name, or by the path of a file (`./mine.toml`)."""
+    if "/" in ref or ref.endswith(".toml"):
+        return _read(Path(ref))
+    known = names()
+    if ref not in known:
+        close = difflib.get_close_matches(ref, known, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"there is {', '.join(known)}; a file is given as ./{ref}.toml"
+        raise UserError(f"no machine is called {ref!r}", hint=hint)
+    return _read(room("machines") / f"{ref}.toml")
+
+
+def _read(path: Path) -> Machine:
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read the machine file {path}: {error.strerror}") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"{path}: not valid TOML: {error}") from error
+    if raw.get("schema") != SCHEMA:
+        raise UserError(f"{path}: schema {raw.get('schema')} is not known; this lab reads {SCHEMA}")
+    try:
+        machine = msgspec.convert(raw, Machine)
+    except msgspec.ValidationError as error:
+        raise UserError(f"{path}: {error}", hint=_hint(str(error), raw)) from error
+    _check(path, machine)
+    return machine
+
+
+def _hint(message: str, raw: dict[str, Any]) -> str | None:
+    """For an unknown key, the one that was probably meant."""
+    unknown = message.partition("unknown field `")[2].partition("`")[0]
+    if not unknown:
+        return None
+    known: set[str] = set()
+    for kind in (Machine, Tlb, Caches, Prefetch, Overlap, Costs, Array, Cache, Number, Cost):
+        known.update(kind.__struct_fields__)
+    close = difflib.get_close_matches(unknown, sorted(known), n=1)
+    return f"did you mean {close[0]}?" if close else None
+
+
+def _check(path: Path, machine: Machine) -> None:
+    for name in machine.tlb.__struct_fields__:
+        array = getattr(machine.tlb, name)
+        if array and array.entries % array.ways:
+            raise UserError(f"{path}: tlb.{name}: {array.ways} ways do not divide {array.entries} entries")
+    for name in machine.cache.__struct_fields__:
+        cache = getattr(machine.cache, name)
+        if cache.lines % cache.ways:
+            raise UserError(f"{path}: cache.{name}: {cache.ways} ways do not divide {cache.lines} lines of 64 bytes")
+    if not 1 <= machine.overlap.misses.count <= 64:
+        raise UserError(f"{path}: overlap.misses: {machine.overlap.misses.count} is not between 1 and 64")

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Programs whose counters can be worked out by hand: what lies between the marks is written in assembly, to the
+ * instruction. test_plugin.py does the sums.
+ *
+ *   loads PAGES PASSES   one load in each of so many small pages, so many times
+ *   huge PAGES           one load in each 4 KiB of so many huge pages
+ *   stores PAGES         one store in each of so many pages that were never touched: each faults
+ *   strings BYTES COUNT  rep movsb of so many bytes, so many times
+ *   chase LINES          dependent loads, a line in each of so many pages
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define HUGE	(2UL << 20)
+#define PAGE	4096UL
+
+/* In the same statement as what is measured: the compiler would put its own instructions between two. */
+#define MARK(code)	".byte 0x0f, 0x1f, 0x80, " #code ", 0x42, 0x41, 0x4c\n"
+#define BEGIN		MARK(1)
+#define OPERATION	MARK(3)
+#define END		MARK(2)
+
+static char *map(size_t length, int advice)
+{
+	char *start = mmap(NULL, length + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (start == MAP_FAILED)
+		exit(1);
+	start = (char *)(((uintptr_t)start + HUGE - 1) & ~(HUGE - 1));
+	madvise(start, length, advice);
+	return start;
+}
+
+/* Begin right after a tick of the timer, so that none falls into the window. */
+static void after_tick(void)
+{
+	struct timespec little = { .tv_nsec = 1000 };
+
+	nanosleep(&little, NULL);
+}
+
+static void loads(char *at, long count, long passes)
+{
+	__asm__ volatile(BEGIN
+			 "1: mov %0, %%rax\n"
+			 "mov %1, %%rcx\n"
+			 "2: mov (%%rax), %%rdx\n"
+			 "add $4096, %%rax\n"
+			 "dec %%rcx\n"
+			 "jnz 2b\n"
+			 "dec %2\n"
+			 "jnz 1b\n"
+			 OPERATION END
+			 : "+r"(at), "+r"(count), "+r"(passes) : : "rax", "rcx", "rdx", "memory", "cc");
+}
+
+static void stores(char *at, long count)
+{
+	__asm__ volatile(BEGIN
+			 "1: movb $1, (%0)\n"
+			 "add $4096, %0\n"
+			 "dec %1\n"
+			 "jnz 1b\n"
+			 END
+			 : "+r"(at), "+r"(count) : : "memory", "cc");
+}
+
+static void strings(char *to, char *from, long bytes, long count)
+{
+	__asm__ volatile(BEGIN
+			 "1: mov %0, %%rdi\n"
+			 "mov %1, %%rsi\n"
+			 "mov %2, %%rcx\n"
+			 "rep movsb\n"
+			 "dec %3\n"
+			 "jnz 1b\n"
+			 END
+			 : "+r"(to), "+r"(from), "+r"(bytes), "+r"(count) :
+			 : "rdi", "rsi", "rcx", "memory", "cc");
+}
+
+static void chase(char *at, long hops)
+{
+	__asm__ volatile(BEGIN
+			 "1: mov (%0), %0\n"
+			 "dec %1\n"
+			 "jnz 1b\n"
+			 END
+			 : "+r"(at), "+r"(hops) : : "memory", "cc");
+}
+
+/* The line in the next page is a few lines further on: no stream, and no two in one cache set. */
+static char *chain(long lines)
+{
+	char *start = map((size_t)lines * PAGE, MADV_NOHUGEPAGE);
+
+	for (long i = 0; i < lines; i++)
+		*(char **)(start + i * (long)(PAGE + 320)) = start + (i + 1) % lines * (long)(PAGE + 320);
+	return start;
+}
+
+int main(int argc, char **argv)
+{
+	long first = argc > 2 ? atol(argv[2]) : 0, second = argc > 3 ? atol(argv[3]) : 0;
+	const char *what = argc > 1 ? argv[1] : "";
+	char *at, *from;
+
+	if (!strcmp(what, "loads")) {
+		at = map((size_t)first * PAGE, MADV_NOHUGEPAGE);
+		memset(at, 1, (size_t)first * PAGE);
+		after_tick();
+		loads(at, first, second);
+	} else if (!strcmp(what, "huge")) {
+		at = map((size_t)first * HUGE, MADV_HUGEPAGE);
+		memset(at, 1, (size_t)first * HUGE);
+		after_tick();
+		loads(at, first * 512, 1);
+	} else if (!strcmp(what, "stores")) {
+		at = map((size_t)first * PAGE, MADV_NOHUGEPAGE);
+		after_tick();
+		stores(at, first);
+	} else if (!strcmp(what, "strings")) {
+		at = map((size_t)first, MADV_NOHUGEPAGE);
+		from = map((size_t)first, MADV_NOHUGEPAGE);
+		memset(at, 1, (size_t)first);
+		memset(from, 1, (size_t)first);
+		after_tick();
+		strings(at, from, first, second);
+	} else if (!strcmp(what, "chase")) {
+		at = chain(first);
+		after_tick();
+		chase(at, 2 * first);
+	} else {
+		return 2;
+	}
+	puts("{\"metrics\":{\"done\":1}}");
+	return 0;
+}

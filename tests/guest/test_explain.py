@@ -1,0 +1,88 @@
+"""`lab explain` and modelled cycles on real kernels, one of which has a cost planted in a known place."""
+
+from __future__ import annotations
+
+import difflib
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import BASE, TEST, Lab
+
+pytestmark = [pytest.mark.guest, pytest.mark.build]
+
+CASE = "alloc-burst:layout-3072k"
+LOOPS = 3000
+
+
+@pytest.fixture(scope="module")
+def planted(story: Lab) -> str:
+    """TEST with a counted loop at the start of one function of the fault path, as a spec."""
+    repo = next(story.home.glob(".local/share/*/trees/default.git"))
+    before = subprocess.run(
+        ["git", "-c", "safe.directory=*", f"--git-dir={repo}", "show", "HEAD:mm/memory.c"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    anchor = "\t/* File mapping without ->vm_ops ? */\n"
+    assert before.count(anchor) == 1
+    loop = f'\t{{ unsigned long n = {LOOPS}; asm volatile("1: dec %0; jnz 1b" : "+r"(n)); }}\n'
+    after = before.replace(anchor, loop + anchor)
+    lines = difflib.unified_diff(
+        before.splitlines(keepends=True), after.splitlines(keepends=True), "a/mm/memory.c", "b/mm/memory.c"
+    )
+    patch = story.home / "planted.patch"
+    patch.write_text("".join(lines))
+    patch.chmod(0o644)
+    return f"{TEST}+{patch}"
+
+
+def _explain(lab: Lab, base: str, test: str, *more: str) -> Any:
+    result = lab.json("ab", "--base", base, "--test", test, "-w", CASE, "--seeds", "3")["result"]
+    return lab.json("explain", result, *more)
+
+
+def test_a_planted_loop_is_found_and_counted(story: Lab, planted: str) -> None:
+    document = _explain(story, TEST, planted, "--cost", "instructions")
+    first = document["rows"][0]
+    assert first["space"] == "kernel"
+    assert first["name"].startswith(("do_anonymous_page", "__handle_mm_fault", "handle_pte_fault"))
+    # Every small page that is faulted in goes through the loop once: two instructions a turn.
+    calls = first["test_calls"]
+    added = first["test_instructions"] - first["base_instructions"]
+    assert added == pytest.approx(calls * 2 * LOOPS, rel=0.01)
+
+
+def test_what_the_functions_cost_adds_up_to_the_windows(story: Lab) -> None:
+    document = _explain(story, BASE, TEST)
+    result = document["result"]
+    (run,) = story.home.glob(f".local/share/*/results/{result}/explain/*/guests/*-test-0001/costs.jsonl")
+    windows = [line for line in run.read_text().splitlines() if '"t":"window"' in line]
+    own = [line for line in windows if '"kind":"own"' in line]
+    assert own
+    measured = sum(int(line.partition('"millicycles":')[2].partition(",")[0]) for line in own)
+    assert sum(row["test_cycles"] for row in document["rows"]) == measured
+    assert document["machine"]
+
+
+def test_walks_of_the_page_table_rise_with_the_commit(story: Lab) -> None:
+    document = story.json(
+        "ab", "--base", BASE, "--test", TEST, "-w", "alloc-burst:layout-2560k,layout-1024k", "--model", "tlb"
+    )
+    metrics = {case["case"]: {metric["name"]: metric for metric in case["metrics"]} for case in document["cases"]}
+    assert metrics["layout-2560k"]["user_dtlb_misses"]["ratio"] > 10
+    assert metrics["layout-1024k"]["user_dtlb_misses"]["ratio"] == pytest.approx(1, abs=0.02)
+    assert metrics["layout-2560k"]["cycles_per_op"]["primary"]
+    assert "tlb" in document["environment"]["model"]
+
+
+def test_the_flame_graph_and_the_folded_stacks_are_written(story: Lab) -> None:
+    result = story.json("ab", "--base", BASE, "--test", TEST, "-w", CASE, "--seeds", "3")["result"]
+    svg, folded = story.home / "why.svg", story.home / "why.folded"
+    text = story.run("explain", result, "--svg", str(svg), "--folded", str(folded)).stdout
+    assert "modelled cycles" in text
+    assert Path(svg).read_text().startswith("<")
+    assert any(line.startswith("test;kernel;") for line in folded.read_text().splitlines())

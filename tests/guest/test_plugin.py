@@ -1,0 +1,214 @@
+"""The cost plugin against programs whose counters can be worked out by hand (`probe.c`), in a real guest."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from lab import channel, cpio, exact, guests, kernels, kernelspec, machines, plugin
+from lab.machines import Machine
+from lab.plugin import Brackets, Model, Output, Window
+from lab.progress import Meter
+
+pytestmark = [pytest.mark.guest, pytest.mark.network]
+
+TOP = Path(__file__).resolve().parents[2]
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """Everything that a guest is made of."""
+
+    folder: Path
+    kernel: kernels.Kernel
+    plugin: Path
+    machine: Machine
+
+    def boot(
+        self, *cases: str, model: Model | None, vcpus: int = 1, brackets: Brackets = Brackets.WINDOW
+    ) -> tuple[bytes, bytes]:
+        """Run cases of the probe; gives what guest and plugin reported."""
+        out = self.folder / "cost.jsonl"
+        out.unlink(missing_ok=True)
+        machine = kernels.common_machine(self.kernel)
+        argv = exact.argv(
+            exact.find_qemu(),
+            machine,
+            kernel=self.kernel.image(machine),
+            initrd=self._initrd(cases),
+            arguments=exact.cmdline([]),
+            vcpus=vcpus,
+            memory_mb=640,
+            console=self.folder / "console.log",
+            report=self.folder / "report.jsonl",
+        )
+        if model:
+            argv += ["-plugin", plugin.argument(self.plugin, self.machine, model=model, brackets=brackets, out=out)]
+        ended = guests.boot(argv, folder=self.folder, timeout_s=300)
+        report = guests.judge(ended)
+        assert [case.status for case in report.cases] == [0] * len(cases)
+        return ended.report.read_bytes(), out.read_bytes() if model else b""
+
+    def output(self, *cases: str, model: Model = Model.FULL) -> Output:
+        """Run cases of the probe under the plugin."""
+        return plugin.parse(self.boot(*cases, model=model)[1])
+
+    def window(self, case: str, model: Model = Model.FULL) -> Window:
+        """Run one case of the probe, which has one window."""
+        (window,) = self.output(case, model=model).windows
+        assert window.own
+        assert window.complete
+        return window
+
+    def _initrd(self, cases: tuple[str, ...]) -> Path:
+        path = self.folder / "initrd.cpio"
+        job = channel.encode_job(
+            seed=0,
+            cases=[(f"probe-{number}", ["/probe", *case.split()]) for number, case in enumerate(cases)],
+            settings=exact.exact_machine().settings,
+        )
+        with path.open("wb") as stream:
+            for inode, name in enumerate(("init", "probe"), start=1):
+                stream.write(cpio.entry(name, 0o100755, (self.folder / name).read_bytes(), inode=inode))
+            stream.write(cpio.entry("job", 0o100444, job))
+            stream.write(cpio.trailer())
+            # As the lab does: the archive must not end where the firmware puts its tables.
+            stream.write(bytes(-stream.tell() % MIB + MIB))
+        return path
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """A guest of Debian's kernel, init and the probe."""
+    folder = tmp_path_factory.mktemp("plugin")
+    subprocess.run(["make", "-s", "-C", TOP / "images" / "guest", f"OUT={folder}"], check=True)
+    flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-fno-pie", "-static", "-no-pie"]
+    source = Path(__file__).with_name("probe.c")
+    subprocess.run(["gcc", *flags, "-o", folder / "probe", source], check=True)
+    with Meter(quiet=True) as meter:
+        kernel = kernels.obtain(kernelspec.resolve("deb:6.12"), jobs=2, meter=meter)
+    return Bench(folder=folder, kernel=kernel, plugin=plugin.obtain(), machine=machines.load("sapphire-rapids"))
+
+
+@contextmanager
+def _quiet(window: Window) -> Iterator[None]:
+    """No interrupt fell into the window, so its counters are the program's alone."""
+    assert window.kernel["instructions"] == 0
+    assert window.kernel["loads"] == window.kernel["stores"] == 0
+    yield
+
+
+@pytest.mark.parametrize("model", [Model.TLB, Model.FULL])
+@pytest.mark.parametrize(
+    ("pages", "passes", "first_level", "walks"),
+    [
+        (1, 100, 1, 1),
+        (64, 3, 64, 64),  # fits: misses once
+        (512, 2, 1024, 512),  # 32 pages a set of 6 ways, in turn: never found in the first level, all in the second
+        (4096, 2, 8192, 8192),  # 32 pages a set of 16 ways: never found at all
+    ],
+)
+def test_loads_over_pages(bench: Bench, model: Model, pages: int, passes: int, first_level: int, walks: int) -> None:
+    window = bench.window(f"loads {pages} {passes}", model)
+    with _quiet(window):
+        assert window.user["instructions"] == passes * (2 + 4 * pages + 2)
+        assert window.user["loads"] == passes * pages
+        assert window.user["stores"] == 0
+        assert window.user["dtlb_l1_misses"] == first_level
+        assert window.user["dtlb_walks_4k"] == walks
+        assert window.user["dtlb_walks_2m"] == 0
+        assert window.user["itlb_l1_misses"] == window.user["itlb_walks"] == 1
+        assert len(window.operations) == 1
+        assert window.operations[0] == window.millicycles
+
+
+def test_loads_over_huge_pages(bench: Bench) -> None:
+    window = bench.window("huge 20", Model.TLB)
+    with _quiet(window):
+        assert window.user["loads"] == 20 * 512
+        assert window.user["dtlb_l1_misses"] == window.user["dtlb_walks_2m"] == 20
+        assert window.user["dtlb_walks_4k"] == 0
+
+
+def test_a_faulting_store_is_one_instruction_and_one_store(bench: Bench) -> None:
+    window = bench.window("stores 500")
+    assert window.user["instructions"] == 4 * 500
+    assert window.user["stores"] == 500
+    assert window.user["loads"] == 0
+    assert window.user["dtlb_walks_4k"] == 500
+    assert window.kernel["instructions"] > 500 * 100
+
+
+@pytest.mark.parametrize("model", list(Model))
+@pytest.mark.parametrize(("count", "times"), [(1, 1), (777, 5), (8192, 3)])
+def test_string_instructions(bench: Bench, model: Model, count: int, times: int) -> None:
+    window = bench.window(f"strings {count} {times}", model)
+    assert window.kernel["instructions"] == 0
+    assert window.user["string_instructions"] == times
+    assert window.user["string_bytes"] == count * times
+    assert window.user["instructions"] == 6 * times
+    if model is not Model.COUNT:
+        assert window.user["loads"] == window.user["stores"] == 0
+        assert window.user["dtlb_walks_4k"] == 2 * -(-count // 4096)
+    if model is Model.FULL:
+        assert window.user["l1d_misses"] == 2 * -(-count // 64)
+
+
+def test_the_cycles_of_a_chain_are_the_sum_by_hand(bench: Bench) -> None:
+    lines = 8
+    window = bench.window(f"chase {lines}")
+    cost = {name: getattr(bench.machine.cost, name).millicycles for name in bench.machine.cost.__struct_fields__}
+    with _quiet(window):
+        instructions = 2 * lines * 3
+        assert window.user["instructions"] == instructions
+        assert window.user["loads"] == 2 * lines
+        assert window.user["l1d_misses"] == window.user["l2_misses"] == window.user["llc_misses"] == lines
+        assert window.user["dtlb_walks_4k"] == lines + 1  # the last line is in a page of its own
+        # One walk for the code and those for the data; page tables come from memory a line of 8 entries at a time,
+        # for code and data apart, and are found in L1d from then on.
+        walks = lines + 2
+        tables = 1 + 2
+        assert window.millicycles == (
+            instructions * cost["instruction"]
+            + lines * cost["memory"]
+            + walks * (cost["stlb_hit"] + cost["walk_4k"])
+            + tables * cost["memory"]
+        )
+
+
+def test_the_same_run_gives_the_same_bytes_and_the_guest_notices_nothing(bench: Bench) -> None:
+    cases = ("loads 512 2", "stores 200", "strings 8192 3")
+    plain, _ = bench.boot(*cases, model=None)
+    for model in Model:
+        report, costs = bench.boot(*cases, model=model)
+        assert report == plain
+        assert bench.boot(*cases, model=model) == (report, costs)
+
+
+def test_several_vcpus_are_not_disturbed_either(bench: Bench) -> None:
+    cases = ("loads 512 2", "stores 200")
+    plain, _ = bench.boot(*cases, model=None, vcpus=2)
+    report, costs = bench.boot(*cases, model=Model.FULL, vcpus=2)
+    assert report == plain
+    assert [window.user["loads"] for window in plugin.parse(costs).windows] == [1024, 0]
+
+
+def test_a_case_is_measured_as_a_whole_unless_it_has_a_window(bench: Bench) -> None:
+    whole = plugin.parse(bench.boot("loads 1 1", model=Model.COUNT, brackets=Brackets.CASE)[1]).windows
+    both = plugin.parse(bench.boot("loads 1 1", model=Model.COUNT, brackets=Brackets.BOTH)[1]).windows
+    assert [window.own for window in whole] == [False]
+    assert [window.own for window in both] == [True]
+    assert whole[0].instructions > 100 * both[0].instructions
+
+
+def test_counters_by_model(bench: Bench) -> None:
+    count, tlb, full = (bench.window("stores 100", model) for model in Model)
+    assert set(count.user) < set(tlb.user) < set(full.user)
+    assert count.instructions == tlb.instructions == full.instructions
+    assert {name: full.user[name] for name in tlb.user} == tlb.user

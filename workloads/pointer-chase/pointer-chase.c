@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * pointer-chase: dependent loads all over a working set.
+ *
+ * Each node holds the address of the next, in an order that visits every node
+ * once and that no prefetcher can guess, so a hop takes as long as one access:
+ * translation and fetch. What huge pages gain by fewer and shorter page walks
+ * shows here undiluted, once the working set is beyond the reach of the TLB.
+ *
+ * Kernel path: only the page size that the first touch gives, see
+ * do_huge_pmd_anonymous_page(); compare thp=always with thp=never.
+ *
+ * A case is chase-SIZE, a power of two such as 64m or 1g. An operation is a
+ * fixed number of hops. The nodes are laid out before the measured window.
+ * Prints one line of JSON.
+ */
+#include <lab/mark.h>
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define KIB		1024UL
+#define MIB		(1024UL * KIB)
+#define GIB		(1024UL * MIB)
+#define HUGE		(2 * MIB)
+#define NODE		64UL		/* a cache line each */
+#define SMALLEST	(64 * KIB)
+#define LARGEST	(16 * GIB)
+
+#define OPERATIONS	64
+#define HOPS		8192UL		/* per operation */
+
+enum exit_status {
+	EXIT_MEASURED = 0,
+	EXIT_CANNOT = 1,
+	EXIT_MISUSE = 2,
+};
+
+struct node {
+	struct node *next;
+	char pad[NODE - sizeof(struct node *)];
+};
+
+static long long latencies[OPERATIONS];
+
+static _Noreturn void misuse(const char *name)
+{
+	fprintf(stderr, "pointer-chase: case '%s': needs chase-SIZE, a power of two from 64k to 16g\n", name);
+	exit(EXIT_MISUSE);
+}
+
+static long long now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+/* On a 2 MiB boundary, so that all of it can be huge pages. */
+static struct node *map_nodes(size_t size)
+{
+	char *all = mmap(NULL, size + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (all == MAP_FAILED) {
+		fprintf(stderr, "pointer-chase: cannot map %zu bytes: %s\n", size, strerror(errno));
+		exit(EXIT_CANNOT);
+	}
+	return (struct node *)(((uintptr_t)all + HUGE - 1) & ~(HUGE - 1));
+}
+
+/* Number to number of as many bits, one to one: each step can be undone. */
+static size_t mix(size_t x, unsigned int bits)
+{
+	size_t mask = (1UL << bits) - 1;
+
+	for (int round = 0; round < 2; round++) {
+		x ^= x >> (bits / 2 + 1);
+		x = x * 0x9e3779b97f4a7c15UL & mask;
+	}
+	return x ^ x >> (bits / 2 + 1);
+}
+
+/* The nodes in the order of the mixed numbers: once through all, then again. */
+static void lay_out(struct node *nodes, size_t count)
+{
+	unsigned int bits = (unsigned int)__builtin_ctzl(count);
+	struct node *node = &nodes[mix(0, bits)];
+
+	for (size_t i = 1; i <= count; i++) {
+		node->next = &nodes[mix(i & (count - 1), bits)];
+		node = node->next;
+	}
+}
+
+static struct node *chase(struct node *node)
+{
+	for (size_t i = 0; i < HOPS; i++)
+		node = node->next;
+	return node;
+}
+
+static void measure(struct node *node)
+{
+	long long start, end;
+
+	lab_window_begin();
+	start = now_ns();
+	for (size_t i = 0; i < OPERATIONS; i++) {
+		node = chase(node);
+		__asm__ volatile("" :: "r"(node));
+		end = now_ns();
+		latencies[i] = end - start;
+		start = end;
+		lab_operation_end();
+	}
+	lab_window_end();
+}
+
+static int by_value(const void *a, const void *b)
+{
+	long long left = *(const long long *)a, right = *(const long long *)b;
+
+	return (left > right) - (left < right);
+}
+
+static void print_metrics(void)
+{
+	long long total = 0;
+
+	for (size_t i = 0; i < OPERATIONS; i++)
+		total += latencies[i];
+	qsort(latencies, OPERATIONS, sizeof(*latencies), by_value);
+	printf("{\"metrics\":{\"hop_time\":%.17g", (double)total / (double)(OPERATIONS * HOPS));
+	printf(",\"latency_p50\":%lld", latencies[OPERATIONS * 50 / 100 - 1]);
+	printf(",\"latency_p99\":%lld", latencies[(OPERATIONS * 99 + 99) / 100 - 1]);
+	printf(",\"hops\":%lu,\"ops\":%d}}\n", OPERATIONS * HOPS, OPERATIONS);
+}
+
+static size_t parse_case(const char *name)
+{
+	unsigned long number;
+	size_t unit = 0;
+	char *end;
+
+	if (strncmp(name, "chase-", 6) || name[6] < '1' || name[6] > '9')
+		misuse(name);
+	errno = 0;
+	number = strtoul(name + 6, &end, 10);
+	if (*end)
+		unit = *end == 'k' ? KIB : *end == 'm' ? MIB : *end == 'g' ? GIB : 0;
+	if (!unit || end[1] || errno || number > LARGEST / unit || number & (number - 1) ||
+	    number * unit < SMALLEST)
+		misuse(name);
+	return number * unit;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option known[] = {
+		{ "case", required_argument, NULL, 'c' },
+		{ 0 },
+	};
+	const char *name = NULL;
+	struct node *nodes;
+	size_t size;
+	int option;
+
+	while ((option = getopt_long(argc, argv, "", known, NULL)) == 'c')
+		name = optarg;
+	if (option != -1 || !name || optind != argc) {
+		fputs("usage: pointer-chase --case chase-SIZE\n", stderr);
+		return EXIT_MISUSE;
+	}
+	size = parse_case(name);
+	nodes = map_nodes(size);
+	lay_out(nodes, size / NODE);
+	measure(nodes);
+	print_metrics();
+	return fflush(stdout) ? EXIT_CANNOT : EXIT_MEASURED;
+}
