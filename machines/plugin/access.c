@@ -51,12 +51,12 @@ uint64_t walker_cost(struct vcpu *vcpu, uint64_t line)
 /* --- Loads and stores --------------------------------------------------- */
 
 static inline void take(unsigned int cpu, qemu_plugin_meminfo_t info, uint64_t address, const struct site *site,
-			bool waits)
+			enum counter counter, bool waits)
 {
 	struct access access = { &vcpus[cpu], site, info, address };
 	uint64_t where, cost;
 
-	counts[site->mode][qemu_plugin_mem_is_store(info) ? STORES : LOADS]++;
+	counts[site->mode][counter]++;
 	if (access.vcpu->code_page != site->page)
 		enter_code_page(access.vcpu, site);
 	where = translate(&access);
@@ -70,13 +70,25 @@ static inline void take(unsigned int cpu, qemu_plugin_meminfo_t info, uint64_t a
 void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *site)
 {
 	if (measuring)
-		take(vcpu, info, address, site, false);
+		take(vcpu, info, address, site, qemu_plugin_mem_is_store(info) ? STORES : LOADS, false);
 }
 
-void on_chasing_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *site)
+void on_load(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *site)
 {
 	if (measuring)
-		take(vcpu, info, address, site, true);
+		take(vcpu, info, address, site, LOADS, false);
+}
+
+void on_store(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *site)
+{
+	if (measuring)
+		take(vcpu, info, address, site, STORES, false);
+}
+
+void on_chasing_load(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *site)
+{
+	if (measuring)
+		take(vcpu, info, address, site, LOADS, true);
 }
 
 /* --- String instructions ------------------------------------------------ */

@@ -15,7 +15,9 @@ struct string_site {
 };
 
 void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *site);
-void on_chasing_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *site);
+void on_load(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *site);
+void on_store(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *site);
+void on_chasing_load(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *site);
 void on_string(unsigned int vcpu, void *string_site);
 void on_string_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *string_site);
 void on_leading_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *string_site);

@@ -172,6 +172,26 @@ static bool chases(const uint8_t *at, size_t left, uint8_t rex)
 	return target == base || (target == index && index != 4);
 }
 
+/* The most usual ones: asking QEMU at each access takes time. */
+static enum direction direction(const uint8_t *at, size_t left)
+{
+	uint8_t opcode = at[0], second = left > 1 ? at[1] : 0;
+
+	if ((opcode >= 0x50 && opcode <= 0x57) || opcode == 0x88 || opcode == 0x89 || opcode == 0xc6 ||
+	    opcode == 0xc7 || opcode == 0xe8)
+		return DIRECTION_STORES;
+	if ((opcode >= 0x58 && opcode <= 0x5f) || opcode == 0x8a || opcode == 0x8b || opcode == 0x63 ||
+	    opcode == 0xc3 || opcode == 0x84 || opcode == 0x85)
+		return DIRECTION_LOADS;
+	/* Arithmetic to a register, and both forms of cmp. */
+	if (opcode < 0x40 && ((opcode & 7) == 2 || (opcode & 7) == 3 || opcode == 0x38 || opcode == 0x39))
+		return DIRECTION_LOADS;
+	if (opcode == 0x0f && (second == 0xb6 || second == 0xb7 || second == 0xbe || second == 0xbf ||
+			       (second & 0xf0) == 0x40))
+		return DIRECTION_LOADS;
+	return DIRECTION_ANY;
+}
+
 struct decoded decode(const uint8_t *bytes, size_t size)
 {
 	struct decoded decoded = { .kind = KIND_PLAIN };
@@ -189,6 +209,7 @@ struct decoded decode(const uint8_t *bytes, size_t size)
 		return decoded;
 	decoded.stack = decoded.memory && !prefixes.other_base && by_stack_pointer(at, left);
 	decoded.stores = decoded.stack && stack_stores(at[0]);
+	decoded.direction = direction(at, left);
 	decoded.chases = chases(at, left, prefixes.rex);
 	decoded.new_stack = sets_stack_pointer(at, left);
 	if (prefixes.rep && is_string(at[0])) {

@@ -18,6 +18,13 @@ enum kind {
 	KIND_FLUSH_PAGE,	/* invlpg */
 };
 
+/* What an instruction does to memory, if it does anything, and if that is known. */
+enum direction {
+	DIRECTION_ANY,
+	DIRECTION_LOADS,
+	DIRECTION_STORES,
+};
+
 struct decoded {
 	enum kind kind;
 	uint8_t mark;
@@ -27,6 +34,7 @@ struct decoded {
 	bool chases;		/* loads into a register that its address is made of */
 	bool stack;		/* accesses memory by the stack pointer and moves that by little, if at all */
 	bool new_stack;		/* may set the stack pointer to anything */
+	enum direction direction;
 	bool memory;		/* may access memory, so may fault; true when in doubt */
 };
 

@@ -79,13 +79,18 @@ static void count_accesses(const struct step *step)
 /* Helpers of QEMU's access memory for instructions that look as if they did not. */
 static void watch_accesses(const struct step *step)
 {
+	static qemu_mem_cb const callbacks[2][3] = {
+		{ on_access, on_load, on_store },
+		{ on_chasing_load, on_chasing_load, on_chasing_load },
+	};
+
 	if (machine.model < MODEL_TLB)
 		return;
 	if (step->looked_at) {
 		count_accesses(step);
 		return;
 	}
-	qemu_plugin_register_vcpu_mem_cb(step->insn, step->decoded.chases ? on_chasing_access : on_access,
+	qemu_plugin_register_vcpu_mem_cb(step->insn, callbacks[step->decoded.chases][step->decoded.direction],
 					 QEMU_NO_REGISTERS, QEMU_ALL, (void *)step->site);
 }
 

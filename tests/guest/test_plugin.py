@@ -104,28 +104,28 @@ def _quiet(window: Window) -> Iterator[None]:
     yield
 
 
+# Pages and passes; what must miss the first level, and what both.
+LOADS = {
+    (1, 100): (1, 1),
+    (64, 3): (64, 64),  # fits: misses once
+    (512, 2): (1024, 512),  # 32 pages a set of 6 ways, in turn: never found in the first level, all in the second
+    (4096, 2): (8192, 8192),  # 32 pages a set of 16 ways: never found at all
+}
+
+
 @pytest.mark.parametrize("model", [Model.TLB, Model.FULL])
-@pytest.mark.parametrize(
-    ("pages", "passes", "first_level", "walks"),
-    [
-        (1, 100, 1, 1),
-        (64, 3, 64, 64),  # fits: misses once
-        (512, 2, 1024, 512),  # 32 pages a set of 6 ways, in turn: never found in the first level, all in the second
-        (4096, 2, 8192, 8192),  # 32 pages a set of 16 ways: never found at all
-    ],
-)
-def test_loads_over_pages(bench: Bench, model: Model, pages: int, passes: int, first_level: int, walks: int) -> None:
-    window = bench.window(f"loads {pages} {passes}", model)
-    with _quiet(window):
-        assert window.user["instructions"] == passes * (2 + 4 * pages + 2)
-        assert window.user["loads"] == passes * pages
-        assert window.user["stores"] == 0
-        assert window.user["dtlb_l1_misses"] == first_level
-        assert window.user["dtlb_walks_4k"] == walks
-        assert window.user["dtlb_walks_2m"] == 0
-        assert window.user["itlb_l1_misses"] == window.user["itlb_walks"] == 1
-        assert len(window.operations) == 1
-        assert window.operations[0] == window.millicycles
+def test_loads_over_pages(bench: Bench, model: Model) -> None:
+    output = bench.output(*(f"loads {pages} {passes}" for pages, passes in LOADS), model=model)
+    for window, (pages, passes), (first_level, walks) in zip(output.windows, LOADS, LOADS.values(), strict=True):
+        with _quiet(window):
+            assert window.user["instructions"] == passes * (2 + 4 * pages + 2)
+            assert window.user["loads"] == passes * pages
+            assert window.user["stores"] == 0
+            assert window.user["dtlb_l1_misses"] == first_level
+            assert window.user["dtlb_walks_4k"] == walks
+            assert window.user["dtlb_walks_2m"] == 0
+            assert window.user["itlb_l1_misses"] == window.user["itlb_walks"] == 1
+            assert window.operations == [window.millicycles]
 
 
 def test_loads_over_huge_pages(bench: Bench) -> None:
@@ -145,19 +145,22 @@ def test_a_faulting_store_is_one_instruction_and_one_store(bench: Bench) -> None
     assert window.kernel["instructions"] > 500 * 100
 
 
+STRINGS = [(1, 1), (777, 5), (8192, 3)]
+
+
 @pytest.mark.parametrize("model", list(Model))
-@pytest.mark.parametrize(("count", "times"), [(1, 1), (777, 5), (8192, 3)])
-def test_string_instructions(bench: Bench, model: Model, count: int, times: int) -> None:
-    window = bench.window(f"strings {count} {times}", model)
-    assert window.kernel["instructions"] == 0
-    assert window.user["string_instructions"] == times
-    assert window.user["string_bytes"] == count * times
-    assert window.user["instructions"] == 6 * times
-    if model is not Model.COUNT:
-        assert window.user["loads"] == window.user["stores"] == 0
-        assert window.user["dtlb_walks_4k"] == 2 * -(-count // 4096)
-    if model is Model.FULL:
-        assert window.user["l1d_misses"] == 2 * -(-count // 64)
+def test_string_instructions(bench: Bench, model: Model) -> None:
+    output = bench.output(*(f"strings {count} {times}" for count, times in STRINGS), model=model)
+    for window, (count, times) in zip(output.windows, STRINGS, strict=True):
+        assert window.kernel["instructions"] == 0
+        assert window.user["string_instructions"] == times
+        assert window.user["string_bytes"] == count * times
+        assert window.user["instructions"] == 6 * times
+        if model is not Model.COUNT:
+            assert window.user["loads"] == window.user["stores"] == 0
+            assert window.user["dtlb_walks_4k"] == 2 * -(-count // 4096)
+        if model is Model.FULL:
+            assert window.user["l1d_misses"] == 2 * -(-count // 64)
 
 
 def test_the_cycles_of_a_chain_are_the_sum_by_hand(bench: Bench) -> None:
@@ -169,11 +172,10 @@ def test_the_cycles_of_a_chain_are_the_sum_by_hand(bench: Bench) -> None:
         assert window.user["instructions"] == instructions
         assert window.user["loads"] == 2 * lines
         assert window.user["l1d_misses"] == window.user["l2_misses"] == window.user["llc_misses"] == lines
-        assert window.user["dtlb_walks_4k"] == lines + 1  # the last line is in a page of its own
-        # One walk for the code and those for the data; page tables come from memory a line of 8 entries at a time,
-        # for code and data apart, and are found in L1d from then on.
-        walks = lines + 2
-        tables = 1 + 2
+        assert window.user["dtlb_walks_4k"] == lines
+        # One walk for the code and one for each page of data. Page tables come from memory a line of 8 entries at a
+        # time, for code and data apart, and are found in L1d from then on.
+        walks, tables = lines + 1, 2
         assert window.millicycles == (
             instructions * cost["instruction"]
             + lines * cost["memory"]

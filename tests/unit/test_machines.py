@@ -1,0 +1,101 @@
+"""Machine files: the shipped ones are sound, and mistakes are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab import machines
+from lab.errors import UserError
+
+
+def _file(tmp_path: Path, *changes: tuple[str, str]) -> str:
+    text = (machines.room("machines") / "zen4.toml").read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new, 1)
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    return str(path)
+
+
+@pytest.mark.parametrize("name", machines.names())
+def test_every_shipped_machine_is_sound_and_says_where_its_numbers_are_from(name: str) -> None:
+    machine = machines.load(name)
+    assert machine.name == name
+    values = [
+        value
+        for part in (machine.tlb, machine.cache, machine.prefetch, machine.overlap, machine.cost)
+        for value in (getattr(part, field) for field in part.__struct_fields__)
+        if value
+    ]
+    assert all(len(value.source) > 10 for value in values)
+    assert machine.cost.instruction.estimate
+
+
+def test_the_guest_of_exact_mode_is_no_machine() -> None:
+    assert machines.names() == ["sapphire-rapids", "sierra-forest", "zen4"]
+    assert machines.DEFAULT in machines.names()
+
+
+def test_arguments_are_whole_numbers() -> None:
+    arguments = dict(word.split("=") for word in machines.load("sapphire-rapids").arguments())
+    assert arguments["dtlb_4k"] == "96:6"
+    assert arguments["l1d"] == "49152:12"
+    assert arguments["instruction"] == "300"
+    assert arguments["rep_byte"] == "31"
+    assert arguments["overlap"] == "2"
+    assert "istlb" not in arguments
+
+
+def test_huge_pages_may_share_an_array() -> None:
+    assert not [word for word in machines.load("zen4").arguments() if word.startswith("dtlb_2m")]
+
+
+def test_a_number_changes_the_key_and_a_word_does_not(tmp_path: Path) -> None:
+    key = machines.load("zen4").key
+    assert machines.load(_file(tmp_path, ("AMD Zen 4 (EPYC 9004)", "something"))).key == key
+    assert machines.load(_file(tmp_path, ("entries = 72, ways = 72", "entries = 64, ways = 64"))).key != key
+
+
+def test_an_unknown_machine_gets_the_closest_name() -> None:
+    with pytest.raises(UserError, match="no machine is called 'zen-4'") as caught:
+        machines.load("zen-4")
+    assert caught.value.hint == "did you mean zen4?"
+    with pytest.raises(UserError) as caught:
+        machines.load("vax")
+    assert "sapphire-rapids" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("schema = 1", "schema = 2", "schema 2 is not known"),
+        ("schema = 1", "", "schema None is not known"),
+        ("schema = 1", "schema = ", "not valid TOML"),
+        ("[overlap]", "[overlapp]", "unknown field `overlapp`"),
+        ("entries = 72, ways = 72", "entries = 72, ways = 7", "7 ways do not divide 72 entries"),
+        ("kib = 1024, ways = 8", "kib = 1024, ways = 7", "7 ways do not divide 16384 lines"),
+        ("misses = { count = 2", "misses = { count = 0", "0 is not between 1 and 64"),
+        ("cycles = 0.3", "cycles = -1", ">= 0.0"),
+        ("cycles = 7,", "", "missing required field `cycles`"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, old: str, new: str, message: str) -> None:
+    path = _file(tmp_path, (old, new))
+    with pytest.raises(UserError) as caught:
+        machines.load(path)
+    assert path in caught.value.message
+    assert message in caught.value.message
+
+
+def test_an_unknown_key_gets_the_closest_one(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        machines.load(_file(tmp_path, ("l2_hit =", "l2_hits =")))
+    assert caught.value.hint == "did you mean l2_hit?"
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot read the machine file"):
+        machines.load(str(tmp_path / "none.toml"))

@@ -1,0 +1,124 @@
+"""The cost plugin's Python side: arguments and output. tests/guest/test_plugin.py checks what it counts."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lab import machines, paths, plugin
+from lab.compilers import Compiler
+from lab.errors import BuildFailed, GuestFailed
+from lab.plugin import Brackets, Model
+
+HEADER = '{"t":"header","schema":1,"interface":1,"model":"tlb","vcpus":1}'
+WINDOW = (
+    '{"t":"window","sequence":0,"case":1,"kind":"own","complete":true,"millicycles":700,'
+    '"user":{"instructions":2,"string_bytes":0,"loads":1},"kernel":{"instructions":1,"string_bytes":0,"loads":0},'
+    '"operations":[600]}'
+)
+PROFILE = '{"t":"profile","sequence":0,"blocks":[[4198400,2,400,2],[18446744071562067968,1,300,1]]}'
+END = '{"t":"end"}'
+
+
+def _parse(*lines: str) -> plugin.Output:
+    return plugin.parse("".join(line + "\n" for line in lines).encode())
+
+
+def test_output() -> None:
+    output = _parse(HEADER, WINDOW, PROFILE, END)
+    assert (output.interface, output.model, output.vcpus) == (1, Model.TLB, 1)
+    (window,) = output.of_case(1)
+    assert window.own
+    assert window.millicycles == 700
+    assert window.instructions == 3
+    assert window.operations == [600]
+    assert [block.kernel for block in window.blocks] == [False, True]
+    assert window.blocks[1].address == 0xFFFFFFFF80000000
+    assert output.of_case(2) == []
+
+
+def test_a_guest_without_windows() -> None:
+    assert _parse(HEADER, END).windows == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ((), "does not begin with a header"),
+        ((WINDOW, PROFILE, END), "does not begin with a header"),
+        ((HEADER.replace('schema":1', 'schema":2'), END), "schema 2 is not known"),
+        ((HEADER, WINDOW, END), "out of order"),
+        ((HEADER, PROFILE, END), "out of order"),
+        ((HEADER, WINDOW, WINDOW, PROFILE, END), "out of order"),
+        ((HEADER, WINDOW, PROFILE.replace('sequence":0', 'sequence":1'), END), "out of order"),
+        ((HEADER, WINDOW, PROFILE), "its end is missing"),
+        ((HEADER, WINDOW, PROFILE[:40]), "cannot be used"),
+        ((HEADER, WINDOW, PROFILE.replace("400", "401"), END), "cycles do not add up"),
+        ((HEADER, WINDOW, PROFILE.replace("[4198400,2,", "[4198400,3,"), END), "instructions do not add up"),
+        ((HEADER, WINDOW.replace('"instructions":2,', ""), PROFILE, END), "user counters have no instructions"),
+        ((HEADER, WINDOW.replace("700", "-700"), PROFILE, END), "cannot be used"),
+        ((HEADER, WINDOW.replace('"case"', '"cases"'), PROFILE, END), "cannot be used"),
+    ],
+)
+def test_what_cannot_be_trusted_is_refused(lines: tuple[str, ...], message: str) -> None:
+    with pytest.raises(GuestFailed, match="cost plugin's output") as caught:
+        _parse(*lines)
+    assert caught.value.kind == "malformed"
+    assert message in caught.value.message
+
+
+def test_every_cut_is_noticed(tmp_path: Path) -> None:
+    whole = "\n".join([HEADER, WINDOW, PROFILE, END]).encode()
+    path = tmp_path / "cost.jsonl"
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(GuestFailed) as caught:
+            plugin.read(path)
+        assert caught.value.log == path
+
+
+def test_an_output_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(GuestFailed, match="left no output"):
+        plugin.read(tmp_path / "none")
+
+
+def test_argument_escapes_commas() -> None:
+    machine = machines.load("zen4")
+    text = plugin.argument(
+        Path("/a,b/libcost.so"), machine, model=Model.FULL, brackets=Brackets.WINDOW, out=Path("/c,d/cost.jsonl")
+    )
+    assert text.startswith("/a,,b/libcost.so,out=/c,,d/cost.jsonl,model=full,brackets=window,dtlb_4k=72:72,")
+    assert text.endswith(",rep_byte=31")
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache."""
+    monkeypatch.setattr(paths, "cache_dir", lambda *parts: _made(tmp_path.joinpath("cache", *parts)))
+    return tmp_path / "cache"
+
+
+def _made(path: Path) -> Path:
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+@pytest.mark.skipif(not shutil.which("gcc") or not shutil.which("make"), reason="needs gcc and make")
+def test_it_is_built_once(cache: Path) -> None:
+    built = plugin.obtain()
+    assert built.is_relative_to(cache)
+    assert built.read_bytes()[:4] == b"\x7fELF"
+    stamp = built.stat().st_mtime_ns
+    assert plugin.obtain() == built
+    assert built.stat().st_mtime_ns == stamp
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="needs make")
+def test_a_compiler_that_fails_is_named(cache: Path) -> None:
+    false = Compiler(command="false", family="gcc", major=12, version="false 1", linker="ld")
+    with pytest.raises(BuildFailed, match="cannot be compiled with false") as caught:
+        plugin.obtain(compiler=false)
+    assert caught.value.log is not None
+    assert caught.value.log.is_relative_to(cache)
