@@ -101,7 +101,7 @@ def _patch(folder: Path, number: int) -> Path:
     """A patch to one .c file: another magic number in a message nobody prints."""
     path = folder / f"change-{number}.patch"
     path.write_text(
-        "--- a/mm/memory.c\n+++ b/mm/memory.c\n@@ -1,3 +1,4 @@\n"
+        "--- a/mm/memory.c\n+++ b/mm/memory.c\n@@ -1,4 +1,5 @@\n \n"
         " // SPDX-License-Identifier: GPL-2.0-only\n"
         f"+const int lab_bench_marker = {number};\n"
         " /*\n  *  linux/mm/memory.c\n"
