@@ -10,8 +10,7 @@
 struct prefixes {
 	bool rep;
 	bool operand_size;
-	bool wide;
-	bool other_base;	/* REX.B: r12, not rsp; or a segment */
+	bool segment;		/* fs or gs: their base is added */
 	uint8_t rex;
 };
 
@@ -30,18 +29,15 @@ static size_t skip_prefixes(const uint8_t *bytes, size_t size, struct prefixes *
 			prefixes->operand_size = true;
 			continue;
 		case 0x64: case 0x65:
-			prefixes->other_base = true;
+			prefixes->segment = true;
 			continue;
 		case 0x26: case 0x2e: case 0x36: case 0x3e: case 0x67: case 0xf0:
 			continue;
 		}
 		break;
 	}
-	if (at < size && (bytes[at] & 0xf0) == 0x40) {	/* REX */
-		prefixes->rex = bytes[at];
-		prefixes->wide = bytes[at] & 8;
-		prefixes->other_base |= bytes[at++] & 1;
-	}
+	if (at < size && (bytes[at] & 0xf0) == 0x40)	/* REX */
+		prefixes->rex = bytes[at++];
 	return at;
 }
 
@@ -63,7 +59,7 @@ static uint8_t string_size(uint8_t opcode, const struct prefixes *prefixes)
 {
 	if (!(opcode & 1))
 		return 1;
-	return prefixes->wide ? 8 : prefixes->operand_size ? 2 : 4;
+	return prefixes->rex & 8 ? 8 : prefixes->operand_size ? 2 : 4;
 }
 
 static bool is_mark(const uint8_t *bytes, size_t size)
@@ -128,35 +124,6 @@ static bool may_access(const uint8_t *at, size_t left)
 	return true;
 }
 
-/* push, pop, call, ret, and plain moves to and from a constant distance from the stack pointer. */
-static bool by_stack_pointer(const uint8_t *at, size_t left)
-{
-	uint8_t opcode = at[0];
-
-	if ((opcode >= 0x50 && opcode <= 0x5f) || opcode == 0xe8 || opcode == 0xc3)
-		return true;
-	/* Operand by rsp alone: an SIB byte with neither index nor, by REX, another base. */
-	return ((opcode >= 0x88 && opcode <= 0x8b) || opcode == 0xc6 || opcode == 0xc7) && left > 2 &&
-	       (at[1] & 7) == 4 && at[1] < 0x80 && (at[2] & 0x3f) == 0x24;
-}
-
-static bool stack_stores(uint8_t opcode)
-{
-	return opcode < 0x58 || opcode == 0xe8 || opcode == 0x88 || opcode == 0x89 || opcode >= 0xc6;
-}
-
-/* Where the stack pointer may be an operand itself, but for the addition of a small constant. */
-static bool sets_stack_pointer(const uint8_t *at, size_t left)
-{
-	uint8_t opcode = at[0], modrm = left > 1 ? at[1] : 0;
-
-	if (opcode == 0xc9 || opcode == 0xcf || opcode == 0xc8 || opcode == 0x5c)	/* leave, iret, enter, pop */
-		return true;
-	if (opcode == 0x83 || (opcode >= 0x50 && opcode <= 0x5f))
-		return false;
-	return (modrm & 0x38) == 0x20 || (modrm >= 0xc0 && (modrm & 7) == 4);
-}
-
 /* mov from memory to a register that is base or index of the operand: the next one has to wait for it. */
 static bool chases(const uint8_t *at, size_t left, uint8_t rex)
 {
@@ -207,11 +174,11 @@ struct decoded decode(const uint8_t *bytes, size_t size)
 	decoded.memory = may_access(at, left);
 	if (!left)
 		return decoded;
-	decoded.stack = decoded.memory && !prefixes.other_base && by_stack_pointer(at, left);
-	decoded.stores = decoded.stack && stack_stores(at[0]);
 	decoded.direction = direction(at, left);
 	decoded.chases = chases(at, left, prefixes.rex);
-	decoded.new_stack = sets_stack_pointer(at, left);
+	decoded.operand = operand_decode(at, left, prefixes.rex);
+	if (prefixes.segment || !decoded.memory)
+		decoded.operand.base = NO_BASE;
 	if (prefixes.rep && is_string(at[0])) {
 		decoded.kind = KIND_STRING;
 		decoded.stores = string_stores(at[0]);

@@ -3,6 +3,8 @@
 #ifndef LAB_DECODE_H
 #define LAB_DECODE_H
 
+#include "operand.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -29,12 +31,11 @@ struct decoded {
 	enum kind kind;
 	uint8_t mark;
 	bool two;		/* string: reads and writes in each iteration */
-	bool stores;		/* stack: writes, else reads. String: writes, whether or not it reads as well */
+	bool stores;		/* string: writes, whether or not it reads as well */
 	uint8_t size;		/* string: of an element */
 	bool chases;		/* loads into a register that its address is made of */
-	bool stack;		/* accesses memory by the stack pointer and moves that by little, if at all */
-	bool new_stack;		/* may set the stack pointer to anything */
 	enum direction direction;
+	struct operand operand;
 	bool memory;		/* may access memory, so may fault; true when in doubt */
 };
 

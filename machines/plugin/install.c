@@ -18,6 +18,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define NEAR		128	/* bytes */
+
 static qemu_plugin_id_t plugin_id;
 
 /* One instruction on the way through translation. */
@@ -66,12 +68,44 @@ static void watch_string(const struct step *step)
 }
 
 /*
- * What follows in a block at nearly the same stack pointer is on the same page,
- * so for the TLBs it is enough to have looked at the first. Caches need them all.
+ * What a block accesses near an earlier access, by the same register, is nearly
+ * always on the same page, so for the TLBs it is enough to have looked at the
+ * first. Caches need them all.
  */
+struct bases {
+	const struct site *site;
+	uint16_t known;			/* registers, one bit each */
+	int32_t near[16];		/* where the one that was looked at lay */
+};
+
+static bool looked_at(const struct bases *bases, const struct step *step)
+{
+	const struct operand *operand = &step->decoded.operand;
+
+	if (machine.model != MODEL_TLB || step->decoded.direction == DIRECTION_ANY || operand->base == NO_BASE)
+		return false;
+	if (step->site != bases->site || !(bases->known & 1U << operand->base))
+		return false;
+	return labs((long)operand->displacement - bases->near[operand->base]) <= NEAR;
+}
+
+static void remember(struct bases *bases, const struct step *step)
+{
+	const struct operand *operand = &step->decoded.operand;
+
+	if (step->site != bases->site)
+		bases->known = 0;
+	bases->site = step->site;
+	if (operand->base != NO_BASE && !step->looked_at) {
+		bases->known |= (uint16_t)(1U << operand->base);
+		bases->near[operand->base] = operand->displacement;
+	}
+	bases->known &= (uint16_t)~operand->changes;
+}
+
 static void count_accesses(const struct step *step)
 {
-	enum total total = step->decoded.stores ? TOTAL_STORES : TOTAL_LOADS;
+	enum total total = step->decoded.direction == DIRECTION_STORES ? TOTAL_STORES : TOTAL_LOADS;
 
 	counters_add_on_access(step->insn, QEMU_ALL, &totals, total_at(block_mode(step->site->block), total), 1);
 }
@@ -199,14 +233,14 @@ static void watch_block(struct qemu_plugin_tb *tb)
 	struct block *block = block_get(qemu_plugin_tb_vaddr(tb), (uint32_t)count);
 	struct pieces pieces = { .block = block };
 	bool user = block_mode(block) == MODE_USER;
-	bool stack = false;	/* has been looked at */
+	struct bases bases = { .known = 0 };
 	uint32_t weights = 0;
 
 	for (size_t i = 0; i < count; i++) {
 		struct step step = look(tb, i, block);
 
-		step.looked_at = stack && step.decoded.stack && machine.model == MODEL_TLB;
-		stack = (stack || step.decoded.stack) && !step.decoded.new_stack;
+		step.looked_at = looked_at(&bases, &step);
+		remember(&bases, &step);
 		if (!i && !iterates(&step))
 			counters_add_on_block(tb, block->counters, block->at + BLOCK_EXECUTIONS, 1);
 		watch(&step);
