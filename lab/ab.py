@@ -39,7 +39,6 @@ def prepare(plan: Plan, folder: Path, *, jobs: int, meter: Meter) -> Prepared:
     arms = (_arm("base", plan.base, jobs, meter), _arm("test", plan.test, jobs, meter))
     machine = kernels.common_machine(*(arm.kernel for arm in arms))
     image = images.obtain(meter)
-    instrument = load_instrument(plan.machine, plan.model)
     series = []
     shapes = {}
     for workload, cases in workloads.select_all(plan.workloads):
@@ -50,7 +49,7 @@ def prepare(plan: Plan, folder: Path, *, jobs: int, meter: Meter) -> Prepared:
             slice=images.slice_for(image, workload),
             timeout_s=plan.guest_timeout_s,
             folder=folder,
-            instrument=instrument,
+            instrument=load_instrument(plan.machine, model_of(plan.model, workload)),
         )
         facts = _facts(bench)
         shapes[workload.name] = _shape(facts)
@@ -113,6 +112,7 @@ def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], verdi
             control=case.control,
             verdict=found.verdict,
             metrics=comparisons,
+            guest_clock=one.bench.workload.primary.name if one.bench.instrument else None,
             holm=found.name in overall.survived if found.verdict in changed else None,
         )
         for (one, case, comparisons), found in zip(compared, verdicts, strict=True)
@@ -170,6 +170,11 @@ def _arm_result(arm: Arm) -> ArmResult:
     )
 
 
+def model_of(asked: str, workload: Workload) -> str:
+    """The cost model that a workload is measured with: the one asked for, or its own (`auto`)."""
+    return workload.model if asked == "auto" else asked
+
+
 def _facts(bench: Bench) -> Environment:
     """What the numbers of a bench depend on besides kernel, settings and seed."""
     return exact.environment(
@@ -189,6 +194,7 @@ def _shape(facts: Environment) -> GuestShape:
         memory_mb=facts.memory_mb,
         initrd_sha256=facts.initrd_sha256,
         fingerprint=facts.fingerprint,
+        model=facts.model,
     )
 
 
@@ -204,7 +210,7 @@ def _environment(facts: Environment, shapes: dict[str, GuestShape], image: Image
         image=image.sha256,
         lab=__version__,
         guests=shapes,
-        model=facts.model,
+        model=", ".join(dict.fromkeys(shape.model for shape in shapes.values())),
     )
 
 

@@ -144,8 +144,8 @@ def argv(
     return [
         qemu.path,
         *("-machine", f"{board},memory-backend=ram"),
-        # Pre-touched: the host's page faults stay out of the guest's time.
-        *("-object", f"memory-backend-ram,id=ram,size={memory_mb}M,prealloc=on"),
+        # Not touched beforehand: the host's page faults cannot show in a time that counts instructions.
+        *("-object", f"memory-backend-ram,id=ram,size={memory_mb}M"),
         *("-accel", "tcg,thread=single"),
         *("-icount", f"shift={parameters.shift},sleep=off"),
         *("-rtc", f"base={parameters.rtc},clock=vm"),

@@ -8,7 +8,9 @@ from pathlib import Path
 from lab import machines, plugin
 from lab.machines import Machine
 from lab.plugin import Brackets, Model, Window
-from lab.workloads import Workload
+
+WINDOW_MARK = bytes.fromhex("0f1f800142414c")
+"""The instruction that opens a window (`lab_window_begin` in workloads/include/lab/mark.h)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,11 +26,12 @@ class Instrument:
         """What modelled numbers depend on: part of the fingerprint, and shown with them."""
         return f"{self.model} {self.machine.name} {self.machine.key[:8]} {self.library.parent.name[:8]}"
 
-    def arguments(self, workload: Workload, out: Path) -> list[str]:
-        """What QEMU is given."""
-        # A program of ours marks its own window, so its preparations need not be modelled.
-        marked = (workload.folder / "Makefile").is_file()
-        brackets = Brackets.WINDOW if marked else Brackets.BOTH
+    def arguments(self, root: Path, out: Path) -> list[str]:
+        """What QEMU is given; root: the guest's archive, uncompressed.
+
+        Where a program marks a window of its own, its preparations need not be modelled.
+        """
+        brackets = Brackets.WINDOW if WINDOW_MARK in root.read_bytes() else Brackets.BOTH
         return [
             "-plugin",
             plugin.argument(self.library, self.machine, model=self.model, brackets=brackets, out=out),

@@ -1,20 +1,21 @@
-"""Profiles of a stored result's arms: one guest each, seed 1, with the cost model, kept beside the result."""
+"""Profiles of a stored result's arms: those of seed 1, which the measurement kept, or of guests run for it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from lab import ab, images, instrument, machines, results, runs, sampling, symbols
+from lab import ab, images, instrument, machines, records, results, runs, sampling, symbols, verdict
 from lab.errors import GuestFailed, UserError
 from lab.explain import ArmProfile
 from lab.progress import Meter
 from lab.results import AbResult, CaseResult
-from lab.runs import Arm
+from lab.runs import Arm, Run
 from lab.table import primary_of
-from lab.verdict import Outcome
+from lab.verdict import Comparison, Metric, Outcome
 from lab.workloads import Workload
 
 
@@ -25,6 +26,7 @@ class Profiles:
     base: ArmProfile
     test: ArmProfile
     machine: str
+    model: str
 
 
 def choose(result: AbResult, case: str | None) -> CaseResult:
@@ -46,21 +48,71 @@ def _movement(case: CaseResult) -> float:
     return max(ratio, 1 / ratio) if ratio else 1.0
 
 
-def collect(folder: Path, case: CaseResult, *, machine: str, model: str, jobs: int, meter: Meter) -> Profiles:
-    """Run both arms of one case under the cost model, unless that was done before, and read what it wrote."""
+def collect(
+    folder: Path, case: CaseResult, *, machine: str | None, model: str | None, jobs: int, meter: Meter
+) -> Profiles:
+    """Both arms' profiles of one case, by a machine and a model; None: those it was measured with.
+
+    A measurement keeps the profiles of its first seed. Where that one had no model, or another is asked for, one
+    guest of each arm is run again, once.
+    """
+    asked = results.load_plan(folder)
+    own = _kept(folder, case, machine or asked.machine, model)
     plan = msgspec.structs.replace(
-        results.load_plan(folder), workloads=[_selection(folder, case)], machine=machine, model=model
+        asked,
+        workloads=[_selection(folder, case)],
+        machine=machine or asked.machine or machines.DEFAULT,
+        model=model or own or "full",
     )
-    place = folder / "explain" / f"{case.case}-{model}-{Path(machine).stem}"
-    (place / "runs").mkdir(parents=True, exist_ok=True)
+    place = folder
+    if plan.model != own:
+        place = folder / "explain" / f"{case.case}-{plan.model}-{Path(plan.machine or '').stem}"
+        (place / "runs").mkdir(parents=True, exist_ok=True)
     ready = ab.prepare(plan, place, jobs=jobs, meter=meter)
     (series,) = ready.series
-    limits = sampling.Limits(seeds=1, max_seeds=1, fixed=True, jobs=jobs, deadline=None)
-    with meter.task("profiling", 0) as task:
-        sampling.run_all([(series, arm, runs.PROFILED_SEED, series.cases) for arm in ready.arms], limits, task)
+    if plan.model != own:
+        limits = sampling.Limits(seeds=1, max_seeds=1, fixed=True, jobs=jobs, deadline=None)
+        with meter.task("profiling", 0) as task:
+            sampling.run_all([(series, arm, runs.PROFILED_SEED, series.cases) for arm in ready.arms], limits, task)
     root = images.obtain(meter)[1] / "root"
-    base, test = (_profile(place, series.bench.workload, arm, root) for arm in ready.arms)
-    return Profiles(base=base, test=test, machine=machines.load(machine).name)
+    base, test = (_profile(place, series.bench.workload, case, arm, root) for arm in ready.arms)
+    return Profiles(
+        base=base, test=test, machine=machines.load(plan.machine or machines.DEFAULT).name, model=plan.model
+    )
+
+
+def _kept(folder: Path, case: CaseResult, machine: str | None, model: str | None) -> str | None:
+    """The model whose profiles the measurement itself kept, if it is the one asked for."""
+    kept = results.load_result(folder).environment.guests[case.workload].model
+    kind = kept.partition(" ")[0]
+    if model not in (None, kind):
+        return None
+    wanted = instrument.load_instrument(machine, kind)
+    return kind if wanted is not None and wanted.identity == kept else None
+
+
+def kernel_counters(folder: Path, case: CaseResult) -> list[Comparison]:
+    """What /proc/vmstat counted around the case, by arm and seed, beside the workload's own metrics."""
+    found: dict[str, dict[int, Mapping[str, int]]] = {"base": {}, "test": {}}
+    for path in sorted((folder / "runs").glob(f"{case.workload}-*.json")):
+        run = records.load(path, Run)
+        outcome = run.report.case(case.case)
+        if outcome is not None and run.arm in found:
+            found[run.arm][run.seed] = outcome.vmstat
+    seeds = sorted(found["base"].keys() & found["test"].keys())
+    names = {name for arm in found.values() for counted in arm.values() for name in counted}
+    return [
+        verdict.compare_metric(
+            Metric(name=name, unit="events", better="neither"),
+            [float(found["base"][seed].get(name, 0)) for seed in seeds],
+            [float(found["test"][seed].get(name, 0)) for seed in seeds],
+            threshold=0.02,
+            alpha=0.01,
+            exact=True,
+        )
+        for name in sorted(names - {metric.name for metric in case.metrics})
+        if seeds
+    ]
 
 
 def _selection(folder: Path, case: CaseResult) -> str:
@@ -72,9 +124,13 @@ def _selection(folder: Path, case: CaseResult) -> str:
     return f"{case.workload}:{case.case}"
 
 
-def _profile(place: Path, workload: Workload, arm: Arm, root: Path) -> ArmProfile:
+def _profile(place: Path, workload: Workload, case: CaseResult, arm: Arm, root: Path) -> ArmProfile:
+    run = records.load(runs.run_path(place, workload.name, arm.name, runs.PROFILED_SEED), Run)
     path = place / "guests" / f"{workload.name}-{arm.name}-{runs.PROFILED_SEED:04d}" / runs.COSTS
-    windows = instrument.by_case(path).get(1)
+    # The plugin knows cases by their order in the boot.
+    order = runs.shuffled([workload.case(name) for name in run.cases], runs.PROFILED_SEED)
+    number = 1 + [one.name for one in order].index(case.case)
+    windows = instrument.by_case(path).get(number)
     if not windows:
         raise GuestFailed("no-report", "the cost model saw nothing of the case", log=path)
     return ArmProfile(

@@ -70,6 +70,7 @@ class GuestShape(Record, frozen=True, kw_only=True):
     memory_mb: int
     initrd_sha256: str
     fingerprint: str
+    model: str = "none"
 
 
 class ResultEnvironment(Record, frozen=True, kw_only=True):
@@ -89,13 +90,17 @@ class ResultEnvironment(Record, frozen=True, kw_only=True):
 
 
 class CaseResult(Record, frozen=True, kw_only=True):
-    """One case: its primary metric's verdict, and every metric's raw values."""
+    """One case: its primary metric's verdict, and every metric's raw values.
+
+    guest_clock: the workload's own cost metric, where modelled cycles are the primary one.
+    """
 
     workload: str
     case: str
     control: bool
     verdict: Outcome
     metrics: list[Comparison]
+    guest_clock: str | None = None
     holm: bool | None = None
 
 

@@ -111,7 +111,7 @@ def measure(bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], fingerprin
         report=guest / "report.jsonl",
     )
     if bench.instrument:
-        argv += bench.instrument.arguments(bench.workload, guest / COSTS)
+        argv += bench.instrument.arguments(bench.slice, guest / COSTS)
     try:
         ended = guests.boot(argv, folder=guest, timeout_s=bench.timeout_s, running=running)
         report = guests.judge(ended)

@@ -61,8 +61,8 @@ def _describe(arm: ArmResult) -> str:
     return " ".join([*words, f"Linux {arm.release}"])
 
 
-_HEADINGS = ("case", "base", "test", "change", "interval", "verdict")
-_RIGHT = (1, 2, 3)
+_HEADINGS = ("case", "base", "test", "change", "interval", "clock", "verdict")
+_RIGHT = ("base", "test", "change", "clock")
 _WIDE = 130
 
 
@@ -71,11 +71,13 @@ def _cases(result: AbResult, width: int) -> Text:
     several = len({case.workload for case in result.cases}) > 1
     rows = [_HEADINGS, *(_cells(case, several=several) for case in result.cases)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+    if not any(case.guest_clock for case in result.cases):
+        rows, widths = [(*row[:5], *row[6:]) for row in rows], widths[:5] + widths[6:]
     text = Text()
     for row, case in zip(rows, [None, *result.cases], strict=True):
         cells = [
-            cell.rjust(size) if i in _RIGHT else cell.ljust(size)
-            for i, (cell, size) in enumerate(zip(row, widths, strict=True))
+            cell.rjust(size) if heading in _RIGHT else cell.ljust(size)
+            for heading, cell, size in zip(rows[0], row, widths, strict=True)
         ]
         text.append("  ".join(cells[:-1]) + "  ", style="bold" if case is None else "")
         text.append(cells[-1], style="bold" if case is None else _STYLES[case.verdict])
@@ -95,13 +97,21 @@ def _cells(case: CaseResult, *, several: bool) -> tuple[str, ...]:
         _mean(primary.test),
         percent(primary.ratio),
         _interval(primary),
+        _clock_change(case),
         str(case.verdict),
     )
 
 
+def _clock_change(case: CaseResult) -> str:
+    """What the guest clock says beside modelled cycles: the change of the workload's own cost metric."""
+    return next((percent(c.ratio) for c in case.metrics if c.name == case.guest_clock), "")
+
+
 def _heading_note(cases: Sequence[CaseResult]) -> str:
     units = {f"{primary_of(case).name}, {primary_of(case).unit}" for case in cases}
-    return f"({units.pop()}; then what moved most)" if len(units) == 1 else ""
+    clocks = {case.guest_clock for case in cases if case.guest_clock}
+    clock = f"; clock: {clocks.pop()} by the guest clock" if len(clocks) == 1 else ""
+    return f"({units.pop()}{clock}; then what moved most)" if len(units) == 1 else ""
 
 
 def _notes(case: CaseResult) -> list[str]:
@@ -125,8 +135,9 @@ def primary_of(case: CaseResult) -> Comparison:
 
 
 def _counters(case: CaseResult) -> list[Comparison]:
-    """The case's counters: percentiles follow throughput, and say nothing of why."""
-    return [c for c in case.metrics if not c.primary and not c.name.startswith("latency")]
+    """The case's counters: percentiles and the other clock follow the cost, and say nothing of why."""
+    same = ("latency_p", "cycles_p")
+    return [c for c in case.metrics if not c.primary and c.name != case.guest_clock and not c.name.startswith(same)]
 
 
 def _interval(c: Comparison) -> str:

@@ -21,6 +21,7 @@ _NAME = r"^[a-z0-9][a-z0-9._-]*\Z"
 Name = Annotated[str, msgspec.Meta(pattern=_NAME, max_length=64)]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 GuestPath = Annotated[str, msgspec.Meta(pattern=r"^/[^\s]+\Z")]
+CostModel = Literal["none", "tlb", "full"]
 Better = Literal["higher", "lower", "neither"]
 
 
@@ -55,6 +56,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     cases: tuple[Case, ...]
     case_pattern: str = ""
     extra_files: tuple[GuestPath, ...] = ()
+    model: CostModel = "tlb"
     folder: Path
 
     @property
@@ -105,6 +107,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
     case: Annotated[tuple[Case, ...], msgspec.Meta(min_length=1)]
     case_pattern: str = ""
     extra_files: tuple[GuestPath, ...] = ()
+    model: CostModel = "tlb"
 
 
 _TABLES: dict[str, type[msgspec.Struct]] = {"metric": Metric, "case": Case}
@@ -202,6 +205,7 @@ def _read(file: Path) -> Workload:
         cases=parsed.case,
         case_pattern=parsed.case_pattern,
         extra_files=parsed.extra_files,
+        model=parsed.model,
         folder=file.parent.resolve(),
     )
 

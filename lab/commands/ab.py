@@ -10,12 +10,13 @@ import msgspec
 from rich.console import Console
 
 from lab import ab as comparing
-from lab import compilers, exact, kernelspec, machines, records, results, table, trees, workloads
+from lab import compilers, exact, explaintable, kernelspec, machines, records, results, table, trees, why, workloads
 from lab.commands import options
 from lab.errors import HostFailed, Undecided, UserError
 from lab.progress import Meter
 from lab.results import AbResult, ArmPlan, Plan
 from lab.verdict import Outcome
+from lab.why import Why
 
 
 @click.command()
@@ -29,10 +30,10 @@ from lab.verdict import Outcome
 @click.option("--mode", type=click.Choice(["auto", "exact", "live"]), default="auto", show_default=True)
 @click.option(
     "--model",
-    type=click.Choice(["none", "tlb", "full"]),
-    default="none",
+    type=click.Choice(["auto", "none", "tlb", "full"]),
+    default="auto",
     show_default=True,
-    help="Cost model: modelled cycles decide, by TLBs alone or by caches too.",
+    help="Cost model: modelled cycles decide, by TLBs alone or by caches too; none: the guest clock does.",
 )
 @click.option(
     "--machine", metavar="NAME|FILE", default=machines.DEFAULT, show_default=True, help="The machine that is modelled."
@@ -51,8 +52,9 @@ from lab.verdict import Outcome
 @click.option("--resume", metavar="ID", help="Go on with a result that was interrupted.")
 @click.option("--fail-on", metavar="VERDICT[,...]", help="Exit 1 if the verdict is one of these, e.g. regression.")
 @click.option("--require-verdict", is_flag=True, help="Exit 5 if the verdict is unknown.")
+@click.option("--explain", is_flag=True, help="Also say why the case that changed most did, as `lab explain` does.")
 @options.json_output
-def ab(resume: str | None, result: Path | None, as_json: bool, **rest: object) -> int:
+def ab(resume: str | None, result: Path | None, explain: bool, as_json: bool, **rest: object) -> int:
     """Compare two kernels on a workload: same or not, by how much, and how sure.
 
     \b
@@ -72,8 +74,10 @@ def ab(resume: str | None, result: Path | None, as_json: bool, **rest: object) -
         with results.claimed(folder):
             if resume is None:
                 results.store_plan(folder, plan)
-            finished = _measure(plan, folder, asked.jobs or comparing.default_jobs(), deadline, meter)
-    _print(finished, as_json=as_json)
+            jobs = asked.jobs or comparing.default_jobs()
+            finished = _measure(plan, folder, jobs, deadline, meter)
+            reason = why.find(folder, finished, jobs=jobs, meter=meter) if explain else None
+    _print(finished, reason, as_json=as_json)
     if finished.verdict in fail_on:
         return 1
     if asked.require_verdict and finished.verdict == Outcome.UNKNOWN:
@@ -158,8 +162,13 @@ def _verdicts(text: str | None) -> set[Outcome]:
         raise UserError(f"--fail-on {text}: {error}", hint=f"choose from {', '.join(Outcome)}") from error
 
 
-def _print(result: AbResult, *, as_json: bool) -> None:
+def _print(result: AbResult, reason: Why | None, *, as_json: bool) -> None:
     if as_json:
-        click.echo(records.encode(result), nl=False)
-    else:
-        table.show(result, Console())
+        document = {**records.plain(result), "explain": reason.document()} if reason else result
+        click.echo(records.encode(document), nl=False)
+        return
+    console = Console()
+    table.show(result, console)
+    if reason:
+        click.echo()
+        explaintable.show_explain(reason.text(console), console)

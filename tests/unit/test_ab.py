@@ -28,6 +28,12 @@ def slower(arm: str, seed: int, case: str) -> float:
     return 100.0 + seed if arm == "base" or case == "small" else 60.0 + seed
 
 
+class FakeInstrument:
+    """What a guest under a cost model has; the fake guests ask for no more."""
+
+    identity = "tlb some-machine 12345678 87654321"
+
+
 def measured(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, formula: Formula = slower, *more: str, **changes: Any
 ) -> tuple[AbResult, FakeGuests, Path]:
@@ -140,3 +146,22 @@ def test_arms_without_a_common_machine_are_refused(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(ab.kernels, "obtain", lambda spec, **_: __import__("dataclasses").replace(one, bzimage=None))
     with pytest.raises(UserError, match="no machine type boots all of"):
         ab.measure(plan(write_workload(tmp_path / "mine")), tmp_path, jobs=1, deadline=None, meter=Meter(quiet=True))
+
+
+def test_a_workloads_own_cost_model_decides_unless_another_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modelled = write_workload(tmp_path / "mine", WORKLOAD.replace('model = "none"', 'model = "tlb"'))
+    monkeypatch.setattr(ab, "load_instrument", lambda machine, model: None if model == "none" else FakeInstrument())
+    result, _, _ = measured(monkeypatch, tmp_path, workload=modelled, model="auto")
+    (small, large) = result.cases
+    (primary,) = (metric for metric in large.metrics if metric.primary)
+    assert (primary.name, primary.better) == ("cycles_per_op", "lower")
+    assert primary.ratio is not None and 1.2 < primary.ratio < 1.4
+    assert (small.verdict, large.verdict) == (Outcome.SAME, Outcome.REGRESSION)
+    assert large.guest_clock == "throughput"
+    assert result.environment.guests["mine"].model == result.environment.model == FakeInstrument.identity
+    plain, _, _ = measured(monkeypatch, tmp_path, workload=modelled, model="none")
+    assert [metric.name for metric in plain.cases[1].metrics if metric.primary] == ["throughput"]
+    assert plain.cases[1].guest_clock is None
+    assert plain.environment.fingerprint != result.environment.fingerprint

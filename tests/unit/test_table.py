@@ -121,3 +121,19 @@ def test_numbers(value: float, text: str) -> None:
 def test_the_primary_metric_is_the_one_a_verdict_is_about() -> None:
     assert table.primary_of(SLOWER).name == "throughput"
     assert ab.verdict is verdict
+
+
+def test_beside_modelled_cycles_the_guest_clock_has_its_own_column() -> None:
+    cycles = Metric(name="cycles_per_op", unit="modelled cycles/op", better="lower", primary=True)
+    own = Metric(name="throughput", unit="op/s", better="higher")
+    compared = [_compared(cycles, [1000.0] * 6, [1100.0] * 6), _compared(own, [100.0] * 6, [61.0] * 6)]
+    case = CaseResult(
+        workload="alloc-burst", case="layout-3072k", control=False, verdict=Outcome.REGRESSION, metrics=compared,
+        guest_clock="throughput",
+    )  # fmt: skip
+    heading, row = (line for line in _text(_result(case)).splitlines() if line.startswith(("case ", "layout-3072k")))
+    assert heading.split()[:7] == ["case", "base", "test", "change", "interval", "clock", "verdict"]
+    assert "clock: throughput by the guest clock" in heading
+    assert row.split() == ["layout-3072k", "1,000", "1,100", "+10.0", "%", "exact", "-39.0", "%", "regression"]
+    plain = _text(_result(SLOWER))
+    assert "clock" not in plain.partition("verdict:")[0]

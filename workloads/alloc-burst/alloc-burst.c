@@ -19,7 +19,9 @@
  *
  * A case is PATTERN-SIZE[-SIZE][-FRONTEND]:
  *
- *   layout-S      map buffers of S up to a total, then touch them all
+ *   layout-S      map buffers of S up to a total, then touch them all, and read
+ *                 them twice: what is used after it was filled pays for small
+ *                 pages in TLB misses each time
  *   alternate-A-B the same, with sizes A, B, A, B, ...
  *   single-S      map, touch, unmap one buffer, again and again. From 64 MiB on
  *                 only its first page is touched and S + 4 KiB mapped: the shape
@@ -32,8 +34,9 @@
  * 128 KiB), malloc (glibc as it is: the threshold follows what was freed, so
  * after the first frees buffers come from the heap).
  *
- * An operation is one buffer: mapped and touched; for single also unmapped; for
- * burst including the unmapping of its predecessor. The kernel's files are read
+ * An operation is one buffer: mapped and touched; for layout and alternate also
+ * read; for single also unmapped; for burst including the unmapping of its
+ * predecessor. The kernel's files are read
  * outside the timed window, which is marked for exact mode's cost model, as is
  * the end of each operation. Prints one line of JSON.
  */
@@ -60,6 +63,7 @@
 
 #define BUFFERS_MAX	32768
 #define TOTAL_DEFAULT	(64 * MIB)
+#define READS		2		/* layout, alternate: of each buffer, once all are filled */
 #define HEADER_FROM	(64 * MIB)	/* single: from here on the shape of malloc1 */
 #define SINGLE_MIN	8
 #define SINGLE_MAX	100
@@ -208,6 +212,14 @@ static void touch(char *buffer, size_t length)
 	bytes[length - 1] = 1;
 }
 
+static void look_at(const char *buffer, size_t length)
+{
+	const volatile char *bytes = buffer;
+
+	for (size_t at = 0; at < length; at += PAGE)
+		(void)bytes[at];
+}
+
 static void set_up_frontend(enum frontend frontend)
 {
 	/* Naming a threshold also ends glibc's habit of raising it with each free. */
@@ -334,27 +346,49 @@ static void plan_layout(struct plan *plan)
 		misuse(plan->options->name, "does not fit into --total");
 }
 
-/* All are mapped before any is touched: how they lie is settled before the first fault. */
-static void measure_layout(struct plan *plan)
+/* One pass over all buffers: what each takes is added to its operation. */
+static void pass_over(struct plan *plan, void (*step)(struct plan *plan, size_t i))
 {
-	long long began = window_begin(), start, end;
+	long long start = now_ns(), end;
 
-	lab_window_begin();
-	start = now_ns();
 	for (size_t i = 0; i < plan->ops; i++) {
-		buffers[i] = get_buffer(plan->frontend, lengths[i]);
-		end = now_ns();
-		latencies[i] = end - start;
-		start = end;
-		lab_operation_end();
-	}
-	lab_operations_again();
-	for (size_t i = 0; i < plan->ops; i++) {
-		touch(buffers[i], lengths[i]);
+		step(plan, i);
 		end = now_ns();
 		latencies[i] += end - start;
 		start = end;
 		lab_operation_end();
+	}
+}
+
+static void step_map(struct plan *plan, size_t i)
+{
+	buffers[i] = get_buffer(plan->frontend, lengths[i]);
+}
+
+static void step_touch(struct plan *plan, size_t i)
+{
+	(void)plan;
+	touch(buffers[i], lengths[i]);
+}
+
+static void step_read(struct plan *plan, size_t i)
+{
+	(void)plan;
+	look_at(buffers[i], lengths[i]);
+}
+
+/* All are mapped before any is touched: how they lie is settled before the first fault. */
+static void measure_layout(struct plan *plan)
+{
+	long long began = window_begin();
+
+	lab_window_begin();
+	pass_over(plan, step_map);
+	lab_operations_again();
+	pass_over(plan, step_touch);
+	for (unsigned int i = 0; i < READS; i++) {
+		lab_operations_again();
+		pass_over(plan, step_read);
 	}
 	lab_window_end();
 	window_end(began);

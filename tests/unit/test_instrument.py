@@ -1,0 +1,48 @@
+"""The cost model as given to a guest: which marks open a window, and what modelled numbers depend on."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lab import machines
+from lab.instrument import WINDOW_MARK, Instrument, load_instrument
+from lab.plugin import Model
+from lab.rooms import room
+
+
+@pytest.fixture
+def instrument(tmp_path: Path) -> Instrument:
+    return Instrument(
+        library=tmp_path / "0123456789abcdef" / "libcost.so", machine=machines.load("zen4"), model=Model.TLB
+    )
+
+
+def brackets(instrument: Instrument, root: bytes, tmp_path: Path) -> str:
+    (tmp_path / "root.cpio").write_bytes(root)
+    _, words = instrument.arguments(tmp_path / "root.cpio", tmp_path / "costs.jsonl")
+    return re.findall(r"brackets=(\w+)", words)[0]
+
+
+def test_a_program_with_a_window_of_its_own_is_modelled_inside_it_only(instrument: Instrument, tmp_path: Path) -> None:
+    assert brackets(instrument, b"ELF" + WINDOW_MARK + b"more", tmp_path) == "window"
+    assert brackets(instrument, b"ELF and no mark", tmp_path) == "both"
+
+
+def test_the_mark_is_the_one_that_programs_are_compiled_with() -> None:
+    header = (room("workloads") / "include" / "lab" / "mark.h").read_text()
+    bytes_of_mark = re.findall(r'\.byte ([^#]*)" #code "([^"]*)"', header)[0]
+    (code,) = re.findall(r"lab_window_begin\(void\)\s*{\s*LAB_MARK\((\d+)\)", header)
+    text = f"{bytes_of_mark[0]}{code}{bytes_of_mark[1]}"
+    assert bytes(int(word, 0) for word in text.replace(" ", "").split(",")) == WINDOW_MARK
+
+
+def test_its_identity_names_model_machine_and_what_compiled_it(instrument: Instrument) -> None:
+    assert instrument.identity.split()[:2] == ["tlb", "zen4"]
+    assert instrument.identity.endswith("01234567")
+
+
+def test_no_model_is_no_instrument() -> None:
+    assert load_instrument("zen4", "none") is None
