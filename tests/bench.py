@@ -30,6 +30,7 @@ def main() -> None:
     asked = parser.parse_args()
     _lab("kernel", "build", BASE, TEST)
     _lab("image", "build")
+    ratios = _model_ratios()
     rows = [
         ("`lab --help`", "0.3 s", _timed(lambda: _lab("--help"), 5)),
         ("store hit (`lab kernel build`)", "0.5 s", _timed(lambda: _lab("kernel", "build", TEST), 5)),
@@ -43,6 +44,8 @@ def main() -> None:
     print(f"{_machine()}\n\n| what | at most | measured (median) |\n|---|---|---|")  # noqa: T201
     for name, limit, seconds in rows:
         print(f"| {name} | {limit} | {seconds:.2f} s |")  # noqa: T201
+    for model, limit in (("tlb", 1.3), ("full", 3.0)):
+        print(f"| a guest with `--model {model}`, to one with none | {limit} | {ratios[model]:.2f} |")  # noqa: T201
 
 
 def _lab(*arguments: str, env: dict[str, str] | None = None) -> str:
@@ -54,6 +57,22 @@ def _lab(*arguments: str, env: dict[str, str] | None = None) -> str:
 
 def _ab(*more: str) -> str:
     return _lab("ab", "--base", BASE, "--test", TEST, "--json", *more)
+
+
+def _model_ratios(rounds: int = 5) -> dict[str, float]:
+    """How much longer a guest of the sweep runs under each cost model than without: medians, taken in turn."""
+    seconds: dict[str, list[float]] = {"none": [], "tlb": [], "full": []}
+    for _ in range(rounds):
+        for model, taken in seconds.items():
+            result = json.loads(_ab("--model", model, "--seeds", "1", "--jobs", "1"))["result"]
+            taken.append(sum(run["wall_s"] for run in _runs(result)))
+    return {model: statistics.median(taken) / statistics.median(seconds["none"]) for model, taken in seconds.items()}
+
+
+def _runs(result: str) -> list[dict[str, float]]:
+    from lab import results
+
+    return [json.loads(path.read_text()) for path in sorted((results.open_folder(result) / "runs").glob("*.json"))]
 
 
 def _timed(work: Callable[[], object], rounds: int) -> float:

@@ -142,7 +142,7 @@ static bool chases(const uint8_t *at, size_t left, uint8_t rex)
 /* The most usual ones: asking QEMU at each access takes time. */
 static enum direction direction(const uint8_t *at, size_t left)
 {
-	uint8_t opcode = at[0], second = left > 1 ? at[1] : 0;
+	uint8_t opcode = at[0], second = left > 1 ? at[1] : 0, group = (second >> 3) & 7;
 
 	if ((opcode >= 0x50 && opcode <= 0x57) || opcode == 0x88 || opcode == 0x89 || opcode == 0xc6 ||
 	    opcode == 0xc7 || opcode == 0xe8)
@@ -152,6 +152,9 @@ static enum direction direction(const uint8_t *at, size_t left)
 		return DIRECTION_LOADS;
 	/* Arithmetic to a register, and both forms of cmp. */
 	if (opcode < 0x40 && ((opcode & 7) == 2 || (opcode & 7) == 3 || opcode == 0x38 || opcode == 0x39))
+		return DIRECTION_LOADS;
+	/* cmp and test with a constant. */
+	if ((opcode >= 0x80 && opcode <= 0x83 && group == 7) || ((opcode == 0xf6 || opcode == 0xf7) && group < 2))
 		return DIRECTION_LOADS;
 	if (opcode == 0x0f && (second == 0xb6 || second == 0xb7 || second == 0xbe || second == 0xbf ||
 			       (second & 0xf0) == 0x40))
