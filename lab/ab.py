@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lab import __version__, costs, exact, images, kernels, records, results, store, verdict, workloads
+from lab import __version__, costs, exact, images, kernels, records, results, slices, store, verdict, workloads
 from lab.errors import HostFailed
 from lab.exact import Environment
 from lab.images import Image
@@ -17,6 +17,7 @@ from lab.instrument import load_instrument
 from lab.kernels import Kernel
 from lab.kernelspec import TreeSource
 from lab.progress import Meter
+from lab.requirements import check_guest
 from lab.results import AbResult, ArmPlan, ArmResult, CaseResult, GuestShape, Plan, ResultEnvironment
 from lab.runs import Arm, Bench
 from lab.sampling import Limits, Series, sample
@@ -35,6 +36,7 @@ class Prepared:
 
 def prepare(plan: Plan, folder: Path, *, jobs: int, meter: Meter) -> Prepared:
     """Build or fetch both kernels and the image, and describe the guests around them."""
+    workloads.require_unchanged(plan.files)
     qemu = exact.find_qemu(plan.qemu)
     arms = (_arm("base", plan.base, jobs, meter), _arm("test", plan.test, jobs, meter))
     machine = kernels.common_machine(*(arm.kernel for arm in arms))
@@ -42,17 +44,18 @@ def prepare(plan: Plan, folder: Path, *, jobs: int, meter: Meter) -> Prepared:
     series = []
     shapes = {}
     for workload, cases in workloads.select_all(plan.workloads):
+        check_guest(workload, cases, arms, image)
         bench = Bench(
             qemu=qemu,
             machine=machine,
             workload=workload,
-            slice=images.slice_for(image, workload),
+            slice=slices.slice_for(image, workload),
             timeout_s=plan.guest_timeout_s,
             folder=folder,
             instrument=load_instrument(plan.machine, model_of(plan.model, workload)),
         )
         facts = _facts(bench)
-        shapes[workload.name] = _shape(facts)
+        shapes[workload.name] = _shape(facts, workload, cases)
         series.append(Series(bench=bench, cases=cases, fingerprint=facts.fingerprint))
     return Prepared(arms=arms, series=series, environment=_environment(facts, shapes, image[0]))
 
@@ -123,17 +126,16 @@ def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], verdi
 def _compare(one: Series, case: Case, plan: Plan) -> list[Comparison]:
     return [
         verdict.compare_metric(metric, base, test, threshold=plan.threshold, alpha=plan.alpha, exact=True)
-        for metric in _metrics(one.bench)
-        for _, base, test in [one.pairs(case.name, metric.name)]
+        for metric in _metrics(one, case)
+        for _, base, test in [one.pairs(case, metric.name)]
     ]
 
 
-def _metrics(bench: Bench) -> list[Metric]:
+def _metrics(one: Series, case: Case) -> list[Metric]:
     """What is compared, the primary one first: modelled cycles where a model was run, else the workload's own."""
-    modelled = list(costs.METRICS) if bench.instrument else []
+    modelled = list(costs.METRICS) if one.bench.instrument else []
     own = [
-        Metric(name=m.name, unit=m.unit, better=m.better, primary=m.primary and not modelled)
-        for m in bench.workload.metrics
+        Metric(name=m.name, unit=m.unit, better=m.better, primary=m.primary and not modelled) for m in one.metrics(case)
     ]
     return [*modelled, *own]
 
@@ -165,7 +167,7 @@ def _arm_result(arm: Arm) -> ArmResult:
         build=kernel.key,
         subject=source.subject if isinstance(source, TreeSource) else None,
         compiler=build.inputs.compiler if build else None,
-        settings={**arm.guest_settings, **dict(kernel.spec.settings)},
+        settings={**exact.exact_machine().settings, **arm.settings},
         note=kernel.spec.note,
     )
 
@@ -182,14 +184,22 @@ def _facts(bench: Bench) -> Environment:
         bench.machine,
         vcpus=bench.workload.vcpus,
         memory_mb=bench.workload.memory_mb,
-        settings=exact.exact_machine().settings,
+        settings=bench.workload.guest_settings(exact.exact_machine().settings, {}),
+        arguments=bench.workload.cmdline,
+        env=bench.workload.env,
         initrd_sha256=records.file_digest(bench.slice),
         model=bench.instrument.identity if bench.instrument else "none",
     )
 
 
-def _shape(facts: Environment) -> GuestShape:
+def _shape(facts: Environment, workload: Workload, cases: Sequence[Case]) -> GuestShape:
+    machine = exact.exact_machine()
     return GuestShape(
+        settings={name: value for name, value in facts.settings.items() if machine.settings.get(name) != value},
+        cmdline=list(workload.cmdline),
+        env=facts.env,
+        setup=list(workload.setup),
+        commands={case.name: workload.command(case) for case in cases},
         vcpus=facts.vcpus,
         memory_mb=facts.memory_mb,
         initrd_sha256=facts.initrd_sha256,
@@ -205,8 +215,8 @@ def _environment(facts: Environment, shapes: dict[str, GuestShape], image: Image
         machine=facts.machine,
         cpu=facts.cpu,
         shift=facts.shift,
-        cmdline=facts.cmdline,
-        settings=facts.settings,
+        cmdline=exact.exact_machine().cmdline,
+        settings=exact.exact_machine().settings,
         image=image.sha256,
         lab=__version__,
         guests=shapes,
@@ -222,7 +232,7 @@ def default_jobs() -> int:
 def announce(plan: Plan, selected: Sequence[tuple[Workload, list[Case]]], jobs: int, meter: Meter) -> None:
     """Say what will be run and about how long that takes, before it starts."""
     cases = sum(len(chosen) for _, chosen in selected)
-    guests = 2 * plan.seeds * len(selected)
+    guests = 2 * plan.seeds * sum(len(workload.by_guest(chosen)) for workload, chosen in selected)
     # Typical of two cores without KVM; the bar knows better after the first guest.
-    seconds = guests * (0.8 + 0.15 * cases / len(selected)) / jobs
+    seconds = (0.8 * guests + 2 * plan.seeds * 0.15 * cases) / jobs
     meter.say(f"{cases} cases, {plan.seeds} seeds: {guests} guests, {jobs} at a time, about {seconds:.0f} s")

@@ -7,9 +7,7 @@ last line: what came before is kept, and `complete` says whether it is all.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -69,6 +67,7 @@ class _End(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="end"):
     signal: int
     oom_kills: int
     now_ns: int
+    usage: dict[str, int] = msgspec.field(default_factory=dict)
     error: str | None = None
     truncated: bool = False
 
@@ -97,7 +96,8 @@ class CaseOutcome(msgspec.Struct, kw_only=True):
     oom_kills: int = 0
     error: str | None = None  # why the program could not be started
     truncated: bool = False  # more output than the guest keeps
-    metrics: dict[str, float] = msgspec.field(default_factory=dict)
+    usage: dict[str, int] = msgspec.field(default_factory=dict)  # guest time, faults, memory of the program
+    metrics: dict[str, float] = msgspec.field(default_factory=dict)  # see lab.delivery
     vmstat: dict[str, int] = msgspec.field(default_factory=dict)
     stdout: list[str] = msgspec.field(default_factory=list)
     stderr: list[str] = msgspec.field(default_factory=list)
@@ -128,6 +128,7 @@ def encode_job(
     settings: Mapping[str, str] | None = None,
     modules: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
+    setup: Sequence[str] = (),
 ) -> bytes:
     """The bytes of /job. Modules come first, since a setting may be one of theirs; the order is kept."""
     if not 0 <= seed <= SEED_MAX:
@@ -136,6 +137,7 @@ def encode_job(
     lines += [["insmod", path] for path in modules]
     lines += [["set", name, value] for name, value in (settings or {}).items()]
     lines += [["env", f"{name}={value}"] for name, value in (env or {}).items()]
+    lines += [["setup", *setup]] if setup else []
     for name, argv in cases:
         if not argv:
             raise UserError(f"case {name} has no program")
@@ -170,8 +172,6 @@ def parse(content: bytes) -> GuestReport:
             report.complete = whole and record.lines == number - 1
         else:
             _take(report, record, parts, number, line)
-    for outcome in report.cases:
-        outcome.metrics = _metrics(outcome)
     return report
 
 
@@ -229,6 +229,7 @@ def _take_part(outcome: CaseOutcome, record: _Out | _Err | _Vmstat | _End, parts
         case _End():
             outcome.ended = True
             outcome.end_ns = record.now_ns
+            outcome.usage = record.usage
             outcome.status = record.status
             outcome.signal = record.signal
             outcome.oom_kills = record.oom_kills
@@ -242,28 +243,3 @@ def _take_text(lines: list[str], stream: str, text: str, more: bool, parts: dict
         parts[stream] = text
     else:
         lines.append(text)
-
-
-def _metrics(outcome: CaseOutcome) -> dict[str, float]:
-    """The numbers of the last line that is an object with `metrics`; other lines are the program's talk."""
-    for line in reversed(outcome.stdout):
-        if not line.startswith("{"):
-            continue
-        try:
-            value: Any = msgspec.json.decode(line)
-        except (msgspec.MsgspecError, ValueError, RecursionError):
-            continue
-        if isinstance(value, dict) and "metrics" in value:
-            return _numbers(outcome.name, value["metrics"])
-    return {}
-
-
-def _numbers(case: str, metrics: object) -> dict[str, float]:
-    if not isinstance(metrics, dict):
-        raise GuestFailed("malformed", f"case {case} printed metrics that are not a table of numbers")
-    numbers: dict[str, float] = {}
-    for name, value in metrics.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise GuestFailed("malformed", f"case {case} printed metric {name} = {value!r}, which is not a number")
-        numbers[name] = float(value)
-    return numbers

@@ -60,13 +60,13 @@ class WindowLike(Protocol):
     def operations(self) -> Sequence[int]: ...
 
 
-def of_windows(windows: Sequence[WindowLike]) -> dict[str, float]:
+def of_windows(windows: Sequence[WindowLike], counted: float | None = None) -> dict[str, float]:
     """The metrics of one case from its windows: sums per operation, and percentiles over all operations.
 
-    A program that marks no operation (fio, stress-ng) is one operation.
+    counted: how many operations a program did that marks none (fio, stress-ng); without it, it is one operation.
     """
     operations = sorted(cost for window in windows for cost in window.operations)
-    count = len(operations) or 1
+    count = len(operations) or counted or 1
     values = {"cycles_per_op": sum(window.millicycles for window in windows) / _MILLI / count}
     for share, name in ((50, "cycles_p50"), (95, "cycles_p95"), (99, "cycles_p99")):
         if operations:
@@ -80,7 +80,7 @@ def of_windows(windows: Sequence[WindowLike]) -> dict[str, float]:
 
 
 def _sum(
-    values: dict[str, float], name: str, counters: Sequence[str], modes: Sequence[Mapping[str, int]], count: int
+    values: dict[str, float], name: str, counters: Sequence[str], modes: Sequence[Mapping[str, int]], count: float
 ) -> None:
     """Fill in a sum per operation, unless none of its counters is part of the model."""
     found = [mode[counter] for mode in modes for counter in counters if counter in mode]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import BinaryIO
 
 _TRAILER = "TRAILER!!!"
@@ -32,14 +33,19 @@ def trailer() -> bytes:
     return entry(_TRAILER, 0)
 
 
-def write(stream: BinaryIO, root: Path, names: Iterable[str]) -> None:
+def write(stream: BinaryIO, root: Path, names: Iterable[str], added: Mapping[str, Path] = MappingProxyType({})) -> None:
     """Pack the named files, links and folders of a root, with the folders that lead to them.
 
+    added: files from elsewhere, by the names they get; anybody may read and run them.
     Device nodes, sockets and pipes are passed over: the guest's devtmpfs makes its own.
     """
-    for inode, name in enumerate(_with_parents(names), start=1):
+    made = {str(parent) for name in added for parent in Path(name).parents}
+    for inode, name in enumerate(_with_parents([*names, *added]), start=1):
         path = root / name
-        mode = path.lstat().st_mode
+        if name in added:
+            stream.write(entry(name, stat.S_IFREG | 0o555, added[name].read_bytes(), inode=inode))
+            continue
+        mode = stat.S_IFDIR if name in made and not path.exists() else path.lstat().st_mode
         if stat.S_ISLNK(mode):
             stream.write(entry(name, stat.S_IFLNK | 0o777, os.fsencode(path.readlink()), inode=inode))
         elif stat.S_ISDIR(mode):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -63,6 +63,7 @@ class Environment(Record, frozen=True, kw_only=True):
     memory_mb: int
     cmdline: list[str]
     settings: dict[str, str]
+    env: dict[str, str]
     initrd_sha256: str
     model: str = "none"
 
@@ -95,7 +96,7 @@ def find_qemu(command: str = "qemu-system-x86_64") -> Qemu:
 
 
 def cmdline(extra: Sequence[str]) -> list[str]:
-    """The kernel command line: the machine's, then the arm's own."""
+    """The kernel command line: the machine's, then that of the workload and the arm."""
     return [*exact_machine().cmdline, *extra]
 
 
@@ -106,10 +107,15 @@ def environment(
     vcpus: int,
     memory_mb: int,
     settings: dict[str, str],
+    arguments: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
     initrd_sha256: str,
     model: str = "none",
 ) -> Environment:
-    """Describe what both arms share; equal fingerprints promise equal numbers."""
+    """Describe what both arms share; equal fingerprints promise equal numbers.
+
+    arguments: what a workload adds to the kernel command line. env: the environment that it gives its program.
+    """
     parameters = exact_machine()
     facts = {
         "qemu": qemu.version,
@@ -118,8 +124,9 @@ def environment(
         "shift": parameters.shift,
         "vcpus": vcpus,
         "memory_mb": memory_mb,
-        "cmdline": parameters.cmdline,
+        "cmdline": cmdline(arguments),
         "settings": settings,
+        "env": dict(env or {}),
         "initrd_sha256": initrd_sha256,
         "model": model,
     }

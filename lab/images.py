@@ -1,8 +1,4 @@
-"""The guest image: one root for both arms, as a folder, as a cpio, and cut down to what one workload needs.
-
-Exact mode boots a slice: init and the workload's own files, packed for it alone. So a workload that is added
-leaves the bytes of every other workload's guest, and hence its numbers, as they were.
-"""
+"""The guest image: one root for both arms, as a folder and as a cpio. Exact mode boots slices of it."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ from lab.progress import Meter
 from lab.records import Record
 from lab.rooms import room
 from lab.staging import make_once
-from lab.workloads import Workload, list_workloads
+from lab.workloads import list_workloads
 
 _SPACE_NEEDED = 1 << 30
 _OS_RELEASE = Path("/etc/os-release")
@@ -93,23 +89,6 @@ def built() -> list[tuple[Image, Path]]:
     """All finished images with their folders."""
     found = sorted(paths.cache_dir("images").glob("[!.]*/image.json"))
     return [(records.load(path, Image), path.parent) for path in found]
-
-
-def slice_for(image: tuple[Image, Path], workload: Workload) -> Path:
-    """The cpio of what one workload's guest needs; packed once."""
-    record, folder = image
-    target = folder / "slices" / f"{workload.name}.cpio"
-    if not target.exists():
-        root = folder / "root"
-        names = [name.lstrip("/") for name in ("/init", *workload.files)]
-        missing = [name for name in names if not (root / name).exists()]
-        if missing:
-            raise UserError(
-                f"workload {workload.name} needs /{missing[0]}, which the guest image {record.name} does not have"
-            )
-        target.parent.mkdir(exist_ok=True)
-        _pack(target, root, names)
-    return target
 
 
 def _pack(target: Path, root: Path, names: Sequence[str]) -> None:

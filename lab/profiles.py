@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from lab import ab, images, instrument, machines, records, results, runs, sampling, symbols, verdict
+from lab import ab, images, instrument, machines, records, results, runs, sampling, slices, symbols, verdict, workloads
 from lab.errors import GuestFailed, UserError
 from lab.explain import ArmProfile
 from lab.progress import Meter
@@ -16,7 +16,7 @@ from lab.results import AbResult, CaseResult
 from lab.runs import Arm, Run
 from lab.table import primary_of
 from lab.verdict import Comparison, Metric, Outcome
-from lab.workloads import Workload
+from lab.workload import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ def collect(
     own = _kept(folder, case, machine or asked.machine, model)
     plan = msgspec.structs.replace(
         asked,
-        workloads=[_selection(folder, case)],
+        workloads=[workloads.only(asked.workloads, case.workload, case.case)],
         machine=machine or asked.machine or machines.DEFAULT,
         model=model or own or "full",
     )
@@ -94,9 +94,9 @@ def _kept(folder: Path, case: CaseResult, machine: str | None, model: str | None
 def kernel_counters(folder: Path, case: CaseResult) -> list[Comparison]:
     """What /proc/vmstat counted around the case, by arm and seed, beside the workload's own metrics."""
     found: dict[str, dict[int, Mapping[str, int]]] = {"base": {}, "test": {}}
-    for path in sorted((folder / "runs").glob(f"{case.workload}-*.json")):
+    for path in sorted((folder / "runs").glob("*.json")):
         run = records.load(path, Run)
-        outcome = run.report.case(case.case)
+        outcome = run.report.case(case.case) if run.workload == case.workload else None
         if outcome is not None and run.arm in found:
             found[run.arm][run.seed] = outcome.vmstat
     seeds = sorted(found["base"].keys() & found["test"].keys())
@@ -115,27 +115,20 @@ def kernel_counters(folder: Path, case: CaseResult) -> list[Comparison]:
     ]
 
 
-def _selection(folder: Path, case: CaseResult) -> str:
-    """The workload as the plan named it, with this one case."""
-    for text in results.load_plan(folder).workloads:
-        reference = text if Path(text).is_dir() else text.partition(":")[0]
-        if Path(reference).name == case.workload:
-            return f"{reference}:{case.case}"
-    return f"{case.workload}:{case.case}"
-
-
 def _profile(place: Path, workload: Workload, case: CaseResult, arm: Arm, root: Path) -> ArmProfile:
-    run = records.load(runs.run_path(place, workload.name, arm.name, runs.PROFILED_SEED), Run)
-    path = place / "guests" / f"{workload.name}-{arm.name}-{runs.PROFILED_SEED:04d}" / runs.COSTS
+    name = runs.run_name(workload, arm.name, runs.PROFILED_SEED, [workload.case(case.case)])
+    run = records.load(runs.run_path(place, name), Run)
+    path = runs.guest_folder(place, name) / runs.COSTS
     # The plugin knows cases by their order in the boot.
-    order = runs.shuffled([workload.case(name) for name in run.cases], runs.PROFILED_SEED)
-    number = 1 + [one.name for one in order].index(case.case)
+    number = 1 + runs.order(run.cases, runs.PROFILED_SEED).index(case.case)
     windows = instrument.by_case(path).get(number)
     if not windows:
         raise GuestFailed("no-report", "the cost model saw nothing of the case", log=path)
+    counted = runs.operations_of(workload, run.report, case.case)
+    program = slices.own_files(workload).get(workload.program, root / workload.program.lstrip("/"))
     return ArmProfile(
         blocks=[block for window in windows for block in window.blocks],
-        operations=sum(len(window.operations) for window in windows) or 1,
+        operations=sum(len(window.operations) for window in windows) or round(counted or 1),
         kernel=[symbols.kernel_symbols(arm.kernel.vmlinux or arm.kernel.bzimage, arm.kernel.symbols)],
-        user=[symbols.from_elf(root / workload.program.lstrip("/"))],
+        user=[symbols.from_elf(program)],
     )

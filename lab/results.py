@@ -48,6 +48,7 @@ class Plan(Record, frozen=True, kw_only=True):
     guest_timeout_s: float
     model: str = "none"
     machine: str | None = None
+    files: dict[str, str] = msgspec.field(default_factory=dict)  # the user's files that are cases, and their sha256
 
 
 class ArmResult(Record, frozen=True, kw_only=True):
@@ -64,13 +65,18 @@ class ArmResult(Record, frozen=True, kw_only=True):
 
 
 class GuestShape(Record, frozen=True, kw_only=True):
-    """What one workload's guests looked like."""
+    """What one workload's guests looked like, and what ran in them. Of settings, those beside the machine's."""
 
     vcpus: int
     memory_mb: int
     initrd_sha256: str
     fingerprint: str
     model: str = "none"
+    settings: dict[str, str] = msgspec.field(default_factory=dict)
+    cmdline: list[str] = msgspec.field(default_factory=list)
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    setup: list[str] = msgspec.field(default_factory=list)
+    commands: dict[str, list[str]] = msgspec.field(default_factory=dict)
 
 
 class ResultEnvironment(Record, frozen=True, kw_only=True):

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import msgspec
 
-from lab import channel, costs, cpio, exact, guests, records
-from lab.channel import CaseOutcome, GuestReport
+from lab import channel, costs, cpio, delivery, exact, guests, records
+from lab.channel import GuestReport
 from lab.errors import GuestFailed
 from lab.exact import MachineType, Qemu
 from lab.guests import Running
 from lab.instrument import Instrument, by_case
 from lab.kernels import Kernel
 from lab.records import Record
-from lab.workloads import Case, Workload
+from lab.workload import Case, Workload
 
 # The job follows the root in the initrd, always this large: its length must not move what lies behind it.
 _JOB_BYTES = 16 << 10
@@ -36,18 +36,6 @@ class Arm:
     kernel: Kernel
     settings: Mapping[str, str]
 
-    @property
-    def arguments(self) -> list[str]:
-        """What the arm adds to the kernel command line (`@cmdline.NAME=VALUE`; an empty value is a bare word)."""
-        chosen = {k.removeprefix("cmdline."): v for k, v in self.settings.items() if k.startswith("cmdline.")}
-        return [f"{name}={value}" if value else name for name, value in chosen.items()]
-
-    @property
-    def guest_settings(self) -> dict[str, str]:
-        """What init applies: the machine's settings, overridden by the arm's."""
-        mine = {k: v for k, v in self.settings.items() if not k.startswith("cmdline.")}
-        return {**exact.exact_machine().settings, **mine}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
@@ -63,13 +51,17 @@ class Bench:
 
 
 class Run(Record, frozen=True, kw_only=True):
-    """The record of one run: `runs/<workload>-<arm>-<seed>[-more].json`."""
+    """The record of one run: `runs/<name>.json`, with the name that `run_name` gives.
+
+    commands: what each case was in the guest. metrics: see `metrics()`.
+    """
 
     schema: int = 1
     arm: str
     workload: str
     seed: int
     cases: list[str]
+    commands: dict[str, list[str]] = msgspec.field(default_factory=dict)
     kernel: str
     fingerprint: str
     wall_s: float
@@ -83,9 +75,20 @@ class Run(Record, frozen=True, kw_only=True):
         return {**(outcome.metrics if outcome else {}), **self.costs.get(case, {})}
 
 
-def run_path(folder: Path, workload: str, arm: str, seed: int) -> Path:
+def run_name(workload: Workload, arm: str, seed: int, cases: Sequence[Case]) -> str:
+    """What a run is called: `<workload>-<arm>-<seed>`, or `<workload>+<case>-<arm>-<seed>` with a guest to itself."""
+    alone = f"+{cases[0].name}" if workload.isolate else ""
+    return f"{workload.name}{alone}-{arm}-{seed:04d}"
+
+
+def run_path(folder: Path, name: str) -> Path:
     """Where a run's record is."""
-    return folder / "runs" / f"{workload}-{arm}-{seed:04d}.json"
+    return folder / "runs" / f"{name}.json"
+
+
+def guest_folder(folder: Path, name: str) -> Path:
+    """Where a run's guest had its console, its report, and what the cost model wrote."""
+    return folder / "guests" / name
 
 
 def measure(bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], fingerprint: str, running: Running) -> Run:
@@ -93,8 +96,8 @@ def measure(bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], fingerprin
 
     Raises `GuestFailed` naming the arm, the seed and the way it died. The guest's folder stays for reading.
     """
-    name = f"{bench.workload.name}-{arm.name}-{seed:04d}"
-    guest = bench.folder / "guests" / name
+    name = run_name(bench.workload, arm.name, seed, cases)
+    guest = guest_folder(bench.folder, name)
     shutil.rmtree(guest, ignore_errors=True)
     guest.mkdir(parents=True)
     initrd = guest / "initrd.cpio"
@@ -104,7 +107,7 @@ def measure(bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], fingerprin
         bench.machine,
         kernel=arm.kernel.image(bench.machine),
         initrd=initrd,
-        arguments=exact.cmdline(arm.arguments),
+        arguments=exact.cmdline(bench.workload.arguments(arm.settings)),
         vcpus=bench.workload.vcpus,
         memory_mb=bench.workload.memory_mb,
         console=guest / "console.log",
@@ -115,9 +118,8 @@ def measure(bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], fingerprin
     try:
         ended = guests.boot(argv, folder=guest, timeout_s=bench.timeout_s, running=running)
         report = guests.judge(ended)
-        for case in cases:
-            _require_delivered(report.case(case.name), case, bench.workload, guest)
-        modelled = _modelled(guest / COSTS, shuffled(cases, seed)) if bench.instrument else {}
+        delivery.collect(report, bench.workload, cases, guest)
+        modelled = _modelled(guest / COSTS, shuffled(cases, seed), bench, report) if bench.instrument else {}
     except GuestFailed as error:
         error.message = f"{arm.name} arm ({arm.kernel.spec.text}), seed {seed}: {error.message}"
         raise
@@ -128,6 +130,7 @@ def measure(bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], fingerprin
         workload=bench.workload.name,
         seed=seed,
         cases=[case.name for case in cases],
+        commands={case.name: bench.workload.command(case) for case in cases},
         kernel=arm.kernel.key,
         fingerprint=fingerprint,
         wall_s=ended.wall_s,
@@ -137,27 +140,34 @@ def measure(bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], fingerprin
     )
     if seed != PROFILED_SEED:
         (guest / COSTS).unlink(missing_ok=True)
-    records.save(run_path(bench.folder, bench.workload.name, arm.name, seed), run)
+    records.save(run_path(bench.folder, name), run)
     return run
 
 
-def _modelled(path: Path, order: Sequence[Case]) -> dict[str, dict[str, float]]:
+def _modelled(path: Path, order: Sequence[Case], bench: Bench, report: GuestReport) -> dict[str, dict[str, float]]:
     """The modelled metrics of each case; the plugin knows cases by their order in the boot."""
+    windows = by_case(path)
     found = {}
-    for number, windows in by_case(path).items():
-        if number <= len(order):
-            found[order[number - 1].name] = costs.of_windows(windows)
-    for case in order:
-        if case.name not in found:
+    for number, case in enumerate(order, start=1):
+        if number not in windows:
             raise GuestFailed("no-report", f"the cost model saw nothing of case {case.name}", log=path)
+        found[case.name] = costs.of_windows(windows[number], operations_of(bench.workload, report, case.name))
     return found
+
+
+def operations_of(workload: Workload, report: GuestReport, case: str) -> float | None:
+    """How many operations a case did, where its program counts them in a metric and marks none."""
+    outcome = report.case(case)
+    return outcome.metrics[workload.operations] if workload.operations and outcome else None
 
 
 def _write_initrd(path: Path, bench: Bench, arm: Arm, seed: int, cases: Sequence[Case]) -> None:
     job = channel.encode_job(
         seed=seed,
         cases=[(case.name, bench.workload.command(case)) for case in shuffled(cases, seed)],
-        settings=arm.guest_settings,
+        settings=bench.workload.guest_settings(exact.exact_machine().settings, arm.settings),
+        env=bench.workload.environment(arm.settings),
+        setup=bench.workload.setup,
     )
     if len(job) > _JOB_BYTES:
         raise GuestFailed("malformed", f"the job is {len(job)} bytes long, more than {_JOB_BYTES}; choose fewer cases")
@@ -177,27 +187,10 @@ def clear_of_tables(archive: bytes) -> bytes:
 
 def shuffled(cases: Sequence[Case], seed: int) -> list[Case]:
     """The order of the cases in one boot, by seed: what one case leaves to the next is not always the same."""
-    return sorted(cases, key=lambda case: records.digest([seed, case.name]))
+    place = {name: number for number, name in enumerate(order([case.name for case in cases], seed))}
+    return sorted(cases, key=lambda case: place[case.name])
 
 
-def _require_delivered(outcome: CaseOutcome | None, case: Case, workload: Workload, guest: Path) -> None:
-    log = guest / "report.jsonl"
-    name = f"{workload.name}:{case.name}"
-    if outcome is None or not outcome.ended:
-        raise GuestFailed("no-report", f"{name} never ended", log=log)
-    last = outcome.stderr[-1] if outcome.stderr else "it printed no error"
-    if outcome.oom_kills:
-        raise GuestFailed(
-            "oom",
-            f"{name} was killed because the guest ran out of memory ({workload.memory_mb} MiB)",
-            hint="choose a smaller case, or raise memory_mb in its workload.toml",
-            log=guest / "console.log",
-        )
-    if outcome.error:
-        raise GuestFailed("workload", f"{name} could not be started: {outcome.error}", log=log)
-    if outcome.signal:
-        raise GuestFailed("workload", f"{name} was killed by signal {outcome.signal}: {last}", log=log)
-    if outcome.status:
-        raise GuestFailed("workload", f"{name} exited with status {outcome.status}: {last}", log=log)
-    if workload.primary.name not in outcome.metrics:
-        raise GuestFailed("workload", f"{name} never reported its metric {workload.primary.name}", log=log)
+def order(names: Sequence[str], seed: int) -> list[str]:
+    """The names of cases as they follow each other in a boot."""
+    return sorted(names, key=lambda name: records.digest([seed, name]))

@@ -7,7 +7,7 @@ they run side by side on all cores.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
@@ -15,7 +15,7 @@ from lab import records, runs
 from lab.guests import Running
 from lab.progress import Meter, Task
 from lab.runs import Arm, Bench, Run
-from lab.workloads import Case
+from lab.workload import Case, Metric
 
 # Numbers without spread are decided by three seeds; all others need six to be able to (see docs/verdict.md).
 _FIRST_LOOK = 3
@@ -24,33 +24,51 @@ _MORE = 2
 
 @dataclass(kw_only=True)
 class Series:
-    """One workload of a comparison: its bench, its cases, and the runs so far."""
+    """One workload of a comparison: its bench, its cases, and the runs so far, by `runs.run_name`."""
 
     bench: Bench
     cases: Sequence[Case]
     fingerprint: str
-    done: dict[tuple[str, int], Run] = field(default_factory=dict)
+    done: dict[str, Run] = field(default_factory=dict)
 
-    def pairs(self, case: str, metric: str) -> tuple[list[int], list[float], list[float]]:
+    def run(self, arm: str, seed: int, case: Case) -> Run | None:
+        """The run of one arm and seed that had this case in it."""
+        run = self.done.get(runs.run_name(self.bench.workload, arm, seed, [case]))
+        return run if run is not None and case.name in run.cases else None
+
+    def pairs(self, case: Case, metric: str) -> tuple[list[int], list[float], list[float]]:
         """Seeds that both arms ran this case with, and the metric's values in them; NaN where it is missing."""
         seeds, base, test = [], [], []
-        for seed in sorted({seed for _, seed in self.done}):
-            both = [self.done.get((arm, seed)) for arm in ("base", "test")]
-            if any(run is None or case not in run.cases for run in both):
-                continue
-            values = [run.metrics(case).get(metric, float("nan")) for run in both if run is not None]
+        for seed, one, other in self._both(case):
             seeds.append(seed)
-            base.append(values[0])
-            test.append(values[1])
+            base.append(one.metrics(case.name).get(metric, float("nan")))
+            test.append(other.metrics(case.name).get(metric, float("nan")))
         return seeds, base, test
 
+    def _both(self, case: Case) -> Iterator[tuple[int, Run, Run]]:
+        for seed in sorted({run.seed for run in self.done.values()}):
+            base, test = self.run("base", seed, case), self.run("test", seed, case)
+            if base is not None and test is not None:
+                yield seed, base, test
+
     def seeds(self) -> list[int]:
-        """All seeds that both arms have run."""
-        return [
-            seed
-            for seed in sorted({s for _, s in self.done})
-            if ("base", seed) in self.done and ("test", seed) in self.done
-        ]
+        """All seeds that both arms have run; none as long as there is a case without any."""
+        found = [{seed for seed, _, _ in self._both(case)} for case in self.cases]
+        return sorted(set().union(*found)) if all(found) else []
+
+    def metrics(self, case: Case) -> list[Metric]:
+        """What the workload declares, and where it is open to them, the numbers that every run printed beside."""
+        declared = list(self.bench.workload.metrics)
+        if not self.bench.workload.open_metrics:
+            return declared
+        printed = [run.report.case(case.name) for _, base, test in self._both(case) for run in (base, test)]
+        names = [set(outcome.metrics) for outcome in printed if outcome]
+        more = sorted(set.intersection(*names) - {metric.name for metric in declared}) if names else []
+        return [*declared, *(_undeclared(name) for name in more)]
+
+
+def _undeclared(name: str) -> Metric:
+    return Metric(name=name, unit="as printed", better="neither", description="printed, and not declared")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +111,8 @@ def sample(
             work = [
                 (one, arm, seed, cases)
                 for seed in range(seen + 1, look + 1)
-                for one, cases in wanted
+                for one, chosen in wanted
+                for cases in one.bench.workload.by_guest(chosen)
                 for arm in (arms if seed % 2 else arms[::-1])
                 if cases
             ]
@@ -133,15 +152,16 @@ def _one(
     if run is None and not limits.over():
         run = runs.measure(series.bench, arm, seed, cases, series.fingerprint, running)
     if run is not None:
-        series.done[arm.name, seed] = run
+        series.done[runs.run_name(series.bench.workload, arm.name, seed, cases)] = run
     task.advance()
 
 
 def _stored(series: Series, arm: Arm, seed: int, cases: Sequence[Case]) -> Run | None:
     """A run of this very measurement that was recorded before it was interrupted."""
-    path = runs.run_path(series.bench.folder, series.bench.workload.name, arm.name, seed)
+    workload = series.bench.workload
+    path = runs.run_path(series.bench.folder, runs.run_name(workload, arm.name, seed, cases))
     if not path.is_file():
         return None
     run = records.load(path, Run)
     same = run.kernel == arm.kernel.key and run.fingerprint == series.fingerprint
-    return run if same and run.cases == [case.name for case in cases] else None
+    return run if same and run.commands == {case.name: workload.command(case) for case in cases} else None

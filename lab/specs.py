@@ -129,6 +129,12 @@ def _symbol(part: str) -> Pair:
 def _setting(part: str) -> Pair:
     """One setting, checked."""
     key, _, value = part.partition("=")
+    check_setting(key, value)
+    return key, value
+
+
+def check_setting(key: str, value: str) -> None:
+    """Refuse a setting that does not exist, or a value that it cannot have."""
     check = _FIXED.get(key)
     if check is None:
         group, dot, name = key.partition(".")
@@ -136,12 +142,11 @@ def _setting(part: str) -> Pair:
         if check is None or not name:
             _unknown_setting(key)
     check(key, value)
-    return key, value
 
 
 def _unknown_setting(key: str) -> NoReturn:
     known = [*_FIXED, *(f"{group}NAME" for group in _OPEN)]
-    close = difflib.get_close_matches(key, [*known, "sysctl", "cmdline"], n=1)
+    close = difflib.get_close_matches(key, [*known, "sysctl", "cmdline", "env"], n=1)
     hint = f"did you mean {close[0]}? " if close else ""
     raise UserError(f"unknown setting {key!r}", hint=f"{hint}The settings are {', '.join(known)}")
 
@@ -171,10 +176,18 @@ def _cmdline(key: str, value: str) -> None:
         raise UserError(f"{key}={value!r}: one kernel parameter has no spaces or quotes", hint="give each by itself")
 
 
+def _env(key: str, value: str) -> None:
+    name = key.removeprefix("env.")
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise UserError(f"{name!r} is not the name of an environment variable", hint="e.g. env.MALLOC_ARENA_MAX=1")
+    if name.startswith("LAB_"):
+        raise UserError(f"{key}: names that begin with LAB_ are the lab's own")
+
+
 Check = Callable[[str, str], None]
 _FIXED: dict[str, Check] = {
     "thp": _one_of(*_THP),
     "thp.defrag": _one_of(*_DEFRAG),
     "hugepages": _count,
 }
-_OPEN: dict[str, Check] = {"sysctl.": _sysctl, "cmdline.": _cmdline}
+_OPEN: dict[str, Check] = {"sysctl.": _sysctl, "cmdline.": _cmdline, "env.": _env}

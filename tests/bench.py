@@ -87,7 +87,7 @@ def _timed(work: Callable[[], object], rounds: int) -> float:
 def _boot_s(rounds: int = 5) -> float:
     """From the start of QEMU until the guest says that it begins the first case."""
     document = json.loads(_ab("-w", "alloc-burst:layout-512k", "--seeds", "1"))
-    from lab import channel, cpio, images, results, workloads
+    from lab import channel, cpio, images, results, slices, workloads
     from lab.progress import Meter
 
     folder = results.open_folder(document["result"])
@@ -97,7 +97,7 @@ def _boot_s(rounds: int = 5) -> float:
     seconds = []
     with tempfile.TemporaryDirectory() as name:
         here = Path(name)
-        root = images.slice_for(images.obtain(Meter(quiet=True)), workload).read_bytes()
+        root = slices.slice_for(images.obtain(Meter(quiet=True)), workload).read_bytes()
         (here / "initrd.cpio").write_bytes(root + cpio.entry("job", 0o100444, job) + cpio.trailer())
         argv = [word.replace(str(folder / "guests" / "alloc-burst-base-0001"), name) for word in run["argv"]]
         for _ in range(rounds):

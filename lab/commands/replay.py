@@ -12,7 +12,7 @@ from lab import records, results, sampling
 from lab.commands import options
 from lab.errors import GuestFailed
 from lab.progress import Meter
-from lab.runs import Run
+from lab.runs import Run, run_name
 
 
 @click.command()
@@ -77,7 +77,8 @@ def _run_again(before: list[Run], ready: comparing.Prepared, jobs: int, meter: M
 
 def _again(run: Run, ready: comparing.Prepared) -> Run:
     series = next(one for one in ready.series if one.bench.workload.name == run.workload)
-    return series.done[run.arm, run.seed]
+    cases = [series.bench.workload.case(name) for name in run.cases]
+    return series.done[run_name(series.bench.workload, run.arm, run.seed, cases)]
 
 
 def _differences(run: Run, again: Run) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import exact, images, kernels, records, runs
+from lab import exact, images, kernels, records, runs, slices
 from lab.channel import CaseOutcome, GuestReport
 from lab.exact import Qemu
 from lab.guests import Running
@@ -82,13 +82,14 @@ class FakeGuests:
         ]  # fmt: skip
         run = Run(
             arm=arm.name, workload=bench.workload.name, seed=seed, cases=[case.name for case in cases],
+            commands={case.name: bench.workload.command(case) for case in cases},
             kernel=arm.kernel.key, fingerprint=fingerprint, wall_s=0.1, argv=["qemu"],
             report=GuestReport(cases=outcomes, complete=True),
             costs={
                 case.name: {"cycles_per_op": 1e6 / self.formula(arm.name, seed, case.name) ** 0.5} for case in cases
             } if bench.instrument else {},
         )  # fmt: skip
-        records.save(runs.run_path(bench.folder, bench.workload.name, arm.name, seed), run)
+        records.save(runs.run_path(bench.folder, runs.run_name(bench.workload, arm.name, seed, cases)), run)
         return run
 
     @property
@@ -132,7 +133,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, guests: FakeGuests)
     )
     monkeypatch.setattr(kernels, "obtain", lambda spec, **_: kernel(Path(spec.source.path).name))
     monkeypatch.setattr(images, "obtain", lambda meter, **_: (image, tmp_path))
-    monkeypatch.setattr(images, "slice_for", lambda image, workload: initrd)
+    monkeypatch.setattr(slices, "slice_for", lambda image, workload: initrd)
     monkeypatch.setattr(exact, "find_qemu", lambda command="": QEMU)
     monkeypatch.setattr(runs, "measure", guests.measure)
     return guests

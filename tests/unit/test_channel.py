@@ -69,8 +69,7 @@ def test_a_whole_report_is_read_in_full() -> None:
     assert read.hello.release == "6.12.1"
     assert read.settings == {"thp": "always"}
     one, two = read.cases
-    assert one.metrics == {"throughput": 12.5, "ops": 4.0}
-    assert all(isinstance(value, float) for value in one.metrics.values())
+    assert METRICS in one.stdout and one.metrics == {}, "lab.delivery reads them, knowing the workload"
     assert one.stdout == ["hello", METRICS]
     assert one.stderr == ["a warning"]
     assert one.vmstat == {"pgfault": 7, "nr_free_pages": -3}
@@ -106,7 +105,6 @@ def test_long_lines_are_joined_again() -> None:
     ]
     read = channel.parse(report(begin("one"), *parts, end("one")))
     assert read.cases[0].stdout == [METRICS]
-    assert read.cases[0].metrics["ops"] == 4.0
 
 
 def test_refusals_and_fatal_errors_are_kept() -> None:
@@ -131,9 +129,6 @@ def test_refusals_and_fatal_errors_are_kept() -> None:
         report(begin("one"), out("two", "x")),
         report(begin("one"), end("one"), out("one", "too late")),
         WHOLE + WHOLE,
-        report(begin("one"), out("one", '{"metrics":{"throughput":"fast"}}'), end("one")),
-        report(begin("one"), out("one", '{"metrics":[1]}'), end("one")),
-        report(begin("one"), out("one", '{"metrics":{"ok":true}}'), end("one")),
     ],
 )
 def test_garbage_is_malformed(content: bytes) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from lab import channel, records, runs, workloads
 from lab.errors import GuestFailed
-from lab.exact import MachineType, Qemu
+from lab.exact import MachineType, Qemu, exact_machine
 from lab.guests import Running
 from lab.runs import Arm, Bench, Run
 from lab.workloads import Case
@@ -31,7 +31,7 @@ def case_rows(name: str, *lines: str, **end: object) -> list[dict[str, object]]:
 
 
 SMALL = case_rows("small", '{"metrics": {"throughput": 3.5, "faults": 7}}')
-LARGE = case_rows("large", "some talk", '{"metrics": {"throughput": 4}}')
+LARGE = case_rows("large", "some talk", '{"metrics": {"throughput": 4, "faults": 0}}')
 
 
 @pytest.fixture
@@ -68,9 +68,10 @@ def guest_folder(bench: Bench, seed: int = 3) -> Path:
 
 def test_a_run_is_recorded(bench: Bench) -> None:
     run = measure(bench, *SMALL, *LARGE)
-    assert run.metrics("small") == {"throughput": 3.5, "faults": 7.0} and run.metrics("large") == {"throughput": 4.0}
+    assert run.metrics("small") == {"throughput": 3.5, "faults": 7.0}
+    assert run.metrics("large") == {"throughput": 4.0, "faults": 0.0}
     assert run.metrics("unheard-of") == {}
-    path = runs.run_path(bench.folder, "mine", "base", 3)
+    path = runs.run_path(bench.folder, "mine-base-0003")
     assert path.name == "mine-base-0003.json"
     assert records.load(path, Run) == run
     assert (run.arm, run.seed, run.kernel, run.fingerprint) == ("base", 3, "key of base", "print")
@@ -151,7 +152,7 @@ def test_a_case_that_does_not_deliver(bench: Bench, rows: list[dict[str, object]
         measure(bench, *rows)
     assert caught.value.kind == kind
     assert caught.value.message.startswith("base arm (file:/boot/base), seed 3: ")
-    assert not runs.run_path(bench.folder, "mine", "base", 3).exists(), "it is run again when it goes on"
+    assert not runs.run_path(bench.folder, "mine-base-0003").exists(), "it is run again when it goes on"
     assert guest_folder(bench).is_dir(), "for reading"
     assert not (guest_folder(bench) / "initrd.cpio").exists()
 
@@ -178,13 +179,15 @@ def test_a_hang_is_ended(bench: Bench) -> None:
     assert caught.value.kind == "hang"
 
 
-def test_an_arms_own_settings_win_over_the_machines() -> None:
-    settings = arm(**{"thp": "madvise", "cmdline.a": "b=c", "cmdline.quiet": ""}).guest_settings
+def test_an_arms_own_settings_win_over_the_machines(bench: Bench) -> None:
+    workload, asked = bench.workload, {"thp": "madvise", "cmdline.a": "b=c", "cmdline.quiet": "", "env.A": "b"}
+    settings = workload.guest_settings(exact_machine().settings, asked)
     assert settings["thp"] == "madvise"
-    assert settings["thp.khugepaged"] and not [name for name in settings if name.startswith("cmdline")]
-    assert arm(**{"cmdline.a": "b=c", "cmdline.quiet": ""}).arguments == ["a=b=c", "quiet"]
+    assert settings["thp.khugepaged"] and not [name for name in settings if name.startswith(("cmdline", "env"))]
+    assert workload.arguments(asked) == ["a=b=c", "quiet"]
+    assert workload.environment(asked) == {"A": "b"}
 
 
 def test_settings_reach_the_job_as_they_are() -> None:
-    job = channel.encode_job(seed=1, cases=[("a", ["/x"])], settings=arm(thp="never").guest_settings)
+    job = channel.encode_job(seed=1, cases=[("a", ["/x"])], settings=arm(thp="never").settings)
     assert b"set\tthp\tnever\n" in job

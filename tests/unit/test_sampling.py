@@ -166,13 +166,13 @@ def test_the_whole_in_two_parts_is_the_whole(start: Start, folder: Path, tmp_pat
     assert measure().cases == whole and len(guests.calls) == 6
 
 
-@pytest.mark.parametrize("field", ["fingerprint", "kernel", "cases"])
+@pytest.mark.parametrize("field", ["fingerprint", "kernel", "commands"])
 def test_runs_of_something_else_are_not_used(start: Start, folder: Path, field: str) -> None:
     _, measure = start(equal)
     measure()
-    path = runs.run_path(folder, "mine", "test", 2)
+    path = runs.run_path(folder, "mine-test-0002")
     run = records.load(path, dict)
-    run[field] = ["large"] if field == "cases" else "of another time"
+    run[field] = {"small": ["/usr/bin/other"]} if field == "commands" else "of another time"
     records.save(path, run)
     guests, measure = start(equal)
     measure()
@@ -182,7 +182,7 @@ def test_runs_of_something_else_are_not_used(start: Start, folder: Path, field: 
 def test_a_record_that_was_cut_off_is_never_silently_used(start: Start, folder: Path) -> None:
     _, measure = start(equal)
     measure()
-    path = runs.run_path(folder, "mine", "base", 1)
+    path = runs.run_path(folder, "mine-base-0001")
     path.write_bytes(path.read_bytes()[:40])
     _, measure = start(equal)
     with pytest.raises(HostFailed, match=r"mine-base-0001\.json"):

@@ -90,7 +90,7 @@ def test_a_case_outside_the_sweep_may_fit_the_pattern() -> None:
 
 def test_a_folder_is_a_workload_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = folder(tmp_path, GOOD)
-    assert workloads.load(path).files == ("/usr/bin/mine",)
+    assert workloads.load(path).image_files == ("/usr/bin/mine",)
     monkeypatch.chdir(tmp_path)
     loaded, cases = workloads.select("./mine:size-12k,small")
     assert loaded.folder == tmp_path / "mine"

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -38,8 +39,9 @@ struct output {
 };
 
 struct ending {
-	int status;		/* as waitpid() gives it */
+	int status;		/* as wait4() gives it */
 	int error;		/* errno, when the program could not be started */
+	struct rusage usage;	/* of the program and all that it waited for */
 };
 
 static struct output out;
@@ -142,7 +144,7 @@ static void watch(int pidfd)
 /* Whatever the workload left running would run into the next case: end it, then read what is in the pipes. */
 static void finish(pid_t pid, struct ending *ending)
 {
-	while (waitpid(pid, &ending->status, 0) < 0 && errno == EINTR)
+	while (wait4(pid, &ending->status, 0, &ending->usage) < 0 && errno == EINTR)
 		;
 	kill(-1, SIGKILL);
 	while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
@@ -284,7 +286,24 @@ static long long counter(const char *text, const char *name)
 	return 0;
 }
 
-static void report_ending(const char *name, const struct ending *ending, long long now)
+static long long microseconds(const struct timeval *time)
+{
+	return time->tv_sec * 1000000LL + time->tv_usec;
+}
+
+static void report_usage(const struct rusage *usage, long long elapsed_ns)
+{
+	report_enter("usage");
+	report_number("elapsed_ns", elapsed_ns);
+	report_number("user_us", microseconds(&usage->ru_utime));
+	report_number("system_us", microseconds(&usage->ru_stime));
+	report_number("page_faults", usage->ru_minflt);
+	report_number("major_faults", usage->ru_majflt);
+	report_number("max_rss_kb", usage->ru_maxrss);
+	report_leave();
+}
+
+static void report_ending(const char *name, const struct ending *ending, long long started, long long now)
 {
 	int signal = WIFSIGNALED(ending->status) ? WTERMSIG(ending->status) : 0;
 
@@ -294,6 +313,7 @@ static void report_ending(const char *name, const struct ending *ending, long lo
 	report_number("signal", signal);
 	report_number("oom_kills", counter(vmstat_after, "oom_kill") - counter(vmstat_before, "oom_kill"));
 	report_number("now_ns", now);
+	report_usage(&ending->usage, now - started);
 	if (ending->error)
 		report_string("error", strerror(ending->error));
 	if (out.truncated || err.truncated)
@@ -305,7 +325,7 @@ void case_run(const struct job *job, const struct job_case *run)
 {
 	char **env = environment(job);
 	struct ending ending;
-	long long ended;
+	long long started, ended;
 
 	report_begin("begin");
 	report_string("case", run->name);
@@ -315,15 +335,34 @@ void case_run(const struct job *job, const struct job_case *run)
 	settle();
 	seed_wait(job->seed, run->name);
 	file_read("/proc/vmstat", vmstat_before, sizeof(vmstat_before));
+	started = now_ns();
 	/* A program that marks no window of its own is measured from here to there. */
 	lab_case_begin();
 	ending = run_program(run, env);
 	lab_case_end();
-	file_read("/proc/vmstat", vmstat_after, sizeof(vmstat_after));
 	ended = now_ns();
+	file_read("/proc/vmstat", vmstat_after, sizeof(vmstat_after));
 	report_output(run->name, "out", &out);
 	report_output(run->name, "err", &err);
 	report_vmstat(run->name);
-	report_ending(run->name, &ending, ended);
+	report_ending(run->name, &ending, started, ended);
 	free(env);
+}
+
+bool setup_run(const struct job *job, const struct job_case *run)
+{
+	char **env = environment(job);
+	struct ending ending = run_program(run, env);
+	const struct output *said = err.length ? &err : &out;
+	int length = (int)strcspn(said->text, "\n");
+
+	free(env);
+	if (!ending.status)
+		return true;
+	if (ending.error)
+		report_fatal("the setup program %s could not be started: %s", run->argv[0], strerror(ending.error));
+	else
+		report_fatal("the setup program %s failed: %.*s", run->argv[0],
+			     length < (int)said->length ? length : (int)said->length, said->text);
+	return false;
 }

@@ -139,6 +139,9 @@ static void work(void)
 
 	if (!job_read("/job", &job) || !prepare(&job))
 		return;
+	for (size_t i = 0; i < job.nr_setups; i++)
+		if (!setup_run(&job, &job.setups[i]))
+			return;
 	lab_ready();
 	seed_hold_pages(job.seed);
 	settings_wait_idle();

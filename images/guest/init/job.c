@@ -76,23 +76,34 @@ static bool take_env(struct job *job, const struct line *line)
 	return true;
 }
 
+/* One more program to run: its argument list begins at a field of the line. */
+static bool add_program(struct job_case **list, size_t *count, const struct line *line, size_t first)
+{
+	size_t words = line->nr_fields - first;
+	struct job_case *programs = grow(*list, *count, sizeof(*programs));
+	char **argv = calloc(words + 1, sizeof(*argv));
+
+	if (programs)
+		*list = programs;
+	if (!programs || !argv)
+		return bad(line, "does not fit into memory");
+	memcpy(argv, line->fields + first, words * sizeof(*argv));
+	programs[(*count)++] = (struct job_case){ .name = line->fields[first - 1], .argv = argv };
+	return true;
+}
+
 static bool take_case(struct job *job, const struct line *line)
 {
-	size_t words = line->nr_fields - 2;
-	struct job_case *cases;
-	char **argv;
-
 	if (line->nr_fields < 3)
 		return bad(line, "needs a name and a program");
-	cases = grow(job->cases, job->nr_cases, sizeof(*cases));
-	if (cases)
-		job->cases = cases;
-	argv = calloc(words + 1, sizeof(*argv));
-	if (!cases || !argv)
-		return bad(line, "does not fit into memory");
-	memcpy(argv, line->fields + 2, words * sizeof(*argv));
-	cases[job->nr_cases++] = (struct job_case){ .name = line->fields[1], .argv = argv };
-	return true;
+	return add_program(&job->cases, &job->nr_cases, line, 2);
+}
+
+static bool take_setup(struct job *job, const struct line *line)
+{
+	if (line->nr_fields < 2)
+		return bad(line, "needs a program");
+	return add_program(&job->setups, &job->nr_setups, line, 1);
 }
 
 static bool take_line(struct job *job, const struct line *line)
@@ -107,6 +118,8 @@ static bool take_line(struct job *job, const struct line *line)
 		return take_step(job, line, STEP_INSMOD);
 	if (!strcmp(keyword, "env"))
 		return take_env(job, line);
+	if (!strcmp(keyword, "setup"))
+		return take_setup(job, line);
 	if (!strcmp(keyword, "case"))
 		return take_case(job, line);
 	return bad(line, "unknown keyword");

@@ -8,6 +8,7 @@
  *	set	NAME	VALUE
  *	insmod	PATH
  *	env	NAME=VALUE
+ *	setup	PROGRAM	[ARGUMENT...]
  *	case	NAME	PROGRAM	[ARGUMENT...]
  *
  * It ends with the file or with a NUL, because the file is padded with NULs to
@@ -43,6 +44,8 @@ struct job {
 	size_t nr_steps;
 	char **env;
 	size_t nr_env;
+	struct job_case *setups;	/* run once, before the cases, unmeasured */
+	size_t nr_setups;
 	struct job_case *cases;
 	size_t nr_cases;
 };

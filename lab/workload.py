@@ -1,0 +1,200 @@
+"""What a workload is: a program, what it needs of its guest, its cases, and the metrics each of them gives."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Literal
+
+import msgspec
+
+from lab.errors import UserError
+from lab.suggest import suggestion
+
+_NAME = r"^[a-z0-9][a-z0-9._-]*\Z"
+Name = Annotated[str, msgspec.Meta(pattern=_NAME, max_length=64)]
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+GuestPath = Annotated[str, msgspec.Meta(pattern=r"^/[^\s]+\Z")]
+Option = Annotated[str, msgspec.Meta(pattern=r"^CONFIG_[A-Za-z0-9_]+\Z")]
+Word = Annotated[str, msgspec.Meta(pattern=r"^[^\x00-\x1f]*\Z")]
+MiB = Annotated[int, msgspec.Meta(ge=1)]
+Better = Literal["higher", "lower", "neither"]
+Parse = Literal["json", "regex", "fio", "stress-ng", "guest"]
+CostModel = Literal["none", "tlb", "full"]
+
+#: Where the files of a workload's own are in its guest.
+GUEST_FOLDER = PurePosixPath("/workload")
+
+HUGE_PAGE_MIB = 2
+
+
+class Metric(msgspec.Struct, frozen=True, kw_only=True):
+    """A number that a case gives.
+
+    parse: what it is read from, where that is not what the workload says. field: its place there (default: its
+    own name). pattern: the regular expression whose one group it is. optional: it may be missing.
+    """
+
+    name: Name
+    unit: Text
+    better: Better
+    description: Text
+    primary: bool = False
+    optional: bool = False
+    parse: Parse | None = None
+    field: str = ""
+    pattern: str = ""
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """One variation of a workload. A control is expected not to change.
+
+    args: what the program gets for this case. file: what `{file}` stands for: one of the workload's own files,
+    or, with a path from the root, the user's. memory_mb: what it needs of the guest's memory.
+    """
+
+    name: Name
+    control: bool = False
+    note: str = ""
+    args: tuple[Word, ...] = ()
+    file: str = ""
+    memory_mb: MiB | None = None
+
+    @property
+    def guest_file(self) -> str:
+        """Where its file is in the guest."""
+        return str(GUEST_FOLDER / ("user/" + self.name if self.file.startswith("/") else self.file))
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """A program, its cases and its metrics. docs/workloads.md says what each field is for."""
+
+    name: Name
+    story: Text
+    memory_mb: int
+    vcpus: int
+    program: GuestPath
+    argv: tuple[str, ...]
+    metrics: tuple[Metric, ...]
+    cases: tuple[Case, ...]
+    case_pattern: str = ""
+    case_args: tuple[str, ...] = ()
+    case_names: tuple[str, ...] = ()
+    case_files: str = ""
+    extra_files: tuple[GuestPath, ...] = ()
+    files: tuple[str, ...] = ()
+    setup: tuple[str, ...] = ()
+    settings: dict[str, str] = msgspec.field(default_factory=dict)
+    cmdline: tuple[str, ...] = ()
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    kconfig: tuple[Option, ...] = ()
+    model: CostModel = "tlb"
+    isolate: bool = False
+    parse: Parse = "json"
+    operations: str = ""
+    open_metrics: bool = False
+    folder: Path
+
+    @property
+    def image_files(self) -> tuple[str, ...]:
+        """What of the guest image a case needs: its program first."""
+        return (self.program, *self.extra_files)
+
+    @property
+    def own_files(self) -> dict[str, Path]:
+        """Files that are not in the guest image: where they are in the guest, and here."""
+        found = {str(GUEST_FOLDER / name): self.folder / name for name in self.files}
+        return found | {case.guest_file: self.folder / case.file for case in self.cases if case.file}
+
+    @property
+    def compiled(self) -> bool:
+        """Whether its program is made by its folder's Makefile."""
+        return (self.folder / "Makefile").is_file()
+
+    @property
+    def primary(self) -> Metric:
+        """The metric a verdict is about."""
+        return next(metric for metric in self.metrics if metric.primary)
+
+    def metric(self, name: str) -> Metric:
+        """One metric by name; `KeyError` if the workload does not declare it."""
+        for metric in self.metrics:
+            if metric.name == name:
+                return metric
+        raise KeyError(name)
+
+    def case(self, name: str) -> Case:
+        """A case of the sweep, or one made up on the spot that fits the workload's pattern."""
+        for case in self.cases:
+            if case.name == name:
+                return case
+        if self.case_pattern and (found := re.fullmatch(self.case_pattern, name)):
+            case = Case(name=name, note="not in the default sweep", memory_mb=_memory_mb(found.groupdict()))
+            self.require_memory(case)
+            return case
+        raise UserError(
+            f"workload {self.name} has no case {name!r}",
+            hint=suggestion(name, [case.name for case in self.cases]) or self._cases_hint(name),
+        )
+
+    def _cases_hint(self, name: str) -> str:
+        if self.case_files and Path(name).is_file():
+            return f"a file is given with its path: {self.name}:./{name}"
+        return f"`lab workload show {self.name}` lists them"
+
+    def require_memory(self, case: Case) -> None:
+        """Refuse a case that needs more memory than the guest has."""
+        if case.memory_mb and case.memory_mb > self.memory_mb:
+            raise UserError(
+                f"{self.name}:{case.name} needs {case.memory_mb} MiB, and its guest has {self.memory_mb} MiB",
+                hint="choose a smaller case, or raise memory_mb in its workload.toml",
+            )
+
+    def with_file(self, path: Path) -> tuple[Workload, Case]:
+        """This workload with a file of the user's as one more case, which is called like the file."""
+        name = re.sub(r"[^a-z0-9._-]+", "-", path.stem.lower()).strip("._-")[:64]
+        if not name:
+            raise UserError(f"{path}: its name has neither letters nor digits, and a case needs a name")
+        case = Case(name=name, file=str(path.resolve()), note=f"the file {path}")
+        if any(known.name == name and known.file != case.file for known in self.cases):
+            raise UserError(
+                f"workload {self.name} already has a case called {name}, and {path} would be one, too",
+                hint="rename the file",
+            )
+        return msgspec.structs.replace(self, cases=(*self.cases, case)), case
+
+    def by_guest(self, cases: Sequence[Case]) -> list[list[Case]]:
+        """The cases that share a guest, for each guest: all of them, or each alone."""
+        return [[case] for case in cases] if self.isolate else [list(cases)]
+
+    def command(self, case: Case) -> list[str]:
+        """The argument list that runs a case inside the guest."""
+        args = case.args or self.case_args
+        words = [self.program]
+        for word in self.argv if "{args}" in self.argv else (*self.argv, "{args}"):
+            words += args if word == "{args}" else [word]
+        return [word.replace("{case}", case.name).replace("{file}", case.guest_file) for word in words]
+
+    def arguments(self, arm: Mapping[str, str]) -> list[str]:
+        """What the workload, then an arm's `cmdline.NAME` settings add to the kernel command line."""
+        chosen = {k.removeprefix("cmdline."): v for k, v in arm.items() if k.startswith("cmdline.")}
+        mine = [word for word in self.cmdline if word.partition("=")[0] not in chosen]
+        return [*mine, *(f"{name}={value}" if value else name for name, value in chosen.items())]
+
+    def guest_settings(self, machine: Mapping[str, str], arm: Mapping[str, str]) -> dict[str, str]:
+        """What init applies: the machine's settings, overridden by the workload's, then by the arm's."""
+        return {**machine, **self.settings, **{k: v for k, v in arm.items() if not k.startswith(("cmdline.", "env."))}}
+
+    def environment(self, arm: Mapping[str, str]) -> dict[str, str]:
+        """The program's environment: the workload's, then an arm's `env.NAME` settings."""
+        return {**self.env, **{k.removeprefix("env."): v for k, v in arm.items() if k.startswith("env.")}}
+
+
+_UNITS_MIB = {"k": 1 / 1024, "m": 1, "g": 1024}
+
+
+def _memory_mb(groups: Mapping[str, str | None]) -> int | None:
+    """The group `memory` of a case's pattern, as in `64m`: how much a case of that name needs."""
+    text = groups.get("memory")
+    return max(1, round(int(text[:-1]) * _UNITS_MIB[text[-1]])) if text else None
