@@ -11,16 +11,16 @@ from pathlib import Path
 
 from lab import __version__, costs, exact, images, kernels, records, results, slices, store, verdict, workloads
 from lab.errors import HostFailed
-from lab.exact import Environment
+from lab.exact import Environment, Qemu
 from lab.images import Image
 from lab.instrument import load_instrument
 from lab.kernels import Kernel
 from lab.kernelspec import TreeSource
 from lab.progress import Meter
 from lab.requirements import check_guest
-from lab.results import AbResult, ArmPlan, ArmResult, CaseResult, GuestShape, Plan, ResultEnvironment
+from lab.results import AbResult, ArmPlan, ArmResult, CaseResult, GuestShape, Measuring, Plan, ResultEnvironment
 from lab.runs import Arm, Bench
-from lab.sampling import Limits, Series, sample
+from lab.sampling import Limits, Series, Wanted, sample
 from lab.verdict import Comparison, Metric, Outcome
 from lab.workloads import Case, Workload
 
@@ -29,7 +29,7 @@ from lab.workloads import Case, Workload
 class Prepared:
     """Everything that a plan needs, at hand: kernels, guests, and the series that runs go into."""
 
-    arms: tuple[Arm, Arm]
+    arms: tuple[Arm, ...]
     series: list[Series]
     environment: ResultEnvironment
 
@@ -39,6 +39,11 @@ def prepare(plan: Plan, folder: Path, *, jobs: int, meter: Meter) -> Prepared:
     workloads.require_unchanged(plan.files)
     qemu = exact.find_qemu(plan.qemu)
     arms = (_arm("base", plan.base, jobs, meter), _arm("test", plan.test, jobs, meter))
+    return prepare_around(arms, qemu, plan, folder, meter)
+
+
+def prepare_around(arms: tuple[Arm, ...], qemu: Qemu, plan: Measuring, folder: Path, meter: Meter) -> Prepared:
+    """The guests around arms whose kernels are at hand."""
     machine = kernels.common_machine(*(arm.kernel for arm in arms))
     image = images.obtain(meter)
     series = []
@@ -69,7 +74,7 @@ def measure(plan: Plan, folder: Path, *, jobs: int, deadline: float | None, mete
     ready = prepare(plan, folder, jobs=jobs, meter=meter)
     series = ready.series
     limits = Limits(seeds=plan.seeds, max_seeds=plan.max_seeds, fixed=plan.fixed_seeds, jobs=jobs, deadline=deadline)
-    sample(series, ready.arms, limits, lambda one: _undecided(one, series, plan), meter)
+    sample(series, ready.arms, limits, lambda one: Wanted(ready.arms, _undecided(one, series, plan)), meter)
     name = results.reference(folder)
     if not all(one.seeds() for one in series):
         raise HostFailed(
@@ -81,8 +86,8 @@ def measure(plan: Plan, folder: Path, *, jobs: int, deadline: float | None, mete
         mode=plan.mode,
         threshold=plan.threshold,
         alpha=plan.alpha,
-        base=_arm_result(ready.arms[0]),
-        test=_arm_result(ready.arms[1]),
+        base=arm_result(ready.arms[0]),
+        test=arm_result(ready.arms[1]),
         environment=ready.environment,
         seeds=sorted({seed for one in series for seed in one.seeds()}),
         cases=cases,
@@ -126,18 +131,17 @@ def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], verdi
 def _compare(one: Series, case: Case, plan: Plan) -> list[Comparison]:
     return [
         verdict.compare_metric(metric, base, test, threshold=plan.threshold, alpha=plan.alpha, exact=True)
-        for metric in _metrics(one, case)
+        for metric in metrics_of(one.metrics(case), modelled=one.bench.instrument is not None)
         for _, base, test in [one.pairs(case, metric.name)]
     ]
 
 
-def _metrics(one: Series, case: Case) -> list[Metric]:
-    """What is compared, the primary one first: modelled cycles where a model was run, else the workload's own."""
-    modelled = list(costs.METRICS) if one.bench.instrument else []
-    own = [
-        Metric(name=m.name, unit=m.unit, better=m.better, primary=m.primary and not modelled) for m in one.metrics(case)
+def metrics_of(own: Sequence[workloads.Metric], *, modelled: bool) -> list[Metric]:
+    """What is compared, the primary one first: modelled cycles where a model is run, else the workload's own."""
+    return [
+        *(costs.METRICS if modelled else ()),
+        *(Metric(name=m.name, unit=m.unit, better=m.better, primary=m.primary and not modelled) for m in own),
     ]
-    return [*modelled, *own]
 
 
 def _undecided(one: Series, series: Sequence[Series], plan: Plan) -> list[Case]:
@@ -156,7 +160,8 @@ def _arm(name: str, plan: ArmPlan, jobs: int, meter: Meter) -> Arm:
     return Arm(name=name, kernel=kernel, settings=dict(plan.spec.settings))
 
 
-def _arm_result(arm: Arm) -> ArmResult:
+def arm_result(arm: Arm) -> ArmResult:
+    """An arm as the document describes it."""
     kernel: Kernel = arm.kernel
     source = kernel.spec.source
     build = store.find(kernel.key) if isinstance(source, TreeSource) else None
@@ -233,6 +238,13 @@ def announce(plan: Plan, selected: Sequence[tuple[Workload, list[Case]]], jobs: 
     """Say what will be run and about how long that takes, before it starts."""
     cases = sum(len(chosen) for _, chosen in selected)
     guests = 2 * plan.seeds * sum(len(workload.by_guest(chosen)) for workload, chosen in selected)
-    # Typical of two cores without KVM; the bar knows better after the first guest.
-    seconds = (0.8 * guests + 2 * plan.seeds * 0.15 * cases) / jobs
+    seconds = guests * guest_seconds(2 * plan.seeds * cases / guests) / jobs
     meter.say(f"{cases} cases, {plan.seeds} seeds: {guests} guests, {jobs} at a time, about {seconds:.0f} s")
+
+
+def guest_seconds(cases: float) -> float:
+    """About how long one guest with so many cases takes.
+
+    Typical of two cores without KVM; the bar knows better after the first guest.
+    """
+    return 0.8 + 0.15 * cases

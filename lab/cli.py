@@ -21,6 +21,7 @@ _COMMANDS = {
     "explain": "Why a result's arms differ, by function.",
     "image": "The guest image that both arms boot.",
     "kernel": "Build kernels, list them, clear them out.",
+    "matrix": "Measure kernels x settings x workloads, as a table and a heat map.",
     "replay": "Measure a stored result again and compare every number.",
     "report": "Show a stored result again, or list them.",
     "tree": "Kernel trees that revisions are looked up in.",

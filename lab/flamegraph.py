@@ -141,7 +141,7 @@ def _drawn(box: _Box, explanation: Explanation, cost: Cost, unit: str, strongest
     colour = _colour(explanation.delta(box.row, cost), strongest) if box.level == 2 else "#eeeeee"
     label = _text(float(box.left) + 4, top + 21, box.label, _inside(float(box.width) - 8, _FONT))
     return (
-        f"<g><title>{_plain(_tooltip(box, explanation, cost, unit))}</title>"
+        f"<g><title>{plain(_tooltip(box, explanation, cost, unit))}</title>"
         f'<rect x="{float(box.left):.2f}" y="{top}" width="{float(box.width):.2f}" height="{_ROW - 2}" '
         f'fill="{colour}" stroke="#999999" stroke-width="0.3"/>{label}</g>'
     )
@@ -202,10 +202,11 @@ def _text(left: float, baseline: int, words: str, room: int, style: str = "") ->
     if len(words) > room:
         words = words[: room - 1] + "…" if room >= 3 else ""
     extra = f" {style}" if style else ""
-    return f'<text x="{left:.2f}" y="{baseline}"{extra}>{_plain(words)}</text>' if words else ""
+    return f'<text x="{left:.2f}" y="{baseline}"{extra}>{plain(words)}</text>' if words else ""
 
 
-def _plain(words: str) -> str:
+def plain(words: str) -> str:
+    """Words as XML may have them."""
     return escape(_UNPRINTABLE.sub("\ufffd", words))
 
 

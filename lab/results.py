@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from filelock import FileLock, Timeout
@@ -23,6 +24,8 @@ from lab.kernelspec import KernelSpec
 from lab.records import Record
 from lab.verdict import Comparison, Outcome
 
+T = TypeVar("T")
+
 
 class ArmPlan(Record, frozen=True, kw_only=True):
     """One arm as resolved: what will be built or booted."""
@@ -31,13 +34,11 @@ class ArmPlan(Record, frozen=True, kw_only=True):
     cc: str
 
 
-class Plan(Record, frozen=True, kw_only=True):
-    """Everything that decides a measurement. The same plan gives the same numbers."""
+class Measuring(Record, frozen=True, kw_only=True):
+    """How a measurement is done, whatever its arms are."""
 
     schema: int = 1
     mode: str
-    base: ArmPlan
-    test: ArmPlan
     workloads: list[str]
     threshold: float
     alpha: float
@@ -49,6 +50,13 @@ class Plan(Record, frozen=True, kw_only=True):
     model: str = "none"
     machine: str | None = None
     files: dict[str, str] = msgspec.field(default_factory=dict)  # the user's files that are cases, and their sha256
+
+
+class Plan(Measuring, frozen=True, kw_only=True):
+    """Everything that decides a comparison. The same plan gives the same numbers."""
+
+    base: ArmPlan
+    test: ArmPlan
 
 
 class ArmResult(Record, frozen=True, kw_only=True):
@@ -191,7 +199,7 @@ def claimed(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def store_plan(folder: Path, plan: Plan) -> None:
+def store_plan(folder: Path, plan: Measuring) -> None:
     """Write what will be measured into a claimed folder; it must still be unused."""
     _require_unused(folder)
     records.save(folder / "plan.json", plan)
@@ -200,31 +208,63 @@ def store_plan(folder: Path, plan: Plan) -> None:
 def _require_unused(folder: Path) -> None:
     if (folder / "plan.json").exists():
         raise UserError(
-            f"{folder} already holds a result", hint=f"go on with it by `lab ab --resume {folder}`, or name another"
+            f"{folder} already holds a result",
+            hint=f"go on with it by `lab {kind(folder)} --resume {folder}`, or name another",
+        )
+
+
+def kind(folder: Path) -> str:
+    """The command that a result is of: `ab`, unless its plan says otherwise."""
+    plan = folder / "plan.json"
+    return records.load(plan, _Kind).kind if plan.exists() else "ab"
+
+
+class _Kind(msgspec.Struct):
+    kind: str = "ab"
+
+
+def require_kind(folder: Path, wanted: str) -> None:
+    """Refuse a result of another command."""
+    if (found := kind(folder)) != wanted:
+        raise UserError(
+            f"{reference(folder)} is a result of `lab {found}`, not of `lab {wanted}`",
+            hint=f"`lab report {reference(folder)}` shows it",
         )
 
 
 def load_plan(folder: Path) -> Plan:
-    """What a result was asked for."""
+    """What a comparison was asked for."""
+    require_kind(folder, "ab")
     return records.load(folder / "plan.json", Plan)
 
 
 def load_result(folder: Path) -> AbResult:
-    """A finished result."""
+    """A finished comparison."""
+    require_kind(folder, "ab")
+    return load_finished(folder, AbResult)
+
+
+def load_finished(folder: Path, kind_of_result: type[T]) -> T:
+    """A result's document, once there is one."""
     path = folder / "result.json"
     if not path.is_file():
         raise UserError(
-            f"{folder.name} is not finished", hint=f"go on with it by `lab ab --resume {reference(folder)}`"
+            f"{folder.name} is not finished", hint=f"go on with it by `lab {kind(folder)} --resume {reference(folder)}`"
         )
-    return records.load(path, AbResult)
+    return records.load(path, kind_of_result)
 
 
 def finished() -> list[AbResult]:
-    """All finished results, oldest first; folders that are no longer readable are passed over."""
+    """All finished comparisons, oldest first."""
+    return all_finished(AbResult)
+
+
+def all_finished(kind_of_result: type[T]) -> list[T]:
+    """All finished results of a kind, oldest first; what is of another or no longer readable is passed over."""
     found = []
     for path in sorted(results_dir().glob("*/result.json")):
         try:
-            found.append(msgspec.json.decode(path.read_bytes(), type=AbResult))
+            found.append(msgspec.json.decode(path.read_bytes(), type=kind_of_result))
         except (OSError, msgspec.MsgspecError):
             continue
     return found

@@ -1,17 +1,19 @@
 """Taking samples: which seeds, in which order, on how many cores, until what is known.
 
-Seeds are the blocks of exact mode: each is run by both arms. Guests do not disturb each other's numbers, so
+Seeds are the blocks of exact mode: each is run by all arms. Guests do not disturb each other's numbers, so
 they run side by side on all cores.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from lab import records, runs
+from lab.errors import GuestFailed
 from lab.guests import Running
 from lab.progress import Meter, Task
 from lab.runs import Arm, Bench, Run
@@ -22,38 +24,53 @@ _FIRST_LOOK = 3
 _MORE = 2
 
 
+class Failure(NamedTuple):
+    """A guest that died: whose it was, and what was in it."""
+
+    arm: str
+    seed: int
+    cases: Sequence[Case]
+    error: GuestFailed
+
+
 @dataclass(kw_only=True)
 class Series:
-    """One workload of a comparison: its bench, its cases, and the runs so far, by `runs.run_name`."""
+    """One workload of a comparison: its bench, its cases, and the runs so far, by `runs.run_name`.
+
+    failed: the guests that died, where the others go on without them.
+    """
 
     bench: Bench
     cases: Sequence[Case]
     fingerprint: str
     done: dict[str, Run] = field(default_factory=dict)
+    failed: list[Failure] = field(default_factory=list)
 
     def run(self, arm: str, seed: int, case: Case) -> Run | None:
         """The run of one arm and seed that had this case in it."""
         run = self.done.get(runs.run_name(self.bench.workload, arm, seed, [case]))
         return run if run is not None and case.name in run.cases else None
 
-    def pairs(self, case: Case, metric: str) -> tuple[list[int], list[float], list[float]]:
+    def runs_of(self, arm: str, case: Case) -> dict[int, Run]:
+        """An arm's runs of a case by seed, in the order of the seeds."""
+        found = {seed: self.run(arm, seed, case) for seed in sorted({run.seed for run in self.done.values()})}
+        return {seed: run for seed, run in found.items() if run is not None}
+
+    def values(self, arm: str, case: Case, metric: str) -> dict[int, float]:
+        """A metric of a case by seed; NaN where it is missing."""
+        return {seed: run.metrics(case.name).get(metric, float("nan")) for seed, run in self.runs_of(arm, case).items()}
+
+    def pairs(
+        self, case: Case, metric: str, arms: tuple[str, str] = ("base", "test")
+    ) -> tuple[list[int], list[float], list[float]]:
         """Seeds that both arms ran this case with, and the metric's values in them; NaN where it is missing."""
-        seeds, base, test = [], [], []
-        for seed, one, other in self._both(case):
-            seeds.append(seed)
-            base.append(one.metrics(case.name).get(metric, float("nan")))
-            test.append(other.metrics(case.name).get(metric, float("nan")))
-        return seeds, base, test
+        base, test = (self.values(arm, case, metric) for arm in arms)
+        seeds = [seed for seed in base if seed in test]
+        return seeds, [base[seed] for seed in seeds], [test[seed] for seed in seeds]
 
-    def _both(self, case: Case) -> Iterator[tuple[int, Run, Run]]:
-        for seed in sorted({run.seed for run in self.done.values()}):
-            base, test = self.run("base", seed, case), self.run("test", seed, case)
-            if base is not None and test is not None:
-                yield seed, base, test
-
-    def seeds(self) -> list[int]:
-        """All seeds that both arms have run; none as long as there is a case without any."""
-        found = [{seed for seed, _, _ in self._both(case)} for case in self.cases]
+    def seeds(self, arms: Sequence[str] = ("base", "test")) -> list[int]:
+        """All seeds that all of the arms have run; none as long as there is a case without any."""
+        found = [set.intersection(*(set(self.runs_of(arm, case)) for arm in arms)) for case in self.cases]
         return sorted(set().union(*found)) if all(found) else []
 
     def metrics(self, case: Case) -> list[Metric]:
@@ -61,10 +78,15 @@ class Series:
         declared = list(self.bench.workload.metrics)
         if not self.bench.workload.open_metrics:
             return declared
-        printed = [run.report.case(case.name) for _, base, test in self._both(case) for run in (base, test)]
+        printed = [run.report.case(case.name) for run in self.done.values() if case.name in run.cases]
         names = [set(outcome.metrics) for outcome in printed if outcome]
         more = sorted(set.intersection(*names) - {metric.name for metric in declared}) if names else []
         return [*declared, *(_undeclared(name) for name in more)]
+
+    def failure(self, arm: str, case: Case) -> GuestFailed | None:
+        """How an arm's guest with this case in it failed first, by seed."""
+        died = [one for one in self.failed if one.arm == arm and case in one.cases]
+        return min(died, key=lambda one: one.seed).error if died else None
 
 
 def _undeclared(name: str) -> Metric:
@@ -73,29 +95,40 @@ def _undeclared(name: str) -> Metric:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How far to go. `deadline` is on the monotonic clock, None without a budget."""
+    """How far to go. `deadline` is on the monotonic clock, None without a budget.
+
+    keep_going: a guest that fails ends its arm in its series, and nothing else.
+    """
 
     seeds: int
     max_seeds: int
     fixed: bool
     jobs: int
     deadline: float | None
+    keep_going: bool = False
 
     def over(self) -> bool:
         """Whether the budget is used up."""
         return self.deadline is not None and time.monotonic() > self.deadline
 
 
+class Wanted(NamedTuple):
+    """What of a series is to be run: all of these arms with all of these cases."""
+
+    arms: Sequence[Arm]
+    cases: Sequence[Case]
+
+
 def sample(
     series: Sequence[Series],
-    arms: tuple[Arm, Arm],
+    arms: Sequence[Arm],
     limits: Limits,
-    undecided: Callable[[Series], Sequence[Case]],
+    undecided: Callable[[Series], Wanted],
     meter: Meter,
 ) -> None:
     """Fill the series with runs until every case is decided, the seeds are used up, or the budget is.
 
-    undecided: which cases of a series need more seeds, judged after each look.
+    undecided: which arms and cases of a series need more seeds, judged after each look.
     """
     with meter.task("measuring", 0) as task:
         looks = [limits.seeds] if limits.fixed else sorted({min(_FIRST_LOOK, limits.seeds), limits.seeds})
@@ -103,18 +136,16 @@ def sample(
             looks += [*range(limits.seeds + _MORE, limits.max_seeds, _MORE), limits.max_seeds]
         seen = 0
         for look in looks:
-            wanted = [(one, one.cases if look <= limits.seeds else list(undecided(one))) for one in series]
-            if seen:
-                wanted = [(one, cases) for one, cases in wanted if undecided(one)]
-            if not any(cases for _, cases in wanted) or (seen and limits.over()):
+            wanted = [(one, undecided(one) if seen else Wanted(arms, one.cases)) for one in series]
+            wanted = [(one, want) for one, want in wanted if want.arms and want.cases]
+            if not wanted or (seen and limits.over()):
                 return
             work = [
                 (one, arm, seed, cases)
                 for seed in range(seen + 1, look + 1)
-                for one, chosen in wanted
-                for cases in one.bench.workload.by_guest(chosen)
-                for arm in (arms if seed % 2 else arms[::-1])
-                if cases
+                for one, want in wanted
+                for cases in one.bench.workload.by_guest(one.cases if look <= limits.seeds else want.cases)
+                for arm in (want.arms if seed % 2 else want.arms[::-1])
             ]
             run_all(work, limits, task)
             seen = look
@@ -149,8 +180,13 @@ def _one(
     series: Series, arm: Arm, seed: int, cases: Sequence[Case], limits: Limits, running: Running, task: Task
 ) -> None:
     run = _stored(series, arm, seed, cases)
-    if run is None and not limits.over():
-        run = runs.measure(series.bench, arm, seed, cases, series.fingerprint, running)
+    if run is None and not limits.over() and not series.failure(arm.name, cases[0]):
+        try:
+            run = runs.measure(series.bench, arm, seed, cases, series.fingerprint, running)
+        except GuestFailed as error:
+            if not limits.keep_going:
+                raise
+            series.failed.append(Failure(arm.name, seed, cases, error))
     if run is not None:
         series.done[runs.run_name(series.bench.workload, arm.name, seed, cases)] = run
     task.advance()

@@ -175,7 +175,7 @@ def _verdict(result: AbResult) -> Text:
     return words
 
 
-def _clock(model: str) -> str:
+def clock(model: str) -> str:
     """What the primary numbers are counted in; whatever is modelled says so, and on which machine."""
     return "guest clock (instructions)" if model == "none" else f"modelled cycles ({model})"
 
@@ -184,7 +184,7 @@ def _footer(result: AbResult) -> str:
     around = result.environment
     guest = next(iter(around.guests.values()))
     return (
-        f"{result.mode} mode, {_clock(around.model)}: QEMU {around.qemu}, {around.machine}, "
+        f"{result.mode} mode, {clock(around.model)}: QEMU {around.qemu}, {around.machine}, "
         f"{guest.vcpus} vCPU, {guest.memory_mb} MiB, fingerprint {around.fingerprint}\n"
         f"result {result.result}   again: lab report {result.result}   repeat: {result.reproduce}"
     )

@@ -8,10 +8,12 @@ from pathlib import Path
 import click
 
 from lab import ab as comparing
-from lab import records, results, sampling
+from lab import matrix, matrixresults, records, results, sampling
 from lab.commands import options
 from lab.errors import GuestFailed
+from lab.matrixresults import MatrixResult
 from lab.progress import Meter
+from lab.results import AbResult
 from lab.runs import Run, run_name
 
 
@@ -29,15 +31,10 @@ def replay(result_id: str, jobs: int | None, as_json: bool) -> None:
       lab replay latest
     """
     folder = results.open_folder(result_id)
-    stored = results.load_result(folder)
+    stored = _stored(folder)
     before = [records.load(path, Run) for path in sorted((folder / "runs").glob("*.json"))]
     with tempfile.TemporaryDirectory(prefix="lab-replay-") as scratch, Meter() as meter:
-        ready = comparing.prepare(
-            results.load_plan(folder),
-            results.new_folder(Path(scratch)),
-            jobs=jobs or comparing.default_jobs(),
-            meter=meter,
-        )
+        ready = _prepare(folder, results.new_folder(Path(scratch)), jobs or comparing.default_jobs(), meter)
         _run_again(before, ready, jobs or comparing.default_jobs(), meter)
     differing = [line for run in before for line in _differences(run, _again(run, ready))]
     around = [
@@ -60,6 +57,18 @@ def replay(result_id: str, jobs: int | None, as_json: bool) -> None:
             f"{len(differing)} numbers of {stored.result} came out differently",
             hint="the environment differs" if around else "the same environment must give the same: please report it",
         )
+
+
+def _stored(folder: Path) -> AbResult | MatrixResult:
+    if results.kind(folder) == matrixresults.KIND:
+        return matrixresults.load_result(folder)
+    return results.load_result(folder)
+
+
+def _prepare(folder: Path, scratch: Path, jobs: int, meter: Meter) -> comparing.Prepared:
+    if results.kind(folder) == matrixresults.KIND:
+        return matrix.prepare(matrixresults.load_plan(folder), scratch, jobs=jobs, meter=meter)
+    return comparing.prepare(results.load_plan(folder), scratch, jobs=jobs, meter=meter)
 
 
 def _run_again(before: list[Run], ready: comparing.Prepared, jobs: int, meter: Meter) -> None:

@@ -1,0 +1,160 @@
+"""`lab matrix`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+
+from lab import ab, axes, compilers, exact, heatmap, machines, matrixtable, records, results, trees, workloads
+from lab import matrix as measuring
+from lab.commands import options
+from lab.errors import GuestFailed, HostFailed
+from lab.matrixresults import KIND, MatrixPlan, MatrixResult, load_plan
+from lab.progress import Meter
+
+
+@click.command()
+@click.option("--kernel", metavar="[NAME=]SPEC", multiple=True, help="A kernel; may be given several times.")
+@click.option(
+    "--set", "settings", metavar="KEY=VALUE,...", multiple=True,
+    help="A setting, or CONFIG_FOO, and the values it takes; with several --set, every combination.",
+)  # fmt: skip
+@click.option(
+    "--workload", "-w", "workload", multiple=True, default=["alloc-burst"], show_default=True,
+    metavar="NAME[:CASE,...]", help="What to run; may be given several times.",
+)  # fmt: skip
+@click.option("--against", metavar="ARM", help="The arm that all others are judged against (default: the first).")
+@click.option("--metric", metavar="NAME", help="The metric that the cells show (default: each workload's primary).")
+@options.tree
+@click.option("--mode", type=click.Choice(["auto", "exact", "live"]), default="auto", show_default=True)
+@click.option(
+    "--model", type=click.Choice(["auto", "none", "tlb", "full"]), default="auto", show_default=True,
+    help="Cost model: modelled cycles decide, by TLBs alone or by caches too; none: the guest clock does.",
+)  # fmt: skip
+@click.option(
+    "--machine", metavar="NAME|FILE", default=machines.DEFAULT, show_default=True, help="The machine that is modelled."
+)
+@click.option("--threshold", type=options.Share(), default=0.02, help="The smallest change that counts (2%).")
+@click.option("--seeds", type=click.IntRange(min=1), help="Exactly that many seeds, decided or not.")
+@click.option("--max-seeds", type=click.IntRange(min=6), default=6, show_default=True, help="Stop adding seeds here.")
+@click.option("--budget", type=options.Duration(), help="Stop after this time with what is known, e.g. 40m.")
+@click.option("--cc", default=compilers.DEFAULT, show_default=True, help="Compiler of all kernels.")
+@click.option("--qemu", default="qemu-system-x86_64", show_default=True, help="The QEMU to use.")
+@click.option("--guest-timeout", type=options.Duration(), default=300.0, help="A guest that runs longer hangs (300s).")
+@options.jobs
+@click.option("--result", type=click.Path(path_type=Path), help="Folder for the result (default: a new one).")
+@click.option("--resume", metavar="ID", help="Go on with a matrix that was interrupted.")
+@click.option("--svg", type=click.Path(path_type=Path), help="Also write a heat map.")
+@options.json_output
+def matrix(resume: str | None, result: Path | None, svg: Path | None, as_json: bool, **rest: object) -> None:
+    """Measure kernels x settings x cases, every combination, each judged against one of them.
+
+    Exits 4 if a guest failed; all other cells are there nevertheless.
+
+    \b
+    Examples:
+      lab matrix --kernel d4148aeab412 --set thp=always,madvise,never \\
+          --set thp.defrag=always,madvise,never -w alloc-burst:layout-4632k --svg thp.svg
+      lab matrix --kernel before=efa7df3e3bb5^ --kernel after=efa7df3e3bb5
+    """
+    asked = msgspec.convert(rest, Asked)
+    deadline = time.monotonic() + asked.budget if asked.budget else None
+    with Meter() as meter:
+        if resume is not None:
+            folder = results.open_folder(resume)
+            plan = load_plan(folder)
+        else:
+            plan = _plan(asked, meter)
+            folder = results.new_folder(result)
+        with results.claimed(folder):
+            if resume is None:
+                results.store_plan(folder, plan)
+            finished = _measure(plan, folder, asked, deadline, meter)
+    if svg:
+        records.write_atomic(svg, heatmap.svg(finished).encode())
+    show(finished, as_json=as_json)
+    if failed := finished.failed:
+        raise GuestFailed(
+            "no-report",
+            f"{len(failed)} of {len(finished.cells)} cells failed, the first because {failed[0].failed}",
+            hint=f"`lab matrix --resume {finished.result}` tries them again",
+        )
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The options that a plan is made of, as click gives them."""
+
+    kernel: tuple[str, ...]
+    settings: tuple[str, ...]
+    workload: tuple[str, ...]
+    against: str | None
+    metric: str | None
+    tree: str | None
+    mode: str
+    model: str
+    machine: str
+    threshold: float
+    seeds: int | None
+    max_seeds: int
+    budget: float | None
+    cc: str
+    qemu: str
+    guest_timeout: float
+    jobs: int | None
+
+
+def show(result: MatrixResult, *, as_json: bool) -> None:
+    """Print a matrix."""
+    if as_json:
+        click.echo(records.encode(result), nl=False)
+    else:
+        matrixtable.show(result, Console())
+
+
+def _measure(plan: MatrixPlan, folder: Path, asked: Asked, deadline: float | None, meter: Meter) -> MatrixResult:
+    jobs = asked.jobs or ab.default_jobs()
+    selected = workloads.select_all(plan.workloads)
+    measuring.announce(plan, folder, selected, jobs=jobs, budget_s=asked.budget, meter=meter)
+    try:
+        return measuring.measure(plan, folder, jobs=jobs, deadline=deadline, meter=meter)
+    except BaseException as error:
+        kept = len(list((folder / "runs").glob("*.json")))
+        meter.say(f"stopped; {kept} runs are kept. To go on: lab {KIND} --resume {results.reference(folder)}")
+        if isinstance(error, OSError):
+            raise HostFailed(f"cannot write to {folder}: {error.strerror}", hint="free some space there") from error
+        raise
+
+
+def _plan(asked: Asked, meter: Meter) -> MatrixPlan:
+    """Everything resolved, so that nothing asked for can turn out wrong after hours."""
+    span = axes.span(asked.kernel, asked.settings)
+    baseline = axes.choose(span.arms, asked.against)
+    measuring.check_metrics(asked.workload, asked.metric, asked.model)
+    exact.find_qemu(asked.qemu)
+    machines.load(asked.machine)
+    compilers.identify(asked.cc)
+    tree = trees.open_tree(asked.tree, progress=meter.news) if asked.tree else None
+    return MatrixPlan(
+        mode=options.mode_of(asked.mode),
+        axes=span.axes,
+        kernels=span.kernels,
+        arms=measuring.plan_arms(span, tree, meter),
+        baseline=baseline.label,
+        cc=asked.cc,
+        metric=asked.metric,
+        workloads=[workloads.canonical(text) for text in asked.workload],
+        files=workloads.user_files(asked.workload),
+        threshold=asked.threshold,
+        alpha=0.01,
+        seeds=asked.seeds or 6,
+        max_seeds=asked.max_seeds,
+        fixed_seeds=asked.seeds is not None,
+        qemu=asked.qemu,
+        guest_timeout_s=asked.guest_timeout,
+        model=asked.model,
+        machine=asked.machine if asked.model != "none" else None,
+    )

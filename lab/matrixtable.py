@@ -1,0 +1,146 @@
+"""A matrix as text for people: the grid, what its signs mean, and every reason why a cell has no number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console, Group
+from rich.text import Text
+
+from lab import grid, matrix
+from lab.grid import Grid
+from lab.matrixresults import Cell, MatrixResult
+from lab.table import number
+from lab.verdict import percent
+
+# Signs, so that a row fits and no colour is needed.
+SIGNS = {"regression": "▼", "improvement": "▲", "same": "=", "unknown": "?", "failed": "✗"}
+_STYLES = {"regression": "bold red", "improvement": "bold green", "unknown": "yellow", "failed": "bold magenta"}
+_UNBOUND = 1000
+_MOST_NOTES = 12
+
+
+def show(result: MatrixResult, console: Console) -> None:
+    """Print a matrix as a table."""
+    width = console.width if console.is_terminal else _UNBOUND
+    console.print(render(result, width), width=width, highlight=False, soft_wrap=not console.is_terminal)
+
+
+def render(result: MatrixResult, width: int) -> Group:
+    """The whole text: grid, notes, signs, kernels, and how to see it again."""
+    return Group(
+        Text(grid.heading(result), style="bold"),
+        Text(),
+        _fitting(result, width),
+        Text(),
+        Text(result.summary),
+        *_notes(result),
+        Text(_legend(result), style="dim"),
+        Text(),
+        *_kernels(result),
+        Text(_footer(result), style="dim"),
+    )
+
+
+def _fitting(result: MatrixResult, width: int) -> Text:
+    """The grid, turned where only that fits: many arms are better below one another."""
+    upright = _drawn(grid.lay_out(result), result)
+    turned = _drawn(grid.lay_out(result).turned(), result)
+    return turned if _width(upright) > width >= _width(turned) else upright
+
+
+def _width(text: Text) -> int:
+    return max(len(line) for line in text.plain.splitlines())
+
+
+def _drawn(shown: Grid, result: MatrixResult) -> Text:
+    """Three narrow columns for each of the grid's: value, change, sign."""
+    body = [[_parts(cell, result.baseline) for cell in row] for row in shown.cells]
+    first = max(len(name) for name in (shown.corner, *shown.rows))
+    widths = [
+        [max(len(row[column][part]) for row in body) for part in range(3)] for column in range(len(shown.columns))
+    ]
+    text = Text(shown.corner.ljust(first), style="bold")
+    for name, parts in zip(shown.columns, widths, strict=True):
+        parts[0] = max(parts[0], len(name) - parts[1] - parts[2] - 2)
+        text.append("   " + name.rjust(sum(parts) + 2), style="bold")
+    for name, row, cells in zip(shown.rows, body, shown.cells, strict=True):
+        text.append("\n" + name.ljust(first), style="bold")
+        for words, parts, cell in zip(row, widths, cells, strict=True):
+            line = " ".join(word.rjust(size) for word, size in zip(words, parts, strict=True))
+            text.append("   ").append(line, style=_STYLES.get(matrix.state(cell, result.baseline), ""))
+    return text
+
+
+def _parts(cell: Cell, baseline: str) -> tuple[str, str, str]:
+    """A cell's value, its change, and its sign."""
+    state = matrix.state(cell, baseline)
+    if state in ("failed", "not measured"):
+        return state if state == "failed" else "-", "", SIGNS.get(state, "")
+    value = number(cell.mean) if cell.mean is not None else "n/a"
+    if state == "baseline":
+        return value, "baseline", ""
+    change = percent(cell.comparison.ratio) if cell.comparison else ""
+    return value, change, SIGNS.get(state, "") if cell.holm is not False else "?"
+
+
+def _notes(result: MatrixResult) -> list[Text]:
+    """Why cells failed or are open, one line each; arms and cases with the same reason share one."""
+    reasons: dict[str, list[str]] = {}
+    for cell in result.cells:
+        for reason in _reasons(cell):
+            reasons.setdefault(reason, []).append(f"{cell.case} {cell.arm}")
+    lines = [Text(f"  {_some(cells)}: {reason}") for reason, cells in reasons.items()]
+    more = len(lines) - _MOST_NOTES
+    return [*lines[:_MOST_NOTES], *([Text(f"  and {more} more; --json has all")] if more > 0 else [])]
+
+
+def _reasons(cell: Cell) -> list[str]:
+    if cell.failed:
+        return [f"failed: {cell.failed}"]
+    comparison = cell.comparison
+    if comparison is None:
+        return []
+    if cell.verdict == "unknown":
+        more = f", about {comparison.more_blocks} more seeds would settle it" if comparison.more_blocks else ""
+        return [f"unknown: {comparison.reason}{more}"]
+    return [f"{cell.verdict}, but not beyond chance over all cells"] if cell.holm is False else []
+
+
+def _some(cells: Sequence[str]) -> str:
+    return "; ".join(cells[:3]) + (f" and {len(cells) - 3} more" if len(cells) > 3 else "")
+
+
+def _legend(result: MatrixResult) -> str:
+    signs = "  ".join(f"{sign} {word}" for word, sign in SIGNS.items())
+    return f"{signs}   (threshold {100 * result.threshold:g} %, {_seeds(result)})"
+
+
+def _seeds(result: MatrixResult) -> str:
+    counts = sorted({len(cell.seeds) for cell in result.cells if cell.seeds})
+    if not counts:
+        return "no seeds"
+    return f"{counts[0]} seeds" if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]} seeds"
+
+
+def _kernels(result: MatrixResult) -> list[Text]:
+    """What each kernel is; a kconfig axis changes its build, not this."""
+    lines = []
+    for name, spec in zip(result.axes[0].values, result.kernels, strict=True):
+        arm = next(arm.arm for arm in result.arms if arm.at[0] == name)
+        words = [spec] if spec != name else []
+        words += [f"Linux {arm.release}", *([arm.commit[:12]] if arm.commit else [])]
+        words += [f'("{arm.subject}")'] if arm.subject else []
+        lines.append(Text(f"{name}: {' '.join(words)}", style="dim"))
+    notes = dict.fromkeys(arm.arm.note for arm in result.arms if arm.arm.note)
+    return [*lines, *(Text(f"  {note}", style="dim") for note in notes)]
+
+
+def _footer(result: MatrixResult) -> str:
+    around = result.environment
+    guest = next(iter(around.guests.values()))
+    return (
+        f"{result.mode} mode, {grid.clocks(result)}: QEMU {around.qemu}, {around.machine}, "
+        f"{guest.vcpus} vCPU, {guest.memory_mb} MiB, fingerprint {around.fingerprint}\n"
+        f"result {result.result}   again: lab report {result.result}   repeat: {result.reproduce}"
+    )

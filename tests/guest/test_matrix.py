@@ -1,0 +1,40 @@
+"""A matrix of real guests: two settings of one kernel."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import FIX, Lab
+
+pytestmark = [pytest.mark.guest, pytest.mark.build]
+
+
+def test_thp_by_defrag_is_a_table_a_picture_and_a_result(story: Lab) -> None:
+    picture = story.home / "thp.svg"
+    document = story.json(
+        "matrix", "--kernel", FIX, "--set", "thp=always,never", "--set", "thp.defrag=always,never",
+        "-w", "alloc-burst:layout-4632k", "--seeds", "3", "--svg", str(picture),
+    )  # fmt: skip
+    cells = {cell["arm"]: cell for cell in document["cells"]}
+    assert len({arm["arm"]["build"] for arm in document["arms"]}) == 1 and len(cells) == 4
+    # On fresh memory nothing has to be compacted, so defrag alone decides nothing; huge pages do.
+    assert cells["thp=always thp.defrag=never"]["comparison"]["ratio"] == pytest.approx(1, abs=0.02)
+    for arm in ("thp=never thp.defrag=always", "thp=never thp.defrag=never"):
+        assert cells[arm]["means"]["thp_fault_alloc"] == 0
+        assert cells[arm]["means"]["page_faults"] > 10 * cells["thp=always thp.defrag=always"]["means"]["page_faults"]
+        assert cells[arm]["comparison"]["ratio"] > 1.5, "cycles per operation"
+    assert picture.read_text().count('class="cell"') == 4
+    text = story.run("report", document["result"]).stdout
+    assert "thp \\ thp.defrag" in text and "always" in text
+    assert story.json("replay", document["result"])["differences"] == []
+
+
+def test_a_setting_that_only_the_guest_can_refuse_fails_its_cells_alone(story: Lab) -> None:
+    done = story.run(
+        "matrix", "--kernel", f"known={FIX}", "--kernel", f"unknown={FIX}@sysctl.vm.no_such_knob=1",
+        "-w", "alloc-burst:layout-2048k", "--seeds", "1",
+    )  # fmt: skip
+    assert done.returncode == 4
+    assert "failed ✗" in done.stdout and "refused the setting sysctl.vm.no_such_knob=1" in done.stdout
+    assert "baseline" in done.stdout
+    assert "Traceback" not in done.stderr
