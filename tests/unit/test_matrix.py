@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab import cli, kernels, matrix, matrixresults, results
+from lab import cli, kernels, matrix, matrixresults, results, workloads
 from lab.errors import GuestFailed, HostFailed
 from lab.matrixresults import Cell, MatrixPlan, MatrixResult
 from lab.progress import Meter
@@ -389,3 +389,45 @@ def test_other_commands_refuse_a_matrix_clearly(
 def test_a_heat_map_is_written(command: Callable[..., int], tmp_path: Path) -> None:
     assert command(by_setting, "--svg", str(tmp_path / "map.svg")) == 0
     assert (tmp_path / "map.svg").read_text().startswith("<svg ")
+
+
+# --- workloads with a guest for each case, and with metrics that only their runs know
+
+
+ALONE = WORKLOAD.replace("schema = 1\n", "schema = 1\nisolate = true\n")
+
+
+def test_a_case_alone_in_its_guest_fails_alone(start: Start, folder: Path) -> None:
+    def formula(arm: str, seed: int, case: str) -> float:
+        if (arm, case) == ("thp-never", "large"):
+            raise GuestFailed("oom", "it ran out of memory")
+        return equal(arm, seed, case)
+
+    _, measure = start(formula, settings=["thp=always,never"], text=ALONE)
+    result = measure()
+    assert [(cell.case, cell.arm) for cell in result.failed] == [("large", "thp=never")]
+    assert cells_of(result, "small")["thp=never"].verdict == Outcome.SAME
+    second, measure = start(equal, settings=["thp=always,never"], text=ALONE)
+    assert not measure().failed
+    assert {(arm, cases) for arm, _, cases in second.calls} == {("thp-never", ("large",))}
+
+
+def test_guests_of_single_cases_are_counted_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pretend(monkeypatch, tmp_path, FakeGuests(equal))
+    for text, words in ((ALONE, "24 guests, 2 at a time"), (WORKLOAD, "12 guests, 2 at a time")):
+        plan = a_plan(write_workload(tmp_path / "mine", text), ["k"], ["thp=always,never"])
+        selected = workloads.select_all(plan.workloads)
+        matrix.announce(plan, tmp_path, selected, jobs=2, budget_s=None, meter=Meter())
+        assert words in capsys.readouterr().err
+
+
+def test_a_workload_with_open_metrics_may_be_asked_for_any(start: Start) -> None:
+    text = WORKLOAD.replace("schema = 1\n", "schema = 1\nopen_metrics = true\n")
+    text = text.replace(
+        '[[metric]]\nname = "faults"\nunit = "faults"\nbetter = "lower"\ndescription = "page faults"\n', ""
+    )
+    _, measure = start(equal, settings=["thp=always,never"], text=text, metric="faults")
+    result = measure()
+    assert {(cell.metric, cell.unit, cell.mean) for cell in result.cells} == {("faults", "as printed", 100.0)}
