@@ -151,9 +151,9 @@ def described(cell: Cell, baseline: str) -> str:
     state = matrix.state(cell, baseline)
     if state == "failed":
         return f"{where}: failed: {cell.failed}"
-    if cell.mean is None:
-        return f"{where}: not measured"
-    words = f"{where}: {number(cell.mean)} {cell.unit}"
+    if state == "not measured":
+        return f"{where}: {state}"
+    words = f"{where}: {_value(cell, state)} {cell.unit}"
     if cell.comparison is None:
         return f"{words}, {state}"
     sure = ", not beyond chance over all cells" if cell.holm is False else ""

@@ -236,7 +236,7 @@ def state(cell: Cell, baseline: str) -> str:
     """A cell in a word: its verdict, `baseline`, `failed`, `not measured`, or `measured` where nothing judges it."""
     if cell.failed:
         return "failed"
-    if cell.mean is None:
+    if not cell.seeds:
         return "not measured"
     if cell.arm == baseline:
         return "baseline"
@@ -246,11 +246,9 @@ def state(cell: Cell, baseline: str) -> str:
 # ---- before it starts
 
 
-def announce(
-    plan: MatrixPlan, folder: Path, selected: Sequence[tuple[Workload, list[Case]]], *, jobs: int,
-    budget_s: float | None, meter: Meter,
-) -> None:  # fmt: skip
+def announce(plan: MatrixPlan, folder: Path, *, jobs: int, budget_s: float | None, meter: Meter) -> None:
     """Say what will be run and about how long that takes, before it starts."""
+    selected = workloads.select_all(plan.workloads)
     cells = sum(len(cases) for _, cases in selected) * len(plan.arms)
     shared = [(workload, together) for workload, cases in selected for together in workload.by_guest(cases)]
     left = [_guests_left(plan, folder, workload, together) for workload, together in shared]
@@ -259,9 +257,10 @@ def announce(
     built = {records.digest([arm.spec.source, arm.spec.kconfig]) for arm in plan.arms}
     whole, guests = len(plan.arms) * plan.seeds * len(shared), sum(left)
     kept = f" ({whole - guests} of {whole} are there)" if guests < whole else ""
+    more = "" if plan.fixed_seeds or plan.max_seeds <= plan.seeds else f" (to {plan.max_seeds} where a cell stays open)"
     meter.say(
         f"{cells} cells: {_plural(len(plan.arms), 'arm')} of {_plural(len(built), 'kernel')}, "
-        f"{_plural(cells // len(plan.arms), 'case')}, {plan.seeds} seeds: "
+        f"{_plural(cells // len(plan.arms), 'case')}, {plan.seeds} seeds{more}: "
         f"{guests} guests{kept}, {jobs} at a time, about {seconds:.0f} s"
     )
     if budget_s is not None and seconds > budget_s:

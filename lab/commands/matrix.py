@@ -40,7 +40,7 @@ from lab.progress import Meter
 )
 @click.option("--threshold", type=options.Share(), default=0.02, help="The smallest change that counts (2%).")
 @click.option("--seeds", type=click.IntRange(min=1), help="Exactly that many seeds, decided or not.")
-@click.option("--max-seeds", type=click.IntRange(min=6), default=6, show_default=True, help="Stop adding seeds here.")
+@click.option("--max-seeds", type=click.IntRange(min=6), default=12, show_default=True, help="Stop adding seeds here.")
 @click.option("--budget", type=options.Duration(), help="Stop after this time with what is known, e.g. 40m.")
 @click.option("--cc", default=compilers.DEFAULT, show_default=True, help="Compiler of all kernels.")
 @click.option("--qemu", default="qemu-system-x86_64", show_default=True, help="The QEMU to use.")
@@ -117,8 +117,7 @@ def show(result: MatrixResult, *, as_json: bool) -> None:
 
 def _measure(plan: MatrixPlan, folder: Path, asked: Asked, deadline: float | None, meter: Meter) -> MatrixResult:
     jobs = asked.jobs or ab.default_jobs()
-    selected = workloads.select_all(plan.workloads)
-    measuring.announce(plan, folder, selected, jobs=jobs, budget_s=asked.budget, meter=meter)
+    measuring.announce(plan, folder, jobs=jobs, budget_s=asked.budget, meter=meter)
     try:
         return measuring.measure(plan, folder, jobs=jobs, deadline=deadline, meter=meter)
     except BaseException as error:

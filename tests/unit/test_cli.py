@@ -403,6 +403,9 @@ def test_hostile_words_are_only_words(
         ["ab", "--tree", str(linux), "--base", "HEAD", "--test", "HEAD", "--qemu", evil],
         ["ab", "--tree", str(linux), "--base", "HEAD", "--test", "HEAD", "-w", evil],
         ["ab", "--resume", evil],
+        ["matrix", "--tree", str(linux), "--kernel", evil, "--set", "thp=always,never"],
+        ["matrix", "--tree", str(linux), "--kernel", "HEAD", "--set", "thp=always,never", "--set", evil],
+        ["matrix", "--tree", str(linux), "--kernel", "HEAD", "--set", "thp=always,never", "--against", evil],
         ["workload", "show", "--", evil],
         ["report", "--", evil],
     ):

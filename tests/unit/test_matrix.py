@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab import cli, kernels, matrix, matrixresults, results, workloads
+from lab import cli, kernels, matrix, matrixresults, results
 from lab.errors import GuestFailed, HostFailed
 from lab.matrixresults import Cell, MatrixPlan, MatrixResult
 from lab.progress import Meter
@@ -308,7 +308,7 @@ def test_the_command_prints_one_document_and_report_the_same(
     said = capsys.readouterr()
     document = json.loads(said.out)
     assert document["schema"] == "lab.matrix/1" and len(document["cells"]) == 8
-    assert "8 cells: 4 arms of 1 kernel, 2 cases, 6 seeds: 24 guests, " in said.err
+    assert "8 cells: 4 arms of 1 kernel, 2 cases, 6 seeds (to 12 where a cell stays open): 24 guests, " in said.err
     assert cli.run(["report", document["result"], "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == document
     assert cli.run(["report", "--json"]) == 0
@@ -418,8 +418,7 @@ def test_guests_of_single_cases_are_counted_each(
     pretend(monkeypatch, tmp_path, FakeGuests(equal))
     for text, words in ((ALONE, "24 guests, 2 at a time"), (WORKLOAD, "12 guests, 2 at a time")):
         plan = a_plan(write_workload(tmp_path / "mine", text), ["k"], ["thp=always,never"])
-        selected = workloads.select_all(plan.workloads)
-        matrix.announce(plan, tmp_path, selected, jobs=2, budget_s=None, meter=Meter())
+        matrix.announce(plan, tmp_path, jobs=2, budget_s=None, meter=Meter())
         assert words in capsys.readouterr().err
 
 
@@ -431,3 +430,26 @@ def test_a_workload_with_open_metrics_may_be_asked_for_any(start: Start) -> None
     _, measure = start(equal, settings=["thp=always,never"], text=text, metric="faults")
     result = measure()
     assert {(cell.metric, cell.unit, cell.mean) for cell in result.cells} == {("faults", "as printed", 100.0)}
+
+
+def test_a_number_that_is_missing_is_not_one_that_was_not_measured(start: Start) -> None:
+    text = (
+        WORKLOAD + '\n[[metric]]\nname = "absent"\nunit = "x"\nbetter = "lower"\noptional = true\ndescription = "d"\n'
+    )
+    _, measure = start(equal, settings=["thp=always,never"], text=text, metric="absent")
+    result = measure()
+    assert [cell.mean for cell in result.cells] == [None] * 4 and {cell.failed for cell in result.cells} == {None}
+    assert result.summary == "against thp=always: 2 unknown"
+
+
+def test_a_cell_that_stays_open_gets_more_seeds_with_the_baseline_and_no_other_does(start: Start) -> None:
+    def formula(arm: str, seed: int, case: str) -> float:
+        return 100.0 + (-1) ** seed * (20 + seed) * (arm == "thp-never" and case == "large")
+
+    guests, measure = start(formula, settings=["thp=always,madvise,never"], max_seeds=8)
+    large = cells_of(measure())
+    assert large["thp=never"].verdict == Outcome.UNKNOWN and large["thp=never"].seeds == list(range(1, 9))
+    assert {(arm, cases) for arm, seed, cases in guests.calls if seed > 6} == {
+        ("thp-always", ("large",)), ("thp-never", ("large",)),
+    }  # fmt: skip
+    assert ("thp-madvise", 4) not in guests.boots

@@ -208,7 +208,7 @@ def _cell(ratio: float | None, outcome: Outcome | None, **more: Any) -> Cell:
         (_cell(1.3, None, better="neither"), "worse-3"),
         (_cell(1.0, None, better="neither"), "level"),
         (_cell(1.0, None, failed="it died"), "failed"),
-        (_cell(1.0, None, mean=None), "level"),
+        (_cell(1.0, None, mean=None, seeds=[]), "level"),
     ],
 )
 def test_colours_follow_the_verdict_and_the_size_of_the_change(cell: Cell, kind: str) -> None:
