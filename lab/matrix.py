@@ -259,8 +259,8 @@ def announce(plan: MatrixPlan, folder: Path, *, jobs: int, budget_s: float | Non
     kept = f" ({whole - guests} of {whole} are there)" if guests < whole else ""
     more = "" if plan.fixed_seeds or plan.max_seeds <= plan.seeds else f" (to {plan.max_seeds} where a cell stays open)"
     meter.say(
-        f"{cells} cells: {_plural(len(plan.arms), 'arm')} of {_plural(len(built), 'kernel')}, "
-        f"{_plural(cells // len(plan.arms), 'case')}, {plan.seeds} seeds{more}: "
+        f"{cells} cells: {plural(len(plan.arms), 'arm')} of {plural(len(built), 'kernel')}, "
+        f"{plural(cells // len(plan.arms), 'case')}, {plural(plan.seeds, 'seed')}{more}: "
         f"{guests} guests{kept}, {jobs} at a time, about {seconds:.0f} s"
     )
     if budget_s is not None and seconds > budget_s:
@@ -276,7 +276,8 @@ def _guests_left(plan: MatrixPlan, folder: Path, workload: Workload, together: S
     )
 
 
-def _plural(number: int, word: str) -> str:
+def plural(number: int, word: str) -> str:
+    """A number of things."""
     return f"{number} {word}{'s' * (number != 1)}"
 
 

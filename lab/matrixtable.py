@@ -120,7 +120,8 @@ def _seeds(result: MatrixResult) -> str:
     counts = sorted({len(cell.seeds) for cell in result.cells if cell.seeds})
     if not counts:
         return "no seeds"
-    return f"{counts[0]} seeds" if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]} seeds"
+    most = matrix.plural(counts[-1], "seed")
+    return most if counts[0] == counts[-1] else f"{counts[0]} to {most}"
 
 
 def _kernels(result: MatrixResult) -> list[Text]:
