@@ -56,10 +56,8 @@ def matrix(resume: str | None, result: Path | None, svg: Path | None, as_json: b
     Exits 4 if a guest failed; all other cells are there nevertheless.
 
     \b
-    Examples:
-      lab matrix --kernel d4148aeab412 --set thp=always,madvise,never \\
-          --set thp.defrag=always,madvise,never -w alloc-burst:layout-4632k --svg thp.svg
-      lab matrix --kernel before=efa7df3e3bb5^ --kernel after=efa7df3e3bb5
+    Example:
+      lab matrix --kernel d4148aeab412 --set thp=always,never --set thp.defrag=always,never --svg thp.svg
     """
     asked = msgspec.convert(rest, Asked)
     deadline = time.monotonic() + asked.budget if asked.budget else None
