@@ -124,7 +124,7 @@ def write(
     if start is None:
         first = source.git("rev-list", "--max-parents=0", first).splitlines()[-1]
     planner = _Planner(
-        Start(source, first), random.Random(f"history {seed}"), patches or kinds.patches(), sources or kinds.sources()
+        Start(source, first), layout.picker("history", seed), patches or kinds.patches(), sources or kinds.sources()
     )
     planner.lay(items)
     if not planner.planned:

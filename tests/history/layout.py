@@ -85,11 +85,16 @@ def _expect(tokens: list[str], mark: str) -> None:
         raise LayoutError(f"a merge is written merge(SIDE | MAIN): no {mark!r}")
 
 
+def picker(purpose: str, seed: int) -> random.Random:
+    """Chances that depend on a purpose and a seed alone."""
+    return random.Random(f"{purpose} {seed}")  # noqa: S311  (nothing here is secret)
+
+
 def linear(commits: int = 64, *, seed: int = 1, culprit_at: int | None = None) -> str:
-    """Neutral commits on a line with the culprit among them: the given one (from 1), or one that the seed picks."""
+    """Neutral commits on a line with the culprit among them: the given one (from 1), or one that the seed picks, not close to an end."""
     if commits < 1 or not 1 <= (culprit_at or 1) <= commits:
         raise LayoutError(f"no place {culprit_at} for the culprit among {commits} commits")
-    place = culprit_at or random.Random(f"linear {seed}").randint(1, commits)
+    place = culprit_at or picker("linear", seed).randint(1 + commits // 8, commits - commits // 8)
     return _words(place - 1, "culprit", commits - place)
 
 
@@ -101,7 +106,7 @@ def story(neutral: int = 64, *, seed: int = 1) -> str:
     places = 14
     if neutral < 2 * places:
         raise LayoutError(f"the story needs at least {2 * places} neutral commits")
-    cuts = sorted(random.Random(f"story {seed}").choices(range(neutral - 2 * places + 1), k=places - 1))
+    cuts = sorted(picker("story", seed).choices(range(neutral - 2 * places + 1), k=places - 1))
     shares = [2 + after - before for before, after in zip([0, *cuts], [*cuts, neutral - 2 * places], strict=True)]
     n = iter(f"{NEUTRAL}*{share}" for share in shares)
     return (
