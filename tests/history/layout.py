@@ -91,7 +91,7 @@ def picker(purpose: str, seed: int) -> random.Random:
 
 
 def linear(commits: int = 64, *, seed: int = 1, culprit_at: int | None = None) -> str:
-    """Neutral commits on a line with the culprit among them: the given one (from 1), or one that the seed picks, not close to an end."""
+    """Neutral commits on a line, the culprit among them: the given one (from 1), or one that the seed picks."""
     if commits < 1 or not 1 <= (culprit_at or 1) <= commits:
         raise LayoutError(f"no place {culprit_at} for the culprit among {commits} commits")
     place = culprit_at or picker("linear", seed).randint(1 + commits // 8, commits - commits // 8)
