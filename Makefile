@@ -45,7 +45,7 @@ lint: $(VENV)/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/yamllint --strict ansible
-	PATH=$(CURDIR)/$(BIN):$$PATH ANSIBLE_ROLES_PATH=ansible/roles ANSIBLE_LIBRARY=ansible/playbooks/library \
+	PATH=$(CURDIR)/$(BIN):$$PATH ANSIBLE_ROLES_PATH=ansible/roles ANSIBLE_ACTION_PLUGINS=ansible/playbooks/action_plugins \
 		$(BIN)/ansible-lint --offline -q ansible
 
 unit: $(VENV)/ready

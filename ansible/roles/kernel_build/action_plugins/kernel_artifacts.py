@@ -1,7 +1,7 @@
-#!/usr/bin/python3
 """Take what is kept of a finished kernel build into a staging folder, and write its `build.json`.
 
-`build.json` is written last: a staging folder without it is not a build.
+`build.json` is written last: a staging folder without it is not a build. An action for the same reason as
+`logged_command`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,16 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible.plugins.action import ActionBase
 
+_OPTIONS = {
+    "out": {"type": "path", "required": True},
+    "staging": {"type": "path", "required": True},
+    "log": {"type": "path", "required": True},
+    "record": {"type": "dict", "required": True},
+}
 KEPT = {"bzImage": "arch/x86/boot/bzImage", "System.map": "System.map", "config": ".config"}
 
 
@@ -40,23 +47,16 @@ def collect(out: Path, staging: Path, log: Path, record: dict[str, object]) -> d
     return finished
 
 
-def main() -> None:
-    """Module entry: out (build folder), staging, log, record (what build.json says besides the files)."""
-    module = AnsibleModule(
-        argument_spec={
-            "out": {"type": "path", "required": True},
-            "staging": {"type": "path", "required": True},
-            "log": {"type": "path", "required": True},
-            "record": {"type": "dict", "required": True},
-        }
-    )
-    folders = (Path(module.params[name]) for name in ("out", "staging", "log"))
-    try:
-        finished = collect(*folders, module.params["record"])
-    except (OSError, subprocess.CalledProcessError) as error:
-        module.fail_json(msg=f"cannot collect the build: {error}")
-    module.exit_json(changed=True, record=finished)
+class ActionModule(ActionBase):
+    """Options: out (build folder), staging, log, record (what build.json says besides the files)."""
 
-
-if __name__ == "__main__":
-    main()
+    def run(self, tmp: object = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Collect the build."""
+        result = super().run(tmp, task_vars)
+        _, options = self.validate_argument_spec(_OPTIONS)
+        folders = (Path(options[name]) for name in ("out", "staging", "log"))
+        try:
+            finished = collect(*folders, options["record"])
+        except (OSError, subprocess.CalledProcessError) as error:
+            return {**result, "failed": True, "msg": f"cannot collect the build: {error}"}
+        return {**result, "changed": True, "record": finished}

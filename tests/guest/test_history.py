@@ -1,0 +1,65 @@
+"""Test histories do what they say: the kinds of commits, on real kernels in real guests."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lab.git import Repo
+
+from ..history.history import History, write
+from .conftest import BASE, Lab, verdicts
+
+pytestmark = [pytest.mark.guest, pytest.mark.build]
+
+LAYOUT = "neutral*4 slowdown breaks-boot mends-boot breaks-workload mends-workload breaks-build"
+ONE = ("-w", "alloc-burst:layout-4632k")
+SMALL = ("-w", "alloc-burst:layout-512k")
+
+
+@pytest.fixture(scope="module")
+def planted(story: Lab) -> History:
+    """A branch of the default tree, so that each build is incremental."""
+    git_dir = story.home / ".local/share/kernel-ab-lab/trees/default.git"
+    history = write(LAYOUT, git_dir, Repo(git_dir), branch="planted")
+    for path in (git_dir, *git_dir.rglob("*")):
+        if path.owner() != story.home.owner():
+            shutil.chown(path, story.home.owner(), story.home.group())
+    return history
+
+
+def test_neutral_commits_are_compiled_and_change_nothing_that_is_measured(story: Lab, planted: History) -> None:
+    neutral = planted.of_kind("neutral")
+    (built,) = story.json("kernel", "build", neutral[-1].id)["kernels"]
+    symbols = Path(built["files"]["System.map"]).read_text()
+    assert all(f" {commit.symbol}" in symbols for commit in neutral)
+    document = story.json("ab", "--base", BASE, "--test", neutral[-1].id, *ONE, *SMALL)
+    assert set(verdicts(document).values()) == {"same"}
+    assert document["base"]["build"] != document["test"]["build"]
+
+
+def test_the_second_change_slows_every_page_a_little(story: Lab, planted: History) -> None:
+    slow = planted.only("slowdown")
+    document = story.json("ab", "--base", f"{slow.id}^", "--test", slow.id, *ONE)
+    assert document["verdict"] == "regression"
+    (case,) = document["cases"]
+    primary = next(metric for metric in case["metrics"] if metric["primary"])
+    assert 0.8 < primary["ratio"] < 0.97, "smaller than the culprit's"
+
+
+def test_a_kernel_that_panics_at_boot(story: Lab, planted: History) -> None:
+    line = story.refused(4, "ab", "--base", BASE, "--test", planted.only("breaks-boot").id, *SMALL, "--seeds", "1")
+    assert "planted panic at boot" in line
+
+
+def test_a_kernel_that_boots_and_panics_in_the_workload(story: Lab, planted: History) -> None:
+    broken = planted.only("breaks-workload").id
+    line = story.refused(4, "ab", "--base", BASE, "--test", broken, *ONE, "--seeds", "1")
+    assert "planted panic in the workload" in line
+
+
+def test_a_kernel_that_does_not_build(story: Lab, planted: History) -> None:
+    line = story.refused(3, "kernel", "build", planted.only("breaks-build").id)
+    assert "mincore_count_call" in line
