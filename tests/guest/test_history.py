@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -49,15 +50,24 @@ def test_the_second_change_slows_every_page_a_little(story: Lab, planted: Histor
     assert 0.8 < primary["ratio"] < 0.97, "smaller than the culprit's"
 
 
+def _said_hello(complaint: str) -> bool:
+    """Whether the guest's init got as far as its report, which is beside the log that an error names."""
+    found = re.search(r"\(log: (.*)/console.log\)", complaint)
+    assert found, complaint
+    return '"t":"hello"' in Path(found[1], "report.jsonl").read_text()
+
+
 def test_a_kernel_that_panics_at_boot(story: Lab, planted: History) -> None:
     line = story.refused(4, "ab", "--base", BASE, "--test", planted.only("breaks-boot").id, *SMALL, "--seeds", "1")
     assert "planted panic at boot" in line
+    assert not _said_hello(line)
 
 
 def test_a_kernel_that_boots_and_panics_in_the_workload(story: Lab, planted: History) -> None:
     broken = planted.only("breaks-workload").id
     line = story.refused(4, "ab", "--base", BASE, "--test", broken, *ONE, "--seeds", "1")
     assert "planted panic in the workload" in line
+    assert _said_hello(line)
 
 
 def test_a_kernel_that_does_not_build(story: Lab, planted: History) -> None:
