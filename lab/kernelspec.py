@@ -10,7 +10,7 @@ import difflib
 import re
 from pathlib import Path
 
-from lab import backports, debs, kernelfile, specs, trees, worktree
+from lab import backports, debs, kernelfile, patchsets, specs, trees, worktree
 from lab.debs import DebSource
 from lab.errors import UserError
 from lab.git import PatchFailed
@@ -73,7 +73,7 @@ def _source(parsed: specs.ParsedSpec, tree: Tree | str | None, progress: Progres
         return debs.resolve_deb(parsed.body), None
     if parsed.kind == "file":
         return _file_source(Path(parsed.body).expanduser()), None
-    patches = [_patch_file(name) for name in parsed.patches]
+    patches = [path for name in parsed.patches for path in _patch_files(name)]
     if parsed.kind == "worktree":
         return _worktree_source(Path(parsed.body).expanduser(), patches), None
     used = tree if isinstance(tree, Tree) else trees.open_tree(tree, progress=progress)
@@ -128,11 +128,20 @@ def _tree_source(tree: Tree, commit: str, tree_id: str, patches: list[Path], sub
     )
 
 
-def _patch_file(name: str) -> Path:
+def _patch_files(name: str) -> list[Path]:
+    """A file, or all patches of a set that comes with the lab."""
     path = Path(name).expanduser()
-    if not path.is_file():
-        raise UserError(f"no such patch file: {name}")
-    return path
+    if path.is_file():
+        return [path]
+    if name in patchsets.names():
+        return patchsets.patches(name)
+    raise _unknown_patch(name)
+
+
+def _unknown_patch(name: str) -> UserError:
+    close = patchsets.close_to(name)
+    listed = f"a patch is a file called *.patch, or one of the lab's own: {', '.join(patchsets.names())}"
+    return UserError(f"no such patch: {name!r}", hint=f"did you mean {close}?" if close else listed)
 
 
 def resolve_commit(tree: Tree, revision: str) -> tuple[str, str | None]:
@@ -171,11 +180,22 @@ def _backport(tree: Tree, prefix: str, suffix: str) -> tuple[str, str]:
     return commit, note
 
 
+def _names_commit(tree: Tree, revision: str) -> bool:
+    try:
+        resolve_commit(tree, revision)
+    except UserError:
+        return False
+    return True
+
+
 def _listed(tree: Tree, commits: list[str]) -> str:
     return ", ".join(f'{commit[:16]} ("{tree.source.subject(commit)}")' for commit in commits)
 
 
 def _unknown_revision(tree: Tree, revision: str) -> UserError:
+    base, plus, patch = revision.rpartition("+")
+    if plus and _names_commit(tree, base):
+        return _unknown_patch(patch)
     start = re.split(r"[\^~]|@\{", revision, maxsplit=1)[0]
     if start != revision and tree.source.commit(start):
         return UserError(

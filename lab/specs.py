@@ -4,8 +4,8 @@
     each with  %CONFIG_FOO=y[,...]  (kconfig)  and  @key=value[,...]  (settings), in either order
 
 Revisions contain `@{1}` and `^{/x}`, package versions `+`, paths anything. So an `@` or `%` opens a suffix
-only when a word and `=` follow, and a `+` sets off a patch only when what follows is called like one or is
-a file.
+only when a word and `=` follow, and a `+` sets off a patch only when what follows is called like one, is
+a file, or is the name of patches that come with the lab.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal, NoReturn
 
+from lab import patchsets
 from lab.errors import UserError
 from lab.records import Record
 
@@ -109,7 +110,12 @@ def _last_patch(text: str) -> int | None:
     for place in places:
         if text[place + 1 :] and Path(text[place + 1 :]).expanduser().is_file():
             return place
-    return next((place for place in places if text[place + 1 :].endswith(_PATCH_NAMES)), None)
+    shipped = patchsets.names() if places else []
+    return next((place for place in places if _is_patch_name(text[place + 1 :], shipped)), None)
+
+
+def _is_patch_name(name: str, shipped: list[str]) -> bool:
+    return name in shipped or name.endswith(_PATCH_NAMES)
 
 
 def _symbol(part: str) -> Pair:

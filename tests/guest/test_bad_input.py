@@ -25,7 +25,7 @@ def _ab(base: str, test: str | None = None, *more: str) -> tuple[str, ...]:
         ("no-such-branch", "unknown revision"),
         ("0123456789ab", "unknown revision"),
         ("HEAD~99", "does not exist"),
-        ("HEAD+/nonexistent/fix.patch", "no such patch file"),
+        ("HEAD+/nonexistent/fix.patch", "no such patch"),
         ("HEAD%CONFIG_TRANSPARENT_HUGEPAG=y", "no such kconfig symbol"),
         ("HEAD@thp=sometimes", "thp"),
         ("HEAD@sysctrl.vm.swappiness=1", "sysctl"),

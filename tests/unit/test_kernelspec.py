@@ -131,6 +131,51 @@ def test_worktree_sees_a_change_that_keeps_size_and_time(linux: Path) -> None:
         assert f"addr += {8 if hidden else 7}" in repo.git("show", f"{found.tree_id}:mm/mmap.c")
 
 
+@pytest.fixture
+def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A room with one set of two patches, of which the second needs the first."""
+    folder = tmp_path / "home" / "kernels" / "patches" / "twice"
+    folder.mkdir(parents=True)
+    (folder / "0001-first.patch").write_text(PATCH)
+    (folder / "0002-second.patch").write_text(PATCH.replace("+= 9", "+= 11").replace("+= 3", "+= 9"))
+    (folder.parent / "empty").mkdir()
+    monkeypatch.setenv("LAB_HOME", str(tmp_path / "home"))
+    return folder
+
+
+def test_a_set_of_patches_is_applied_in_order(linux: Path, shipped: Path) -> None:
+    found = _tree("HEAD+twice", linux)
+    assert found.patches == ("0001-first.patch", "0002-second.patch")
+    same = _tree(f"HEAD+{shipped / '0001-first.patch'}+{shipped / '0002-second.patch'}", linux)
+    assert same == found
+    assert found.tree_id != _tree(f"HEAD+{shipped / '0001-first.patch'}", linux).tree_id
+
+
+def test_a_file_wins_over_a_set_of_that_name(
+    linux: Path, shipped: Path, fix: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(fix.parent)
+    fix.rename("twice")
+    assert _tree("HEAD+twice", linux).patches == ("twice",)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("HEAD+twiec", "did you mean twice?"),
+        ("HEAD^+twic@thp=never", "did you mean twice?"),
+        (f"{UPSTREAM[:12]}+twic", "did you mean twice?"),
+        ("HEAD+empty", "one of the lab's own: twice"),
+        ("HEAD+twice.patch", "did you mean twice?"),
+        ("HEAD+", "one of the lab's own: twice"),
+    ],
+)
+def test_an_unknown_set_says_which_there_are(linux: Path, shipped: Path, text: str, hint: str) -> None:
+    with pytest.raises(UserError, match="no such patch: '") as caught:
+        resolve(text, str(linux))
+    assert hint in (caught.value.hint or "")
+
+
 def test_worktree_of_a_linked_checkout_and_with_a_patch(linux: Path, tmp_path: Path, fix: Path) -> None:
     git(linux, "worktree", "add", "-q", str(tmp_path / "second"), "HEAD~1")
     assert _tree(f"worktree:{tmp_path / 'second'}").commit == git(linux, "rev-parse", "HEAD~1")
@@ -161,7 +206,7 @@ def test_unknown_names_say_what_to_do(linux: Path, fix: Path, tmp_path: Path) ->
         "HEAD~9": ("though HEAD does", "reach back"),
         f"{UPSTREAM[:12]}~9": ("where efa7df3e3bb5 is", "reach back"),
         "zzz@thp": ("unknown revision", "@key=value"),
-        "HEAD+gone.patch": ("no such patch file: gone.patch", ""),
+        "HEAD+gone.patch": ("no such patch: 'gone.patch'", "a file called *.patch"),
         f"HEAD~1+{fix}": ("fix.patch does not apply to v1.0-1-g", "rebase"),
         "worktree:nowhere": ("nowhere: no such folder", ""),
         f"worktree:{linux / '.git'}": ("bare", ""),

@@ -64,6 +64,17 @@ def test_patches_by_name_and_by_existence(tmp_path: Path) -> None:
     assert (parsed.body, parsed.patches) == ("HEAD", (str(patch), str(unnamed)))
 
 
+def test_patches_of_the_lab_go_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = parse("efa7df3e3bb5^+hugetlb-pin-tax+a.patch+no-folio-batching@thp=never")
+    assert (parsed.body, parsed.patches) == ("efa7df3e3bb5^", ("hugetlb-pin-tax", "a.patch", "no-folio-batching"))
+    assert parse("worktree:.+hugetlb-pin-tax").patches == ("hugetlb-pin-tax",)
+    assert parse("v6+hugetlb-pin").patches == ()
+    # A file in the current folder wins: here the longer one, whose name ends like the lab's.
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "b+hugetlb-pin-tax").touch()
+    assert parse("v6+b+hugetlb-pin-tax").patches == ("b+hugetlb-pin-tax",)
+
+
 def test_a_patch_name_may_contain_what_opens_a_suffix() -> None:
     assert parse("HEAD+50%-a@b.patch").patches == ("50%-a@b.patch",)
 
@@ -100,6 +111,7 @@ def test_kinds(tmp_path: Path) -> None:
         ("v6.12%foo=y", "'foo'", "FOO"),
         ("deb:6.12%FOO=y", "kconfig changes need a build", "revision"),
         ("file:/x+a.patch", "patches need a build", "revision"),
+        ("deb:6.12+hugetlb-pin-tax", "patches need a build", "revision"),
     ],
 )
 def test_refused(text: str, message: str, hint: str) -> None:
