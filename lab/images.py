@@ -137,8 +137,8 @@ def _key(recipe: Recipe, programs: Sequence[Program], suite: str, compiler: Comp
         for path in sorted(Path(program.source).rglob("*"))
         if path.is_file() and path.suffix in {".c", ".h", ""}
     }
-    headers = [records.file_digest(path) for path in sorted((room("workloads") / "include").rglob("*.h"))]
-    return records.digest([recipe, sources, headers, suite, compiler.version])
+    shared = [records.file_digest(path) for path in sorted((room("workloads") / "include").rglob("*.[ch]"))]
+    return records.digest([recipe, sources, shared, suite, compiler.version])
 
 
 def _build(

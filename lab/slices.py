@@ -103,7 +103,7 @@ def compiled(workload: Workload, compiler: Compiler | None = None) -> Path:
 def _sources_key(workload: Workload, compiler: Compiler) -> str:
     files = [path for path in sorted(workload.folder.rglob("*")) if path.is_file() and path.name != "workload.toml"]
     sources = {str(path.relative_to(workload.folder)): records.file_digest(path) for path in files}
-    shared = [records.file_digest(path) for path in sorted((room("workloads") / "include").rglob("*.h"))]
+    shared = [records.file_digest(path) for path in sorted((room("workloads") / "include").rglob("*.[ch]"))]
     return records.digest([sources, shared, compiler.version, workload.program])
 
 

@@ -167,9 +167,11 @@ def test_a_misspelt_key_comes_with_what_was_meant(tmp_path: Path) -> None:
 def test_list_and_show_print_text_and_json() -> None:
     runner = CliRunner()
     listed = runner.invoke(command, ["list"], catch_exceptions=False)
-    assert listed.stdout.startswith("alloc-burst")
+    names = [line.split()[0] for line in listed.stdout.splitlines()]
+    assert names == sorted(names)
+    assert {"aio-hugetlbfs", "alloc-burst", "pointer-chase"} <= set(names)
     document = json.loads(runner.invoke(command, ["list", "--json"], catch_exceptions=False).stdout)
-    assert document["workloads"][0]["name"] == "alloc-burst"
+    assert [workload["name"] for workload in document["workloads"]] == names
     shown = runner.invoke(command, ["show", "alloc-burst"], catch_exceptions=False).stdout
     assert "* throughput" in shown
     assert "layout-4632k" in shown

@@ -1,0 +1,99 @@
+"""aio-hugetlbfs on real kernels: what pinning page by page costs reads into huge pages, and whom it costs nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import FIX, Lab, samples
+
+pytestmark = [pytest.mark.guest, pytest.mark.build]
+
+TAXED = f"{FIX}+hugetlb-pin-tax"
+HUGE, CONTROLS = ("read-64k", "read-1m", "uring-64k"), ("read-64k-malloc", "uring-64k-registered")
+PATCHES = Path(__file__).resolve().parents[2] / "kernels" / "patches"
+
+
+def _metric(document: Any, case: str, name: str) -> Any:
+    found = next(found for found in document["cases"] if found["case"] == case)
+    return next(metric for metric in found["metrics"] if metric["name"] == name)
+
+
+@pytest.fixture(scope="module")
+def taxed(story: Lab) -> Any:
+    cases = ",".join([*HUGE, *CONTROLS])
+    return story.json("ab", "--base", FIX, "--test", TAXED, "-w", f"aio-hugetlbfs:{cases}", "--seeds", "3")
+
+
+def test_reads_into_huge_pages_pay(taxed: Any) -> None:
+    for case in HUGE:
+        throughput, cycles = _metric(taxed, case, "throughput"), _metric(taxed, case, "cycles_per_op")
+        assert all(test < 0.9 * base for base, test in zip(throughput["base"], throughput["test"], strict=True))
+        assert all(test > 1.1 * base for base, test in zip(cycles["base"], cycles["test"], strict=True))
+
+
+def test_the_more_pages_a_read_has_the_more_it_pays(taxed: Any) -> None:
+    small, large = (_metric(taxed, case, "throughput")["ratio"] for case in ("read-64k", "read-1m"))
+    assert large < small - 0.1
+
+
+def test_others_pay_nothing(taxed: Any) -> None:
+    for case in CONTROLS:
+        for name in ("throughput", "cycles_per_op"):
+            assert _metric(taxed, case, name)["ratio"] == pytest.approx(1, abs=0.01)
+
+
+def test_each_page_is_pinned_unless_it_was_registered(taxed: Any) -> None:
+    pages = {"read-64k": 16, "read-1m": 256, "uring-64k": 16, "read-64k-malloc": 16, "uring-64k-registered": 0}
+    for case, expected in pages.items():
+        pins = _metric(taxed, case, "pins_per_read")
+        assert set(pins["base"]) == set(pins["test"]) == {expected}
+
+
+def test_the_same_numbers_again_and_alone(story: Lab, taxed: Any) -> None:
+    words = ("--base", FIX, "--test", TAXED, "-w", "aio-hugetlbfs:read-1m", "--seeds", "3")
+    again = samples(story.json("ab", *words))
+    before = samples(taxed)
+    assert again
+    assert json.dumps(again) == json.dumps({name: before[name] for name in again})
+
+
+def test_the_same_kernel_without_the_tax_is_as_fast_as_before(story: Lab) -> None:
+    without = f"{TAXED}@cmdline.hugetlb_pin_tax=0"
+    words = ("--base", FIX, "--test", without, "-w", "aio-hugetlbfs:read-1m", "--seeds", "3")
+    document = story.json("ab", *words)
+    for name in ("throughput", "cycles_per_op"):
+        assert _metric(document, "read-1m", name)["ratio"] == pytest.approx(1, abs=0.01)
+
+
+def test_the_locks_are_counted(story: Lab, taxed: Any) -> None:
+    document = story.json("explain", taxed["result"], "--case", "read-1m")
+    rows = {row["name"]: row for row in document["rows"]}
+    assert max(rows, key=lambda name: rows[name]["test_cycles"] - rows[name]["base_cycles"]) == "pay_pin_tax"
+    locks = rows["_raw_spin_lock_irqsave"]
+    assert document["test_operations"] == document["base_operations"]
+    taken = (locks["test_calls"] - locks["base_calls"]) / document["test_operations"]
+    # For every page of 1 MiB twice: when the read begins and when it ends.
+    assert taken == pytest.approx(2 * 256, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["hugetlb-pin-tax", "no-folio-batching"])
+@pytest.mark.parametrize("revision", ["HEAD~3", "HEAD~2", "HEAD~1", "HEAD"])
+def test_the_patches_fit_every_commit_of_the_default_tree(story: Lab, tmp_path: Path, name: str, revision: str) -> None:
+    repo = next(story.home.glob(".local/share/*/trees/default.git"))
+    for patch in sorted((PATCHES / name).glob("*.patch")):
+        paths = [line.split()[1][2:] for line in patch.read_text().splitlines() if line.startswith("+++ ")]
+        for path in paths:
+            words = ["git", "-c", "safe.directory=*", f"--git-dir={repo}", "show", f"{revision}:{path}"]
+            target = tmp_path / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(subprocess.run(words, capture_output=True, check=True).stdout)
+        # git forgives no fuzz, and with --verbose it tells of offsets.
+        words = ["git", "apply", "--check", "--verbose", str(patch)]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert "Checking patch" in done.stderr
+        assert "offset" not in done.stderr

@@ -1,0 +1,197 @@
+"""aio-hugetlbfs, compiled and run on a file of this machine: what it prints, what it refuses, what must hold."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab import workloads
+from lab.errors import UserError
+from lab.rooms import room
+
+PAGE = 4096
+DEVICE_BYTES = 8 << 20
+
+pytestmark = pytest.mark.skipif(
+    not (shutil.which("gcc") and shutil.which("make")), reason="needs gcc and make to compile the workload"
+)
+
+
+def build(source: Path, out: Path) -> Path:
+    subprocess.run(["make", "-s", "-C", source, f"OUT={out}", "CC=gcc"], check=True, env={"PATH": os.environ["PATH"]})
+    return out / "aio-hugetlbfs"
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(room("workloads") / "aio-hugetlbfs", tmp_path_factory.mktemp("build"))
+
+
+@pytest.fixture(scope="module")
+def device() -> Iterator[Path]:
+    """A file that can be read past the page cache, which one in a tmpfs may not be."""
+    with tempfile.NamedTemporaryFile(dir="/var/tmp", prefix="lab-test-") as file:
+        file.write(os.urandom(DEVICE_BYTES))
+        file.flush()
+        try:
+            os.close(os.open(file.name, os.O_RDONLY | os.O_DIRECT))
+        except OSError:
+            pytest.skip(f"no direct I/O on {file.name}")
+        yield Path(file.name)
+
+
+def run(program: Path, *words: str | Path, seed: str = "1") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [program, *words], capture_output=True, text=True, env={"LAB_SEED": seed}, check=False, timeout=60
+    )
+
+
+def metrics_of(done: subprocess.CompletedProcess[str]) -> dict[str, float]:
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") == 1
+    document = json.loads(done.stdout)
+    assert list(document) == ["metrics"]
+    metrics: dict[str, float] = document["metrics"]
+    assert set(metrics) <= {metric.name for metric in workloads.load("aio-hugetlbfs").metrics}
+    assert metrics["throughput"] > 0
+    assert 0 < metrics["latency_p50"] <= metrics["latency_p95"] <= metrics["latency_p99"]
+    return metrics
+
+
+@pytest.mark.parametrize(
+    ("case", "ops", "pages"),
+    [
+        ("read-64k-malloc", 4096, 16),
+        ("read-1m-malloc", 256, 256),
+        ("read-1m-d64-malloc", 512, 256),
+        ("read-4k-d1-malloc", 4096, 1),
+        ("uring-64k-d8-malloc", 4096, 16),
+        ("uring-256k-malloc", 1024, 64),
+    ],
+)
+def test_a_case_reads_what_it_says_and_pins_each_page(
+    program: Path, device: Path, case: str, ops: int, pages: int
+) -> None:
+    done = run(program, "--case", case, "--device", device)
+    if "cannot set up io_uring" in done.stderr:
+        pytest.skip("no io_uring here")
+    metrics = metrics_of(done)
+    assert metrics["ops"] == ops
+    # Others on this machine may pin pages at the same time, and filesystems may do it otherwise than devices.
+    if metrics.get("pins_per_read"):
+        assert metrics["pins_per_read"] >= pages
+
+
+def test_the_seed_says_where_is_read(program: Path, device: Path) -> None:
+    if shutil.which("strace") is None:
+        pytest.skip("needs strace")
+    traced = [_offsets(program, device, seed) for seed in ("1", "1", "2")]
+    assert traced[0] == traced[1] != traced[2]
+    assert all(offset % (1 << 20) == 0 and offset < DEVICE_BYTES for offset in traced[0])
+
+
+def _offsets(program: Path, device: Path, seed: str) -> list[int]:
+    words = ["strace", "-e", "trace=io_submit", program, "--case", "read-1m-malloc", "--device", device]
+    done = subprocess.run(words, capture_output=True, text=True, env={"LAB_SEED": seed, "PATH": os.environ["PATH"]},
+                          check=True)  # fmt: skip
+    found = [line.partition("aio_offset=")[2].partition("}")[0] for line in done.stderr.splitlines()]
+    return [int(text) for text in found if text]
+
+
+def test_huge_pages_that_are_not_there_are_an_error_with_numbers(program: Path, device: Path) -> None:
+    free = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("HugePages_Free"))
+    if int(free.split()[1]) >= 128:
+        pytest.skip("this machine has huge pages to spare")
+    done = run(program, "--case", "read-1m-d256", "--device", device)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "cannot get 128 huge pages of shared memory, " in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [("missing", None, "cannot open"), ("small", b"x" * PAGE, "has 4096 bytes, too few for a read of 65536")],
+)
+def test_a_device_that_will_not_do(program: Path, device: Path, name: str, content: bytes | None, message: str) -> None:
+    path = device.with_name(f"{device.name}-{name}")
+    try:
+        if content is not None:
+            path.write_bytes(content)
+        done = run(program, "--case", "read-64k-malloc", "--device", path)
+    finally:
+        path.unlink(missing_ok=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+BAD_CASES = [
+    "",
+    "read",
+    "read-",
+    "read-64",
+    "read-0k",
+    "read-3k",
+    "read-32m",
+    "read-99999999999999999999k",
+    "read-64k-",
+    "read-64k-d",
+    "read-64k-d0",
+    "read-64k-d257",
+    "read-64k-d99999999999999999999",
+    "read-64k-d8x",
+    "read-64k-registered",
+    "uring-64k-mmap",
+    "uring-64k-malloc-registered",
+    "write-64k",
+    "readx-64k",
+]
+
+
+@pytest.mark.parametrize("case", BAD_CASES)
+def test_bad_names_are_misuse_in_one_line(program: Path, case: str) -> None:
+    done = run(program, "--case", case)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"aio-hugetlbfs: case '{case}': ")
+
+
+@pytest.mark.parametrize("words", [[], ["read-64k"], ["--case"], ["--case", "read-64k", "--size", "1m"]])
+def test_bad_options_are_misuse(program: Path, words: list[str]) -> None:
+    assert run(program, *words).returncode == 2
+
+
+def test_a_seed_that_is_no_number_is_misuse(program: Path, device: Path) -> None:
+    done = run(program, "--case", "read-64k-malloc", "--device", device, seed="x")
+    assert done.returncode == 2
+    assert "LAB_SEED 'x' is not a number" in done.stderr
+
+
+def test_the_lab_knows_the_names_that_the_program_knows() -> None:
+    workload = workloads.load("aio-hugetlbfs")
+    for name in ("read-8k", "read-2m-d64-malloc", "uring-128k-d4-registered", *(case.name for case in workload.cases)):
+        assert workload.case(name).name == name
+    for name in ("read-64k-registered", "write-64k", "read-64", "read-64k-d0"):
+        with pytest.raises(UserError):
+            workload.case(name)
+    # Whatever pins nothing per read, or nothing of hugetlbfs, is what must not change.
+    assert {case.name for case in workload.cases if case.control} == {
+        case.name for case in workload.cases if case.name.endswith(("-malloc", "-registered"))
+    }
+
+
+def test_the_same_bytes_from_any_folder(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "other-place" / "workloads"
+    for name in ("include", "aio-hugetlbfs"):
+        shutil.copytree(room("workloads") / name, elsewhere / name)
+    one = build(room("workloads") / "aio-hugetlbfs", tmp_path / "one")
+    two = build(elsewhere / "aio-hugetlbfs", tmp_path / "two" / "deeper")
+    assert one.read_bytes() == two.read_bytes()
+    assert str(tmp_path).encode() not in one.read_bytes()
