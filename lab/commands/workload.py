@@ -5,19 +5,24 @@ from __future__ import annotations
 import click
 import msgspec
 
-from lab import workloads
+from lab import records, workloadcheck, workloads, workloadtext
+from lab.ab import default_jobs
+from lab.commands import options
+from lab.errors import LabError
+from lab.progress import Meter
+from lab.workloadcheck import Checked
 
 
 @click.group()
 def workload() -> None:
-    """List and show what can be measured.
+    """List, show and check what can be measured.
 
     Example: lab workload show alloc-burst
     """
 
 
 @workload.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.json_output
 def list_command(as_json: bool) -> None:
     """List the workloads.
 
@@ -26,53 +31,79 @@ def list_command(as_json: bool) -> None:
     found = workloads.list_workloads()
     if as_json:
         document = [
-            {"name": each.name, "story": each.story, "cases": [case.name for case in each.cases]} for each in found
+            {
+                "name": each.name,
+                "story": each.story,
+                "cases": [case.name for case in each.cases],
+                "case_files": each.case_files or None,
+                "model": each.model,
+                "isolate": each.isolate,
+            }
+            for each in found
         ]
         _print_json({"schema": "lab.workloads/1", "workloads": document})
         return
-    width = max((len(each.name) for each in found), default=0)
-    for each in found:
-        click.echo(f"{each.name:<{width}}  {len(each.cases):>3} cases  {each.story}")
+    for line in workloadtext.rows((each.name, f"{len(each.cases):>3} cases", each.story) for each in found):
+        click.echo(line)
 
 
 @workload.command("show")
 @click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.json_output
 def show_command(name: str, as_json: bool) -> None:
-    """Show a workload: its cases, its metrics and what they mean. NAME is a name or a folder (./mine).
+    """Show a workload: what it needs, its metrics, its cases. NAME is a name or a folder (./mine).
 
     Example: lab workload show alloc-burst
     """
     shown = workloads.load(name)
     if as_json:
-        document = msgspec.to_builtins(shown, enc_hook=str)
-        _print_json({"schema": "lab.workload/1", **document})
-        return
-    click.echo(f"{shown.name}: {shown.story}")
-    click.echo(f"guest: {shown.memory_mb} MiB, {shown.vcpus} vCPU")
-    click.echo("\nmetrics (* is the one a verdict is about):")
-    _print_rows(
-        [
-            (
-                ("* " if metric.primary else "  ") + metric.name,
-                metric.unit,
-                "" if metric.better == "neither" else f"{metric.better} is better",
-                metric.description,
-            )
-            for metric in shown.metrics
-        ]
-    )
-    click.echo("\ncases (controls are expected not to change):")
-    _print_rows([("  " + case.name, "control" if case.control else "", case.note) for case in shown.cases])
-    if shown.case_pattern:
-        click.echo(f"\nany other case of this form can be asked for:\n  {shown.case_pattern}")
+        _print_json({"schema": "lab.workload/1", **workloads.described(shown)})
+    else:
+        click.echo(workloadtext.render(shown))
+
+
+@workload.command("check")
+@click.argument("refs", metavar="REF...", nargs=-1, required=True)
+@click.option("--run", metavar="SPEC", help="Also boot this kernel and run the smallest case once.")
+@click.option("--guest-timeout", type=options.Duration(), default=300.0, help="A guest that runs longer hangs (300s).")
+@options.jobs
+@options.json_output
+def check_command(refs: tuple[str, ...], run: str | None, guest_timeout: float, jobs: int | None, as_json: bool) -> int:
+    """See whether workloads are sound: their files, what they need of the image, what they compile.
+
+    REF is a name or a folder, with cases (./mine:large) or without. Exits 0 when all are sound.
+
+    \b
+    Example:
+      lab workload check ./mine --run d4148aeab412
+    """
+    status, rows = 0, []
+    with Meter() as meter:
+        for ref in refs:
+            try:
+                found = workloadcheck.check(
+                    ref, run=run, timeout_s=guest_timeout, jobs=jobs or default_jobs(), meter=meter
+                )
+                rows.append({"ref": ref, "ok": True, **records.plain(found)})
+                line = f"{ref}: ok, {_facts(found)}"
+            except LabError as error:
+                status = max(status, error.exit_status)
+                rows.append({"ref": ref, "ok": False, "error": error.message, "hint": error.hint, "log": error.log})
+                line = f"{ref}: {'; '.join(filter(None, (error.message, error.hint)))}"
+                line += f" (log: {error.log})" if error.log else ""
+            if not as_json:
+                click.echo(line)
+    if as_json:
+        _print_json({"schema": "lab.workload-check/1", "workloads": msgspec.to_builtins(rows, enc_hook=str)})
+    return status
+
+
+def _facts(found: Checked) -> str:
+    facts = [f"{found.cases} cases", f"{found.slice_mb} MiB in the guest"]
+    if found.case:
+        facts.append(f"{found.case} gave " + ", ".join(f"{name} {value:g}" for name, value in found.metrics.items()))
+    return ", ".join(facts)
 
 
 def _print_json(document: object) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(document), indent=1).decode())
-
-
-def _print_rows(rows: list[tuple[str, ...]]) -> None:
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    for row in rows:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -1,8 +1,8 @@
 """fio's JSON (`--output-format=json`), as documented in its HOWTO under "JSON output".
 
 Beside fio's own fields a document gets a table `total` over all jobs and directions, so that any job file can be
-measured by the same metrics: `ios`, `bytes`, `iops`, `bw_bytes` (bytes per second), and, where only one job in
-one direction did I/O, `lat_mean`, `clat_mean`, `clat_p50`, `clat_p95`, `clat_p99` in ns. Percentiles of several jobs
+measured by the same metrics: `ios`, `bytes`, `iops`, `bw_bytes` (bytes per second), `ctx` (context switches), and, where only
+one job in one direction did I/O, `lat_mean`, `clat_mean`, `clat_p50`, `clat_p95`, `clat_p99` in ns. Percentiles of several jobs
 cannot be joined.
 """
 
@@ -48,6 +48,7 @@ def _total(program: str, jobs: list[dict[str, Any]]) -> dict[str, Any]:
     sides = [(direction, job[direction]) for job in jobs for direction in _DIRECTIONS if direction in job]
     busy = [side for _, side in sides if _field(program, side, "total_ios")]
     total = {name: sum(_field(program, side, field) for side in busy) for name, field in _SUMS.items()}
+    total["ctx"] = sum(_field(program, job, "ctx") for job in jobs)
     if len(busy) == 1:
         (side,) = busy
         total |= {f"{kind}_mean": _field(program, side, f"{kind}_ns", "mean") for kind in ("lat", "clat")}

@@ -1,0 +1,69 @@
+"""Whether a workload can be run: its file, its files in the guest, and on request one case of it in a real guest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from lab import compilers, exact, images, kernels, kernelspec, paths, slices, workloads
+from lab.guests import Running
+from lab.progress import Meter
+from lab.records import Record
+from lab.requirements import check_guest
+from lab.runs import Arm, Bench, measure
+from lab.workload import Case, Workload
+
+
+class Checked(Record, frozen=True, kw_only=True):
+    """A workload that is sound. slice_mb: what its guest unpacks. metrics: what the case that was run gave."""
+
+    workload: str
+    cases: int
+    slice_mb: float
+    case: str | None = None
+    metrics: dict[str, float] = msgspec.field(default_factory=dict)
+
+
+def check(ref: str, *, run: str | None, timeout_s: float, jobs: int, meter: Meter) -> Checked:
+    """Read a workload, make its program, collect what it needs; run: a kernel spec to boot its smallest case with.
+
+    A `LabError` says what is wrong.
+    """
+    workload, cases = workloads.select(ref)
+    image = images.obtain(meter)
+    check_guest(workload, cases, [], image)
+    packed = slices.slice_for(image, workload)
+    size = round(packed.stat().st_size / (1 << 20), 1)
+    if run is None or not cases:
+        return Checked(workload=workload.name, cases=len(cases), slice_mb=size)
+    case = smallest(cases)
+    arm = Arm(name="check", kernel=_kernel(run, jobs, meter), settings=dict(kernelspec.resolve(run).settings))
+    check_guest(workload, [case], [arm], image)
+    folder = paths.cache_dir("checks") / workload.name
+    (folder / "runs").mkdir(parents=True, exist_ok=True)
+    with meter.task("running", 1) as task:
+        metrics = _run(workload, case, arm, packed, folder, timeout_s)
+        task.advance()
+    return Checked(workload=workload.name, cases=len(cases), slice_mb=size, case=case.name, metrics=metrics)
+
+
+def smallest(cases: list[Case]) -> Case:
+    """The case that needs least memory, as far as cases say so; else the first."""
+    return min(cases, key=lambda case: case.memory_mb or 0)
+
+
+def _kernel(spec: str, jobs: int, meter: Meter) -> kernels.Kernel:
+    return kernels.obtain(kernelspec.resolve(spec, progress=meter.news), cc=compilers.DEFAULT, jobs=jobs, meter=meter)
+
+
+def _run(workload: Workload, case: Case, arm: Arm, packed: Path, folder: Path, timeout_s: float) -> dict[str, float]:
+    bench = Bench(
+        qemu=exact.find_qemu(),
+        machine=kernels.common_machine(arm.kernel),
+        workload=workload,
+        slice=packed,
+        timeout_s=timeout_s,
+        folder=folder,
+    )
+    return measure(bench, arm, 1, [case], "", Running()).metrics(case.name)
