@@ -13,7 +13,7 @@ from lab.channel import CaseOutcome, GuestReport
 from lab.errors import GuestFailed
 from lab.parsers import fio, jsonlines, regex, stress_ng
 from lab.parsers.document import Document, Unreadable
-from lab.workload import Case, Metric, Parse, Workload
+from lab.workload import Case, Parse, Workload
 
 _READERS: dict[Parse, Callable[[Sequence[str]], Document]] = {
     "json": jsonlines.read,
@@ -23,21 +23,36 @@ _READERS: dict[Parse, Callable[[Sequence[str]], Document]] = {
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
+class _Absent(Exception):
+    """A metric that must be there and is not; where says in which output."""
+
+    def __init__(self, metric: str, where: str) -> None:
+        super().__init__(metric)
+        self.metric = metric
+        self.where = where
+
+
 def collect(report: GuestReport, workload: Workload, cases: Sequence[Case], guest: Path) -> None:
     """Fill in every case's metrics from what it printed; `GuestFailed` when one did not deliver.
 
     guest: the folder with the guest's console.log and report.jsonl, for the error to name.
     """
     for case in cases:
-        outcome = report.case(case.name)
-        outcome = _ended_well(outcome, case, workload, guest)
+        outcome = _ended_well(report.case(case.name), case, workload, guest)
+        name, log = f"{workload.name}:{case.name}", guest / "report.jsonl"
         try:
             outcome.metrics = _metrics(outcome, workload)
         except Unreadable as error:
+            raise GuestFailed("malformed", f"{name}: {error}", log=log) from error
+        except _Absent as error:
             raise GuestFailed(
-                "malformed", f"{workload.name}:{case.name}: {error}", log=guest / "report.jsonl"
+                "workload",
+                f"{name} never reported its metric {error.metric}: {error.where}",
+                hint="a metric that may be missing is declared with optional = true",
+                log=log,
             ) from error
-        _require_metrics(outcome, case, workload, guest)
+        if workload.operations and not outcome.metrics.get(workload.operations):
+            raise GuestFailed("workload", f"{name} counted no operations ({workload.operations})", log=log)
 
 
 def _ended_well(outcome: CaseOutcome | None, case: Case, workload: Workload, guest: Path) -> CaseOutcome:
@@ -72,26 +87,28 @@ def _last_words(outcome: CaseOutcome) -> str:
 
 
 def _metrics(outcome: CaseOutcome, workload: Workload) -> dict[str, float]:
+    """The numbers that are there; `_Absent` for one that is not and must be."""
     documents: dict[Parse, Document] = {}
-    found = {}
+    found = _printed(outcome) if workload.open_metrics else {}
     for metric in workload.metrics:
-        value = _number(metric, metric.parse or workload.parse, outcome, documents)
+        parse = metric.parse or workload.parse
+        if parse == "regex":
+            value, where = regex.number(outcome.stdout, metric.pattern), f"nothing matches {metric.pattern!r}"
+        else:
+            if parse not in documents:
+                documents[parse] = _document(parse, outcome)
+            place = metric.field or metric.name
+            value, where = documents[parse].number(place), f"{documents[parse].program} printed no {place}"
         if value is not None:
             found[metric.name] = value
-    if workload.open_metrics:
-        found = {**_printed(outcome), **found}
+        elif not metric.optional:
+            raise _Absent(metric.name, where)
     return found
 
 
-def _number(metric: Metric, parse: Parse, outcome: CaseOutcome, documents: dict[Parse, Document]) -> float | None:
-    """One metric; each format is read once, and only if something is to be read from it."""
-    if parse == "regex":
-        return regex.number(outcome.stdout, metric.pattern)
-    if parse not in documents:
-        documents[parse] = (
-            Document(values=outcome.usage, program="the guest") if parse == "guest" else _READERS[parse](outcome.stdout)
-        )
-    return documents[parse].number(metric.field or metric.name)
+def _document(parse: Parse, outcome: CaseOutcome) -> Document:
+    """What one format finds in a case's output. What the guest itself counted is a document, too."""
+    return Document(values=outcome.usage, program="the guest") if parse == "guest" else _READERS[parse](outcome.stdout)
 
 
 def _printed(outcome: CaseOutcome) -> dict[str, float]:
@@ -105,20 +122,3 @@ def _printed(outcome: CaseOutcome) -> dict[str, float]:
         if value is not None:
             found[name] = value
     return found
-
-
-def _require_metrics(outcome: CaseOutcome, case: Case, workload: Workload, guest: Path) -> None:
-    for metric in workload.metrics:
-        if metric.name not in outcome.metrics and not metric.optional:
-            raise GuestFailed(
-                "workload",
-                f"{workload.name}:{case.name} never reported its metric {metric.name}",
-                hint="its output is in the log; a metric that may be missing is declared with optional = true",
-                log=guest / "report.jsonl",
-            )
-    if workload.operations and not outcome.metrics.get(workload.operations):
-        raise GuestFailed(
-            "workload",
-            f"{workload.name}:{case.name} counted no operations ({workload.operations})",
-            log=guest / "report.jsonl",
-        )

@@ -35,18 +35,21 @@ def closure(root: Path, names: dict[str, Path | None]) -> set[str]:
     names: each file by its path in the guest; where it does not come from the root, with its place here.
     """
     found: set[str] = set()
-    todo = list(names.items())
+    todo = [(name, place, name) for name, place in names.items()]
     while todo:
-        name, place = todo.pop()
+        name, place, needed_by = todo.pop()
         if place is None:
-            links, real = follow(root, name)
+            try:
+                links, real = follow(root, name)
+            except Missing as error:
+                raise Missing(name, needed_by) from error
             found |= {link.lstrip("/") for link in links}
             if real.lstrip("/") in found:
                 continue
             found.add(real.lstrip("/"))
             place = root / real.lstrip("/")
             name = real
-        todo += [(needed, None) for needed in _needs(root, name, place)]
+        todo += [(needed, None, name) for needed in _needs(root, name, place)]
     return found
 
 

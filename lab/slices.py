@@ -61,7 +61,7 @@ def _names(image: tuple[Image, Path], workload: Workload, own: dict[str, Path]) 
     try:
         return libraries.closure(folder / "root", wanted) - {name.lstrip("/") for name in own}
     except libraries.Missing as error:
-        by = "" if error.name in workload.image_files else f" ({error.needed_by} does)"
+        by = "" if error.name == error.needed_by else f" ({error.needed_by} does)"
         raise UserError(
             f"workload {workload.name} needs {error.name}{by}, which the guest image {record.name} does not have",
             hint=f"what is in the image: {folder / 'root'}",
