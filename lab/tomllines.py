@@ -43,7 +43,7 @@ class TomlText:
         message is right.
         """
         header = re.compile(r"^\s*\[\[?\s*([\w.-]+)\s*\]\]?")
-        assignment = re.compile(r"""^\s*["']?([\w.-]+)["']?\s*=""")
+        assignment = re.compile(r"""^\s*(?:["']([^"']+)["']|([\w.-]+))\s*=""")
         seen: dict[str, int] = {}
         current: tuple[str | None, int | None] = (None, None)
         table_line: int | None = None
@@ -55,7 +55,7 @@ class TomlText:
                 seen[name] = seen.get(name, 0) + 1
                 if current == wanted or (table is None and name == key):
                     table_line = table_line or number
-            elif current == wanted and (found := assignment.match(line)) and _is_key(found[1], key):
+            elif current == wanted and (found := assignment.match(line)) and _is_key(found[1] or found[2], key):
                 return number
         return table_line
 

@@ -156,7 +156,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         name = re.sub(r"[^a-z0-9._-]+", "-", path.stem.lower()).strip("._-")[:64]
         if not name:
             raise UserError(f"{path}: its name has neither letters nor digits, and a case needs a name")
-        case = Case(name=name, file=str(path.resolve()), note=f"the file {path}")
+        case = Case(name=name, file=str(path.resolve()), note=f"the file {path.resolve()}")
         if any(known.name == name and known.file != case.file for known in self.cases):
             raise UserError(
                 f"workload {self.name} already has a case called {name}, and {path} would be one, too",

@@ -1,9 +1,9 @@
 """fio's JSON (`--output-format=json`), as documented in its HOWTO under "JSON output".
 
 Beside fio's own fields a document gets a table `total` over all jobs and directions, so that any job file can be
-measured by the same metrics: `ios`, `bytes`, `iops`, `bw_bytes` (bytes per second), `ctx` (context switches), and, where only
-one job in one direction did I/O, `lat_mean`, `clat_mean`, `clat_p50`, `clat_p95`, `clat_p99` in ns. Percentiles of several jobs
-cannot be joined.
+measured by the same metrics: `ios`, `bytes`, `iops`, `bw_bytes` (bytes per second), `ctx` (context switches), and,
+where only one job in one direction did I/O, `lat_mean`, `clat_mean`, `clat_p50`, `clat_p95`, `clat_p99` in ns.
+Percentiles of several jobs cannot be joined.
 """
 
 from __future__ import annotations

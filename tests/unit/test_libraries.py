@@ -73,7 +73,7 @@ def test_what_is_missing_is_named_with_who_needs_it(root: Path, tmp_path: Path) 
     (other / "usr/lib/own/libinner.so").unlink()
     with pytest.raises(Missing, match=r"/libouter\.so\.1\.2 needs libinner\.so"):
         libraries.closure(other, {"/usr/bin/tool": None})
-    with pytest.raises(Missing, match="needs /usr/bin/nothing|/usr/bin/nothing"):
+    with pytest.raises(Missing, match="/usr/bin/nothing"):
         libraries.closure(other, {"/usr/bin/nothing": None})
     (tmp_path / "script").write_bytes(b"#!/usr/bin/python3\n")
     with pytest.raises(Missing, match="/usr/bin/python3"):

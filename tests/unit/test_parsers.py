@@ -58,7 +58,9 @@ def test_fio_s_total() -> None:
 def test_percentiles_of_two_directions_are_not_joined() -> None:
     text = "\n".join(FIO)
     head, write, rest = text.partition('"write" : {')
-    both = head + write + rest.replace('"total_ios" : 0', '"total_ios" : 5', 1).replace('"iops" : 0.0', '"iops" : 2.0', 1)
+    both = (
+        head + write + rest.replace('"total_ios" : 0', '"total_ios" : 5', 1).replace('"iops" : 0.0', '"iops" : 2.0', 1)
+    )
     document = fio.read(both.splitlines())
     assert document.number("total.ios") == 20005 and document.number("total.iops") == 7907.13834
     assert document.number("total.clat_p50") is None

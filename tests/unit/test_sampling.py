@@ -16,7 +16,7 @@ from lab.results import AbResult
 from lab.verdict import Outcome
 
 from .fakebuild import own_folders
-from .fakeguest import FakeGuests, Formula, plan, pretend, write_workload
+from .fakeguest import WORKLOAD, FakeGuests, Formula, plan, pretend, write_workload
 
 BOTH = ("small", "large")
 
@@ -35,11 +35,11 @@ Start = Callable[..., tuple[FakeGuests, Callable[[], AbResult]]]
 def start(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     """Prepare a measurement with guests of a formula; call what it gives to measure."""
     own_folders(monkeypatch, tmp_path)
-    workload = write_workload(tmp_path / "mine")
 
     def prepare(
-        formula: Formula, *, jobs: int = 1, deadline: float | None = None, **changes: object
+        formula: Formula, *, jobs: int = 1, deadline: float | None = None, text: str = WORKLOAD, **changes: object
     ) -> tuple[FakeGuests, Callable[[], AbResult]]:
+        workload = write_workload(tmp_path / "mine", text)
         guests = pretend(monkeypatch, tmp_path, FakeGuests(formula))
         asked = plan(workload, **changes)
         return guests, lambda: ab.measure(asked, folder, jobs=jobs, deadline=deadline, meter=Meter(quiet=True))
@@ -236,3 +236,75 @@ def test_side_by_side_gives_what_one_after_another_gives(start: Start, folder: P
     guests, measure = start(noisy, jobs=4, max_seeds=8)
     assert measure().cases == alone.cases
     assert len(guests.calls) == 16
+
+
+# --- a guest for each case ---
+
+ALONE = WORKLOAD.replace("[[metric]]", "isolate = true\n[[metric]]", 1)
+
+
+def test_each_case_gets_a_guest_of_its_own_and_arms_take_turns_within_it(start: Start, folder: Path) -> None:
+    guests, measure = start(equal, text=ALONE)
+    result = measure()
+    assert result.verdict == Outcome.SAME and result.seeds == [1, 2, 3]
+    assert guests.calls[:8] == [
+        ("base", 1, ("small",)), ("test", 1, ("small",)), ("base", 1, ("large",)), ("test", 1, ("large",)),
+        ("test", 2, ("small",)), ("base", 2, ("small",)), ("test", 2, ("large",)), ("base", 2, ("large",)),
+    ]  # fmt: skip
+    assert len(guests.calls) == 12 == len(list((folder / "runs").iterdir()))
+    assert {path.stem for path in (folder / "runs").glob("*0002.json")} == {
+        f"mine+{case}-{arm}-0002" for case in BOTH for arm in ("base", "test")
+    }
+
+
+def test_alone_or_together_the_same_numbers_give_the_same_verdicts(start: Start, folder: Path) -> None:
+    _, measure = start(noisy, max_seeds=8)
+    together = measure()
+    for path in (folder / "runs").iterdir():
+        path.unlink()
+    guests, measure = start(noisy, text=ALONE, max_seeds=8)
+    alone = measure()
+    assert alone.cases == together.cases and alone.seeds == together.seeds
+    assert [cases for _, seed, cases in guests.calls if seed > 6] == [("large",)] * 4, "only what is undecided"
+
+
+def test_going_on_with_cases_alone_measures_nothing_twice(start: Start, folder: Path) -> None:
+    def breaks(arm: str, seed: int, case: str) -> float:
+        if (arm, seed, case) == ("base", 2, "large"):
+            raise GuestFailed("panic", "it died")
+        return equal(arm, seed, case)
+
+    first, measure = start(breaks, text=ALONE)
+    with pytest.raises(GuestFailed, match="it died"):
+        measure()
+    kept = set(first.calls) - {("base", 2, ("large",))}
+    second, measure = start(equal, text=ALONE)
+    measure()
+    assert not kept & set(second.calls) and len(kept) + len(second.calls) == 12
+
+
+def test_a_budget_that_leaves_a_case_without_a_pair_is_too_small(start: Start) -> None:
+    def slow(arm: str, seed: int, case: str) -> float:
+        time.sleep(0.2)
+        return equal(arm, seed, case)
+
+    guests, measure = start(slow, text=ALONE, deadline=time.monotonic() + 0.3)
+    with pytest.raises(HostFailed, match="budget was used up"):
+        measure()
+    assert 1 <= len(guests.calls) <= 3
+
+
+def test_numbers_that_are_printed_undeclared_are_compared_where_the_workload_is_open(start: Start) -> None:
+    declared = WORKLOAD.split("[[metric]]")
+    text = "[[metric]]".join(
+        [
+            declared[0] + "open_metrics = true\n",
+            declared[1],
+            declared[2].partition("\n[[case]]")[1] + declared[2].partition("\n[[case]]")[2],
+        ]
+    )
+    text = text.replace("[[metric]]\n[[case]]", "[[case]]")
+    _, measure = start(halved, text=text)
+    metrics = {metric.name: metric for metric in measure().cases[0].metrics}
+    assert metrics.keys() == {"throughput", "faults"}
+    assert (metrics["faults"].unit, metrics["faults"].better, metrics["faults"].ratio) == ("as printed", "neither", 1.0)

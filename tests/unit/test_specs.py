@@ -48,6 +48,15 @@ def test_values_may_contain_commas_and_be_empty() -> None:
     )
 
 
+def test_an_environment_variable_is_a_setting() -> None:
+    parsed = parse("HEAD@env.GLIBC_TUNABLES=glibc.malloc.hugetlb=1:glibc.malloc.check=3,thp=madvise")
+    assert parsed.settings == (
+        ("env.GLIBC_TUNABLES", "glibc.malloc.hugetlb=1:glibc.malloc.check=3"),
+        ("thp", "madvise"),
+    )
+    assert parse("HEAD@env.EMPTY=").settings == (("env.EMPTY", ""),)
+
+
 def test_string_kconfig_values() -> None:
     assert parse('HEAD%LOCALVERSION="-a,b"').kconfig == (("CONFIG_LOCALVERSION", '"-a,b"'),)
 
@@ -106,6 +115,9 @@ def test_kinds(tmp_path: Path) -> None:
         ("v6.12@sysctl.../etc/x=1", "sysctl", "swappiness"),
         ("v6.12@cmdline.a=b c", "no spaces", "each by itself"),
         ("v6.12@thp=never@thp=always", "given twice", ""),
+        ("v6.12@env.A-B=1", "'A-B' is not the name of an environment variable", "MALLOC_ARENA_MAX"),
+        ("v6.12@env.=1", "unknown setting 'env.'", "env.NAME"),
+        ("v6.12@env.LAB_SEED=1", "the lab's own", ""),
         ("v6.12%FOO=maybe", "CONFIG_FOO=maybe", "y, n, m"),
         ("v6.12%FOO=", "CONFIG_FOO=", "y, n, m"),
         ("v6.12%foo=y", "'foo'", "FOO"),
