@@ -98,6 +98,9 @@ _OOM = re.compile(r"(Out of memory: Killed process .*|invoked oom-killer.*)")
 _STALL = re.compile(r"(rcu: INFO: .*stall.*|INFO: task .* blocked for more than.*|watchdog: BUG: soft lockup.*)")
 
 
+_REFUSED_HINTS = {"hugepages": "its memory does not give that many: reserve fewer, or raise memory_mb in workload.toml"}
+
+
 def judge(ended: Ended) -> GuestReport:
     """The report of a guest that delivered; else a `GuestFailed` that says how it died.
 
@@ -138,7 +141,7 @@ def judge(ended: Ended) -> GuestReport:
         raise GuestFailed(
             "refused",
             f"the guest refused the setting {first.name}={first.value}: {first.error}",
-            hint="check the setting's name and value; an older kernel may not have it",
+            hint=_REFUSED_HINTS.get(first.name, "check the setting's name and value; an older kernel may not have it"),
             log=log,
         )
     if not report.complete:

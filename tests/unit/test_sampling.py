@@ -295,15 +295,8 @@ def test_a_budget_that_leaves_a_case_without_a_pair_is_too_small(start: Start) -
 
 
 def test_numbers_that_are_printed_undeclared_are_compared_where_the_workload_is_open(start: Start) -> None:
-    declared = WORKLOAD.split("[[metric]]")
-    text = "[[metric]]".join(
-        [
-            declared[0] + "open_metrics = true\n",
-            declared[1],
-            declared[2].partition("\n[[case]]")[1] + declared[2].partition("\n[[case]]")[2],
-        ]
-    )
-    text = text.replace("[[metric]]\n[[case]]", "[[case]]")
+    faults = WORKLOAD[WORKLOAD.index('[[metric]]\nname = "faults"') : WORKLOAD.index("[[case]]")]
+    text = WORKLOAD.replace(faults, "").replace("[[metric]]", "open_metrics = true\n[[metric]]", 1)
     _, measure = start(halved, text=text)
     metrics = {metric.name: metric for metric in measure().cases[0].metrics}
     assert metrics.keys() == {"throughput", "faults"}
