@@ -42,7 +42,7 @@ def _require_kconfig(workload: Workload, arm: Arm) -> None:
     for option in workload.kconfig:
         value = have.get(option, "n")
         if value in ("n", "m"):
-            how = "as a module, which no guest loads" if value == "m" else "not set"
+            how = "a module, which no guest loads," if value == "m" else "not set"
             raise UserError(
                 f"workload {workload.name} needs {option}, which is {how} in {arm.kernel.spec.text}",
                 hint=_what_to_do(arm.kernel, option),

@@ -126,11 +126,6 @@ def test_a_folder_of_the_users_is_compiled_run_and_read(story: Lab, toucher: Pat
     assert document["test"]["settings"]["env.PAGES"] == "500"
     again = story.json("replay", document["result"])
     assert again["differences"] == [] and again["environment"] == []
-    (toucher / "note.txt").write_text("hello")
-    try:
-        assert "guests" in story.json("replay", document["result"])["environment"], "another archive"
-    finally:
-        (toucher / "note.txt").write_text("hi")
 
 
 def test_what_the_users_program_does_wrong_is_said(story: Lab, toucher: Path) -> None:
