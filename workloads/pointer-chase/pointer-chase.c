@@ -10,14 +10,18 @@
  * Kernel path: only the page size that the first touch gives, see
  * do_huge_pmd_anonymous_page(); compare thp=always with thp=never.
  *
- * A case is chase-SIZE, a power of two such as 64m or 1g. An operation is a
- * fixed number of hops. The nodes are laid out before the measured window.
- * Prints one line of JSON.
+ * A case is chase-SIZE[-malloc], a power of two such as 64m or 1g. With -malloc
+ * the memory comes from glibc, whose tunable glibc.malloc.hugetlb=1 asks for
+ * huge pages by madvise() where thp=madvise; else straight from mmap(). Either
+ * way the nodes begin on a 2 MiB boundary. An operation is a fixed number of
+ * hops. The nodes are laid out before the measured window. Prints one line of
+ * JSON.
  */
 #include <lab/mark.h>
 
 #include <errno.h>
 #include <getopt.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,11 +51,16 @@ struct node {
 	char pad[NODE - sizeof(struct node *)];
 };
 
+struct plan {
+	size_t size;
+	bool malloc;
+};
+
 static long long latencies[OPERATIONS];
 
 static _Noreturn void misuse(const char *name)
 {
-	fprintf(stderr, "pointer-chase: case '%s': needs chase-SIZE, a power of two from 64k to 16g\n", name);
+	fprintf(stderr, "pointer-chase: case '%s': needs chase-SIZE[-malloc], a power of two from 64k to 16g\n", name);
 	exit(EXIT_MISUSE);
 }
 
@@ -64,12 +73,20 @@ static long long now_ns(void)
 }
 
 /* On a 2 MiB boundary, so that all of it can be huge pages. */
-static struct node *map_nodes(size_t size)
+static struct node *get_nodes(const struct plan *plan)
 {
-	char *all = mmap(NULL, size + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	size_t length = plan->size + HUGE;
+	char *all;
 
-	if (all == MAP_FAILED) {
-		fprintf(stderr, "pointer-chase: cannot map %zu bytes: %s\n", size, strerror(errno));
+	if (plan->malloc) {
+		all = malloc(length);
+	} else {
+		all = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (all == MAP_FAILED)
+			all = NULL;
+	}
+	if (!all) {
+		fprintf(stderr, "pointer-chase: cannot map %zu bytes: %s\n", length, strerror(errno));
 		exit(EXIT_CANNOT);
 	}
 	return (struct node *)(((uintptr_t)all + HUGE - 1) & ~(HUGE - 1));
@@ -130,9 +147,24 @@ static int by_value(const void *a, const void *b)
 	return (left > right) - (left < right);
 }
 
+/* The process's memory in huge pages; -1 where the kernel does not say. */
+static long long anon_huge_kb(void)
+{
+	FILE *file = fopen("/proc/self/smaps_rollup", "re");
+	long long kb = -1;
+	char line[256];
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "AnonHugePages: %lld", &kb) == 1)
+			break;
+	if (file)
+		fclose(file);
+	return kb;
+}
+
 static void print_metrics(void)
 {
-	long long total = 0;
+	long long total = 0, huge_kb = anon_huge_kb();
 
 	for (size_t i = 0; i < OPERATIONS; i++)
 		total += latencies[i];
@@ -140,11 +172,16 @@ static void print_metrics(void)
 	printf("{\"metrics\":{\"hop_time\":%.17g", (double)total / (double)(OPERATIONS * HOPS));
 	printf(",\"latency_p50\":%lld", latencies[OPERATIONS * 50 / 100 - 1]);
 	printf(",\"latency_p99\":%lld", latencies[(OPERATIONS * 99 + 99) / 100 - 1]);
+	if (huge_kb >= 0)
+		printf(",\"anon_huge_kb\":%lld", huge_kb);
+	else
+		fputs("pointer-chase: no anon_huge_kb: this kernel has no /proc/self/smaps_rollup\n", stderr);
 	printf(",\"hops\":%lu,\"ops\":%d}}\n", OPERATIONS * HOPS, OPERATIONS);
 }
 
-static size_t parse_case(const char *name)
+static struct plan parse_case(const char *name)
 {
+	struct plan plan = { 0 };
 	unsigned long number;
 	size_t unit = 0;
 	char *end;
@@ -155,10 +192,13 @@ static size_t parse_case(const char *name)
 	number = strtoul(name + 6, &end, 10);
 	if (*end)
 		unit = *end == 'k' ? KIB : *end == 'm' ? MIB : *end == 'g' ? GIB : 0;
-	if (!unit || end[1] || errno || number > LARGEST / unit || number & (number - 1) ||
-	    number * unit < SMALLEST)
+	if (!unit || errno || number > LARGEST / unit || number & (number - 1) || number * unit < SMALLEST)
 		misuse(name);
-	return number * unit;
+	plan.size = number * unit;
+	plan.malloc = !strcmp(end + 1, "-malloc");
+	if (end[1] && !plan.malloc)
+		misuse(name);
+	return plan;
 }
 
 int main(int argc, char **argv)
@@ -169,18 +209,18 @@ int main(int argc, char **argv)
 	};
 	const char *name = NULL;
 	struct node *nodes;
-	size_t size;
+	struct plan plan;
 	int option;
 
 	while ((option = getopt_long(argc, argv, "", known, NULL)) == 'c')
 		name = optarg;
 	if (option != -1 || !name || optind != argc) {
-		fputs("usage: pointer-chase --case chase-SIZE\n", stderr);
+		fputs("usage: pointer-chase --case chase-SIZE[-malloc]\n", stderr);
 		return EXIT_MISUSE;
 	}
-	size = parse_case(name);
-	nodes = map_nodes(size);
-	lay_out(nodes, size / NODE);
+	plan = parse_case(name);
+	nodes = get_nodes(&plan);
+	lay_out(nodes, plan.size / NODE);
 	measure(nodes);
 	print_metrics();
 	return fflush(stdout) ? EXIT_CANNOT : EXIT_MEASURED;

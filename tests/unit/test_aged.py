@@ -1,0 +1,191 @@
+"""compaction-stall and large-alloc, compiled and run here on fresh memory; ageing is for guests only."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lab import workloads
+from lab.rooms import room
+
+pytestmark = pytest.mark.skipif(
+    not (shutil.which("gcc") and shutil.which("make")), reason="needs gcc and make to compile the workload"
+)
+
+SHARED = room("workloads") / "include"
+PROGRAMS = ("compaction-stall", "large-alloc")
+
+
+def build(source: Path, out: Path) -> Path:
+    subprocess.run(["make", "-s", "-C", source, f"OUT={out}", "CC=gcc"], check=True, env={"PATH": os.environ["PATH"]})
+    return out
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    out = tmp_path_factory.mktemp("build")
+    return {name: build(room("workloads") / name, out / name) / name for name in PROGRAMS}
+
+
+def run(program: Path, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    # Never more than 200 MB: should ageing ever begin here, it must not get far.
+    shell = ["sh", "-c", 'ulimit -v 200000; exec "$@"', "sh"]
+    given = {"LAB_SEED": "1"} if env is None else env
+    return subprocess.run(
+        [*shell, program, *words], capture_output=True, text=True, env=given, check=False, timeout=60
+    )
+
+
+def measure(program: Path, case: str) -> dict[str, dict[str, float]]:
+    done = run(program, "--case", case)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") == 1
+    document: dict[str, dict[str, float]] = json.loads(done.stdout)
+    declared = {metric.name for metric in workloads.load(program.name).metrics}
+    assert set(document["metrics"]) <= declared
+    return document
+
+
+def test_first_touches_are_counted_and_timed(programs: dict[str, Path]) -> None:
+    metrics = measure(programs["compaction-stall"], "fault-20-fresh")["metrics"]
+    assert metrics["ops"] == 20
+    assert 0 < metrics["latency_p50"] <= metrics["latency_p95"] <= metrics["latency_p99"] <= metrics["latency_max"]
+    assert metrics["throughput"] > 0
+
+
+@pytest.mark.parametrize(("size", "steps"), [("64k", 16), ("4m", 64), ("6144k", 64), ("4k", 1)])
+def test_a_vector_is_zeroed_step_by_step(programs: dict[str, Path], size: str, steps: int) -> None:
+    document = measure(programs["large-alloc"], f"zero-{size}-fresh")
+    metrics = document["metrics"]
+    assert metrics["ops"] == steps
+    assert metrics["latency_p50"] <= metrics["latency_max"] <= metrics["total_time"]
+    assert metrics["page_faults"] >= 1
+
+
+def test_the_curve_grows_to_the_vectors_size(programs: dict[str, Path]) -> None:
+    document = json.loads(run(programs["large-alloc"], "--case", "zero-64m-fresh").stdout)
+    curve = document["series"]["rss"]
+    assert len(curve) == 1 + document["metrics"]["ops"]
+    assert curve[0] == [0, 0]
+    assert curve == sorted(curve)
+    assert curve[-1][0] == document["metrics"]["total_time"]
+    # The kernel counts resident pages in batches for each CPU.
+    assert curve[-1][1] == pytest.approx(64 << 10, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("program", "case"),
+    [
+        ("compaction-stall", ""),
+        ("compaction-stall", "fault"),
+        ("compaction-stall", "fault-80"),
+        ("compaction-stall", "fault-0-fresh"),
+        ("compaction-stall", "fault-513-fresh"),
+        ("compaction-stall", "fault-80-aged"),
+        ("compaction-stall", "fault-80-freshly"),
+        ("large-alloc", ""),
+        ("large-alloc", "zero"),
+        ("large-alloc", "zero-64-fresh"),
+        ("large-alloc", "zero-0k-fresh"),
+        ("large-alloc", "zero-6k-fresh"),
+        ("large-alloc", "zero-64k"),
+        ("large-alloc", "zero-64k-pinned"),
+        ("large-alloc", "zero-99999999999999999999k-fresh"),
+    ],
+)
+def test_bad_names_are_misuse_in_one_line(programs: dict[str, Path], program: str, case: str) -> None:
+    done = run(programs[program], "--case", case)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith(f"{program}: case '{case}': ")
+
+
+@pytest.mark.parametrize("words", [(), ("--case",), ("--sweep",), ("--case", "x", "y")])
+def test_bad_options_show_the_usage(programs: dict[str, Path], words: tuple[str, ...]) -> None:
+    done = run(programs["large-alloc"], *words)
+    assert done.returncode == 2
+    assert "usage: large-alloc --case " in done.stderr
+
+
+def test_a_seed_must_be_a_number(programs: dict[str, Path]) -> None:
+    done = run(programs["compaction-stall"], "--case", "fault-1-fresh", env={"LAB_SEED": "one"})
+    assert (done.returncode, done.stderr) == (2, "compaction-stall: LAB_SEED 'one' is not a number\n")
+
+
+@pytest.mark.parametrize(("program", "case"), [("compaction-stall", "fault-8-pinned"), ("large-alloc", "zero-4k-aged")])
+def test_no_machine_is_aged_but_a_guest(programs: dict[str, Path], program: str, case: str) -> None:
+    done = run(programs[program], "--case", case, env={})
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "this is not a lab guest" in done.stderr
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_same_bytes_from_any_folder(program: str, programs: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copytree(SHARED, tmp_path / "other-place" / "include")
+    shutil.copytree(room("workloads") / program, tmp_path / "other-place" / program)
+    elsewhere = build(tmp_path / "other-place" / program, tmp_path / "two" / "deeper") / program
+    assert elsewhere.read_bytes() == programs[program].read_bytes()
+
+
+# --- what the programs share, called from here ---
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    library = tmp_path_factory.mktemp("shared") / "shared.so"
+    sources = [SHARED / "lab" / "program.c", SHARED / "lab" / "proc.c"]
+    flags = ["-std=gnu11", "-D_GNU_SOURCE", "-shared", "-fPIC", f"-I{SHARED}"]
+    subprocess.run(["gcc", *flags, "-o", library, *sources], check=True)
+    loaded = ctypes.CDLL(str(library))
+    loaded.program_percentile.restype = ctypes.c_longlong
+    loaded.program_random.restype = ctypes.c_uint64
+    loaded.program_size.restype = ctypes.c_char_p
+    loaded.proc_number.restype = ctypes.c_longlong
+    return loaded
+
+
+@pytest.mark.parametrize(
+    ("count", "percent", "expected"),
+    [(1, 50, 1), (2, 50, 1), (3, 50, 2), (80, 50, 40), (80, 95, 76), (80, 99, 80), (100, 99, 99), (64, 100, 64)],
+)
+def test_percentiles_are_of_the_nearest_rank(shared: ctypes.CDLL, count: int, percent: int, expected: int) -> None:
+    values = (ctypes.c_longlong * count)(*range(count, 0, -1))
+    shared.program_sort(values, ctypes.c_size_t(count))
+    assert list(values) == list(range(1, count + 1))
+    assert shared.program_percentile(values, ctypes.c_size_t(count), percent) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "rest"),
+    [("64k", 64 << 10, ""), ("256m-aged", 256 << 20, "-aged"), ("1048576m", 1 << 40, ""), ("64", None, None),
+     ("k", None, None), ("0k", None, None), ("-1k", None, None), ("1g", None, None), ("1048577m", None, None)],
+)  # fmt: skip
+def test_sizes(shared: ctypes.CDLL, text: str, size: int | None, rest: str | None) -> None:
+    found = ctypes.c_size_t()
+    end = shared.program_size(text.encode(), ctypes.byref(found))
+    assert (end.decode() if end is not None else None) == rest
+    if size is not None:
+        assert found.value == size
+
+
+def test_the_random_stream_is_splitmix64(shared: ctypes.CDLL) -> None:
+    state = ctypes.c_uint64(1234567)
+    drawn = [shared.program_random(ctypes.byref(state)) for _ in range(3)]
+    # https://rosettacode.org/wiki/Pseudo-random_numbers/Splitmix64
+    assert drawn == [6457827717110365317, 3203168211198807973, 9817491932198370423]
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [("compact_fail", 7), ("allocstall_*", 12), ("allocstall_dma", 2), ("MemFree", 123), ("compact", -1), ("no*", -1),
+     ("last", 9)],
+)  # fmt: skip
+def test_numbers_of_the_kernels_files(shared: ctypes.CDLL, key: str, expected: int) -> None:
+    text = "MemFree:    123 kB\nallocstall_dma 2\nallocstall_dma32 10\ncompact_fail 7\nlast 9"
+    buffer = ctypes.create_string_buffer(text.encode(), 1 << 15)
+    assert shared.proc_number(buffer, key.encode()) == expected
