@@ -104,13 +104,17 @@ static size_t mix(size_t x, unsigned int bits)
 	return x ^ x >> (bits / 2 + 1);
 }
 
-/* The nodes in the order of the mixed numbers: once through all, then again. */
+/*
+ * The nodes in the order of the mixed numbers: once through all, then again. Of
+ * a set larger than what is walked, only the nodes on the way are laid out.
+ */
 static void lay_out(struct node *nodes, size_t count)
 {
+	size_t links = count < OPERATIONS * HOPS ? count : OPERATIONS * HOPS;
 	unsigned int bits = (unsigned int)__builtin_ctzl(count);
 	struct node *node = &nodes[mix(0, bits)];
 
-	for (size_t i = 1; i <= count; i++) {
+	for (size_t i = 1; i <= links; i++) {
 		node->next = &nodes[mix(i & (count - 1), bits)];
 		node = node->next;
 	}
