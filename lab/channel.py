@@ -98,6 +98,7 @@ class CaseOutcome(msgspec.Struct, kw_only=True):
     truncated: bool = False  # more output than the guest keeps
     usage: dict[str, int] = msgspec.field(default_factory=dict)  # guest time, faults, memory of the program
     metrics: dict[str, float] = msgspec.field(default_factory=dict)  # see lab.delivery
+    series: dict[str, list[list[float]]] = msgspec.field(default_factory=dict)  # curves, likewise
     vmstat: dict[str, int] = msgspec.field(default_factory=dict)
     stdout: list[str] = msgspec.field(default_factory=list)
     stderr: list[str] = msgspec.field(default_factory=list)

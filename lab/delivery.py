@@ -42,6 +42,7 @@ def collect(report: GuestReport, workload: Workload, cases: Sequence[Case], gues
         name, log = f"{workload.name}:{case.name}", guest / "report.jsonl"
         try:
             outcome.metrics = _metrics(outcome, workload)
+            outcome.series = jsonlines.read_series(outcome.stdout) if workload.parse == "json" else {}
         except Unreadable as error:
             raise GuestFailed("malformed", f"{name}: {error}", log=log) from error
         except _Absent as error:

@@ -37,9 +37,7 @@ def run(program: Path, *words: str, env: dict[str, str] | None = None) -> subpro
     # Never more than 200 MB: should ageing ever begin here, it must not get far.
     shell = ["sh", "-c", 'ulimit -v 200000; exec "$@"', "sh"]
     given = {"LAB_SEED": "1"} if env is None else env
-    return subprocess.run(
-        [*shell, program, *words], capture_output=True, text=True, env=given, check=False, timeout=60
-    )
+    return subprocess.run([*shell, program, *words], capture_output=True, text=True, env=given, check=False, timeout=60)
 
 
 def measure(program: Path, case: str) -> dict[str, dict[str, float]]:
