@@ -54,7 +54,7 @@ def test_a_large_vector_grows_more_slowly_on_aged_memory(story: Lab) -> None:
     cases = "large-alloc:zero-128m-aged,zero-64k-aged"
     document = story.json("ab", "--base", NEVER, "--test", ALWAYS, "-w", cases, "--seeds", "3")
     aged = compared(document, "zero-128m-aged")
-    assert aged["total_time"]["ratio"] > 1.2
+    assert all(a > n for n, a in zip(aged["total_time"]["base"], aged["total_time"]["test"], strict=True))
     assert min(aged["compact_stall"]["test"]) > 0 == max(aged["compact_stall"]["base"])
     assert compared(document, "zero-64k-aged")["cycles_per_op"]["ratio"] == pytest.approx(1, abs=0.01)
     folder = next(story.home.glob(f".local/share/*/results/{document['result']}"))
