@@ -23,7 +23,7 @@ _COMMANDS = {
     "kernel": "Build kernels, list them, clear them out.",
     "matrix": "Measure kernels x settings x workloads, as a table and a heat map.",
     "replay": "Measure a stored result again and compare every number.",
-    "report": "Show a stored result again, or list them.",
+    "report": "Show stored results, in any format, or list them.",
     "tree": "Kernel trees that revisions are looked up in.",
     "workload": "What can be run, and what it measures.",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,8 +10,9 @@ import msgspec
 
 from lab import ab, images, instrument, machines, records, results, runs, sampling, slices, symbols, verdict, workloads
 from lab.errors import GuestFailed, UserError
-from lab.explain import ArmProfile
+from lab.explain import ArmProfile, Cost, Explanation
 from lab.progress import Meter
+from lab.records import Record
 from lab.results import AbResult, CaseResult
 from lab.runs import Arm, Run
 from lab.table import primary_of
@@ -27,6 +28,35 @@ class Profiles:
     test: ArmProfile
     machine: str
     model: str
+
+
+class Remembered(Record, frozen=True, kw_only=True):
+    """An explanation kept beside its result, so that reports can show it without running a guest."""
+
+    schema: int = 1
+    workload: str
+    case: str
+    machine: str
+    model: str
+    cost: Cost
+    explanation: Explanation
+
+
+def remember(folder: Path, found: Remembered) -> None:
+    """Keep an explanation; a newer one of the same case takes its place."""
+    path = _place(folder, found.workload, found.case)
+    path.parent.mkdir(exist_ok=True)
+    records.save(path, found)
+
+
+def remembered(folder: Path, case: CaseResult) -> Remembered | None:
+    """The explanation of a case that was made last, if any."""
+    path = _place(folder, case.workload, case.case)
+    return records.load(path, Remembered) if path.is_file() else None
+
+
+def _place(folder: Path, workload: str, case: str) -> Path:
+    return folder / "explain" / f"{workload}-{case}.json"
 
 
 def choose(result: AbResult, case: str | None) -> CaseResult:
@@ -93,10 +123,17 @@ def _kept(folder: Path, case: CaseResult, machine: str | None, model: str | None
 
 def kernel_counters(folder: Path, case: CaseResult) -> list[Comparison]:
     """What /proc/vmstat counted around the case, by arm and seed, beside the workload's own metrics."""
+    paths = sorted((folder / "runs").glob("*.json"))
+    return counted_in((records.load(path, Run) for path in paths), case)
+
+
+def counted_in(kept: Iterable[Run], case: CaseResult, known: Container[str] | None = None) -> list[Comparison]:
+    """`kernel_counters` of runs at hand; only of the counters that are known, if that is given."""
     found: dict[str, dict[int, Mapping[str, int]]] = {"base": {}, "test": {}}
-    for path in sorted((folder / "runs").glob("*.json")):
-        run = records.load(path, Run)
-        outcome = run.report.case(case.case) if run.workload == case.workload else None
+    for run in kept:
+        if run.workload != case.workload:
+            continue
+        outcome = run.report.case(case.case)
         if outcome is not None and run.arm in found:
             found[run.arm][run.seed] = outcome.vmstat
     seeds = sorted(found["base"].keys() & found["test"].keys())
@@ -111,7 +148,7 @@ def kernel_counters(folder: Path, case: CaseResult) -> list[Comparison]:
             exact=True,
         )
         for name in sorted(names - {metric.name for metric in case.metrics})
-        if seeds
+        if seeds and (known is None or name in known)
     ]
 
 

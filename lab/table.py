@@ -11,6 +11,7 @@ from rich.text import Text
 from lab import verdict
 from lab.results import AbResult, ArmResult, CaseResult
 from lab.verdict import Comparison, Outcome, percent
+from lab.visible import visible_record
 
 _STYLES = {
     Outcome.REGRESSION: "bold red",
@@ -32,6 +33,7 @@ def show(result: AbResult, console: Console) -> None:
 
 def render(result: AbResult, width: int) -> RenderableType:
     """The whole text: arms, one row a case, the verdict, and how to see it again."""
+    result = visible_record(result)
     return Group(
         _arms(result),
         Text(),

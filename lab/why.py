@@ -77,10 +77,20 @@ def find(
     """
     chosen = profiles.choose(result, case)
     found = profiles.collect(folder, chosen, machine=machine, model=model, jobs=jobs, meter=meter)
+    explanation = explain.explain(found.base, found.test, cost=cost)
+    kept = profiles.Remembered(
+        workload=chosen.workload,
+        case=chosen.case,
+        machine=found.machine,
+        model=found.model,
+        cost=cost,
+        explanation=explanation,
+    )
+    profiles.remember(folder, kept)
     return Why(
         result=result,
         case=chosen,
-        explanation=explain.explain(found.base, found.test, cost=cost),
+        explanation=explanation,
         mechanisms=mechanisms([*chosen.metrics, *profiles.kernel_counters(folder, chosen)]),
         machine=found.machine,
         model=found.model,

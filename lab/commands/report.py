@@ -2,39 +2,82 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import click
 from rich.console import Console
 
 from lab import matrixresults, matrixtable, records, results, table
 from lab.commands import options
+from lab.errors import UserError
 from lab.matrixresults import MatrixResult
-from lab.results import AbResult
+from lab.reporting import formats, stored
+from lab.visible import visible
 
 
 @click.command()
-@click.argument("result_id", metavar="[ID]", required=False)
+@click.argument("result_ids", metavar="[ID...]", nargs=-1)
+@click.option(
+    "--format", "-f", "form", type=click.Choice(list(formats.FORMATS)), help="How to show it (default: a table)."
+)
+@click.option("--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="Write it to a file.")
+@click.option("--anyway", is_flag=True, help="Show results of different environments together, marked as such.")
 @options.json_output
-def report(result_id: str | None, as_json: bool) -> None:
-    """Show a stored result again; without an ID, list all of them. `latest` is an ID too.
+def report(result_ids: tuple[str, ...], form: str | None, output: Path | None, anyway: bool, as_json: bool) -> None:
+    """Show stored results again, in any format; without an ID, list all of them. `latest` is an ID too.
+
+    Nothing is measured again. Several IDs are shown side by side, if their environments are the same.
 
     \b
     Example:
-      lab report latest
+      lab report latest --format html --output report.html
     """
-    if result_id is None:
-        _list(as_json=as_json)
-        return
-    folder = results.open_folder(result_id)
-    if results.kind(folder) == matrixresults.KIND:
-        matrix = matrixresults.load_result(folder)
-        _show_json(matrix) if as_json else matrixtable.show(matrix, Console())
-        return
-    result = results.load_result(folder)
-    _show_json(result) if as_json else table.show(result, Console())
+    if as_json and form not in (None, "json"):
+        raise UserError(f"--json and --format {form} contradict each other", hint="give one of them")
+    form = "json" if as_json else form
+    if not result_ids:
+        if form not in (None, "json") or output or anyway:
+            raise UserError("which result?", hint="`lab report` lists them; `latest` is the newest")
+        _list(as_json=form == "json")
+    elif len(result_ids) == 1 and (matrix := _matrix(result_ids[0])) is not None:
+        _show_matrix(matrix, form, output)
+    else:
+        _show(stored.open_reports(result_ids, anyway=anyway), form, output)
 
 
-def _show_json(result: AbResult | MatrixResult) -> None:
-    click.echo(records.encode(result), nl=False)
+def _show(reports: stored.Reports, form: str | None, output: Path | None) -> None:
+    if form == "html" and output is None and sys.stdout.isatty():
+        raise UserError("a page is nothing to read on a terminal", hint="write it to a file with --output")
+    if form is None and output is None and not reports.several:
+        table.show(reports.items[0].raw, Console())
+    else:
+        _write(formats.render(form or "text", reports), output)
+
+
+def _matrix(reference: str) -> MatrixResult | None:
+    """The matrix that an ID means, if it means one."""
+    folder = results.open_folder(reference)
+    return matrixresults.load_result(folder) if results.kind(folder) == matrixresults.KIND else None
+
+
+def _show_matrix(matrix: MatrixResult, form: str | None, output: Path | None) -> None:
+    if form == "json":
+        _write(records.encode(matrix).decode(), output)
+    elif form is None and output is None:
+        matrixtable.show(matrix, Console())
+    else:
+        raise UserError(f"{matrix.result} is a matrix, which is shown as a table or as JSON", hint="`--json`, or neither")
+
+
+def _write(text: str, path: Path | None) -> None:
+    if path is None:
+        click.echo(text, nl=False)
+        return
+    if not path.parent.is_dir():
+        raise UserError(f"there is no folder {path.parent}", hint="make it, or write elsewhere")
+    records.write_atomic(path, text.encode())
+    click.echo(f"wrote {path}", err=True)
 
 
 def _list(*, as_json: bool) -> None:
@@ -58,6 +101,6 @@ def _list(*, as_json: bool) -> None:
         click.echo(records.encode(document), nl=False)
         return
     for r in found:
-        click.echo(f"{r.result}  {r.verdict:<11}  {r.base.spec} .. {r.test.spec}  ({r.reason})")
+        click.echo(visible(f"{r.result}  {r.verdict:<11}  {r.base.spec} .. {r.test.spec}  ({r.reason})"))
     for m in matrices:
-        click.echo(f"{m.result}  {'matrix':<11}  {len(m.arms)} arms  ({m.summary})")
+        click.echo(visible(f"{m.result}  {'matrix':<11}  {len(m.arms)} arms  ({m.summary})"))

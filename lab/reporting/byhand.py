@@ -1,0 +1,93 @@
+"""How to repeat a result without the lab: the guest's own command, the settings in it, and QEMU's for each arm."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+
+from lab import store, workloads
+from lab.errors import LabError
+from lab.reporting.stored import Report
+from lab.results import CaseResult
+from lab.runs import Run
+from lab.visible import visible
+
+# A path of this host, inside one of QEMU's options.
+_PATH = re.compile(r"(?<![\w.])/(?:[^/,=]+/)+(?=[^/,=]+(?:,|$))")
+_ARMS = ("base", "test")
+
+_THP = "/sys/kernel/mm/transparent_hugepage"
+_FILES = {
+    "thp": f"{_THP}/enabled",
+    "thp.defrag": f"{_THP}/defrag",
+    "thp.khugepaged": f"{_THP}/khugepaged/scan_sleep_millisecs",
+    "hugepages": "/proc/sys/vm/nr_hugepages",
+}
+
+
+def qemu_commands(report: Report, case: CaseResult) -> dict[str, str]:
+    """QEMU's command of each arm for the first seed that ran the case; empty where no run was kept."""
+    found = {}
+    for arm in _ARMS:
+        run = next((run for run in report.runs if _fits(run, arm, case)), None)
+        if run is not None:
+            found[arm] = _wrapped([visible(word) for word in local(run.argv, arm)])
+    return found
+
+
+def guest_command(case: CaseResult) -> str | None:
+    """What runs the case inside the guest; None for a workload that is not known here any more."""
+    try:
+        workload = workloads.load(case.workload)
+        return shlex.join(workload.command(workload.case(case.case)))
+    except LabError:
+        return None
+
+
+def guest_settings(report: Report, case: CaseResult, arm: str) -> list[str]:
+    """Shell commands for what was set in the guest before the case ran."""
+    run = next((run for run in report.runs if _fits(run, arm, case)), None)
+    settings = run.report.settings.items() if run else ()
+    return [visible(command) for key, value in settings if (command := setting_command(key, value))]
+
+
+def setting_command(name: str, value: str) -> str | None:
+    """What sets one thing in a guest; None for what the guest only reports."""
+    if name.startswith("sysctl."):
+        return f"sysctl -w {shlex.quote(name.removeprefix('sysctl.') + '=' + value)}"
+    return f"echo {shlex.quote(value)} > {_FILES[name]}" if name in _FILES else None
+
+
+def kconfig_path(report: Report) -> str | None:
+    """The .config of the test kernel, if the lab built it and still has it."""
+    build = store.find(report.raw.test.build)
+    path = store.folder_of(build.key) / "config" if build else None
+    return str(path) if path is not None and path.is_file() else None
+
+
+def local(argv: Sequence[str], arm: str) -> list[str]:
+    """QEMU's arguments with the files of this host in the current folder; the kernel is named by its arm."""
+    words = []
+    for before, word in zip(["", *argv], argv, strict=False):
+        if before == "-append":
+            words.append(word)
+            continue
+        word = _PATH.sub("", word)
+        words.append(f"{arm}/{word}" if before == "-kernel" else word)
+    return words
+
+
+def _fits(run: Run, arm: str, case: CaseResult) -> bool:
+    return run.arm == arm and run.workload == case.workload and case.case in run.cases
+
+
+def _wrapped(words: Sequence[str]) -> str:
+    """A shell command with one option a line."""
+    lines = [shlex.quote(words[0])]
+    for word in words[1:]:
+        if word.startswith("-"):
+            lines.append(shlex.quote(word))
+        else:
+            lines[-1] += f" {shlex.quote(word)}"
+    return " \\\n    ".join(lines)

@@ -1,0 +1,104 @@
+"""`openmetrics`: gauges for Prometheus and its kin, e.g. through node_exporter's textfile collector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from lab.reporting import figures
+from lab.reporting.stored import Report, Reports
+from lab.results import CaseResult
+from lab.verdict import Comparison, Outcome
+
+Labels = Mapping[str, str]
+
+_RATIOS: tuple[tuple[str, str, Callable[[Comparison], float | None]], ...] = (
+    ("lab_ratio", "Test over base.", lambda c: c.ratio),
+    ("lab_ratio_low", "Lower end of the interval of the ratio.", lambda c: c.interval[0] if c.interval else None),
+    ("lab_ratio_high", "Upper end of the interval of the ratio.", lambda c: c.interval[1] if c.interval else None),
+)
+
+
+def render(reports: Reports) -> str:
+    """All families, each with the samples of all results."""
+    lines: list[str] = []
+    lines += _family("lab_result", "info", "What was compared, and around what.")
+    for item in reports.items:
+        lines.append(_sample("lab_result_info", _about(item, reports), 1))
+    lines += _family("lab_result_verdict", "stateset", "The verdict over all cases.")
+    for item in reports.items:
+        lines += _states("lab_result_verdict", {"result": item.result.result}, item.result.verdict)
+    lines += _family("lab_case_verdict", "stateset", "The verdict of each case.")
+    for item in reports.items:
+        for case in item.result.cases:
+            lines += _states("lab_case_verdict", _case(item, case), case.verdict)
+    lines += _family("lab_mean", "gauge", "Mean of a metric over all seeds, of one arm.")
+    for item in reports.items:
+        lines += _means(item)
+    for name, text, of in _RATIOS:
+        lines += _family(name, "gauge", text)
+        for item in reports.items:
+            for case, comparison in _comparisons(item):
+                if (value := of(comparison)) is not None:
+                    lines.append(_sample(name, _metric(item, case, comparison), value))
+    return "\n".join([*lines, "# EOF"]) + "\n"
+
+
+def _family(name: str, kind: str, text: str) -> list[str]:
+    return [f"# TYPE {name} {kind}", f"# HELP {name} {text}"]
+
+
+def _about(item: Report, reports: Reports) -> Labels:
+    result = item.result
+    return {
+        "result": result.result,
+        "base": result.base.spec,
+        "test": result.test.spec,
+        "base_commit": result.base.commit or "",
+        "test_commit": result.test.commit or "",
+        "mode": result.mode,
+        "model": result.environment.model,
+        "qemu": result.environment.qemu,
+        "fingerprint": result.environment.fingerprint,
+        "note": reports.mark,
+    }
+
+
+def _comparisons(item: Report) -> Iterator[tuple[CaseResult, Comparison]]:
+    for case in item.result.cases:
+        for comparison in case.metrics:
+            yield case, comparison
+
+
+def _case(item: Report, case: CaseResult) -> dict[str, str]:
+    return {"result": item.result.result, "workload": case.workload, "case": case.case}
+
+
+def _metric(item: Report, case: CaseResult, comparison: Comparison) -> dict[str, str]:
+    return {
+        **_case(item, case),
+        "metric": comparison.name,
+        "unit": figures.unit(comparison, item.result),
+        "primary": "yes" if comparison.primary else "no",
+        "fingerprint": item.result.environment.fingerprint,
+    }
+
+
+def _means(item: Report) -> Iterator[str]:
+    for case, comparison in _comparisons(item):
+        for arm, values in (("base", comparison.base), ("test", comparison.test)):
+            if (value := figures.mean(values)) is not None:
+                yield _sample("lab_mean", {**_metric(item, case, comparison), "arm": arm}, value)
+
+
+def _states(name: str, labels: Labels, state: Outcome) -> Iterator[str]:
+    for one in Outcome:
+        yield _sample(name, {**labels, name: one}, int(one == state))
+
+
+def _sample(name: str, labels: Labels, value: float) -> str:
+    inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+    return f"{name}{{{inside}}} {value!r}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
