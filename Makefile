@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
 # make ab      two kernels that differ by one commit: built, booted, measured, judged
-# make test    everything that must hold: lint, types, unit tests, guests in exact mode, a real kernel build
+# make test    everything that must hold: lint, types, unit tests, pages in a browser, guests, a real kernel build
 #
 # Both set up whatever is missing first. BASE=, TEST= and ARGS= change what `make ab` compares.
 
@@ -16,12 +16,12 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Ansible asks for sudo's password only where sudo would.
 ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-become-pass)
 
-.PHONY: ab test setup lint unit guest bench clean
+.PHONY: ab test setup lint unit browser guest bench schema clean
 
 ab: setup
 	@$(BIN)/lab ab --base '$(BASE)' --test '$(TEST)' $(ARGS)
 
-test: setup lint unit guest
+test: setup lint unit browser guest
 
 setup: $(VENV)/host-ready
 
@@ -49,10 +49,20 @@ lint: $(VENV)/ready
 		$(BIN)/ansible-lint --offline -q ansible
 
 unit: $(VENV)/ready
-	$(BIN)/pytest -q -m 'not guest and not build and not network'
+	$(BIN)/pytest -q -m 'not guest and not build and not network and not browser'
+
+# Pages in a real browser: Debian's, which nothing else needs.
+browser: $(VENV)/ready
+	@command -v chromium >/dev/null || \
+		{ $(SUDO) apt-get update -q && $(SUDO) apt-get install -q -y --no-install-recommends chromium; }
+	LAB_REQUIRE_BROWSER=1 $(BIN)/pytest -q -m browser
 
 guest: setup
 	$(BIN)/pytest -q -m 'guest or build or network'
+
+# The JSON Schema of `lab ab --json`, from the records themselves.
+schema: $(VENV)/ready
+	$(BIN)/python -c 'from lab.reporting import document; document.write_schema()'
 
 bench: setup
 	$(BIN)/python tests/bench.py $(ARGS)

@@ -118,6 +118,11 @@ def _finding(result: AbResult, case: CaseResult, change: Change) -> Iterator[str
             "model from the instructions and memory accesses that the guest executed in QEMU, not measured on "
             "hardware."
         )
+        if (clock := figures.clock(case)) is not None:
+            yield from _paragraph(
+                f"By the guest's own clock, which counts instructions, {clock.name} changed by "
+                f"{figures.change(clock)} {figures.interval(clock)}."
+            )
     elif result.mode == "exact":
         yield from _paragraph("Time here is QEMU's count of the guest's instructions, not time on hardware.")
 

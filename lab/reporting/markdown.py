@@ -64,8 +64,9 @@ def _one(item: Report) -> Iterator[str]:
     for note in dict.fromkeys(arm.note for arm in (result.base, result.test) if arm.note):
         yield f"- note: {code(note)}"
     yield ""
-    heading = ("case", "metric", "base", "test", "change", "interval", "verdict")
-    yield from table([heading, *(_case(case, result) for case in result.cases)], right=(2, 3, 4))
+    clocked = any(case.guest_clock for case in result.cases)
+    heading = ("case", "metric", "base", "test", "change", "interval", *(["guest clock"] if clocked else []), "verdict")
+    yield from table([heading, *(_case(case, result, clocked=clocked) for case in result.cases)], right=(2, 3, 4))
     yield ""
     yield from _details(result)
     around = result.environment
@@ -74,7 +75,7 @@ def _one(item: Report) -> Iterator[str]:
     yield ""
 
 
-def _case(case: CaseResult, result: AbResult) -> tuple[str, ...]:
+def _case(case: CaseResult, result: AbResult, *, clocked: bool) -> tuple[str, ...]:
     primary = primary_of(case)
     word = f"**{case.verdict}**" if case.verdict in figures.CHANGED else str(case.verdict)
     if reason := figures.why(case):
@@ -86,6 +87,7 @@ def _case(case: CaseResult, result: AbResult) -> tuple[str, ...]:
         figures.shown(primary.test),
         figures.change(primary),
         figures.interval(primary),
+        *([figures.change(clock) if (clock := figures.clock(case)) else ""] if clocked else []),
         word,
     )
 

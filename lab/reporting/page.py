@@ -167,6 +167,12 @@ class ResultView:
         return units.pop() if len(units) == 1 else "the primary metric of each case"
 
     @property
+    def clock(self) -> str:
+        """The metric by the guest's own clock that stands beside modelled cycles; empty where none does."""
+        names = {case.case.guest_clock for case in self.cases if case.case.guest_clock}
+        return names.pop() if len(names) == 1 else "guest clock" if names else ""
+
+    @property
     def opened(self) -> str:
         """The case that is shown unfolded."""
         case = figures.headline(self.report.result) or (self.cases[0].case if self.cases else None)
@@ -200,8 +206,7 @@ class ResultView:
         if (plan := self.report.plan) is not None:
             words = ["lab", "ab", "--base", plan.base.spec.text, "--test", plan.test.spec.text]
             words += [word for workload in plan.workloads for word in ("-w", workload)]
-            if plan.model != "none":
-                words += ["--model", plan.model, *(["--machine", plan.machine] if plan.machine else [])]
+            words += ["--model", plan.model, *(["--machine", plan.machine] if plan.machine else [])]
             found.append(shlex.join(words))
         return [visible(command) for command in found]
 

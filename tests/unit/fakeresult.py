@@ -1,0 +1,164 @@
+"""Results that nobody measured, stored as measured ones are: every kind of case, and words that attack the reader."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+from lab import records, verdict
+from lab.channel import CaseOutcome, GuestReport
+from lab.kernelspec import KernelSpec, TreeSource
+from lab.reporting.stored import Report, Reports
+from lab.results import AbResult, ArmPlan, ArmResult, CaseResult, GuestShape, Plan, ResultEnvironment
+from lab.runs import Run
+from lab.verdict import Comparison, Metric
+
+CYCLES = Metric(name="cycles_per_op", unit="modelled cycles/op", better="lower", primary=True)
+RATE = Metric(name="throughput", unit="op/s", better="higher", primary=True)
+FAULTS = Metric(name="page_faults", unit="faults", better="lower")
+VMAS = Metric(name="vmas", unit="VMAs", better="neither")
+SHARE = Metric(name="hit_rate", unit="%", better="higher")
+LATENCIES = tuple(Metric(name=f"latency_p{share}", unit="ns", better="lower") for share in (50, 95, 99))
+
+MODEL = "full made-up-machine 0123abcd 4567ef89"
+# A terminal's escape, markup, an override of the writing direction, and what formulas, mentions and tables begin with.
+HOSTILE = "=<script>alert(1)</script>\x1b[31m\u202eevil\u2066 `|` @all # & \"'\r\nX-Injected: yes\x00\ufeff"
+
+
+def compared(metric: Metric, base: list[float], test: list[float]) -> Comparison:
+    """A comparison as the lab makes it."""
+    return verdict.compare_metric(metric, base, test, exact=True)
+
+
+def case(name: str, base: list[float], test: list[float], *, primary: Metric = CYCLES, **more: Any) -> CaseResult:
+    """A case with counters beside its primary metric; its verdict follows from the numbers."""
+    first = compared(primary, base, test)
+    assert first.verdict is not None
+    n = len(base)
+    others = [
+        compared(FAULTS, [10.0] * n, [75.0] * n),
+        compared(VMAS, [1.0] * n, [1.0] * n),
+        compared(SHARE, [50.0] * n, [47.5] * n),
+        *(compared(m, [100.0 * (i + 1)] * n, [120.0 * (i + 1)] * n) for i, m in enumerate(LATENCIES)),
+    ]
+    return CaseResult(
+        case=name, verdict=first.verdict, metrics=verdict.mark_secondary([first, *others]),
+        **{"workload": "alloc-burst", "control": False, **more},
+    )  # fmt: skip
+
+
+SLOWER = case("layout-4632k", [100.0 + i for i in range(6)], [160.0 + i for i in range(6)], holm=True)
+FASTER = case("single-2052k", [200.0 + i for i in range(6)], [100.0 + i for i in range(6)], holm=True)
+EQUAL = case("layout-512k", [5000.0] * 6, [5000.0] * 6, control=True)
+UNSURE = case("burst-2m-8m", [100.0] * 6, [80.0, 120.0, 90.0, 130.0, 70.0, 125.0])
+UNMEASURED = case("layout-0k", [float("nan")] * 6, [float("nan")] * 6)
+EVERY_KIND = (SLOWER, FASTER, EQUAL, UNSURE, UNMEASURED)
+
+
+def arm(spec: str, digit: str, *, subject: str | None = None, **more: Any) -> ArmResult:
+    """An arm of a tree."""
+    values: dict[str, Any] = {
+        "spec": spec, "commit": digit * 40, "release": "6.12.117", "build": f"build-{digit}", "subject": subject,
+        "compiler": "gcc 12.2.0", "settings": {"thp": "always"},
+    }  # fmt: skip
+    return ArmResult(**{**values, **more})
+
+
+def result(*cases: CaseResult, name: str = "20261121-090000-aaaa", fingerprint: str = "f" * 16, **more: Any) -> AbResult:
+    """A finished document over some cases."""
+    cases = cases or EVERY_KIND
+    shapes = {
+        one.workload: GuestShape(vcpus=1, memory_mb=640, initrd_sha256="0", fingerprint="f1", model=MODEL)
+        for one in cases
+    }
+    around = ResultEnvironment(
+        fingerprint=fingerprint, qemu="7.2.22 (Debian)", machine="microvm", cpu="Nehalem", shift=4,
+        cmdline=["quiet", "nokaslr"], settings={"thp": "always"}, image="i" * 64, lab="0.1.0", guests=shapes,
+        model=MODEL,
+    )  # fmt: skip
+    found = verdict.overall([verdict.case_verdict(f"{c.workload}:{c.case}", c.metrics) for c in cases])
+    values: dict[str, Any] = {
+        "mode": "exact", "threshold": 0.02, "alpha": 0.01,
+        "base": arm("v1^", "1", subject="mm: before"), "test": arm("v1", "2", subject="mm: the change"),
+        "environment": around, "seeds": [1, 2, 3, 4, 5, 6], "cases": list(cases),
+        "verdict": found.verdict, "reason": found.reason, "started": "2026-11-21T09:00:00+00:00", "seconds": 12.5,
+        "result": name, "reproduce": f"lab replay {name}",
+    }  # fmt: skip
+    return AbResult(**{**values, **more})
+
+
+def hostile() -> AbResult:
+    """A result in which every name that comes from elsewhere is an attack."""
+    words = HOSTILE
+    slower = case(words, [100.0 + i for i in range(6)], [160.0 + i for i in range(6)], holm=True, workload=words)
+    return result(
+        slower,
+        base=arm(words, "1", subject=words, note=words, compiler=words, release=words, settings={words: words}),
+        test=arm(words, "2", subject=words, note=words),
+    )
+
+
+def large(pairs: int) -> AbResult:
+    """A regression of one case with many pairs of numbers."""
+    chance = random.Random(pairs)  # noqa: S311
+    base = [chance.gauss(1000, 30) for _ in range(pairs)]
+    test = [chance.gauss(1100, 40) for _ in range(pairs)]
+    return result(case("many", base, test, holm=True), seeds=list(range(1, pairs + 1)))
+
+
+def store(folder: Path, document: AbResult, *, commits: tuple[str, str] = ("1" * 40, "2" * 40)) -> Report:
+    """Put a result into a folder as `lab ab` would, with its plan and the records of its runs."""
+    (folder / "runs").mkdir(parents=True)
+    records.save(folder / "result.json", document)
+    records.save(folder / "plan.json", plan(document, commits))
+    for seed in document.seeds[:10]:
+        for name in ("base", "test"):
+            run = _run(document, name, seed)
+            records.save(folder / "runs" / f"alloc-burst-{name}-{seed:04d}.json", run)
+    return Report(raw=document, folder=folder)
+
+
+def plan(document: AbResult, commits: tuple[str, str] = ("1" * 40, "2" * 40)) -> Plan:
+    """What would have been asked for."""
+    arms = [
+        ArmPlan(cc="gcc", spec=KernelSpec(text=one.spec, source=_source(one, commit)))
+        for one, commit in zip((document.base, document.test), commits, strict=True)
+    ]
+    return Plan(
+        mode="exact", base=arms[0], test=arms[1], workloads=["alloc-burst"], threshold=0.02, alpha=0.01, seeds=6,
+        max_seeds=24, fixed_seeds=False, qemu="qemu-system-x86_64", guest_timeout_s=300.0, model="full",
+        machine="made-up-machine",
+    )  # fmt: skip
+
+
+def _source(one: ArmResult, commit: str) -> TreeSource:
+    return TreeSource(
+        tree="default", commit=commit, tree_id=f"tree of {commit}", build_commit=commit, subject=one.subject or "",
+        describe=commit[:12],
+    )  # fmt: skip
+
+
+def _run(document: AbResult, name: str, seed: int) -> Run:
+    argv = [
+        "/usr/bin/qemu-system-x86_64", "-cpu", "Nehalem,-spec-ctrl", "-chardev",
+        f"file,id=report,path=/home/somebody/results/x/guests/alloc-burst-{name}-0001/report.jsonl",
+        "-kernel", "/home/somebody/kernels/k/vmlinux", "-initrd", "/home/somebody/x/initrd.cpio",
+        "-append", "quiet init=/init",
+    ]  # fmt: skip
+    names = [one.case for one in document.cases]
+    outcomes = [
+        CaseOutcome(name=one, begin_ns=0, end_ns=1, ended=True, status=0, vmstat={"pgfault": 5, "nr_free_pages": seed})
+        for one in names
+    ]
+    return Run(
+        arm=name, workload="alloc-burst", seed=seed, cases=names, kernel=f"build of {name}", fingerprint="f1",
+        wall_s=1.0, argv=argv, report=GuestReport(cases=outcomes, settings={"thp": "always"}, complete=True),
+    )  # fmt: skip
+
+
+def reports(folder: Path, *documents: AbResult, mark: str = "") -> Reports:
+    """Stored results as the formats take them."""
+    items = [store(folder / f"r{i}", document) for i, document in enumerate(documents)]
+    return Reports(items=items, mark=mark)
+
