@@ -16,16 +16,16 @@ from lab.process import CommandFailed, find_tool, run
 from lab.reporting.stored import Report
 from lab.visible import visible
 
-# A list that wants every report; then the addresses that stand for nobody.
+# A list that wants every report, one that wants those of its own series, and which in tags stands for nobody.
 REGRESSIONS = "regressions@lists.linux.dev"
 STABLE = "stable@vger.kernel.org"
-_NOBODY = re.compile(r"@localhost$|^stable@")
+_NOBODY = re.compile(r"^stable@")
 
 _TAG = re.compile(
     r"^(?:Signed-off-by|Co-developed-by|Suggested-by|Reported-by|Reviewed-by|Acked-by|Tested-by|Cc):\s*(.+?)\s*(?:#.*)?$",
     re.IGNORECASE,
 )
-_ADDRESS = re.compile(r'(?:"?([^<>"]*?)"?\s*<)?([A-Za-z0-9.!#$%&*+/=?^_{|}~-]+@[A-Za-z0-9.-]+)>?')
+_ADDRESS = re.compile(r'(?:"?([^<>"]*?)"?\s*<)?([A-Za-z0-9.!#$%&*+/=?^_{|}~-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)>?')
 _NEEDED = ("MAINTAINERS", "scripts/get_maintainer.pl", ".get_maintainer.ignore")
 
 

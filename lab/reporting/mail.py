@@ -50,6 +50,7 @@ def _headers(report: Report, case: CaseResult, change: Change) -> str:
     if people:
         message["Cc"] = ", ".join(people)
     message["Subject"] = _subject(result, case, change)
+    message["MIME-Version"] = "1.0"
     message["Content-Type"] = "text/plain; charset=utf-8"
     message["Content-Transfer-Encoding"] = "8bit"
     return message.as_string()

@@ -6,6 +6,8 @@ import random
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from lab import records, verdict
 from lab.channel import CaseOutcome, GuestReport
 from lab.kernelspec import KernelSpec, TreeSource
@@ -104,7 +106,12 @@ def large(pairs: int) -> AbResult:
     chance = random.Random(pairs)  # noqa: S311
     base = [chance.gauss(1000, 30) for _ in range(pairs)]
     test = [chance.gauss(1100, 40) for _ in range(pairs)]
-    return result(case("many", base, test, holm=True), seeds=list(range(1, pairs + 1)))
+    # Judged by the first of them: how long a verdict over so many takes is not what this is for.
+    few = case("many", base[:50], test[:50], holm=True)
+    metrics = [
+        msgspec.structs.replace(m, base=base, test=test) if m.primary else m for m in few.metrics
+    ]
+    return result(msgspec.structs.replace(few, metrics=metrics), seeds=list(range(1, pairs + 1)))
 
 
 def store(folder: Path, document: AbResult, *, commits: tuple[str, str] = ("1" * 40, "2" * 40)) -> Report:

@@ -1,0 +1,225 @@
+"""The page in a real browser: it says what the JSON says, and can be used by everybody."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.explain import Explanation, FunctionRow
+from lab.profiles import Remembered, remember
+from lab.reporting import document, figures, page
+from lab.reporting.stored import Reports
+from lab.results import AbResult
+from lab.table import primary_of
+from lab.visible import visible
+
+from ..unit import fakeresult
+from ..unit.fakeresult import HOSTILE, SLOWER, case, hostile, large, result
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """The installed Chromium, without a window."""
+    program = shutil.which("chromium")
+    if program is None:
+        if os.environ.get("LAB_REQUIRE_BROWSER") == "1":
+            pytest.fail("chromium is not installed")
+        pytest.skip("chromium is not installed")
+    from playwright.sync_api import sync_playwright
+
+    # Chromium's own sandbox does not work for root, nor in most containers.
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+class Opened:
+    """A page of the browser that remembers what went wrong in it, and what it asked the network for."""
+
+    def __init__(self, browser: Any, path: Path, **options: Any) -> None:
+        self.said: list[str] = []
+        self.asked: list[str] = []
+        self.page = browser.new_context(**options).new_page()
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("dialog", lambda dialog: (self.said.append(f"dialog {dialog.message}"), dialog.dismiss()))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(path.as_uri())
+
+    def texts(self, selector: str) -> list[str]:
+        """The text of all elements that match."""
+        found: list[str] = self.page.locator(selector).all_inner_texts()
+        return found
+
+
+def _write(folder: Path, *documents: AbResult, mark: str = "") -> tuple[Path, Reports]:
+    together = fakeresult.reports(folder, *documents, mark=mark)
+    flame = Remembered(
+        workload="alloc-burst", case=SLOWER.case, machine="made-up-machine", model="full", cost="cycles",
+        explanation=Explanation(
+            base_operations=1, test_operations=1,
+            rows=[FunctionRow(name=f"function_{i}", space="kernel", test_cycles=i * 9000) for i in range(1, 9)],
+        ),
+    )  # fmt: skip
+    remember(together.items[0].folder, flame)
+    path = folder / "page.html"
+    path.write_text(page.render(together))
+    return path, together
+
+
+def test_values_on_the_page_are_those_of_the_json(browser: Any, tmp_path: Path) -> None:
+    path, together = _write(tmp_path, result())
+    stored = json.loads(document.render(together))
+    opened = Opened(browser, path)
+    rows = opened.page.locator("#r1-table tbody tr")
+    assert rows.count() == len(stored["cases"])
+    for i, one in enumerate(stored["cases"]):
+        primary = next(m for m in one["metrics"] if m["primary"])
+        row = rows.nth(i)
+        assert row.get_attribute("data-case") == f"{one['workload']}:{one['case']}"
+        assert row.get_attribute("data-verdict") == one["verdict"]
+        shown = [cell.get_attribute("data-value") for cell in row.locator("td[data-value]").all()]
+        wanted = [figures.mean(primary["base"]), figures.mean(primary["test"]), primary["ratio"]]
+        assert [float(text) if text else None for text in shown] == wanted
+    forest = opened.page.locator("ul.forest li .word").all_inner_texts()
+    assert forest == [one["verdict"] for one in stored["cases"]]
+    raw = opened.page.locator("#r1-case-1 details.raw tbody tr").all()
+    pairs = [[cell.text_content() for cell in row.locator("th, td").all()] for row in raw]
+    primary = next(m for m in stored["cases"][0]["metrics"] if m["primary"])
+    assert [[float(text) for text in row] for row in pairs] == [
+        [seed, base, test]
+        for seed, base, test in zip(stored["seeds"], primary["base"], primary["test"], strict=True)
+    ]
+    assert stored["reason"] in opened.page.locator("p.sentence").inner_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [375, 1280])
+def test_nothing_is_said_asked_or_wider_than_the_screen(browser: Any, tmp_path: Path, scheme: str, width: int) -> None:
+    path, _ = _write(tmp_path, result(), result(name="other", fingerprint="e" * 16), mark="ENVIRONMENTS DIFFER (qemu)")
+    opened = Opened(browser, path, color_scheme=scheme, viewport={"width": width, "height": 800})
+    opened.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    assert opened.said == []
+    assert [url for url in opened.asked if not url.startswith(("file:", "data:"))] == []
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
+    paper = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    dark = sum(map(int, re.findall(r"\d+", paper)[:3])) < 200
+    assert dark == (scheme == "dark")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(browser: Any, tmp_path: Path, scheme: str) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    path, _ = _write(tmp_path, result(), result(name="other", fingerprint="e" * 16), mark="ENVIRONMENTS DIFFER (qemu)")
+    opened = Opened(browser, path, color_scheme=scheme)
+    opened.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    found = Axe().run(opened.page).response
+    assert len(found["passes"]) > 20
+    bad = [one for one in found["violations"] if one["impact"] in ("serious", "critical")]
+    assert bad == [], [(one["id"], [node["html"][:200] for node in one["nodes"]][:3]) for one in bad]
+
+
+def test_tables_are_sorted_and_filtered_by_keyboard(browser: Any, tmp_path: Path) -> None:
+    path, _ = _write(tmp_path, result())
+    opened = Opened(browser, path)
+    changes = [primary_of(one).ratio for one in result().cases]
+    heading = opened.page.locator("#r1-table th[data-kind=number]").nth(2)
+    heading.locator("button").focus()
+    opened.page.keyboard.press("Enter")
+    assert heading.get_attribute("aria-sort") == "ascending"
+    values = [
+        cell.get_attribute("data-value") for cell in opened.page.locator("#r1-table tbody td:nth-child(4)").all()
+    ]
+    numbers = [float(value) for value in values if value]
+    assert numbers == sorted(ratio for ratio in changes if ratio is not None) and values[-1] == ""
+    opened.page.keyboard.press("Space")
+    assert heading.get_attribute("aria-sort") == "descending"
+    values = [
+        cell.get_attribute("data-value") for cell in opened.page.locator("#r1-table tbody td:nth-child(4)").all()
+    ]
+    assert [float(value) for value in values if value] == numbers[::-1] and values[-1] == ""
+
+    opened.page.locator("input[name=text]").first.focus()
+    opened.page.keyboard.type("LAYOUT")
+    assert opened.page.locator("#r1-table tbody tr:visible").count() == 3
+    assert opened.texts("form.filters output") == ["3 of 5 cases"]
+    opened.page.locator("select[name=verdict]").first.select_option("regression")
+    assert opened.page.locator("#r1-table tbody tr:visible").count() == 1
+
+
+def test_a_link_unfolds_its_case(browser: Any, tmp_path: Path) -> None:
+    path, _ = _write(tmp_path, result())
+    opened = Opened(browser, path)
+    assert opened.page.locator("#r1-case-1").get_attribute("open") is not None  # the headline
+    assert opened.page.locator("#r1-case-3").get_attribute("open") is None
+    opened.page.locator("ul.forest a").nth(2).click()
+    opened.page.wait_for_function("document.getElementById('r1-case-3').open")
+
+
+def test_hostile_words_do_nothing(browser: Any, tmp_path: Path) -> None:
+    path, _ = _write(tmp_path, hostile())
+    opened = Opened(browser, path)
+    assert opened.said == []
+    assert visible(HOSTILE) in opened.page.locator("#r1-table tbody th").first.inner_text()
+    assert opened.page.locator("script").count() == 1
+
+
+def test_every_plot_has_words_or_is_hidden(browser: Any, tmp_path: Path) -> None:
+    path, _ = _write(tmp_path, result())
+    opened = Opened(browser, path)
+    plots = opened.page.evaluate(
+        "[...document.querySelectorAll('svg')].map(s => [s.getAttribute('aria-label'), s.getAttribute('aria-hidden')])"
+    )
+    assert len(plots) > 10
+    assert all(label or hidden == "true" for label, hidden in plots)
+
+
+def test_paper_has_no_folds(browser: Any, tmp_path: Path) -> None:
+    path, _ = _write(tmp_path, result())
+    opened = Opened(browser, path)
+    opened.page.emulate_media(media="print")
+    opened.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert opened.page.locator("details:not([open])").count() == 0
+    opened.page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert opened.page.locator("details:not([open])").count() > 0
+
+
+def test_ten_thousand_samples_open_in_two_seconds(browser: Any, tmp_path: Path) -> None:
+    path, _ = _write(tmp_path, large(10_000))
+    opened = Opened(browser, path)  # the browser itself is warm
+    times = []
+    for _ in range(3):
+        before = time.monotonic()
+        opened.page.goto("about:blank")
+        opened.page.goto(path.as_uri())
+        opened.page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        times.append(time.monotonic() - before)
+    assert opened.page.locator("#r1-case-1 svg .dots").count() >= 2
+    assert min(times) < 2.0, times
+
+
+def test_numbers_are_drawn_where_they_belong(browser: Any, tmp_path: Path) -> None:
+    """The dot of a case that got slower stands right of the band, that of a faster one left of it."""
+    slow = case("slow", [100.0 + i for i in range(6)], [120.0 + i for i in range(6)], holm=True)
+    fast = case("fast", [100.0 + i for i in range(6)], [80.0 + i for i in range(6)], holm=True)
+    path, _ = _write(tmp_path, result(slow, fast))
+    opened = Opened(browser, path)
+    boxes = [
+        (row.locator(".band").bounding_box(), row.locator(".middle").bounding_box())
+        for row in opened.page.locator("ul.forest li").all()
+    ]
+    (band, dot), (other_band, other_dot) = boxes
+    assert dot["x"] > band["x"] + band["width"]
+    assert other_dot["x"] + other_dot["width"] < other_band["x"]
