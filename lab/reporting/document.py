@@ -31,7 +31,10 @@ def render(reports: Reports) -> str:
 def schema() -> dict[str, Any]:
     """The JSON Schema of `lab ab --json`, made from the record itself."""
     (found,), definitions = msgspec.json.schema_components([AbResult], ref_template="#/$defs/{name}")
-    definitions["AbResult"]["properties"]["schema"] = {"const": AB}
+    definitions["AbResult"]["properties"] |= {
+        "schema": {"const": AB},
+        "explain": {"type": "object", "description": "`lab ab --explain --json` only: a lab.explain/1 document"},
+    }
     return {
         "$schema": DIALECT,
         "title": f"{AB}: what `lab ab --json` and `lab report --format json` print",

@@ -98,8 +98,7 @@ def test_values_on_the_page_are_those_of_the_json(browser: Any, tmp_path: Path) 
     pairs = [[cell.text_content() for cell in row.locator("th, td").all()] for row in raw]
     primary = next(m for m in stored["cases"][0]["metrics"] if m["primary"])
     assert [[float(text) for text in row] for row in pairs] == [
-        [seed, base, test]
-        for seed, base, test in zip(stored["seeds"], primary["base"], primary["test"], strict=True)
+        [seed, base, test] for seed, base, test in zip(stored["seeds"], primary["base"], primary["test"], strict=True)
     ]
     assert stored["reason"] in opened.page.locator("p.sentence").inner_text()
 
@@ -139,16 +138,12 @@ def test_tables_are_sorted_and_filtered_by_keyboard(browser: Any, tmp_path: Path
     heading.locator("button").focus()
     opened.page.keyboard.press("Enter")
     assert heading.get_attribute("aria-sort") == "ascending"
-    values = [
-        cell.get_attribute("data-value") for cell in opened.page.locator("#r1-table tbody td:nth-child(4)").all()
-    ]
+    values = [cell.get_attribute("data-value") for cell in opened.page.locator("#r1-table tbody td:nth-child(4)").all()]
     numbers = [float(value) for value in values if value]
     assert numbers == sorted(ratio for ratio in changes if ratio is not None) and values[-1] == ""
     opened.page.keyboard.press("Space")
     assert heading.get_attribute("aria-sort") == "descending"
-    values = [
-        cell.get_attribute("data-value") for cell in opened.page.locator("#r1-table tbody td:nth-child(4)").all()
-    ]
+    values = [cell.get_attribute("data-value") for cell in opened.page.locator("#r1-table tbody td:nth-child(4)").all()]
     assert [float(value) for value in values if value] == numbers[::-1] and values[-1] == ""
 
     opened.page.locator("input[name=text]").first.focus()

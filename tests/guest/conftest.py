@@ -105,7 +105,7 @@ def _install(home: Path) -> Path:
         site,
         dirs_exist_ok=True,
         symlinks=True,
-        ignore=shutil.ignore_patterns("_editable*", "*kernel_ab_lab*", "mypy*"),
+        ignore=shutil.ignore_patterns("_editable*", "*kernel_ab_lab*", "mypy*", "playwright*"),
     )
     for script in (Path(sys.prefix) / "bin").glob("ansible*"):
         text = script.read_text()

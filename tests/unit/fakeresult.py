@@ -67,7 +67,9 @@ def arm(spec: str, digit: str, *, subject: str | None = None, **more: Any) -> Ar
     return ArmResult(**{**values, **more})
 
 
-def result(*cases: CaseResult, name: str = "20261121-090000-aaaa", fingerprint: str = "f" * 16, **more: Any) -> AbResult:
+def result(
+    *cases: CaseResult, name: str = "20261121-090000-aaaa", fingerprint: str = "f" * 16, **more: Any
+) -> AbResult:
     """A finished document over some cases."""
     cases = cases or EVERY_KIND
     shapes = {
@@ -108,9 +110,7 @@ def large(pairs: int) -> AbResult:
     test = [chance.gauss(1100, 40) for _ in range(pairs)]
     # Judged by the first of them: how long a verdict over so many takes is not what this is for.
     few = case("many", base[:50], test[:50], holm=True)
-    metrics = [
-        msgspec.structs.replace(m, base=base, test=test) if m.primary else m for m in few.metrics
-    ]
+    metrics = [msgspec.structs.replace(m, base=base, test=test) if m.primary else m for m in few.metrics]
     return result(msgspec.structs.replace(few, metrics=metrics), seeds=list(range(1, pairs + 1)))
 
 
@@ -155,7 +155,14 @@ def _run(document: AbResult, name: str, seed: int) -> Run:
     ]  # fmt: skip
     names = [one.case for one in document.cases]
     outcomes = [
-        CaseOutcome(name=one, begin_ns=0, end_ns=1, ended=True, status=0, vmstat={"pgfault": 5, "nr_free_pages": seed})
+        CaseOutcome(
+            name=one,
+            begin_ns=0,
+            end_ns=1,
+            ended=True,
+            status=0,
+            vmstat={"pgfault": 5 if name == "base" else 500, "nr_free_pages": seed},
+        )
         for one in names
     ]
     return Run(
@@ -168,4 +175,3 @@ def reports(folder: Path, *documents: AbResult, mark: str = "") -> Reports:
     """Stored results as the formats take them."""
     items = [store(folder / f"r{i}", document) for i, document in enumerate(documents)]
     return Reports(items=items, mark=mark)
-

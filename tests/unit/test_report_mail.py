@@ -77,7 +77,9 @@ def test_a_draft_has_what_the_kernel_asks_for(tmp_path: Path, tree: Path) -> Non
     text = mail.render(_report(tmp_path, tree, "HEAD^"))
     message = _parsed(text)
     body = message.get_content()
-    assert message["Subject"].startswith(f"[REGRESSION] {UPSTREAM[:10]}: alloc-burst.layout-4632k.cycles_per_op +58.5 %")
+    assert message["Subject"].startswith(
+        f"[REGRESSION] {UPSTREAM[:10]}: alloc-burst.layout-4632k.cycles_per_op +58.5 %"
+    )
     assert message["To"] == "regressions@lists.linux.dev"
     assert f"\n\n#regzbot introduced: {UPSTREAM}\n\n" in body
     assert f'commit: {UPSTREAM} ("mm: the culprit")' in body
@@ -158,7 +160,9 @@ def _rows(text: str) -> list[tuple[str, str, str, str]]:
 
 
 def test_the_table_is_read_as_the_robots_is() -> None:
-    noisy = case("noisy", [100.0, 110.0, 90.0, 105.0, 95.0, 100.0], [200.0, 210.0, 190.0, 205.0, 195.0, 200.0], holm=True)
+    noisy = case(
+        "noisy", [100.0, 110.0, 90.0, 105.0, 95.0, 100.0], [200.0, 210.0, 190.0, 205.0, 195.0, 200.0], holm=True
+    )
     text = zeroday.table(result(SLOWER, noisy), [SLOWER, noisy], SLOWER)
     rows = {row[3]: row for row in _rows(text)}
     assert rows["alloc-burst.layout-4632k.cycles_per_op"][:3] == ("102.50 ±  2%", "+58.5%", "162.50 ±  1%")
@@ -214,5 +218,3 @@ def test_settings_are_commands(name: str, value: str, command: str | None) -> No
 )
 def test_addresses(text: str, found: list[Any]) -> None:
     assert list(culprit.addresses([text])) == found
-
-

@@ -129,7 +129,9 @@ def test_the_same_result_twice_is_one(kept: Path) -> None:
         (["report", "one", "-f", "csv", "-o", "/nowhere/at/all.csv"], "no folder"),
     ],
 )
-def test_bad_input_is_misuse(kept: Path, arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_misuse(
+    kept: Path, arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.run(arguments) == 2
     said = capsys.readouterr()
     assert complaint in said.err and "Traceback" not in said.err and said.out == ""

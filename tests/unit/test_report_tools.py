@@ -259,7 +259,9 @@ def test_openmetrics_is_read_by_the_parser_of_prometheus(tmp_path: Path) -> None
     for case in result().cases:
         for metric in case.metrics:
             assert ratios.get((case.case, metric.name)) == metric.ratio
-    states = {s.labels["case"]: s.labels["lab_case_verdict"] for s in samples if s.name == "lab_case_verdict" if s.value}
+    states = {
+        s.labels["case"]: s.labels["lab_case_verdict"] for s in samples if s.name == "lab_case_verdict" if s.value
+    }
     assert states == {case.case: str(case.verdict) for case in result().cases}
 
 
