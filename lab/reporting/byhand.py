@@ -6,8 +6,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from lab import store, workloads
-from lab.errors import LabError
+from lab import store
 from lab.reporting.stored import Report
 from lab.results import CaseResult
 from lab.runs import Run
@@ -36,13 +35,13 @@ def qemu_commands(report: Report, case: CaseResult) -> dict[str, str]:
     return found
 
 
-def guest_command(case: CaseResult) -> str | None:
-    """What runs the case inside the guest; None for a workload that is not known here any more."""
-    try:
-        workload = workloads.load(case.workload)
-        return shlex.join(workload.command(workload.case(case.case)))
-    except LabError:
-        return None
+def guest_command(report: Report, case: CaseResult) -> list[str]:
+    """What runs the case inside the guest: its preparations, then its program in its environment."""
+    shape = report.result.environment.guests.get(case.workload)
+    if shape is None or case.case not in shape.commands:
+        return []
+    env = [f"{name}={shlex.quote(value)}" for name, value in shape.env.items()]
+    return [*shape.setup, " ".join([*env, shlex.join(shape.commands[case.case])])]
 
 
 def guest_settings(report: Report, case: CaseResult, arm: str) -> list[str]:

@@ -181,8 +181,7 @@ def _steps(report: Report, case: CaseResult, change: Change) -> Iterator[str]:
     for arm, commands in settings.items():
         yield from ([f"     # {arm}"] if arm else [])
         yield from (f"     {command}" for command in commands)
-    if command := byhand.guest_command(case):
-        yield f"     {command}"
+    yield from (f"     {command}" for command in byhand.guest_command(report, case))
     yield ""
     yield "3. Boot each and read report.jsonl:"
     boots = byhand.qemu_commands(report, case)

@@ -73,7 +73,15 @@ def result(
     """A finished document over some cases."""
     cases = cases or EVERY_KIND
     shapes = {
-        one.workload: GuestShape(vcpus=1, memory_mb=640, initrd_sha256="0", fingerprint="f1", model=MODEL)
+        one.workload: GuestShape(
+            vcpus=1,
+            memory_mb=640,
+            initrd_sha256="0",
+            fingerprint="f1",
+            model=MODEL,
+            env={"GLIBC_TUNABLES": "a b"},
+            commands={each.case: ["/usr/bin/alloc-burst", "--case", each.case] for each in cases},
+        )
         for one in cases
     }
     around = ResultEnvironment(

@@ -86,6 +86,7 @@ def test_a_draft_has_what_the_kernel_asks_for(tmp_path: Path, tree: Path) -> Non
     assert "micro-benchmark is unlikely to qualify as regression" in " ".join(body.split())
     for marked in ("| Reported-by: <<", "/r/<<MESSAGE-ID", "<<DRAFT, not sent", "<<attach"):
         assert marked in body
+    assert "GLIBC_TUNABLES='a b' /usr/bin/alloc-burst --case layout-4632k\n" in body
     assert MODEL in body and "not measured on hardware" in " ".join(body.split())
 
 
