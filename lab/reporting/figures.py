@@ -42,8 +42,9 @@ def change(comparison: Comparison) -> str:
     base, test = mean(comparison.base), mean(comparison.test)
     if comparison.unit == "%" and base is not None and test is not None:
         return f"{test - base:+.1f}" if test != base else "0.0"
-    if comparison.ratio is None and base == 0 and test == 0:
-        return "0.0 %"
+    if comparison.ratio is None and base is not None and test is not None:
+        # Where single pairs have no ratio, their means may.
+        return percent(1.0 if test == base else test / base if base > 0 <= test else None)
     return percent(comparison.ratio)
 
 
@@ -125,11 +126,14 @@ def measured(case: CaseResult) -> bool:
 
 
 def distance(comparison: Comparison) -> float:
-    """How far a comparison moved: |log ratio|, infinite from or to zero, 0 where nothing is known."""
+    """How far a comparison moved: |log ratio|, and where zeros forbid that, |log((test + 1) / (base + 1))|."""
     if comparison.ratio:
         return abs(math.log(comparison.ratio))
     base, test = mean(comparison.base), mean(comparison.test)
-    return math.inf if base != test else 0.0
+    if base is None or test is None:
+        return 0.0
+    # Counters are whole events: from 0 to 1 is less than from 10 to 400, yet finite.
+    return abs(math.log1p(max(test, 0.0)) - math.log1p(max(base, 0.0)))
 
 
 def ranked(comparisons: Iterable[Comparison]) -> list[Comparison]:

@@ -48,8 +48,8 @@ def _side_by_side(reports: Reports) -> Iterator[str]:
     for letter, item in zip(letters, reports.items, strict=True):
         yield f"- {letter}: {code(item.result.result)} {code(figures.sentence(item.result))}"
     yield ""
-    rows = [(code(name), code(unit), *cells) for name, unit, *cells in textual.rows(reports)]
-    yield from table([("case", "unit", *letters), *rows])
+    rows = [(code(name), code(metric), *cells) for name, metric, *cells in textual.rows(reports)]
+    yield from table([("case", "metric", *letters), *rows])
     yield ""
 
 

@@ -23,7 +23,7 @@ def render(reports: Reports) -> str:
         table.show(reports.items[0].result, Console(file=stream, width=_WIDTH, no_color=True))
         return stream.getvalue()
     lines = [*_legend(reports), ""]
-    lines += aligned([("case", "unit", *letters(reports)), *rows(reports)])
+    lines += aligned([("case", "metric", *letters(reports)), *rows(reports)])
     if reports.mark:
         lines += ["", reports.mark]
     return "\n".join(lines) + "\n"
@@ -35,21 +35,14 @@ def letters(reports: Reports) -> list[str]:
 
 
 def rows(reports: Reports) -> list[tuple[str, ...]]:
-    """One row per case and unit that any of the results has: its change in each of them."""
+    """One row per case and primary metric that any of the results has: its change in each of them."""
     found = []
     for workload, case in dict.fromkeys((c.workload, c.case) for item in reports.items for c in item.result.cases):
         chosen = [_find(item, workload, case) for item in reports.items]
-        units = dict.fromkeys(
-            figures.unit(table.primary_of(one), item.result)
-            for item, one in zip(reports.items, chosen, strict=True)
-            if one
-        )
-        for unit in units:
-            cells = [
-                _cell(one) if one and figures.unit(table.primary_of(one), item.result) == unit else "-"
-                for item, one in zip(reports.items, chosen, strict=True)
-            ]
-            found.append((f"{workload}:{case}", unit, *cells))
+        metrics = [_metric(item, one) if one else None for item, one in zip(reports.items, chosen, strict=True)]
+        for metric in dict.fromkeys(filter(None, metrics)):
+            cells = [_cell(one) if one and mine == metric else "-" for one, mine in zip(chosen, metrics, strict=True)]
+            found.append((f"{workload}:{case}", metric, *cells))
     return found
 
 
@@ -61,6 +54,11 @@ def aligned(cells: Sequence[Sequence[str]]) -> Iterable[str]:
 
 def _find(item: Report, workload: str, case: str) -> CaseResult | None:
     return next((c for c in item.result.cases if (c.workload, c.case) == (workload, case)), None)
+
+
+def _metric(item: Report, case: CaseResult) -> str:
+    primary = table.primary_of(case)
+    return f"{primary.name}, {figures.unit(primary, item.result)}"
 
 
 def _cell(case: CaseResult) -> str:

@@ -11,7 +11,7 @@ from lab import cli, results
 from lab.errors import UserError
 from lab.reporting import figures, markdown, stored, textual
 from lab.results import CaseResult
-from lab.verdict import Outcome
+from lab.verdict import Metric, Outcome
 
 from . import fakeresult
 from .fakebuild import own_folders
@@ -79,6 +79,23 @@ def test_a_hostile_name_stays_in_its_cell(tmp_path: Path) -> None:
 def test_a_percentage_changes_by_points() -> None:
     (share,) = [c for c in SLOWER.metrics if c.unit == "%"]
     assert figures.change(share) == "-2.5"
+
+
+@pytest.mark.parametrize(
+    ("base", "test", "words"),
+    [([0.0, 0.0], [0.0, 0.0], "0.0 %"), ([0.0, 4.0], [2.0, 0.0], "-50.0 %"), ([0.0, 0.0], [5.0, 5.0], "n/a")],
+)
+def test_a_change_from_zero_is_no_percentage(base: list[float], test: list[float], words: str) -> None:
+    assert figures.change(fakeresult.compared(fakeresult.FAULTS, base, test)) == words
+
+
+def test_what_moved_is_ranked_and_one_event_is_little() -> None:
+    pairs = {"one": (0.0, 1.0), "many": (10.0, 400.0), "gone": (46.0, 0.0), "none": (5.0, 5.0)}
+    metrics = [
+        fakeresult.compared(Metric(name=name, unit="events", better="neither"), [base] * 6, [test] * 6)
+        for name, (base, test) in pairs.items()
+    ]
+    assert [c.name for c in figures.ranked(metrics)] == ["gone", "many", "one", "none"]
 
 
 def test_the_headline_is_the_case_that_moved_most_and_counts() -> None:
