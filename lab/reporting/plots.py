@@ -18,6 +18,7 @@ from lab.verdict import percent
 SIZE = 1000
 
 _BINS = 24
+_COARSE = 200  # pairs; more of them would hide each other as large dots
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 5, 10, 20, 50, 100)
 _TICK_ROOM = 90
 
@@ -98,8 +99,10 @@ class Axis:
 def strip(base: Sequence[float | None], test: Sequence[float | None], label: str) -> Markup:
     """All values of both arms, one column a pair: round dots are base, square ones test."""
     axis = axis_of(base, test)
+    size = " fine" if len(base) > _COARSE else ""
     parts = [
-        f'<path class="dots {arm}" d="{_dots(values, axis)}"/>' for arm, values in (("base", base), ("test", test))
+        f'<path class="dots {arm}{size}" d="{_dots(values, axis)}"/>'
+        for arm, values in (("base", base), ("test", test))
     ]
     return _svg(parts, label)
 
