@@ -13,6 +13,7 @@ from lab.flamegraph import change, short, signed
 from lab.mechanisms import Mechanism
 from lab.table import number
 from lab.verdict import percent
+from lab.visible import visible, visible_record
 
 # Into a pipe or a file, lines are never broken.
 _UNBOUND = 1000
@@ -51,8 +52,9 @@ def render_explain(
     base, test: the arms in words. machine: the machine file's name. top: how many functions at most, None for
     all. everything: also what does not differ.
     """
+    explanation = visible_record(explanation)
     parts: list[RenderableType] = [
-        Text.assemble(("base  ", "bold"), base, "\n", ("test  ", "bold"), test),
+        Text.assemble(("base  ", "bold"), visible(base), "\n", ("test  ", "bold"), visible(test)),
         Text(),
         _totals(explanation, cost, machine),
         Text(),

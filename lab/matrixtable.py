@@ -12,6 +12,7 @@ from lab.grid import Grid
 from lab.matrixresults import Cell, MatrixResult
 from lab.table import number
 from lab.verdict import percent
+from lab.visible import visible_record
 
 # Signs, so that a row fits and no colour is needed.
 SIGNS = {"regression": "▼", "improvement": "▲", "same": "=", "unknown": "?", "failed": "✗"}
@@ -28,6 +29,7 @@ def show(result: MatrixResult, console: Console) -> None:
 
 def render(result: MatrixResult, width: int) -> Group:
     """The whole text: grid, notes, signs, kernels, and how to see it again."""
+    result = visible_record(result)
     return Group(
         Text(grid.heading(result), style="bold"),
         Text(),

@@ -41,7 +41,7 @@ def _mapped(value: Any) -> Any:
         return visible(value)
     if isinstance(value, dict):
         return dict(_pairs(value))
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [_mapped(one) for one in value]
     return value
 

@@ -67,7 +67,9 @@ def _show_matrix(matrix: MatrixResult, form: str | None, output: Path | None) ->
     elif form is None and output is None:
         matrixtable.show(matrix, Console())
     else:
-        raise UserError(f"{matrix.result} is a matrix, which is shown as a table or as JSON", hint="`--json`, or neither")
+        raise UserError(
+            f"{matrix.result} is a matrix, which is shown as a table or as JSON", hint="`--json`, or neither"
+        )
 
 
 def _write(text: str, path: Path | None) -> None:

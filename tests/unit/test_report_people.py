@@ -25,6 +25,8 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = results.results_dir()
     for name, fingerprint in (("one", "f" * 16), ("two", "f" * 16), ("strange", "e" * 16)):
         fakeresult.store(folder / name, result(SLOWER, EQUAL, name=name, fingerprint=fingerprint))
+    (folder / "matrix").mkdir()
+    (folder / "matrix" / "plan.json").write_text('{"kind": "matrix"}')
     return folder
 
 
@@ -138,6 +140,7 @@ def test_the_same_result_twice_is_one(kept: Path) -> None:
     ("arguments", "complaint"),
     [
         (["report", "one", "strange"], "do not compare"),
+        (["report", "one", "matrix"], "result of `lab matrix`"),
         (["report", "one", "--format", "pdf"], "pdf"),
         (["report", "none"], "no result"),
         (["report", "--format", "html"], "which result"),
