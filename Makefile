@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
 # make ab      two kernels that differ by one commit: built, booted, measured, judged
+# make stories every story in exact mode: its effect and its control, beside what each must show
 # make test    everything that must hold: lint, types, unit tests, pages in a browser, guests, a real kernel build
 #
 # Both set up whatever is missing first. BASE=, TEST= and ARGS= change what `make ab` compares.
@@ -16,7 +17,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Ansible asks for sudo's password only where sudo would.
 ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-become-pass)
 
-.PHONY: ab test setup lint unit browser guest bench schema clean
+.PHONY: ab test setup lint unit browser guest stories bench schema clean
 
 ab: setup
 	@$(BIN)/lab ab --base '$(BASE)' --test '$(TEST)' $(ARGS)
@@ -63,6 +64,9 @@ guest: setup
 # The JSON Schema of `lab ab --json`, from the records themselves.
 schema: $(VENV)/ready
 	$(BIN)/python -c 'from lab.reporting import document; document.write_schema()'
+
+stories: setup
+	$(BIN)/python tests/stories.py
 
 bench: setup
 	$(BIN)/python tests/bench.py $(ARGS)
