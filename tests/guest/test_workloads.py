@@ -176,9 +176,9 @@ def test_a_script_of_the_users_prints_its_metrics(story: Lab) -> None:
     document = story.json("ab", "--base", FIX, "--test", FIX, "--seeds", "1", "-w", f"script:{script}")
     found = numbers(document, "count")
     assert found["lines"] == ([300], [300]) and found["elapsed"][0][0] > 1_000_000
-    script.write_text("#!/usr/bin/python3\n")
+    script.write_text("#!/usr/bin/nothing\n")
     done = story.run("workload", "check", f"script:{script}")
-    assert done.returncode == 2 and "needs /usr/bin/python3" in done.stdout
+    assert done.returncode == 2 and "needs /usr/bin/nothing" in done.stdout
 
 
 def test_check_runs_the_smallest_case(story: Lab, toucher: Path) -> None:
