@@ -109,6 +109,20 @@ def _resolve_kconfig(
     return resolved
 
 
+def interrupt(tree: str) -> None:
+    """Stop a build of this process in a tree's worktree, if there is one, the way Ctrl-C in a shell would.
+
+    make then removes what is half done, so the build fails and its folder stays good.
+    """
+    process.interrupt_tagged(playbooks.TAG, str(_worktree(tree)), "make")
+
+
+def _worktree(tree: str) -> Path:
+    """Side by side, so that the source is `../src` seen from every build folder: objects in ccache are known by such
+    relative paths, and serve all trees."""
+    return paths.cache_dir("work", tree) / "src"
+
+
 class Workspace:
     """Where one tree's kernels are built: the lab's own worktree, and a build folder per kconfig and compiler.
 
@@ -119,11 +133,8 @@ class Workspace:
         self.source = source
         self.compiler = compiler
         self.repo: Repo = open_tree(source.tree).repo
-        # Side by side, so that the source is `../src` seen from every build folder: objects in ccache are known
-        # by such relative paths, and serve all trees.
-        work = paths.cache_dir("work", source.tree)
-        self.worktree = work / "src"
-        self.out = work / configuration
+        self.worktree = _worktree(source.tree)
+        self.out = self.worktree.with_name(configuration)
         self.log = paths.cache_dir("logs") / f"build-{source.tree_id[:12]}-{configuration}.log"
 
     def locked(self, meter: Meter) -> FileLock:

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+from itertools import pairwise
 from typing import NoReturn
 
 import click
@@ -14,9 +15,13 @@ import click
 from lab import __version__
 from lab.errors import LabError
 
+# What `git bisect run` takes for "stop", and no verdict on the commit.
+_ABORT = 128
+
 # Imported when used: `lab --help` should not wait for what `lab ab` needs.
 _COMMANDS = {
     "ab": "Compare two kernels on a workload.",
+    "bisect": "Find the commit that changed a measurement.",
     "doctor": "What this machine can do, what not, and what to do about it.",
     "explain": "Why a result's arms differ, by function.",
     "image": "The guest image that both arms boot.",
@@ -73,27 +78,56 @@ def main() -> NoReturn:
 
 def run(arguments: list[str]) -> int:
     """Run one command line; its exit status."""
+    if ("bisect", "step") in pairwise(arguments):
+        return _run_for_git(arguments)
     try:
-        status = lab.main(args=arguments, prog_name="lab", standalone_mode=False)
-    except LabError as error:
-        _complain(error.message, error.hint, error.log)
-        return error.exit_status
-    except click.exceptions.Exit as stop:
-        return stop.exit_code
-    except click.ClickException as error:
-        error.show()
-        return 2
-    except (KeyboardInterrupt, click.Abort):
-        _complain("interrupted", None, None)
-        return 130
-    except (BrokenPipeError, SystemExit):
-        # The reader went away; click's own answer to that is `exit(1)`, which here says that --fail-on matched.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except OSError as error:
-        _complain(f"{error.filename or 'this machine'}: {error.strerror}", None, None)
-        return 4
+        return _complete(arguments)
+    except BaseException as error:
+        return _status_of(error)
+
+
+def _run_for_git(arguments: list[str]) -> int:
+    """To `git bisect run` every small status speaks of the commit: misuse and failures of the lab must not."""
+    try:
+        status = _complete(arguments)
+        # Else a reader that went away would be noticed, and made a status, by the interpreter.
+        sys.stdout.flush()
+    except BaseException as error:
+        try:
+            _status_of(error)
+        except Exception:
+            logging.getLogger(__name__).exception("lab bisect step itself failed")
+        return _ABORT
+    return status if status in (0, 1, 125) else _ABORT
+
+
+def _complete(arguments: list[str]) -> int:
+    status = lab.main(args=arguments, prog_name="lab", standalone_mode=False)
     return status if isinstance(status, int) else 0
+
+
+def _status_of(error: BaseException) -> int:
+    """Say what went wrong; the status for it. What is a mistake of the lab's own is raised again."""
+    match error:
+        case LabError():
+            _complain(error.message, error.hint, error.log)
+            return error.exit_status
+        case click.exceptions.Exit():
+            return error.exit_code
+        case click.Abort() | KeyboardInterrupt():
+            _complain("interrupted", None, None)
+            return 130
+        case click.ClickException():
+            error.show()
+            return 2
+        case BrokenPipeError() | SystemExit():
+            # The reader went away; click's own answer to that is `exit(1)`, which here says that --fail-on matched.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        case OSError():
+            _complain(f"{error.filename or 'this machine'}: {error.strerror}", None, None)
+            return 4
+    raise error
 
 
 def _interrupt(*_: object) -> NoReturn:

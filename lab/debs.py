@@ -65,7 +65,7 @@ def _download(source: DebSource, partial: Path, progress: Progress) -> None:
 
 def _newest(version: str) -> DebSource:
     """The newest cloud kernel of a version; a signed image before its unsigned twin."""
-    images = {name: match for name in _all_names() if (match := _IMAGE.fullmatch(name))}
+    images = {name: match for name in all_names() if (match := _IMAGE.fullmatch(name))}
     # A release of two numbers is a metapackage's.
     real = {name: match for name, match in images.items() if re.match(r"\d+\.\d+\.\d", match["release"])}
     offers = [
@@ -114,17 +114,26 @@ def _kernels_needed(entry: Packages) -> Iterator[str]:
 
 
 def _no_such_package(package: str) -> UserError:
-    close = difflib.get_close_matches(package, _all_names(), n=1)
+    close = difflib.get_close_matches(package, all_names(), n=1)
     hint = f"did you mean deb:{close[0]}?" if close else "give a version (deb:6.12) or a linux-image package"
     return UserError(f"no package called {package} in the configured package sources", hint=hint)
 
 
-def _all_names() -> list[str]:
+def all_names() -> list[str]:
     """The names of all kernel packages that apt knows of."""
     names = run_text(["apt-cache", "pkgnames", "linux-image-"], env=environment()).split()
     if not names:
         raise HostFailed("apt knows no kernel packages: its lists are missing", hint="run `sudo apt-get update`")
     return sorted(names)
+
+
+def by_version(names: list[str]) -> list[str]:
+    """Packages that are offered, the oldest version first; of one that is offered in several, the newest counts."""
+    newest: dict[str, Version] = {}
+    for name, offered in _offered(names):
+        version = Version(offered)
+        newest[name] = max(version, newest.get(name, version))
+    return sorted(newest, key=lambda name: (newest[name], name))
 
 
 def _offered(packages: list[str]) -> Iterator[tuple[str, str]]:

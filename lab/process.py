@@ -84,6 +84,24 @@ def kill_tagged(variable: str, value: str) -> None:
         time.sleep(0.02)
 
 
+def interrupt_tagged(variable: str, value: str, program: str) -> None:
+    """Ask every process below this one that runs a program, and has the variable in its environment, to stop."""
+    for pid in _tagged(f"{variable}={value}".encode()):
+        with suppress(OSError):
+            if Path(f"/proc/{pid}/comm").read_text().rstrip("\n") == program and _is_below(pid):
+                os.kill(pid, signal.SIGTERM)
+
+
+def _is_below(pid: int) -> bool:
+    """Whether a process descends from this one."""
+    while pid > 1:
+        status = Path(f"/proc/{pid}/status").read_text()
+        pid = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("PPid:"))
+        if pid == os.getpid():
+            return True
+    return False
+
+
 def _tagged(wanted: bytes) -> list[int]:
     found = []
     for path in Path("/proc").glob("[0-9]*/environ"):

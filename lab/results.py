@@ -209,7 +209,7 @@ def _require_unused(folder: Path) -> None:
     if (folder / "plan.json").exists():
         raise UserError(
             f"{folder} already holds a result",
-            hint=f"go on with it by `lab {kind(folder)} --resume {folder}`, or name another",
+            hint=f"go on with it by `{resume_command(folder)}`, or name another",
         )
 
 
@@ -217,6 +217,12 @@ def kind(folder: Path) -> str:
     """The command that a result is of: `ab`, unless its plan says otherwise."""
     plan = folder / "plan.json"
     return records.load(plan, _Kind).kind if plan.exists() else "ab"
+
+
+def resume_command(folder: Path) -> str:
+    """What goes on with a result that was interrupted."""
+    command = kind(folder)
+    return f"lab {command} {'resume' if command == 'bisect' else '--resume'} {reference(folder)}"
 
 
 class _Kind(msgspec.Struct):
@@ -248,9 +254,7 @@ def load_finished(folder: Path, kind_of_result: type[T]) -> T:
     """A result's document, once there is one."""
     path = folder / "result.json"
     if not path.is_file():
-        raise UserError(
-            f"{folder.name} is not finished", hint=f"go on with it by `lab {kind(folder)} --resume {reference(folder)}`"
-        )
+        raise UserError(f"{folder.name} is not finished", hint=f"go on with it by `{resume_command(folder)}`")
     return records.load(path, kind_of_result)
 
 

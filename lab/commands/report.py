@@ -9,6 +9,8 @@ import click
 from rich.console import Console
 
 from lab import matrixresults, matrixtable, records, results, table
+from lab.bisection import answer, page, session
+from lab.bisection.answer import Answer
 from lab.commands import options
 from lab.errors import UserError
 from lab.matrixresults import MatrixResult
@@ -40,6 +42,8 @@ def report(result_ids: tuple[str, ...], form: str | None, output: Path | None, a
         if form not in (None, "json") or output or anyway:
             raise UserError("which result?", hint="`lab report` lists them; `latest` is the newest")
         _list(as_json=form == "json")
+    elif len(result_ids) == 1 and (bisection := _bisection(result_ids[0])) is not None:
+        _show_bisection(bisection, form, output)
     elif len(result_ids) == 1 and (matrix := _matrix(result_ids[0])) is not None:
         _show_matrix(matrix, form, output)
     else:
@@ -72,6 +76,20 @@ def _show_matrix(matrix: MatrixResult, form: str | None, output: Path | None) ->
         )
 
 
+def _bisection(reference: str) -> Answer | None:
+    """The bisection that an ID means, if it means one."""
+    folder = results.open_folder(reference)
+    return answer.load(folder) if results.kind(folder) == session.KIND else None
+
+
+def _show_bisection(found: Answer, form: str | None, output: Path | None) -> None:
+    if form not in (None, "json", "text"):
+        raise UserError(
+            f"{found.result} is a bisection, which is shown as text or as JSON", hint="`--json`, or neither"
+        )
+    _write(records.encode(found).decode() if form == "json" else page.render(found), output)
+
+
 def _write(text: str, path: Path | None) -> None:
     if path is None:
         click.echo(text, nl=False)
@@ -84,6 +102,7 @@ def _write(text: str, path: Path | None) -> None:
 
 def _list(*, as_json: bool) -> None:
     found, matrices = results.finished(), results.all_finished(MatrixResult)
+    bisections = results.all_finished(Answer)
     if as_json:
         rows = [
             {
@@ -99,10 +118,19 @@ def _list(*, as_json: bool) -> None:
             {"result": m.result, "arms": [arm.label for arm in m.arms], "summary": m.summary, "started": m.started}
             for m in matrices
         ]
-        document = {"schema": "lab.results/1", "results": rows, "matrices": of_matrices}
+        of_bisections = [
+            {"result": b.result, "old": b.old.id, "new": b.new.id, "outcome": b.outcome, "started": b.started}
+            for b in bisections
+        ]
+        document = {
+            "schema": "lab.results/1", "results": rows, "matrices": of_matrices, "bisections": of_bisections,
+        }  # fmt: skip
         click.echo(records.encode(document), nl=False)
         return
     for r in found:
         click.echo(visible(f"{r.result}  {r.verdict:<11}  {r.base.spec} .. {r.test.spec}  ({r.reason})"))
     for m in matrices:
         click.echo(visible(f"{m.result}  {'matrix':<11}  {len(m.arms)} arms  ({m.summary})"))
+    for b in bisections:
+        culprits = ", ".join(one.commit[:12] for one in b.changes) or b.reason
+        click.echo(visible(f"{b.result}  {b.outcome:<11}  {b.old.name} .. {b.new.name}  ({culprits})"))

@@ -1,0 +1,1 @@
+"""Which commit did it: a search over measured kernels, and its proof."""

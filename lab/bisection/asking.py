@@ -1,0 +1,191 @@
+"""From what the user typed, and a recipe, to a plan and a history: everything resolved before any work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from lab import compilers, exact, kernelspec, machines, paths, records, trees, workloads
+from lab.bisection import history as histories
+from lab.bisection import recipes, series
+from lab.bisection.history import History
+from lab.bisection.plan import BisectPlan, Panics
+from lab.bisection.recipes import Recipe
+from lab.errors import UserError
+from lab.results import ArmPlan
+from lab.staging import Progress
+
+PROBES = 3
+T = TypeVar("T")
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The options as typed; None where nothing was. A recipe fills in what was not typed."""
+
+    good: str | None = None
+    bad: str | None = None
+    old: str | None = None
+    new: str | None = None
+    workload: str | None = None
+    metric: str | None = None
+    recipe: str | None = None
+    tree: str | None = None
+    series: str | None = None
+    options: tuple[str, str] | None = None
+    first_parent: bool = False
+    paths: tuple[str, ...] = ()
+    mode: str = "auto"
+    confidence: float | None = None
+    threshold: float | None = None
+    seeds: int | None = None
+    max_seeds: int = 24
+    probe: int | None = None
+    model: str | None = None
+    machine: str | None = None
+    cc: str | None = None
+    qemu: str = "qemu-system-x86_64"
+    guest_timeout: float = 300.0
+    speculate: bool = True
+
+
+def plan(asked: Asked, command: Sequence[str], progress: Progress) -> tuple[BisectPlan, History]:
+    """What will be done, and the range it is done on."""
+    recipe = recipes.load(asked.recipe) if asked.recipe else Recipe(schema=1, workload="")
+    if asked.series or asked.options:
+        return _plan_of_series(asked, recipe, command, progress)
+    words, ends = ends_of(asked, recipe)
+    made = plan_for(asked, recipe, words, ends, command, progress)
+    found = histories.commits(
+        made.old.spec,
+        made.new.spec,
+        first_parent=asked.first_parent or bool(recipe.first_parent),
+        limits=asked.paths or recipe.paths,
+    )
+    return made, found
+
+
+def _plan_of_series(
+    asked: Asked, recipe: Recipe, command: Sequence[str], progress: Progress
+) -> tuple[BisectPlan, History]:
+    """A series brings its ends along; of packages they may be narrowed, and patches need what they are put on."""
+    words = ("good", "bad") if asked.good or asked.bad else ("old", "new")
+    if asked.first_parent or asked.paths:
+        raise UserError("--first-parent and paths are for commits, not for a series")
+    first, last = (asked.good, asked.bad) if words[0] == "good" else (asked.old, asked.new)
+    tree = first_of(asked.tree, recipe.tree, "") or None
+    if asked.series and asked.options:
+        raise UserError("give either --series or --options")
+    if asked.options:
+        _require_older(first, last, "options are changed on the older end")
+        found = series.options(Path(asked.options[0]), Path(asked.options[1]), first or "HEAD", tree)
+    elif (asked.series or "").startswith("deb:"):
+        found = series.packages(asked.series or "", first, last)
+    else:
+        _require_older(first, last, "a series of patches is put on the older end")
+        found = _patches(Path(asked.series or "").expanduser(), first or "", tree)
+    ends = (found.old.spec, found.new.spec)
+    return plan_for(asked, recipe, words, ends, command, progress), found
+
+
+def _require_older(first: str | None, last: str | None, why: str) -> None:
+    if last is not None or first is None:
+        raise UserError(
+            f"{why}, and what that leads to is the newer one", hint="give --good SPEC or --old SPEC, and no other end"
+        )
+
+
+def _patches(path: Path, base: str, tree: str | None) -> History:
+    if not path.exists():
+        raise UserError(f"{path}: no such mailbox or folder", hint="packages are given as --series 'deb:NAME*'")
+    place = paths.data_dir("series") / (records.file_digest(path)[:24] if path.is_file() else "folder")
+    return series.patches(path, base, place, tree)
+
+
+def ends_of(asked: Asked, recipe: Recipe) -> tuple[tuple[str, str], tuple[str, str]]:
+    """The words for the ends, and the ends: as typed, else as the recipe has them."""
+    for given in (asked, recipe):
+        pairs = {("good", "bad"): (given.good, given.bad), ("old", "new"): (given.old, given.new)}
+        used = {words: ends for words, ends in pairs.items() if any(ends)}
+        if len(used) > 1:
+            raise UserError("give either --good and --bad, or --old and --new")
+        for words, (first, last) in used.items():
+            # One end typed, the other from the recipe.
+            first = first or getattr(recipe, words[0])
+            last = last or getattr(recipe, words[1])
+            if not first or not last:
+                raise UserError(
+                    f"--{words[0] if not first else words[1]} is missing: the {words[0]} and {words[1]} ends"
+                )
+            return words, (first, last)
+    raise UserError("both ends of the range are needed", hint="e.g. --good v6.11 --bad v6.12, or --old and --new")
+
+
+def plan_for(
+    asked: Asked,
+    recipe: Recipe,
+    words: tuple[str, str],
+    ends: tuple[str, str],
+    command: Sequence[str],
+    progress: Progress,
+) -> BisectPlan:
+    """A plan for two ends that are known."""
+    selection = asked.workload or recipe.selection
+    if not selection:
+        raise UserError("what is to be measured? give --workload NAME[:CASE], or a --recipe")
+    workload, cases = workloads.select(selection)
+    exact.find_qemu(asked.qemu)
+    model = first_of(asked.model, recipe.model, "auto")
+    machine = first_of(asked.machine, recipe.machine, machines.DEFAULT)
+    machines.load(machine)
+    cc = first_of(asked.cc, recipe.cc, compilers.DEFAULT)
+    compilers.identify(cc)
+    tree_name = first_of(asked.tree, recipe.tree, "")
+    tree = trees.open_tree(tree_name, progress=progress) if tree_name else None
+    old, new = (ArmPlan(spec=kernelspec.resolve(text, tree, progress=progress), cc=cc) for text in ends)
+    for note in dict.fromkeys(arm.spec.note for arm in (old, new) if arm.spec.note):
+        progress(note, None)
+    return BisectPlan(
+        mode=mode_of(asked.mode),
+        words=words,
+        old=old,
+        new=new,
+        workload=workload.name,
+        case=cases[0].name if len(cases) == 1 else None,
+        selection=workloads.canonical(selection),
+        files=workloads.user_files([selection]),
+        metric=first_of(asked.metric, recipe.metric, "") or None,
+        threshold=first_of(asked.threshold, recipe.threshold, 0.02),
+        confidence=first_of(asked.confidence, recipe.confidence, 0.95),
+        seeds=first_of(asked.seeds, recipe.seeds, 0) or None,
+        max_seeds=asked.max_seeds,
+        probes=first_of(asked.probe, recipe.probe, PROBES),
+        panics=_panics(recipe),
+        speculate=asked.speculate,
+        qemu=asked.qemu,
+        guest_timeout_s=asked.guest_timeout,
+        model=model,
+        machine=machine if model != "none" else None,
+        command=list(command),
+    )
+
+
+def _panics(recipe: Recipe) -> Panics:
+    return recipe.panics or "untestable"
+
+
+def first_of(typed: T | None, recipe: T | None, default: T) -> T:
+    """The first that was given."""
+    return typed if typed is not None else recipe if recipe is not None else default
+
+
+def mode_of(asked: str) -> str:
+    """The mode that is really used: exact, the only one that bisects so far."""
+    if asked == "live":
+        raise UserError(
+            "lab bisect searches in exact mode only: live mode's noise needs another search, which is not there yet",
+            hint="leave --mode out",
+        )
+    return "exact"

@@ -1,0 +1,119 @@
+"""From a session to its answer: search, then proof, then the page that is kept."""
+
+from __future__ import annotations
+
+import time
+
+from msgspec.structs import replace
+
+from lab import ab, results, workloads
+from lab.bisection import answer as answers
+from lab.bisection.answer import Answer, Found
+from lab.bisection.proof import Proof, Prover
+from lab.bisection.session import PLAN, Search, Session
+from lab.errors import UserError
+from lab.progress import Meter
+from lab.records import save
+from lab.results import AbResult, CaseResult
+from lab.table import primary_of
+from lab.verdict import Outcome, percent
+
+
+def conclude(session: Session, *, jobs: int, deadline: float | None, meter: Meter) -> Answer:
+    """Do what is left of a session, and keep the answer."""
+    started = time.monotonic()
+    announce(session, meter)
+    if session.plan.case is None:
+        choose_case(session, jobs=jobs, deadline=deadline, meter=meter)
+    work = Search(session=session, jobs=jobs, meter=meter, deadline=deadline)
+    work.run()
+    answer = answers.make(session, out_of_time=work.out_of_time)
+    answer = _proven(session, answer, jobs=jobs, deadline=deadline, meter=meter)
+    meter.say(f"{time.monotonic() - started:.0f} s in all")
+    if not work.out_of_time:
+        answers.save(session.folder, answer)
+    return answer
+
+
+def announce(session: Session, meter: Meter) -> None:
+    """Say what will be done, before it starts."""
+    history, plan = session.history, session.plan
+    count = len(history.candidates)
+    steps = session.state.steps_left if session.started else (count - 1).bit_length()
+    seeds = len(session.journal.seeds or []) or plan.seeds or 3
+    known = len(session.journal.readings)
+    ends = "" if known else ", and the ends"
+    meter.say(
+        f"{count} {history.kind}, {known} readings so far: about {steps} more to measure{ends}, "
+        f"each a kernel and {seeds} guests; then the proof. To go on after any stop: lab bisect resume {session.name}"
+    )
+
+
+def choose_case(session: Session, *, jobs: int, deadline: float | None, meter: Meter) -> None:
+    """With several cases asked for, the one that the ends differ most in decides; it is kept in the plan."""
+    plan = session.plan
+    meter.say(f"comparing the ends in all cases of {plan.selection}, to choose one")
+    place = session.folder / "ends"
+    (place / "runs").mkdir(parents=True, exist_ok=True)
+    compared = plan.comparison(plan.old, plan.new)
+    if not (place / "plan.json").exists():
+        results.store_plan(place, compared)
+    found = ab.measure(compared, place, jobs=jobs, deadline=deadline, meter=meter)
+    chosen = _most_changed(found, worse_only=plan.worse_only)
+    only = workloads.only([plan.selection], plan.workload, chosen)
+    session.plan = replace(plan, case=chosen, selection=only)
+    save(session.folder / PLAN, session.plan)
+
+
+def _most_changed(found: AbResult, *, worse_only: bool) -> str:
+    wanted = (Outcome.REGRESSION,) if worse_only else (Outcome.REGRESSION, Outcome.IMPROVEMENT)
+    moved = [case for case in found.cases if case.verdict in wanted]
+    if not moved:
+        raise UserError(
+            f"no culprit: the ends do not differ in any of {len(found.cases)} cases ({found.reason})",
+            hint="name one case, as in --workload NAME:CASE, to look between the ends as well",
+        )
+    return max(moved, key=_movement).case
+
+
+def _movement(case: CaseResult) -> float:
+    ratio = primary_of(case).ratio or 1.0
+    return max(ratio, 1 / ratio)
+
+
+def _proven(session: Session, answer: Answer, *, jobs: int, deadline: float | None, meter: Meter) -> Answer:
+    """Fresh comparisons for every culprit that is one commit; as far as the budget goes."""
+    assert session.conditions is not None  # noqa: S101  (the search measured something)
+    prover = Prover(
+        plan=session.plan,
+        history=session.history,
+        metric=session.conditions.metric,
+        folder=session.folder,
+        jobs=jobs,
+        meter=meter,
+    )
+    proofs = [
+        None if deadline is not None and time.monotonic() > deadline else _prove(prover, session, one)
+        for one in answer.changes
+    ]
+    return answers.with_proofs(answer, proofs)
+
+
+def _prove(prover: Prover, session: Session, one: Found) -> Proof | None:
+    if not one.settled or one.effect is None:
+        return None
+    history = session.history
+    culprit = history[history.number(one.commit)]
+    parent = _parent(session, one)
+    prover.meter.say(f"{culprit.name} changed it by {percent(one.effect.ratio)}; proving that")
+    return prover.prove(culprit, parent, one.effect, revert=history.kind == "commits")
+
+
+def _parent(session: Session, one: Found) -> str:
+    """What a culprit is compared with: its parent, as a spec."""
+    history = session.history
+    if history.kind != "commits":
+        return history[history.number(one.before)].spec
+    # With path limits the parent in the range may be far off; the commit itself is to be convicted.
+    suffix = history.new.spec.removeprefix(history.new.id)
+    return f"{one.commit}^{suffix}"

@@ -1,0 +1,116 @@
+"""A search's memory: what was found out about each commit, line by line, each on disk before the next is begun.
+
+A line that a crash tore off is no line: nothing of it was relied on yet. Lines are only ever added; `undo` adds one
+that takes an earlier one back.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from lab.errors import HostFailed
+from lab.records import Record
+
+
+class Reading(Record, frozen=True, kw_only=True, tag_field="event", tag="reading"):
+    """A commit, measured or found untestable.
+
+    values: one a seed of the session, empty when untestable; then `untestable` is the way it failed and `why` says
+    more. image: digest of the kernel as booted, and of its settings. same_as: the commit of which that is the same,
+    so nothing was run.
+    """
+
+    commit: str
+    values: list[float] = msgspec.field(default_factory=list)
+    untestable: str | None = None
+    why: str = ""
+    log: str | None = None
+    release: str = ""
+    kernel: str = ""
+    image: str = ""
+    same_as: str | None = None
+    build_s: float = 0.0
+    run_s: float = 0.0
+    at: str = ""
+
+
+class Seeds(Record, frozen=True, kw_only=True, tag_field="event", tag="seeds"):
+    """The seeds that all commits are measured with, found while measuring the ends."""
+
+    seeds: list[int]
+
+
+class Undone(Record, frozen=True, kw_only=True, tag_field="event", tag="undone"):
+    """The reading of a commit, taken back."""
+
+    commit: str
+    at: str = ""
+
+
+Event = Reading | Seeds | Undone
+_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+
+
+class Journal:
+    """The file, and what it says by now."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.events: list[Event] = list(_read(path)) if path.exists() else []
+
+    def append(self, event: Event) -> None:
+        """Add a line; it is on disk when this returns. Not for a journal that somebody else writes to."""
+        line = msgspec.json.encode(event) + b"\n"
+        try:
+            with self.path.open("r+b" if self.path.exists() else "w+b") as stream:
+                _drop_torn(stream.fileno(), self.path)
+                stream.seek(0, os.SEEK_END)
+                stream.write(line)
+                stream.flush()
+                os.fsync(stream.fileno())
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            what = "no disk space left to write" if full else f"cannot write ({error.strerror})"
+            raise HostFailed(f"{what} {self.path}", hint="free some space there, then resume") from error
+        self.events.append(event)
+
+    @property
+    def readings(self) -> dict[str, Reading]:
+        """The readings that stand, by commit, in the order they were made."""
+        found: dict[str, Reading] = {}
+        for event in self.events:
+            match event:
+                case Reading():
+                    found[event.commit] = event
+                case Undone():
+                    found.pop(event.commit, None)
+        return found
+
+    @property
+    def seeds(self) -> list[int] | None:
+        """The session's seeds, once they are settled."""
+        return next((event.seeds for event in reversed(self.events) if isinstance(event, Seeds)), None)
+
+
+def _read(path: Path) -> Iterator[Event]:
+    lines = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines[:-1], start=1):  # what follows the last newline is torn, or nothing
+        try:
+            yield _decoder.decode(line)
+        except msgspec.MsgspecError as error:
+            raise HostFailed(
+                f"line {number} of {path} cannot be read: {error}",
+                hint="a newer lab wrote it, or the file is damaged; remove the lines from there on to go on before it",
+            ) from error
+
+
+def _drop_torn(descriptor: int, path: Path) -> None:
+    content = path.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    if whole < len(content):
+        os.ftruncate(descriptor, whole)

@@ -1,0 +1,77 @@
+"""What a bisection was asked for, resolved: enough to go on after any stop, or to do it all again."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from lab.records import Record
+from lab.results import ArmPlan, Plan
+
+Panics = Literal["untestable", "bad"]
+
+FIRST_SEED = 101
+"""Searches use seeds from here on, so the proof, which compares from seed 1 on as `lab ab` does, has fresh ones."""
+
+
+class BisectPlan(Record, frozen=True, kw_only=True):
+    """`plan.json` in a result folder.
+
+    words: what the ends are called, (good, bad) or (old, new); with the former only a change for the worse is
+    looked for. selection: workload and cases as `lab ab` takes them; files: the user's among those, with their sums.
+    case: None until the ends have shown which of several changed most. seeds: exactly that many; None for as many
+    as the ends need. probes: how many commits inside are measured when the ends are alike. panics: what a kernel
+    panic in the workload says of a commit. command: the words that started it.
+    """
+
+    schema: int = 1
+    kind: Literal["bisect"] = "bisect"
+    mode: str
+    words: tuple[str, str]
+    old: ArmPlan
+    new: ArmPlan
+    workload: str
+    case: str | None
+    selection: str
+    files: dict[str, str]
+    metric: str | None
+    threshold: float
+    confidence: float
+    seeds: int | None
+    max_seeds: int
+    probes: int
+    panics: Panics
+    speculate: bool
+    qemu: str
+    guest_timeout_s: float
+    model: str
+    machine: str | None
+    command: list[str]
+
+    @property
+    def alpha(self) -> float:
+        """The chance of a wrong verdict that is allowed: never more than `lab ab` allows."""
+        return min(0.01, 1 - self.confidence)
+
+    @property
+    def worse_only(self) -> bool:
+        """Whether the ends were called good and bad."""
+        return self.words == ("good", "bad")
+
+    def comparison(self, base: ArmPlan, test: ArmPlan) -> Plan:
+        """A comparison of two kernels under this plan's conditions, as `lab ab` makes it."""
+        return Plan(
+            mode=self.mode,
+            base=base,
+            test=test,
+            workloads=[self.selection],
+            files=self.files,
+            threshold=self.threshold,
+            alpha=self.alpha,
+            seeds=6,
+            max_seeds=max(self.max_seeds, 6),
+            fixed_seeds=False,
+            qemu=self.qemu,
+            guest_timeout_s=self.guest_timeout_s,
+            model=self.model,
+            machine=self.machine,
+        )

@@ -1,0 +1,166 @@
+"""What must hold of a culprit: it differs from its parent, fresh measurements say so, and without it all is well.
+
+Each comparison is a stored result like any of `lab ab`, in the session's folder, so it can be shown, explained and
+replayed by itself, and an interrupted proof goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from lab import ab, explain, profiles, records, results, trees
+from lab.bisection.history import Candidate, History
+from lab.bisection.measuring import safe_name
+from lab.bisection.plan import BisectPlan
+from lab.bisection.state import changed
+from lab.errors import BuildFailed, GuestFailed, UserError
+from lab.kernelspec import KernelSpec, resolve
+from lab.progress import Meter
+from lab.records import Record
+from lab.results import AbResult, ArmPlan
+from lab.runs import Run
+from lab.table import primary_of
+from lab.verdict import Comparison, Metric
+
+_FUNCTIONS = 10
+
+
+class Function(Record, frozen=True, kw_only=True):
+    """A function that costs something else than before, in modelled cycles an operation."""
+
+    name: str
+    space: str
+    base: float
+    test: float
+
+
+class Proof(Record, frozen=True, kw_only=True):
+    """What was tried on one culprit.
+
+    confirmed: fresh seeds show the same change against its parent. same_image: its kernel is its parent's, so it
+    cannot be the culprit. fresh: that comparison; result: where it is stored. reverted: the new end without the
+    culprit against the new end; not_reverted: why there is none. functions: what `lab explain` says changed.
+    """
+
+    confirmed: bool
+    same_image: bool
+    fresh: Comparison | None = None
+    result: str | None = None
+    reverted: Comparison | None = None
+    revert_result: str | None = None
+    not_reverted: str | None = None
+    functions: list[Function] = msgspec.field(default_factory=list)
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Prover:
+    """Confirms culprits of one session."""
+
+    plan: BisectPlan
+    history: History
+    metric: Metric
+    folder: Path
+    jobs: int
+    meter: Meter
+
+    def prove(self, culprit: Candidate, parent: str, expected: Comparison, *, revert: bool) -> Proof:
+        """Everything about one culprit, against the kernel spec of its parent."""
+        place = self.folder / "proof" / safe_name(culprit.name)
+        base, test = (self._arm(spec) for spec in (parent, culprit.spec))
+        result = self._compare(place / "parent", base, test, f"{culprit.name} against its parent, fresh seeds")
+        fresh = self._comparison(result)
+        same_image = self._booted(result, "base") == self._booted(result, "test")
+        confirmed = not same_image and changed(fresh) and _same_side(fresh, expected)
+        return replace(
+            Proof(
+                confirmed=confirmed,
+                same_image=same_image,
+                fresh=fresh,
+                result=result.result,
+                functions=self._functions(place / "parent", result) if changed(fresh) else [],
+            ),
+            **(self._revert(place, culprit) if revert else {}),
+        )
+
+    def _arm(self, spec: str) -> ArmPlan:
+        return ArmPlan(spec=resolve(spec, self.history.tree, progress=self.meter.news), cc=self.plan.new.cc)
+
+    def _compare(self, folder: Path, base: ArmPlan, test: ArmPlan, what: str) -> AbResult:
+        """A comparison, unless it was finished before."""
+        if (folder / "result.json").is_file():
+            return results.load_result(folder)
+        self.meter.say(f"proof: {what}")
+        (folder / "runs").mkdir(parents=True, exist_ok=True)
+        plan = self.plan.comparison(base, test)
+        if not (folder / "plan.json").exists():
+            results.store_plan(folder, plan)
+        return ab.measure(plan, folder, jobs=self.jobs, deadline=None, meter=self.meter)
+
+    def _comparison(self, result: AbResult) -> Comparison:
+        """The metric that the search went by."""
+        (case,) = result.cases
+        found = next((c for c in case.metrics if c.name == self.metric.name), None)
+        return found or primary_of(case)
+
+    def _booted(self, result: AbResult, arm: str) -> tuple[str, dict[str, str]]:
+        """What an arm booted, as its guests' command lines name it, and what was set in it."""
+        folder = results.open_folder(result.result)
+        run = records.load(next((folder / "runs").glob(f"*-{arm}-*.json")), Run)
+        settings = (result.base if arm == "base" else result.test).settings
+        return records.file_digest(Path(run.argv[run.argv.index("-kernel") + 1])), settings
+
+    # ---- without the culprit
+
+    def _revert(self, place: Path, culprit: Candidate) -> dict[str, object]:
+        """The new end with the culprit taken out, against the new end as it is."""
+        new = self._arm(self.history.new.spec)
+        try:
+            without = self._without(place, culprit, new.spec)
+        except UserError as error:
+            return {"not_reverted": error.message}
+        try:
+            result = self._compare(place / "reverted", new, without, f"the new end without {culprit.name}")
+        except (BuildFailed, GuestFailed) as error:
+            return {"not_reverted": error.message}
+        return {"reverted": self._comparison(result), "revert_result": result.result}
+
+    def _without(self, place: Path, culprit: Candidate, new: KernelSpec) -> ArmPlan:
+        tree = trees.open_tree(self.history.tree)
+        patch = place / f"revert-{culprit.name}.patch"
+        place.mkdir(parents=True, exist_ok=True)
+        words = ("diff-tree", "-p", "--binary", "--full-index", "-R", f"{culprit.id}^", culprit.id)
+        records.write_atomic(patch, tree.source.git_bytes(*words))
+        suffix = self.history.new.spec.removeprefix(self.history.new.id)
+        return self._arm(f"{self.history.new.id}+{patch}{suffix}")
+
+    # ---- why
+
+    def _functions(self, folder: Path, result: AbResult) -> list[Function]:
+        """The functions that differ most, from one guest of each arm under the cost model."""
+        (case,) = result.cases
+        found = profiles.collect(folder, case, machine=None, model=None, jobs=self.jobs, meter=self.meter)
+        told = explain.explain(found.base, found.test, cost="cycles")
+        return [
+            Function(
+                name=row.name,
+                space=row.space,
+                base=_digits(told.per_operation(row, "base")),
+                test=_digits(told.per_operation(row, "test")),
+            )
+            for row in explain.differing(told)[:_FUNCTIONS]
+        ]
+
+
+def _same_side(one: Comparison, other: Comparison) -> bool:
+    """Whether both went the same way."""
+    return one.ratio is None or other.ratio is None or (one.ratio > 1) == (other.ratio > 1)
+
+
+def _digits(value: Fraction) -> float:
+    return round(float(value), 3)

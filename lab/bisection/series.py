@@ -1,0 +1,160 @@
+"""What else leads from one kernel to another, step by step: packages, patches put on one by one, options changed."""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import re
+import shutil
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from itertools import pairwise
+from pathlib import Path
+
+from lab import debs, git, specs
+from lab.bisection.history import Candidate, History, Kind
+from lab.errors import UserError
+from lab.process import CommandFailed, run
+
+_PATCHES = ("*.patch", "*.diff", "*.eml")
+_UNSET = re.compile(r"# (CONFIG_\w+) is not set")
+
+
+def packages(pattern: str, old: str | None, new: str | None) -> History:
+    """The packages of a name pattern (`deb:linux-image-6.12.*-cloud-amd64`) by version, between two of them or all."""
+    wanted = pattern.removeprefix("deb:")
+    found = [name for name in debs.by_version(debs.all_names()) if fnmatchcase(name, wanted)]
+    if len(found) < 2:
+        raise UserError(
+            f"{pattern}: {len(found)} packages are called that, and a series needs two",
+            hint="put quotes around the pattern; `apt-cache pkgnames linux-image-` shows the names",
+        )
+    first, last = (_index(found, end, default) for end, default in ((old, 0), (new, len(found) - 1)))
+    if first >= last:
+        raise UserError(f"{found[last]} does not come after {found[first]}, so there are no packages between them")
+    return _line("packages", [(name, name, f"deb:{name}") for name in found[first : last + 1]])
+
+
+def _index(found: Sequence[str], end: str | None, default: int) -> int:
+    if end is None:
+        return default
+    name = end.removeprefix("deb:")
+    if name not in found:
+        raise UserError(f"{end} is not in the series", hint=f"it has {', '.join(found)}")
+    return found.index(name)
+
+
+def patches(series: Path, base: str, into: Path, tree: str | None) -> History:
+    """The patches of a folder (by name) or of a mailbox (in its order), each on top of those before it.
+
+    into: where the patches of a mailbox are put; they have to stay for as long as the bisection does.
+    """
+    files = _files(series, into)
+    if not files:
+        raise UserError(f"{series} has no patches in it", hint=f"a folder of {', '.join(_PATCHES)}, or a mailbox")
+    revision, suffix = _split(base)
+    steps = [(base, base, base)]
+    applied = revision
+    for file in files:
+        applied += f"+{file}"
+        steps.append((file.name, _title(file), applied + suffix))
+    return _line("patches", steps, tree)
+
+
+def _files(series: Path, into: Path) -> list[Path]:
+    if series.is_dir():
+        return sorted(path.resolve() for kind in _PATCHES for path in series.glob(kind))
+    try:
+        shutil.rmtree(into, ignore_errors=True)
+        into.mkdir(parents=True)
+        run(git.command("mailsplit", "--keep-cr", f"-o{into}", "--", series.resolve()), env=git.environment())
+    except CommandFailed as error:
+        raise UserError(f"{series} is no mailbox that git can split: {error.message}") from error
+    return [_named(path) for path in sorted(into.glob("[0-9]*"))]
+
+
+def _named(path: Path) -> Path:
+    """A spec knows a patch by its name."""
+    target = path.with_name(f"{path.name}.patch") if path.suffix != ".patch" else path
+    return path.rename(target)
+
+
+def _title(file: Path) -> str:
+    message = email.message_from_bytes(file.read_bytes(), policy=email.policy.default)
+    return " ".join(str(message["Subject"] or file.name).split())
+
+
+def _split(base: str) -> tuple[str, str]:
+    """A spec without its kconfig and settings, and those: patches go between."""
+    parsed = specs.parse(base)
+    if parsed.kind not in ("rev", "worktree"):
+        raise UserError(f"{base} is a kernel that is built already: no patch can be put on it")
+    prefix = "worktree:" if parsed.kind == "worktree" else ""
+    kept = prefix + parsed.body + "".join(f"+{name}" for name in parsed.patches)
+    return kept, base.removeprefix(kept)
+
+
+def options(first: Path, last: Path, base: str, tree: str | None) -> History:
+    """The options in which two lists differ, changed one after the other on a kernel.
+
+    A list has kconfig lines and settings (`thp=never`). What only one of them has is unset in the other: a symbol is
+    n there, a setting as the guest has it.
+    """
+    before, after = _options(first), _options(last)
+    differing = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    if not differing:
+        raise UserError(f"{first} and {last} ask for the same options, so there is nothing to search")
+    asked = dict(before)
+    steps = [(first.name, f"as {first.name} has it", _with_options(base, asked))]
+    for name in differing:
+        value = after.get(name, "n" if name.startswith("CONFIG_") else None)
+        asked.pop(name, None)
+        if value is not None:
+            asked[name] = value
+        steps.append((name, f"{name}: {before.get(name, 'unset')} -> {after.get(name, 'unset')}", ""))
+        steps[-1] = (*steps[-1][:2], _with_options(base, asked))
+    return _line("options", steps, tree)
+
+
+def _options(path: Path) -> dict[str, str]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {path}: {error}") from error
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if unset := _UNSET.fullmatch(line.strip()):
+            found[unset[1]] = "n"
+        elif line.strip() and not line.startswith("#"):
+            name, sign, value = line.strip().partition("=")
+            if not sign:
+                raise UserError(f"{path}:{number}: {line.strip()!r} is no option", hint="write NAME=VALUE")
+            found[name] = value
+    return found
+
+
+def _with_options(base: str, wanted: dict[str, str]) -> str:
+    """A spec with more kconfig and settings. Raises `UserError` for those that no spec may have."""
+    parsed = specs.parse(base)
+    revision = _split(base)[0] if parsed.kind in ("rev", "worktree") else f"{parsed.kind}:{parsed.body}"
+    kconfig = dict(parsed.kconfig) | {k: v for k, v in wanted.items() if k.startswith("CONFIG_")}
+    settings = dict(parsed.settings) | {k: v for k, v in wanted.items() if not k.startswith("CONFIG_")}
+    text = revision
+    for mark, pairs in (("%", kconfig), ("@", settings)):
+        text += mark + ",".join(f"{name}={value}" for name, value in pairs.items()) if pairs else ""
+    specs.parse(text)
+    return text
+
+
+def _line(kind: Kind, steps: Sequence[tuple[str, str, str]], tree: str | None = None) -> History:
+    """A history without branches of (id, title, spec), the old end first."""
+    name, title, spec = steps[0]
+    old = Candidate(id=name, title=title, spec=spec, parents=())
+    candidates = [
+        Candidate(id=name, title=title, spec=spec, parents=(before[0],))
+        for before, (name, title, spec) in pairwise(steps)
+    ]
+    names = [one.id for one in (old, *candidates)]
+    if len(set(names)) != len(names):
+        raise UserError(f"two steps of the series are called {max(names, key=names.count)}")
+    return History(kind=kind, old=old, candidates=candidates, tree=tree)

@@ -1,0 +1,234 @@
+"""`lab bisect`."""  # noqa: A005  (inside a package it shadows nothing)
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lab import machines, records, results
+from lab.ab import default_jobs
+from lab.bisection import asking, page, session, status
+from lab.bisection import conclude as concluding
+from lab.bisection import step as stepping
+from lab.bisection.answer import Answer
+from lab.bisection.asking import Asked
+from lab.commands import options
+from lab.errors import UserError
+from lab.progress import Meter
+
+_PATHS = "lab.bisect.paths"
+_WORDS = "lab.bisect.words"
+
+
+class WithPaths(click.Group):
+    """A group that does something by itself, and takes paths behind `--` as git does."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Set what follows `--` aside: click would take it for a subcommand."""
+        ctx.meta[_WORDS] = list(args)
+        ctx.meta[_PATHS] = ()
+        if "--" in args and not any(word in self.commands for word in args[: args.index("--")]):
+            place = args.index("--")
+            ctx.meta[_PATHS] = tuple(args[place + 1 :])
+            args = args[:place]
+        return super().parse_args(ctx, args)
+
+
+def _ends(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that name the ends and how a commit is decided."""
+    decorators = [
+        click.option("--good", metavar="SPEC", help="The older end, before it got worse."),
+        click.option("--bad", metavar="SPEC", help="The newer end, which is worse."),
+        click.option("--old", metavar="SPEC", help="The older end; any change is looked for, to either side."),
+        click.option("--new", metavar="SPEC", help="The newer end."),
+        click.option("--recipe", metavar="NAME|FILE", help="Take what is not given here from a recipe."),
+        click.option("--workload", "-w", metavar="NAME[:CASE]", help="What to run."),
+        click.option("--metric", metavar="NAME", help="What decides (default: the primary metric)."),
+        click.option("--threshold", type=options.Share(), help="The smallest change that counts (2%)."),
+        click.option("--seeds", type=click.IntRange(min=1), help="Exactly that many seeds a commit."),
+        click.option("--model", type=click.Choice(["auto", "none", "tlb", "full"]), help="Cost model, as in `lab ab`."),
+        click.option("--machine", metavar="NAME|FILE", help=f"The machine that is modelled ({machines.DEFAULT})."),
+        click.option("--cc", help="Compiler of all kernels (gcc)."),
+        click.option("--qemu", default="qemu-system-x86_64", show_default=True, help="The QEMU to use."),
+        click.option("--guest-timeout", type=options.Duration(), default=300.0, help="When a guest hangs (300s)."),
+    ]
+    for decorate in reversed(decorators):
+        command = decorate(command)
+    return command
+
+
+_result_id = click.argument("result_id", metavar="[ID]", default="latest")
+_budget = click.option("--budget", type=options.Duration(), help="Stop after this time with what is known, e.g. 2h.")
+
+
+@click.group(cls=WithPaths, invoke_without_command=True, subcommand_metavar="[COMMAND] [-- PATH...]")
+@_ends
+@options.tree
+@click.option(
+    "--series", metavar="deb:PATTERN|MAILBOX|FOLDER", help="Search packages by version, or patches put on --good."
+)
+@click.option(
+    "--options",
+    nargs=2,
+    metavar="LIST LIST",
+    help="Search the options that two kconfigs, or lists of settings, differ in.",
+)
+@click.option("--first-parent", is_flag=True, help="Follow only the first parent of merges.")
+@click.option("--mode", type=click.Choice(["auto", "exact", "live"]), default="auto", show_default=True)
+@click.option("--confidence", type=options.Share(), help="How sure the answer has to be (95%).")
+@click.option("--max-seeds", type=click.IntRange(min=6), default=24, show_default=True, help="To tell the ends apart.")
+@click.option(
+    "--probe", type=click.IntRange(min=0), metavar="N", help="With ends that are alike, measure N commits inside (3)."
+)
+@click.option("--speculate/--no-speculate", default=True, help="Build what may be next on cores that are idle.")
+@_budget
+@options.jobs
+@click.option("--result", type=click.Path(path_type=Path), help="Folder for the result (default: a new one).")
+@options.json_output
+@click.pass_context
+def bisect(
+    ctx: click.Context,
+    /,
+    budget: float | None,
+    jobs: int | None,
+    result: Path | None,
+    as_json: bool,
+    **rest: Any,
+) -> int:
+    """Find the commit that changed a measurement, say how sure that is, and prove it.
+
+    Exits 0 when a commit, or a range that cannot be narrowed down, is named; 5 when there is no culprit.
+
+    \b
+    Examples:
+      lab bisect --good v6.6 --bad v6.7 -w alloc-burst:layout-4632k -- mm/
+      lab bisect --old efa7df3e3bb5^ --new HEAD -w alloc-burst:layout-4632k
+
+      lab bisect --series 'deb:linux-image-6.12.*-cloud-amd64' -w alloc-burst:alternate-2048k-1400k
+
+    \b
+    Example:
+      lab bisect --recipe alloc-burst
+    """
+    if ctx.invoked_subcommand is not None:
+        if any(ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE for name in ctx.params):
+            raise UserError(f"options of the search go without {ctx.invoked_subcommand}, or behind it")
+        return 0
+    asked = Asked(**rest, paths=ctx.meta[_PATHS])
+    deadline = time.monotonic() + budget if budget else None
+    with Meter() as meter:
+        plan, history = asking.plan(asked, _command(ctx.meta[_WORDS]), meter.news)
+        folder = results.new_folder(result)
+        with results.claimed(folder):
+            made = session.create(folder, plan, history)
+            answer = concluding.conclude(made, jobs=jobs or default_jobs(), deadline=deadline, meter=meter)
+    return _print(answer, as_json=as_json)
+
+
+def _command(words: list[str]) -> list[str]:
+    """The command line that does it all again: into a new result."""
+    kept = []
+    skip = False
+    for word in words:
+        if not skip and word not in ("--json", "--result") and not word.startswith("--result="):
+            kept.append(word)
+        skip = word == "--result"
+    return ["lab", "bisect", *kept]
+
+
+def _print(answer: Answer, *, as_json: bool) -> int:
+    if as_json:
+        click.echo(records.encode(answer), nl=False)
+    else:
+        click.echo(page.render(answer), nl=False)
+    return 0 if answer.named else 5
+
+
+@bisect.command()
+@_result_id
+@_budget
+@options.jobs
+@options.json_output
+def resume(result_id: str, budget: float | None, jobs: int | None, as_json: bool) -> int:
+    """Go on with a bisection that was stopped; nothing is measured twice.
+
+    \b
+    Example:
+      lab bisect resume latest
+    """
+    deadline = time.monotonic() + budget if budget else None
+    found = session.find(result_id)
+    with Meter() as meter, results.claimed(found.folder):
+        answer = concluding.conclude(
+            session.load(found.folder), jobs=jobs or default_jobs(), deadline=deadline, meter=meter
+        )
+    return _print(answer, as_json=as_json)
+
+
+@bisect.command("status")
+@_result_id
+@options.json_output
+def status_(result_id: str, as_json: bool) -> None:
+    """What is known of a bisection, what it cost, and what is left.
+
+    \b
+    Example:
+      lab bisect status latest
+    """
+    found = session.find(result_id)
+    if as_json:
+        click.echo(records.encode(status.status(found)), nl=False)
+    else:
+        for line in status.text(found):
+            click.echo(line)
+
+
+@bisect.command()
+@_result_id
+def log(result_id: str) -> None:
+    """Print commands that rebuild a bisection: the lab's own, and git's.
+
+    \b
+    Example:
+      lab bisect log latest > log && git bisect replay log
+    """
+    for line in status.log(session.find(result_id)):
+        click.echo(line)
+
+
+@bisect.command()
+@_result_id
+def undo(result_id: str) -> None:
+    """Take the last measurement back; `lab bisect resume` makes it again.
+
+    \b
+    Example:
+      lab bisect undo latest
+    """
+    found = session.find(result_id)
+    with results.claimed(found.folder):
+        one = session.undo(session.load(found.folder))
+    click.echo(f"{one.name} is not measured any more; go on by lab bisect resume {found.name}")
+
+
+@bisect.command()
+@_ends
+@options.jobs
+def step(jobs: int | None, **rest: Any) -> int:
+    """Decide the commit that the current folder is at, for `git bisect run`.
+
+    The ends are those that `git bisect` was begun with, unless they are given. Exits 0 for good (or old), 1 for bad
+    (or new), 125 for what cannot be tested, and 128 for anything else, which stops `git bisect run`.
+
+    \b
+    Example:
+      git bisect run lab bisect step --recipe alloc-burst
+    """
+    with Meter() as meter:
+        decided = stepping.take(Asked(**rest), Path.cwd(), jobs=jobs or default_jobs(), meter=meter)
+    click.echo(decided.words)
+    return decided.status

@@ -1,0 +1,221 @@
+"""Histories whose commits say in a file what they do, and kernels and guests that do just that, in a moment.
+
+The file `fate` of a commit holds a number, the commit's throughput, or the way it fails: `build`, `panic`, `host`.
+Run as a module, `python -m tests.unit.fakebisect bisect ...` is the lab itself with those fakes, for tests that kill
+it. What is built and run is noted in the files named by FAKE_BUILDS and FAKE_RUNS, a line each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lab import ab, exact, images, kernels, records, runs, slices
+from lab.channel import CaseOutcome, GuestReport
+from lab.errors import BuildFailed, GuestFailed
+from lab.exact import Qemu
+from lab.git import Repo
+from lab.guests import Running
+from lab.images import Image
+from lab.kernels import Kernel
+from lab.kernelspec import KernelSpec, TreeSource
+from lab.runs import Arm, Bench, Run
+from lab.trees import open_tree
+from lab.workloads import Case
+
+from .fakekernel import commit_all, git, write_kernel
+
+WORKLOAD = """\
+schema = 1
+name = "mine"
+story = "a story"
+memory_mb = 512
+vcpus = 1
+program = "/usr/bin/mine"
+argv = ["--case", "{case}"]
+model = "none"
+
+[[metric]]
+name = "throughput"
+unit = "op/s"
+better = "higher"
+primary = true
+description = "operations per second"
+
+[[case]]
+name = "large"
+
+[[case]]
+name = "small"
+"""
+
+QEMU = Qemu(path="/usr/bin/qemu-system-x86_64", version="7.2.22", numbers=(7, 2))
+Dice = random.Random
+
+
+def dice(seed: object) -> Dice:
+    """Chance that is the same each time."""
+    return random.Random(str(seed))  # noqa: S311
+
+
+Fates = Sequence[float | str]
+
+
+def start(top: Path, fate: float | str = 100.0) -> str:
+    """A repository with the old end; its commit."""
+    write_kernel(top)
+    git(top, "init", "-q", "-b", "main")
+    return commit(top, "start", fate)
+
+
+def commit(top: Path, title: str, fate: float | str, path: str = "mm/file.c") -> str:
+    """One commit more, with a change of its own to a file."""
+    (top / "fate").write_text(str(fate))
+    (top / path).parent.mkdir(exist_ok=True)
+    (top / path).write_text(f"{title}\n")
+    return commit_all(top, title)
+
+
+def line(top: Path, fates: Fates) -> list[str]:
+    """A history without branches; all commits, the old end first."""
+    first = start(top, fates[0])
+    return [first, *(commit(top, f"change {i}", fate) for i, fate in enumerate(fates[1:], start=1))]
+
+
+def write_workload(folder: Path) -> str:
+    """A workload; what `--workload` is given for its first case."""
+    folder.mkdir(exist_ok=True)
+    (folder / "workload.toml").write_text(WORKLOAD)
+    return f"{folder}:large"
+
+
+def note(variable: str, text: str) -> None:
+    """A line in the file that a variable names."""
+    if path := os.environ.get(variable):
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(descriptor, f"{text}\n".encode())
+        os.close(descriptor)
+
+
+def fate_of(source: TreeSource) -> str:
+    repo: Repo = open_tree(source.tree).repo
+    return repo.git("show", f"{source.tree_id}:fate")
+
+
+def obtain(spec: KernelSpec, **_: object) -> Kernel:
+    """The kernel of a commit: a file that holds its fate. Trees that differ in `docs` alone give the same one."""
+    assert isinstance(spec.source, TreeSource)
+    fate = fate_of(spec.source)
+    tree = open_tree(spec.source.tree).repo
+    code = tree.git("ls-tree", "-r", spec.source.tree_id, "--", "mm", "fate")
+    note("FAKE_BUILDS", spec.source.commit)
+    time.sleep(float(os.environ.get("FAKE_BUILD_S", "0")))
+    if fate == "build":
+        raise BuildFailed(f"{spec.source.describe} does not build with gcc: mm/file.c:1: error: no")
+    key = hashlib.sha256(code.encode()).hexdigest()
+    path = Path(os.environ["XDG_CACHE_HOME"]) / "fake-kernels" / key
+    path.parent.mkdir(parents=True, exist_ok=True)
+    records.write_atomic(path, f"{fate}\n{code}".encode())
+    return Kernel(
+        spec=spec, key=key, release="6.99", commit=spec.source.commit, bzimage=path, vmlinux=None, symbols=None
+    )
+
+
+Value = Callable[[float, int, str], float]
+
+
+def plain(value: float, seed: int, case: str) -> float:
+    """What a guest measures: the fate, with something of the seed that is the same for all kernels."""
+    return value * (1 + seed % 7 / 100) if case == "large" else 50.0
+
+
+class Guests:
+    """Stands in for `runs.measure`."""
+
+    def __init__(self, value: Value = plain) -> None:
+        self.value = value
+        self.calls: list[tuple[str, int]] = []
+        self.failures: dict[str, int] = {}
+
+    def measure(
+        self, bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], fingerprint: str, running: Running
+    ) -> Run:
+        fate = arm.kernel.image(bench.machine).read_text().partition("\n")[0]
+        commit = arm.kernel.commit or ""
+        note("FAKE_RUNS", f"{bench.folder.name} {commit} {seed}")
+        self.calls.append((commit, seed))
+        time.sleep(float(os.environ.get("FAKE_RUN_S", "0")))
+        if fate in ("panic", "oops", "no-report"):
+            raise GuestFailed(fate, "the guest's kernel panicked: Oh dear")
+        if fate == "host" or self.failures.get(commit, 0) > 0:
+            self.failures[commit] = self.failures.get(commit, 0) - 1
+            raise GuestFailed("qemu-died", "QEMU died with signal 9: no message")
+        outcomes = [
+            CaseOutcome(
+                name=case.name, begin_ns=0, end_ns=1, ended=True, status=0,
+                metrics={"throughput": self.value(float(fate), seed, case.name)},
+            )
+            for case in cases
+        ]  # fmt: skip
+        run = Run(
+            arm=arm.name, workload=bench.workload.name, seed=seed, cases=[case.name for case in cases],
+            commands={case.name: bench.workload.command(case) for case in cases},
+            kernel=arm.kernel.key, fingerprint=fingerprint, wall_s=0.1,
+            argv=["qemu", "-kernel", str(arm.kernel.image(bench.machine))],
+            report=GuestReport(cases=outcomes, complete=True),
+        )  # fmt: skip
+        records.save(runs.run_path(bench.folder, runs.run_name(bench.workload, arm.name, seed, cases)), run)
+        return run
+
+
+def replacements(folder: Path, guests: Guests) -> Mapping[tuple[Any, str], Any]:
+    """What to put where kernels, image, QEMU and guests would be."""
+    from lab.bisection import proof
+
+    folder.mkdir(parents=True, exist_ok=True)
+    initrd = folder / "slice.cpio"
+    initrd.write_bytes(b"a root")
+    image = Image(
+        schema=1, name="guest", key="i", sha256="image sum", suite="bookworm", compiler="gcc", packages={}, programs={}
+    )
+    return {
+        (kernels, "obtain"): obtain,
+        (images, "obtain"): lambda meter, **_: (image, folder),
+        (slices, "slice_for"): lambda image, workload: initrd,
+        (exact, "find_qemu"): lambda command="": QEMU,
+        (runs, "measure"): guests.measure,
+        (ab, "_arm_result"): _arm_result,
+        (proof.Prover, "_functions"): lambda self, folder, result: [],
+    }
+
+
+def _arm_result(arm: Arm) -> Any:
+    from lab.results import ArmResult
+
+    return ArmResult(
+        spec=arm.kernel.spec.text,
+        commit=arm.kernel.commit,
+        release="6.99",
+        build=arm.kernel.key,
+        settings=dict(arm.settings),
+    )
+
+
+def main() -> None:
+    """The lab, with fakes."""
+    from lab import cli
+
+    for (where, name), what in replacements(Path(os.environ["XDG_CACHE_HOME"]) / "fake", Guests()).items():
+        setattr(where, name, what)
+    sys.argv[0] = "lab"
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""Packages by version, and patches one by one."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from lab import cli, debs, runs
+from lab.bisection import series
+from lab.bisection.answer import Answer
+from lab.errors import UserError
+
+from . import fakebisect
+from .fakebisect import Guests, start, write_workload
+from .fakebuild import own_folders
+from .fakekernel import git
+
+NAMES = {"linux-image-6.12.9-cloud-amd64": "6.12.9-1", "linux-image-6.12.10-cloud-amd64": "6.12.10-1",
+         "linux-image-6.12.57-cloud-amd64": "6.12.57-1", "linux-image-6.1.0-cloud-amd64": "6.1.1-1"}  # fmt: skip
+
+
+@pytest.fixture
+def offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(debs, "all_names", lambda: sorted(NAMES))
+    monkeypatch.setattr(debs, "_offered", lambda names: [(name, NAMES[name]) for name in names])
+
+
+@pytest.mark.usefixtures("offered")
+def test_packages_are_ordered_by_version() -> None:
+    found = series.packages("deb:linux-image-6.12.*-cloud-amd64", None, None)
+    names = [found.old.id, *(one.id for one in found.candidates)]
+    assert names == [f"linux-image-6.12.{n}-cloud-amd64" for n in (9, 10, 57)]
+    assert found.new.spec == "deb:linux-image-6.12.57-cloud-amd64"
+    assert found.graph().is_line
+
+
+@pytest.mark.usefixtures("offered")
+def test_packages_may_be_narrowed_to_two_ends() -> None:
+    pattern, last = "deb:linux-image-6.*", "deb:linux-image-6.12.10-cloud-amd64"
+    assert series.packages(pattern, "deb:linux-image-6.12.9-cloud-amd64", last).new.spec == last
+    with pytest.raises(UserError, match="does not come after"):
+        series.packages(pattern, last, "deb:linux-image-6.12.9-cloud-amd64")
+    with pytest.raises(UserError, match="is not in the series"):
+        series.packages(pattern, "deb:6.12", None)
+    with pytest.raises(UserError, match="0 packages"):
+        series.packages("deb:nothing*", None, None)
+
+
+def bisected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], mailbox: bool
+) -> tuple[Answer, list[str]]:
+    """Seven patches, of which the fifth makes it slow, from `git format-patch`."""
+    own_folders(monkeypatch, tmp_path)
+    for (where, name), what in fakebisect.replacements(tmp_path / "fake", Guests()).items():
+        monkeypatch.setattr(where, name, what)
+    tree = tmp_path / "linux"
+    base = start(tree)
+    for i in range(1, 8):
+        fakebisect.commit(tree, f"mm: step {i}", 60.0 if i >= 5 else 100.0, f"mm/file{i}.c")
+    git(tree, "format-patch", "-q", "-o", str(tmp_path / "patches"), base)
+    git(tree, "reset", "-q", "--hard", base)
+    given = tmp_path / "patches"
+    names = [path.name for path in sorted(given.iterdir())]
+    if mailbox:
+        content = b"".join(path.read_bytes() for path in sorted(given.iterdir()))
+        given = tmp_path / "series.mbox"
+        given.write_bytes(content)
+    workload = write_workload(tmp_path / "mine")
+    words = ["--series", str(given), "--good", base, "--tree", str(tree), "-w", workload, "--json"]
+    assert cli.run(["bisect", *words]) == 0, capsys.readouterr().err
+    return msgspec.json.decode(capsys.readouterr().out, type=Answer), names
+
+
+@pytest.mark.parametrize("mailbox", [False, True])
+def test_the_patch_that_did_it_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], mailbox: bool
+) -> None:
+    answer, names = bisected(tmp_path, monkeypatch, capsys, mailbox)
+    (found,) = answer.changes
+    assert answer.kind == "patches" and found.title.endswith("mm: step 5")
+    assert found.commit == ("0005.patch" if mailbox else names[4])
+    assert found.proof is not None and found.proof.confirmed
+    assert cli.run(["bisect", "log"]) == 0
+    assert all(line.startswith("#") for line in capsys.readouterr().out.splitlines())
+
+
+def test_patches_need_what_they_are_put_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own_folders(monkeypatch, tmp_path)
+    (tmp_path / "empty").mkdir()
+    workload = write_workload(tmp_path / "mine")
+    for words in (
+        ["--series", str(tmp_path / "nowhere"), "--good", "HEAD"],
+        ["--series", str(tmp_path / "empty")],
+        ["--series", str(tmp_path / "empty"), "--good", "HEAD"],
+        ["--series", str(tmp_path / "empty"), "--good", "a", "--bad", "b"],
+        ["--series", str(tmp_path / "empty"), "--good", "a", "--first-parent"],
+    ):
+        assert cli.run(["bisect", *words, "-w", workload]) == 2
+        assert "Traceback" not in capsys.readouterr().err
+
+
+def test_options_change_one_after_the_other(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("CONFIG_SLUB_DEBUG=y\n# CONFIG_PSI is not set\nthp=never\n\n# a remark\n")
+    (tmp_path / "b").write_text("CONFIG_PSI=y\nCONFIG_SLUB_DEBUG=y\nthp=always\nhugepages=8\n")
+    found = series.options(tmp_path / "a", tmp_path / "b", "v6.12%CONFIG_FOO=m", None)
+    assert [one.id for one in found.candidates] == ["CONFIG_PSI", "thp", "hugepages"]
+    assert found.old.spec == "v6.12%CONFIG_FOO=m,CONFIG_SLUB_DEBUG=y,CONFIG_PSI=n@thp=never"
+    assert found.candidates[1].title == "thp: never -> always"
+    assert found.new.spec == "v6.12%CONFIG_FOO=m,CONFIG_SLUB_DEBUG=y,CONFIG_PSI=y@thp=always,hugepages=8"
+    with pytest.raises(UserError, match="the same options"):
+        series.options(tmp_path / "a", tmp_path / "a", "v6.12", None)
+    (tmp_path / "b").write_text("CONFIG_PSI=y\nnonsense\n")
+    with pytest.raises(UserError, match="b:2: 'nonsense' is no option"):
+        series.options(tmp_path / "a", tmp_path / "b", "v6.12", None)
+    (tmp_path / "b").write_text("thpp=never\n")
+    with pytest.raises(UserError, match="unknown setting"):
+        series.options(tmp_path / "a", tmp_path / "b", "v6.12", None)
+
+
+def test_the_option_that_did_it_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own_folders(monkeypatch, tmp_path)
+    guests = Guests()
+    for (where, name), what in fakebisect.replacements(tmp_path / "fake", guests).items():
+        monkeypatch.setattr(where, name, what)
+    tree = tmp_path / "linux"
+    base = start(tree)
+    plain, one_at_a_time = guests.measure, threading.Lock()
+
+    def measure(bench: Any, arm: Any, *rest: Any) -> Any:
+        with one_at_a_time:
+            guests.value = lambda value, seed, case: 60.0 if arm.settings.get("thp") == "always" else 100.0
+            return plain(bench, arm, *rest)
+
+    monkeypatch.setattr(runs, "measure", measure)
+    (tmp_path / "a").write_text("thp=never\n")
+    (tmp_path / "b").write_text("sysctl.vm.a=1\nthp=always\nsysctl.vm.b=1\nhugepages=4\n")
+    words = ["--options", str(tmp_path / "a"), str(tmp_path / "b"), "--good", base, "--tree", str(tree)]
+    assert cli.run(["bisect", *words, "-w", write_workload(tmp_path / "mine"), "--json"]) == 0
+    answer = msgspec.json.decode(capsys.readouterr().out, type=Answer)
+    assert [one.commit for one in answer.changes] == ["thp"]
