@@ -172,7 +172,7 @@ def _outcome(state: State, found: Sequence[Found], *, out_of_time: bool) -> tupl
     if state.ends is not None and state.ends.verdict == Outcome.UNKNOWN:
         return "undecided", f"{len(state.ends.base)} seeds do not tell the ends apart: {state.ends.reason}"
     if not _searched(state) and state.ends is not None:
-        better = f"the {new} end is better than the {old} one by {percent(state.ends.ratio)}"
+        better = f"the {new} end is better than the {old} one ({percent(state.ends.ratio)})"
         return "no culprit", f"{better}; to find what improved it, call the ends --old and --new"
     if not found:
         inside = len(state.known.levels) - 1

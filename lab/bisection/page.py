@@ -22,7 +22,8 @@ def _page(answer: Answer) -> Iterator[str]:
     old, new = answer.words
     yield f"{old:<5} {_named(answer, answer.old.id)}"
     yield f"{new:<5} {_named(answer, answer.new.id)}"
-    yield f"{answer.candidates} {answer.kind} between them{_limits(answer)}; {answer.workload}:{answer.case}"
+    kind = answer.kind if answer.candidates != 1 else answer.kind.removesuffix("s")
+    yield f"{answer.candidates} {kind}, the {new} end included{_limits(answer)}; {answer.workload}:{answer.case}"
     if answer.ends is not None:
         yield f"ends  {_change(answer.ends)}: {answer.ends.verdict}"
     yield ""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lab import ab, exact, images, kernels, records, runs, slices
+from lab import exact, images, kernels, records, runs, slices
 from lab.channel import CaseOutcome, GuestReport
 from lab.errors import BuildFailed, GuestFailed
 from lab.exact import Qemu
@@ -190,21 +190,8 @@ def replacements(folder: Path, guests: Guests) -> Mapping[tuple[Any, str], Any]:
         (slices, "slice_for"): lambda image, workload: initrd,
         (exact, "find_qemu"): lambda command="": QEMU,
         (runs, "measure"): guests.measure,
-        (ab, "_arm_result"): _arm_result,
         (proof.Prover, "_functions"): lambda self, folder, result: [],
     }
-
-
-def _arm_result(arm: Arm) -> Any:
-    from lab.results import ArmResult
-
-    return ArmResult(
-        spec=arm.kernel.spec.text,
-        commit=arm.kernel.commit,
-        release="6.99",
-        build=arm.kernel.key,
-        settings=dict(arm.settings),
-    )
 
 
 def main() -> None:

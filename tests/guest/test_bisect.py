@@ -1,0 +1,60 @@
+"""Bisection on real kernels: culprit and fix between ends that are alike, and one step for `git bisect run`."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import BASE, FIX, TEST, Lab
+
+pytestmark = [pytest.mark.guest, pytest.mark.build]
+
+CASE = "alloc-burst:layout-4632k"
+
+
+@pytest.fixture(scope="module")
+def found(story: Lab) -> Any:
+    return story.json("bisect", "--old", BASE, "--new", FIX, "-w", CASE)
+
+
+def test_culprit_and_fix_are_both_named_and_proved(found: Any) -> None:
+    assert found["ends"]["verdict"] == "same"
+    assert [change["direction"] for change in found["changes"]] == ["regression", "improvement"]
+    assert found["outcome"] == "found"
+    for change in found["changes"]:
+        assert change["proof"]["confirmed"] and not change["proof"]["same_image"]
+        assert "__handle_mm_fault" in {function["name"] for function in change["proof"]["functions"]}
+
+
+def test_the_fix_reverted_makes_it_slow_again(found: Any) -> None:
+    assert found["changes"][1]["proof"]["reverted"]["verdict"] == "regression"
+
+
+def test_the_answer_is_shown_again(story: Lab, found: Any) -> None:
+    assert story.json("report", found["result"]) == found
+    assert "regression: " in story.run("report", found["result"]).stdout
+
+
+def test_an_improvement_is_nobodys_fault(story: Lab) -> None:
+    done = story.run("bisect", "--good", TEST, "--bad", FIX, "-w", CASE)
+    assert done.returncode == 5 and "no culprit" in done.stdout
+
+
+def test_a_step_for_git(story: Lab, tmp_path: Path) -> None:
+    tree = next((story.home / ".local/share/kernel-ab-lab/trees").glob("default.git"))
+    checkout = story.home / "checkout"
+    git = ["git", "-c", "safe.directory=*"]
+    subprocess.run([*git, "clone", "-q", "-n", "-s", str(tree), str(checkout)], check=True)
+    statuses = []
+    for commit in ("main~1", "main~2"):
+        subprocess.run([*git, "update-ref", "--no-deref", "HEAD", commit], cwd=checkout, check=True)
+        subprocess.run(["chown", "-R", "nobody", str(checkout)], check=False)
+        step = ("bisect", "step", "--recipe", "alloc-burst", "--good", "main~3", "--bad", "main~2")
+        done = subprocess.run(
+            story.command(*step), cwd=checkout, env=story.environment(), capture_output=True, text=True, check=False
+        )
+        statuses.append((done.returncode, done.stderr))
+    assert [status for status, _ in statuses] == [0, 1], statuses
