@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,7 +42,7 @@ def test_an_improvement_is_nobodys_fault(story: Lab) -> None:
     assert done.returncode == 5 and "no culprit" in done.stdout
 
 
-def test_a_step_for_git(story: Lab, tmp_path: Path) -> None:
+def test_a_step_for_git(story: Lab) -> None:
     tree = next((story.home / ".local/share/kernel-ab-lab/trees").glob("default.git"))
     checkout = story.home / "checkout"
     git = ["git", "-c", "safe.directory=*"]
