@@ -1,0 +1,376 @@
+"""The search of live mode, one step at a time and without any I/O.
+
+`next()` says which commits to boot, in which order; each boot's number goes to `record()`, a commit that
+cannot be built or booted to `skip()`. The state depends only on the arguments and on these calls, so a journal
+of them brings back any search: after the same calls `next()` says the same.
+
+A search has three parts: the ends are compared until they certainly differ (else there is no culprit); visits
+are made where they promise most until one gap between two measured commits holds the culprit; its two
+neighbours are compared afresh.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from lab.bisection import planning
+from lab.bisection.drift import DRIFTS, Array, Drift
+from lab.bisection.duel import FEWEST_BLOCKS, Duel
+from lab.bisection.planning import Choice, Costs
+from lab.bisection.posterior import Belief, Reading, believe
+from lab.evidence import Estimate
+
+
+class Outcome(StrEnum):
+    """How a search ended."""
+
+    NO_CULPRIT = "no culprit"
+    CONFIRMED = "confirmed"
+    FOUND = "found"
+    UNDECIDED = "undecided"
+
+
+class Part(StrEnum):
+    """What a visit is for."""
+
+    ENDS = "ends"
+    SEARCH = "search"
+    CONFIRM = "confirm"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """When a search believes what.
+
+    confidence: probability at which a gap is the answer. alpha: chance that equal ends are searched at all.
+    confirm_alpha: the same for the two neighbours at the end; None leaves that out. margin: a log ratio
+    within which the ends count as the same, None never to say so. side_boots: boots that both neighbours must
+    have had. max_boots: when to give up.
+    """
+
+    confidence: float = 0.95
+    alpha: float = 0.01
+    confirm_alpha: float | None = 0.05
+    margin: float | None = None
+    end_blocks: int = 200
+    confirm_blocks: int = 60
+    side_boots: int = 2
+    max_boots: int = 3000
+    drifts: tuple[Drift, ...] = DRIFTS
+    robust: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Visit:
+    """Boots to be made one after the other. `commit` is what they are for."""
+
+    part: Part
+    commit: int
+    boots: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """The answer: the culprit is one of `suspects`, the last of which is the first commit seen bad.
+
+    last_good, first_bad: the neighbours that were measured. probability: that the answer is right, as the
+    model sees it. effect: change between the ends (no culprit) or between the neighbours when confirmed, else
+    the model's; logs, with its interval where there is one.
+    """
+
+    outcome: Outcome
+    reason: str
+    last_good: int
+    first_bad: int
+    suspects: tuple[int, ...]
+    probability: float
+    effect: Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """Where a search stands. gaps: (last good, first bad, probability), likeliest first."""
+
+    part: Part
+    boots: int
+    evidence: float
+    gaps: tuple[tuple[int, int, float], ...]
+    bits_left: float
+    seconds_left: float | None
+
+
+class LiveSearch:
+    """A search over commits 0 (old end, without the change) to `last` (new end, with it), oldest first."""
+
+    def __init__(
+        self,
+        last: int,
+        *,
+        costs: Costs,
+        weights: Sequence[float] | None = None,
+        built: Collection[int] = (),
+        rules: Rules | None = None,
+        seed: int = 0,
+    ) -> None:
+        """weights: of commits 1 to last as culprits, uniform without; built: kernels that need no build.
+
+        ValueError: no commit in between the ends can be the culprit.
+        """
+        self.last = last
+        self.costs = costs
+        self.rules = rules or Rules()
+        self.readings: list[Reading] = []
+        self.built = {0, last, *built}
+        self.untestable: set[int] = set()
+        self._prior = _prior(last, weights)
+        self._chance = random.Random(seed)  # noqa: S311 - the order of boots, not a secret
+        self._ends = Duel(old=0, new=last)
+        self._confirming: Duel | None = None
+        self._end_turn = 0
+        self._visit: Visit | None = None
+        self._boots_left: list[int] = []
+        self._done: Done | None = None
+        self._belief: Belief | None = None
+        self._choice: Choice | None = None
+
+    # ---- the three calls
+
+    def next(self) -> Visit | Done:
+        """What is to be booted now, or the answer. The same until something is recorded."""
+        if self._done:
+            return self._done
+        if not self._boots_left:
+            step = self._step()
+            if isinstance(step, Done):
+                self._done, self._visit = step, None
+                return step
+            self._visit, self._boots_left = step, list(step.boots)
+        assert self._visit
+        return Visit(part=self._visit.part, commit=self._visit.commit, boots=tuple(self._boots_left))
+
+    def record(self, reading: Reading) -> None:
+        """The number of the next boot that `next()` asked for. ValueError: it asked for another commit."""
+        if not self._boots_left or reading.commit != self._boots_left[0]:
+            raise ValueError(f"commit {reading.commit} was not to be booted now")
+        if not math.isfinite(reading.value):
+            raise ValueError(f"commit {reading.commit}: {reading.value} is not a number")
+        assert self._visit
+        self._boots_left.pop(0)
+        self.built.add(reading.commit)
+        self.readings.append(reading)
+        self._belief = None
+        if self._visit.part is Part.ENDS:
+            self._ends.add(reading.commit, reading.value)
+        elif self._confirming and self._visit.part is Part.CONFIRM:
+            self._confirming.add(reading.commit, reading.value)
+
+    def skip(self, commit: int) -> None:
+        """This commit cannot be built, booted or measured: the rest of its visit is dropped.
+
+        ValueError: it is an end, or was measured before.
+        """
+        if commit in (0, self.last) or any(reading.commit == commit for reading in self.readings):
+            raise ValueError(f"commit {commit} was measured, it cannot be skipped")
+        self.untestable.add(commit)
+        self.built.discard(commit)
+        self._boots_left = []
+        self._choice = None
+
+    def conclude(self, reason: str) -> Done:
+        """The answer as far as it goes, for when the budget is used up."""
+        if self._done is None:
+            self._done = self._as_far_as_it_goes(reason)
+        return self._done
+
+    # ---- what it looks like
+
+    @property
+    def part(self) -> Part:
+        """What is being done, or was last."""
+        return self._visit.part if self._visit else Part.ENDS
+
+    @property
+    def belief(self) -> Belief:
+        """The posterior over all readings; only after the ends were compared."""
+        if self._belief is None:
+            sign = 1 if self._ends.moments.mean > 0 else -1
+            rules = self.rules
+            self._belief = believe(self._prior, self.readings, sign, rules.drifts, robust=rules.robust)
+        return self._belief
+
+    def status(self) -> Status:
+        """Posterior, cost so far, what is left."""
+        log_e = (self._confirming or self._ends).log_e
+        if self._differ() is None:
+            return Status(
+                part=Part.ENDS, boots=len(self.readings), evidence=log_e / math.log(10), gaps=((0, self.last, 1.0),),
+                bits_left=math.log2(self.last), seconds_left=None,
+            )  # fmt: skip
+        belief = self.belief
+        order = np.argsort(-belief.gaps, kind="stable")
+        return Status(
+            part=self.part,
+            boots=len(self.readings),
+            evidence=log_e / math.log(10),
+            gaps=tuple((*belief.gap(int(i)), float(belief.gaps[i])) for i in order),
+            bits_left=belief.entropy_bits,
+            seconds_left=self._seconds_left(belief),
+        )
+
+    def _seconds_left(self, belief: Belief) -> float | None:
+        """Bits left at the rate that the present visit promises, and a confirmation."""
+        if self._choice is None:
+            return None
+        return belief.entropy_bits / self._choice.bits_per_s
+
+    # ---- the steps
+
+    def _step(self) -> Visit | Done:
+        differ = self._differ()
+        if differ is None:
+            return Visit(part=Part.ENDS, commit=self.last, boots=self._ends.order(self._chance))
+        if not differ:
+            return self._no_culprit()
+        if self._confirming:
+            step = self._confirm(self._confirming)
+            if step:
+                return step
+        if len(self.readings) >= self.rules.max_boots:
+            return self._as_far_as_it_goes(f"{len(self.readings)} boots were not enough")
+        return self._search()
+
+    def _differ(self) -> bool | None:
+        """Whether the ends differ; None while that is open."""
+        ends, rules = self._ends, self.rules
+        if len(ends.x) < FEWEST_BLOCKS:
+            return None
+        if ends.log_e >= -math.log(rules.alpha):
+            return True
+        if len(ends.x) >= rules.end_blocks:
+            return False
+        interval = ends.effect(rules.alpha).interval
+        same = rules.margin is not None and interval is not None and max(-interval[0], interval[1]) <= rules.margin
+        return False if same else None
+
+    def _search(self) -> Visit | Done:
+        belief = self.belief
+        low, high = belief.gap(belief.best)
+        if belief.gaps[belief.best] >= self.rules.confidence and not self._divisible(low, high):
+            for side in (low, high):
+                missing = self.rules.side_boots - belief.boots[side]
+                if missing > 0:
+                    return Visit(part=Part.SEARCH, commit=side, boots=(side,) * missing)
+            if self.rules.confirm_alpha is None:
+                return self._found(Outcome.FOUND, "")
+            self._confirming = Duel(old=low, new=high)
+            return self._confirmation(self._confirming)
+        self._choice = planning.choose(belief, self.costs, self.built, self.untestable)
+        if self._choice is None:
+            return self._as_far_as_it_goes("no commit is left that could be measured")
+        return Visit(part=Part.SEARCH, commit=self._choice.commit, boots=self._boots(self._choice))
+
+    def _boots(self, choice: Choice) -> tuple[int, ...]:
+        """The commit's boots with those of the ends, taken in turns, spread among them at random."""
+        boots = [choice.commit] * choice.boots
+        for _ in range(choice.end_boots):
+            boots.insert(self._chance.randrange(len(boots) + 1), self.last if self._end_turn else 0)
+            self._end_turn = 1 - self._end_turn
+        return tuple(boots)
+
+    def _divisible(self, low: int, high: int) -> bool:
+        """Whether a commit inside the gap could be measured and would leave suspects on both its sides."""
+        suspects = np.flatnonzero(self._prior[low + 1 : high + 1]) + low + 1
+        first, last = int(suspects[0]), int(suspects[-1])
+        return any(commit not in self.untestable for commit in range(first, last))
+
+    def _confirmation(self, duel: Duel) -> Visit:
+        return Visit(part=Part.CONFIRM, commit=duel.new, boots=duel.order(self._chance))
+
+    def _confirm(self, duel: Duel) -> Visit | Done | None:
+        """The next block of the fresh A/B, the answer, or None when the search has to go on."""
+        assert self.rules.confirm_alpha
+        belief = self.belief
+        right_way = duel.x and duel.moments.mean * belief.delta > 0
+        if right_way and duel.log_e >= -math.log(self.rules.confirm_alpha):
+            return self._found(Outcome.CONFIRMED, "", duel)
+        held = belief.gap(belief.best) == (duel.old, duel.new)
+        if held and len(duel.x) < self.rules.confirm_blocks:
+            return self._confirmation(duel)
+        if held and belief.gaps[belief.best] >= self.rules.confidence:
+            return self._found(Outcome.FOUND, f"{len(duel.x)} blocks of the neighbours did not confirm it", duel)
+        self._confirming = None
+        return None
+
+    # ---- the answers
+
+    def _no_culprit(self) -> Done:
+        blocks = len(self._ends.x)
+        return Done(
+            outcome=Outcome.NO_CULPRIT,
+            reason=f"the ends do not differ after {blocks} boots of each",
+            last_good=0,
+            first_bad=self.last,
+            suspects=(),
+            probability=0.0,
+            effect=self._ends.effect(self.rules.alpha),
+        )
+
+    def _found(self, outcome: Outcome, reason: str, duel: Duel | None = None) -> Done:
+        belief = self.belief
+        low, high = belief.gap(belief.best)
+        effect = Estimate(belief.delta, None)
+        if duel and duel.x:
+            effect = duel.effect(self.rules.confirm_alpha or self.rules.alpha)
+        return self._answer(outcome, reason, low, high, effect)
+
+    def _as_far_as_it_goes(self, reason: str) -> Done:
+        """The shortest run of gaps that holds the culprit with the confidence asked for."""
+        if not self._differ():
+            blocks = len(self._ends.x)
+            effect = self._ends.effect(self.rules.alpha) if blocks else Estimate(0.0, None)
+            return Done(
+                outcome=Outcome.UNDECIDED, reason=f"{reason}; the ends were not yet told apart", last_good=0,
+                first_bad=self.last, suspects=(), probability=0.0, effect=effect,
+            )  # fmt: skip
+        belief = self.belief
+        low, high = _shortest(belief.mass, belief.measured, self.rules.confidence)
+        return self._answer(Outcome.UNDECIDED, reason, low, high, Estimate(belief.delta, None))
+
+    def _answer(self, outcome: Outcome, reason: str, low: int, high: int, effect: Estimate) -> Done:
+        inside = self.belief.mass[low + 1 : high + 1]
+        return Done(
+            outcome=outcome,
+            reason=reason,
+            last_good=low,
+            first_bad=high,
+            suspects=tuple((np.flatnonzero(inside) + low + 1).tolist()),
+            probability=min(float(inside.sum()), 1.0),
+            effect=effect,
+        )
+
+
+def _prior(last: int, weights: Sequence[float] | None) -> Array:
+    """Weights over commits 0 to last, adding up to 1; the old end cannot be the culprit."""
+    prior = np.concatenate([[0.0], np.ones(last) if weights is None else np.asarray(weights, dtype=float)])
+    if len(prior) != last + 1 or last < 1 or prior.min() < 0 or not 0 < prior.sum() < math.inf:
+        raise ValueError(f"{len(prior) - 1} weights for {last} commits, or none above 0")
+    return prior / prior.sum()
+
+
+def _shortest(mass: Array, measured: tuple[int, ...], wanted: float) -> tuple[int, int]:
+    """The neighbouring measured commits closest together that have at least so much mass between them."""
+    total = np.cumsum(mass)
+    spans = [
+        (high - low, low, high)
+        for i, low in enumerate(measured)
+        for high in measured[i + 1 :]
+        if total[high] - total[low] >= wanted
+    ]
+    _, low, high = min(spans, default=(0, measured[0], measured[-1]))
+    return low, high

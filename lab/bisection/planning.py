@@ -1,0 +1,175 @@
+"""What to measure next: the visit that is expected to tell most about the culprit per second.
+
+A visit is some boots of one commit and some of the ends. Whether the commit has the change is one bit, known
+with probability F; boots show it with the separation D, the change in sds of what they leave unknown. The bits
+expected from them are those of a noisy yes/no question, and a build that has to be made first costs its time.
+Boots of the ends pin down the level, and the drift, against which the commit is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from lab.bisection.drift import Array
+from lab.bisection.posterior import Belief
+
+OPEN = 0.004
+"""A measured commit is worth another visit while both answers are likelier than this."""
+
+BOOTS = (0, 1, 2, 3, 4, 6, 9, 14)
+END_BOOTS = (0, 1, 2, 4, 7)
+
+_SETTLED = 0.01
+_FEWEST = 6
+_NEVER = 1e6  # the variance of boots that are not made
+
+
+class Costs(NamedTuple):
+    """Seconds that a build takes, and one boot with its samples."""
+
+    build_s: float
+    boot_s: float
+
+
+class Choice(NamedTuple):
+    """A visit: so many boots of a commit and of the ends together, and the bits per second it promises."""
+
+    commit: int
+    boots: int
+    end_boots: int
+    bits_per_s: float
+
+
+def choose(belief: Belief, costs: Costs, built: Collection[int], untestable: Collection[int]) -> Choice | None:
+    """The best visit; None when no commit is left whose boots could tell anything."""
+    pairs = [(b, r) for b in BOOTS for r in END_BOOTS if b + r >= _fewest(belief)]
+    boots, end_boots = (np.array(column, dtype=float) for column in zip(*pairs, strict=True))
+    best: Choice | None = None
+    for commit, chance in candidates(belief, built, untestable):
+        build_s = 0.0 if commit in built else costs.build_s
+        gained = information(belief, commit, build_s, boots, end_boots)
+        separation = np.sqrt(gained) * abs(belief.delta) / belief.noise
+        bits = chance * answer_bits(float(belief.bad[commit]), separation)
+        rates = bits / (build_s + (boots + end_boots) * costs.boot_s)
+        if commit not in belief.boots:  # without a boot of its own nothing is learnt, and the build would be for nothing
+            rates[boots == 0] = 0.0
+        i = int(rates.argmax())
+        if rates[i] > (best.bits_per_s if best else 0.0):
+            best = Choice(commit, *pairs[i], float(rates[i]))
+    return best
+
+
+def _fewest(belief: Belief) -> int:
+    """No fewer boots a visit than show something: one where the change is plain, six where it drowns in noise."""
+    plain = (belief.delta / belief.noise) ** 2
+    return min(_FEWEST, max(1, round(0.5 / plain))) if plain > 0 else _FEWEST
+
+
+def candidates(
+    belief: Belief, built: Collection[int], untestable: Collection[int]
+) -> list[tuple[int, float]]:
+    """Commits worth a visit, each with its chance to be testable.
+
+    All measured ones that are still open, and of the others the built one and the new one that halve best.
+    """
+    last = belief.measured[-1]
+    chances = buildable(last, untestable)
+    halving = np.minimum(belief.bad, 1 - belief.bad) * chances
+    halving[[*belief.measured, *untestable]] = 0.0
+    ready = np.zeros(last + 1, dtype=bool)
+    ready[list(built)] = True
+    found = [
+        (commit, 1.0) for commit in belief.measured if 0 < commit < last and OPEN < belief.bad[commit] < 1 - OPEN
+    ]
+    for group in (np.where(ready, halving, 0.0), np.where(ready, 0.0, halving)):
+        commit = int(group.argmax())
+        if group[commit] > 0:
+            found.append((commit, float(chances[commit])))
+    return found
+
+
+def buildable(last: int, untestable: Collection[int]) -> Array:
+    """The chance of each commit to be testable: what breaks a build stays in the tree for a few commits."""
+    commits, chances = np.arange(last + 1), np.ones(last + 1)
+    for broken in untestable:
+        chances *= 1 - 0.67 * np.exp(-np.abs(commits - broken) / 3)
+    return chances
+
+
+# ---- what boots tell
+
+
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(48)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+
+
+def answer_bits(chance: float, separation: Array) -> Array:
+    """Bits expected about a yes/no question from one normal reading.
+
+    chance: of "yes" beforehand. separation: distance of the two means in sds. It is the mutual information
+    `F E[-log2(F + (1 - F) / L)] + (1 - F) E[-log2(F L' + 1 - F)]`, L and L' the likelihood ratios under each.
+    """
+    d = np.minimum(separation, 12.0)[:, None]
+    yes, no = np.exp(-d * _NODES - d**2 / 2), np.exp(d * _NODES - d**2 / 2)
+    bits = -chance * np.log2(chance + (1 - chance) * yes) - (1 - chance) * np.log2(chance * no + 1 - chance)
+    return np.maximum(bits @ _WEIGHTS, 0.0)
+
+
+def information(belief: Belief, commit: int, wait_s: float, boots: Array, end_boots: Array) -> Array:
+    """Precision that boots add to a commit's level relative to the level it is thought to have.
+
+    In units of 1/noise^2, for each pair of (boots of it, boots of the ends), taken wait_s from now, averaged
+    over the drifts. Commits whose label is open have levels of their own, so they count as no reference.
+    """
+    design, own = _design(belief, commit)
+    known = design.T @ belief.whitened.gram[:, 1:, 1:] @ design
+    forecast, left = belief.whitened.ahead(wait_s)
+    label = float(belief.bad[commit] > 0.5)
+    rows = np.zeros((2, design.shape[1]))
+    rows[0, :3], rows[1, :2] = (1.0, label, 1.0), (1.0, 0.5)
+    rows = rows - (forecast[:, 1:] @ design)[:, None, :]
+    # Least squares does not mind the order: first drop the levels of other open commits, ...
+    core, others = known[:, :3, :3], known[:, 3:, 3:]
+    noise = np.broadcast_to(left[:, None, None], (len(left), 2, 2))
+    if others.shape[1]:
+        solved = np.linalg.solve(others, known[:, 3:, :3])
+        core = core - known[:, :3, 3:] @ solved
+        rows_other = rows[:, :, 3:]
+        noise = noise + rows_other @ np.linalg.solve(others, rows_other.transpose(0, 2, 1))
+        rows = rows[:, :, :3] - rows_other @ solved
+    # ... then add the boots, two more rows whose errors have the drift in common.
+    own_noise = np.zeros((len(boots), 2, 2))
+    own_noise[:, 0, 0] = 1 / np.maximum(boots, 1 / _NEVER)
+    own_noise[:, 1, 1] = 1 / np.maximum(end_boots, 1 / _NEVER)
+    inverse = np.linalg.inv(noise[:, None] + own_noise)
+    after = core[:, None] + rows.transpose(0, 2, 1)[:, None] @ inverse @ rows[:, None]
+    gained = _last_given_rest(after) - (_last_given_rest(core)[:, None] if own else 0.0)
+    return np.maximum(belief.drifts @ gained, 0.0)
+
+
+def _design(belief: Belief, commit: int) -> tuple[Array, bool]:
+    """Columns (level, delta, offset of `commit`, one for each other open commit) over the measured commits.
+
+    Also whether the commit was measured at all.
+    """
+    others: Sequence[int] = [
+        c for c in belief.measured if c != commit and _SETTLED <= belief.bad[c] <= 1 - _SETTLED and c != belief.measured[-1]
+    ]
+    place = {c: 3 + i for i, c in enumerate(others)}
+    design = np.zeros((len(belief.measured), 3 + len(others)))
+    for row, c in zip(design, belief.measured, strict=True):
+        if c in place:
+            row[place[c]] = 1.0
+        else:
+            row[:3] = 1.0, float(belief.bad[c] > 0.5), float(c == commit)
+    return design, commit in belief.boots
+
+
+def _last_given_rest(precision: Array) -> Array:
+    """Of a 3 x 3 precision matrix over (level, delta, offset): the offset's precision, the others unknown."""
+    a, b, d = precision[..., 0, 0], precision[..., 0, 1], precision[..., 1, 1]
+    u, v = precision[..., 0, 2], precision[..., 1, 2]
+    return precision[..., 2, 2] - (d * u * u - 2 * b * u * v + a * v * v) / (a * d - b * b)

@@ -1,0 +1,110 @@
+"""Simulated searches: how often they are right, how often they say so, and what they cost."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+from lab.bisection.live import Done, LiveSearch, Outcome, Rules
+from lab.bisection.planning import Costs
+from lab.bisection.posterior import Reading
+
+from .world import Noise, World
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """One search: its answer, whether that is right, and its cost. forecasts: (seconds promised, seconds it took)."""
+
+    done: Done
+    right: bool
+    samples: int
+    builds: int
+    seconds: float
+    forecasts: tuple[tuple[float, float], ...]
+
+    @property
+    def named(self) -> bool:
+        """Whether it claims to have an answer."""
+        return self.done.outcome in (Outcome.FOUND, Outcome.CONFIRMED)
+
+
+def search(noise: Noise, rules: Rules, seed: tuple[int, ...]) -> Found:
+    """Let the lab search one simulated history."""
+    world = World(noise, seed)
+    costs = Costs(noise.build_s, noise.boot_s + noise.sample_s)
+    live = LiveSearch(noise.commits, costs=costs, rules=rules, seed=seed[-1])
+    forecasts: list[tuple[float, float]] = []
+    while not isinstance(step := live.next(), Done):
+        if (promised := live.status().seconds_left) is not None:
+            forecasts.append((promised, world.now_s))
+        if not world.build(step.commit):
+            live.skip(step.commit)
+            continue
+        for commit in step.boots:
+            world.build(commit)
+            live.record(Reading(commit, *_timed(world, commit)))
+    return Found(
+        done=step,
+        right=noise.effect != 0 and world.culprit in step.suspects and set(step.suspects[:-1]) <= world.broken,
+        samples=world.samples,
+        builds=world.builds,
+        seconds=world.now_s,
+        forecasts=tuple((promised, world.now_s - at_s) for promised, at_s in forecasts),
+    )
+
+
+def _timed(world: World, commit: int) -> tuple[float, float]:
+    value = world.boot(commit)
+    return world.now_s, value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """Means over many searches, in %, numbers and seconds. right_named: of those that name a commit."""
+
+    searches: int
+    right: float
+    named: float
+    claimed: float
+    right_named: float
+    samples: float
+    builds: float
+    seconds: float
+    elapsed_s: float
+
+
+def many(noise: Noise, rules: Rules, searches: int, seed: int, jobs: int = 1) -> tuple[Figures, list[Found]]:
+    """So many searches, each of its own history."""
+    started = time.monotonic()
+    seeds = [(seed, i) for i in range(searches)]
+    one = partial(search, noise, rules)
+    if jobs == 1:
+        found = [one(each) for each in seeds]
+    else:
+        with ProcessPoolExecutor(jobs) as pool:
+            found = list(pool.map(one, seeds, chunksize=4))
+    return _figures(found, time.monotonic() - started), found
+
+
+def _figures(found: Sequence[Found], elapsed_s: float) -> Figures:
+    named = [each for each in found if each.named]
+    return Figures(
+        searches=len(found),
+        right=100 * _mean([each.right for each in found]),
+        named=100 * _mean([each.named for each in found]),
+        claimed=100 * _mean([each.done.probability for each in named]),
+        right_named=100 * _mean([each.right for each in named]),
+        samples=_mean([each.samples for each in found]),
+        builds=_mean([each.builds for each in found]),
+        seconds=_mean([each.seconds for each in found]),
+        elapsed_s=elapsed_s,
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values) if values else math.nan
