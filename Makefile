@@ -18,6 +18,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-become-pass)
 
 .PHONY: ab test setup lint unit browser guest stories bench schema clean
+.PHONY: ab test setup lint unit guest bench bench-search clean
 
 ab: setup
 	@$(BIN)/lab ab --base '$(BASE)' --test '$(TEST)' $(ARGS)
@@ -70,6 +71,10 @@ stories: setup
 
 bench: setup
 	$(BIN)/python tests/bench.py $(ARGS)
+
+# Needs neither kernels nor guests.
+bench-search: $(VENV)/ready
+	$(BIN)/python tests/bench_search.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache

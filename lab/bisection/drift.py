@@ -28,7 +28,10 @@ class Drift(NamedTuple):
 
 
 NO_DRIFT = (Drift(1.0, 0.0, 1.0),)
-DRIFTS = (Drift(0.1, 0.0, 1.0), *(Drift(0.15, ratio, memory_s) for ratio in (0.1, 0.4, 1.6) for memory_s in (300, 3000)))
+DRIFTS = (
+    Drift(0.1, 0.0, 1.0),
+    *(Drift(0.15, ratio, memory_s) for ratio in (0.1, 0.4, 1.6) for memory_s in (300, 3000)),
+)
 """None with weight .1, else a third to over all of the noise's sd, gone in five minutes or in most of an hour."""
 
 
@@ -51,6 +54,19 @@ class Whitened:
         """`forecast` and `left` as they will be after so many seconds without a reading."""
         kept = np.exp(-seconds / self.memories_s)
         return self.forecast * kept[:, None], kept**2 * self.left + self.ratios * (1 - kept**2)
+
+
+def weigh(columns: Array, weights: Array) -> Whitened:
+    """The same for readings without drift, where there is nothing to filter."""
+    none = np.zeros(1)
+    return Whitened(
+        gram=(columns.T * weights @ columns)[None],
+        log_det=-np.log(weights).sum(keepdims=True) / 2,
+        forecast=np.zeros((1, columns.shape[1])),
+        left=none,
+        ratios=none,
+        memories_s=np.ones(1),
+    )
 
 
 def whiten(columns: Array, at_s: Array, weights: Array, drifts: tuple[Drift, ...]) -> Whitened:

@@ -14,95 +14,17 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 
+from lab import evidence
 from lab.bisection import planning
-from lab.bisection.drift import DRIFTS, Array, Drift
+from lab.bisection.drift import Array
 from lab.bisection.duel import FEWEST_BLOCKS, Duel
 from lab.bisection.planning import Choice, Costs
 from lab.bisection.posterior import Belief, Reading, believe
-from lab.evidence import Estimate
-
-
-class Outcome(StrEnum):
-    """How a search ended."""
-
-    NO_CULPRIT = "no culprit"
-    CONFIRMED = "confirmed"
-    FOUND = "found"
-    UNDECIDED = "undecided"
-
-
-class Part(StrEnum):
-    """What a visit is for."""
-
-    ENDS = "ends"
-    SEARCH = "search"
-    CONFIRM = "confirm"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rules:
-    """When a search believes what.
-
-    confidence: probability at which a gap is the answer. alpha: chance that equal ends are searched at all.
-    confirm_alpha: the same for the two neighbours at the end; None leaves that out. margin: a log ratio
-    within which the ends count as the same, None never to say so. side_boots: boots that both neighbours must
-    have had. max_boots: when to give up.
-    """
-
-    confidence: float = 0.95
-    alpha: float = 0.01
-    confirm_alpha: float | None = 0.05
-    margin: float | None = None
-    end_blocks: int = 200
-    confirm_blocks: int = 60
-    side_boots: int = 2
-    max_boots: int = 3000
-    drifts: tuple[Drift, ...] = DRIFTS
-    robust: bool = True
-
-
-@dataclass(frozen=True, kw_only=True)
-class Visit:
-    """Boots to be made one after the other. `commit` is what they are for."""
-
-    part: Part
-    commit: int
-    boots: tuple[int, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Done:
-    """The answer: the culprit is one of `suspects`, the last of which is the first commit seen bad.
-
-    last_good, first_bad: the neighbours that were measured. probability: that the answer is right, as the
-    model sees it. effect: change between the ends (no culprit) or between the neighbours when confirmed, else
-    the model's; logs, with its interval where there is one.
-    """
-
-    outcome: Outcome
-    reason: str
-    last_good: int
-    first_bad: int
-    suspects: tuple[int, ...]
-    probability: float
-    effect: Estimate
-
-
-@dataclass(frozen=True, kw_only=True)
-class Status:
-    """Where a search stands. gaps: (last good, first bad, probability), likeliest first."""
-
-    part: Part
-    boots: int
-    evidence: float
-    gaps: tuple[tuple[int, int, float], ...]
-    bits_left: float
-    seconds_left: float | None
+from lab.bisection.terms import Done, Outcome, Part, Rules, Status, Visit
+from lab.evidence import Estimate, Moments
 
 
 class LiveSearch:
@@ -151,7 +73,7 @@ class LiveSearch:
                 self._done, self._visit = step, None
                 return step
             self._visit, self._boots_left = step, list(step.boots)
-        assert self._visit
+        assert self._visit  # noqa: S101  (boots are left only of a visit)
         return Visit(part=self._visit.part, commit=self._visit.commit, boots=tuple(self._boots_left))
 
     def record(self, reading: Reading) -> None:
@@ -160,7 +82,7 @@ class LiveSearch:
             raise ValueError(f"commit {reading.commit} was not to be booted now")
         if not math.isfinite(reading.value):
             raise ValueError(f"commit {reading.commit}: {reading.value} is not a number")
-        assert self._visit
+        assert self._visit  # noqa: S101  (boots are left only of a visit)
         self._boots_left.pop(0)
         self.built.add(reading.commit)
         self.readings.append(reading)
@@ -219,15 +141,27 @@ class LiveSearch:
             boots=len(self.readings),
             evidence=log_e / math.log(10),
             gaps=tuple((*belief.gap(int(i)), float(belief.gaps[i])) for i in order),
-            bits_left=belief.entropy_bits,
+            bits_left=planning.bits_left(belief, self.untestable),
             seconds_left=self._seconds_left(belief),
         )
 
     def _seconds_left(self, belief: Belief) -> float | None:
-        """Bits left at the rate that the present visit promises, and a confirmation."""
-        if self._choice is None:
-            return None
-        return belief.entropy_bits / self._choice.bits_per_s
+        """Bits left at the rate that the present visit promises, and a confirmation at the present noise."""
+        search_s = 0.0
+        if not self._confirming:
+            if self._choice is None:
+                return None
+            search_s = planning.bits_left(belief, self.untestable) / self._choice.bits_per_s
+        return search_s + 2 * self.costs.boot_s * self._confirming_blocks(belief)
+
+    def _confirming_blocks(self, belief: Belief) -> int:
+        rules = self.rules
+        if rules.confirm_alpha is None:
+            return 0
+        start = Moments(2, abs(belief.delta), math.sqrt(2) * belief.noise)
+        more = evidence.blocks_to_settle(start, margin=0.0, alpha=rules.confirm_alpha, min_blocks=FEWEST_BLOCKS)
+        blocks = rules.confirm_blocks if more is None else min(start.n + more, rules.confirm_blocks)
+        return max(0, blocks - len(self._confirming.x)) if self._confirming else blocks
 
     # ---- the steps
 
@@ -294,7 +228,7 @@ class LiveSearch:
 
     def _confirm(self, duel: Duel) -> Visit | Done | None:
         """The next block of the fresh A/B, the answer, or None when the search has to go on."""
-        assert self.rules.confirm_alpha
+        assert self.rules.confirm_alpha  # noqa: S101  (else nothing is ever confirmed)
         belief = self.belief
         right_way = duel.x and duel.moments.mean * belief.delta > 0
         if right_way and duel.log_e >= -math.log(self.rules.confirm_alpha):
@@ -357,10 +291,11 @@ class LiveSearch:
 
 def _prior(last: int, weights: Sequence[float] | None) -> Array:
     """Weights over commits 0 to last, adding up to 1; the old end cannot be the culprit."""
-    prior = np.concatenate([[0.0], np.ones(last) if weights is None else np.asarray(weights, dtype=float)])
+    prior: Array = np.concatenate([[0.0], np.ones(last) if weights is None else np.asarray(weights, dtype=float)])
     if len(prior) != last + 1 or last < 1 or prior.min() < 0 or not 0 < prior.sum() < math.inf:
         raise ValueError(f"{len(prior) - 1} weights for {last} commits, or none above 0")
-    return prior / prior.sum()
+    prior /= prior.sum()
+    return prior
 
 
 def _shortest(mass: Array, measured: tuple[int, ...], wanted: float) -> tuple[int, int]:

@@ -8,7 +8,7 @@ Boots of the ends pin down the level, and the drift, against which the commit is
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
@@ -54,7 +54,9 @@ def choose(belief: Belief, costs: Costs, built: Collection[int], untestable: Col
         separation = np.sqrt(gained) * abs(belief.delta) / belief.noise
         bits = chance * answer_bits(float(belief.bad[commit]), separation)
         rates = bits / (build_s + (boots + end_boots) * costs.boot_s)
-        if commit not in belief.boots:  # without a boot of its own nothing is learnt, and the build would be for nothing
+        if (
+            commit not in belief.boots
+        ):  # without a boot of its own nothing is learnt, and the build would be for nothing
             rates[boots == 0] = 0.0
         i = int(rates.argmax())
         if rates[i] > (best.bits_per_s if best else 0.0):
@@ -65,12 +67,10 @@ def choose(belief: Belief, costs: Costs, built: Collection[int], untestable: Col
 def _fewest(belief: Belief) -> int:
     """No fewer boots a visit than show something: one where the change is plain, six where it drowns in noise."""
     plain = (belief.delta / belief.noise) ** 2
-    return min(_FEWEST, max(1, round(0.5 / plain))) if plain > 0 else _FEWEST
+    return min(_FEWEST, max(1, round(2 / plain))) if plain > 0 else _FEWEST
 
 
-def candidates(
-    belief: Belief, built: Collection[int], untestable: Collection[int]
-) -> list[tuple[int, float]]:
+def candidates(belief: Belief, built: Collection[int], untestable: Collection[int]) -> list[tuple[int, float]]:
     """Commits worth a visit, each with its chance to be testable.
 
     All measured ones that are still open, and of the others the built one and the new one that halve best.
@@ -81,9 +81,7 @@ def candidates(
     halving[[*belief.measured, *untestable]] = 0.0
     ready = np.zeros(last + 1, dtype=bool)
     ready[list(built)] = True
-    found = [
-        (commit, 1.0) for commit in belief.measured if 0 < commit < last and OPEN < belief.bad[commit] < 1 - OPEN
-    ]
+    found = [(commit, 1.0) for commit in belief.measured if 0 < commit < last and OPEN < belief.bad[commit] < 1 - OPEN]
     for group in (np.where(ready, halving, 0.0), np.where(ready, 0.0, halving)):
         commit = int(group.argmax())
         if group[commit] > 0:
@@ -97,6 +95,18 @@ def buildable(last: int, untestable: Collection[int]) -> Array:
     for broken in untestable:
         chances *= 1 - 0.67 * np.exp(-np.abs(commits - broken) / 3)
     return chances
+
+
+def bits_left(belief: Belief, untestable: Collection[int]) -> float:
+    """How many bits are missing until no measurement could tell more.
+
+    A commit that cannot be tested is never told from the next one that can.
+    """
+    commits = np.arange(belief.measured[-1] + 1)
+    testable = np.setdiff1d(commits, list(untestable))
+    mass = np.bincount(np.searchsorted(testable, commits), belief.mass)
+    some = mass[mass > 0]
+    return float(-(some * np.log2(some)).sum())
 
 
 # ---- what boots tell
@@ -155,9 +165,8 @@ def _design(belief: Belief, commit: int) -> tuple[Array, bool]:
 
     Also whether the commit was measured at all.
     """
-    others: Sequence[int] = [
-        c for c in belief.measured if c != commit and _SETTLED <= belief.bad[c] <= 1 - _SETTLED and c != belief.measured[-1]
-    ]
+    inner = belief.measured[1:-1]
+    others = [c for c in inner if c != commit and _SETTLED <= belief.bad[c] <= 1 - _SETTLED]
     place = {c: 3 + i for i, c in enumerate(others)}
     design = np.zeros((len(belief.measured), 3 + len(others)))
     for row, c in zip(design, belief.measured, strict=True):

@@ -20,13 +20,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from lab.bisection.drift import DRIFTS, Array, Drift, Whitened, whiten
+from lab.bisection.drift import DRIFTS, NO_DRIFT, Array, Drift, Whitened, weigh, whiten
+from lab.evidence import NO_SPREAD
 
 NOISE_WORTH = 2.0
 """nu0: the prior on the noise variance weighs as much as so many readings."""
@@ -34,8 +36,8 @@ NOISE_WORTH = 2.0
 FAR = 2.5
 """Sds from the nearer level beyond which a reading is down-weighted."""
 
-_ROUNDS = 2
-_TINY = 1e-18  # the square of a difference of logarithms that is rounding
+FINEST = 0.01
+"""The noise is taken to be no smaller than this part of the change: then one boot tells, and zero has no log."""
 
 
 class Reading(NamedTuple):
@@ -77,12 +79,6 @@ class Belief:
         """The two measured commits around a gap."""
         return self.measured[i], self.measured[i + 1]
 
-    @property
-    def entropy_bits(self) -> float:
-        """How many bits are missing until one commit is certain."""
-        some = self.mass[self.mass > 0]
-        return float(-(some * np.log2(some)).sum())
-
 
 def believe(
     prior: Array, readings: Sequence[Reading], sign: int, drifts: tuple[Drift, ...] = DRIFTS, *, robust: bool = True
@@ -95,20 +91,19 @@ def believe(
     commits = np.array([reading.commit for reading in readings])
     at_s = np.array([reading.at_s for reading in readings])
     values = np.array([reading.value for reading in readings])
-    measured = np.unique(commits)
-    # One column per measured commit: every hypothesis is a sum of these, so they are filtered only once.
-    columns = np.column_stack([values, commits[:, None] == measured])
+    low, high, sd = _first_levels(commits, values)
+    measured, finest = np.unique(commits), max(FINEST * abs(high - low), NO_SPREAD)
+    # One column per measured commit: every hypothesis is a sum of these, so they are filtered only once. Values
+    # relative to one level, because differences are taken of their squares.
+    columns = np.column_stack([values - low, commits[:, None] == measured])
+    history = _History(prior, measured, Counter(commits.tolist()), sign, finest)
     weights = np.ones(len(values))
     if robust:
-        weights = _weights(values, *_first_levels(commits, values))
-    for left in reversed(range(_ROUNDS if robust else 1)):
-        whitened = whiten(columns, at_s, weights, drifts)
-        belief = _posterior(prior, measured, Counter(commits.tolist()), whitened, sign, drifts)
-        if left:
-            weights = _weights(
-                values, belief.level, belief.level + belief.delta, belief.noise * math.sqrt(1 + belief.drift_ratio)
-            )
-    return belief
+        weights = _weights(columns[:, 0], 0.0, high - low, max(sd, finest))
+        first = _posterior(history, weigh(columns, weights), NO_DRIFT)
+        weights = _weights(columns[:, 0], first.level, first.level + first.delta, first.noise)
+    belief = _posterior(history, whiten(columns, at_s, weights, drifts), drifts)
+    return replace(belief, level=belief.level + low)
 
 
 def _first_levels(commits: Array, values: Array) -> tuple[float, float, float]:
@@ -116,19 +111,28 @@ def _first_levels(commits: Array, values: Array) -> tuple[float, float, float]:
     low, high = values[commits == 0], values[commits == commits.max()]
     levels = float(np.median(low)), float(np.median(high))
     off = np.concatenate([np.abs(low - levels[0]), np.abs(high - levels[1])])
-    return *levels, 1.4826 * float(np.median(off))
+    return *levels, math.sqrt(math.pi / 2) * float(off.mean())
 
 
 def _weights(values: Array, one: float, other: float, sd: float) -> Array:
     """1 for readings within FAR sds of either level, falling with the square of the distance beyond."""
     off = np.minimum(np.abs(values - one), np.abs(values - other))
-    return np.minimum(1.0, (max(FAR * sd, _TINY) / np.maximum(off, _TINY)) ** 2)
+    return (FAR * sd / np.maximum(off, FAR * sd)) ** 2
 
 
-def _posterior(
-    prior: Array, measured: Array, boots: Counter[int], whitened: Whitened, sign: int, drifts: tuple[Drift, ...]
-) -> Belief:
-    fits = _fit(whitened, boots.total() - 2 + NOISE_WORTH, sign)
+class _History(NamedTuple):
+    """What stays the same whatever the weights."""
+
+    prior: Array
+    measured: NDArray[np.int64]
+    boots: Counter[int]
+    sign: int
+    finest: float
+
+
+def _posterior(history: _History, whitened: Whitened, drifts: tuple[Drift, ...]) -> Belief:
+    prior, measured, boots, sign, finest = history
+    fits = _fit(whitened, boots.total() - 2 + NOISE_WORTH, sign, finest)
     before = np.cumsum(prior)[measured]
     gap_prior = np.diff(before)
     with np.errstate(divide="ignore"):  # a gap in which no commit can be the culprit has a log prior of -inf
@@ -162,7 +166,7 @@ class _Fits(NamedTuple):
     variance: Array
 
 
-def _fit(whitened: Whitened, nu: float, sign: int) -> _Fits:
+def _fit(whitened: Whitened, nu: float, sign: int, finest: float) -> _Fits:
     """Generalised least squares of z on (1, x), x = [commit is above the gap], for all gaps at once."""
     # above[:, i, j]: product of "from the i-th measured commit on" with "from the j-th on"; from the 0th on is all.
     above = _sums_from(_sums_from(whitened.gram[:, 1:, 1:], 1), 2)
@@ -173,7 +177,7 @@ def _fit(whitened: Whitened, nu: float, sign: int) -> _Fits:
     det = np.maximum(one * xx - one_x**2, 1e-300)
     delta = (one * zx - one_x * z1) / det
     level = (xx * z1 - one_x * zx) / det
-    residue = np.maximum(zz - level * z1 - delta * zx, _TINY)
+    residue = np.maximum(zz - level * z1 - delta * zx, nu * finest**2)
     variance = residue / nu
     right_sign = _t_cdf(sign * delta / np.sqrt(variance * one / det), nu)
     log_likelihood = (

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
-import time
+import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from lab.bisection.live import Done, LiveSearch, Outcome, Rules
+from lab.bisection.drift import NO_DRIFT
+from lab.bisection.live import LiveSearch
 from lab.bisection.planning import Costs
 from lab.bisection.posterior import Reading
+from lab.bisection.terms import Done, Outcome, Rules
+from lab.evidence import Estimate
 
 from .world import Noise, World
+
+INDEPENDENT = NO_DRIFT
+"""Readings without a drift in common: what a search believes that has no model of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,12 +81,12 @@ class Figures:
     samples: float
     builds: float
     seconds: float
-    elapsed_s: float
+    cpu_s: float
 
 
 def many(noise: Noise, rules: Rules, searches: int, seed: int, jobs: int = 1) -> tuple[Figures, list[Found]]:
     """So many searches, each of its own history."""
-    started = time.monotonic()
+    started = _cpu_s()
     seeds = [(seed, i) for i in range(searches)]
     one = partial(search, noise, rules)
     if jobs == 1:
@@ -88,10 +94,40 @@ def many(noise: Noise, rules: Rules, searches: int, seed: int, jobs: int = 1) ->
     else:
         with ProcessPoolExecutor(jobs) as pool:
             found = list(pool.map(one, seeds, chunksize=4))
-    return _figures(found, time.monotonic() - started), found
+    return _figures(found, _cpu_s() - started), found
 
 
-def _figures(found: Sequence[Found], elapsed_s: float) -> Figures:
+def _cpu_s() -> float:
+    used = os.times()
+    return used.user + used.children_user
+
+
+def halvings(noise: Noise, searches: int, seed: int, boots: int = 10) -> tuple[Figures, list[Found]]:
+    """`git bisect run` with a threshold half-way between the ends, as everybody does it."""
+    started = _cpu_s()
+    found = [_halving(World(noise, (seed, i)), boots) for i in range(searches)]
+    return _figures(found, _cpu_s() - started), found
+
+
+def _halving(world: World, boots: int) -> Found:
+    def mean(commit: int) -> float:
+        world.build(commit)
+        return _mean([world.boot(commit) for _ in range(boots)])
+
+    low, high = 0, world.noise.commits
+    threshold = (mean(low) + mean(high)) / 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if mean(middle) > threshold else (low, middle)
+    done = Done(
+        outcome=Outcome.FOUND, reason="", last_good=low, first_bad=high, suspects=(high,), probability=math.nan,
+        effect=Estimate(math.nan, None),
+    )  # fmt: skip
+    right = world.noise.effect != 0 and high == world.culprit
+    return Found(done=done, right=right, samples=world.samples, builds=world.builds, seconds=world.now_s, forecasts=())
+
+
+def _figures(found: Sequence[Found], cpu_s: float) -> Figures:
     named = [each for each in found if each.named]
     return Figures(
         searches=len(found),
@@ -102,7 +138,7 @@ def _figures(found: Sequence[Found], elapsed_s: float) -> Figures:
         samples=_mean([each.samples for each in found]),
         builds=_mean([each.builds for each in found]),
         seconds=_mean([each.seconds for each in found]),
-        elapsed_s=elapsed_s,
+        cpu_s=cpu_s,
     )
 
 

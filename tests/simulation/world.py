@@ -79,8 +79,6 @@ class World:
 
     def _drifted(self) -> float:
         kept = math.exp(-(self.now_s - self._drift_at_s) / self.noise.drift_memory_s)
-        self._drift = kept * self._drift + self.noise.drift_sd * math.sqrt(
-            1 - kept**2
-        ) * self._random.standard_normal()
+        self._drift = kept * self._drift + self.noise.drift_sd * math.sqrt(1 - kept**2) * self._random.standard_normal()
         self._drift_at_s = self.now_s
         return self._drift

@@ -1,0 +1,231 @@
+"""The model of live mode's search against the same things computed another way."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from lab.bisection import planning
+from lab.bisection.drift import DRIFTS, NO_DRIFT, Array, Drift, weigh, whiten
+from lab.bisection.planning import Costs
+from lab.bisection.posterior import Belief, Reading, believe
+
+ONE_DRIFT = (Drift(1.0, 0.7, 400.0),)
+
+
+def covariance(at_s: Array, weights: Array, drift: Drift) -> Array:
+    apart = np.abs(at_s[:, None] - at_s[None, :])
+    out: Array = np.diag(1 / weights) + drift.ratio * np.exp(-apart / drift.memory_s)
+    return out
+
+
+def some_readings(commits: list[int], culprit: int, delta: float, noise: float, seed: int = 3) -> list[Reading]:
+    chance = np.random.default_rng(seed)
+    order = chance.permutation(commits)
+    return [Reading(int(c), 40.0 * i, delta * (c >= culprit) + noise * chance.normal()) for i, c in enumerate(order)]
+
+
+def uniform(last: int) -> Array:
+    prior = np.full(last + 1, 1 / last)
+    prior[0] = 0
+    return prior
+
+
+# ---- the drift
+
+
+def test_the_filter_is_the_inverse_covariance() -> None:
+    chance = np.random.default_rng(1)
+    columns, at_s = chance.normal(size=(25, 4)), np.cumsum(chance.exponential(90, 25))
+    weights = chance.uniform(0.1, 1, 25)
+    whitened = whiten(columns, at_s, weights, DRIFTS)
+    forecast, left = whitened.ahead(170.0)
+    for g, drift in enumerate(DRIFTS):
+        v = covariance(at_s, weights, drift)
+        now = drift.ratio * np.exp(-(at_s[-1] + 170.0 - at_s) / drift.memory_s)
+        assert whitened.gram[g] == pytest.approx(columns.T @ np.linalg.solve(v, columns))
+        assert whitened.log_det[g] == pytest.approx(np.linalg.slogdet(v)[1] / 2)
+        assert forecast[g] == pytest.approx(now @ np.linalg.solve(v, columns))
+        assert left[g] == pytest.approx(drift.ratio - now @ np.linalg.solve(v, now))
+
+
+def test_without_drift_nothing_needs_a_filter() -> None:
+    chance = np.random.default_rng(2)
+    columns, weights = chance.normal(size=(9, 3)), chance.uniform(0.1, 1, 9)
+    quick, slow = weigh(columns, weights), whiten(columns, np.arange(9.0), weights, NO_DRIFT)
+    assert quick.gram == pytest.approx(slow.gram)
+    assert quick.log_det == pytest.approx(slow.log_det)
+    assert quick.forecast == pytest.approx(slow.forecast)
+
+
+def test_a_clock_that_was_set_back_stands_still() -> None:
+    columns, weights = np.ones((3, 1)), np.ones(3)
+    back = whiten(columns, np.array([0.0, 100.0, 50.0]), weights, ONE_DRIFT)
+    still = whiten(columns, np.array([0.0, 100.0, 100.0]), weights, ONE_DRIFT)
+    assert back.gram == pytest.approx(still.gram)
+
+
+# ---- the posterior
+
+
+def likelihood_by_integration(readings: list[Reading], above: int, drift: Drift) -> float:
+    """Integrated over delta > 0 and the noise; over mu in closed form, the flat one-dimensional Gaussian."""
+    at_s = np.array([r.at_s for r in readings])
+    z, x = np.array([r.value for r in readings]), np.array([float(r.commit > above) for r in readings])
+    v = covariance(at_s, np.ones(len(z)), drift)
+    solved = np.linalg.solve(v, np.column_stack([np.ones(len(z)), x, z]))
+    half_log_det = np.linalg.slogdet(v)[1] / 2
+
+    def density(delta: float, log_s: float) -> float:
+        s2, weight, left = math.exp(2 * log_s), solved[:, 0].sum(), z - delta * x
+        solved_left = solved[:, 2] - delta * solved[:, 1]
+        quad = left @ solved_left - solved_left.sum() ** 2 / weight
+        # (s^2)^-(nu0 / 2 + 1), nu0 = 2, and d(s^2) = 2 s^2 d(log s)
+        log_p = -(len(z) - 1) * log_s - half_log_det - math.log(weight) / 2 - quad / (2 * s2) - 4 * log_s + 2 * log_s
+        return math.exp(log_p)
+
+    value, _ = integrate.dblquad(density, -4.0, 3.0, 0.0, 8.0, epsabs=0, epsrel=1e-5)
+    return float(value)
+
+
+@pytest.mark.parametrize("drift", [NO_DRIFT[0], ONE_DRIFT[0]])
+def test_posterior_is_the_integral_over_all_that_is_unknown(drift: Drift) -> None:
+    readings = some_readings([0, 0, 0, 4, 7, 7, 9, 9, 9], culprit=5, delta=0.8, noise=1.0)
+    belief = believe(uniform(9), readings, 1, (drift._replace(weight=1.0),), robust=False)
+    mass = np.array(
+        [(high - low) * likelihood_by_integration(readings, low, drift) for low, high in [(0, 4), (4, 7), (7, 9)]]
+    )
+    assert belief.measured == (0, 4, 7, 9)
+    assert belief.gaps == pytest.approx(mass / mass.sum(), abs=0.004)
+    assert belief.gaps.max() < 0.9  # else it would be a test of nothing
+
+
+def test_drifts_are_averaged_by_what_the_readings_say_of_them() -> None:
+    readings = some_readings([0, 0, 0, 4, 7, 7, 9, 9, 9], culprit=5, delta=0.8, noise=1.0)
+    pair = (Drift(0.5, 0.0, 1.0), Drift(0.5, 0.7, 400.0))
+    both = believe(uniform(9), readings, 1, pair, robust=False)
+    each = [believe(uniform(9), readings, 1, (one,), robust=False) for one in pair]
+    mixed = both.drifts[0] * each[0].gaps + both.drifts[1] * each[1].gaps
+    assert both.gaps == pytest.approx(mixed)
+    wavy = [Reading(c % 2 * 9, 60.0 * c, 3 * math.sin(c / 6) + 0.2 * (c % 3) + c % 2) for c in range(60)]
+    assert believe(uniform(9), wavy, 1, pair).drifts[1] > 0.99
+
+
+def test_mass_follows_the_prior_within_a_gap() -> None:
+    prior = np.array([0, 1, 0, 3, 2, 2, 2]) / 10
+    belief = believe(prior, some_readings([0, 0, 3, 3, 6, 6], culprit=2, delta=3.0, noise=0.5), 1)
+    assert belief.mass[2] == 0
+    assert belief.mass[3] / belief.mass[1] == pytest.approx(3)
+    assert belief.mass.sum() == pytest.approx(1)
+    assert belief.bad[[0, 6]] == pytest.approx([0, 1])
+    assert np.all(np.diff(belief.bad) >= 0)
+    assert belief.bad[3] == pytest.approx(belief.gaps[0])
+
+
+def test_large_levels_and_units_do_not_matter() -> None:
+    readings = some_readings([0, 0, 0, 2, 2, 5, 5, 5], culprit=2, delta=1.0, noise=0.5)
+    moved = [r._replace(value=-0.001 * r.value + 1e5) for r in readings]
+    one, other = believe(uniform(5), readings, 1), believe(uniform(5), moved, -1)
+    assert other.gaps == pytest.approx(one.gaps, rel=1e-4)
+    assert other.level == pytest.approx(1e5 - 0.001 * one.level)
+    assert other.delta == pytest.approx(-0.001 * one.delta, rel=1e-4)
+
+
+def test_one_outlier_does_not_convict() -> None:
+    readings = some_readings([0] * 12 + [9] * 12 + [4] * 6, culprit=9, delta=-2.0, noise=0.5)
+    struck = [r._replace(value=r.value - 12) if i == 7 else r for i, r in enumerate(readings)]
+    assert believe(uniform(9), struck, -1).noise < 0.8 < 1.5 < believe(uniform(9), struck, -1, robust=False).noise
+
+
+def test_readings_without_any_spread() -> None:
+    readings = [Reading(c, 10.0 * i, 0.3 * (c >= 4)) for i, c in enumerate([0, 8, 8, 0, 4, 3])]
+    belief = believe(uniform(8), readings, 1)
+    assert belief.gap(belief.best) == (3, 4)
+    assert belief.gaps[belief.best] > 0.99
+    assert belief.noise == pytest.approx(0.01 * 0.3, rel=1e-3)
+
+
+# ---- planning
+
+
+def test_answer_bits_is_the_mutual_information() -> None:
+    for chance in (0.5, 0.1, 0.93):
+        for d in (0.3, 1.0, 4.0):
+
+            def surprise(z: float, chance: float = chance, d: float = d) -> float:
+                p = chance * stats.norm.pdf(z - d) + (1 - chance) * stats.norm.pdf(z)
+                return -p * math.log2(p) if p > 0 else 0.0
+
+            mixed, _ = integrate.quad(surprise, -9, 14, points=(0, d), limit=200)
+            alone = math.log2(2 * math.pi * math.e) / 2
+            assert planning.answer_bits(chance, np.array([d]))[0] == pytest.approx(mixed - alone, abs=2e-4)
+    assert planning.answer_bits(0.5, np.array([0.0, 1e3])) == pytest.approx([0, 1], abs=1e-6)
+
+
+def belief_of(commits: list[int], culprit: int, delta: float, drifts: tuple[Drift, ...] = ONE_DRIFT) -> Belief:
+    return believe(uniform(max(commits)), some_readings(commits, culprit, delta, 1.0), 1, drifts, robust=False)
+
+
+@pytest.mark.parametrize("commit", [30, 47])
+def test_information_is_that_of_the_model_with_the_boots_added(commit: int) -> None:
+    commits = [0] * 6 + [64] * 6 + [30] * 2 + [12] * 5 + [33]
+    readings = some_readings(commits, culprit=31, delta=1.5, noise=1.0)
+    belief = believe(uniform(64), readings, 1, ONE_DRIFT, robust=False)
+    others = [c for c in belief.measured[1:-1] if c != commit and 0.01 <= belief.bad[c] <= 0.99]
+    assert others
+    label = float(belief.bad[commit] > 0.5)
+
+    def row(c: int) -> list[float]:
+        if c in others:
+            return [0.0, 0.0, 0.0, *(float(c == o) for o in others)]
+        bad = label if c == commit else float(belief.bad[c] > 0.5)
+        return [1.0, bad, float(c == commit), *(0.0 for _ in others)]
+
+    def offset_precision(rows: list[list[float]], at_s: list[float], sizes: list[float]) -> float:
+        x = np.array(rows)
+        precision = x.T @ np.linalg.solve(covariance(np.array(at_s), np.array(sizes), ONE_DRIFT[0]), x)
+        rest = np.delete(np.arange(len(precision)), 2)
+        side = precision[2, rest]
+        return float(precision[2, 2] - side @ np.linalg.solve(precision[np.ix_(rest, rest)], side))
+
+    rows, at_s, sizes = [row(r.commit) for r in readings], [r.at_s for r in readings], [1.0] * len(readings)
+    before = offset_precision(rows, at_s, sizes) if commit in belief.boots else 0.0
+    then = at_s[-1] + 120.0
+    ends = [1.0, 0.5, *(0.0 for _ in range(1 + len(others)))]
+    after = offset_precision([*rows, row(commit), ends], [*at_s, then, then], [*sizes, 3.0, 2.0])
+    gained = planning.information(belief, commit, 120.0, np.array([3.0]), np.array([2.0]))
+    assert gained[0] == pytest.approx(after - before, rel=1e-4)
+
+
+def test_a_dear_build_is_put_off_while_a_built_commit_is_open() -> None:
+    belief = belief_of([0] * 8 + [64] * 8 + [32], culprit=20, delta=1.5)
+    assert 0.1 < belief.bad[32] < 0.95
+    assert planning.choose(belief, Costs(3000.0, 10.0), {0, 32, 64}, set()).commit == 32  # type: ignore[union-attr]
+    certain = belief_of([0] * 8 + [64] * 8 + [32] * 12, culprit=20, delta=3.0)
+    fresh = planning.choose(certain, Costs(120.0, 10.0), {0, 32, 64}, set())
+    assert fresh is not None
+    assert fresh.commit == 16
+    assert fresh.boots > 0
+
+
+def test_kernels_that_are_there_already_are_preferred() -> None:
+    belief = belief_of([0] * 8 + [64] * 8, culprit=20, delta=3.0)
+    assert planning.choose(belief, Costs(120.0, 10.0), {0, 64}, set()).commit == 32  # type: ignore[union-attr]
+    assert planning.choose(belief, Costs(120.0, 10.0), {0, 64, 25}, set()).commit == 25  # type: ignore[union-attr]
+
+
+def test_neighbours_of_what_does_not_build_are_avoided() -> None:
+    belief = belief_of([0] * 8 + [64] * 8, culprit=20, delta=3.0)
+    chosen = planning.choose(belief, Costs(120.0, 10.0), {0, 64}, {31, 32, 33})
+    assert chosen is not None
+    assert 3 <= abs(chosen.commit - 32) <= 16
+
+
+def test_bits_left_do_not_count_what_no_test_can_tell() -> None:
+    belief = believe(uniform(4), [Reading(c, 0.0, float(c)) for c in (0, 0, 4, 4)], 1)
+    assert planning.bits_left(belief, set()) == pytest.approx(2)
+    assert planning.bits_left(belief, {2, 3}) == pytest.approx(0.25 * 2 + 0.75 * math.log2(4 / 3))
+    assert planning.choose(belief, Costs(1.0, 1.0), {0, 4}, {1, 2, 3}) is None
