@@ -2,7 +2,7 @@
 
 `next()` says which commits to boot, in which order; each boot's number goes to `record()`, a commit that
 cannot be built or booted to `skip()`. The state depends only on the arguments and on these calls, so a journal
-of them brings back any search: after the same calls `next()` says the same.
+of them brings back any search: each event of it after a call of `next()`, as it was the first time.
 
 A search has three parts: the ends are compared until they certainly differ (else there is no culprit); visits
 are made where they promise most until one gap between two measured commits holds the culprit; its two
@@ -40,9 +40,9 @@ class LiveSearch:
         rules: Rules | None = None,
         seed: int = 0,
     ) -> None:
-        """weights: of commits 1 to last as culprits, uniform without; built: kernels that need no build.
+        """weights: of commits 1 to last as culprits, uniform without. built: kernels that need no build.
 
-        ValueError: no commit in between the ends can be the culprit.
+        seed: of the order of boots. ValueError: not one weight of 0 or more for each commit, or none above 0.
         """
         self.last = last
         self.costs = costs
@@ -52,8 +52,11 @@ class LiveSearch:
         self.untestable: set[int] = set()
         self._prior = _prior(last, weights)
         self._chance = random.Random(seed)  # noqa: S311 - the order of boots, not a secret
-        self._ends = Duel(old=0, new=last)
+        self.ends = Duel(old=0, new=last)
         self._confirming: Duel | None = None
+        # A hunch that its own comparison did not bear out is not followed twice.
+        hunch = 1.0 if self.rules.confirm_alpha is None else self.rules.hunch
+        self._enough = min(hunch, self.rules.confidence)
         self._end_turn = 0
         self._visit: Visit | None = None
         self._boots_left: list[int] = []
@@ -70,7 +73,7 @@ class LiveSearch:
         if not self._boots_left:
             step = self._step()
             if isinstance(step, Done):
-                self._done, self._visit = step, None
+                self._done = step
                 return step
             self._visit, self._boots_left = step, list(step.boots)
         assert self._visit  # noqa: S101  (boots are left only of a visit)
@@ -88,21 +91,25 @@ class LiveSearch:
         self.readings.append(reading)
         self._belief = None
         if self._visit.part is Part.ENDS:
-            self._ends.add(reading.commit, reading.value)
+            self.ends.add(reading.commit, reading.value)
         elif self._confirming and self._visit.part is Part.CONFIRM:
             self._confirming.add(reading.commit, reading.value)
 
     def skip(self, commit: int) -> None:
-        """This commit cannot be built, booted or measured: the rest of its visit is dropped.
+        """This commit cannot be built, booted or measured, or not always: it is left out from now on.
 
-        ValueError: it is an end, or was measured before.
+        What is left of a visit to it is dropped, and so are readings of it. ValueError: it is an end.
         """
-        if commit in (0, self.last) or any(reading.commit == commit for reading in self.readings):
-            raise ValueError(f"commit {commit} was measured, it cannot be skipped")
+        if commit in (0, self.last):
+            raise ValueError(f"commit {commit} is an end, it cannot be skipped")
         self.untestable.add(commit)
         self.built.discard(commit)
-        self._boots_left = []
-        self._choice = None
+        self.readings = [reading for reading in self.readings if reading.commit != commit]
+        self._belief = self._choice = None
+        if commit in self._boots_left:
+            self._boots_left = []
+        if self._confirming and commit in (self._confirming.old, self._confirming.new):
+            self._confirming = None
 
     def conclude(self, reason: str) -> Done:
         """The answer as far as it goes, for when the budget is used up."""
@@ -114,21 +121,21 @@ class LiveSearch:
 
     @property
     def part(self) -> Part:
-        """What is being done, or was last."""
+        """What is being done, or was done last."""
         return self._visit.part if self._visit else Part.ENDS
 
     @property
     def belief(self) -> Belief:
         """The posterior over all readings; only after the ends were compared."""
         if self._belief is None:
-            sign = 1 if self._ends.moments.mean > 0 else -1
+            sign = 1 if self.ends.moments.mean > 0 else -1
             rules = self.rules
             self._belief = believe(self._prior, self.readings, sign, rules.drifts, robust=rules.robust)
         return self._belief
 
     def status(self) -> Status:
         """Posterior, cost so far, what is left."""
-        log_e = (self._confirming or self._ends).log_e
+        log_e = (self._confirming or self.ends).log_e
         if self._differ() is None:
             return Status(
                 part=Part.ENDS, boots=len(self.readings), evidence=log_e / math.log(10), gaps=((0, self.last, 1.0),),
@@ -168,7 +175,7 @@ class LiveSearch:
     def _step(self) -> Visit | Done:
         differ = self._differ()
         if differ is None:
-            return Visit(part=Part.ENDS, commit=self.last, boots=self._ends.order(self._chance))
+            return Visit(part=Part.ENDS, commit=self.last, boots=self.ends.order(self._chance))
         if not differ:
             return self._no_culprit()
         if self._confirming:
@@ -181,7 +188,7 @@ class LiveSearch:
 
     def _differ(self) -> bool | None:
         """Whether the ends differ; None while that is open."""
-        ends, rules = self._ends, self.rules
+        ends, rules = self.ends, self.rules
         if len(ends.x) < FEWEST_BLOCKS:
             return None
         if ends.log_e >= -math.log(rules.alpha):
@@ -195,12 +202,13 @@ class LiveSearch:
     def _search(self) -> Visit | Done:
         belief = self.belief
         low, high = belief.gap(belief.best)
-        if belief.gaps[belief.best] >= self.rules.confidence and not self._divisible(low, high):
+        rules = self.rules
+        if belief.gaps[belief.best] >= self._enough and not self._divisible(low, high):
             for side in (low, high):
                 missing = self.rules.side_boots - belief.boots[side]
                 if missing > 0:
                     return Visit(part=Part.SEARCH, commit=side, boots=(side,) * missing)
-            if self.rules.confirm_alpha is None:
+            if rules.confirm_alpha is None:
                 return self._found(Outcome.FOUND, "")
             self._confirming = Duel(old=low, new=high)
             return self._confirmation(self._confirming)
@@ -230,21 +238,22 @@ class LiveSearch:
         """The next block of the fresh A/B, the answer, or None when the search has to go on."""
         assert self.rules.confirm_alpha  # noqa: S101  (else nothing is ever confirmed)
         belief = self.belief
-        right_way = duel.x and duel.moments.mean * belief.delta > 0
-        if right_way and duel.log_e >= -math.log(self.rules.confirm_alpha):
-            return self._found(Outcome.CONFIRMED, "", duel)
         held = belief.gap(belief.best) == (duel.old, duel.new)
+        certain = held and belief.gaps[belief.best] >= self.rules.confidence
+        right_way = duel.x and duel.moments.mean * belief.delta > 0
+        if certain and right_way and duel.log_e >= -math.log(self.rules.confirm_alpha):
+            return self._found(Outcome.CONFIRMED, "", duel)
         if held and len(duel.x) < self.rules.confirm_blocks:
             return self._confirmation(duel)
-        if held and belief.gaps[belief.best] >= self.rules.confidence:
+        if certain:
             return self._found(Outcome.FOUND, f"{len(duel.x)} blocks of the neighbours did not confirm it", duel)
-        self._confirming = None
+        self._confirming, self._enough = None, self.rules.confidence
         return None
 
     # ---- the answers
 
     def _no_culprit(self) -> Done:
-        blocks = len(self._ends.x)
+        blocks = len(self.ends.x)
         return Done(
             outcome=Outcome.NO_CULPRIT,
             reason=f"the ends do not differ after {blocks} boots of each",
@@ -252,7 +261,7 @@ class LiveSearch:
             first_bad=self.last,
             suspects=(),
             probability=0.0,
-            effect=self._ends.effect(self.rules.alpha),
+            effect=self.ends.effect(self.rules.alpha),
         )
 
     def _found(self, outcome: Outcome, reason: str, duel: Duel | None = None) -> Done:
@@ -266,8 +275,8 @@ class LiveSearch:
     def _as_far_as_it_goes(self, reason: str) -> Done:
         """The shortest run of gaps that holds the culprit with the confidence asked for."""
         if not self._differ():
-            blocks = len(self._ends.x)
-            effect = self._ends.effect(self.rules.alpha) if blocks else Estimate(0.0, None)
+            blocks = len(self.ends.x)
+            effect = self.ends.effect(self.rules.alpha) if blocks else Estimate(0.0, None)
             return Done(
                 outcome=Outcome.UNDECIDED, reason=f"{reason}; the ends were not yet told apart", last_good=0,
                 first_bad=self.last, suspects=(), probability=0.0, effect=effect,

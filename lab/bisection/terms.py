@@ -30,13 +30,15 @@ class Part(StrEnum):
 class Rules:
     """When a search believes what.
 
-    confidence: probability at which a gap is the answer. alpha: chance that equal ends are searched at all.
+    confidence: probability at which a gap is the answer. hunch: probability at which its neighbours begin to be
+    compared afresh, which both confirms and measures. alpha: chance that equal ends are searched at all.
     confirm_alpha: the same for the two neighbours at the end; None leaves that out. margin: a log ratio
     within which the ends count as the same, None never to say so. side_boots: boots that both neighbours must
     have had. max_boots: when to give up.
     """
 
     confidence: float = 0.95
+    hunch: float = 0.85
     alpha: float = 0.01
     confirm_alpha: float | None = 0.05
     margin: float | None = None

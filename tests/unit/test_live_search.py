@@ -157,7 +157,7 @@ def test_commits_that_cannot_be_the_culprit_are_not_built_for_it() -> None:
 def test_stopping_gives_the_range_so_far() -> None:
     live = LiveSearch(64, costs=COSTS)
     world = World(quiet(), (1, 8))
-    drive(live, world, stop_after=30)
+    drive(live, world, stop_after=36)
     done = live.conclude("the budget of 20 min is used up")
     assert done.outcome is Outcome.UNDECIDED
     assert world.culprit in done.suspects
@@ -200,12 +200,30 @@ def test_what_cannot_be_recorded() -> None:
             LiveSearch(8, costs=COSTS, weights=weights)
 
 
+def test_a_commit_that_does_not_always_boot_is_left_out() -> None:
+    world = World(quiet(effect=4.0), (1, 10))
+    live = LiveSearch(64, costs=COSTS)
+    while isinstance(step := live.next(), Visit) and step.part is not Part.CONFIRM:
+        for commit in step.boots:
+            world.build(commit)
+            live.record(Reading(commit, world.now_s, world.boot(commit)))
+    assert isinstance(step, Visit)
+    flaky = step.commit if step.commit != 64 else step.commit - 1
+    live.skip(flaky)
+    world.broken = frozenset({flaky})
+    world.built.discard(flaky)
+    done = ended(live, world)
+    assert world.culprit in done.suspects
+    assert flaky not in (done.last_good, done.first_bad)
+    assert all(reading.commit != flaky for reading in live.readings)
+
+
 # ---- simulated searches; tests/bench_search.py has many more
 
 
 def test_simulated_searches_are_right_and_cheap() -> None:
-    figures, _ = searches.many(Noise(commits=128, effect=2.0), Rules(confirm_alpha=None), 24, seed=300)
-    assert figures.right >= 87  # 97 expected; fewer than 21 of 24 then has a chance of .1 %
+    figures, _ = searches.many(Noise(commits=128, effect=2.0), Rules(confirm_alpha=None), 16, seed=300)
+    assert figures.right >= 80  # 97 expected; fewer than 13 of 16 then has a chance of .1 %
     assert figures.claimed >= 95
     assert figures.samples <= 105
     assert figures.builds <= 11
@@ -213,7 +231,7 @@ def test_simulated_searches_are_right_and_cheap() -> None:
 
 def test_without_the_drift_model_the_same_searches_would_be_overconfident() -> None:
     # A drift of three times the noise: only its model keeps the search from believing it.
-    noise, some = Noise(commits=64, effect=2.0, drift_sd=2.0), 12
+    noise, some = Noise(commits=64, effect=2.0, drift_sd=2.0), 8
     modelled, _ = searches.many(noise, Rules(confirm_alpha=None), some, seed=301)
     ignored, _ = searches.many(
         noise, Rules(confirm_alpha=None, drifts=searches.INDEPENDENT, max_boots=400), some, seed=301
