@@ -23,6 +23,7 @@ from simulation.world import Noise
 from lab.bisection.terms import Rules
 
 FOUND = Rules(confirm_alpha=None)
+SURER = Rules(confirm_alpha=None, confidence=0.97)
 NO_MODEL = Rules(confirm_alpha=None, drifts=INDEPENDENT)
 Row = tuple[str, Noise, Rules | None, str]
 
@@ -33,6 +34,7 @@ def figures() -> Iterator[Row]:
     short = Noise(commits=128, effect=1.0)
     yield "1,024 commits, d = 5", Noise(commits=1024, effect=5.0), FOUND, ""
     yield "1,024 commits, d = 2", wide, FOUND, "97 %, 100 samples, 13 builds"
+    yield "1,024 commits, d = 2, stop at .97", wide, SURER, ""
     yield "1,024 commits, d = 2, confirmed", wide, Rules(), ""
     yield "1,024 commits, d = 1", long, FOUND, "95 %, 320 samples, 15 builds"
     yield "128 commits, d = 1", short, FOUND, "95 %, 250 samples, 11 builds"

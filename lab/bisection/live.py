@@ -1,8 +1,8 @@
 """The search of live mode, one step at a time and without any I/O.
 
 `next()` says which commits to boot, in which order; each boot's number goes to `record()`, a commit that
-cannot be built or booted to `skip()`. The state depends only on the arguments and on these calls, so a journal
-of them brings back any search: each event of it after a call of `next()`, as it was the first time.
+cannot be built or booted to `skip()`. The state depends only on the arguments and on these two calls, so a
+journal of them brings back any search.
 
 A search has three parts: the ends are compared until they certainly differ (else there is no culprit); visits
 are made where they promise most until one gap between two measured commits holds the culprit; its two
@@ -81,18 +81,18 @@ class LiveSearch:
 
     def record(self, reading: Reading) -> None:
         """The number of the next boot that `next()` asked for. ValueError: it asked for another commit."""
-        if not self._boots_left or reading.commit != self._boots_left[0]:
+        step = self.next()
+        if isinstance(step, Done) or reading.commit != step.boots[0]:
             raise ValueError(f"commit {reading.commit} was not to be booted now")
         if not math.isfinite(reading.value):
             raise ValueError(f"commit {reading.commit}: {reading.value} is not a number")
-        assert self._visit  # noqa: S101  (boots are left only of a visit)
         self._boots_left.pop(0)
         self.built.add(reading.commit)
         self.readings.append(reading)
         self._belief = None
-        if self._visit.part is Part.ENDS:
+        if step.part is Part.ENDS:
             self.ends.add(reading.commit, reading.value)
-        elif self._confirming and self._visit.part is Part.CONFIRM:
+        elif self._confirming and step.part is Part.CONFIRM:
             self._confirming.add(reading.commit, reading.value)
 
     def skip(self, commit: int) -> None:
@@ -102,6 +102,7 @@ class LiveSearch:
         """
         if commit in (0, self.last):
             raise ValueError(f"commit {commit} is an end, it cannot be skipped")
+        self.next()  # so that the order of boots is drawn just as often in a replay
         self.untestable.add(commit)
         self.built.discard(commit)
         self.readings = [reading for reading in self.readings if reading.commit != commit]
