@@ -17,8 +17,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Ansible asks for sudo's password only where sudo would.
 ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-become-pass)
 
-.PHONY: ab test setup lint unit browser guest stories bench schema clean
-.PHONY: ab test setup lint unit guest bench bench-search clean
+.PHONY: ab test setup lint unit browser guest stories bench bench-search schema clean
 
 ab: setup
 	@$(BIN)/lab ab --base '$(BASE)' --test '$(TEST)' $(ARGS)
