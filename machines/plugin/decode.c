@@ -11,6 +11,7 @@ struct prefixes {
 	bool rep;
 	bool operand_size;
 	bool segment;		/* fs or gs: their base is added */
+	bool gs;
 	uint8_t rex;
 };
 
@@ -30,6 +31,7 @@ static size_t skip_prefixes(const uint8_t *bytes, size_t size, struct prefixes *
 			continue;
 		case 0x64: case 0x65:
 			prefixes->segment = true;
+			prefixes->gs = bytes[at] == 0x65;
 			continue;
 		case 0x26: case 0x2e: case 0x36: case 0x3e: case 0x67: case 0xf0:
 			continue;
@@ -124,6 +126,16 @@ static bool may_access(const uint8_t *at, size_t left)
 	return true;
 }
 
+/* An address that has no register in it, but perhaps the instruction pointer. */
+static bool constant_address(const uint8_t *at, size_t left)
+{
+	size_t skip = at[0] == 0x0f ? 2 : 1;
+
+	if (left < skip + 2)
+		return false;
+	return (at[skip] & 0xc7) == 5 || ((at[skip] & 0xc7) == 4 && at[skip + 1] == 0x25);
+}
+
 /* mov from memory to a register that is base or index of the operand: the next one has to wait for it. */
 static bool chases(const uint8_t *at, size_t left, uint8_t rex)
 {
@@ -180,6 +192,8 @@ struct decoded decode(const uint8_t *bytes, size_t size)
 	decoded.direction = direction(at, left);
 	decoded.chases = chases(at, left, prefixes.rex);
 	decoded.operand = operand_decode(at, left, prefixes.rex);
+	decoded.calls = at[0] == 0xe8;
+	decoded.per_cpu = prefixes.gs && decoded.memory && constant_address(at, left);
 	if (prefixes.segment || !decoded.memory)
 		decoded.operand.base = NO_BASE;
 	if (prefixes.rep && is_string(at[0])) {

@@ -34,6 +34,8 @@ struct decoded {
 	bool stores;		/* string: writes, whether or not it reads as well */
 	uint8_t size;		/* string: of an element */
 	bool chases;		/* loads into a register that its address is made of */
+	bool calls;		/* pushes where to return to */
+	bool per_cpu;		/* by gs and a constant alone: in the kernel, a variable of this CPU's */
 	enum direction direction;
 	struct operand operand;
 	bool memory;		/* may access memory, so may fault; true when in doubt */

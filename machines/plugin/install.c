@@ -19,6 +19,7 @@
 #include <stdlib.h>
 
 #define NEAR		128	/* bytes */
+#define NEAR_KERNEL	4096	/* which maps most of its memory by huge pages */
 
 static qemu_plugin_id_t plugin_id;
 
@@ -78,15 +79,31 @@ struct bases {
 	int32_t near[16];		/* where the one that was looked at lay */
 };
 
+/*
+ * The kernel's stack and its variables of one CPU are on two pages, of which no
+ * first level is ever without. The stack is looked at with each call.
+ */
+static bool always_there(const struct step *step)
+{
+	if (step->site->mode != MODE_KERNEL)
+		return false;
+	return step->decoded.per_cpu || (step->decoded.operand.base == STACK_POINTER && !step->decoded.calls);
+}
+
 static bool looked_at(const struct bases *bases, const struct step *step)
 {
 	const struct operand *operand = &step->decoded.operand;
 
-	if (machine.model != MODEL_TLB || step->decoded.direction == DIRECTION_ANY || operand->base == NO_BASE)
+	if (machine.model != MODEL_TLB || step->decoded.direction == DIRECTION_ANY)
+		return false;
+	if (always_there(step))
+		return true;
+	if (operand->base == NO_BASE)
 		return false;
 	if (step->site != bases->site || !(bases->known & 1U << operand->base))
 		return false;
-	return labs((long)operand->displacement - bases->near[operand->base]) <= NEAR;
+	return labs((long)operand->displacement - bases->near[operand->base]) <=
+	       (step->site->mode == MODE_KERNEL ? NEAR_KERNEL : NEAR);
 }
 
 static void remember(struct bases *bases, const struct step *step)

@@ -69,9 +69,9 @@
 #define SINGLE_MAX	100
 #define SINGLE_SHARE	8		/* of the total, touched over all operations */
 #define WINDOW_MIN	2
-#define WINDOW_MAX	16
+#define WINDOW_MAX	8
 #define BURST_MIN	16
-#define BURST_MAX	24
+#define BURST_MAX	16
 #define WARM_UP		(4 * MIB)
 
 #define HIDDEN		768UL		/* BERT-base's hidden state, in floats */
