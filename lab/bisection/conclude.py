@@ -10,7 +10,8 @@ from lab import ab, results, workloads
 from lab.bisection import answer as answers
 from lab.bisection.answer import Answer, Found
 from lab.bisection.proof import Proof, Prover
-from lab.bisection.session import PLAN, Search, Session
+from lab.bisection.searching import Search
+from lab.bisection.session import PLAN, Session
 from lab.errors import UserError
 from lab.progress import Meter
 from lab.records import save

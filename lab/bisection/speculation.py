@@ -1,11 +1,13 @@
 """Building ahead: while a commit is measured, the kernels of both commits that may be next.
 
-Worth it only where cores are left that the guests do not use. A build for the outcome that did not come is stopped
-as Ctrl-C stops it, so make removes what is half done and the build folder stays good.
+It runs at the lowest priority, so it takes the cores that guests leave idle: those of the last guests of a commit are
+some on any machine. Exact mode's numbers do not depend on the load. A build for the outcome that did not come is
+stopped as Ctrl-C stops it, so make removes what is half done and the build folder stays good.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -13,6 +15,7 @@ from contextlib import suppress
 from lab.errors import LabError
 
 _PATIENCE_S = 0.1
+_LOWEST_PRIORITY = 19
 
 
 class Speculation:
@@ -44,6 +47,8 @@ class Speculation:
         self._thread = None
 
     def _work(self, ahead: Sequence[int]) -> None:
+        # On Linux that is this thread's alone, and make's and all compilers', which it starts.
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)
         for number in ahead:
             if self._cancelled.is_set():
                 return

@@ -12,7 +12,7 @@ from lab.bisection.history import History
 from lab.bisection.journal import Reading
 from lab.bisection.plan import BisectPlan
 from lab.bisection.search import OLD, Change, Readings
-from lab.verdict import Comparison, Metric, Outcome
+from lab.verdict import Comparison, Metric, Outcome, percent
 
 PANICS = ("panic", "oops")
 _PANICKED = 1_000_000
@@ -145,6 +145,18 @@ class State:
         if level == _PANICKED:
             return "panics"
         return f"like {new}" if level == 1 and self.differ else "like neither end"
+
+
+def describe(state: State, number: int, reading: Reading) -> str:
+    """A reading in a few words."""
+    if reading.untestable:
+        return f"cannot be tested ({reading.untestable}): {reading.why}"
+    words = state.likeness(number)
+    if number in state.unclear:
+        words += f", {state.unclear[number]}"
+    old = state.readings[state.history.old.id]
+    ratio = percent(state.compare(old, reading).ratio) if old.values and number != OLD else ""
+    return f"{words} ({ratio}{', same kernel as ' + reading.same_as[:12] if reading.same_as else ''})"
 
 
 def paired(base: list[float], test: list[float]) -> tuple[list[float], list[float]]:

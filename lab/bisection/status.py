@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterator
 
 from lab.bisection.answer import FILE
-from lab.bisection.session import Session, describe
-from lab.bisection.state import State
+from lab.bisection.session import Session
+from lab.bisection.state import State, describe
 from lab.records import Record
 
 

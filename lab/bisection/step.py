@@ -18,8 +18,9 @@ from lab.bisection.asking import Asked
 from lab.bisection.history import Candidate, History, suffix_of
 from lab.bisection.journal import Journal, Reading
 from lab.bisection.plan import BisectPlan
-from lab.bisection.session import JOURNAL, Search, Session, conditions, describe
-from lab.bisection.state import State
+from lab.bisection.searching import Search
+from lab.bisection.session import JOURNAL, Session, conditions
+from lab.bisection.state import State, describe
 from lab.errors import UserError
 from lab.git import Repo
 from lab.instrument import load_instrument

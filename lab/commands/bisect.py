@@ -84,7 +84,7 @@ _budget = click.option("--budget", type=options.Duration(), help="Stop after thi
 @click.option(
     "--probe", type=click.IntRange(min=0), metavar="N", help="With ends that are alike, measure N commits inside (3)."
 )
-@click.option("--speculate/--no-speculate", default=True, help="Build what may be next on cores that are idle.")
+@click.option("--speculate/--no-speculate", default=True, help="While guests run, build what may be next.")
 @_budget
 @options.jobs
 @click.option("--result", type=click.Path(path_type=Path), help="Folder for the result (default: a new one).")

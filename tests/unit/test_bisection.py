@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,64 +18,16 @@ from lab import cli, results
 from lab.bisection.answer import Answer
 
 from . import fakebisect
-from .fakebisect import Dice, Guests, commit, dice, line, start, write_workload
-from .fakebuild import own_folders
+from .bisector import Bisector, culprits, make
+from .fakebisect import Dice, commit, dice, line, start
 from .fakekernel import fingerprint, git
 
 TOP = Path(__file__).resolve().parents[2]
 
 
-@dataclass
-class Bisector:
-    """The command in a test's own folders."""
-
-    tree: Path
-    workload: str
-    guests: Guests
-    capsys: pytest.CaptureFixture[str]
-    said: str = ""
-    printed: str = ""
-
-    def run(self, *words: str) -> int:
-        """One command line."""
-        status = cli.run(["bisect", *words])
-        captured = self.capsys.readouterr()
-        self.printed, self.said = captured.out, captured.err
-        return status
-
-    def search(self, old: str, new: str, *more: str, words: str = "good bad") -> Answer:
-        """A whole search with --json; 0 when something is named, else 5."""
-        first, second = words.split()
-        paths = list(more[more.index("--") :]) if "--" in more else []
-        options = [word for word in more if word not in paths]
-        status = self.run(
-            f"--{first}", old, f"--{second}", new, "--tree", str(self.tree), "-w", self.workload, "--json",
-            *options, *paths,
-        )  # fmt: skip
-        assert self.printed, self.said
-        answer = msgspec.json.decode(self.printed, type=Answer)
-        assert status == (0 if answer.named else 5)
-        return answer
-
-    def refused(self, status: int, *words: str) -> str:
-        """A command line that must fail with one clear line."""
-        assert self.run(*words, "--tree", str(self.tree), "-w", self.workload) == status, self.said
-        complaints = [line for line in self.said.splitlines() if line.startswith("lab: ")]
-        assert len(complaints) == 1 and not self.printed
-        return complaints[0]
-
-
 @pytest.fixture
 def bisector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bisector:
-    own_folders(monkeypatch, tmp_path)
-    guests = Guests()
-    for (where, name), what in fakebisect.replacements(tmp_path / "fake", guests).items():
-        monkeypatch.setattr(where, name, what)
-    return Bisector(tmp_path / "linux", write_workload(tmp_path / "mine"), guests, capsys)
-
-
-def culprits(answer: Answer) -> list[str]:
-    return [one.commit for one in answer.changes if one.settled]
+    return make(tmp_path, monkeypatch, capsys)
 
 
 # ---- the answer
