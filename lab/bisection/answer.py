@@ -44,7 +44,8 @@ class Step(Record, frozen=True, kw_only=True):
 class Found(Record, frozen=True, kw_only=True):
     """A change: the commit that did it, or the commits among which that one is.
 
-    before: the commit it was measured against. effect: from the search's own seeds. direction: of the change,
+    untested: those of them that were tried in vain; the others, but the last, were not tried. before: the commit it
+    was measured against. effect: from the search's own seeds. direction: of the change,
     `regression` or `improvement`; None for metrics without a better side. confidence: of the commit being the
     culprit, or of the culprit being in the range.
     """
@@ -180,7 +181,8 @@ def _outcome(state: State, found: Sequence[Found], *, out_of_time: bool) -> tupl
         return "no culprit", f"the ends are alike ({percent(state.ends.ratio if state.ends else None)}){looked}"
     ranges = sum(not one.settled for one in found)
     if ranges:
-        return "range", f"{_many(ranges, 'change')} cannot be narrowed down: the commits left cannot be tested"
+        left = "the commits left cannot be tested, or lie between such"
+        return "range", f"{_many(ranges, 'change')} cannot be narrowed down: {left}"
     return "found", _many(len(found), "change")
 
 

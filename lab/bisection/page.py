@@ -81,8 +81,7 @@ def _found(answer: Answer, one: Found) -> Iterator[str]:
     else:
         yield f"{word}: one of {len(one.among)} commits, up to {_named(answer, one.commit)}"
         for name in one.among[:_SHOWN]:
-            untested = " (could not be tested)" if name in one.untested else ""
-            yield f"    {_named(answer, name)}{untested}"
+            yield f"    {_named(answer, name)}{_why_open(one, name)}"
         if len(one.among) > _SHOWN:
             yield f"    and {len(one.among) - _SHOWN} more"
     effect = one.proof.fresh if one.proof and one.proof.fresh else one.effect
@@ -91,6 +90,13 @@ def _found(answer: Answer, one: Found) -> Iterator[str]:
     yield f"  confidence  {100 * one.confidence:.4g} %{'' if one.proof else ' (of the search alone)'}"
     if one.proof is not None:
         yield from _proof(one)
+
+
+def _why_open(one: Found, name: str) -> str:
+    """Why a commit of a range is neither cleared nor convicted."""
+    if name in one.untested:
+        return " (could not be tested)"
+    return " (not measured)" if name != one.commit else ""
 
 
 def _merge(answer: Answer) -> str:

@@ -15,8 +15,13 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from lab.bisection import balance
+
 OLD = -1
 """The old end, and everything behind it: never measured again, level 0."""
+
+_TRIES_A_DOUBLING = 2
+"""How many more commits of a stretch are tried, when it is twice as long. With one, scattered failures end a search."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +92,16 @@ class Change:
     before: int
 
     def open(self, readings: Readings) -> list[int]:
-        """Those that can still be measured."""
-        return [one for one in self.among if one != self.at and one not in readings.skipped]
+        """Those that are worth measuring.
+
+        Once as many were skipped as a stretch of this length is worth, what lies between two skipped ones is given
+        up. What is left are the ways to both edges of the stretch, which are halved.
+        """
+        left = [one for one in self.among if one != self.at and one not in readings.skipped]
+        skipped = [one for one in self.among if one in readings.skipped]
+        if len(skipped) < _TRIES_A_DOUBLING * math.log2(len(self.among)):
+            return left
+        return [one for one in left if not skipped[0] < one < skipped[-1]]
 
 
 def changes(graph: Graph, readings: Readings) -> list[Change]:
@@ -144,7 +157,7 @@ def widest_gap(graph: Graph, readings: Readings) -> int | None:
 
 def _away_from_skipped(gap: Sequence[int], readings: Readings) -> int:
     size = len(gap)
-    chances = _chances(gap, readings)
+    chances = balance.chances(gap, readings.skipped)
     return gap[max(range(size), key=lambda i: (min(i + 1, size - i) * chances[i], -i))]
 
 
@@ -232,63 +245,10 @@ def midpoint(graph: Graph, readings: Readings, change: Change) -> int:
     possible. Near commits that could not be tested, others probably cannot either.
     """
     among, open_ones = change.among, set(change.open(readings))
-    weights = _ancestor_counts(graph, among)
-    chances = dict(zip(among, _chances(among, readings), strict=True))
+    weights = balance.ancestor_counts(graph.parents, among)
+    chances = dict(zip(among, balance.chances(among, readings.skipped), strict=True))
     size = len(among)
     return max(
         (one for one in among if one in open_ones),
         key=lambda one: (min(weights[one], size - weights[one]) * chances[one], -one),
     )
-
-
-def _ancestor_counts(graph: Graph, among: Sequence[int]) -> dict[int, int]:
-    """How many of the commits are behind each of them, itself included.
-
-    Sets as the bits of integers, let go of as soon as no child needs them: tens of thousands take a second.
-    """
-    place = {one: i for i, one in enumerate(among)}
-    waiting = dict.fromkeys(among, 0)
-    for one in among:
-        for parent in graph.parents[one]:
-            if parent in waiting:
-                waiting[parent] += 1
-    sets: dict[int, int] = {}
-    counts = {}
-    for one in among:
-        bits = 1 << place[one]
-        for parent in graph.parents[one]:
-            if parent in sets:
-                bits |= sets[parent]
-                waiting[parent] -= 1
-                if not waiting[parent]:
-                    del sets[parent]
-        counts[one] = bits.bit_count()
-        sets[one] = bits
-    return counts
-
-
-def _chances(among: Sequence[int], readings: Readings) -> list[float]:
-    """The chance of each to be testable, by how far it is from what was skipped: what breaks stays broken a while.
-
-    Each further skip in the same stretch doubles the length that a broken stretch is thought to have, so a long
-    one is left behind in few steps.
-    """
-    skipped = [i for i, one in enumerate(among) if one in readings.skipped]
-    if not skipped:
-        return [1.0] * len(among)
-    reach = 2.0 ** min(len(skipped), 30)
-    distance = _distances(len(among), skipped)
-    return [d / (d + reach) for d in distance]
-
-
-def _distances(size: int, marks: Sequence[int]) -> list[int]:
-    """How far each place is from the nearest mark."""
-    found = [size] * size
-    for order in (range(size), range(size - 1, -1, -1)):
-        last = None
-        marked = set(marks)
-        for i in order:
-            last = i if i in marked else last
-            if last is not None:
-                found[i] = min(found[i], abs(i - last))
-    return found

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from lab.bisection import search
+from lab.bisection import balance, search
 from lab.bisection.search import OLD, Change, Graph, Readings
 
 from .fakebisect import Dice, dice
@@ -103,6 +103,26 @@ def test_where_the_culprit_hides_in_what_cannot_be_tested_all_of_it_is_named() -
     (change,) = done.changes
     assert change.among == (*range(28, 36), 36)
     assert change.at == 36 and change.before == 27
+
+
+@pytest.mark.parametrize(("length", "tries"), [(10, 10), (30, 16), (100, 22), (300, 27)])
+def test_a_culprit_in_a_broken_stretch_costs_a_bounded_number_of_tries(length: int, tries: int) -> None:
+    for start in range(1, 1023 - length, 49):
+        broken = range(start, start + length)
+        culprit = start + length // 2
+        done = whole_search(line(1024), lambda c, at=culprit: float(c >= at), broken)  # type: ignore[misc]
+        (change,) = done.changes
+        # Neither a testable one among them but the last, nor a broken one left out.
+        assert change.among == (*broken, start + length)
+        assert len(done.measured) <= 12
+        assert len(done.skipped) <= tries
+
+
+def test_a_culprit_at_the_edge_of_a_broken_stretch_is_still_found() -> None:
+    broken = range(460, 560)
+    for culprit in (459, 561):
+        done = whole_search(line(1024), lambda c, at=culprit: float(c >= at), broken)  # type: ignore[misc]
+        assert done.culprits == [culprit]
 
 
 def test_only_the_new_end_can_be_tested() -> None:
@@ -228,7 +248,7 @@ def test_the_counts_of_ancestors_are_right() -> None:
                     found |= reach(parent)
             return found
 
-        assert search._ancestor_counts(graph, some) == {commit: len(reach(commit)) for commit in some}
+        assert balance.ancestor_counts(graph.parents, some) == {commit: len(reach(commit)) for commit in some}
 
 
 def test_merged_changes_of_two_branches_are_not_blamed_on_the_merge() -> None:
