@@ -9,10 +9,11 @@ from msgspec.structs import replace
 from lab import ab, results, workloads
 from lab.bisection import answer as answers
 from lab.bisection.answer import Answer, Found
+from lab.bisection.measuring import over
 from lab.bisection.proof import Proof, Prover
 from lab.bisection.searching import Search
 from lab.bisection.session import PLAN, Session
-from lab.errors import UserError
+from lab.errors import HostFailed, Undecided, UserError
 from lab.progress import Meter
 from lab.records import save
 from lab.results import AbResult, CaseResult
@@ -28,6 +29,8 @@ def conclude(session: Session, *, jobs: int, deadline: float | None, meter: Mete
         choose_case(session, jobs=jobs, deadline=deadline, meter=meter)
     work = Search(session=session, jobs=jobs, meter=meter, deadline=deadline)
     work.run()
+    if not session.started:
+        raise _too_short(session, "both ends were measured")
     answer = answers.make(session, out_of_time=work.out_of_time)
     answer = _proven(session, answer, jobs=jobs, deadline=deadline, meter=meter)
     meter.say(f"{time.monotonic() - started:.0f} s in all")
@@ -59,11 +62,25 @@ def choose_case(session: Session, *, jobs: int, deadline: float | None, meter: M
     compared = plan.comparison(plan.old, plan.new)
     if not (place / "plan.json").exists():
         results.store_plan(place, compared)
-    found = ab.measure(compared, place, jobs=jobs, deadline=deadline, meter=meter)
+    try:
+        found = ab.measure(compared, place, jobs=jobs, deadline=deadline, meter=meter)
+    except HostFailed as error:
+        if over(deadline):
+            raise _too_short(session, "a case was chosen") from error
+        raise
+    if over(deadline):
+        raise _too_short(session, "a case was chosen")
     chosen = _most_changed(found, worse_only=plan.worse_only)
     only = workloads.only([plan.selection], plan.workload, chosen)
     session.plan = replace(plan, case=chosen, selection=only)
     save(session.folder / PLAN, session.plan)
+
+
+def _too_short(session: Session, until: str) -> Undecided:
+    return Undecided(
+        f"the budget was used up before {until}; what was measured is kept",
+        hint=f"go on by `lab bisect resume {session.name}`",
+    )
 
 
 def _most_changed(found: AbResult, *, worse_only: bool) -> str:
@@ -93,10 +110,7 @@ def _proven(session: Session, answer: Answer, *, jobs: int, deadline: float | No
         jobs=jobs,
         meter=meter,
     )
-    proofs = [
-        None if deadline is not None and time.monotonic() > deadline else _prove(prover, session, one)
-        for one in answer.changes
-    ]
+    proofs = [None if over(deadline) else _prove(prover, session, one) for one in answer.changes]
     return answers.with_proofs(answer, proofs)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from lab.bisection.history import Candidate
@@ -20,7 +20,7 @@ _SECOND_LOOK = 6
 _MORE = 2
 
 
-def measure(session: Session, measurer: Measurer, over: Callable[[], bool]) -> None:
+def measure(session: Session, measurer: Measurer) -> None:
     """Put both ends and the seeds of all commits into the journal."""
     plan, history = session.plan, session.history
     seeds: list[int] = []
@@ -30,7 +30,7 @@ def measure(session: Session, measurer: Measurer, over: Callable[[], bool]) -> N
         for one, word in zip((history.old, history.new), plan.words, strict=True):
             readings[one.id] = _end(plan, measurer, one, word, seeds)
         ends = State(plan=plan, history=history, metric=measurer.metric, readings=readings).ends
-        if ends is None or ends.verdict != Outcome.UNKNOWN or over():
+        if ends is None or ends.verdict != Outcome.UNKNOWN:
             break
     for reading in readings.values():
         session.journal.append(reading)

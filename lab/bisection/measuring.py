@@ -31,12 +31,18 @@ from lab.verdict import Metric
 _HOSTS_DOING = ("qemu-died",)
 
 
+class OutOfTime(Exception):
+    """Not an error: guests of a commit are still to be run, and no time is left. Those that did run are on disk."""
+
+
 class Measurer:
     """Measures the kernels of one session, all in the same guest. Its files are below the session's folder."""
 
-    def __init__(self, plan: BisectPlan, history: History, folder: Path, *, jobs: int, meter: Meter) -> None:
+    def __init__(
+        self, plan: BisectPlan, history: History, folder: Path, *, jobs: int, deadline: float | None, meter: Meter
+    ) -> None:
         self.plan, self.history, self.folder = plan, history, folder
-        self.jobs, self.meter = jobs, meter
+        self.jobs, self.deadline, self.meter = jobs, deadline, meter
         ready = ab.prepare(plan.comparison(plan.old, plan.new), folder, jobs=jobs, meter=meter)
         (self._series,) = ready.series
         self.environment = ready.environment
@@ -58,7 +64,7 @@ class Measurer:
         """A reading of one commit.
 
         known: earlier ones, whose numbers are taken where the kernel's image is theirs. built: told when the
-        commit's own kernel is there and its guests begin.
+        commit's own kernel is there and its guests begin. Raises `OutOfTime` when not all of them could be run.
         """
         for attempt in (1, 2):
             try:
@@ -103,12 +109,14 @@ class Measurer:
         """The metric of a commit for each seed; guests that were recorded before are not run again."""
         series = self.series(one)
         arm = Arm(name="commit", kernel=kernel, settings=dict(kernel.spec.settings))
-        limits = Limits(seeds=len(seeds), max_seeds=len(seeds), fixed=True, jobs=self.jobs, deadline=None)
+        limits = Limits(seeds=len(seeds), max_seeds=len(seeds), fixed=True, jobs=self.jobs, deadline=self.deadline)
         with self.meter.task(f"measuring {one.name}", 0) as task:
             sampling.run_all([(series, arm, seed, series.cases) for seed in seeds], limits, task)
         case = series.cases[0]
         done = [series.run("commit", seed, case) for seed in seeds]
-        found = [run.metrics(case.name).get(self.metric.name) if run else None for run in done]
+        if not all(done):
+            raise OutOfTime
+        found = [run.metrics(case.name).get(self.metric.name) for run in done if run]
         if any(value is None for value in found):
             raise GuestFailed("workload", f"{one.name}: the workload did not report {self.metric.name}")
         return [value for value in found if value is not None]
@@ -173,6 +181,11 @@ def put_aside(folder: Path, one: Candidate) -> None:
 def safe_name(name: str) -> str:
     """A candidate's name as that of a folder."""
     return "".join(char if char.isalnum() or char in "._-" else "_" for char in name)
+
+
+def over(deadline: float | None) -> bool:
+    """Whether a budget, as a time on the monotonic clock, is used up."""
+    return deadline is not None and time.monotonic() > deadline
 
 
 def now() -> str:

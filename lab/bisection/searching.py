@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,7 +11,7 @@ from lab import builds, records
 from lab.bisection import ends, search
 from lab.bisection.history import Candidate
 from lab.bisection.journal import Reading
-from lab.bisection.measuring import Measurer
+from lab.bisection.measuring import Measurer, OutOfTime, over
 from lab.bisection.session import CONDITIONS, Conditions, Session
 from lab.bisection.speculation import Speculation
 from lab.bisection.state import State, describe
@@ -38,7 +37,9 @@ class Search:
     def measurer(self) -> Measurer:
         """Kernels of both ends, and the guest around all of them, at hand."""
         session = self.session
-        made = Measurer(session.plan, session.history, session.folder, jobs=self.jobs, meter=self.meter)
+        made = Measurer(
+            session.plan, session.history, session.folder, jobs=self.jobs, deadline=self.deadline, meter=self.meter
+        )
         here = Conditions(metric=made.metric, environment=made.environment)
         _require_same(session, here)
         if session.conditions is None:
@@ -46,24 +47,25 @@ class Search:
             session.conditions = here
         return made
 
-    def run(self) -> State:
+    def run(self) -> None:
         """Go on from whatever the journal says."""
         session = self.session
-        if not session.started:
-            ends.measure(session, self.measurer, self._over)
-        ends.say(session, self.meter)
         try:
-            while (number := session.state.next()) is not None and not self._over():
+            if not session.started:
+                ends.measure(session, self.measurer)
+            ends.say(session, self.meter)
+            while (number := session.state.next()) is not None:
                 self._step(number)
+        except OutOfTime:
+            self.out_of_time = True
         finally:
             self._settle(None)
-        return session.state
 
     def single(self, one: Candidate) -> Reading:
         """The reading of one commit, from the journal or measured; the ends are measured first, and must differ."""
         session = self.session
         if not session.started:
-            ends.measure(session, self.measurer, self._over)
+            ends.measure(session, self.measurer)
         if not session.state.differ:
             alike = session.state.ends
             raise Undecided(
@@ -78,13 +80,11 @@ class Search:
             session.journal.append(reading)
         return reading
 
-    def _over(self) -> bool:
-        self.out_of_time = self.deadline is not None and time.monotonic() > self.deadline
-        return self.out_of_time
-
     def _step(self, number: int) -> None:
         session, state = self.session, self.session.state
         one = session.history[number]
+        if over(self.deadline):
+            raise OutOfTime
         self._settle(number)
         reading = self._read(one, lambda: self._build_ahead(state, number))
         session.journal.append(reading)

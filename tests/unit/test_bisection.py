@@ -16,6 +16,7 @@ import pytest
 
 from lab import cli, results
 from lab.bisection.answer import Answer
+from lab.sampling import Limits
 
 from . import fakebisect
 from .bisector import Bisector, culprits, make
@@ -336,16 +337,48 @@ def test_of_several_cases_the_one_that_changed_most_decides(bisector: Bisector, 
 # ---- stopping and going on
 
 
-def test_a_search_out_of_budget_goes_on_later(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("guests", [7, 8, 9, 10, 13, 17, 20])
+def test_a_budget_stops_between_two_guests_and_resume_measures_nothing_twice(
+    bisector: Bisector, monkeypatch: pytest.MonkeyPatch, guests: int
+) -> None:
+    """The budget is over after so many guests: six are the ends', three each commit's."""
     commits = line(bisector.tree, [100.0] * 20 + [60.0] * 12)
-    monkeypatch.setenv("FAKE_RUN_S", "0.05")
-    stopped = bisector.search(commits[0], commits[-1], "--budget", "0.3s")
+    with monkeypatch.context() as patch:
+        patch.setattr(Limits, "over", lambda limits: limits.deadline and len(bisector.guests.calls) >= guests)
+        stopped = bisector.search(commits[0], commits[-1], "--budget", "1h", "--jobs", "1")
     assert stopped.outcome == "undecided" and "budget" in stopped.reason
-    monkeypatch.setenv("FAKE_RUN_S", "0")
+    assert len(bisector.guests.calls) == guests and stopped.measured == (guests - 6) // 3
+    assert not (results.open_folder(stopped.result) / "result.json").exists()
     assert bisector.run("resume", "--json") == 0
     assert culprits(msgspec.json.decode(bisector.printed, type=Answer)) == [commits[20]]
     ran = [call for call in bisector.guests.calls if call[1] > 100]
+    assert len(ran) == len(set(ran)) == 6 + 5 * 3
+
+
+@pytest.mark.parametrize("guests", [0, 1, 4, 7])
+def test_a_budget_too_short_for_the_ends_names_nobody(
+    bisector: Bisector, monkeypatch: pytest.MonkeyPatch, guests: int
+) -> None:
+    """Three seeds do not decide these ends, so a stop after them is none to conclude from."""
+    commits = line(bisector.tree, [100.0] * 4 + [60.0] * 4)
+    bisector.guests.value = wobbly
+    with monkeypatch.context() as patch:
+        patch.setattr(Limits, "over", lambda limits: limits.deadline and len(bisector.guests.calls) >= guests)
+        said = bisector.refused(5, "--good", commits[0], "--bad", commits[-1], "--budget", "1h", "--jobs", "1")
+    assert "before both ends were measured" in said and "lab bisect resume" in bisector.said
+    assert bisector.run("resume", "--json") == 0
+    assert culprits(msgspec.json.decode(bisector.printed, type=Answer)) == [commits[4]]
+    ran = [call for call in bisector.guests.calls if call[1] > 100]
     assert len(ran) == len(set(ran))
+
+
+def test_a_budget_too_short_to_choose_a_case_says_so(bisector: Bisector, tmp_path: Path) -> None:
+    commits = line(bisector.tree, [100.0] * 4 + [60.0] * 4)
+    bisector.workload = str(tmp_path / "mine")
+    said = bisector.refused(5, "--good", commits[0], "--bad", commits[-1], "--budget", "0.001s")
+    assert "before a case was chosen" in said
+    assert bisector.run("resume", "--json") == 0
+    assert culprits(msgspec.json.decode(bisector.printed, type=Answer)) == [commits[4]]
 
 
 def test_undo_takes_back_the_last_and_resume_measures_it_again(bisector: Bisector) -> None:
