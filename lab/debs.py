@@ -127,13 +127,13 @@ def all_names() -> list[str]:
     return sorted(names)
 
 
-def by_version(names: list[str]) -> list[str]:
-    """Packages that are offered, the oldest version first; of one that is offered in several, the newest counts."""
+def by_version(names: list[str]) -> dict[str, str]:
+    """Packages that are offered and their versions, the oldest first; of one offered in several, the newest counts."""
     newest: dict[str, Version] = {}
     for name, offered in _offered(names):
         version = Version(offered)
         newest[name] = max(version, newest.get(name, version))
-    return sorted(newest, key=lambda name: (newest[name], name))
+    return {name: str(newest[name]) for name in sorted(newest, key=lambda name: (newest[name], name))}
 
 
 def _offered(packages: list[str]) -> Iterator[tuple[str, str]]:

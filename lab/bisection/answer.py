@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from lab import records
 from lab.bisection.history import Candidate
+from lab.bisection.inside import way_on
 from lab.bisection.proof import Proof
 from lab.bisection.search import Change
 from lab.bisection.session import Session
@@ -47,7 +48,7 @@ class Found(Record, frozen=True, kw_only=True):
     untested: those of them that were tried in vain; the others, but the last, were not tried. before: the commit it
     was measured against. effect: from the search's own seeds. direction: of the change,
     `regression` or `improvement`; None for metrics without a better side. confidence: of the commit being the
-    culprit, or of the culprit being in the range.
+    culprit, or of the culprit being in the range. inside: of a package, how to get to the commit that did it.
     """
 
     commit: str
@@ -62,6 +63,7 @@ class Found(Record, frozen=True, kw_only=True):
     confidence: float
     merge: bool = False
     outside_paths: bool = False
+    inside: str | None = None
     proof: Proof | None = None
 
     @property
@@ -209,6 +211,7 @@ def _found(state: State, change: Change) -> Found:
         confidence=1 - effect.p_value if effect else 1.0,
         merge=one.merge,
         outside_paths=limited_out,
+        inside=way_on(state.plan, before, one) if history.kind == "packages" and len(change.among) == 1 else None,
     )
 
 

@@ -146,9 +146,9 @@ def _check_ends(tree: Tree, old: str, new: str) -> None:
     repo = tree.source
     if old == new:
         raise UserError(f"the range is empty: both ends are {old[:12]} ({_quoted(repo, old)})")
-    if _is_ancestor(repo, old, new):
+    if is_ancestor(repo, old, new):
         return
-    if _is_ancestor(repo, new, old):
+    if is_ancestor(repo, new, old):
         raise UserError(
             f"the ends are swapped: {old[:12]} ({_quoted(repo, old)}) comes after {new[:12]} ({_quoted(repo, new)})",
             hint="the older end goes first; to find who fixed something give --old BROKEN --new FIXED",
@@ -166,7 +166,8 @@ def _quoted(repo: Repo, commit: str) -> str:
     return f'"{repo.subject(commit)}"'
 
 
-def _is_ancestor(repo: Repo, old: str, new: str) -> bool:
+def is_ancestor(repo: Repo, old: str, new: str) -> bool:
+    """Whether one commit is behind another."""
     try:
         repo.git("merge-base", "--is-ancestor", old, new)
     except CommandFailed as error:

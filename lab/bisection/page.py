@@ -90,6 +90,8 @@ def _found(answer: Answer, one: Found) -> Iterator[str]:
     yield f"  confidence  {100 * one.confidence:.4g} %{'' if one.proof else ' (of the search alone)'}"
     if one.proof is not None:
         yield from _proof(one)
+    if one.inside is not None:
+        yield f"  inside      {one.inside}"
 
 
 def _why_open(one: Found, name: str) -> str:

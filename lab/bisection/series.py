@@ -23,7 +23,8 @@ _UNSET = re.compile(r"# (CONFIG_\w+) is not set")
 def packages(pattern: str, old: str | None, new: str | None) -> History:
     """The packages of a name pattern (`deb:linux-image-6.12.*-cloud-amd64`) by version, between two of them or all."""
     wanted = pattern.removeprefix("deb:")
-    found = [name for name in debs.by_version(debs.all_names()) if fnmatchcase(name, wanted)]
+    versions = debs.by_version(debs.all_names())
+    found = [name for name in versions if fnmatchcase(name, wanted)]
     if len(found) < 2:
         raise UserError(
             f"{pattern}: {len(found)} packages are called that, and a series needs two",
@@ -32,7 +33,7 @@ def packages(pattern: str, old: str | None, new: str | None) -> History:
     first, last = (_index(found, end, default) for end, default in ((old, 0), (new, len(found) - 1)))
     if first >= last:
         raise UserError(f"{found[last]} does not come after {found[first]}, so there are no packages between them")
-    return _line("packages", [(name, name, f"deb:{name}") for name in found[first : last + 1]])
+    return _line("packages", [(name, versions[name], f"deb:{name}") for name in found[first : last + 1]])
 
 
 def _index(found: Sequence[str], end: str | None, default: int) -> int:

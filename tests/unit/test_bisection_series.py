@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab import cli, debs, runs
-from lab.bisection import series
+from lab import cli, debs, kernels, runs, trees
+from lab.bisection import inside, series
 from lab.bisection.answer import Answer
+from lab.debs import DebSource
 from lab.errors import UserError
+from lab.kernels import Kernel
+from lab.kernelspec import KernelSpec
 
 from . import fakebisect
+from .bisector import Bisector, make
 from .fakebisect import Guests, start, write_workload
 from .fakebuild import own_folders
 from .fakekernel import git
@@ -35,6 +40,7 @@ def test_packages_are_ordered_by_version() -> None:
     names = [found.old.id, *(one.id for one in found.candidates)]
     assert names == [f"linux-image-6.12.{n}-cloud-amd64" for n in (9, 10, 57)]
     assert found.new.spec == "deb:linux-image-6.12.57-cloud-amd64"
+    assert [one.title for one in found.candidates] == ["6.12.10-1", "6.12.57-1"]
     assert found.graph().is_line
 
 
@@ -48,6 +54,63 @@ def test_packages_may_be_narrowed_to_two_ends() -> None:
         series.packages(pattern, "deb:6.12", None)
     with pytest.raises(UserError, match="0 packages"):
         series.packages("deb:nothing*", None, None)
+
+
+@pytest.fixture
+def deb_bisector(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], offered: None
+) -> Bisector:
+    """A bisector whose packages are files: 6.12.57 is slow."""
+    made = make(tmp_path, monkeypatch, capsys)
+
+    def obtain(spec: KernelSpec, **_: object) -> Kernel:
+        assert isinstance(spec.source, DebSource)
+        path = tmp_path / spec.source.package
+        path.write_text(f"{60.0 if spec.source.version == '6.12.57-1' else 100.0}\n{path.name}")
+        return Kernel(spec=spec, key=path.name, release="6.12", commit=None, bzimage=path, vmlinux=None, symbols=None)
+
+    monkeypatch.setattr(kernels, "obtain", obtain)
+    monkeypatch.setattr(debs, "resolve_deb", lambda name: DebSource(package=name, version=NAMES[name]))
+    return made
+
+
+def searched(bisector: Bisector) -> Answer:
+    words = ["--series", "deb:linux-image-6.12.*-cloud-amd64", "-w", bisector.workload, "--json"]
+    assert bisector.run(*words) == 0, bisector.said
+    return msgspec.json.decode(bisector.printed, type=Answer)
+
+
+def test_the_package_that_did_it_is_found_and_what_leads_inside_is_said(deb_bisector: Bisector) -> None:
+    (found,) = searched(deb_bisector).changes
+    assert found.commit == "linux-image-6.12.57-cloud-amd64" and found.proof is not None and found.proof.confirmed
+    said = found.inside or ""
+    assert said.startswith("no tree known here leads from v6.12.10 to v6.12.57; lab tree add https://")
+    assert f"lab bisect --old v6.12.10 --new v6.12.57 --tree stable -w {deb_bisector.workload}" in said
+    assert cli.run(["report", "latest"]) == 0
+    assert "  inside      no tree" in deb_bisector.capsys.readouterr().out
+
+
+def test_a_tree_with_both_tags_is_named(deb_bisector: Bisector) -> None:
+    tree = deb_bisector.tree
+    start(tree)
+    git(tree, "tag", "v6.12.57")
+    fakebisect.commit(tree, "one more", 100.0)
+    git(tree, "tag", "v6.12.10")
+    name = trees.add(str(tree), "mine").name
+    wrong_way = searched(deb_bisector).changes[0].inside or ""
+    assert wrong_way.startswith("no tree known here")
+    git(tree, "tag", "-f", "v6.12.57", fakebisect.commit(tree, "another", 60.0))
+    assert searched(deb_bisector).changes[0].inside == (
+        f"lab bisect --old v6.12.10 --new v6.12.57 --tree {name} -w {deb_bisector.workload}"
+    )
+    shutil.rmtree(tree)
+    assert (searched(deb_bisector).changes[0].inside or "").startswith("no tree known here")
+
+
+def test_tags_of_a_version() -> None:
+    assert inside._revisions("6.1.76-1~bpo11+1") == ["debian/6.1.76-1_bpo11+1", "v6.1.76"]
+    assert inside._revisions("1:6.13~rc4-1~exp1")[1] == "v6.13-rc4"
+    assert inside._revisions("unknown") == []
 
 
 def bisected(
