@@ -240,15 +240,16 @@ def _step(state: State, name: str) -> Step:
     )
 
 
-def with_proofs(answer: Answer, proofs: Sequence[Proof | None]) -> Answer:
-    """The answer, each change with what its proof said. What is not confirmed is no longer sure."""
+def with_proofs(answer: Answer, proofs: Sequence[Proof | None], alpha: float) -> Answer:
+    """The answer, each change with what its proof said. What is not confirmed, or not surely enough, is undecided."""
     changes = [
         replace(one, proof=proof, confidence=_confidence(one, proof))
         for one, proof in zip(answer.changes, proofs, strict=True)
     ]
-    unsure = [one for one in changes if one.proof and not one.proof.confirmed]
+    unsure = [one for one in changes if one.proof and one.confidence < 1 - alpha]
     if unsure and answer.outcome == "found":
-        reason = f"fresh seeds do not confirm {', '.join(one.commit[:12] for one in unsure)}"
+        names = ", ".join(one.commit[:12] for one in unsure)
+        reason = f"fresh seeds do not confirm {names} with {100 * (1 - alpha):g} % confidence"
         return replace(answer, changes=changes, outcome="undecided", reason=reason)
     return replace(answer, changes=changes)
 

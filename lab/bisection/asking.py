@@ -12,7 +12,7 @@ from lab import compilers, exact, kernelspec, machines, paths, records, trees, w
 from lab.bisection import history as histories
 from lab.bisection import recipes, series
 from lab.bisection.history import History
-from lab.bisection.plan import BisectPlan, Panics
+from lab.bisection.plan import CONFIDENCE, BisectPlan, Panics
 from lab.bisection.recipes import Recipe
 from lab.errors import UserError
 from lab.results import ArmPlan
@@ -158,7 +158,7 @@ def plan_for(
         files=workloads.user_files([selection]),
         metric=first_of(asked.metric, recipe.metric, "") or None,
         threshold=first_of(asked.threshold, recipe.threshold, 0.02),
-        confidence=first_of(asked.confidence, recipe.confidence, 0.95),
+        confidence=first_of(asked.confidence, recipe.confidence, CONFIDENCE),
         seeds=first_of(asked.seeds, recipe.seeds, 0) or None,
         max_seeds=asked.max_seeds,
         probes=first_of(asked.probe, recipe.probe, PROBES),

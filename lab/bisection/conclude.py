@@ -111,7 +111,7 @@ def _proven(session: Session, answer: Answer, *, jobs: int, deadline: float | No
         meter=meter,
     )
     proofs = [None if over(deadline) else _prove(prover, session, one) for one in answer.changes]
-    return answers.with_proofs(answer, proofs)
+    return answers.with_proofs(answer, proofs, session.plan.alpha)
 
 
 def _prove(prover: Prover, session: Session, one: Found) -> Proof | None:

@@ -12,6 +12,9 @@ Panics = Literal["untestable", "bad"]
 FIRST_SEED = 101
 """Searches use seeds from here on, so the proof, which compares from seed 1 on as `lab ab` does, has fresh ones."""
 
+CONFIDENCE = 0.95
+"""How sure an answer is at least, and unless more is asked for."""
+
 
 class BisectPlan(Record, frozen=True, kw_only=True):
     """`plan.json` in a result folder.
@@ -49,8 +52,8 @@ class BisectPlan(Record, frozen=True, kw_only=True):
 
     @property
     def alpha(self) -> float:
-        """The chance of a wrong verdict that is allowed: never more than `lab ab` allows."""
-        return min(0.01, 1 - self.confidence)
+        """The chance of a wrong word that is allowed: of the ends differing, and of the proof of a culprit."""
+        return 1 - max(self.confidence, CONFIDENCE)
 
     @property
     def worse_only(self) -> bool:

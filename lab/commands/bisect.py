@@ -79,7 +79,7 @@ _budget = click.option("--budget", type=options.Duration(), help="Stop after thi
 )
 @click.option("--first-parent", is_flag=True, help="Follow only the first parent of merges.")
 @click.option("--mode", type=click.Choice(["auto", "exact", "live"]), default="auto", show_default=True)
-@click.option("--confidence", type=options.Share(), help="How sure the answer has to be (95%).")
+@click.option("--confidence", type=options.Share(), help="How sure the answer has to be, 95% or more (95%).")
 @click.option("--max-seeds", type=click.IntRange(min=6), default=24, show_default=True, help="To tell the ends apart.")
 @click.option(
     "--probe", type=click.IntRange(min=0), metavar="N", help="With ends that are alike, measure N commits inside (3)."

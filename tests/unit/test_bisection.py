@@ -122,6 +122,17 @@ def test_where_the_ends_need_more_seeds_a_commit_needs_but_three(bisector: Bisec
     assert {len(step.values) for step in answer.path} == {3, 6}
 
 
+def test_more_confidence_takes_more_seeds_and_less_than_95_percent_is_95(bisector: Bisector) -> None:
+    commits = line(bisector.tree, [100.0] * 3 + [90.0] * 3)
+    bisector.guests.value = lambda value, seed, case: value * (1 + dice(f"{value} {seed}").gauss(0, 0.05))
+    seeds = {}
+    for asked in ("0.5", "0.95", "0.99", "0.9999"):
+        answer = bisector.search(commits[0], commits[-1], "--confidence", asked, "--max-seeds", "40")
+        seeds[asked] = len(answer.seeds)
+        assert answer.outcome == "found" and answer.changes[0].confidence >= max(float(asked), 0.95)
+    assert seeds["0.5"] == seeds["0.95"] < seeds["0.99"] < seeds["0.9999"]
+
+
 def test_culprit_and_fix_between_ends_that_are_alike(bisector: Bisector) -> None:
     commits = line(bisector.tree, [100.0] * 20 + [60.0] * 24 + [100.0] * 20)
     answer = bisector.search(commits[0], commits[-1], words="old new")
