@@ -7,12 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from lab import cli
 from lab.bisection import step as stepping
+from lab.bisection.answer import Answer
 from lab.errors import BuildFailed, GuestFailed, HostFailed, Undecided, UserError
 
+from .bisector import culprits
 from .fakebisect import line, write_workload
 from .fakebuild import own_folders
 from .fakekernel import git
@@ -56,6 +59,25 @@ def test_git_bisect_run_finds_the_culprit(tmp_path: Path, recipe: Path) -> None:
     said = bisect_run(tmp_path / "linux", commits[0], commits[-1], recipe)
     assert f"{commits[9]} is the first bad commit" in said
     assert f"git bisect bad {commits[9]}" in git(tmp_path / "linux", "bisect", "log")
+
+
+@pytest.mark.parametrize("culprit", [1, 4, 8, 9])
+def test_git_bisect_run_and_lab_bisect_give_the_same_answer(tmp_path: Path, recipe: Path, culprit: int) -> None:
+    """Wherever the culprit is in one history, with a commit that does not build elsewhere."""
+    tree = tmp_path / "linux"
+    fates: list[float | str] = [100.0] * culprit + [60.0] * (10 - culprit)
+    fates[2 if culprit > 4 else 6] = "build"
+    commits = line(tree, fates)
+    searched = subprocess.run(
+        [*command()[:-1], "--recipe", str(recipe), "--tree", str(tree), "--good", commits[0], "--bad", commits[-1],
+         "--json"],
+        cwd=tree, env={**os.environ, "PYTHONPATH": str(TOP)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert searched.returncode == 0, searched.stderr
+    answer = msgspec.json.decode(searched.stdout, type=Answer)
+    assert answer.outcome == "found" and culprits(answer) == [commits[culprit]]
+    said = bisect_run(tree, commits[0], commits[-1], recipe)
+    assert f"{culprits(answer)[0]} is the first bad commit" in said
 
 
 def test_git_bisect_run_finds_who_fixed_it(tmp_path: Path, recipe: Path) -> None:
