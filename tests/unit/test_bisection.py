@@ -431,12 +431,14 @@ def test_a_machine_that_changed_is_noticed(bisector: Bisector, monkeypatch: pyte
 # ---- kill -9
 
 
-def _killed_and_resumed(words: list[str], folder: Path, notes: Path, draw: Dice, kills: int) -> dict[str, Any]:
+def _killed_and_resumed(
+    words: list[str], folder: Path, notes: Path, draw: Dice, kills: int, build_s: float = 0.01
+) -> dict[str, Any]:
     """Start, kill that many times at any instant, each time go on; at last let it end, and give its answer."""
     command = [sys.executable, "-m", "tests.unit.fakebisect", "bisect"]
     env = {
         **os.environ, "PYTHONPATH": str(TOP), "FAKE_RUNS": str(notes), "FAKE_BUILDS": str(notes),
-        "FAKE_RUN_S": "0.01", "FAKE_BUILD_S": "0.01",
+        "FAKE_RUN_S": "0.01", "FAKE_BUILD_S": str(build_s),
     }  # fmt: skip
     while True:
         resuming = (folder / "plan.json").exists()
@@ -444,7 +446,7 @@ def _killed_and_resumed(words: list[str], folder: Path, notes: Path, draw: Dice,
         process = subprocess.Popen(
             full, cwd=TOP, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
         )
-        if kills and _killed(process, notes, _noted(notes) + draw.randrange(1, 6), draw.uniform(0, 0.03)):
+        if kills and _killed(process, notes, _noted(notes) + draw.randrange(1, 6), draw.uniform(0, 3 * build_s)):
             kills -= 1
             continue
         out, _ = process.communicate()
@@ -471,15 +473,19 @@ def _killed(process: subprocess.Popen[bytes], notes: Path, count: int, later_s: 
     return False
 
 
-def test_killed_at_twenty_instants_it_gives_the_same_answer(bisector: Bisector, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kills", "build_s"), [(20, 0.01), (4, 0.3)])
+def test_killed_at_any_instants_it_gives_the_same_answer(
+    bisector: Bisector, tmp_path: Path, kills: int, build_s: float
+) -> None:
+    """With builds that take longer than guests, most of the kills hit a build ahead."""
     commits = line(bisector.tree, [100.0] * 9 + ["panic"] * 2 + [100.0] * 9 + [60.0] * 8 + [64.0] * 4)
-    expected = bisector.search(commits[0], commits[-1])
+    expected = bisector.search(commits[0], commits[-1], "--no-speculate")
     folder, notes = tmp_path / "result", tmp_path / "notes"
     words = [
         "--good", commits[0], "--bad", commits[-1], "--tree", str(bisector.tree), "-w", bisector.workload,
         "--result", str(folder),
     ]  # fmt: skip
-    found = _killed_and_resumed(words, folder, notes, dice("kill"), 20)
+    found = _killed_and_resumed(words, folder, notes, dice("kill"), kills, build_s)
     for key in ("outcome", "reason"):
         assert found[key] == getattr(expected, key)
     assert [one["commit"] for one in found["changes"]] == [one.commit for one in expected.changes]
