@@ -47,7 +47,7 @@ class Speculation:
         self._thread = None
 
     def _work(self, ahead: Sequence[int]) -> None:
-        # On Linux that is this thread's alone, and make's and all compilers', which it starts.
+        # On Linux a priority is one thread's: this one's, and make's and all compilers', which inherit it.
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)
         for number in ahead:
             if self._cancelled.is_set():

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -59,3 +64,35 @@ def test_only_what_carries_the_tag_is_killed() -> None:
             each.kill()
             each.wait()
     process.kill_tagged("LAB_TEST", "nobody")
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="needs make")
+def test_an_interrupted_make_leaves_nothing_half_done_and_what_does_not_carry_the_tag_goes_on(tmp_path: Path) -> None:
+    makefile = "all: whole half\nwhole:\n\techo done > $@\nhalf: whole\n\techo begun > $@; sleep 60; echo done > $@\n"
+    builds = {}
+    for tag in ("this one", "other"):
+        folder = tmp_path / tag
+        folder.mkdir()
+        (folder / "Makefile").write_text(makefile)
+        # Below a process of its own, as make is below Ansible.
+        words = ["sh", "-c", "make -s; exit 7"]
+        builds[tag] = subprocess.Popen(words, cwd=folder, env={**os.environ, "LAB_TEST": tag}, start_new_session=True)
+    try:
+        for tag in builds:
+            _until((tmp_path / tag / "half").exists)
+        process.interrupt_tagged("LAB_TEST", "this one", "make")
+        assert builds["this one"].wait(timeout=30) == 7
+        assert sorted(path.name for path in (tmp_path / "this one").iterdir()) == ["Makefile", "whole"]
+        assert builds["other"].poll() is None
+    finally:
+        for each in builds.values():
+            with suppress(ProcessLookupError):
+                os.killpg(each.pid, signal.SIGKILL)
+            each.wait()
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
