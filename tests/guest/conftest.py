@@ -32,13 +32,16 @@ class Lab:
     home: Path
     python: Path
 
+    def as_user(self, *words: str) -> list[str]:
+        """The argument list that runs a program as the ordinary user whose home this is."""
+        if os.geteuid() != 0:
+            return list(words)
+        user = pwd.getpwnam("nobody")
+        return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups", "--", *words]
+
     def command(self, *arguments: str) -> list[str]:
         """The argument list that runs the lab as an ordinary user."""
-        words = [str(self.python), "-m", "lab", *arguments]
-        if os.geteuid() == 0:
-            user = pwd.getpwnam("nobody")
-            words = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups", "--", *words]
-        return words
+        return self.as_user(str(self.python), "-m", "lab", *arguments)
 
     def environment(self) -> dict[str, str]:
         """The user's environment: nothing of the checkout in it."""

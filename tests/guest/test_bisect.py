@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,15 +46,17 @@ def test_an_improvement_is_nobodys_fault(story: Lab) -> None:
 def test_a_step_for_git(story: Lab) -> None:
     tree = next((story.home / ".local/share/kernel-ab-lab/trees").glob("default.git"))
     checkout = story.home / "checkout"
-    git = ["git", "-c", "safe.directory=*"]
-    subprocess.run([*git, "clone", "-q", "-n", "-s", str(tree), str(checkout)], check=True)
+    _as_user(story, story.home, "git", "clone", "-q", "-n", "-s", str(tree), str(checkout))
     statuses = []
     for commit in ("main~1", "main~2"):
-        subprocess.run([*git, "update-ref", "--no-deref", "HEAD", commit], cwd=checkout, check=True)
-        subprocess.run(["chown", "-R", "nobody", str(checkout)], check=False)
+        _as_user(story, checkout, "git", "update-ref", "--no-deref", "HEAD", commit)
         step = ("bisect", "step", "--recipe", "alloc-burst", "--good", "main~3", "--bad", "main~2")
         done = subprocess.run(
             story.command(*step), cwd=checkout, env=story.environment(), capture_output=True, text=True, check=False
         )
         statuses.append((done.returncode, done.stderr))
     assert [status for status, _ in statuses] == [0, 1], statuses
+
+
+def _as_user(lab: Lab, folder: Path, *words: str) -> None:
+    subprocess.run(lab.as_user(*words), cwd=folder, env=lab.environment(), check=True)
