@@ -25,21 +25,41 @@ void flush_user(unsigned int vcpu, void *unused);
 void flush_all(unsigned int vcpu, void *unused);
 void flush_page(unsigned int vcpu, void *unused);
 
-/* The physical address of an access, charged for what finding it costs. */
+/* Where the entry used last in its set translates to; NOWHERE if that is another one, or in doubt. */
+static inline uint64_t translate_small(const struct vcpu *vcpu, uint64_t address, uint64_t epoch)
+{
+	const struct entry *entry = tlb_set(&vcpu->dtlb_4k, address >> PAGE_SHIFT);
+
+	if (entry->key != tlb_key(address >> PAGE_SHIFT, false, epoch) || entry->checked != vcpu->page_flushes)
+		return NOWHERE;
+	return entry->frame | (address & ((1ULL << PAGE_SHIFT) - 1));
+}
+
+static inline uint64_t translate_huge(const struct vcpu *vcpu, uint64_t address, uint64_t epoch)
+{
+	const struct entry *entry = tlb_set(vcpu->dtlb_huge, address >> HUGE_SHIFT);
+
+	if (entry->key != tlb_key(address >> HUGE_SHIFT, true, epoch) || entry->checked != vcpu->page_flushes ||
+	    entry->confirmed < TLB_CONFIRMATIONS)
+		return NOWHERE;
+	return entry->frame | (address & ((1ULL << HUGE_SHIFT) - 1));
+}
+
+/*
+ * The physical address of an access, charged for what finding it costs. Most of
+ * the kernel's memory is in huge pages, so there those are tried first.
+ */
 static inline uint64_t translate(const struct access *access)
 {
 	struct vcpu *vcpu = access->vcpu;
-	uint64_t page = access->address >> PAGE_SHIFT, huge = access->address >> HUGE_SHIFT;
-	uint64_t epoch = vcpu->epochs[access->address >> 63];
-	const struct entry *entry = tlb_set(&vcpu->dtlb_4k, page);
+	bool kernel = access->address >> 63;
+	uint64_t epoch = vcpu->epochs[kernel], where;
 
-	if (entry->key == tlb_key(page, false, epoch) && entry->checked == vcpu->page_flushes)
-		return entry->frame | (access->address & ((1ULL << PAGE_SHIFT) - 1));
-	entry = tlb_set(vcpu->dtlb_huge, huge);
-	if (entry->key == tlb_key(huge, true, epoch) && entry->checked == vcpu->page_flushes &&
-	    entry->confirmed >= TLB_CONFIRMATIONS)
-		return entry->frame | (access->address & ((1ULL << HUGE_SHIFT) - 1));
-	return translate_slowly(access);
+	where = kernel ? translate_huge(vcpu, access->address, epoch) : translate_small(vcpu, access->address, epoch);
+	if (where != NOWHERE)
+		return where;
+	where = kernel ? translate_small(vcpu, access->address, epoch) : translate_huge(vcpu, access->address, epoch);
+	return where != NOWHERE ? where : translate_slowly(access);
 }
 
 #endif
