@@ -137,8 +137,12 @@ def _key(recipe: Recipe, programs: Sequence[Program], suite: str, compiler: Comp
         for path in sorted(Path(program.source).rglob("*"))
         if path.is_file() and path.suffix in {".c", ".h", ""}
     }
-    shared = [records.file_digest(path) for path in sorted((room("workloads") / "include").rglob("*.[ch]"))]
-    return records.digest([recipe, sources, shared, suite, compiler.version])
+    return records.digest([recipe, sources, shared_sources(), suite, compiler.version])
+
+
+def shared_sources() -> list[str]:
+    """What the programs of workloads share, as digests: any of it may go into any of them."""
+    return [records.file_digest(path) for path in sorted((room("workloads") / "include").rglob("*")) if path.is_file()]
 
 
 def _build(

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from filelock import FileLock
 
-from lab import compilers, cpio, libraries, paths, process, records, workloads
+from lab import compilers, cpio, images, libraries, paths, process, records, workloads
 from lab.compilers import Compiler
 from lab.errors import BuildFailed, UserError
 from lab.git import environment
@@ -103,8 +103,7 @@ def compiled(workload: Workload, compiler: Compiler | None = None) -> Path:
 def _sources_key(workload: Workload, compiler: Compiler) -> str:
     files = [path for path in sorted(workload.folder.rglob("*")) if path.is_file() and path.name != "workload.toml"]
     sources = {str(path.relative_to(workload.folder)): records.file_digest(path) for path in files}
-    shared = [records.file_digest(path) for path in sorted((room("workloads") / "include").rglob("*.[ch]"))]
-    return records.digest([sources, shared, compiler.version, workload.program])
+    return records.digest([sources, images.shared_sources(), compiler.version, workload.program])
 
 
 def _make(workload: Workload, compiler: Compiler, target: Path, name: str) -> None:
