@@ -21,6 +21,7 @@ from filelock import FileLock, Timeout
 from lab import paths, records
 from lab.errors import HostFailed, UserError
 from lab.kernelspec import KernelSpec
+from lab.progress import Meter
 from lab.records import Record
 from lab.verdict import Comparison, Outcome
 
@@ -197,6 +198,19 @@ def claimed(folder: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+@contextmanager
+def kept(folder: Path, meter: Meter) -> Iterator[None]:
+    """Around measuring: when it is stopped, say what is kept and how to go on."""
+    try:
+        yield
+    except BaseException as error:
+        runs = len(list((folder / "runs").glob("*.json")))
+        meter.say(f"stopped; {runs} runs are kept. To go on: {resume_command(folder)}")
+        if isinstance(error, OSError):
+            raise HostFailed(f"cannot write to {folder}: {error.strerror}", hint="free some space there") from error
+        raise
 
 
 def store_plan(folder: Path, plan: Measuring) -> None:

@@ -12,7 +12,7 @@ from rich.console import Console
 from lab import ab as comparing
 from lab import compilers, exact, explaintable, kernelspec, machines, records, results, table, trees, why, workloads
 from lab.commands import options
-from lab.errors import HostFailed, Undecided, UserError
+from lab.errors import Undecided, UserError
 from lab.progress import Meter
 from lab.results import AbResult, ArmPlan, Plan
 from lab.verdict import Outcome
@@ -22,33 +22,9 @@ from lab.why import Why
 @click.command()
 @click.option("--base", metavar="SPEC", help="The kernel to compare with.")
 @click.option("--test", metavar="SPEC", help="The kernel in question.")
-@click.option(
-    "--workload", "-w", "workload", multiple=True, default=["alloc-burst"], show_default=True,
-    metavar="NAME[:CASE,...]", help="What to run; may be given several times.",
-)  # fmt: skip
-@options.tree
-@click.option("--mode", type=click.Choice(["auto", "exact", "live"]), default="auto", show_default=True)
-@click.option(
-    "--model",
-    type=click.Choice(["auto", "none", "tlb", "full"]),
-    default="auto",
-    show_default=True,
-    help="Cost model: modelled cycles decide, by TLBs alone or by caches too; none: the guest clock does.",
-)
-@click.option(
-    "--machine", metavar="NAME|FILE", default=machines.DEFAULT, show_default=True, help="The machine that is modelled."
-)
-@click.option("--threshold", type=options.Share(), default=0.02, help="The smallest change that counts (2%).")
-@click.option("--seeds", type=click.IntRange(min=1), help="Exactly that many seeds, decided or not.")
-@click.option("--max-seeds", type=click.IntRange(min=6), default=24, show_default=True, help="Stop adding seeds here.")
-@click.option("--budget", type=options.Duration(), help="Stop after this time with what is known, e.g. 40m.")
-@click.option("--cc", default=compilers.DEFAULT, show_default=True, help="Compiler of both kernels.")
+@options.measured(max_seeds=24)
 @click.option("--base-cc", help="Compiler of the base kernel.")
 @click.option("--test-cc", help="Compiler of the test kernel.")
-@click.option("--qemu", default="qemu-system-x86_64", show_default=True, help="The QEMU to use.")
-@click.option("--guest-timeout", type=options.Duration(), default=300.0, help="A guest that runs longer hangs (300s).")
-@options.jobs
-@click.option("--result", type=click.Path(path_type=Path), help="Folder for the result (default: a new one).")
 @click.option("--resume", metavar="ID", help="Go on with a result that was interrupted.")
 @click.option("--fail-on", metavar="VERDICT[,...]", help="Exit 1 if the verdict is one of these, e.g. regression.")
 @click.option("--require-verdict", is_flag=True, help="Exit 5 if the verdict is unknown.")
@@ -111,14 +87,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 def _measure(plan: Plan, folder: Path, jobs: int, deadline: float | None, meter: Meter) -> AbResult:
     comparing.announce(plan, workloads.select_all(plan.workloads), jobs, meter)
-    try:
+    with results.kept(folder, meter):
         return comparing.measure(plan, folder, jobs=jobs, deadline=deadline, meter=meter)
-    except BaseException as error:
-        kept = len(list((folder / "runs").glob("*.json")))
-        meter.say(f"stopped; {kept} runs are kept. To go on: lab ab --resume {results.reference(folder)}")
-        if isinstance(error, OSError):
-            raise HostFailed(f"cannot write to {folder}: {error.strerror}", hint="free some space there") from error
-        raise
 
 
 def _plan(asked: Asked, meter: Meter) -> Plan:

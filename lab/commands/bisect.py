@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,31 +37,25 @@ class WithPaths(click.Group):
         return super().parse_args(ctx, args)
 
 
-def _ends(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that name the ends and how a commit is decided."""
-    decorators = [
-        click.option("--good", metavar="SPEC", help="The older end, before it got worse."),
-        click.option("--bad", metavar="SPEC", help="The newer end, which is worse."),
-        click.option("--old", metavar="SPEC", help="The older end; any change is looked for, to either side."),
-        click.option("--new", metavar="SPEC", help="The newer end."),
-        click.option("--recipe", metavar="NAME|FILE", help="Take what is not given here from a recipe."),
-        click.option("--workload", "-w", metavar="NAME[:CASE]", help="What to run."),
-        click.option("--metric", metavar="NAME", help="What decides (default: the primary metric)."),
-        click.option("--threshold", type=options.Share(), help="The smallest change that counts (2%)."),
-        click.option("--seeds", type=click.IntRange(min=1), help="Exactly that many seeds a commit."),
-        click.option("--model", type=click.Choice(["auto", "none", "tlb", "full"]), help="Cost model, as in `lab ab`."),
-        click.option("--machine", metavar="NAME|FILE", help=f"The machine that is modelled ({machines.DEFAULT})."),
-        click.option("--cc", help="Compiler of all kernels (gcc)."),
-        click.option("--qemu", default="qemu-system-x86_64", show_default=True, help="The QEMU to use."),
-        click.option("--guest-timeout", type=options.Duration(), default=300.0, help="When a guest hangs (300s)."),
-    ]
-    for decorate in reversed(decorators):
-        command = decorate(command)
-    return command
-
+# The options that name the ends and how a commit is decided.
+_ends = options.together(
+    click.option("--good", metavar="SPEC", help="The older end, before it got worse."),
+    click.option("--bad", metavar="SPEC", help="The newer end, which is worse."),
+    click.option("--old", metavar="SPEC", help="The older end; any change is looked for, to either side."),
+    click.option("--new", metavar="SPEC", help="The newer end."),
+    click.option("--recipe", metavar="NAME|FILE", help="Take what is not given here from a recipe."),
+    click.option("--workload", "-w", metavar="NAME[:CASE]", help="What to run."),
+    click.option("--metric", metavar="NAME", help="What decides (default: the primary metric)."),
+    click.option("--threshold", type=options.Share(), help="The smallest change that counts (2%)."),
+    click.option("--seeds", type=click.IntRange(min=1), help="Exactly that many seeds a commit."),
+    click.option("--model", type=click.Choice(["auto", "none", "tlb", "full"]), help="Cost model, as in `lab ab`."),
+    click.option("--machine", metavar="NAME|FILE", help=f"The machine that is modelled ({machines.DEFAULT})."),
+    click.option("--cc", help="Compiler of all kernels (gcc)."),
+    options.qemu,
+    options.guest_timeout,
+)
 
 _result_id = click.argument("result_id", metavar="[ID]", default="latest")
-_budget = click.option("--budget", type=options.Duration(), help="Stop after this time with what is known, e.g. 2h.")
 
 
 @click.group(cls=WithPaths, invoke_without_command=True, subcommand_metavar="[COMMAND] [-- PATH...]")
@@ -78,16 +71,16 @@ _budget = click.option("--budget", type=options.Duration(), help="Stop after thi
     help="Search the options that two kconfigs, or lists of settings, differ in.",
 )
 @click.option("--first-parent", is_flag=True, help="Follow only the first parent of merges.")
-@click.option("--mode", type=click.Choice(["auto", "exact", "live"]), default="auto", show_default=True)
+@options.mode
 @click.option("--confidence", type=options.Share(), help="How sure the answer has to be, 95% or more (95%).")
 @click.option("--max-seeds", type=click.IntRange(min=6), default=24, show_default=True, help="To tell the ends apart.")
 @click.option(
     "--probe", type=click.IntRange(min=0), metavar="N", help="With ends that are alike, measure N commits inside (3)."
 )
 @click.option("--speculate/--no-speculate", default=True, help="While guests run, build what may be next.")
-@_budget
+@options.budget
 @options.jobs
-@click.option("--result", type=click.Path(path_type=Path), help="Folder for the result (default: a new one).")
+@options.result
 @options.json_output
 @click.pass_context
 def bisect(
@@ -150,7 +143,7 @@ def _print(answer: Answer, *, as_json: bool) -> int:
 
 @bisect.command()
 @_result_id
-@_budget
+@options.budget
 @options.jobs
 @options.json_output
 def resume(result_id: str, budget: float | None, jobs: int | None, as_json: bool) -> int:

@@ -12,8 +12,8 @@ from rich.console import Console
 from lab import ab, axes, compilers, exact, heatmap, machines, matrixtable, records, results, trees, workloads
 from lab import matrix as measuring
 from lab.commands import options
-from lab.errors import GuestFailed, HostFailed
-from lab.matrixresults import KIND, MatrixPlan, MatrixResult, load_plan
+from lab.errors import GuestFailed
+from lab.matrixresults import MatrixPlan, MatrixResult, load_plan
 from lab.progress import Meter
 
 
@@ -23,30 +23,9 @@ from lab.progress import Meter
     "--set", "settings", metavar="KEY=VALUE,...", multiple=True,
     help="A setting, or CONFIG_FOO, and the values it takes; with several --set, every combination.",
 )  # fmt: skip
-@click.option(
-    "--workload", "-w", "workload", multiple=True, default=["alloc-burst"], show_default=True,
-    metavar="NAME[:CASE,...]", help="What to run; may be given several times.",
-)  # fmt: skip
 @click.option("--against", metavar="ARM", help="The arm that all others are judged against (default: the first).")
 @click.option("--metric", metavar="NAME", help="The metric that the cells show (default: each workload's primary).")
-@options.tree
-@click.option("--mode", type=click.Choice(["auto", "exact", "live"]), default="auto", show_default=True)
-@click.option(
-    "--model", type=click.Choice(["auto", "none", "tlb", "full"]), default="auto", show_default=True,
-    help="Cost model: modelled cycles decide, by TLBs alone or by caches too; none: the guest clock does.",
-)  # fmt: skip
-@click.option(
-    "--machine", metavar="NAME|FILE", default=machines.DEFAULT, show_default=True, help="The machine that is modelled."
-)
-@click.option("--threshold", type=options.Share(), default=0.02, help="The smallest change that counts (2%).")
-@click.option("--seeds", type=click.IntRange(min=1), help="Exactly that many seeds, decided or not.")
-@click.option("--max-seeds", type=click.IntRange(min=6), default=12, show_default=True, help="Stop adding seeds here.")
-@click.option("--budget", type=options.Duration(), help="Stop after this time with what is known, e.g. 40m.")
-@click.option("--cc", default=compilers.DEFAULT, show_default=True, help="Compiler of all kernels.")
-@click.option("--qemu", default="qemu-system-x86_64", show_default=True, help="The QEMU to use.")
-@click.option("--guest-timeout", type=options.Duration(), default=300.0, help="A guest that runs longer hangs (300s).")
-@options.jobs
-@click.option("--result", type=click.Path(path_type=Path), help="Folder for the result (default: a new one).")
+@options.measured(max_seeds=12)
 @click.option("--resume", metavar="ID", help="Go on with a matrix that was interrupted.")
 @click.option("--svg", type=click.Path(path_type=Path), help="Also write a heat map.")
 @options.json_output
@@ -116,14 +95,8 @@ def show(result: MatrixResult, *, as_json: bool) -> None:
 def _measure(plan: MatrixPlan, folder: Path, asked: Asked, deadline: float | None, meter: Meter) -> MatrixResult:
     jobs = asked.jobs or ab.default_jobs()
     measuring.announce(plan, folder, jobs=jobs, budget_s=asked.budget, meter=meter)
-    try:
+    with results.kept(folder, meter):
         return measuring.measure(plan, folder, jobs=jobs, deadline=deadline, meter=meter)
-    except BaseException as error:
-        kept = len(list((folder / "runs").glob("*.json")))
-        meter.say(f"stopped; {kept} runs are kept. To go on: lab {KIND} --resume {results.reference(folder)}")
-        if isinstance(error, OSError):
-            raise HostFailed(f"cannot write to {folder}: {error.strerror}", hint="free some space there") from error
-        raise
 
 
 def _plan(asked: Asked, meter: Meter) -> MatrixPlan:

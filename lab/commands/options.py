@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 
+from lab import compilers, machines
 from lab.errors import UserError
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -21,6 +23,14 @@ tree: Decorator = click.option(
 jobs: Decorator = click.option(
     "--jobs", "-j", type=click.IntRange(min=1), help="Guests and compilers at a time (default: all cores)."
 )
+
+result: Decorator = click.option(
+    "--result", type=click.Path(path_type=Path), help="Folder for the result (default: a new one)."
+)
+mode: Decorator = click.option(
+    "--mode", type=click.Choice(["auto", "exact", "live"]), default="auto", show_default=True
+)
+qemu: Decorator = click.option("--qemu", default="qemu-system-x86_64", show_default=True, help="The QEMU to use.")
 
 
 class Share(click.ParamType[float]):
@@ -57,6 +67,55 @@ class Duration(click.ParamType[float]):
         if not parts or "".join(n + u for n, u in parts) != text:
             self.fail(f"{value!r} is not a time span; write 90s, 40m, 2h or 1h30m", param, ctx)
         return sum(float(n) * self._UNITS[u] for n, u in parts)
+
+
+budget: Decorator = click.option("--budget", type=Duration(), help="Stop after this time with what is known, e.g. 40m.")
+guest_timeout: Decorator = click.option(
+    "--guest-timeout", type=Duration(), default=300.0, help="A guest that runs longer hangs (300s)."
+)
+
+
+def together(*decorators: Decorator) -> Decorator:
+    """Several options as one decorator, in the order of the help."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return decorate
+
+
+def measured(*, max_seeds: int) -> Decorator:
+    """What a measurement of several arms takes: workloads, cost model, threshold, seeds, and around them the rest."""
+    return together(
+        click.option(
+            "--workload", "-w", "workload", multiple=True, default=["alloc-burst"], show_default=True,
+            metavar="NAME[:CASE,...]", help="What to run; may be given several times.",
+        ),
+        tree,
+        mode,
+        click.option(
+            "--model", type=click.Choice(["auto", "none", "tlb", "full"]), default="auto", show_default=True,
+            help="Cost model: modelled cycles decide, by TLBs alone or by caches too; none: the guest clock does.",
+        ),
+        click.option(
+            "--machine", metavar="NAME|FILE", default=machines.DEFAULT, show_default=True,
+            help="The machine that is modelled.",
+        ),
+        click.option("--threshold", type=Share(), default=0.02, help="The smallest change that counts (2%)."),
+        click.option("--seeds", type=click.IntRange(min=1), help="Exactly that many seeds, decided or not."),
+        click.option(
+            "--max-seeds", type=click.IntRange(min=6), default=max_seeds, show_default=True,
+            help="Stop adding seeds here.",
+        ),
+        budget,
+        click.option("--cc", default=compilers.DEFAULT, show_default=True, help="Compiler of all kernels."),
+        qemu,
+        guest_timeout,
+        jobs,
+        result,
+    )  # fmt: skip
 
 
 def mode_of(asked: str) -> str:

@@ -65,7 +65,7 @@ def show_command(name: str, as_json: bool) -> None:
 @workload.command("check")
 @click.argument("refs", metavar="REF...", nargs=-1, required=True)
 @click.option("--run", metavar="SPEC", help="Also boot this kernel and run the smallest case once.")
-@click.option("--guest-timeout", type=options.Duration(), default=300.0, help="A guest that runs longer hangs (300s).")
+@options.guest_timeout
 @options.jobs
 @options.json_output
 def check_command(refs: tuple[str, ...], run: str | None, guest_timeout: float, jobs: int | None, as_json: bool) -> int:
