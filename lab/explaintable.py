@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from lab.explain import Arm, Cost, Explanation, FunctionRow, by_cost, differing, total
@@ -15,24 +15,11 @@ from lab.table import number
 from lab.verdict import percent
 from lab.visible import visible, visible_record
 
-# Into a pipe or a file, lines are never broken.
-_UNBOUND = 1000
 _NAME_AT_LEAST = 16
 _MEANING_BESIDE = 130
 
 # A share of a difference that almost cancels out says nothing.
 _SHARE_AT_MOST = 10
-
-
-def show_explain(text: RenderableType, console: Console) -> None:
-    """Print what `render_explain` made."""
-    width = console_width(console)
-    console.print(text, width=width, highlight=False, soft_wrap=not console.is_terminal)
-
-
-def console_width(console: Console) -> int:
-    """The width to render for: a terminal's own, anything else has no end."""
-    return console.width if console.is_terminal else _UNBOUND
 
 
 def render_explain(

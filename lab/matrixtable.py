@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console, Group
 from rich.text import Text
 
-from lab import grid, matrix
+from lab import grid, matrix, terminal
 from lab.grid import Grid
 from lab.matrixresults import Cell, MatrixResult
 from lab.table import number
@@ -17,14 +17,12 @@ from lab.visible import visible_record
 # Signs, so that a row fits and no colour is needed.
 SIGNS = {"regression": "▼", "improvement": "▲", "same": "=", "unknown": "?", "failed": "✗"}
 _STYLES = {"regression": "bold red", "improvement": "bold green", "unknown": "yellow", "failed": "bold magenta"}
-_UNBOUND = 1000
 _MOST_NOTES = 12
 
 
 def show(result: MatrixResult, console: Console) -> None:
     """Print a matrix as a table."""
-    width = console.width if console.is_terminal else _UNBOUND
-    console.print(render(result, width), width=width, highlight=False, soft_wrap=not console.is_terminal)
+    terminal.show(lambda width: render(result, width), console)
 
 
 def render(result: MatrixResult, width: int) -> Group:

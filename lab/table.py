@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from lab import verdict
+from lab import terminal, verdict
 from lab.results import AbResult, ArmResult, CaseResult
 from lab.verdict import Comparison, Outcome, percent
 from lab.visible import visible_record
@@ -21,14 +21,9 @@ _STYLES = {
 }
 
 
-# Into a pipe or a file, lines are never broken.
-_UNBOUND = 1000
-
-
 def show(result: AbResult, console: Console) -> None:
     """Print a result as a table."""
-    width = console.width if console.is_terminal else _UNBOUND
-    console.print(render(result, width), width=width, highlight=False, soft_wrap=not console.is_terminal)
+    terminal.show(lambda width: render(result, width), console)
 
 
 def render(result: AbResult, width: int) -> RenderableType:
@@ -98,7 +93,7 @@ def _cells(case: CaseResult, *, several: bool) -> tuple[str, ...]:
         _mean(primary.base),
         _mean(primary.test),
         percent(primary.ratio),
-        _interval(primary),
+        interval(primary),
         _clock_change(case),
         str(case.verdict),
     )
@@ -142,7 +137,8 @@ def _counters(case: CaseResult) -> list[Comparison]:
     return [c for c in case.metrics if not c.primary and c.name != case.guest_clock and not c.name.startswith(same)]
 
 
-def _interval(c: Comparison) -> str:
+def interval(c: Comparison) -> str:
+    """The interval of a change for people; `exact` where all pairs say the same; empty without one."""
     if c.interval is None:
         return ""
     low, high = c.interval

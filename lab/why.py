@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console, Group
 
-from lab import explain, explaintable, profiles, records
+from lab import explain, explaintable, profiles, records, terminal
 from lab.explain import Cost, Explanation
 from lab.mechanisms import Mechanism, mechanisms
 from lab.progress import Meter
@@ -45,15 +45,18 @@ class Why:
             "mechanisms": records.plain(self.mechanisms),
         }
 
-    def text(self, console: Console, *, everything: bool = False) -> Group:
-        """The answer for people, as wide as the console."""
+    def show(self, console: Console, *, everything: bool = False) -> None:
+        """Print the answer for people."""
+        terminal.show(lambda width: self._text(width, everything), console)
+
+    def _text(self, width: int, everything: bool) -> Group:
         body = explaintable.render_explain(
             self.explanation,
             self.mechanisms,
             base=self.result.base.spec,
             test=self.result.test.spec,
             machine=self.machine,
-            width=explaintable.console_width(console),
+            width=width,
             cost=self.cost,
             everything=everything,
         )

@@ -10,7 +10,7 @@ import msgspec
 from rich.console import Console
 
 from lab import ab as comparing
-from lab import compilers, exact, explaintable, kernelspec, machines, records, results, table, trees, why, workloads
+from lab import compilers, exact, kernelspec, machines, records, results, table, trees, why, workloads
 from lab.commands import options
 from lab.errors import Undecided, UserError
 from lab.progress import Meter
@@ -142,4 +142,4 @@ def _print(result: AbResult, reason: Why | None, *, as_json: bool) -> None:
     table.show(result, console)
     if reason:
         click.echo()
-        explaintable.show_explain(reason.text(console), console)
+        reason.show(console)

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 
 from lab.results import AbResult, ArmResult, CaseResult
-from lab.table import number, primary_of
+from lab.table import interval, number, primary_of
 from lab.verdict import Comparison, Outcome, percent
 
 CHANGED = (Outcome.REGRESSION, Outcome.IMPROVEMENT)
@@ -46,14 +46,6 @@ def change(comparison: Comparison) -> str:
         # Where single pairs have no ratio, their means may.
         return percent(1.0 if test == base else test / base if base > 0 <= test else None)
     return percent(comparison.ratio)
-
-
-def interval(comparison: Comparison) -> str:
-    """The interval of a change for people; `exact` where all pairs say the same; empty without one."""
-    if comparison.interval is None:
-        return ""
-    low, high = comparison.interval
-    return f"[{percent(low)}, {percent(high)}]" if low != high else "exact"
 
 
 def case_name(case: CaseResult) -> str:

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as Xml
 from lab.reporting import figures
 from lab.reporting.stored import Report, Reports
 from lab.results import CaseResult
-from lab.table import primary_of
+from lab.table import interval, primary_of
 from lab.verdict import Outcome
 
 
@@ -77,7 +77,7 @@ def _case(item: Report, case: CaseResult) -> Xml.Element:
     primary = primary_of(case)
     # The cases of one boot are not timed apart; the suite has the time of all.
     element = Xml.Element("testcase", name=case.case, classname=f"lab.{case.workload}", time="0")
-    words = f"{primary.name} {figures.change(primary)} {figures.interval(primary)}".rstrip()
+    words = f"{primary.name} {figures.change(primary)} {interval(primary)}".rstrip()
     words += f", {figures.unit(primary, item.result)}"
     match kind(case):
         case "failure":

@@ -11,7 +11,7 @@ from lab.kernelspec import TreeSource
 from lab.reporting import figures, junit
 from lab.reporting.stored import Report, Reports
 from lab.results import ArmResult, CaseResult
-from lab.table import primary_of
+from lab.table import interval, primary_of
 from lab.verdict import Outcome
 
 ORIGIN = "kernel_ab_lab"
@@ -74,7 +74,7 @@ def _test(item: Report, case: CaseResult, mark: str) -> dict[str, Any]:
         "path": f"lab.{_step(case.workload)}.{_step(case.case)}",
         "status": _status(case),
         "start_time": result.started,
-        "comment": f"{case.verdict}: {primary.name} {figures.change(primary)} {figures.interval(primary)} against "
+        "comment": f"{case.verdict}: {primary.name} {figures.change(primary)} {interval(primary)} against "
         f"{figures.arm_words(result.base)}",
         "environment": {
             "comment": " ".join(filter(None, [f"QEMU {result.environment.qemu}, {result.mode} mode", mark])),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from lab.reporting import figures, junit
 from lab.reporting.stored import Report, Reports
 from lab.results import CaseResult
-from lab.table import primary_of
+from lab.table import interval, primary_of
 from lab.verdict import Outcome
 
 
@@ -41,7 +41,7 @@ def _workloads(item: Report) -> Iterator[str]:
 
 def _case(item: Report, case: CaseResult, index: int) -> list[str]:
     primary = primary_of(case)
-    words = f"{primary.name} {figures.change(primary)} {figures.interval(primary)}".rstrip()
+    words = f"{primary.name} {figures.change(primary)} {interval(primary)}".rstrip()
     diagnosis = f"# {case.verdict}: {words}, {figures.unit(primary, item.result)}"
     line = f"{index} {_description(case.case)}"
     match junit.kind(case):

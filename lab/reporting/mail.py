@@ -16,7 +16,7 @@ from lab.reporting import byhand, culprit, figures, zeroday
 from lab.reporting.culprit import Change
 from lab.reporting.stored import Report, Reports
 from lab.results import AbResult, CaseResult
-from lab.table import primary_of
+from lab.table import interval, primary_of
 from lab.verdict import Outcome
 
 _WIDTH = 75
@@ -100,7 +100,7 @@ def _finding(result: AbResult, case: CaseResult, change: Change) -> Iterator[str
     yield "Hello,"
     yield ""
     yield from _paragraph(
-        f"{name} got worse: {figures.change(primary)} (interval {figures.interval(primary)}, over "
+        f"{name} got worse: {figures.change(primary)} (interval {interval(primary)}, over "
         f"{len(primary.base)} pairs of runs) {'with' if change.commit else 'between'}:"
     )
     if change.commit:
@@ -122,7 +122,7 @@ def _finding(result: AbResult, case: CaseResult, change: Change) -> Iterator[str
         if (clock := figures.clock(case)) is not None:
             yield from _paragraph(
                 f"By the guest's own clock, which counts instructions, {clock.name} changed by "
-                f"{figures.change(clock)} {figures.interval(clock)}."
+                f"{figures.change(clock)} {interval(clock)}."
             )
     elif result.mode == "exact":
         yield from _paragraph("Time here is QEMU's count of the guest's instructions, not time on hardware.")

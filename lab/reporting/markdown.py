@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from lab.reporting import figures, textual
 from lab.reporting.stored import Report, Reports
 from lab.results import AbResult, CaseResult
-from lab.table import primary_of
+from lab.table import interval, primary_of
 
 _MOVERS = 8
 
@@ -86,7 +86,7 @@ def _case(case: CaseResult, result: AbResult, *, clocked: bool) -> tuple[str, ..
         figures.shown(primary.base),
         figures.shown(primary.test),
         figures.change(primary),
-        figures.interval(primary),
+        interval(primary),
         *([figures.change(clock) if (clock := figures.clock(case)) else ""] if clocked else []),
         word,
     )

@@ -63,7 +63,7 @@ def _metric(item: Report, case: CaseResult) -> str:
 
 def _cell(case: CaseResult) -> str:
     primary = table.primary_of(case)
-    return f"{figures.change(primary)} {figures.interval(primary)} {case.verdict}".replace("  ", " ")
+    return f"{figures.change(primary)} {table.interval(primary)} {case.verdict}".replace("  ", " ")
 
 
 def _legend(reports: Reports) -> list[str]:

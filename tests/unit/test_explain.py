@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 from rich.console import Console
 
-from lab import explain, explaintable, mechanisms, records, verdict
+from lab import explain, explaintable, mechanisms, records, terminal, verdict
 from lab.errors import UserError
 from lab.explain import ArmProfile, Explanation, FunctionRow
 from lab.symbols import Label, SymbolTable
@@ -265,7 +265,7 @@ def shown(
         everything=everything,
     )
     out = io.StringIO()
-    explaintable.show_explain(text, Console(file=out, force_terminal=False))
+    terminal.show(lambda _: text, Console(file=out, force_terminal=False))
     return out.getvalue()
 
 
