@@ -151,6 +151,23 @@ static bool chases(const uint8_t *at, size_t left, uint8_t rex)
 	return target == base || (target == index && index != 4);
 }
 
+/* Arithmetic in memory, with a register, a constant or nothing; xchg. */
+static bool updates(uint8_t opcode, uint8_t group)
+{
+	if (opcode < 0x40)
+		return (opcode & 7) < 2;
+	return (opcode >= 0x80 && opcode <= 0x83) || opcode == 0x86 || opcode == 0x87 || opcode == 0xc0 ||
+	       opcode == 0xc1 || (opcode >= 0xd0 && opcode <= 0xd3) ||
+	       ((opcode == 0xf6 || opcode == 0xf7) && (group == 2 || group == 3)) ||
+	       ((opcode == 0xfe || opcode == 0xff) && group < 2);
+}
+
+/* bts, btr and btc; cmpxchg; xadd. Of bts by a register, the register is part of the address. */
+static bool wide_updates(uint8_t opcode, uint8_t group)
+{
+	return (opcode == 0xba && group > 4) || opcode == 0xb0 || opcode == 0xb1 || opcode == 0xc0 || opcode == 0xc1;
+}
+
 /* The most usual ones: asking QEMU at each access takes time. */
 static enum direction direction(const uint8_t *at, size_t left)
 {
@@ -171,6 +188,8 @@ static enum direction direction(const uint8_t *at, size_t left)
 	if (opcode == 0x0f && (second == 0xb6 || second == 0xb7 || second == 0xbe || second == 0xbf ||
 			       (second & 0xf0) == 0x40))
 		return DIRECTION_LOADS;
+	if (opcode == 0x0f ? wide_updates(second, left > 2 ? (at[2] >> 3) & 7 : 0) : updates(opcode, group))
+		return DIRECTION_UPDATES;
 	return DIRECTION_ANY;
 }
 
@@ -193,7 +212,8 @@ struct decoded decode(const uint8_t *bytes, size_t size)
 	decoded.chases = chases(at, left, prefixes.rex);
 	decoded.operand = operand_decode(at, left, prefixes.rex);
 	decoded.calls = at[0] == 0xe8;
-	decoded.per_cpu = prefixes.gs && decoded.memory && constant_address(at, left);
+	decoded.variable = decoded.memory && decoded.operand.base != STACK_POINTER &&
+			   (prefixes.gs || (!prefixes.segment && constant_address(at, left)));
 	if (prefixes.segment || !decoded.memory)
 		decoded.operand.base = NO_BASE;
 	if (prefixes.rep && is_string(at[0])) {

@@ -25,6 +25,7 @@ enum direction {
 	DIRECTION_ANY,
 	DIRECTION_LOADS,
 	DIRECTION_STORES,
+	DIRECTION_UPDATES,	/* one of each, by generated code alone */
 };
 
 struct decoded {
@@ -35,7 +36,7 @@ struct decoded {
 	uint8_t size;		/* string: of an element */
 	bool chases;		/* loads into a register that its address is made of */
 	bool calls;		/* pushes where to return to */
-	bool per_cpu;		/* by gs and a constant alone: in the kernel, a variable of this CPU's */
+	bool variable;		/* by gs or without a register: in the kernel, this CPU's variables and its own */
 	enum direction direction;
 	struct operand operand;
 	bool memory;		/* may access memory, so may fault; true when in doubt */

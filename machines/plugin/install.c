@@ -75,19 +75,25 @@ static void watch_string(const struct step *step)
  */
 struct bases {
 	const struct site *site;
+	bool looked;			/* at anything on this site */
 	uint16_t known;			/* registers, one bit each */
 	int32_t near[16];		/* where the one that was looked at lay */
 };
 
 /*
- * The kernel's stack and its variables of one CPU are on two pages, of which no
- * first level is ever without. The stack is looked at with each call.
+ * The kernel's stack, its variables of one CPU and those at an address of their
+ * own, in the few huge pages of its image, are what no first level is ever
+ * without. A call is looked at where nothing before it told which page of code
+ * this is.
  */
-static bool always_there(const struct step *step)
+static bool always_there(const struct bases *bases, const struct step *step)
 {
+	bool told = step->site == bases->site && bases->looked;
+
 	if (step->site->mode != MODE_KERNEL)
 		return false;
-	return step->decoded.per_cpu || (step->decoded.operand.base == STACK_POINTER && !step->decoded.calls);
+	return step->decoded.variable ||
+	       (step->decoded.operand.base == STACK_POINTER && (!step->decoded.calls || told));
 }
 
 static bool looked_at(const struct bases *bases, const struct step *step)
@@ -96,7 +102,7 @@ static bool looked_at(const struct bases *bases, const struct step *step)
 
 	if (machine.model != MODEL_TLB || step->decoded.direction == DIRECTION_ANY)
 		return false;
-	if (always_there(step))
+	if (always_there(bases, step))
 		return true;
 	if (operand->base == NO_BASE)
 		return false;
@@ -110,9 +116,12 @@ static void remember(struct bases *bases, const struct step *step)
 {
 	const struct operand *operand = &step->decoded.operand;
 
-	if (step->site != bases->site)
+	if (step->site != bases->site) {
 		bases->known = 0;
+		bases->looked = false;
+	}
 	bases->site = step->site;
+	bases->looked |= step->decoded.direction != DIRECTION_ANY && step->decoded.memory && !step->looked_at;
 	if (operand->base != NO_BASE && !step->looked_at) {
 		bases->known |= (uint16_t)(1U << operand->base);
 		bases->near[operand->base] = operand->displacement;
@@ -122,17 +131,23 @@ static void remember(struct bases *bases, const struct step *step)
 
 static void count_accesses(const struct step *step)
 {
-	enum total total = step->decoded.direction == DIRECTION_STORES ? TOTAL_STORES : TOTAL_LOADS;
+	static enum total const kinds[] = {
+		[DIRECTION_LOADS] = TOTAL_LOADS,
+		[DIRECTION_STORES] = TOTAL_STORES,
+		[DIRECTION_UPDATES] = TOTAL_UPDATES,
+	};
+	enum direction direction = step->decoded.direction;
 
-	counters_add_on_access(step->insn, QEMU_ALL, &totals, total_at(block_mode(step->site->block), total), 1);
+	counters_add_on_access(step->insn, direction == DIRECTION_UPDATES ? QEMU_ONE_OF_TWO : QEMU_ALL, &totals,
+			       total_at(block_mode(step->site->block), kinds[direction]), 1);
 }
 
 /* Helpers of QEMU's access memory for instructions that look as if they did not. */
 static void watch_accesses(const struct step *step)
 {
-	static qemu_mem_cb const callbacks[2][3] = {
-		{ on_access, on_load, on_store },
-		{ on_chasing_load, on_chasing_load, on_chasing_load },
+	static qemu_mem_cb const callbacks[2][4] = {
+		{ on_access, on_load, on_store, on_access },
+		{ on_chasing_load, on_chasing_load, on_chasing_load, on_chasing_load },
 	};
 
 	if (machine.model < MODEL_TLB)

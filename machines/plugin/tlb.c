@@ -10,6 +10,8 @@ bool tlb_make(struct tlb *tlb, const struct geometry *geometry)
 	tlb->sets = geometry->ways ? geometry->entries / geometry->ways : 0;
 	tlb->mask = tlb->sets & (tlb->sets - 1) ? 0 : tlb->sets - 1;
 	tlb->entries = calloc(geometry->entries ? geometry->entries : 1, sizeof(*tlb->entries));
+	for (unsigned int i = 0; i < TLB_RECENT; i++)
+		tlb->recent[i] = tlb->entries;
 	return tlb->entries;
 }
 

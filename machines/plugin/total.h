@@ -13,6 +13,7 @@ enum total {
 	TOTAL_BYTES,		/* moved by strings */
 	TOTAL_LOADS,		/* that need no look */
 	TOTAL_STORES,
+	TOTAL_UPDATES,		/* each a load and a store */
 	NR_TOTALS,
 };
 

@@ -25,23 +25,27 @@ void flush_user(unsigned int vcpu, void *unused);
 void flush_all(unsigned int vcpu, void *unused);
 void flush_page(unsigned int vcpu, void *unused);
 
-/* Where the entry used last in its set translates to; NOWHERE if that is another one, or in doubt. */
-static inline uint64_t translate_small(const struct vcpu *vcpu, uint64_t address, uint64_t epoch)
+/* Where a page that was used lately translates to; NOWHERE if it is another one, or in doubt. */
+static inline uint64_t translate_small(struct vcpu *vcpu, uint64_t address, uint64_t epoch)
 {
-	const struct entry *entry = tlb_set(&vcpu->dtlb_4k, address >> PAGE_SHIFT);
+	uint64_t page = address >> PAGE_SHIFT;
+	struct entry *entry = *tlb_recent(&vcpu->dtlb_4k, page);
 
-	if (entry->key != tlb_key(address >> PAGE_SHIFT, false, epoch) || entry->checked != vcpu->page_flushes)
+	if (entry->key != tlb_key(page, false, epoch) || entry->checked != vcpu->page_flushes)
 		return NOWHERE;
+	entry->used = ++vcpu->dtlb_4k.uses;
 	return entry->frame | (address & ((1ULL << PAGE_SHIFT) - 1));
 }
 
-static inline uint64_t translate_huge(const struct vcpu *vcpu, uint64_t address, uint64_t epoch)
+static inline uint64_t translate_huge(struct vcpu *vcpu, uint64_t address, uint64_t epoch)
 {
-	const struct entry *entry = tlb_set(vcpu->dtlb_huge, address >> HUGE_SHIFT);
+	uint64_t page = address >> HUGE_SHIFT;
+	struct entry *entry = *tlb_recent(vcpu->dtlb_huge, page);
 
-	if (entry->key != tlb_key(address >> HUGE_SHIFT, true, epoch) || entry->checked != vcpu->page_flushes ||
+	if (entry->key != tlb_key(page, true, epoch) || entry->checked != vcpu->page_flushes ||
 	    entry->confirmed < TLB_CONFIRMATIONS)
 		return NOWHERE;
+	entry->used = ++vcpu->dtlb_huge->uses;
 	return entry->frame | (address & ((1ULL << HUGE_SHIFT) - 1));
 }
 

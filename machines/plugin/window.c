@@ -34,11 +34,13 @@ bool totals_make(void)
 /* Since power-on. */
 static struct executed look(enum mode mode)
 {
+	uint64_t updates = counters_sum(&totals, total_at(mode, TOTAL_UPDATES));
+
 	return (struct executed){
 		.instructions = counters_sum(&totals, total_at(mode, TOTAL_INSTRUCTIONS)),
 		.bytes = counters_sum(&totals, total_at(mode, TOTAL_BYTES)),
-		.loads = counters_sum(&totals, total_at(mode, TOTAL_LOADS)),
-		.stores = counters_sum(&totals, total_at(mode, TOTAL_STORES)),
+		.loads = counters_sum(&totals, total_at(mode, TOTAL_LOADS)) + updates,
+		.stores = counters_sum(&totals, total_at(mode, TOTAL_STORES)) + updates,
 	};
 }
 
