@@ -1,0 +1,308 @@
+"""The state machine of a live comparison: orders, boots against iterations, stopping, warm-up, outliers."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from lab.live import summaries
+from lab.live.rounds import Block, BootReading, Rounds, order, primary_of
+from lab.verdict import Metric, Outcome
+
+SPEED = Metric(name="throughput", unit="op/s", better="higher", primary=True)
+FAULTS = Metric(name="faults", unit="", better="lower")
+COUNT = Metric(name="splits", unit="", better="neither")
+
+
+def rounds(cases: Sequence[str] = ("a",), metrics: Sequence[Metric] = (SPEED,), **more: object) -> Rounds:
+    asked = {"threshold": 0.02, "alpha": 0.01, "max_blocks": 30, "seed": 1, "boot_s": 5.0, "sample_s": 5.0, **more}
+    return Rounds(dict.fromkeys(cases, metrics), **asked)  # type: ignore[arg-type]
+
+
+Boot = Callable[[str, int], list[float]]
+
+
+def reading(arm: str, values: list[float], case: str = "a", metric: str = "throughput") -> BootReading:
+    return BootReading(arm=arm, values={case: {metric: values}})
+
+
+def run(machine: Rounds, boot: Boot) -> Rounds:
+    while block := machine.next():
+        machine.add(block, [reading(arm, boot(arm, block.iterations)) for arm in block.order])
+    return machine
+
+
+def noisy(seed: int, *, boot_sd: float, iteration_sd: float, change: float = 0.0, first: float = 0.0) -> Boot:
+    chance = np.random.default_rng(seed)
+
+    def boot(arm: str, iterations: int) -> list[float]:
+        level = math.log(1000) + boot_sd * chance.standard_normal() + change * (arm == "test")
+        logs = level + iteration_sd * chance.standard_normal(iterations)
+        logs[0] += first
+        return [float(value) for value in np.exp(logs)]
+
+    return boot
+
+
+# ---- what comes next
+
+
+def test_the_order_is_abba_or_baab_by_the_seed() -> None:
+    for seed in range(20):
+        for number in range(0, 20, 2):
+            first, second = order(seed, number), order(seed, number + 1)
+            assert first == second[::-1]
+            assert set(first) == {"base", "test"}
+    firsts = [order(seed, number)[0] for seed in range(50) for number in range(0, 20, 2)]
+    assert 0.4 < firsts.count("base") / len(firsts) < 0.6
+    assert [order(3, n) for n in range(9)] == [order(3, n) for n in range(9)]
+
+
+def test_a_rhythm_of_the_host_does_not_side_with_an_arm() -> None:
+    """A host that slows down evenly: the mean over pairs of blocks has none of it."""
+    machine, now = rounds(max_blocks=8, fixed_blocks=True), 0.0
+    while block := machine.next():
+        boots = []
+        for arm in block.order:
+            now += 1
+            boots.append(reading(arm, [1000 * math.exp(-0.01 * now)] * 3))
+        machine.add(block, boots)
+    assert statistics.fmean(machine.differences("a")) == pytest.approx(0, abs=1e-12)
+
+
+def test_next_is_the_same_until_something_is_added() -> None:
+    machine = rounds()
+    assert machine.next() == machine.next() == Block(0, order(1, 0), 3)
+
+
+def test_what_was_added_brings_the_comparison_back() -> None:
+    first = run(rounds(max_blocks=12), noisy(3, boot_sd=0.02, iteration_sd=0.02))
+    again = rounds(max_blocks=12)
+    for block, readings in first.blocks:
+        assert again.next() == block
+        again.add(block, readings)
+    assert again.next() is None
+    assert again.standing() == first.standing()
+
+
+def test_readings_that_were_not_asked_for_are_refused() -> None:
+    machine = rounds()
+    block = machine.next()
+    assert block
+    right = [reading(arm, [1.0]) for arm in block.order]
+    with pytest.raises(ValueError, match="was added after 0"):
+        machine.add(Block(1, block.order, 3), right)
+    with pytest.raises(ValueError, match="not of the boots"):
+        machine.add(block, right[::-1])
+    with pytest.raises(ValueError, match="nothing was read of a"):
+        machine.add(block, [BootReading(arm, {}) for arm in block.order])
+    assert not machine.blocks
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"max_blocks": 0}, {"sample_s": 0.0}, {"boot_s": -1.0}, {"fixed_iterations": -1}, {"metrics": (FAULTS,)}]
+)
+def test_what_makes_no_sense_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"primary|above 0"):
+        rounds(**wrong)  # type: ignore[arg-type]
+
+
+# ---- when it stops
+
+
+def test_a_clear_change_is_decided_and_not_before_six_blocks() -> None:
+    machine = run(rounds(), noisy(5, boot_sd=0.005, iteration_sd=0.005, change=-0.2))
+    found = primary_of(machine.standing()["a"])
+    assert found.verdict == Outcome.REGRESSION
+    assert len(machine.blocks) == 6
+    assert found.mde is not None
+    assert 0 < found.mde < 0.1
+
+
+def test_a_quiet_case_is_the_same_from_four_blocks_on() -> None:
+    machine = run(rounds(), noisy(5, boot_sd=0.001, iteration_sd=0.001))
+    assert primary_of(machine.standing()["a"]).verdict == Outcome.SAME
+    assert 4 <= len(machine.blocks) <= 6
+
+
+def test_too_noisy_for_the_budget_is_unknown_with_what_it_would_take() -> None:
+    machine = run(rounds(max_blocks=8), noisy(5, boot_sd=0.2, iteration_sd=0.1))
+    found = primary_of(machine.standing()["a"])
+    assert (found.verdict, len(machine.blocks)) == (Outcome.UNKNOWN, 8)
+    assert found.more_blocks
+    assert found.mde
+    assert found.mde > 0.1
+
+
+def test_it_goes_on_until_the_last_case_is_decided() -> None:
+    machine = rounds(cases=("quiet", "loud"), max_blocks=12)
+    quiet, loud = noisy(1, boot_sd=0.001, iteration_sd=0.001), noisy(2, boot_sd=0.2, iteration_sd=0.1)
+    while block := machine.next():
+        readings = []
+        for arm in block.order:
+            cases = {case: {"throughput": f(arm, block.iterations)} for case, f in (("quiet", quiet), ("loud", loud))}
+            readings.append(BootReading(arm, cases))
+        machine.add(block, readings)
+    assert len(machine.blocks) == 12
+    assert machine.undecided() == ["loud"]
+
+
+def test_fixed_blocks_go_on_though_all_is_known() -> None:
+    machine = run(rounds(max_blocks=9, fixed_blocks=True), noisy(5, boot_sd=0.001, iteration_sd=0.001))
+    assert len(machine.blocks) == 9
+
+
+def test_a_change_in_one_of_many_cases_has_to_be_beyond_chance_over_all() -> None:
+    """The same numbers: a regression on its own, and `unknown` among forty cases that do not move."""
+    pairs = [(1000 * (1 + 0.001 * k), 1000 * (1 + 0.001 * k) * (0.94 + 0.01 * (k % 4))) for k in range(7)]
+
+    def verdict_among(others: int) -> tuple[Outcome | None, str, int | None]:
+        machine = rounds(cases=["moved", *(f"still{n}" for n in range(others))], max_blocks=7, fixed_blocks=True)
+        for base, test in pairs:
+            block = machine.next()
+            assert block
+            numbers = {"base": base, "test": test}
+            machine.add(
+                block,
+                [
+                    BootReading(
+                        arm,
+                        {c: {"throughput": [numbers[arm] if c == "moved" else 1000.0] * 3} for c in machine.metrics},
+                    )
+                    for arm in block.order
+                ],
+            )
+        found = primary_of(machine.standing()["moved"])
+        return found.verdict, found.reason, found.more_blocks
+
+    assert verdict_among(0)[0] == Outcome.REGRESSION
+    word, reason, more = verdict_among(39)
+    assert (word, reason) == (Outcome.UNKNOWN, "significant alone, not over 40 cases")
+    assert more
+    assert more > 0
+
+
+def test_secondary_metrics_answer_for_their_number_and_counters_get_no_verdict() -> None:
+    machine = rounds(metrics=(SPEED, FAULTS, COUNT), max_blocks=6, fixed_blocks=True)
+    while block := machine.next():
+        wobble = 1 + 0.001 * (block.number % 3)
+        values = {
+            "base": {"throughput": [1000.0 * wobble], "faults": [10.0 * wobble], "splits": [5.0]},
+            "test": {"throughput": [1000.0], "faults": [40.0], "splits": [50.0]},
+        }
+        machine.add(block, [BootReading(arm, {"a": values[arm]}) for arm in block.order])
+    speed, faults, count = machine.standing()["a"]
+    assert (speed.verdict, faults.verdict, count.verdict) == (Outcome.SAME, Outcome.REGRESSION, None)
+    assert (faults.exploratory, faults.survived) == (True, True)
+
+
+def test_a_value_that_is_missing_leaves_the_case_undecided() -> None:
+    machine = rounds(max_blocks=5)
+    while block := machine.next():
+        machine.add(block, [reading(arm, [] if block.number == 2 else [7.0, 7.0]) for arm in block.order])
+    found = primary_of(machine.standing()["a"])
+    assert (found.verdict, found.reason) == (Outcome.UNKNOWN, "a value is not a number")
+    assert found.base[2] is None
+    assert machine.sampling()["a"].boot_sd is None
+
+
+# ---- boots against iterations
+
+
+@pytest.mark.parametrize(
+    ("boot_sd", "iteration_sd", "boot_s", "low", "high"),
+    [(0.06, 0.08, 5.0, 1, 2), (0.06, 0.08, 45.0, 3, 6), (0.08, 0.01, 5.0, 1, 1), (0.001, 0.1, 45.0, 10, 10)],
+)
+def test_iterations_follow_the_variances_and_the_costs(
+    boot_sd: float, iteration_sd: float, boot_s: float, low: int, high: int
+) -> None:
+    machine = rounds(max_blocks=40, fixed_blocks=True, boot_s=boot_s)
+    run(machine, noisy(9, boot_sd=boot_sd, iteration_sd=iteration_sd))
+    assert low <= machine.iterations() <= high
+    assert machine.sampling()["a"].iterations[:4] == [3, 3, 3, 3]
+    found = machine.spread("a")
+    assert found
+    assert found.iteration == pytest.approx(iteration_sd, rel=0.4)
+
+
+def test_iterations_that_were_asked_for_are_kept() -> None:
+    machine = run(rounds(fixed_iterations=2, max_blocks=9, fixed_blocks=True), noisy(9, boot_sd=0.01, iteration_sd=0.3))
+    assert machine.sampling()["a"].iterations == [2] * 9
+
+
+# ---- one number a boot
+
+
+def test_a_boot_is_one_number() -> None:
+    assert summaries.summary([1.0, 2.0, 100.0]) == 2.0
+    assert summaries.summary([1.0, 4.0]) == pytest.approx(2.0)
+    assert summaries.summary([0.0, 4.0]) == 2.0
+    assert summaries.summary([50.0, 1.0, 2.0, 3.0], dropped=1) == 2.0
+    assert summaries.summary([5.0], dropped=2) == 5.0
+    assert math.isnan(summaries.summary([]))
+    assert math.isnan(summaries.summary([1.0, math.nan, 1.0]))
+
+
+def test_iterations_are_not_pooled() -> None:
+    """A boot of thirty counts as much as one of three: the verdict's blocks are the rounds."""
+    machine = rounds(max_blocks=6, fixed_blocks=True)
+    while block := machine.next():
+        machine.add(block, [reading(arm, [100.0] * (30 if block.number == 0 else 3)) for arm in block.order])
+    assert len(primary_of(machine.standing()["a"]).base) == 6
+
+
+# ---- warm-up
+
+
+def test_warm_up_is_dropped_where_it_is_certain() -> None:
+    machine = rounds(max_blocks=12, fixed_blocks=True, fixed_iterations=4)
+    run(machine, noisy(4, boot_sd=0.03, iteration_sd=0.01, first=-0.2))
+    found = machine.warm_up("a")
+    assert (found.boots, found.dropped) == (24, 1)
+    assert found.shift == pytest.approx(math.exp(-0.2), rel=0.02)
+    assert "1 dropped" in str(found)
+
+
+def test_warm_up_is_kept_where_it_is_not() -> None:
+    dropped = []
+    for seed in range(40):
+        machine = rounds(max_blocks=10, fixed_blocks=True, fixed_iterations=4)
+        dropped.append(run(machine, noisy(seed, boot_sd=0.03, iteration_sd=0.01)).warm_up("a").dropped)
+    assert sum(dropped) <= 1
+    assert "kept" in str(machine.warm_up("a"))
+
+
+def test_warm_up_of_three_iterations_is_found() -> None:
+    chance = np.random.default_rng(1)
+    boots = [(1000 + chance.normal(0, 5, 8) - np.array([300, 200, 100, 0, 0, 0, 0, 0])).tolist() for _ in range(12)]
+    assert summaries.warm_up(boots).dropped == 3
+
+
+def test_warm_up_costs_an_iteration_more_and_none_is_not_judged() -> None:
+    machine = rounds(max_blocks=12, fixed_blocks=True)
+    run(machine, noisy(4, boot_sd=0.05, iteration_sd=0.005, first=-0.2))
+    assert machine.iterations() == 2
+    single = run(rounds(max_blocks=5, fixed_iterations=1), noisy(4, boot_sd=0.05, iteration_sd=0.005))
+    assert single.warm_up("a").shift is None
+    assert "not judged" in str(single.warm_up("a"))
+
+
+# ---- outliers
+
+
+def test_outliers_are_flagged_and_kept() -> None:
+    machine = rounds(max_blocks=12, fixed_blocks=True)
+    steady = noisy(6, boot_sd=0.004, iteration_sd=0.004)
+    while block := machine.next():
+        slow = 0.3 if block.number == 7 else 1.0
+        boots = [(arm, steady(arm, block.iterations)) for arm in block.order]
+        machine.add(block, [reading(arm, [v * (slow if arm == "test" else 1) for v in boot]) for arm, boot in boots])
+    found = primary_of(machine.standing()["a"])
+    assert 7 in machine.sampling()["a"].outliers
+    assert found.test[7] is not None
+    assert found.test[7] < 400
+    assert found.verdict in (Outcome.SAME, Outcome.UNKNOWN)
