@@ -38,7 +38,7 @@ def prepare(plan: Plan, folder: Path, *, jobs: int, meter: Meter) -> Prepared:
     """Build or fetch both kernels and the image, and describe the guests around them."""
     workloads.require_unchanged(plan.files)
     qemu = exact.find_qemu(plan.qemu)
-    arms = (_arm("base", plan.base, jobs, meter), _arm("test", plan.test, jobs, meter))
+    arms = (obtain_arm("base", plan.base, jobs, meter), obtain_arm("test", plan.test, jobs, meter))
     return prepare_around(arms, qemu, plan, folder, meter)
 
 
@@ -155,7 +155,8 @@ def _undecided(one: Series, series: Sequence[Series], plan: Plan) -> list[Case]:
     return [case for case in one.cases if case.name in open_cases]
 
 
-def _arm(name: str, plan: ArmPlan, jobs: int, meter: Meter) -> Arm:
+def obtain_arm(name: str, plan: ArmPlan, jobs: int, meter: Meter) -> Arm:
+    """An arm of a plan with its kernel at hand: from the store, built, or fetched."""
     kernel = kernels.obtain(plan.spec, cc=plan.cc, jobs=jobs, meter=meter)
     return Arm(name=name, kernel=kernel, settings=dict(plan.spec.settings))
 

@@ -71,7 +71,11 @@ class Environment(Record, frozen=True, kw_only=True):
 @cache
 def exact_machine() -> ExactMachine:
     """The parameters of exact mode's guest."""
-    path = room("machines") / "exact.toml"
+    return read_machine(room("machines") / "exact.toml")
+
+
+def read_machine(path: Path) -> ExactMachine:
+    """The parameters in a file."""
     try:
         return msgspec.convert(tomllib.loads(path.read_text()), ExactMachine)
     except (OSError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
@@ -111,12 +115,13 @@ def environment(
     env: Mapping[str, str] | None = None,
     initrd_sha256: str,
     model: str = "none",
+    parameters: ExactMachine | None = None,
 ) -> Environment:
     """Describe what both arms share; equal fingerprints promise equal numbers.
 
     arguments: what a workload adds to the kernel command line. env: the environment that it gives its program.
     """
-    parameters = exact_machine()
+    parameters = parameters or exact_machine()
     facts = {
         "qemu": qemu.version,
         "machine": str(machine),
@@ -124,7 +129,7 @@ def environment(
         "shift": parameters.shift,
         "vcpus": vcpus,
         "memory_mb": memory_mb,
-        "cmdline": cmdline(arguments),
+        "cmdline": [*parameters.cmdline, *arguments],
         "settings": settings,
         "env": dict(env or {}),
         "initrd_sha256": initrd_sha256,
@@ -144,9 +149,10 @@ def argv(
     memory_mb: int,
     console: Path,
     report: Path,
+    parameters: ExactMachine | None = None,
 ) -> list[str]:
     """QEMU's argument list for one guest."""
-    parameters = exact_machine()
+    parameters = parameters or exact_machine()
     board = "microvm,rtc=on" if machine is MachineType.MICROVM else "q35,hpet=off"
     return [
         qemu.path,

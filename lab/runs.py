@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -23,6 +24,9 @@ from lab.workload import Case, Workload
 _JOB_BYTES = 16 << 10
 _PAGE = 4096
 
+# Names in a guest's folder.
+INITRD = "initrd.cpio"
+REPORT = "report.jsonl"
 # What the cost model wrote, profile included; kept of one seed, from which `lab explain` says why.
 COSTS = "costs.jsonl"
 PROFILED_SEED = 1
@@ -100,8 +104,8 @@ def measure(bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], fingerprin
     guest = guest_folder(bench.folder, name)
     shutil.rmtree(guest, ignore_errors=True)
     guest.mkdir(parents=True)
-    initrd = guest / "initrd.cpio"
-    _write_initrd(initrd, bench, arm, seed, cases)
+    initrd = guest / INITRD
+    initrd.write_bytes(bench.slice.read_bytes() + job_part(bench, arm, seed, cases))
     argv = exact.argv(
         bench.qemu,
         bench.machine,
@@ -111,20 +115,18 @@ def measure(bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], fingerprin
         vcpus=bench.workload.vcpus,
         memory_mb=bench.workload.memory_mb,
         console=guest / "console.log",
-        report=guest / "report.jsonl",
+        report=guest / REPORT,
     )
     if bench.instrument:
         argv += bench.instrument.arguments(bench.slice, guest / COSTS)
     try:
-        ended = guests.boot(argv, folder=guest, timeout_s=bench.timeout_s, running=running)
-        report = guests.judge(ended)
-        delivery.collect(report, bench.workload, cases, guest)
-        modelled = _modelled(guest / COSTS, shuffled(cases, seed), bench, report) if bench.instrument else {}
+        got = conduct(
+            argv, guest, bench.workload, seed, cases,
+            modelled=bench.instrument is not None, timeout_s=bench.timeout_s, running=running,
+        )  # fmt: skip
     except GuestFailed as error:
         error.message = f"{arm.name} arm ({arm.kernel.spec.text}), seed {seed}: {error.message}"
         raise
-    finally:
-        initrd.unlink(missing_ok=True)
     run = Run(
         arm=arm.name,
         workload=bench.workload.name,
@@ -133,10 +135,10 @@ def measure(bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], fingerprin
         commands={case.name: bench.workload.command(case) for case in cases},
         kernel=arm.kernel.key,
         fingerprint=fingerprint,
-        wall_s=ended.wall_s,
+        wall_s=got.wall_s,
         argv=argv,
-        report=report,
-        costs=modelled,
+        report=got.report,
+        costs=got.costs,
     )
     if seed != PROFILED_SEED:
         (guest / COSTS).unlink(missing_ok=True)
@@ -144,14 +146,49 @@ def measure(bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], fingerprin
     return run
 
 
-def _modelled(path: Path, order: Sequence[Case], bench: Bench, report: GuestReport) -> dict[str, dict[str, float]]:
+class Got(NamedTuple):
+    """What one guest gave: its report with every case's metrics, and the modelled ones."""
+
+    report: GuestReport
+    costs: dict[str, dict[str, float]]
+    wall_s: float
+
+
+def conduct(
+    argv: Sequence[str],
+    guest: Path,
+    workload: Workload,
+    seed: int,
+    cases: Sequence[Case],
+    *,
+    modelled: bool,
+    timeout_s: float,
+    running: Running,
+) -> Got:
+    """Boot the guest whose initrd is in a folder, and read all that it delivers.
+
+    Whatever comes of it, the initrd is removed: it is large, and can be made again.
+    """
+    try:
+        ended = guests.boot(argv, folder=guest, timeout_s=timeout_s, running=running)
+        report = guests.judge(ended)
+        delivery.collect(report, workload, cases, guest)
+        found = _modelled(guest / COSTS, shuffled(cases, seed), workload, report) if modelled else {}
+    finally:
+        (guest / INITRD).unlink(missing_ok=True)
+    return Got(report, found, ended.wall_s)
+
+
+def _modelled(
+    path: Path, order: Sequence[Case], workload: Workload, report: GuestReport
+) -> dict[str, dict[str, float]]:
     """The modelled metrics of each case; the plugin knows cases by their order in the boot."""
     windows = by_case(path)
     found = {}
     for number, case in enumerate(order, start=1):
         if number not in windows:
             raise GuestFailed("no-report", f"the cost model saw nothing of case {case.name}", log=path)
-        found[case.name] = costs.of_windows(windows[number], operations_of(bench.workload, report, case.name))
+        found[case.name] = costs.of_windows(windows[number], operations_of(workload, report, case.name))
     return found
 
 
@@ -161,7 +198,8 @@ def operations_of(workload: Workload, report: GuestReport, case: str) -> float |
     return outcome.metrics[workload.operations] if workload.operations and outcome else None
 
 
-def _write_initrd(path: Path, bench: Bench, arm: Arm, seed: int, cases: Sequence[Case]) -> None:
+def job_part(bench: Bench, arm: Arm, seed: int, cases: Sequence[Case]) -> bytes:
+    """What follows the slice in a guest's initrd: the job, and the padding behind it."""
     job = channel.encode_job(
         seed=seed,
         cases=[(case.name, bench.workload.command(case)) for case in shuffled(cases, seed)],
@@ -171,18 +209,17 @@ def _write_initrd(path: Path, bench: Bench, arm: Arm, seed: int, cases: Sequence
     )
     if len(job) > _JOB_BYTES:
         raise GuestFailed("malformed", f"the job is {len(job)} bytes long, more than {_JOB_BYTES}; choose fewer cases")
-    archive = bench.slice.read_bytes()
-    archive += cpio.entry("job", 0o100444, job.ljust(_JOB_BYTES, b"\0")) + cpio.trailer()
-    path.write_bytes(clear_of_tables(archive))
+    packed = cpio.entry("job", 0o100444, job.ljust(_JOB_BYTES, b"\0")) + cpio.trailer()
+    return packed + padding(bench.slice.stat().st_size + len(packed))
 
 
-def clear_of_tables(archive: bytes) -> bytes:
-    """Pad an initrd so that all of its last page but a few bytes stays untouched.
+def padding(length: int) -> bytes:
+    """What an initrd of so many bytes is padded by, so that all of its last page but a few bytes stays untouched.
 
     QEMU loads it at page alignment as high as memory goes; newer firmware (seen with QEMU 10.0's) keeps the ACPI
     tables of a microvm in that very page, and a full last page would overwrite them.
     """
-    return archive + b"\0" * (-len(archive) % _PAGE + 4)
+    return b"\0" * (-length % _PAGE + 4)
 
 
 def shuffled(cases: Sequence[Case], seed: int) -> list[Case]:
