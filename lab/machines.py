@@ -152,17 +152,23 @@ def names() -> list[str]:
 
 def load(ref: str = DEFAULT) -> Machine:
     """A machine by its name, or by the path of a file (`./mine.toml`)."""
+    return read(path_of(ref))
+
+
+def path_of(ref: str) -> Path:
+    """The file that a name or path means."""
     if "/" in ref or ref.endswith(".toml"):
-        return _read(Path(ref))
+        return Path(ref)
     known = names()
     if ref not in known:
         close = difflib.get_close_matches(ref, known, n=1)
         hint = f"did you mean {close[0]}?" if close else f"there is {', '.join(known)}; a file is given as ./{ref}.toml"
         raise UserError(f"no machine is called {ref!r}", hint=hint)
-    return _read(room("machines") / f"{ref}.toml")
+    return room("machines") / f"{ref}.toml"
 
 
-def _read(path: Path) -> Machine:
+def read(path: Path) -> Machine:
+    """The machine in a file."""
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -96,8 +96,7 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
 def digest(compiler: Compiler | None = None) -> str:
     """Hash of the plugin's sources and what compiles them."""
     compiler = compiler or compilers.identify()
-    sources = {path.name: records.file_digest(path) for path in _sources()}
-    return records.digest([sources, compiler.version])
+    return records.digest([sources(source_folder()), compiler.version])
 
 
 def obtain(*, compiler: Compiler | None = None) -> Path:
@@ -110,14 +109,20 @@ def obtain(*, compiler: Compiler | None = None) -> Path:
     return folder / NAME
 
 
-def _sources() -> list[Path]:
-    return sorted(path for path in (room("machines") / "plugin").iterdir() if path.suffix in {".c", ".h", ""})
+def source_folder() -> Path:
+    """Where the plugin's sources are."""
+    return room("machines") / "plugin"
+
+
+def sources(folder: Path) -> dict[str, str]:
+    """The plugin's source files in a folder, and their digests."""
+    found = sorted(path for path in folder.iterdir() if path.suffix in {".c", ".h", ""})
+    return {path.name: records.file_digest(path) for path in found}
 
 
 def _build(partial: Path, compiler: Compiler) -> None:
     make = find_tool("make", package="make")
-    source = room("machines") / "plugin"
-    command = [make, "-s", "-C", str(source), f"OUT={partial}", f"CC={compiler.command}"]
+    command = [make, "-s", "-C", str(source_folder()), f"OUT={partial}", f"CC={compiler.command}"]
     try:
         run(command)
     except CommandFailed as error:

@@ -17,7 +17,7 @@ from lab.bisection.proof import Proof
 from lab.bisection.search import Change
 from lab.bisection.session import Session
 from lab.bisection.state import State
-from lab.errors import HostFailed
+from lab.errors import HostFailed, UserError
 from lab.records import Record
 from lab.results import ResultEnvironment
 from lab.verdict import Comparison, Outcome, percent
@@ -270,3 +270,13 @@ def load(folder: Path) -> Answer:
     if not (folder / FILE).is_file():
         raise HostFailed(f"{folder.name} has no answer yet", hint=f"go on with it by `lab bisect resume {folder.name}`")
     return records.load(folder / FILE, Answer)
+
+
+def proving(found: Answer) -> str:
+    """What names the comparison that proves a bisection's culprit; `UserError` where there is not one."""
+    proved = [one.proof.result for one in found.changes if one.proof and one.proof.result]
+    if len(proved) == 1:
+        return proved[0]
+    if proved:
+        raise UserError(f"{found.result} found {len(proved)} changes", hint=f"name one: {', '.join(proved)}")
+    raise UserError(f"{found.result} has no culprit that was proved, so there is no comparison to repeat")

@@ -8,22 +8,35 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from lab import matrixresults, matrixtable, records, results, table
+from lab import ab, matrixresults, matrixtable, records, results, table
 from lab.bisection import answer, page, session
 from lab.bisection.answer import Answer
+from lab.bundle import write as bundle
 from lab.commands import options
 from lab.errors import UserError
 from lab.matrixresults import MatrixResult
+from lab.progress import Meter
 from lab.reporting import formats, stored
 from lab.visible import visible
+
+_BUNDLE = "bundle"
 
 
 @click.command()
 @click.argument("result_ids", metavar="[ID...]", nargs=-1)
 @click.option(
-    "--format", "-f", "form", type=click.Choice(list(formats.FORMATS)), help="How to show it (default: a table)."
+    "--format",
+    "-f",
+    "form",
+    type=click.Choice([*formats.FORMATS, _BUNDLE]),
+    help="How to show it (default: a table). A bundle is all that repeats it without this lab.",
 )
-@click.option("--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="Write it to a file.")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    help="Write it to a file; a bundle to a new folder, or a file called *.tar.zst.",
+)
 @click.option("--anyway", is_flag=True, help="Show results of different environments together, marked as such.")
 @options.json_output
 def report(result_ids: tuple[str, ...], form: str | None, output: Path | None, anyway: bool, as_json: bool) -> None:
@@ -42,6 +55,8 @@ def report(result_ids: tuple[str, ...], form: str | None, output: Path | None, a
         if form not in (None, "json") or output or anyway:
             raise UserError("which result?", hint="`lab report` lists them; `latest` is the newest")
         _list(as_json=form == "json")
+    elif form == _BUNDLE:
+        _write_bundle(result_ids, output)
     elif len(result_ids) == 1 and (bisection := _bisection(result_ids[0])) is not None:
         _show_bisection(bisection, form, output)
     elif len(result_ids) == 1 and (matrix := _matrix(result_ids[0])) is not None:
@@ -57,6 +72,18 @@ def _show(reports: stored.Reports, form: str | None, output: Path | None) -> Non
         table.show(reports.items[0].raw, Console())
     else:
         _write(formats.render(form or "text", reports), output)
+
+
+def _write_bundle(result_ids: tuple[str, ...], output: Path | None) -> None:
+    if len(result_ids) > 1:
+        raise UserError("a bundle is of one result", hint="give one ID")
+    if output is None:
+        raise UserError("where shall the bundle go?", hint="name a new folder, or a file *.tar.zst, with --output")
+    found = _bisection(result_ids[0])
+    reports = stored.open_reports([answer.proving(found)] if found else result_ids)
+    with Meter() as meter:
+        bundle.write(reports.items[0], output, jobs=ab.default_jobs(), meter=meter)
+    click.echo(f"wrote {output}", err=True)
 
 
 def _matrix(reference: str) -> MatrixResult | None:
@@ -94,6 +121,8 @@ def _write(text: str, path: Path | None) -> None:
     if path is None:
         click.echo(text, nl=False)
         return
+    if path.is_dir():
+        raise UserError(f"{path} is a folder", hint="name a file")
     if not path.parent.is_dir():
         raise UserError(f"there is no folder {path.parent}", hint="make it, or write elsewhere")
     records.write_atomic(path, text.encode())

@@ -1,0 +1,1 @@
+"""Bundles: a result that is repeated without the lab that measured it."""
