@@ -31,12 +31,13 @@ class Lab:
 
     home: Path
     python: Path
+    user: str = "nobody"
 
     def as_user(self, *words: str) -> list[str]:
         """The argument list that runs a program as the ordinary user whose home this is."""
         if os.geteuid() != 0:
             return list(words)
-        user = pwd.getpwnam("nobody")
+        user = pwd.getpwnam(self.user)
         return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups", "--", *words]
 
     def command(self, *arguments: str) -> list[str]:
@@ -46,7 +47,7 @@ class Lab:
     def environment(self) -> dict[str, str]:
         """The user's environment: nothing of the checkout in it."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("LAB_", "XDG_", "PYTHON", "MAKE"))}
-        return {**kept, "HOME": str(self.home), "LOGNAME": "nobody", "USER": "nobody"}
+        return {**kept, "HOME": str(self.home), "LOGNAME": self.user, "USER": self.user}
 
     def run(self, *arguments: str, timeout_s: float = 1800) -> subprocess.CompletedProcess[str]:
         """Run one command line to its end."""

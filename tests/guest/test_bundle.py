@@ -1,0 +1,111 @@
+"""A bundle of a measured result, run by somebody who has nothing else: another user, another home, no store."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import BASE, TEST, Lab
+
+pytestmark = [pytest.mark.guest, pytest.mark.build]
+
+
+@pytest.fixture(scope="module")
+def measured(story: Lab) -> Any:
+    return story.json("ab", "--base", BASE, "--test", TEST, "-w", "alloc-burst:layout-4632k", "--seeds", "2")
+
+
+@pytest.fixture(scope="module")
+def stranger(story: Lab) -> Iterator[Lab]:
+    """The installed lab as another user with an empty home."""
+    home = Path(tempfile.mkdtemp(prefix="lab-stranger-", dir="/var/tmp"))  # noqa: S108
+    one = dataclasses.replace(story, home=home, user="daemon")
+    if os.geteuid() == 0:
+        shutil.chown(home, one.user)
+    yield one
+    shutil.rmtree(home)
+
+
+@pytest.fixture(scope="module")
+def folder(story: Lab, stranger: Lab, measured: Any) -> Path:
+    """The bundle as that user unpacked it."""
+    archive = story.home / "sent.tar.zst"
+    done = story.run("report", measured["result"], "--format", "bundle", "--output", str(archive))
+    assert done.returncode == 0, done.stderr
+    mine = stranger.home / "got.tar.zst"
+    shutil.copy(archive, mine)
+    archive.unlink()
+    subprocess.run(stranger.as_user("tar", "-xf", str(mine), "-C", str(stranger.home)), check=True)
+    (found,) = [path for path in stranger.home.iterdir() if path.is_dir()]
+    return found
+
+
+def test_another_user_gets_every_number_to_the_last_digit(stranger: Lab, folder: Path, measured: Any) -> None:
+    for bundle in (folder, stranger.home / "got.tar.zst"):
+        again = stranger.json("replay", str(bundle))
+        assert (again["guests"], again["differences"], again["environment"]) == (4, [], [])
+    expected = json.loads((folder / "expected.json").read_text())["guests"]
+    (case,) = measured["cases"]
+    assert [metric["name"] for metric in case["metrics"] if metric["primary"]] == ["cycles_per_op"]
+    for metric in case["metrics"]:
+        for arm in ("base", "test"):
+            kept = [expected[f"alloc-burst-{arm}-{seed:04d}"]["numbers"]["layout-4632k"] for seed in (1, 2)]
+            assert [numbers.get(metric["name"]) for numbers in kept] == metric[arm]
+    assert not list(stranger.home.glob(".cache/*/kernels/*")), "nothing was built"
+
+
+def test_a_plain_shell_gets_the_same_bytes(stranger: Lab, folder: Path, story: Lab, measured: Any) -> None:
+    words = stranger.as_user("env", "-i", "PATH=/usr/bin:/bin", f"OUT={stranger.home}/out", "sh", f"{folder}/run.sh")
+    done = subprocess.run(words, cwd="/", capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    guests = next(story.home.glob(f".local/share/*/results/{measured['result']}/guests"))
+    for guest in sorted(guests.iterdir()):
+        for path in guest.glob("*.jsonl"):  # the report, and of one seed what the cost model wrote
+            assert (stranger.home / "out" / guest.name / path.name).read_bytes() == path.read_bytes()
+    assert done.stdout.count(": OK\n") == 6
+
+
+def test_the_plugin_of_the_bundle_can_be_compiled_by_hand(stranger: Lab, folder: Path) -> None:
+    (line,) = [line.strip() for line in (folder / "README.txt").read_text().splitlines() if "cc -std" in line]
+    plugin = f"{stranger.home}/mine.so"
+    words = stranger.as_user("sh", "-c", line.replace("-o libcost.so", f"-o {plugin}"))
+    subprocess.run(words, cwd=folder, check=True)
+    name = "alloc-burst-test-0001"
+    variables = ["PATH=/usr/bin:/bin", f"OUT={stranger.home}/by-hand", f"PLUGIN={plugin}"]
+    words = stranger.as_user("env", "-i", *variables, "sh", f"{folder}/run.sh", name)
+    done = subprocess.run(words, cwd="/", capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"{name}/costs.jsonl: OK" in done.stdout
+
+
+def test_a_file_that_was_tampered_with_is_refused_by_name(stranger: Lab, folder: Path) -> None:
+    victim = folder / "kernels" / "test" / "vmlinux"
+    whole = victim.read_bytes()
+    victim.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    try:
+        assert "kernels/test/vmlinux is not what it was" in stranger.refused(2, "replay", str(folder))
+    finally:
+        victim.write_bytes(whole)
+
+
+def test_another_qemu_is_said(stranger: Lab, folder: Path) -> None:
+    program = stranger.home / "qemu"
+    program.write_text(
+        "#!/bin/sh\n"
+        "if [ \"$1\" = --version ]; then echo 'QEMU emulator version 8.9.9 (another)'; exit; fi\n"
+        'exec qemu-system-x86_64 "$@"\n'
+    )
+    program.chmod(0o755)
+    again = stranger.json("replay", str(folder), "--qemu", str(program))
+    (said,) = again["environment"]
+    assert said.startswith("qemu (") and said.endswith("then, 8.9.9 (another) here)")
+    assert again["differences"] == [], "it is the same one behind that name"
