@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from lab import ab, explain, profiles, records, results, trees
+from lab import ab, explain, records, results, trees, why
 from lab.bisection.history import Candidate, History
 from lab.bisection.measuring import safe_name
 from lab.bisection.plan import BisectPlan
@@ -142,10 +142,8 @@ class Prover:
     # ---- why
 
     def _functions(self, folder: Path, result: AbResult) -> list[Function]:
-        """The functions that differ most, from one guest of each arm under the cost model."""
-        (case,) = result.cases
-        found = profiles.collect(folder, case, machine=None, model=None, jobs=self.jobs, meter=self.meter)
-        told = explain.explain(found.base, found.test, cost="cycles")
+        """The functions that differ most, from one guest of each arm under the cost model; reports find them again."""
+        told = why.find(folder, result, jobs=self.jobs, meter=self.meter).explanation
         return [
             Function(
                 name=row.name,
