@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import jinja2
 from markupsafe import Markup
 
-from lab import mechanisms, profiles, rooms
-from lab.reporting import byhand, figures, flames, plots, textual
+from lab import mechanisms, profiles
+from lab.reporting import byhand, figures, flames, plots, template, textual
 from lab.reporting.plots import Curve, Scale
 from lab.reporting.stored import Report, Reports
 from lab.results import CaseResult
@@ -223,15 +220,11 @@ def render(reports: Reports) -> str:
         _view(item, letter, i)
         for i, (letter, item) in enumerate(zip(textual.letters(reports), reports.items, strict=True))
     ]
-    template = _environment().get_template("page.html.j2")
-    style, script = _source("page.css"), _source("page.js")
-    return template.render(
+    return template.fill(
+        "page.html.j2",
         reports=reports,
         views=views,
         together=_together(views) if reports.several else [],
-        style=Markup(style),  # noqa: S704  (a file of ours)
-        script=Markup(script),  # noqa: S704
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         meaning=_meaning,
         figures=figures,
         number=number,
@@ -274,17 +267,3 @@ def _meaning(name: str) -> str:
     known = mechanisms.counters()
     found = known.get(name) or known.get(name.removeprefix("user_").removeprefix("kernel_"))
     return found.meaning if found else ""
-
-
-def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(rooms.room("reports") / "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-
-def _source(name: str) -> str:
-    return (rooms.room("reports") / "templates" / name).read_text()

@@ -42,7 +42,7 @@ for (const form of document.querySelectorAll("form.filters")) {
       row.hidden = !fits;
       shown += fits;
     }
-    form.querySelector("output").textContent = `${shown} of ${rows.length} cases`;
+    form.querySelector("output").textContent = `${shown} of ${rows.length} ${form.dataset.rows}`;
   };
   form.addEventListener("input", apply);
   form.addEventListener("submit", (event) => event.preventDefault());
