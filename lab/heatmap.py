@@ -16,6 +16,7 @@ from lab.matrixresults import Cell, MatrixResult
 from lab.matrixtable import SIGNS
 from lab.table import number
 from lab.verdict import percent
+from lab.visible import visible_record
 
 
 class Colour(NamedTuple):
@@ -74,7 +75,8 @@ def _step(ratio: float | None) -> int:
 
 
 def svg(result: MatrixResult) -> str:
-    """The whole document."""
+    """The whole document, with everything from elsewhere made visible."""
+    result = visible_record(result)
     shown = grid.lay_out(result)
     left = _MARGIN + math.ceil(max(len(name) for name in (shown.corner, *shown.rows)) * _CHARACTER) + 12
     wide = max(_CELL_WIDTH, math.ceil(max(len(name) for name in shown.columns) * _CHARACTER) + 8)
@@ -126,19 +128,21 @@ def _drawn(cell: Cell, baseline: str, left: int, top: int, wide: int) -> list[st
         f'<g class="cell" role="img" aria-label="{_attribute(described(cell, baseline))}" {data}>',
         f"<title>{plain(described(cell, baseline))}</title>",
         f'<rect class="{kind}{mark}" x="{left}" y="{top}" width="{wide}" height="{_CELL_HEIGHT}" rx="3"{edge}/>',
-        f'<text {words} y="{top + 20}" font-size="13">{plain(_value(cell, state))}</text>',
-        f'<text {words} y="{top + 37}">{plain(_change(cell, state))}</text>',
+        f'<text {words} y="{top + 20}" font-size="13">{plain(value_words(cell, state))}</text>',
+        f'<text {words} y="{top + 37}">{plain(change_words(cell, state))}</text>',
         "</g>",
     ]
 
 
-def _value(cell: Cell, state: str) -> str:
+def value_words(cell: Cell, state: str) -> str:
+    """A cell's number, or what it has instead."""
     if state in ("failed", "not measured"):
         return state
     return number(cell.mean) if cell.mean is not None else "n/a"
 
 
-def _change(cell: Cell, state: str) -> str:
+def change_words(cell: Cell, state: str) -> str:
+    """A cell's change with its sign; the baseline says that it is one."""
     if state == "baseline":
         return state
     change = percent(cell.comparison.ratio) if cell.comparison else ""
@@ -153,7 +157,7 @@ def described(cell: Cell, baseline: str) -> str:
         return f"{where}: failed: {cell.failed}"
     if state == "not measured":
         return f"{where}: {state}"
-    words = f"{where}: {_value(cell, state)} {cell.unit}"
+    words = f"{where}: {value_words(cell, state)} {cell.unit}"
     if cell.comparison is None:
         return f"{words}, {state}"
     sure = ", not beyond chance over all cells" if cell.holm is False else ""
@@ -167,20 +171,23 @@ def _in_words(result: MatrixResult) -> str:
 
 
 def _legend(top: int, result: MatrixResult) -> list[str]:
-    """Every colour with the change it stands for."""
-    judged = any(cell.better != "neither" for cell in result.cells)
-    better, worse = ("better", "worse") if judged else ("less", "more")
-    sizes = [f"to x{BOUNDS[0]}", f"to x{BOUNDS[1]}", f"to x{BOUNDS[2]}", f"over x{BOUNDS[2]}"]
-    words = {f"better-{step}": f"{better} {size}" for step, size in enumerate(sizes, 1)}
-    words |= {f"worse-{step}": f"{worse} {size}" for step, size in enumerate(sizes, 1)}
-    words |= {"level": "same, or open", "failed": "failed"}
-    parts = []
+    words, parts = legend(result), []
     for place, kind in enumerate(COLOURS):
         left = _MARGIN + (place % 5) * 140
         high = top + (place // 5) * 18
         parts.append(f'<rect class="{kind}" x="{left}" y="{high}" width="14" height="12" rx="2"/>')
         parts.append(_text(left + 20, high + 10, words[kind]))
     return parts
+
+
+def legend(result: MatrixResult) -> dict[str, str]:
+    """Every colour with the change it stands for."""
+    judged = any(cell.better != "neither" for cell in result.cells)
+    better, worse = ("better", "worse") if judged else ("less", "more")
+    sizes = [f"to x{BOUNDS[0]}", f"to x{BOUNDS[1]}", f"to x{BOUNDS[2]}", f"over x{BOUNDS[2]}"]
+    words = {f"better-{step}": f"{better} {size}" for step, size in enumerate(sizes, 1)}
+    words |= {f"worse-{step}": f"{worse} {size}" for step, size in enumerate(sizes, 1)}
+    return words | {"level": "same, or open", "failed": "failed"}
 
 
 def _foot(result: MatrixResult) -> str:

@@ -88,14 +88,15 @@ def _notes(result: MatrixResult) -> list[Text]:
     """Why cells failed or are open, one line each; arms and cases with the same reason share one."""
     reasons: dict[str, list[str]] = {}
     for cell in result.cells:
-        for reason in _reasons(cell):
+        for reason in reasons_of(cell):
             reasons.setdefault(reason, []).append(f"{cell.case} {cell.arm}")
     lines = [Text(f"  {_some(cells)}: {reason}") for reason, cells in reasons.items()]
     more = len(lines) - _MOST_NOTES
     return [*lines[:_MOST_NOTES], *([Text(f"  and {more} more; --json has all")] if more > 0 else [])]
 
 
-def _reasons(cell: Cell) -> list[str]:
+def reasons_of(cell: Cell) -> list[str]:
+    """Why a cell has no number, or no plain verdict."""
     if cell.failed:
         return [f"failed: {cell.failed}"]
     comparison = cell.comparison
@@ -128,13 +129,18 @@ def _kernels(result: MatrixResult) -> list[Text]:
     """What each kernel is; a kconfig axis changes its build, not this."""
     lines = []
     for name, spec in zip(result.axes[0].values, result.kernels, strict=True):
-        arm = next(arm.arm for arm in result.arms if arm.at[0] == name)
-        words = [spec] if spec != name else []
-        words += [f"Linux {arm.release}", *([arm.commit[:12]] if arm.commit else [])]
-        words += [f'("{arm.subject}")'] if arm.subject else []
-        lines.append(Text(f"{name}: {' '.join(words)}", style="dim"))
+        lines.append(Text(f"{name}: {kernel_words(result, name, spec)}", style="dim"))
     notes = dict.fromkeys(arm.arm.note for arm in result.arms if arm.arm.note)
     return [*lines, *(Text(f"  {note}", style="dim") for note in notes)]
+
+
+def kernel_words(result: MatrixResult, name: str, spec: str) -> str:
+    """One kernel of the first axis: its spec, release, commit and subject."""
+    arm = next(arm.arm for arm in result.arms if arm.at[0] == name)
+    words = [spec] if spec != name else []
+    words += [f"Linux {arm.release}", *([arm.commit[:12]] if arm.commit else [])]
+    words += [f'("{arm.subject}")'] if arm.subject else []
+    return " ".join(words)
 
 
 def _footer(result: MatrixResult) -> str:

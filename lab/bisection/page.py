@@ -9,13 +9,14 @@ from lab.bisection.answer import Answer, Found, Step
 from lab.bisection.proof import Function
 from lab.table import number
 from lab.verdict import Comparison, percent
+from lab.visible import visible_record
 
 _SHOWN = 12
 
 
 def render(answer: Answer) -> str:
-    """The whole page."""
-    return "\n".join(_page(answer)) + "\n"
+    """The whole page, with everything from elsewhere made visible."""
+    return "\n".join(_page(visible_record(answer))) + "\n"
 
 
 def _page(answer: Answer) -> Iterator[str]:

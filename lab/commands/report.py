@@ -9,14 +9,14 @@ import click
 from rich.console import Console
 
 from lab import ab, matrixresults, matrixtable, records, results, table
-from lab.bisection import answer, page, session
+from lab.bisection import answer, session
 from lab.bisection.answer import Answer
 from lab.bundle import write as bundle
 from lab.commands import options
 from lab.errors import UserError
 from lab.matrixresults import MatrixResult
 from lab.progress import Meter
-from lab.reporting import formats, stored
+from lab.reporting import bisections, formats, matrices, stored
 from lab.visible import visible
 
 _BUNDLE = "bundle"
@@ -28,7 +28,7 @@ _BUNDLE = "bundle"
     "--format",
     "-f",
     "form",
-    type=click.Choice([*formats.FORMATS, _BUNDLE]),
+    type=click.Choice([*formats.ALL, _BUNDLE]),
     help="How to show it (default: a table). A bundle is all that repeats it without this lab.",
 )
 @click.option(
@@ -57,21 +57,31 @@ def report(result_ids: tuple[str, ...], form: str | None, output: Path | None, a
         _list(as_json=form == "json")
     elif form == _BUNDLE:
         _write_bundle(result_ids, output)
-    elif len(result_ids) == 1 and (bisection := _bisection(result_ids[0])) is not None:
-        _show_bisection(bisection, form, output)
-    elif len(result_ids) == 1 and (matrix := _matrix(result_ids[0])) is not None:
-        _show_matrix(matrix, form, output)
     else:
-        _show(stored.open_reports(result_ids, anyway=anyway), form, output)
+        _show(result_ids, form, output, anyway=anyway)
 
 
-def _show(reports: stored.Reports, form: str | None, output: Path | None) -> None:
+def _show(references: tuple[str, ...], form: str | None, output: Path | None, *, anyway: bool) -> None:
+    """One result of any kind, or several comparisons."""
     if form == "html" and output is None and sys.stdout.isatty():
         raise UserError("a page is nothing to read on a terminal", hint="write it to a file with --output")
-    if form is None and output is None and not reports.several:
-        table.show(reports.items[0].raw, Console())
+    folder = results.open_folder(references[0])
+    kind = results.kind(folder)
+    if len(references) == 1 and kind == session.KIND:
+        found = bisections.open_bisection(folder)
+        _write(formats.render(form or "text", found, formats.OF_BISECTIONS, "bisection"), output)
+    elif len(references) == 1 and kind == matrixresults.KIND:
+        matrix = matrices.open_matrix(folder)
+        if form is None and output is None:
+            matrixtable.show(matrix.raw, Console())
+        else:
+            _write(formats.render(form or "text", matrix, formats.OF_MATRICES, "matrix"), output)
     else:
-        _write(formats.render(form or "text", reports), output)
+        reports = stored.open_reports(references, anyway=anyway)
+        if form is None and output is None and not reports.several:
+            table.show(reports.items[0].raw, Console())
+        else:
+            _write(formats.render(form or "text", reports), output)
 
 
 def _write_bundle(result_ids: tuple[str, ...], output: Path | None) -> None:
@@ -79,42 +89,12 @@ def _write_bundle(result_ids: tuple[str, ...], output: Path | None) -> None:
         raise UserError("a bundle is of one result", hint="give one ID")
     if output is None:
         raise UserError("where shall the bundle go?", hint="name a new folder, or a file *.tar.zst, with --output")
-    found = _bisection(result_ids[0])
+    folder = results.open_folder(result_ids[0])
+    found = answer.load(folder) if results.kind(folder) == session.KIND else None
     reports = stored.open_reports([answer.proving(found)] if found else result_ids)
     with Meter() as meter:
         bundle.write(reports.items[0], output, jobs=ab.default_jobs(), meter=meter)
     click.echo(f"wrote {output}", err=True)
-
-
-def _matrix(reference: str) -> MatrixResult | None:
-    """The matrix that an ID means, if it means one."""
-    folder = results.open_folder(reference)
-    return matrixresults.load_result(folder) if results.kind(folder) == matrixresults.KIND else None
-
-
-def _show_matrix(matrix: MatrixResult, form: str | None, output: Path | None) -> None:
-    if form == "json":
-        _write(records.encode(matrix).decode(), output)
-    elif form is None and output is None:
-        matrixtable.show(matrix, Console())
-    else:
-        raise UserError(
-            f"{matrix.result} is a matrix, which is shown as a table or as JSON", hint="`--json`, or neither"
-        )
-
-
-def _bisection(reference: str) -> Answer | None:
-    """The bisection that an ID means, if it means one."""
-    folder = results.open_folder(reference)
-    return answer.load(folder) if results.kind(folder) == session.KIND else None
-
-
-def _show_bisection(found: Answer, form: str | None, output: Path | None) -> None:
-    if form not in (None, "json", "text"):
-        raise UserError(
-            f"{found.result} is a bisection, which is shown as text or as JSON", hint="`--json`, or neither"
-        )
-    _write(records.encode(found).decode() if form == "json" else page.render(found), output)
 
 
 def _write(text: str, path: Path | None) -> None:

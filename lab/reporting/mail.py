@@ -7,7 +7,7 @@ What the sender must fill in is marked <<like this>>.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from email.message import EmailMessage
 from email.policy import SMTPUTF8
 
@@ -22,8 +22,11 @@ from lab.verdict import Outcome
 _WIDTH = 75
 
 
-def render(reports: Reports) -> str:
-    """One result's report; `UserError` for several, or for a result that is no regression."""
+def render(reports: Reports, trail: Sequence[str] = ()) -> str:
+    """One result's report; `UserError` for several, or for a result that is no regression.
+
+    trail: lines on how the change was found.
+    """
     if reports.several:
         raise UserError("a mail is about one result", hint="give one ID, or use --format text")
     (report,) = reports.items
@@ -36,7 +39,7 @@ def render(reports: Reports) -> str:
     if case is None:
         raise UserError(f"{report.result.result} has no case that speaks for its verdict")
     change = culprit.between(report)
-    return _headers(report, case, change) + "\n" + "\n".join(_body(report, case, change))
+    return _headers(report, case, change) + "\n" + "\n".join(_body(report, case, change, trail))
 
 
 def _headers(report: Report, case: CaseResult, change: Change) -> str:
@@ -63,10 +66,11 @@ def _subject(result: AbResult, case: CaseResult, change: Change) -> str:
     return f"[REGRESSION] {what}: {case.workload}.{case.case}.{primary.name} {figures.change(primary)}{modelled}"
 
 
-def _body(report: Report, case: CaseResult, change: Change) -> Iterator[str]:
+def _body(report: Report, case: CaseResult, change: Change, trail: Sequence[str]) -> Iterator[str]:
     result = report.result
     yield from _to_do(change)
     yield from _finding(result, case, change)
+    yield from trail
     yield from _circumstances(report, case, change)
     yield zeroday.table(result, _changed(result), case)
     yield ""

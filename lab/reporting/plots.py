@@ -74,7 +74,7 @@ def interval(scale: Scale, ratio: float, bounds: tuple[float, float] | None) -> 
     if bounds is not None:
         parts.append(f'<path class="whisker" d="M{scale.at(bounds[0])} 500H{scale.at(bounds[1])}"/>')
     parts.append(f'<path class="middle" d="M{middle} 500h0"/>')
-    return _svg(parts)
+    return drawn(parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ def strip(base: Sequence[float | None], test: Sequence[float | None], label: str
         f'<path class="dots {arm}{size}" d="{_dots(values, axis)}"/>'
         for arm, values in (("base", base), ("test", test))
     ]
-    return _svg(parts, label)
+    return drawn(parts, label)
 
 
 def axis_of(*arms: Sequence[float | None]) -> Axis:
@@ -135,7 +135,7 @@ def distribution(base: Sequence[float | None], test: Sequence[float | None]) -> 
             if n
         )
         parts.append(f'<path class="bars {arm}" d="{steps}"/>')
-    return _svg(parts)
+    return drawn(parts)
 
 
 def _counted(values: Sequence[float | None], axis: Axis) -> list[int]:
@@ -166,7 +166,7 @@ def curves(arms: Sequence[Curve], label: str) -> Markup:
         parts.append(f'<path class="span {curve.arm}" d="M{"L".join([*up, *reversed(down)])}z"/>')
         parts.append(f'<path class="line {curve.arm}" d="M{"L".join(middle)}"/>')
         parts.append(f'<path class="dots {curve.arm}" d="{"".join(f"M{one}h0" for one in middle)}"/>')
-    return _svg(parts, label)
+    return drawn(parts, label)
 
 
 def curves_axis(arms: Sequence[Curve]) -> Axis:
@@ -179,9 +179,9 @@ def share_at(share: float) -> float:
     return round(SIZE * min(-math.log10(max(1 - share / 100, 1e-4)) / 2.2, 1.0))
 
 
-def _svg(parts: Sequence[str], label: str = "") -> Markup:
+def drawn(parts: Sequence[str], label: str = "") -> Markup:
     """A picture: described by its label, or hidden from those who cannot see it, for whom its words stand beside."""
     role = ' role="img"' if label else ""
     said = f'aria-label="{escape(label)}"' if label else 'aria-hidden="true"'
-    drawn = f'<svg{role} {said} viewBox="0 0 {SIZE} {SIZE}" preserveAspectRatio="none">{"".join(parts)}</svg>'
-    return Markup(drawn)  # noqa: S704  (the parts are numbers of ours, the label is escaped)
+    whole = f'<svg{role} {said} viewBox="0 0 {SIZE} {SIZE}" preserveAspectRatio="none">{"".join(parts)}</svg>'
+    return Markup(whole)  # noqa: S704  (the parts are numbers of ours, the label is escaped)

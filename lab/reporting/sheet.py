@@ -32,20 +32,21 @@ def _rows(item: Report, case: CaseResult, comparison: Comparison, *, comparable:
     result = item.result
     low, high = comparison.interval or (None, None)
     before = [
-        result.result, result.environment.fingerprint, _word(comparable), _cell(result.base.spec),
-        _cell(result.test.spec), _cell(case.workload), _cell(case.case), _word(case.control), case.verdict,
-        _cell(comparison.name), _cell(comparison.unit), result.environment.model, comparison.better,
-        _word(comparison.primary),
+        result.result, result.environment.fingerprint, word(comparable), cell(result.base.spec),
+        cell(result.test.spec), cell(case.workload), cell(case.case), word(case.control), case.verdict,
+        cell(comparison.name), cell(comparison.unit), result.environment.model, comparison.better,
+        word(comparison.primary),
     ]  # fmt: skip
     after = [comparison.ratio, low, high, comparison.verdict]
     for seed, base, test in zip(item.seeds(case), comparison.base, comparison.test, strict=False):
         yield [*before, seed, base, test, *after]
 
 
-def _word(value: bool) -> str:
+def word(value: bool) -> str:
+    """A truth as programs write it."""
     return "true" if value else "false"
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
     """Text that no spreadsheet takes for a formula."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text

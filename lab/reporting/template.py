@@ -11,9 +11,9 @@ from markupsafe import Markup
 from lab import rooms
 
 
-def fill(name: str, **values: object) -> str:
-    """The page that a template makes of some values."""
-    style, script = _source("page.css"), _source("page.js")
+def fill(name: str, *, more_style: str = "", **values: object) -> str:
+    """The page that a template makes of some values. more_style: rules of ours beside those of all pages."""
+    style, script = _source("page.css") + more_style, _source("page.js")
     return _environment().get_template(name).render(
         style=Markup(style),  # noqa: S704  (a file of ours)
         script=Markup(script),  # noqa: S704

@@ -1,0 +1,328 @@
+"""`html` of a bisection: what did it, where it may hide, how each commit of the range stands, and the proof."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
+
+from lab import profiles
+from lab.bisection.answer import Answer, Found
+from lab.bisection.places import Place, Stand, Stretch, stretches
+from lab.reporting import bisections, figures, flames, plots, template
+from lab.reporting.bisections import Bisection, effect_of, short
+from lab.reporting.plots import Scale
+from lab.reporting.range_plot import CLASSES, GLYPHS, Range
+from lab.reporting.stored import Report
+from lab.table import interval, number
+from lab.verdict import Comparison, percent
+from lab.visible import visible
+
+MOST_ROWS = 2000
+"""Rows of the table of commits; of a longer one the plots and the JSON have the rest."""
+
+_MOST_SEEDS = 24
+
+
+class Compared(NamedTuple):
+    """A comparison as the page shows it: what of, the numbers, its row of the forest plot."""
+
+    name: str
+    comparison: Comparison
+    plot: Markup | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeView:
+    """What the template shows of one change."""
+
+    one: Bisection
+    change: Found
+    id: str
+
+    @property
+    def word(self) -> str:
+        """What kind of change it is."""
+        return str(self.change.direction or "change")
+
+    @property
+    def effect(self) -> Comparison | None:
+        """How much it changed."""
+        return effect_of(self.change)
+
+    @cached_property
+    def scale(self) -> Scale:
+        """One scale for all that was compared."""
+        found = [c for _, c in self._comparisons()]
+        ratios = [ratio for c in found for ratio in ([c.ratio] if c.ratio else []) + list(c.interval or ())]
+        return Scale.of(ratios, self.one.answer.threshold)
+
+    @property
+    def compared(self) -> list[Compared]:
+        """What was compared, with its row of the forest plot."""
+        return [
+            Compared(name, c, plots.interval(self.scale, c.ratio, c.interval) if c.ratio else None)
+            for name, c in self._comparisons()
+        ]
+
+    def _comparisons(self) -> Iterator[tuple[str, Comparison]]:
+        proof = self.change.proof
+        if self.change.effect is not None:
+            yield f"the search: {self.name} against {short(self.change.before)}", self.change.effect
+        if proof and proof.fresh is not None:
+            yield "fresh seeds: against its parent", proof.fresh
+        if proof and proof.reverted is not None:
+            yield "the newer end without it, against the newer end", proof.reverted
+
+    @property
+    def name(self) -> str:
+        """The commit's short name."""
+        return short(self.change.commit)
+
+    @property
+    def strip(self) -> Markup | None:
+        """Every sample of the effect, by seed."""
+        if (effect := self.effect) is None or not figures.numbers(effect.base):
+            return None
+        label = (
+            f"{effect.name} of {len(effect.base)} seeds: before it {figures.shown(effect.base)}, "
+            f"with it {figures.shown(effect.test)} on average"
+        )
+        return plots.strip(effect.base, effect.test, label)
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The labels at both ends of the samples' axis."""
+        effect = self.effect
+        axis = plots.axis_of(effect.base, effect.test) if effect else plots.axis_of([])
+        return number(axis.high), number(axis.low)
+
+    @cached_property
+    def stored(self) -> Report | None:
+        """The stored comparison with its parent."""
+        return self.one.proof(self.change)
+
+    @cached_property
+    def flame(self) -> dict[str, Any] | None:
+        """The differential flame graph, if the comparison was explained."""
+        if self.stored is None or not self.stored.result.cases:
+            return None
+        found = profiles.remembered(self.stored.folder, self.stored.raw.cases[0])
+        return flames.view(found, self.stored.result) if found else None
+
+    @property
+    def suspects(self) -> list[tuple[str, str, str]]:
+        """Of a range: each commit that may be the culprit, its title, and why it is neither cleared nor convicted."""
+        titles = {place.candidate.id: place.candidate.title for place in self.one.places}
+        return [(short(name), titles.get(name, ""), self._why(name)) for name in self.change.among]
+
+    def _why(self, name: str) -> str:
+        if name in self.change.untested:
+            step = next((step for step in self.one.answer.path if step.commit == name), None)
+            return f"could not be tested: {step.decision}" if step else "could not be tested"
+        return "the first that shows the change" if name == self.change.commit else "not measured"
+
+
+class Row(NamedTuple):
+    """A row of the table of commits: one commit, or a stretch of those that stand alike."""
+
+    number: int
+    name: str
+    title: str
+    stand: str
+    filter: str
+    kind: str
+    glyph: str
+    step: int | None
+    ratio: float | None
+    chance: float
+    why: str
+    culprit: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class BisectionView:
+    """What the template shows of a bisection."""
+
+    one: Bisection
+
+    @property
+    def answer(self) -> Answer:
+        """The answer, safe to show."""
+        return self.one.answer
+
+    @property
+    def sentence(self) -> str:
+        """The answer in a sentence."""
+        return bisections.sentence(self.answer)
+
+    @cached_property
+    def changes(self) -> list[ChangeView]:
+        """All changes."""
+        return [ChangeView(one=self.one, change=c, id=f"change-{i}") for i, c in enumerate(self.answer.changes, 1)]
+
+    @cached_property
+    def range(self) -> Range:
+        """The range as pictures."""
+        return Range(self.one.places)
+
+    @property
+    def new_ratio(self) -> float | None:
+        """The new end against the old one."""
+        return self.answer.ends.ratio if self.answer.ends else None
+
+    @property
+    def chances(self) -> Markup:
+        """How likely each commit is the culprit."""
+        likely = sorted((p for p in self.one.places if p.chance > 0), key=lambda p: -p.chance)[:5]
+        words = ", ".join(f"{p.candidate.name} {100 * p.chance:.3g} %" for p in likely)
+        return self.range.chances(f"chance of being the culprit, by commit: {words or 'none for any'}")
+
+    @property
+    def levels(self) -> Markup:
+        """The changes that were measured."""
+        words = f"{self.answer.measured} measured commits by their change against the old end; numbers in the table"
+        return self.range.changes(words, self.new_ratio)
+
+    @property
+    def steps(self) -> Markup:
+        """The path taken."""
+        words = "; ".join(
+            f"{p.step}. {p.candidate.name}, {self.stand(p.stand)}" for p in self.range.path[:40] if p.step is not None
+        )
+        return self.range.steps(f"path taken: {words or 'nothing between the ends was measured'}")
+
+    @property
+    def stands(self) -> Markup:
+        """How each commit stands."""
+        words = ", ".join(f"{count} {self.stand(stand)}" for stand, count in self.counted)
+        return self.range.stands(f"commits from the old end to the new one: {words}")
+
+    @property
+    def counted(self) -> list[tuple[Stand, int]]:
+        """How many commits stand how."""
+        found = [place.stand for place in self.one.places]
+        return [(stand, found.count(stand)) for stand in Stand if stand in found]
+
+    def stand(self, stand: Stand) -> str:
+        """How a commit stands, in the words that the ends were called by."""
+        old, new = self.answer.words
+        return {Stand.OLD: f"like {old}", Stand.NEW: f"like {new}"}.get(stand, str(stand))
+
+    @property
+    def legend(self) -> list[tuple[str, str, str]]:
+        """Class, shape and word of all that is on the pictures."""
+        return [(CLASSES[stand], GLYPHS.get(stand, "▬"), self.stand(stand)) for stand, _ in self.counted]
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """The table of commits."""
+        return [self._row(stretch) for stretch in stretches(self.one.places)][:MOST_ROWS]
+
+    def _row(self, stretch: Stretch) -> Row:
+        place = stretch.first
+        many = len(stretch.places)
+        names = place.candidate.name if many == 1 else f"{place.candidate.name} to {stretch.last.candidate.name}"
+        return Row(
+            number=place.number,
+            name=names,
+            title=place.candidate.title if many == 1 else f"{many} commits, none of them measured",
+            stand=self._words(place),
+            filter=self.stand(place.stand),
+            kind=CLASSES[place.stand],
+            glyph=GLYPHS.get(place.stand, "▬") if place.measured else "▬",
+            step=place.step,
+            ratio=self._ratio(place),
+            chance=place.chance,
+            why=self._why(place),
+            culprit=place.culprit,
+        )
+
+    def _words(self, place: Place) -> str:
+        if place.number in (0, len(self.one.places) - 1):
+            return f"the {self.answer.words[0 if place.number == 0 else 1]} end"
+        if place.told and place.stand not in (Stand.OLD, Stand.NEW):
+            return place.told.decision
+        inferred = not place.measured and place.stand not in (Stand.SUSPECT, Stand.OPEN)
+        return self.stand(place.stand) + (" (inferred)" if inferred else "")
+
+    def _ratio(self, place: Place) -> float | None:
+        if place.number == len(self.one.places) - 1:
+            return self.new_ratio
+        return place.told.ratio if place.told else None
+
+    def _why(self, place: Place) -> str:
+        if place.told is None:
+            return ""
+        same = f"same kernel as {short(place.told.same_as)}" if place.told.same_as else ""
+        return "; ".join(filter(None, [place.told.why, same]))
+
+    @property
+    def left_out(self) -> int:
+        """Rows that the table has no room for."""
+        return max(len(stretches(self.one.places)) - MOST_ROWS, 0)
+
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        """What was searched, and what was around it."""
+        answer = self.answer
+        searched = f"{answer.candidates} {answer.kind}" + (f" of the tree {answer.tree}" if answer.tree else "")
+        searched += " (first parents only)" if answer.first_parent else ""
+        searched += f" that touch {' '.join(answer.paths)}" if answer.paths else ""
+        found = [
+            ("searched", searched),
+            ("workload", f"{answer.workload}:{answer.case}, {answer.metric} in {answer.unit}"),
+            ("measured", f"{answer.measured} commits beside the ends; {len(answer.skipped)} could not be tested"),
+            ("seeds a commit", ", ".join(map(str, answer.seeds[:_MOST_SEEDS]))),
+            ("time", f"building {answer.build_s:.0f} s, measuring {answer.run_s:.0f} s"),
+            ("started", answer.started),
+            *self._posterior(),
+        ]
+        if (around := answer.environment) is not None:
+            found += [
+                ("fingerprint", around.fingerprint),
+                ("mode", answer.mode),
+                ("cost model", "none (guest clock)" if around.model == "none" else f"modelled: {around.model}"),
+                ("QEMU", around.qemu),
+                ("machine", f"{around.machine}, {around.cpu}"),
+                ("image", around.image),
+                ("lab", around.lab),
+            ]
+        return [(name, words) for name, words in found if words]
+
+    def _posterior(self) -> Iterator[tuple[str, str]]:
+        """What live mode's search says beside the answer."""
+        if (live := getattr(self.answer, "live", None)) is not None:
+            yield "posterior", f"{live.outcome}, {100 * live.probability:.4g} % sure"
+            yield "boots", f"{live.boots} of {live.kernels} kernels"
+            yield "noise", f"one boot's standard deviation is {100 * live.noise:.3g} %" if live.noise else ""
+
+    @property
+    def commands(self) -> list[str]:
+        """How to see, repeat and follow it."""
+        answer = self.answer
+        found = [shlex.join(answer.reproduce), f"lab report {answer.result}", f"lab bisect log {answer.result}"]
+        for change in answer.changes:
+            if change.proof and change.proof.result:
+                found += [f"lab report {change.proof.result}", f"lab replay {change.proof.result}"]
+        return [visible(command) for command in found]
+
+
+def render(one: Bisection) -> str:
+    """The whole page."""
+    view = BisectionView(one=one)
+    return template.fill(
+        "bisection.html.j2",
+        view=view,
+        answer=view.answer,
+        tone=bisections.verdict_class(view.answer),
+        figures=figures,
+        interval=interval,
+        percent=percent,
+        number=number,
+        short=short,
+    )

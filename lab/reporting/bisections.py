@@ -1,0 +1,126 @@
+"""What the formats are given of a bisection: its answer, made safe to show, and all that lies around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from lab import records, results
+from lab.bisection import answer as answers
+from lab.bisection import page, session
+from lab.bisection.answer import Answer, Found
+from lab.bisection.history import History
+from lab.bisection.measuring import safe_name
+from lab.bisection.places import Place, places
+from lab.reporting.stored import Report
+from lab.table import interval
+from lab.verdict import Comparison, percent
+from lab.visible import visible_record
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bisection:
+    """One bisection. `raw` is as stored; every string of `answer` and `history` is visible."""
+
+    raw: Answer
+    folder: Path
+
+    @cached_property
+    def answer(self) -> Answer:
+        """The answer with its strings made visible."""
+        return visible_record(self.raw)
+
+    @cached_property
+    def history(self) -> History:
+        """The whole range."""
+        return visible_record(records.load(self.folder / session.HISTORY, History))
+
+    @cached_property
+    def places(self) -> list[Place]:
+        """Where every commit stands."""
+        return places(self.answer, self.history)
+
+    def proof(self, change: Found) -> Report | None:
+        """The stored comparison of a culprit with its parent, by fresh seeds."""
+        return self._compared(change, "parent")
+
+    def reverted(self, change: Found) -> Report | None:
+        """The stored comparison of the new end with and without the culprit."""
+        return self._compared(change, "reverted")
+
+    def _compared(self, change: Found, what: str) -> Report | None:
+        name = self.history[self.history.number(change.commit)].name
+        folder = self.folder / "proof" / safe_name(name) / what
+        if not (folder / "result.json").is_file():
+            return None
+        return Report(raw=results.load_result(folder), folder=folder)
+
+
+def open_bisection(folder: Path) -> Bisection:
+    """The finished bisection in a folder."""
+    return Bisection(raw=answers.load(folder), folder=folder)
+
+
+def text(one: Bisection) -> str:
+    """`text`: the terminal's words."""
+    return page.render(one.raw)
+
+
+def json(one: Bisection) -> str:
+    """`json`: the document as `lab bisect --json` printed it."""
+    return records.encode(one.raw).decode()
+
+
+# ---- in words
+
+
+def sentence(answer: Answer) -> str:
+    """The answer in a sentence."""
+    words = [_change(one) for one in answer.changes]
+    if not words:
+        return f"{answer.outcome}: {answer.reason}"
+    if answer.outcome == "undecided":
+        words.append(f"undecided: {answer.reason}")
+    return "; ".join(words)
+
+
+def _change(one: Found) -> str:
+    kind = str(one.direction or "change")
+    effect = effect_of(one)
+    much = f", {effect_words(effect)}" if effect else ""
+    sure = f", {certainty(one)}"
+    if one.settled:
+        return f'{kind} by {short(one.commit)} ("{one.title}"){much}{sure}'
+    return f"{kind} by one of {len(one.among)} that could not be told apart, up to {short(one.commit)}{much}{sure}"
+
+
+def effect_of(one: Found) -> Comparison | None:
+    """What a change did: by fresh seeds where there are some."""
+    return one.proof.fresh if one.proof and one.proof.fresh else one.effect
+
+
+def effect_words(effect: Comparison) -> str:
+    """How much, with the interval, and of what."""
+    return f"{percent(effect.ratio)} {interval(effect)} {effect.name}".replace("  ", " ")
+
+
+def certainty(one: Found) -> str:
+    """How sure a change is."""
+    return f"{100 * one.confidence:.4g} % sure"
+
+
+def verdict_class(answer: Answer) -> str:
+    """The verdict's word that the page colours an answer by."""
+    kinds: Sequence[str] = [str(one.direction) for one in answer.changes if one.direction]
+    if answer.outcome == "undecided":
+        return "unknown"
+    if not answer.changes:
+        return "same"
+    return "regression" if "regression" in kinds or not kinds else kinds[0]
+
+
+def short(name: str) -> str:
+    """A commit's id as people write it."""
+    return name[:12] if len(name) == 40 else name

@@ -1,0 +1,161 @@
+"""`html` of a matrix: its heat maps, which are tables, and every cell with its numbers and reasons."""
+
+from __future__ import annotations
+
+import shlex
+from functools import cached_property
+from typing import NamedTuple
+
+from lab import grid, heatmap, matrix
+from lab.heatmap import COLOURS
+from lab.matrixresults import Cell, MatrixResult
+from lab.reporting import matrix_words, template
+from lab.reporting.matrices import Matrix
+from lab.reporting.matrix_words import Titled
+from lab.table import interval
+from lab.verdict import percent
+from lab.visible import visible
+
+MOST_VALUES = 20_000
+"""Raw values that are listed; of more, the JSON and the CSV have them."""
+
+
+class Field(NamedTuple):
+    """A cell as it is shown on a grid and in the table."""
+
+    cell: Cell
+    state: str
+    kind: str
+    value: str
+    change: str
+    described: str
+    why: str
+
+    @property
+    def ratio(self) -> float | None:
+        """Its change, as a number."""
+        return self.cell.comparison.ratio if self.cell.comparison else None
+
+    @property
+    def span(self) -> str:
+        """The interval of its change."""
+        return interval(self.cell.comparison) if self.cell.comparison else ""
+
+
+class MatrixView:
+    """What the template shows."""
+
+    def __init__(self, one: Matrix) -> None:
+        self.result: MatrixResult = one.result
+
+    @property
+    def heading(self) -> str:
+        """What the numbers are."""
+        return grid.heading(self.result)
+
+    @property
+    def tone(self) -> str:
+        """The verdict's word that the page colours the summary by: the worst there is."""
+        found = {matrix.state(cell, self.result.baseline) for cell in self.result.cells}
+        return next((word for word in ("regression", "failed", "unknown", "improvement") if word in found), "same")
+
+    @cached_property
+    def grids(self) -> list[Titled]:
+        """The heat maps."""
+        return matrix_words.grids(self.result)
+
+    def field(self, cell: Cell) -> Field:
+        """A cell as it is shown."""
+        state = matrix.state(cell, self.result.baseline)
+        return Field(
+            cell=cell,
+            state=state,
+            kind=heatmap.colour_of(cell, self.result.baseline),
+            value=heatmap.value_words(cell, state),
+            change=heatmap.change_words(cell, state),
+            described=heatmap.described(cell, self.result.baseline),
+            why=matrix_words.why(cell),
+        )
+
+    @cached_property
+    def fields(self) -> list[Field]:
+        """All cells."""
+        return [self.field(cell) for cell in self.result.cells]
+
+    @property
+    def states(self) -> list[str]:
+        """What cells can be filtered by."""
+        return list(dict.fromkeys(field.state for field in self.fields))
+
+    @property
+    def legend(self) -> list[tuple[str, str]]:
+        """Colours and what they stand for."""
+        return list(heatmap.legend(self.result).items())
+
+    @property
+    def kernels(self) -> list[tuple[str, str]]:
+        """What each kernel is, and what was noted of it."""
+        notes = dict.fromkeys(arm.arm.note for arm in self.result.arms if arm.arm.note)
+        return [*matrix_words.kernels(self.result), *(("note", note) for note in notes)]
+
+    @property
+    def axes(self) -> list[tuple[str, str]]:
+        """What varies."""
+        return [(axis.name, ", ".join(axis.values)) for axis in self.result.axes]
+
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        """What was around all arms."""
+        result, around = self.result, self.result.environment
+        guests = "; ".join(f"{name}: {g.vcpus} vCPU, {g.memory_mb} MiB" for name, g in around.guests.items())
+        return [
+            ("fingerprint", around.fingerprint),
+            ("mode", result.mode),
+            ("counted in", grid.clocks(result)),
+            ("threshold", f"±{100 * result.threshold:g} %"),
+            ("QEMU", around.qemu),
+            ("machine", f"{around.machine}, {around.cpu}"),
+            ("guests", guests),
+            ("kernel command line", " ".join(around.cmdline)),
+            ("guest settings", " ".join(f"{key}={value}" for key, value in around.settings.items())),
+            ("image", around.image),
+            ("started", f"{result.started}, {result.seconds:g} s"),
+            ("lab", around.lab),
+        ]
+
+    @property
+    def listed(self) -> bool:
+        """Whether there is room for every raw value."""
+        return sum(len(cell.values) for cell in self.result.cells) <= MOST_VALUES
+
+    @property
+    def commands(self) -> list[str]:
+        """How to see and repeat it, and how to look closer at the cell that changed most."""
+        result = self.result
+        found = [result.reproduce, f"lab report {result.result}", *self._closer()]
+        return [visible(command) for command in found]
+
+    def _closer(self) -> list[str]:
+        """The comparison of the worst cell as `lab ab` makes it."""
+        specs = {arm.label: arm.arm.spec for arm in self.result.arms}
+        worse = [field for field in self.fields if field.state == "regression" and field.ratio]
+        if not worse:
+            return []
+        chosen = max(worse, key=lambda field: max(field.ratio or 1, 1 / (field.ratio or 1)))
+        words = ["lab", "ab", "--base", specs[self.result.baseline], "--test", specs[chosen.cell.arm]]
+        return [shlex.join([*words, "-w", f"{chosen.cell.workload}:{chosen.cell.case}"])]
+
+
+def render(one: Matrix) -> str:
+    """The whole page."""
+    view = MatrixView(one)
+    return template.fill(
+        "matrix.html.j2", more_style=_style(), view=view, result=view.result, percent=percent, zip=zip
+    )  # fmt: skip
+
+
+def _style() -> str:
+    """The heat map's colours as backgrounds; paper is light."""
+    light = "".join(f".heat-{n}{{background:{c.light};color:{c.light_ink}}}" for n, c in COLOURS.items())
+    dark = "".join(f".heat-{n}{{background:{c.dark};color:{c.dark_ink}}}" for n, c in COLOURS.items())
+    return f"{light}@media (prefers-color-scheme:dark){{{dark}}}@media print{{{light}}}"
