@@ -112,7 +112,7 @@ class ChangeView:
         if self.stored is None or not self.stored.result.cases:
             return None
         found = profiles.remembered(self.stored.folder, self.stored.raw.cases[0])
-        return flames.view(found, self.stored.result) if found else None
+        return flames.view(found, self.stored.result.cases[0], self.stored.result) if found else None
 
     @property
     def suspects(self) -> list[tuple[str, str, str]]:

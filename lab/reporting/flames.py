@@ -9,23 +9,23 @@ from markupsafe import Markup, escape
 from lab import flamegraph
 from lab.explain import by_cost, differing
 from lab.profiles import Remembered
-from lab.results import AbResult
-from lab.visible import visible
+from lab.results import AbResult, CaseResult
+from lab.visible import visible_record
 
 _ROWS = 15
 
 
-def view(stored: Remembered, result: AbResult) -> dict[str, Any]:
+def view(stored: Remembered, case: CaseResult, result: AbResult) -> dict[str, Any]:
     """The picture with its text alternative, and the functions that differ most."""
-    explanation, cost = stored.explanation, stored.cost
-    title = f"{stored.workload}:{stored.case}, {result.base.spec} against {result.test.spec}"
+    explanation, cost = visible_record(stored.explanation), stored.cost
+    title = f"{case.workload}:{case.case}, {result.base.spec} against {result.test.spec}"
     machine = stored.machine if cost == "cycles" else ""
     drawn = flamegraph.svg(explanation, cost, title=title, machine=machine)
     unit = f"modelled cycles/op ({stored.model} {machine})" if cost == "cycles" else "instructions/op"
     label = f"Differential flame graph in {unit}; the table below has the same numbers"
     rows = [
         (
-            visible(row.name),
+            row.name,
             row.space,
             flamegraph.short(explanation.per_operation(row, "base", cost)),
             flamegraph.short(explanation.per_operation(row, "test", cost)),

@@ -114,7 +114,7 @@ class CaseView:
     def flame(self) -> dict[str, Any] | None:
         """The differential flame graph, where `lab explain` was run."""
         stored = profiles.remembered(self.report.folder, self.case)
-        return flames.view(stored, self.report.result) if stored else None
+        return flames.view(stored, self.case, self.report.result) if stored else None
 
     def _span(self, values: Sequence[float | None]) -> str:
         found = figures.numbers(values)
