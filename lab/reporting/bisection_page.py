@@ -71,10 +71,10 @@ class ChangeView:
 
     def _comparisons(self) -> Iterator[tuple[str, Comparison]]:
         proof = self.change.proof
-        if self.change.effect is not None:
-            yield f"the search: {self.name} against {short(self.change.before)}", self.change.effect
         if proof and proof.fresh is not None:
-            yield "fresh seeds: against its parent", proof.fresh
+            yield "fresh seeds, against its parent", proof.fresh
+        elif self.change.effect is not None:
+            yield f"the search's seeds, against {short(self.change.before)}", self.change.effect
         if proof and proof.reverted is not None:
             yield "the newer end without it, against the newer end", proof.reverted
 
