@@ -11,7 +11,8 @@ from typing import Any
 from markupsafe import Markup
 
 from lab import mechanisms, profiles
-from lab.reporting import byhand, figures, flames, plots, template, textual
+from lab.reporting import byhand, figures, flames, overtime, plots, template, textual
+from lab.reporting.overtime import OverTime
 from lab.reporting.plots import Curve, Scale
 from lab.reporting.stored import Report, Reports
 from lab.results import CaseResult
@@ -102,6 +103,11 @@ class CaseView:
     def percentiles(self) -> list[dict[str, Any]]:
         """Percentile curves: one plot per family that the case has."""
         return [self._curves(family, points) for family, points in figures.percentiles(self.case)]
+
+    @cached_property
+    def over_time(self) -> list[OverTime]:
+        """What the program reported over time."""
+        return overtime.of_case(self.report.runs, self.case)
 
     @property
     def counters(self) -> list[Comparison]:
