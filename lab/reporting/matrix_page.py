@@ -83,6 +83,21 @@ class MatrixView:
         return [self.field(cell) for cell in self.result.cells]
 
     @property
+    def units(self) -> bool:
+        """Whether the cells are not all of one metric, so that each has to say its own."""
+        return len({(cell.metric, cell.unit) for cell in self.result.cells}) > 1
+
+    @property
+    def reasons(self) -> bool:
+        """Whether any cell has something to explain."""
+        return any(field.why for field in self.fields)
+
+    def name(self, cell: Cell) -> str:
+        """A case as far as it is needed: without the workload where there is only one."""
+        several = len({one.workload for one in self.result.cells}) > 1
+        return f"{cell.workload}:{cell.case}" if several else cell.case
+
+    @property
     def states(self) -> list[str]:
         """What cells can be filtered by."""
         return list(dict.fromkeys(field.state for field in self.fields))

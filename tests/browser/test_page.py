@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,44 +19,9 @@ from lab.visible import visible
 
 from ..unit import fakeresult
 from ..unit.fakeresult import HOSTILE, SLOWER, case, hostile, large, result
+from .opened import Opened, require_nothing_serious, require_quiet_and_narrow
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """The installed Chromium, without a window."""
-    program = shutil.which("chromium")
-    if program is None:
-        if os.environ.get("LAB_REQUIRE_BROWSER") == "1":
-            pytest.fail("chromium is not installed")
-        pytest.skip("chromium is not installed")
-    from playwright.sync_api import sync_playwright
-
-    # Chromium's own sandbox does not work for root, nor in most containers.
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield started
-        started.close()
-
-
-class Opened:
-    """A page of the browser that remembers what went wrong in it, and what it asked the network for."""
-
-    def __init__(self, browser: Any, path: Path, **options: Any) -> None:
-        self.said: list[str] = []
-        self.asked: list[str] = []
-        self.page = browser.new_context(**options).new_page()
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("dialog", lambda dialog: (self.said.append(f"dialog {dialog.message}"), dialog.dismiss()))
-        self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.goto(path.as_uri())
-
-    def texts(self, selector: str) -> list[str]:
-        """The text of all elements that match."""
-        found: list[str] = self.page.locator(selector).all_inner_texts()
-        return found
 
 
 def _write(folder: Path, *documents: AbResult, mark: str = "") -> tuple[Path, Reports]:
@@ -107,27 +68,13 @@ def test_values_on_the_page_are_those_of_the_json(browser: Any, tmp_path: Path) 
 @pytest.mark.parametrize("width", [375, 1280])
 def test_nothing_is_said_asked_or_wider_than_the_screen(browser: Any, tmp_path: Path, scheme: str, width: int) -> None:
     path, _ = _write(tmp_path, result(), result(name="other", fingerprint="e" * 16), mark="ENVIRONMENTS DIFFER (qemu)")
-    opened = Opened(browser, path, color_scheme=scheme, viewport={"width": width, "height": 800})
-    opened.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
-    assert opened.said == []
-    assert [url for url in opened.asked if not url.startswith(("file:", "data:"))] == []
-    assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
-    paper = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
-    dark = sum(map(int, re.findall(r"\d+", paper)[:3])) < 200
-    assert dark == (scheme == "dark")
+    require_quiet_and_narrow(browser, path, scheme, width)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(browser: Any, tmp_path: Path, scheme: str) -> None:
-    from axe_playwright_python.sync_playwright import Axe
-
     path, _ = _write(tmp_path, result(), result(name="other", fingerprint="e" * 16), mark="ENVIRONMENTS DIFFER (qemu)")
-    opened = Opened(browser, path, color_scheme=scheme)
-    opened.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
-    found = Axe().run(opened.page).response
-    assert len(found["passes"]) > 20
-    bad = [one for one in found["violations"] if one["impact"] in ("serious", "critical")]
-    assert bad == [], [(one["id"], [node["html"][:200] for node in one["nodes"]][:3]) for one in bad]
+    require_nothing_serious(browser, path, scheme)
 
 
 def test_tables_are_sorted_and_filtered_by_keyboard(browser: Any, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ FAST = [100.0 + i for i in range(6)]
 
 def name_of(number: int) -> str:
     """The id of a commit."""
-    return f"{number:040x}"
+    return f"{number:012x}{number:028x}"
 
 
 def history(commits: int = 30, title: str = "change {}") -> History:
@@ -133,7 +133,7 @@ def matrix(words: str = "") -> MatrixResult:
         mode="exact", threshold=0.02, alpha=0.01, axes=span.axes, kernels=[text + words for text in span.kernels],
         arms=arms,
         baseline="old thp=always", environment=around, cells=cells,
-        summary=f"against old thp=always: some {words}", started="2026-11-21T09:00:00+00:00", seconds=12.0,
+        summary=f"against old thp=always: some cells{words}", started="2026-11-21T09:00:00+00:00", seconds=12.0,
         result="20261121-110000-cccc", reproduce="lab replay 20261121-110000-cccc",
     )  # fmt: skip
 

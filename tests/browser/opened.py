@@ -1,0 +1,54 @@
+"""A page in the browser, and what must hold of every page in it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+
+class Opened:
+    """A page of the browser that remembers what went wrong in it, and what it asked the network for."""
+
+    def __init__(self, browser: Any, path: Path, **options: Any) -> None:
+        self.said: list[str] = []
+        self.asked: list[str] = []
+        self.page = browser.new_context(**options).new_page()
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("dialog", lambda dialog: (self.said.append(f"dialog {dialog.message}"), dialog.dismiss()))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(path.as_uri())
+
+    def unfold(self) -> None:
+        """Open all that can be opened."""
+        self.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+
+    def texts(self, selector: str) -> list[str]:
+        """The text of all elements that match."""
+        found: list[str] = self.page.locator(selector).all_inner_texts()
+        return found
+
+
+def require_quiet_and_narrow(browser: Any, path: Path, scheme: str, width: int) -> None:
+    """Nothing is said, asked of the network, or wider than the screen; the paper is as the reader's theme has it."""
+    opened = Opened(browser, path, color_scheme=scheme, viewport={"width": width, "height": 800})
+    opened.unfold()
+    assert opened.said == []
+    assert [url for url in opened.asked if not url.startswith(("file:", "data:"))] == []
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
+    paper = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    dark = sum(map(int, re.findall(r"\d+", paper)[:3])) < 200
+    assert dark == (scheme == "dark")
+
+
+def require_nothing_serious(browser: Any, path: Path, scheme: str) -> None:
+    """axe-core finds no serious or critical violation, with everything unfolded."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    opened = Opened(browser, path, color_scheme=scheme)
+    opened.unfold()
+    found = Axe().run(opened.page).response
+    assert len(found["passes"]) > 20
+    bad = [one for one in found["violations"] if one["impact"] in ("serious", "critical")]
+    assert bad == [], [(one["id"], [node["html"][:200] for node in one["nodes"]][:3]) for one in bad]

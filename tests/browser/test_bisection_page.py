@@ -1,0 +1,109 @@
+"""A bisection's page in a real browser: it says what the JSON says, where it belongs, and can be used by everybody."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.reporting import bisection_page, bisections
+from lab.visible import visible
+
+from ..unit.fakeanswer import BROKEN, CULPRIT, answer, bisection, name_of
+from ..unit.fakeresult import HOSTILE
+from .opened import Opened, require_nothing_serious, require_quiet_and_narrow
+
+pytestmark = pytest.mark.browser
+
+
+def _write(folder: Path, **more: Any) -> tuple[Path, Any]:
+    one = bisection(folder / "b", **more)
+    path = folder / "page.html"
+    path.write_text(bisection_page.render(one))
+    return path, json.loads(bisections.json(one))
+
+
+def test_values_on_the_page_are_those_of_the_json(browser: Any, tmp_path: Path) -> None:
+    path, stored = _write(tmp_path)
+    opened = Opened(browser, path)
+    assert stored["changes"][0]["title"] in opened.page.locator("p.sentence").inner_text()
+    for section, change in zip(opened.page.locator("section.change").all(), stored["changes"], strict=True):
+        assert section.get_attribute("data-commit") == change["commit"]
+        assert float(section.get_attribute("data-confidence")) == change["confidence"]
+        effect = (change["proof"] or {}).get("fresh") or change["effect"]
+        assert float(section.get_attribute("data-ratio")) == effect["ratio"]
+    settled, ranged = opened.page.locator("section.change").all()
+    assert settled.locator("code.commit").inner_text() == stored["changes"][0]["commit"]
+    assert (
+        stored["changes"][0]["author"] in settled.inner_text() and stored["changes"][0]["date"] in settled.inner_text()
+    )
+    suspects = [row.inner_text() for row in ranged.locator("table.suspects tbody th").all()]
+    assert suspects == [name[:12] for name in stored["changes"][1]["among"]]
+
+
+def test_every_step_of_the_path_is_in_the_table_with_its_numbers(browser: Any, tmp_path: Path) -> None:
+    path, stored = _write(tmp_path)
+    opened = Opened(browser, path)
+    for i, step in enumerate(stored["path"], start=1):
+        row = opened.page.locator(f'#commits tr[data-commit="{step["commit"][:12]}"]')
+        values = [cell.get_attribute("data-value") for cell in row.locator("td[data-value]").all()]
+        assert int(values[0]) == i
+        assert (float(values[1]) if values[1] else None) == step["ratio"]
+        if not step["values"]:
+            assert "untestable" in row.inner_text() and step["why"] in row.inner_text()
+    assert opened.page.locator("#commits tr.culprit").get_attribute("data-commit") == name_of(CULPRIT)[:12]
+    assert opened.texts(".mark-step small") == [str(i) for i in range(1, len(stored["path"]) + 1)]
+
+
+def test_steps_and_chances_stand_at_their_commits(browser: Any, tmp_path: Path) -> None:
+    path, stored = _write(tmp_path)
+    opened = Opened(browser, path)
+    lane = opened.page.locator(".box.path").bounding_box()
+    count = stored["candidates"] + 1
+    for mark, step in zip(opened.page.locator(".mark-step").all(), stored["path"], strict=True):
+        box = mark.bounding_box()
+        number = int(step["commit"][:12], 16)
+        assert box["x"] + box["width"] / 2 == pytest.approx(lane["x"] + lane["width"] * (number + 0.5) / count, abs=3)
+    bars = [bar.bounding_box() for bar in opened.page.locator("svg .chance").all()]
+    middle = bars[0]["x"] + bars[0]["width"] / 2
+    assert middle == pytest.approx(lane["x"] + lane["width"] * (CULPRIT + 0.5) / count, abs=3)
+    assert bars[1]["height"] < bars[0]["height"] / 3 and bars[1]["width"] > 4 * bars[0]["width"]
+
+
+def test_commits_are_filtered_by_state_and_words(browser: Any, tmp_path: Path) -> None:
+    path, _ = _write(tmp_path)
+    opened = Opened(browser, path)
+    opened.page.locator("select[name=verdict]").select_option("untestable")
+    assert opened.page.locator("#commits tbody tr:visible").count() == len(BROKEN)
+    opened.page.locator("select[name=verdict]").select_option("")
+    opened.page.locator("input[name=text]").fill("change 15")
+    assert opened.texts("#commits tbody tr:visible th") == [name_of(15)[:12]]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [375, 1280])
+def test_nothing_is_said_asked_or_wider_than_the_screen(browser: Any, tmp_path: Path, scheme: str, width: int) -> None:
+    require_quiet_and_narrow(browser, _write(tmp_path)[0], scheme, width)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(browser: Any, tmp_path: Path, scheme: str) -> None:
+    require_nothing_serious(browser, _write(tmp_path)[0], scheme)
+
+
+def test_hostile_words_do_nothing(browser: Any, tmp_path: Path) -> None:
+    path, _ = _write(tmp_path, title=HOSTILE)
+    opened = Opened(browser, path)
+    assert opened.said == []
+    assert visible(HOSTILE) in opened.page.locator("p.sentence").inner_text()
+    assert visible(HOSTILE) in opened.page.locator("#commits tr.culprit").inner_text()
+    assert opened.page.locator("script").count() == 1
+
+
+def test_a_range_of_thousands_opens_and_has_its_rows(browser: Any, tmp_path: Path) -> None:
+    path, _ = _write(tmp_path, document=answer(20_000))
+    opened = Opened(browser, path)
+    assert opened.page.locator("#commits tbody tr").count() < 40
+    assert "19977 commits" in opened.page.locator("#commits tbody tr:nth-last-child(2)").inner_text()
