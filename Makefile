@@ -2,7 +2,8 @@
 #
 # make ab      two kernels that differ by one commit: built, booted, measured, judged
 # make stories every story in exact mode: its effect and its control, beside what each must show
-# make test    everything that must hold: lint, types, unit tests, pages in a browser, guests, a real kernel build
+# make docs    the documentation as a site and as man pages
+# make test    everything that must hold: lint, types, unit tests, pages in a browser, docs, guests, a real kernel build
 #
 # Both set up whatever is missing first. BASE=, TEST= and ARGS= change what `make ab` compares.
 
@@ -17,12 +18,12 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Ansible asks for sudo's password only where sudo would.
 ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-become-pass)
 
-.PHONY: ab test setup lint unit browser guest stories bench bench-search schema clean
+.PHONY: ab test setup lint unit browser docs man wheel guest stories bench bench-search schema clean
 
 ab: setup
 	@$(BIN)/lab ab --base '$(BASE)' --test '$(TEST)' $(ARGS)
 
-test: setup lint unit browser guest
+test: setup lint unit browser docs guest
 
 setup: $(VENV)/host-ready
 
@@ -50,13 +51,31 @@ lint: $(VENV)/ready
 		$(BIN)/ansible-lint --offline -q ansible
 
 unit: $(VENV)/ready
-	$(BIN)/pytest -q -m 'not guest and not build and not network and not browser'
+	$(BIN)/pytest -q -m 'not guest and not build and not network and not browser and not docs'
 
 # Pages in a real browser: Debian's, which nothing else needs.
 browser: $(VENV)/ready
 	@command -v chromium >/dev/null || \
 		{ $(SUDO) apt-get update -q && $(SUDO) apt-get install -q -y --no-install-recommends chromium; }
 	LAB_REQUIRE_BROWSER=1 $(BIN)/pytest -q -m browser
+
+SPHINX := $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -d build/doctrees
+
+# The site, in build/docs: strict, and without the network. What checks the man pages is Debian's.
+docs: $(VENV)/ready man
+	@{ command -v man && command -v mandoc; } >/dev/null || \
+		{ $(SUDO) apt-get update -q && $(SUDO) apt-get install -q -y --no-install-recommends man-db mandoc; }
+	$(SPHINX) -b html docs build/docs
+	$(BIN)/pytest -q -m docs
+
+# `man lab-ab` finds those of the virtual environment once its bin/ is in PATH.
+man: $(VENV)/ready
+	$(SPHINX) -b man docs build/man
+	install -D --mode=644 --target-directory=$(VENV)/share/man/man1 build/man/*.1
+
+# Has the man pages too, in share/man/man1.
+wheel: man
+	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
 
 guest: setup
 	$(BIN)/pytest -q -m 'guest or build or network'

@@ -35,7 +35,12 @@ def build(refresh: bool, as_json: bool) -> None:
 @image.command("list")
 @options.json_output
 def list_(as_json: bool) -> None:
-    """The images that were built."""
+    """The images that were built.
+
+    \b
+    Example:
+      lab image list
+    """
     found = images.built()
     if as_json:
         rows = [{**records.plain(record), "folder": str(folder)} for record, folder in found]

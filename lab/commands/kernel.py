@@ -58,7 +58,12 @@ def build(specs: tuple[str, ...], tree: str | None, cc: str, jobs: int | None, a
 @kernel.command("list")
 @options.json_output
 def list_(as_json: bool) -> None:
-    """The kernels in the store."""
+    """The kernels in the store.
+
+    \b
+    Example:
+      lab kernel list
+    """
     found = list(store.builds())
     if as_json:
         rows = [{**records.plain(build), "folder": str(folder), "used": _when(used)} for build, folder, used in found]

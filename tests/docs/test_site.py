@@ -1,0 +1,99 @@
+"""The site and the man pages as `make docs` left them in build/."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+SITE, MAN = TOP / "build" / "docs", TOP / "build" / "man"
+PAGES = sorted(path.relative_to(SITE) for path in SITE.rglob("*.html"))
+MAN_PAGES = sorted(MAN.glob("*.1"))
+
+pytestmark = pytest.mark.docs
+
+
+class Needs(HTMLParser):
+    """What a browser fetches for a page; links that a reader may follow are none of it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.urls: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Collect one element's."""
+        given = dict(attrs)
+        if tag == "link" and given.get("rel") in ("search", "index", "next", "prev", "canonical"):
+            return
+        wanted = [given.get("src"), given.get("srcset"), given.get("href") if tag == "link" else None]
+        self.urls += [url for url in wanted if url]
+
+
+def test_there_is_a_page_for_every_source() -> None:
+    sources = {p.relative_to(TOP / "docs").with_suffix(".html") for p in (TOP / "docs").rglob("*.md")}
+    assert len(sources) > 30
+    assert sources <= set(PAGES)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_a_page_asks_the_network_for_nothing(page: Path) -> None:
+    needs = Needs((SITE / page).read_text()).urls
+    assert needs
+    for url in needs:
+        assert not re.match(r"(https?:)?//", url), url
+
+
+def test_nor_do_styles() -> None:
+    styles = list(SITE.rglob("*.css"))
+    assert styles
+    for path in styles:
+        outside = re.findall(r"(?:@import\s*|url\()\s*['\"]?(?:https?:)?//[^)'\"]+", path.read_text())
+        assert not outside, (path.name, outside)
+
+
+def test_every_command_has_a_man_page() -> None:
+    assert {path.stem for path in MAN_PAGES} == {path.stem for path in (TOP / "docs" / "commands").glob("*.md")}
+
+
+@pytest.mark.parametrize("page", MAN_PAGES, ids=lambda path: path.name)
+def test_man_reads_a_page_without_a_warning(page: Path) -> None:
+    if shutil.which("man") is None:
+        pytest.skip("there is no man")
+    done = subprocess.run(
+        ["man", "--warnings", "--encoding=UTF-8", "--local-file", str(page)],
+        env={"LANG": "C.UTF-8", "PATH": "/usr/bin:/bin", "MANWIDTH": "100", "MANPAGER": "cat"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    for heading in ("NAME", "SYNOPSIS", "DESCRIPTION"):
+        assert re.search(rf"^{heading}$", done.stdout, re.MULTILINE), done.stdout
+
+
+@pytest.mark.skipif(shutil.which("mandoc") is None, reason="mandoc is not installed")
+@pytest.mark.parametrize("page", MAN_PAGES, ids=lambda path: path.name)
+def test_mandoc_finds_no_error(page: Path) -> None:
+    done = subprocess.run(
+        ["mandoc", "-T", "lint", "-W", "error", str(page)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.parametrize("name", ["lab", "lab-ab", "lab-bisect-step"])
+def test_man_finds_a_page_by_its_name_beside_the_command(name: str) -> None:
+    if shutil.which("man") is None:
+        pytest.skip("there is no man")
+    bin_ = TOP / ".venv" / "bin"
+    if not (bin_.parent / "share" / "man" / "man1").is_dir():
+        pytest.skip("the pages were not installed by `make man`")
+    done = subprocess.run(
+        ["man", "--where", name], env={"PATH": f"{bin_}:/usr/bin:/bin"}, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == str(bin_.parent / "share" / "man" / "man1" / f"{name}.1")
