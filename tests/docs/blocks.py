@@ -1,0 +1,79 @@
+"""Commands and their output as the documentation shows them, and whether a real output is that.
+
+A block is fenced as `console`: lines behind `$ ` are commands, the lines after one are what it prints on stdout.
+`...` stands for anything in a line, or for any lines where it is alone. In front of a block, the comment
+`<!-- not run: REASON -->` says that its commands are only parsed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_FENCE = re.compile(r"(?:^<!-- not run: (?P<why>.+?) -->\n+)?^```console\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+_NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")
+_CONDITIONS = re.compile(r"fingerprint \w+|Linux [\d.]+|QEMU [\d.]+")
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command of a page, and the output that the page shows."""
+
+    text: str
+    output: str
+    not_run: str | None
+
+
+def commands(page: str) -> Iterator[Command]:
+    """All commands of a Markdown page, in order."""
+    for block in _FENCE.finditer(page):
+        for part in re.split(r"^\$ ", block["body"], flags=re.MULTILINE)[1:]:
+            text, _, output = re.sub(r"\\\n\s*", "", part).partition("\n")
+            yield Command(text=text, output=output, not_run=block["why"])
+
+
+def same_conditions(shown: str, real: str) -> bool | None:
+    """Whether two outputs promise the same numbers: same kernel, QEMU and fingerprint; None where they do not say."""
+    said = set(_CONDITIONS.findall(shown))
+    return said == set(_CONDITIONS.findall(real)) if said else None
+
+
+def matches(shown: str, real: str, *, exact: bool) -> bool:
+    """Whether an output is the one that is shown, spaces aside.
+
+    Where conditions differ (`exact` is false), a number may differ by a tenth, and a word with digits in it, such as a
+    version or a commit, by whatever it likes.
+    """
+    pattern, numbers = [], []
+    for line in shown.rstrip().splitlines():
+        if line.strip() == "...":
+            pattern.append(r"(?:.*\n)*?")
+            continue
+        words = [_word(word, numbers, exact=exact) for word in line.split()]
+        pattern.append(r"[ \t]*" + r"[ \t]+".join(words) + r"[ \t]*\n")
+    found = re.fullmatch("".join(pattern), "".join(f"{line}\n" for line in real.rstrip().splitlines()))
+    return found is not None and all(_near(a, b) for a, b in zip(numbers, found.groups(), strict=True))
+
+
+def _word(word: str, numbers: list[str], *, exact: bool) -> str:
+    """The pattern of one word; in front of it, `numbers` collects what its group is compared with."""
+    if "..." in word:
+        return ".*?".join(map(re.escape, word.split("...")))
+    if exact or not re.search(r"\d", word):
+        return re.escape(word)
+    if re.fullmatch(r"[^\w\s]*" + _NUMBER.pattern + r"[^\w\s]*", word):
+        numbers.append(word)
+        return r"(\S*\d\S*)"
+    return r"\S*\d\S*"
+
+
+def _near(shown: str, real: str) -> bool:
+    a, b = (_value(text) for text in (shown, real))
+    return abs(a - b) <= max(0.1 * abs(a), 0.5)
+
+
+def _value(text: str) -> float:
+    found = _NUMBER.search(text)
+    assert found, text
+    return float(found[0].replace(",", ""))

@@ -1,0 +1,94 @@
+"""README and tutorial, as somebody who follows them would: every command, in order, and what it prints.
+
+The reader is an ordinary user with a fresh home, in a checkout after `make setup`, with its .venv/bin in PATH. The
+kernels of the story are built, and what was downloaded is there; results are not.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ..docs import blocks
+from .conftest import CHECKOUT, Lab
+
+pytestmark = [pytest.mark.guest, pytest.mark.build, pytest.mark.network]
+
+# What a clone does not have.
+_MADE = shutil.ignore_patterns(".git", ".venv", "build", "__pycache__", ".*_cache")
+_LAB = "#!{python}\nimport sys\n\nfrom lab.cli import main\n\nsys.exit(main())\n"
+
+
+@pytest.fixture(scope="module")
+def reader(story: Lab) -> Path:
+    """The reader's home; `checkout` is in it."""
+    home = story.home / "reader"
+    shutil.rmtree(home, ignore_errors=True)
+    shutil.copytree(CHECKOUT, home / "checkout", ignore=_MADE, symlinks=True)
+    for made_once in (".cache/kernel-ab-lab", ".local/share/kernel-ab-lab/trees"):
+        link = home / made_once
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(story.home / made_once)
+    _set_up(home / "checkout", story)
+    subprocess.run(["chown", "-R", "--no-dereference", story.home.owner(), str(home)], check=True)
+    return home
+
+
+def _set_up(checkout: Path, story: Lab) -> None:
+    """Leave what `make setup` leaves: here the environment is the one that all guest tests share."""
+    venv = story.python.parent.parent
+    program = venv / "bin" / "lab"
+    program.write_text(_LAB.format(python=story.python))
+    program.chmod(0o755)
+    for stamp in ("ready", "host-ready"):
+        (venv / stamp).touch()
+    (checkout / ".venv").symlink_to(venv)
+
+
+def _run(command: str, story: Lab, home: Path) -> subprocess.CompletedProcess[str]:
+    checkout = home / "checkout"
+    environment = {**story.environment(), "HOME": str(home)}
+    environment["PATH"] = f"{checkout}/.venv/bin:{environment['PATH']}"
+    return subprocess.run(
+        story.as_user("bash", "-e", "-o", "pipefail", "-c", command),
+        cwd=checkout,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md"])
+def test_a_page_does_what_it_says(name: str, story: Lab, reader: Path) -> None:
+    exact = False
+    for one in blocks.commands((CHECKOUT / name).read_text()):
+        if one.not_run:
+            continue
+        done = _run(one.text, story, reader)
+        assert done.returncode == 0, f"$ {one.text}\n{done.stdout}{done.stderr}"
+        if not one.output:
+            continue
+        # Some outputs do not say what they were measured on; then the one before has.
+        same = blocks.same_conditions(one.output, done.stdout)
+        exact = exact if same is None else same
+        assert blocks.matches(one.output, done.stdout, exact=exact), (
+            f"$ {one.text}\nshown:\n{one.output}\nprinted ({'same' if exact else 'other'} conditions):\n{done.stdout}"
+        )
+
+
+def test_the_report_of_the_tutorial_is_a_page(reader: Path) -> None:
+    page = (reader / "checkout" / "report.html").read_text()
+    assert re.search(r"<html\b", page) and "layout-4632k" in page
+
+
+def test_man_pages_come_with_the_lab(story: Lab) -> None:
+    installed = list(story.home.rglob("share/man/man1/lab-ab.1"))
+    if not (CHECKOUT / "build" / "man").is_dir():
+        pytest.skip("`make man` was not run before")
+    assert installed
