@@ -3,7 +3,8 @@
 # make ab      two kernels that differ by one commit: built, booted, measured, judged
 # make stories every story in exact mode: its effect and its control, beside what each must show
 # make docs    the documentation as a site and as man pages
-# make test    everything that must hold: lint, types, unit tests, pages in a browser, docs, guests, a real kernel build
+# make test    everything that must hold: lint, types, unit tests, pages in a browser, docs, guests,
+#              a real kernel build
 #
 # Both set up whatever is missing first. BASE=, TEST= and ARGS= change what `make ab` compares.
 
@@ -18,12 +19,12 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Ansible asks for sudo's password only where sudo would.
 ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-become-pass)
 
-.PHONY: ab test setup lint unit browser docs man wheel guest stories bench bench-search schema clean
+.PHONY: ab test setup lint unit browser docs man wheel vagrant guest stories bench bench-search schema clean
 
 ab: setup
 	@$(BIN)/lab ab --base '$(BASE)' --test '$(TEST)' $(ARGS)
 
-test: setup lint unit browser docs guest
+test: setup lint unit browser docs vagrant guest
 
 setup: $(VENV)/host-ready
 
@@ -51,7 +52,7 @@ lint: $(VENV)/ready
 		$(BIN)/ansible-lint --offline -q ansible
 
 unit: $(VENV)/ready
-	$(BIN)/pytest -q -m 'not guest and not build and not network and not browser and not docs'
+	$(BIN)/pytest -q -m 'not guest and not build and not network and not browser and not docs and not vagrant'
 
 # Pages in a real browser: Debian's, which nothing else needs.
 browser: $(VENV)/ready
@@ -77,6 +78,12 @@ man: $(VENV)/ready
 wheel: man
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
 
+# The Vagrantfile, read by Vagrant. Where Debian has none (it left after 12), the tests are skipped, and say so.
+vagrant: $(VENV)/ready
+	@command -v vagrant >/dev/null || { $(SUDO) apt-get update -q && \
+		$(SUDO) apt-get install -q -y --no-install-recommends vagrant vagrant-libvirt; } || true
+	$(BIN)/pytest -q -m vagrant
+
 guest: setup
 	$(BIN)/pytest -q -m 'guest or build or network'
 
@@ -95,4 +102,4 @@ bench-search: $(VENV)/ready
 	$(BIN)/python tests/bench_search.py $(ARGS)
 
 clean:
-	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist docs/commands .mypy_cache .pytest_cache .ruff_cache
