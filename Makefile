@@ -19,12 +19,12 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Ansible asks for sudo's password only where sudo would.
 ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-become-pass)
 
-.PHONY: ab test setup lint unit browser docs man wheel vagrant guest stories bench bench-search schema clean
+.PHONY: ab test setup lint unit browser database docs man wheel vagrant guest stories bench bench-search schema clean
 
 ab: setup
 	@$(BIN)/lab ab --base '$(BASE)' --test '$(TEST)' $(ARGS)
 
-test: setup lint unit browser docs vagrant guest
+test: setup lint unit browser database docs vagrant guest
 
 setup: $(VENV)/host-ready
 
@@ -52,7 +52,13 @@ lint: $(VENV)/ready
 		$(BIN)/ansible-lint --offline -q ansible
 
 unit: $(VENV)/ready
-	$(BIN)/pytest -q -m 'not guest and not build and not network and not browser and not docs and not vagrant'
+	$(BIN)/pytest -q -m 'not guest and not build and not network and not browser and not docs and not vagrant and not database'
+
+# The history in PostgreSQL: a server of the tests' own, from Debian's package.
+database: $(VENV)/ready
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || \
+		{ $(SUDO) apt-get update -q && $(SUDO) apt-get install -q -y --no-install-recommends postgresql; }
+	LAB_REQUIRE_POSTGRESQL=1 $(BIN)/pytest -q -m database
 
 # Pages in a real browser: Debian's, which nothing else needs.
 browser: $(VENV)/ready

@@ -24,6 +24,7 @@ _COMMANDS = {
     "bisect": "Find the commit that changed a measurement.",
     "doctor": "What this machine can do, what not, and what to do about it.",
     "explain": "Why a result's arms differ, by function.",
+    "history": "Trends over all results, and the steps in them.",
     "image": "The guest image that both arms boot.",
     "kernel": "Build kernels, list them, clear them out.",
     "matrix": "Measure kernels x settings x workloads, as a table and a heat map.",

@@ -38,6 +38,7 @@ def main() -> None:
         ("`lab ab`, one case", "10 s", _timed(lambda: _ab("-w", "alloc-burst:layout-4632k"), 3)),
         ("`lab ab`, whole alloc-burst sweep", "30 s", _timed(_ab, 3)),
         ("kernel, one changed .c file", "15 s", _changed_file_s()),
+        ("`lab history trend`, among a million samples", "1 s", _trend_s()),
     ]
     if asked.build:
         rows.append(("kernel, first build, nothing cached", "300 s", _first_build_s()))
@@ -134,6 +135,16 @@ def _changed_file_s() -> float:
         numbers = itertools.count(int(time.time()))
         _lab("kernel", "build", f"{BASE}+{_patch(Path(name), next(numbers))}")
         return _timed(lambda: _lab("kernel", "build", f"{BASE}+{_patch(Path(name), next(numbers))}"), 3)
+
+
+def _trend_s() -> float:
+    """One metric's trend, from the database alone: a year's nights are one series of many."""
+    import manysamples
+
+    with tempfile.TemporaryDirectory() as name:
+        url = f"sqlite:///{name}/history.sqlite"
+        manysamples.fill(url, samples=1_000_000)
+        return _timed(lambda: manysamples.trend(url), 5)
 
 
 def _first_build_s() -> float:

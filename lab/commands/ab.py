@@ -13,6 +13,7 @@ from lab import ab as comparing
 from lab import compilers, exact, kernelspec, machines, records, results, table, trees, why, workloads
 from lab.commands import options
 from lab.errors import Undecided, UserError
+from lab.history.hook import remember
 from lab.progress import Meter
 from lab.results import AbResult, ArmPlan, Plan
 from lab.verdict import Outcome
@@ -52,6 +53,7 @@ def ab(resume: str | None, result: Path | None, explain: bool, as_json: bool, **
                 results.store_plan(folder, plan)
             jobs = asked.jobs or comparing.default_jobs()
             finished = _measure(plan, folder, jobs, deadline, meter)
+            remember(folder, meter)
             reason = why.find(folder, finished, jobs=jobs, meter=meter) if explain else None
     _print(finished, reason, as_json=as_json)
     if finished.verdict in fail_on:

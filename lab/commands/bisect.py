@@ -17,6 +17,7 @@ from lab.bisection.answer import Answer
 from lab.bisection.asking import Asked
 from lab.commands import options
 from lab.errors import UserError
+from lab.history.hook import remember
 from lab.progress import Meter
 
 _PATHS = "lab.bisect.paths"
@@ -115,6 +116,7 @@ def bisect(
         with results.claimed(folder):
             made = session.create(folder, plan, history)
             answer = concluding.conclude(made, jobs=jobs or default_jobs(), deadline=deadline, meter=meter)
+            remember(folder, meter)
     return _print(answer, as_json=as_json)
 
 
@@ -155,6 +157,7 @@ def resume(result_id: str, budget: float | None, jobs: int | None, as_json: bool
         answer = concluding.conclude(
             session.load(found.folder), jobs=jobs or default_jobs(), deadline=deadline, meter=meter
         )
+        remember(found.folder, meter)
     return _print(answer, as_json=as_json)
 
 

@@ -13,6 +13,7 @@ from lab import ab, axes, compilers, exact, heatmap, machines, matrixtable, reco
 from lab import matrix as measuring
 from lab.commands import options
 from lab.errors import GuestFailed
+from lab.history.hook import remember
 from lab.matrixresults import MatrixPlan, MatrixResult, load_plan
 from lab.progress import Meter
 
@@ -51,6 +52,7 @@ def matrix(resume: str | None, result: Path | None, svg: Path | None, as_json: b
             if resume is None:
                 results.store_plan(folder, plan)
             finished = _measure(plan, folder, asked, deadline, meter)
+            remember(folder, meter)
     if svg:
         records.write_atomic(svg, heatmap.svg(finished).encode())
     show(finished, as_json=as_json)

@@ -32,6 +32,10 @@ mode: Decorator = click.option(
 )
 qemu: Decorator = click.option("--qemu", default="qemu-system-x86_64", show_default=True, help="The QEMU to use.")
 
+database: Decorator = click.option(
+    "--database", metavar="URL", help="The history's database (default: $LAB_DATABASE, lab.toml, or a SQLite file)."
+)
+
 
 class Share(click.ParamType[float]):
     """A share such as `2%` or `0.02`."""

@@ -1,0 +1,1 @@
+"""The history: every finished result in a database, and what its numbers did over time."""

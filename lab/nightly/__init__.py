@@ -1,0 +1,1 @@
+"""`lab nightly`: trees measured every night, regressions found, bisected and told once."""
