@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,7 +38,7 @@ def prepare(plan: Plan, folder: Path, *, jobs: int, meter: Meter) -> Prepared:
     """Build or fetch both kernels and the image, and describe the guests around them."""
     workloads.require_unchanged(plan.files)
     qemu = exact.find_qemu(plan.qemu)
-    arms = (obtain_arm("base", plan.base, jobs, meter), obtain_arm("test", plan.test, jobs, meter))
+    arms = obtain_arms(plan, jobs, meter)
     return prepare_around(arms, qemu, plan, folder, meter)
 
 
@@ -155,14 +155,19 @@ def _undecided(one: Series, series: Sequence[Series], plan: Plan) -> list[Case]:
     return [case for case in one.cases if case.name in open_cases]
 
 
+def obtain_arms(plan: Plan, jobs: int, meter: Meter) -> tuple[Arm, Arm]:
+    """Both arms with their kernels, built or fetched."""
+    return obtain_arm("base", plan.base, jobs, meter), obtain_arm("test", plan.test, jobs, meter)
+
+
 def obtain_arm(name: str, plan: ArmPlan, jobs: int, meter: Meter) -> Arm:
     """An arm of a plan with its kernel at hand: from the store, built, or fetched."""
     kernel = kernels.obtain(plan.spec, cc=plan.cc, jobs=jobs, meter=meter)
     return Arm(name=name, kernel=kernel, settings=dict(plan.spec.settings))
 
 
-def arm_result(arm: Arm) -> ArmResult:
-    """An arm as the document describes it."""
+def arm_result(arm: Arm, machine: Mapping[str, str] | None = None) -> ArmResult:
+    """An arm as the document describes it. machine: the settings of every guest, exact mode's without."""
     kernel: Kernel = arm.kernel
     source = kernel.spec.source
     build = store.find(kernel.key) if isinstance(source, TreeSource) else None
@@ -173,7 +178,7 @@ def arm_result(arm: Arm) -> ArmResult:
         build=kernel.key,
         subject=source.subject if isinstance(source, TreeSource) else None,
         compiler=build.inputs.compiler if build else None,
-        settings={**exact.exact_machine().settings, **arm.settings},
+        settings={**(exact.exact_machine().settings if machine is None else machine), **arm.settings},
         note=kernel.spec.note,
     )
 

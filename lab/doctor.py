@@ -99,7 +99,7 @@ def _kvm(command: str) -> Finding:
         path = exact.find_qemu(command).path
     except LabError as error:
         return Finding(name=name, state="limited", text=f"cannot be tried: {error.message}", remedy=error.hint)
-    kernel = _some_kernel()
+    kernel = some_kernel()
     if kernel is None:
         return Finding(
             name=name, state="limited", text="/dev/kvm opens; not tried, because there is no kernel to boot yet",
@@ -114,7 +114,7 @@ def _kvm(command: str) -> Finding:
     )  # fmt: skip
 
 
-def _some_kernel() -> Path | None:
+def some_kernel() -> Path | None:
     """A kernel to try KVM with: the newest of the store, else a downloaded one, else the host's own."""
     built = sorted(store.builds(), key=lambda found: found[2])
     if built:

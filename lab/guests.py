@@ -6,7 +6,7 @@ import re
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,10 +54,18 @@ class Running:
                 process.kill()
 
 
-def boot(argv: Sequence[str], *, folder: Path, timeout_s: float, running: Running | None = None) -> Ended:
+def boot(
+    argv: Sequence[str],
+    *,
+    folder: Path,
+    timeout_s: float,
+    running: Running | None = None,
+    on_start: Callable[[subprocess.Popen[bytes]], None] | None = None,
+) -> Ended:
     """Run a guest to its end, or kill it after `timeout_s` of wall time.
 
-    The caller's argv names `folder/console.log` and `folder/report.jsonl`.
+    The caller's argv names `folder/console.log` and `folder/report.jsonl`. on_start: called with the new process;
+    what it raises ends the guest.
     """
     running = running or Running()
     started = time.monotonic()
@@ -71,6 +79,8 @@ def boot(argv: Sequence[str], *, folder: Path, timeout_s: float, running: Runnin
         running.add(process)
         timed_out = False
         try:
+            if on_start is not None:
+                on_start(process)
             process.wait(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             timed_out = True

@@ -47,6 +47,11 @@ class Meter:
         if self._bars is not None:
             self._bars.stop()
 
+    @property
+    def shows_bars(self) -> bool:
+        """Whether there is a terminal for them."""
+        return self._bars is not None
+
     def cancelled(self) -> bool:
         """Whether the command is over (Ctrl-C): long work asks this."""
         return self._stopped.is_set()
@@ -69,11 +74,15 @@ class Meter:
     @contextmanager
     def task(self, label: str, total: int | None) -> Iterator[Task]:
         """A piece of work with a number of steps, if known."""
-        task = Task(self, label, total, self._bars)
+        task = self.open_task(label, total)
         try:
             yield task
         finally:
             task.close()
+
+    def open_task(self, label: str, total: int | None) -> Task:
+        """The same for whoever closes it."""
+        return Task(self, label, total, self._bars)
 
 
 class Task:

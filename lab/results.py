@@ -2,6 +2,7 @@
 
 <id>/plan.json          what was asked for, resolved: enough to go on, or to do it all again
 <id>/runs/*.json        every guest's raw report, saved as soon as the guest ended
+<id>/boots/*.json       live mode: the same of every boot, and rounds/*.json of every round
 <id>/guests/*/          console, report and QEMU's words of each guest
 <id>/result.json        the finished document; a folder without it can be resumed
 """
@@ -21,6 +22,7 @@ from filelock import FileLock, Timeout
 from lab import paths, records
 from lab.errors import HostFailed, UserError
 from lab.kernelspec import KernelSpec
+from lab.live.document import Live, LivePlan
 from lab.progress import Meter
 from lab.records import Record
 from lab.verdict import Comparison, Outcome
@@ -51,6 +53,7 @@ class Measuring(Record, frozen=True, kw_only=True):
     model: str = "none"
     machine: str | None = None
     files: dict[str, str] = msgspec.field(default_factory=dict)  # the user's files that are cases, and their sha256
+    live: LivePlan | None = None
 
 
 class Plan(Measuring, frozen=True, kw_only=True):
@@ -120,7 +123,7 @@ class CaseResult(Record, frozen=True, kw_only=True):
 
 
 class AbResult(Record, frozen=True, kw_only=True):
-    """`lab ab --json`: the finished document."""
+    """`lab ab --json`: the finished document. seeds: of live mode's rounds, whose number is their seed."""
 
     schema: str = "lab.ab/1"
     mode: str
@@ -137,6 +140,7 @@ class AbResult(Record, frozen=True, kw_only=True):
     seconds: float
     result: str
     reproduce: str
+    live: Live | None = None
 
 
 def results_dir() -> Path:
@@ -206,7 +210,7 @@ def kept(folder: Path, meter: Meter) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        runs = len(list((folder / "runs").glob("*.json")))
+        runs = sum(len(list((folder / kind_of_guest).glob("*.json"))) for kind_of_guest in ("runs", "boots"))
         meter.say(f"stopped; {runs} runs are kept. To go on: {resume_command(folder)}")
         if isinstance(error, OSError):
             raise HostFailed(f"cannot write to {folder}: {error.strerror}", hint="free some space there") from error

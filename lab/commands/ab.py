@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Literal
 
 import click
 import msgspec
@@ -14,6 +15,9 @@ from lab import compilers, exact, kernelspec, machines, records, results, table,
 from lab.commands import options
 from lab.errors import Undecided, UserError
 from lab.history.hook import remember
+from lab.live import comparing as live
+from lab.live import kvm
+from lab.live.document import LivePlan
 from lab.progress import Meter
 from lab.results import AbResult, ArmPlan, Plan
 from lab.verdict import Outcome
@@ -24,6 +28,7 @@ from lab.why import Why
 @click.option("--base", metavar="SPEC", help="The kernel to compare with.")
 @click.option("--test", metavar="SPEC", help="The kernel in question.")
 @options.measured(max_seeds=24)
+@options.live()
 @click.option("--base-cc", help="Compiler of the base kernel.")
 @click.option("--test-cc", help="Compiler of the test kernel.")
 @click.option("--resume", metavar="ID", help="Go on with a result that was interrupted.")
@@ -38,7 +43,7 @@ def ab(resume: str | None, result: Path | None, explain: bool, as_json: bool, **
     Example:
       lab ab --base efa7df3e3bb5^ --test efa7df3e3bb5 -w alloc-burst:layout-4632k
     """
-    asked = msgspec.convert(rest, Asked)
+    asked = msgspec.convert({**rest, "explain": explain}, Asked)
     fail_on = _verdicts(asked.fail_on)
     deadline = time.monotonic() + asked.budget if asked.budget else None
     with Meter() as meter:
@@ -83,11 +88,22 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     machine: str
     jobs: int | None
+    accel: Literal["auto", "kvm", "tcg"]
+    cpus: int | None
+    numa: int | None
+    duet: bool
+    rounds: int | None
+    max_rounds: int
+    iterations: int | None
     fail_on: str | None
     require_verdict: bool
+    explain: bool
 
 
 def _measure(plan: Plan, folder: Path, jobs: int, deadline: float | None, meter: Meter) -> AbResult:
+    if plan.live is not None:
+        with results.kept(folder, meter):
+            return live.measure(plan, folder, jobs=jobs, deadline=deadline, meter=meter)
     comparing.announce(plan, workloads.select_all(plan.workloads), jobs, meter)
     with results.kept(folder, meter):
         return comparing.measure(plan, folder, jobs=jobs, deadline=deadline, meter=meter)
@@ -100,6 +116,7 @@ def _plan(asked: Asked, meter: Meter) -> Plan:
     workloads.select_all(asked.workload)
     exact.find_qemu(asked.qemu)
     machines.load(asked.machine)
+    mode, how = _live_plan(asked, meter)
     tree = trees.open_tree(asked.tree, progress=meter.news) if asked.tree else None
     arms = []
     for text, cc in ((asked.base, asked.base_cc), (asked.test, asked.test_cc)):
@@ -109,7 +126,7 @@ def _plan(asked: Asked, meter: Meter) -> Plan:
             meter.news(spec.note)
         arms.append(ArmPlan(spec=spec, cc=cc or asked.cc))
     return Plan(
-        mode=options.mode_of(asked.mode),
+        mode=mode,
         base=arms[0],
         test=arms[1],
         workloads=[workloads.canonical(text) for text in asked.workload],
@@ -121,9 +138,40 @@ def _plan(asked: Asked, meter: Meter) -> Plan:
         fixed_seeds=asked.seeds is not None,
         qemu=asked.qemu,
         guest_timeout_s=asked.guest_timeout,
-        model=asked.model,
-        machine=asked.machine if asked.model != "none" else None,
+        model=asked.model if how is None else "none",
+        machine=asked.machine if how is None and asked.model != "none" else None,
+        live=how,
     )
+
+
+def _live_plan(asked: Asked, meter: Meter) -> tuple[str, LivePlan | None]:
+    """The mode, and how it is measured in live mode: refused here if this machine cannot.
+
+    `auto` is live where a guest boots under KVM, unless something is asked for that only exact mode has.
+    """
+    chosen = [asked.cpus is not None, asked.numa, asked.duet, asked.rounds, asked.iterations, asked.accel != "auto"]
+    if asked.mode == "live":
+        if asked.seeds:
+            raise UserError("--seeds is of exact mode", hint="in live mode it is --rounds")
+    elif asked.mode == "exact":
+        if any(chosen):
+            raise UserError("--accel, --cpus, --numa, --duet, --rounds and --iterations are of live mode")
+        return "exact", None
+    elif not any(chosen) and (asked.seeds or asked.explain or asked.model != "auto" or not kvm.works(asked.qemu)):
+        return "exact", None
+    how = LivePlan(
+        accelerator=kvm.accelerator(asked.accel, asked.qemu, meter),
+        vcpus=asked.cpus or None,
+        mirror=asked.cpus == 0,
+        nodes=asked.numa,
+        duet=asked.duet,
+        max_rounds=asked.rounds or asked.max_rounds,
+        fixed_rounds=asked.rounds is not None,
+        iterations=asked.iterations,
+        seed=live.draw_seed(),
+    )
+    live.check(workloads.select_all(asked.workload), how)
+    return "live", how
 
 
 def _verdicts(text: str | None) -> set[Outcome]:

@@ -79,6 +79,20 @@ guest_timeout: Decorator = click.option(
 )
 
 
+class Cpus(click.ParamType[int]):
+    """A number of vCPUs, or `host` for as many as there are, laid out alike; 0 stands for that."""
+
+    name = "N|host"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number."""
+        if value == "host":
+            return 0
+        if not str(value).isdigit() or int(value) < 1:
+            self.fail(f"{value!r} is neither a number of CPUs nor `host`", param, ctx)
+        return int(value)
+
+
 def together(*decorators: Decorator) -> Decorator:
     """Several options as one decorator, in the order of the help."""
 
@@ -122,8 +136,28 @@ def measured(*, max_seeds: int) -> Decorator:
     )  # fmt: skip
 
 
+def live() -> Decorator:
+    """What only live mode has: the guests' accelerator and CPUs, and how many rounds."""
+    return together(
+        click.option(
+            "--accel", type=click.Choice(["auto", "kvm", "tcg"]), default="auto", show_default=True,
+            help="Live mode: KVM where a guest boots under it; tcg is slow, and its times are an emulator's.",
+        ),
+        click.option("--cpus", type=Cpus(), help="Live mode: vCPUs of a guest (default: the workload's own)."),
+        click.option("--numa", type=click.IntRange(min=1), help="Live mode: NUMA nodes of a guest."),
+        click.option("--duet", is_flag=True, help="Live mode: both arms at once, on CPUs of their own."),
+        click.option("--rounds", type=click.IntRange(min=1), help="Live mode: exactly that many rounds."),
+        click.option(
+            "--max-rounds", type=click.IntRange(min=6), default=40, show_default=True, help="Stop adding rounds here."
+        ),
+        click.option(
+            "--iterations", type=click.IntRange(min=1), help="Live mode: of each case in a boot (default: as measured)."
+        ),
+    )  # fmt: skip
+
+
 def mode_of(asked: str) -> str:
-    """The mode that is really used. Only exact mode exists so far; `auto` takes it."""
+    """The mode of what only exact mode does; `auto` takes it."""
     if asked == "live":
-        raise UserError("live mode is not available in this version", hint="measure with --mode exact")
+        raise UserError("this is not done in live mode", hint="measure with --mode exact, or compare with `lab ab`")
     return "exact"

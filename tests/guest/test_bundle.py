@@ -27,7 +27,7 @@ def measured(story: Lab) -> Any:
 @pytest.fixture(scope="module")
 def stranger(story: Lab) -> Iterator[Lab]:
     """The installed lab as another user with an empty home."""
-    home = Path(tempfile.mkdtemp(prefix="lab-stranger-", dir="/var/tmp"))  # noqa: S108
+    home = Path(tempfile.mkdtemp(prefix="lab-stranger-", dir="/var/tmp"))
     one = dataclasses.replace(story, home=home, user="daemon")
     if os.geteuid() == 0:
         shutil.chown(home, one.user)

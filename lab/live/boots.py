@@ -1,0 +1,209 @@
+"""One boot: a guest of one arm that runs every case a number of times. Its record is never thrown away."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from lab import channel, cpio, delivery, guests, records, runs
+from lab.channel import GuestReport
+from lab.errors import GuestFailed, HostFailed
+from lab.exact import MachineType
+from lab.guests import Running
+from lab.live import machine, pinning, vng
+from lab.live.machine import Guest, live_machine
+from lab.live.topology import Seat
+from lab.records import Record
+from lab.runs import Arm
+from lab.workload import Case, Workload
+
+_LEAST_FREE = 32 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveBench:
+    """What all boots of a workload share. guest: all but its seat, and what an arm adds, are every boot's."""
+
+    guest: Guest
+    machine: MachineType
+    workload: Workload
+    cases: Sequence[Case]
+    slice: Path
+    room: Path
+    timeout_s: float
+    folder: Path
+    fingerprint: str
+
+    def guest_of(self, arm: Arm, seat: Seat) -> Guest:
+        """An arm's guest on a seat: all that its command line depends on."""
+        arguments = [*self.guest.arguments, *self.workload.arguments(arm.settings)]
+        return msgspec.structs.replace(self.guest, seat=seat, arguments=arguments)
+
+
+class BootRecord(Record, frozen=True, kw_only=True):
+    """The record of one boot: `boots/<name>.json`.
+
+    values: by case and metric, the value of each iteration in order; NaN where an optional one was not printed.
+    cpus: the host CPU of each vCPU. boot_s: wall time without the iterations. vng, argv: the commands that made and
+    started the guest. failure: why it died, in which case nothing else is known of it.
+    """
+
+    schema: int = 1
+    name: str
+    arm: str
+    workload: str
+    cases: list[str]
+    iterations: int
+    seed: int
+    kernel: str
+    fingerprint: str
+    started: str
+    wall_s: float = 0.0
+    boot_s: float = 0.0
+    cpus: list[int]
+    others: list[int]
+    vng: list[str]
+    argv: list[str]
+    values: dict[str, dict[str, list[float | None]]] = msgspec.field(default_factory=dict)
+    report: GuestReport | None = None
+    failure: str | None = None
+
+    def reading(self) -> dict[str, dict[str, list[float]]]:
+        """The values as numbers: JSON has no NaN."""
+        return {
+            case: {metric: [math.nan if v is None else v for v in found] for metric, found in metrics.items()}
+            for case, metrics in self.values.items()
+        }
+
+
+def record_path(folder: Path, name: str) -> Path:
+    """Where a boot's record is."""
+    return folder / "boots" / f"{name}.json"
+
+
+def boot(
+    bench: LiveBench,
+    arm: Arm,
+    cases: Sequence[Case],
+    *,
+    name: str,
+    seed: int,
+    iterations: int,
+    seat: Seat,
+    running: Running,
+) -> BootRecord:
+    """Boot one guest, run every case so often, save the record.
+
+    A guest that dies leaves a record with the reason, and raises `GuestFailed`. Its folder stays for reading.
+    """
+    folder = runs.guest_folder(bench.folder, name)
+    shutil.rmtree(folder, ignore_errors=True)
+    _require_space(bench.folder)
+    folder.mkdir(parents=True)
+    record_path(bench.folder, name).parent.mkdir(exist_ok=True)
+    composed, argv = vng.compose(bench.guest_of(arm, seat), arm.kernel.image(bench.machine), bench.room)
+    record = BootRecord(
+        name=name,
+        arm=arm.name,
+        workload=bench.workload.name,
+        cases=[case.name for case in cases],
+        iterations=iterations,
+        seed=seed,
+        kernel=arm.kernel.key,
+        fingerprint=bench.fingerprint,
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        cpus=seat.cpus,
+        others=seat.others,
+        vng=composed,
+        argv=argv,
+    )
+    try:
+        record = _measured(record, bench, arm, cases, folder, running, seat)
+    except GuestFailed as error:
+        error.message = f"{arm.name} arm ({arm.kernel.spec.text}), {name}: {error.message}"
+        records.save(record_path(bench.folder, name), msgspec.structs.replace(record, failure=error.message))
+        raise
+    records.save(record_path(bench.folder, name), record)
+    return record
+
+
+def _measured(
+    record: BootRecord,
+    bench: LiveBench,
+    arm: Arm,
+    cases: Sequence[Case],
+    folder: Path,
+    running: Running,
+    seat: Seat,
+) -> BootRecord:
+    (folder / machine.KERNEL).symlink_to(arm.kernel.image(bench.machine))
+    (folder / machine.ROOM).symlink_to(bench.room)
+    initrd = folder / machine.INITRD
+    initrd.write_bytes(_initrd(bench, arm, cases, record.seed, record.iterations))
+    try:
+        ended = guests.boot(
+            record.argv,
+            folder=folder,
+            timeout_s=bench.timeout_s,
+            running=running,
+            on_start=lambda process: pinning.pin_and_start(process, folder, seat),
+        )
+        report = guests.judge(ended)
+        values = collect(report, bench.workload, cases, record.iterations, folder)
+    finally:
+        initrd.unlink(missing_ok=True)
+        (folder / machine.QMP).unlink(missing_ok=True)
+    spent_s = sum(one.end_ns - one.begin_ns for one in report.cases if one.end_ns is not None) / 1e9
+    return msgspec.structs.replace(
+        record, wall_s=ended.wall_s, boot_s=max(0.0, ended.wall_s - spent_s), values=values, report=report
+    )
+
+
+def _require_space(folder: Path) -> None:
+    """A report that was cut short by a full disk would read as a guest that died."""
+    free = shutil.disk_usage(folder).free
+    if free < _LEAST_FREE:
+        raise HostFailed(
+            f"no disk space left for {folder}: {free >> 20} MiB, a guest needs {_LEAST_FREE >> 20}",
+            hint="free some, e.g. with `lab kernel gc`; then go on",
+        )
+
+
+def _initrd(bench: LiveBench, arm: Arm, cases: Sequence[Case], seed: int, iterations: int) -> bytes:
+    """The guest's whole root, the one that exact mode boots, and its job: every case in turn, so often."""
+    once = [(case.name, bench.workload.command(case)) for case in runs.shuffled(cases, seed)]
+    job = channel.encode_job(
+        seed=seed,
+        cases=once * iterations,
+        settings=bench.workload.guest_settings(live_machine().settings, arm.settings),
+        env=bench.workload.environment(arm.settings),
+        setup=bench.workload.setup,
+    )
+    archive = bench.slice.read_bytes() + cpio.entry("job", 0o100444, job) + cpio.trailer()
+    return runs.clear_of_tables(archive)
+
+
+def collect(
+    report: GuestReport, workload: Workload, cases: Sequence[Case], iterations: int, guest: Path
+) -> dict[str, dict[str, list[float | None]]]:
+    """Each metric of each iteration, from a report that has every case so often; `GuestFailed` if one is missing."""
+    values: dict[str, dict[str, list[float | None]]] = {case.name: {} for case in cases}
+    by_case = {case.name: [one for one in report.cases if one.name == case.name] for case in cases}
+    for turn in range(iterations):
+        outcomes = [found[turn] for found in by_case.values() if turn < len(found)]
+        delivery.collect(GuestReport(cases=outcomes), workload, cases, guest)
+        for outcome in outcomes:
+            for metric, value in outcome.metrics.items():
+                column = values[outcome.name].setdefault(metric, [])
+                column += [None] * (turn - len(column))
+                column.append(value)
+    for metrics in values.values():
+        for column in metrics.values():
+            column += [None] * (iterations - len(column))
+    return values

@@ -1,0 +1,85 @@
+"""What a plan and a result say of live mode beyond what both modes have."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from lab.live.hostgate import HostFact, RoundHost
+from lab.live.machine import Accelerator
+from lab.live.rounds import Sampling
+from lab.live.topology import Seat, Shape
+from lab.records import Record
+
+RoundState = Literal["kept", "disturbed", "repeated", "died"]
+
+
+class LivePlan(Record, frozen=True, kw_only=True):
+    """How a comparison in live mode is done. vcpus: of a guest; None: each workload's own, or the host's (mirror)."""
+
+    accelerator: Accelerator
+    vcpus: int | None = None
+    mirror: bool = False
+    nodes: int | None = None
+    duet: bool = False
+    max_rounds: int
+    fixed_rounds: bool = False
+    iterations: int | None = None
+    seed: int
+
+
+class LiveBoot(Record, frozen=True, kw_only=True):
+    """One guest of a round. cpus: the host CPU of each vCPU. values: by case and metric, of each iteration."""
+
+    name: str
+    arm: str
+    cpus: list[int]
+    seconds: float
+    values: dict[str, dict[str, list[float | None]]] = msgspec.field(default_factory=dict)
+    failure: str | None = None
+
+
+class LiveRound(Record, frozen=True, kw_only=True):
+    """One try at a round: boots of both arms next to each other.
+
+    state: `kept`, it counts; `disturbed`, it counts although the host was never quiet; `repeated`, it was disturbed
+    and done again; `died`, a guest did. reasons: of the last three.
+    """
+
+    number: int
+    attempt: int
+    order: list[str]
+    iterations: int
+    state: RoundState
+    reasons: list[str]
+    host: RoundHost | None
+    seconds: float
+    boots: list[LiveBoot]
+
+    @property
+    def counts(self) -> bool:
+        """Whether its numbers are in the verdict."""
+        return self.state in ("kept", "disturbed")
+
+
+class Command(Record, frozen=True, kw_only=True):
+    """What made an arm's guests: the `vng` command, and the QEMU command that it gave. Paths are a guest's own."""
+
+    vng: list[str]
+    qemu: list[str]
+
+
+class Live(Record, frozen=True, kw_only=True):
+    """How a result in live mode was measured. commands: by workload and arm. sampling: by case."""
+
+    accelerator: Accelerator
+    virtme_ng: str
+    duet: bool
+    shapes: dict[str, Shape]
+    seats: dict[str, list[Seat]]
+    hugepage_kb: int | None
+    commands: dict[str, dict[str, Command]]
+    host: list[HostFact]
+    rounds: list[LiveRound]
+    sampling: dict[str, Sampling]

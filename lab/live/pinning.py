@@ -1,0 +1,83 @@
+"""Pinning a guest that was started paused: each vCPU's thread to its host CPU, all other threads off those."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from qemu.qmp import ConnectError, QMPError
+from qemu.qmp.legacy import QEMUMonitorProtocol
+
+from lab.errors import GuestFailed
+from lab.live.machine import QMP
+from lab.live.topology import Seat
+
+_CONNECT_S = 30.0
+_ANSWER_S = 10.0
+_LOOK_S = 0.01
+
+# That QEMU does not listen yet is no news.
+logging.getLogger("qemu.qmp").setLevel(logging.CRITICAL)
+
+
+def pin_and_start(process: subprocess.Popen[bytes], folder: Path, seat: Seat) -> None:
+    """Pin the threads of a paused QEMU, then let its guest run. Returns early when QEMU has ended by itself.
+
+    Threads that QEMU starts later inherit the CPUs of the one that started them.
+    """
+    monitor = _connected(process, folder / QMP)
+    if monitor is None:
+        return
+    try:
+        with monitor:
+            monitor.settimeout(_ANSWER_S)
+            threads = vcpu_threads(monitor.cmd("query-cpus-fast"))
+            pin(process.pid, threads, seat)
+            monitor.cmd("cont")
+    except (QMPError, TimeoutError, OSError) as error:
+        if process.poll() is None:
+            raise GuestFailed("qemu-died", f"QEMU does not answer on {folder / QMP}: {error}") from error
+
+
+def vcpu_threads(answer: Any) -> list[int]:
+    """The thread of each vCPU, in the order of their numbers, from the answer to `query-cpus-fast`."""
+    return [row["thread-id"] for row in sorted(answer, key=lambda row: int(row["cpu-index"]))]
+
+
+def pin(pid: int, threads: Sequence[int], seat: Seat, *, proc: Path = Path("/proc")) -> None:
+    """Put each vCPU's thread on its host CPU, and the others on the rest, if there is a rest."""
+    for thread, cpu in zip(threads, seat.cpus, strict=True):
+        os.sched_setaffinity(thread, {cpu})
+    if not seat.others:
+        return
+    for path in (proc / str(pid) / "task").iterdir():
+        if int(path.name) not in threads:
+            with suppress(ProcessLookupError):  # a helper that has ended meanwhile
+                os.sched_setaffinity(int(path.name), set(seat.others))
+
+
+def _connected(process: subprocess.Popen[bytes], socket: Path) -> QEMUMonitorProtocol | None:
+    """A connection, as soon as QEMU listens: it takes all of the guest's memory first. None when it has ended.
+
+    By way of the folder, because a socket's path may be 107 bytes long, and a result's is anything.
+    """
+    deadline = time.monotonic() + _CONNECT_S
+    folder = os.open(socket.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        while process.poll() is None:
+            with suppress(ConnectError):
+                monitor = QEMUMonitorProtocol(f"/proc/self/fd/{folder}/{socket.name}")
+                monitor.connect()
+                return monitor
+            if time.monotonic() > deadline:
+                raise GuestFailed("qemu-died", f"QEMU did not listen on {socket} within {_CONNECT_S:.0f} s")
+            time.sleep(_LOOK_S)
+    finally:
+        os.close(folder)
+    return None
