@@ -103,8 +103,17 @@ def plan(cpus: Sequence[HostCpu], *, vcpus: int | None, nodes: int | None = None
     """
     guests = 2 if duet else 1
     by_node = _cores(cpus)
-    shape = _mirrored(by_node, nodes, guests) if vcpus is None else _asked(by_node, vcpus, nodes, guests)
-    return Layout(shape=shape, seats=_seats(by_node, cpus, shape, guests))
+    alike = _alike(by_node)
+    if vcpus is None:
+        shape = _mirrored(alike, nodes, guests)
+    else:
+        found = _asked(alike, vcpus, nodes, guests) or (None if duet else _asked(by_node, vcpus, nodes, guests))
+        if found is None:
+            words = f"{_many(guests, 'guest')} with {_many(vcpus, 'vCPU')} each"
+            raise _too_few(by_node, f"{words}, on {nodes} NUMA nodes," if nodes else words, guests)
+        shape = found
+    usable = alike if _fits(alike, shape, guests) else by_node
+    return Layout(shape=shape, seats=_seats(usable, cpus, shape, guests))
 
 
 Cores = dict[int, list[list[int]]]
@@ -116,6 +125,12 @@ def _cores(cpus: Sequence[HostCpu]) -> Cores:
     for one in cpus:
         found.setdefault(one.node, {}).setdefault((one.socket, one.core), []).append(one.cpu)
     return {node: [sorted(cores[key]) for key in sorted(cores)] for node, cores in sorted(found.items())}
+
+
+def _alike(by_node: Cores) -> Cores:
+    """Only the cores with most threads: on a hybrid CPU the others are of another kind, and arms must not differ."""
+    most = max(len(core) for cores in by_node.values() for core in cores)
+    return {node: kept for node, cores in by_node.items() if (kept := [core for core in cores if len(core) == most])}
 
 
 def _mirrored(by_node: Cores, nodes: int | None, guests: int) -> Shape:
@@ -130,7 +145,7 @@ def _mirrored(by_node: Cores, nodes: int | None, guests: int) -> Shape:
     return shape
 
 
-def _asked(by_node: Cores, vcpus: int, nodes: int | None, guests: int) -> Shape:
+def _asked(by_node: Cores, vcpus: int, nodes: int | None, guests: int) -> Shape | None:
     """So many vCPUs: a core for each while there are enough of them, then threads of cores, then more nodes."""
     if nodes and vcpus % nodes:
         raise UserError(f"{vcpus} vCPUs cannot be shared out evenly among {nodes} NUMA nodes", hint="choose a multiple")
@@ -141,10 +156,7 @@ def _asked(by_node: Cores, vcpus: int, nodes: int | None, guests: int) -> Shape:
             shape = Shape(nodes=count, cores=each // threads, threads=threads)
             if each % threads == 0 and _fits(by_node, shape, guests):
                 return shape
-    words = (
-        f"{guests} guests with {_many(vcpus, 'vCPU')} each" if guests > 1 else f"a guest with {_many(vcpus, 'vCPU')}"
-    )
-    raise _too_few(by_node, f"{words} on {nodes} NUMA nodes" if nodes else words, guests)
+    return None
 
 
 def _fits(by_node: Cores, shape: Shape, guests: int) -> bool:
