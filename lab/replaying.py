@@ -9,6 +9,7 @@ from typing import Protocol
 
 from lab import ab as comparing
 from lab import matrix, matrixresults, records, results, sampling
+from lab.errors import UserError
 from lab.matrixresults import MatrixResult
 from lab.progress import Meter
 from lab.records import Record
@@ -57,6 +58,11 @@ def replay(result_id: str, jobs: int, meter: Meter) -> Replay:
     """All guests of a stored comparison or matrix once more."""
     folder = results.open_folder(result_id)
     stored = _stored(folder)
+    if isinstance(stored, AbResult) and stored.live is not None:
+        raise UserError(
+            f"{stored.result} is of live mode, and real time never comes out alike to the last digit",
+            hint=f"measure again: {stored.reproduce}",
+        )
     before = [records.load(path, Run) for path in sorted((folder / "runs").glob("*.json"))]
     with tempfile.TemporaryDirectory(prefix="lab-replay-") as scratch:
         ready = _prepare(folder, results.new_folder(Path(scratch)), jobs, meter)

@@ -142,6 +142,11 @@ class AbResult(Record, frozen=True, kw_only=True):
     reproduce: str
     live: Live | None = None
 
+    @property
+    def pairs(self) -> str:
+        """What a pair of numbers is of: each seed of exact mode, each round of live mode."""
+        return "seed" if self.live is None else "round"
+
 
 def results_dir() -> Path:
     """Where results are kept."""

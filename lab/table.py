@@ -9,6 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from lab import terminal, verdict
+from lab.live import counters
 from lab.results import AbResult, ArmResult, CaseResult
 from lab.verdict import Comparison, Outcome, percent
 from lab.visible import visible_record
@@ -78,7 +79,7 @@ def _cases(result: AbResult, width: int) -> Text:
         ]
         text.append("  ".join(cells[:-1]) + "  ", style="bold" if case is None else "")
         text.append(cells[-1], style="bold" if case is None else _STYLES[case.verdict])
-        notes = _heading_note(result.cases) if case is None else "; ".join(_notes(case))
+        notes = _heading_note(result.cases) if case is None else "; ".join(_notes(case, result))
         if notes:
             text.append("  " if width >= _WIDE else "\n    ").append(notes, style="dim")
         text.append("\n")
@@ -111,19 +112,25 @@ def _heading_note(cases: Sequence[CaseResult]) -> str:
     return f"({units.pop()}{clock}; then what moved most)" if len(units) == 1 else ""
 
 
-def _notes(case: CaseResult) -> list[str]:
+def _notes(case: CaseResult, result: AbResult) -> list[str]:
     """Why a verdict is not plainer, and the counters that moved most."""
     primary = primary_of(case)
     notes = []
     if case.verdict == Outcome.UNKNOWN:
-        more = f", about {primary.more_blocks} more seeds would settle it" if primary.more_blocks else ""
-        notes.append(f"{primary.reason}{more}")
+        notes.append(undecided(primary, result))
+        notes += [beside] if (beside := counters.beside(case.metrics)) and result.live else []
     elif case.verdict == Outcome.SAME and "below threshold" in primary.reason:
         notes.append(primary.reason)
     elif case.holm is False:
         notes.append("not beyond chance over all cases")
     moved = ", ".join(_moved(c) for c in verdict.movers(_counters(case)))
     return [*notes, moved] if moved else notes
+
+
+def undecided(primary: Comparison, result: AbResult) -> str:
+    """Why a comparison is unknown, and how much more would settle it."""
+    more = f", about {primary.more_blocks} more {result.pairs}s would settle it" if primary.more_blocks else ""
+    return f"{primary.reason}{more}"
 
 
 def primary_of(case: CaseResult) -> Comparison:
@@ -169,12 +176,19 @@ def number(value: float) -> str:
 def _verdict(result: AbResult) -> Text:
     words = Text("verdict: ", style="bold")
     words.append(str(result.verdict), style=_STYLES[result.verdict])
-    words.append(f": {result.reason} (threshold {100 * result.threshold:g} %, {len(result.seeds)} seeds)")
+    words.append(f": {result.reason} (threshold {100 * result.threshold:g} %, {len(result.seeds)} {result.pairs}s)")
     return words
 
 
+def counted_in(result: AbResult) -> str:
+    """What the primary numbers of a result are counted in."""
+    if result.live is None:
+        return clock(result.environment.model)
+    return "real time" if result.live.accelerator == "kvm" else "real time of an emulator"
+
+
 def clock(model: str) -> str:
-    """What the primary numbers are counted in; whatever is modelled says so, and on which machine."""
+    """What exact mode's primary numbers are counted in; whatever is modelled says so, and on which machine."""
     return "guest clock (instructions)" if model == "none" else f"modelled cycles ({model})"
 
 
@@ -182,7 +196,7 @@ def _footer(result: AbResult) -> str:
     around = result.environment
     guest = next(iter(around.guests.values()))
     return (
-        f"{result.mode} mode, {clock(around.model)}: QEMU {around.qemu}, {around.machine}, "
+        f"{result.mode} mode, {counted_in(result)}: QEMU {around.qemu}, {around.machine}, "
         f"{guest.vcpus} vCPU, {guest.memory_mb} MiB, fingerprint {around.fingerprint}\n"
         f"result {result.result}   again: lab report {result.result}   repeat: {result.reproduce}"
     )

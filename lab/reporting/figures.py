@@ -6,8 +6,9 @@ import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 
+from lab.live import counters
 from lab.results import AbResult, ArmResult, CaseResult
-from lab.table import interval, number, primary_of
+from lab.table import interval, number, primary_of, undecided
 from lab.verdict import Comparison, Outcome, percent
 
 CHANGED = (Outcome.REGRESSION, Outcome.IMPROVEMENT)
@@ -93,7 +94,7 @@ def sentence(result: AbResult) -> str:
         primary = primary_of(case)
         words += f"; most in {case_name(case)}: {primary.name} {change(primary)} {interval(primary)}".rstrip()
         words += f", in {unit(primary, result)}"
-    return f"{words} (threshold {100 * result.threshold:g} %, {len(result.seeds)} seeds, {result.mode} mode)"
+    return f"{words} (threshold {100 * result.threshold:g} %, {len(result.seeds)} {result.pairs}s, {result.mode} mode)"
 
 
 def clock(case: CaseResult) -> Comparison | None:
@@ -101,12 +102,12 @@ def clock(case: CaseResult) -> Comparison | None:
     return next((c for c in case.metrics if c.name == case.guest_clock), None)
 
 
-def why(case: CaseResult) -> str:
+def why(case: CaseResult, result: AbResult) -> str:
     """Why a case's verdict is not plainer; empty where it is plain."""
     primary = primary_of(case)
     if case.verdict == Outcome.UNKNOWN:
-        more = f", about {primary.more_blocks} more seeds would settle it" if primary.more_blocks else ""
-        return f"{primary.reason}{more}"
+        beside = counters.beside(case.metrics) if result.live else ""
+        return "; ".join(filter(None, [undecided(primary, result), beside]))
     if case.verdict == Outcome.SAME and "below threshold" in primary.reason:
         return primary.reason
     return "not beyond chance over all cases" if case.holm is False else ""

@@ -86,7 +86,7 @@ def _case(item: Report, case: CaseResult) -> Xml.Element:
         case "error":
             Xml.SubElement(element, "error", message=primary.reason, type="not measured")
         case "skipped":
-            Xml.SubElement(element, "skipped", message=f"undecided: {figures.why(case)}")
+            Xml.SubElement(element, "skipped", message=f"undecided: {figures.why(case, item.result)}")
     return element
 
 

@@ -50,7 +50,7 @@ def _case(item: Report, case: CaseResult, index: int) -> list[str]:
         case "error":
             return [f"# {primary.reason}", f"not ok {line} # ERROR not measured"]
         case "skipped":
-            return [diagnosis, f"ok {line} # SKIP undecided: {figures.why(case)}"]
+            return [diagnosis, f"ok {line} # SKIP undecided: {figures.why(case, item.result)}"]
     return [diagnosis, f"ok {line}"]
 
 

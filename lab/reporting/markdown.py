@@ -78,7 +78,7 @@ def _one(item: Report) -> Iterator[str]:
 def _case(case: CaseResult, result: AbResult, *, clocked: bool) -> tuple[str, ...]:
     primary = primary_of(case)
     word = f"**{case.verdict}**" if case.verdict in figures.CHANGED else str(case.verdict)
-    if reason := figures.why(case):
+    if reason := figures.why(case, result):
         word += f" ({reason})"
     return (
         code(figures.case_name(case)) + (" (control)" if case.control else ""),

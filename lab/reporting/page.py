@@ -16,7 +16,7 @@ from lab.reporting.overtime import OverTime
 from lab.reporting.plots import Curve, Scale
 from lab.reporting.stored import Report, Reports
 from lab.results import CaseResult
-from lab.table import number, primary_of
+from lab.table import counted_in, number, primary_of
 from lab.verdict import Comparison, Outcome
 from lab.visible import visible
 
@@ -189,16 +189,28 @@ class ResultView:
         return [
             ("fingerprint", around.fingerprint),
             ("mode", self.report.result.mode),
-            ("cost model", "none (guest clock)" if around.model == "none" else f"modelled: {around.model}"),
+            *self._measured_by(),
             ("QEMU", around.qemu),
             ("machine", f"{around.machine}, {around.cpu}"),
             ("guests", guests),
             ("kernel command line", " ".join(around.cmdline)),
             ("guest settings", " ".join(f"{key}={value}" for key, value in around.settings.items())),
             ("image", around.image),
-            ("seeds", ", ".join(map(str, self.report.result.seeds[:MOST_ROWS]))),
+            (f"{self.report.result.pairs}s", ", ".join(map(str, self.report.result.seeds[:MOST_ROWS]))),
             ("started", f"{self.report.result.started}, {self.report.result.seconds:g} s"),
             ("lab", around.lab),
+        ]
+
+    def _measured_by(self) -> list[tuple[str, str]]:
+        """The cost model of exact mode; the host of live mode."""
+        model, live = self.report.result.environment.model, self.report.result.live
+        if live is None:
+            return [("cost model", "none (guest clock)" if model == "none" else f"modelled: {model}")]
+        again = [one for one in live.rounds if one.state != "kept"]
+        return [
+            ("time", counted_in(self.report.result)),
+            ("host", "; ".join(f"{fact.name} {fact.value}" for fact in live.host)),
+            ("rounds disturbed", "; ".join(f"{one.number} {one.state}: {', '.join(one.reasons)}" for one in again)),
         ]
 
     @property
