@@ -81,9 +81,8 @@ class Taking:
                 arm = next(boot.arm for boot in one.boots if boot.failure)
                 deaths[arm] += 1
                 if deaths[arm] >= TRIES:
-                    error.message = (
-                        f"the {arm} arm is broken: its guest died {TRIES} times in round {one.number}; {error}"
-                    )
+                    where = f"its guest died {TRIES} times in round {one.number}"
+                    error.message = f"the {arm} arm is broken: {where}, last: {error.message}"
                     raise error
             if one.counts:
                 self.busy = self.busy or one.state == "disturbed"
