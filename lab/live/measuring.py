@@ -109,7 +109,7 @@ class Taking:
         if not path.is_file():
             return None
         found = records.load(path, _Round).round
-        return found if all(self._record(boot.name) for boot in found.boots) else None
+        return found if all(boot.failure or self._record(boot.name) for boot in found.boots) else None
 
     def _try(self, block: Block, attempt: int) -> tuple[LiveRound, GuestFailed | None]:
         started = time.monotonic()
