@@ -30,6 +30,7 @@ _COMMANDS = {
     "matrix": "Measure kernels x settings x workloads, as a table and a heat map.",
     "replay": "Measure a stored result again and compare every number.",
     "report": "Show stored results, in any format, or list them.",
+    "shell": "A shell, or one command, in the guest image under a kernel.",
     "tree": "Kernel trees that revisions are looked up in.",
     "workload": "What can be run, and what it measures.",
 }

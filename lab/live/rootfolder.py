@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from lab import libraries
+from lab import libraries, records
 from lab.staging import make_once
 
 _BUSYBOX = "/bin/busybox"
@@ -19,13 +19,24 @@ _FILES = {
     "etc/hosts": "127.0.0.1 localhost\n",
 }
 
+# virtme-ng talks to a script by ports that it finds under the names that udev gives them. The image has no udev.
+_UDEV = """\
+#!/bin/sh
+mkdir -p /dev/virtio-ports
+for port in /sys/class/virtio-ports/*; do
+    ln -sf "../${port##*/}" "/dev/virtio-ports/$(cat "$port/name")"
+done
+"""
+_PROGRAMS = {"lib/systemd/systemd-udevd": _UDEV, "bin/udevadm": "#!/bin/sh\n"}
+
 
 def obtain(image: Path) -> Path:
     """The root of an image with busybox under all its names; made once, of links to the image's own files.
 
     image: the image's folder.
     """
-    target = image / "live"
+    made_of = records.digest([_MOUNT_POINTS, _FILES, _PROGRAMS])
+    target = image / f"live-{made_of[:8]}"
     make_once(target, lambda partial: _make(partial / "root", image / "root"))
     return target / "root"
 
@@ -43,6 +54,12 @@ def _make(target: Path, root: Path) -> None:
         if not path.exists():
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)
+    for name, text in _PROGRAMS.items():
+        path = target / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
 
 
 def _link(source: str, target: str) -> str:

@@ -18,7 +18,7 @@ from lab.live.machine import Guest
 
 def find() -> str:
     """The `vng` to use: the one beside this Python, else one on the path."""
-    found = shutil.which("vng", path=_path())
+    found = shutil.which("vng", path=search_path())
     if found is None:
         raise HostFailed("virtme-ng is not installed; live mode boots its guests with it", hint="run `make setup`")
     return found
@@ -46,7 +46,7 @@ def _composed(words: tuple[str, ...], kernel: Path, room: Path) -> tuple[str, ..
         (folder / machine.KERNEL).symlink_to(kernel)
         (folder / machine.ROOM).symlink_to(room)
         # Its files and its configuration are the user's for other guests than these.
-        env = {**os.environ, "PATH": _path(), "HOME": name, "TMPDIR": name}
+        env = {**os.environ, "PATH": search_path(), "HOME": name, "TMPDIR": name}
         try:
             printed = process.run([find(), "--dry-run", *words], cwd=folder, env=env, timeout_s=60)
         except process.CommandFailed as error:
@@ -54,6 +54,6 @@ def _composed(words: tuple[str, ...], kernel: Path, room: Path) -> tuple[str, ..
         return tuple(machine.qemu_argv(printed.decode(errors="replace")))
 
 
-def _path() -> str:
+def search_path() -> str:
     """vng calls programs that are installed beside it."""
     return os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))

@@ -1,0 +1,110 @@
+"""`lab shell`: the guest image under a kernel, with a shell in it, or one command. virtme-ng's own guest."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from lab import images, requirements
+from lab.errors import HostFailed, UserError
+from lab.exact import Qemu
+from lab.kernels import Kernel
+from lab.live import machine, rootfolder, vng
+from lab.live.machine import Accelerator
+from lab.progress import Meter
+from lab.reporting import byhand
+
+_NEEDS = ("CONFIG_9P_FS", "CONFIG_NET_9P_VIRTIO", "CONFIG_VIRTIO_PCI", "CONFIG_VIRTIO_CONSOLE", "CONFIG_OVERLAY_FS")
+_LOST = 255  # what vng says when the guest ended by itself, and not the command
+
+
+def prepare(kernel: Kernel, command: Sequence[str], *, settings: Mapping[str, str], meter: Meter) -> Path:
+    """The root for the guest; refuses what could not work in it."""
+    if not command and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UserError("a shell needs a terminal", hint="run one command instead: `lab shell SPEC -- uname -r`")
+    require_root(kernel)
+    if not command and applied(settings):
+        meter.say(f"for the spec's settings, type: {'; '.join(applied(settings))}")
+    return rootfolder.obtain(images.obtain(meter)[1])
+
+
+def run(
+    kernel: Kernel,
+    room: Path,
+    command: Sequence[str],
+    *,
+    qemu: Qemu,
+    accelerator: Accelerator,
+    cpus: int,
+    memory_mb: int,
+    settings: Mapping[str, str],
+) -> int:
+    """Boot the kernel and give the user a shell, or run one command; the status it ended with."""
+    image = kernel.bzimage or kernel.vmlinux
+    if image is None:
+        raise UserError(f"{kernel.spec.text} is not a kernel that boots here")
+    with tempfile.TemporaryDirectory(prefix="lab-shell-") as name:
+        folder = Path(name)
+        (folder / machine.KERNEL).symlink_to(image)
+        (folder / machine.ROOM).symlink_to(room)
+        chosen = words(command, qemu=qemu, accelerator=accelerator, cpus=cpus, memory_mb=memory_mb, settings=settings)
+        argv = ["setpriv", "--pdeathsig", "TERM", "--", vng.find(), *chosen]
+        env = {**os.environ, "PATH": vng.search_path(), "HOME": name, "TMPDIR": name}
+        status = subprocess.run(argv, cwd=folder, env=env, check=False).returncode
+    if command and status == _LOST:
+        raise HostFailed(
+            f"the guest of {kernel.spec.text} ended before the command did",
+            hint="its kernel died, or lacks what virtme-ng's guest needs",
+        )
+    return status
+
+
+def words(
+    command: Sequence[str],
+    *,
+    qemu: Qemu,
+    accelerator: Accelerator,
+    cpus: int,
+    memory_mb: int,
+    settings: Mapping[str, str],
+) -> list[str]:
+    """The arguments of `vng`: the image as root, read-only, with what is written kept in memory; no network."""
+    chosen = {k.removeprefix("cmdline."): v for k, v in settings.items() if k.startswith("cmdline.")}
+    arguments = [f"{name}={value}" if value else name for name, value in chosen.items()]
+    script = [*applied(settings), f"exec {shlex.join(command)}"]
+    return [
+        *("--run", f"./{machine.KERNEL}", "--root", f"./{machine.ROOM}", "--cwd", f"./{machine.ROOM}"),
+        *("--user", "root", "--force-9p", "--disable-microvm", "--disable-monitor"),
+        *(["--disable-kvm"] if accelerator == "tcg" else []),
+        *("--qemu", qemu.path, "--cpus", str(cpus), "--memory", f"{memory_mb}M"),
+        *("--append", shlex.join(["panic=-1", *arguments])),
+        *(["--exec", "; ".join(script)] if command else []),
+    ]
+
+
+def applied(settings: Mapping[str, str]) -> list[str]:
+    """Shell commands for the settings of a spec."""
+    return [line for name, value in settings.items() if (line := _setting(name, value))]
+
+
+def _setting(name: str, value: str) -> str | None:
+    """What applies a setting in a shell; None for what the kernel command line carries."""
+    if name.startswith("env."):
+        return f"export {name.removeprefix('env.')}={shlex.quote(value)}"
+    return byhand.setting_command(name, value)
+
+
+def require_root(kernel: Kernel) -> None:
+    """Refuse a kernel that cannot mount the image: virtme-ng's root comes by 9p, and no modules are loaded."""
+    have = requirements.configuration(kernel)
+    missing = [option for option in _NEEDS if have is not None and have.get(option, "n") != "y"]
+    if missing:
+        raise UserError(
+            f"{kernel.spec.text} has not built in what a shell's root needs: {', '.join(missing)}",
+            hint="kernels that the lab builds have it; `lab ab` does without and boots this one, too",
+        )
