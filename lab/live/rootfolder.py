@@ -27,7 +27,27 @@ for port in /sys/class/virtio-ports/*; do
     ln -sf "../${port##*/}" "/dev/virtio-ports/$(cat "$port/name")"
 done
 """
-_PROGRAMS = {"lib/systemd/systemd-udevd": _UDEV, "bin/udevadm": "#!/bin/sh\n"}
+# The way to its shell is `su`, which Debian's busybox is built without. There is one user.
+_SU = """\
+#!/bin/sh
+command=
+while [ $# -gt 0 ]; do
+    case "$1" in
+    -c) command=$2; shift ;;
+    -s) shift ;;
+    esac
+    shift
+done
+cd /
+if [ -n "$command" ]; then exec /bin/sh -c "$command"; fi
+exec /bin/sh -l
+"""
+_PROGRAMS = {
+    "lib/systemd/systemd-udevd": _UDEV,
+    "bin/udevadm": "#!/bin/sh\n",
+    "bin/su": _SU,
+    "bin/bash": '#!/bin/sh\nexec /bin/sh "$@"\n',
+}
 
 
 def obtain(image: Path) -> Path:
