@@ -195,8 +195,9 @@ def clock(model: str) -> str:
 def _footer(result: AbResult) -> str:
     around = result.environment
     guest = next(iter(around.guests.values()))
+    host = f"{result.live}\n" if result.live else ""
     return (
         f"{result.mode} mode, {counted_in(result)}: QEMU {around.qemu}, {around.machine}, "
         f"{guest.vcpus} vCPU, {guest.memory_mb} MiB, fingerprint {around.fingerprint}\n"
-        f"result {result.result}   again: lab report {result.result}   repeat: {result.reproduce}"
+        f"{host}result {result.result}   again: lab report {result.result}   repeat: {result.reproduce}"
     )

@@ -28,7 +28,12 @@ result: Decorator = click.option(
     "--result", type=click.Path(path_type=Path), help="Folder for the result (default: a new one)."
 )
 mode: Decorator = click.option(
-    "--mode", type=click.Choice(["auto", "exact", "live"]), default="auto", show_default=True
+    "--mode",
+    type=click.Choice(["auto", "exact", "live"]),
+    default="auto",
+    show_default=True,
+    envvar="LAB_MODE",
+    help="auto: live where a guest boots under KVM, else exact.",
 )
 qemu: Decorator = click.option("--qemu", default="qemu-system-x86_64", show_default=True, help="The QEMU to use.")
 

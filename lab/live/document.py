@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Literal
 
 import msgspec
@@ -83,3 +84,12 @@ class Live(Record, frozen=True, kw_only=True):
     host: list[HostFact]
     rounds: list[LiveRound]
     sampling: dict[str, Sampling]
+
+    def __str__(self) -> str:
+        """How quiet the host was, in words."""
+        counts = Counter(one.state for one in self.rounds)
+        words = [f"{counts['kept'] + counts['disturbed']} rounds"]
+        words += [f"{counts['disturbed']} of them disturbed"] if counts["disturbed"] else []
+        words += [f"{counts['repeated']} repeated because of the host"] if counts["repeated"] else []
+        words += [f"{counts['died']} repeated because a guest died"] if counts["died"] else []
+        return ", ".join(words)

@@ -1,0 +1,106 @@
+"""Live mode with real guests, by `--accel tcg`: its times mean nothing here, everything else about it is the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import BASE, TEST, Lab
+
+pytestmark = [pytest.mark.guest, pytest.mark.build]
+
+AB = ("ab", "--mode", "live", "--accel", "tcg", "-w", "alloc-burst:layout-4632k")
+COUNTERS = ("page_faults", "thp_fault_alloc", "vmas")
+
+
+@pytest.fixture(scope="module")
+def compared(story: Lab) -> Any:
+    """Two rounds of the story's regression, which was killed in the second and gone on with."""
+    folder = story.home / "live"
+    process = subprocess.Popen(
+        story.command(*AB, "--base", BASE, "--test", TEST, "--rounds=2", "--iterations=2", "--result", str(folder)),
+        cwd="/", env=story.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 600
+    while len(list(folder.glob("boots/*.json"))) < 1:
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    kept = {path: path.read_bytes() for path in folder.glob("boots/*.json")}
+    document = story.json("ab", "--resume", str(folder))
+    assert kept and all(path.read_bytes() == content for path, content in kept.items()), "measured twice"
+    return document
+
+
+def test_rounds_are_boots_of_both_arms_with_every_value_kept(compared: Any) -> None:
+    counted = [one for one in compared["live"]["rounds"] if one["state"] in ("kept", "disturbed")]
+    assert [one["number"] for one in counted] == [1, 2]
+    for one in counted:
+        assert sorted(one["order"]) == ["base", "test"]
+        for boot in one["boots"]:
+            values = boot["values"]["alloc-burst:layout-4632k"]
+            assert all(len(found) == 2 for found in values.values())
+            assert len(boot["cpus"]) == 1
+    assert compared["mode"] == "live" and compared["verdict"] == "unknown", "two rounds decide nothing"
+
+
+def test_counters_are_those_of_exact_mode(story: Lab, compared: Any) -> None:
+    exact = story.json(
+        "ab", "--base", BASE, "--test", TEST, "-w", "alloc-burst:layout-4632k", "--seeds", "1", "--model", "none"
+    )
+    found, counted = (
+        {m["name"]: (m["base"][0], m["test"][0]) for m in document["cases"][0]["metrics"] if m["name"] in COUNTERS}
+        for document in (compared, exact)
+    )
+    assert found == counted
+
+
+def test_both_arms_have_the_same_guest(compared: Any) -> None:
+    base, test = (compared["live"]["commands"]["alloc-burst"][arm] for arm in ("base", "test"))
+    assert base == test, "all that differs is behind the name of the kernel"
+    assert base["vng"][:5] == ["vng", "--run", "./kernel", "--root", "./room"]
+    assert "-S" in base["qemu"] and not any("netdev" in word for word in base["qemu"])
+
+
+def test_nothing_is_left_of_a_lab_that_was_killed(story: Lab, compared: Any) -> None:
+    for path in Path("/proc").glob("[0-9]*/cwd"):
+        try:
+            place = path.readlink()
+        except OSError:
+            continue
+        assert story.home / "live" not in place.parents
+
+
+@pytest.mark.parametrize("form", ["text", "html", "md", "junit", "csv", "openmetrics"])
+def test_reports_of_it(story: Lab, compared: Any, form: str) -> None:
+    done = story.run("report", compared["result"], "--format", form)
+    assert done.returncode == 0 and "layout-4632k" in done.stdout, done.stderr
+
+
+def test_what_cannot_be(story: Lab, compared: Any) -> None:
+    both = ("--base", TEST, "--test", TEST)
+    assert "not enough CPUs" in story.refused(2, *AB, *both, "--cpus", "4096")
+    assert "of exact mode" in story.refused(2, *AB, *both, "--seeds", "3")
+    assert "of live mode" in story.refused(2, "ab", "--mode", "exact", *both, "--duet")
+    assert "never comes out alike" in story.refused(2, "replay", compared["result"])
+
+
+def test_a_command_in_a_kernel(story: Lab) -> None:
+    done = story.run("shell", "--accel", "tcg", TEST, "--", "sh", "-c", "uname -r; ls /usr/bin/fio; exit 7")
+    assert (done.returncode, done.stdout.split()) == (7, ["6.12.117", "/usr/bin/fio"]), done.stderr
+    assert "needs a terminal" in story.refused(2, "shell", "--accel", "tcg", TEST)
+
+
+def test_the_document_follows_its_schema(compared: Any) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads((Path(__file__).parents[2] / "reports" / "schemas" / "lab.ab-1.json").read_text())
+    jsonschema.validate(compared, schema)
