@@ -54,6 +54,7 @@ class Host:
                 for case in cases
             },
         )  # fmt: skip
+        boots.record_path(bench.folder, name).parent.mkdir(exist_ok=True)
         records.save(boots.record_path(bench.folder, name), record)
         return record
 

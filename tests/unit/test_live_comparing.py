@@ -1,0 +1,121 @@
+"""`lab ab --mode live` without guests: from a plan to its document, after any stop, and in every format."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+
+from lab import ab, records, results
+from lab.errors import HostFailed, UserError
+from lab.live import boots, comparing, hostgate, measuring, memory, rootfolder, topology, vng
+from lab.live.document import LivePlan
+from lab.live.topology import HostCpu
+from lab.progress import Meter
+from lab.reporting import document, formats
+from lab.reporting.stored import open_reports
+from lab.results import AbResult, Plan
+from lab.verdict import Outcome
+
+from .fakeguest import FakeGuests, plan, pretend, write_workload
+from .test_live_measuring import Host
+
+HOW = LivePlan(accelerator="tcg", max_rounds=12, iterations=2, seed=1)
+FACT = hostgate.HostFact(name="governor", value="powersave", state="limited", text="a text", remedy="a remedy")
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Host:
+    found = Host(lambda arm, seed, case: (50.0 if (arm, case) == ("test", "large") else 100.0) + seed % 3)
+    pretend(monkeypatch, tmp_path, FakeGuests(lambda arm, seed, case: 1.0))
+    monkeypatch.setattr(boots, "boot", lambda *words, **how: found.boot(*words, **how))
+    monkeypatch.setattr(measuring, "Watch", lambda cpus: found)
+    monkeypatch.setattr(hostgate, "survey", lambda cpus: [FACT])
+    monkeypatch.setattr(rootfolder, "obtain", lambda image: tmp_path / "room")
+    monkeypatch.setattr(vng, "compose", lambda guest, kernel, room: (["vng", "--run"], ["qemu", "-S"]))
+    monkeypatch.setattr(topology, "host_cpus", lambda allowed: [HostCpu(cpu=n, core=n) for n in range(4)])
+    return found
+
+
+def planned(tmp_path: Path, **changes: object) -> Plan:
+    return plan(write_workload(tmp_path / "mine"), mode="live", live=msgspec.structs.replace(HOW, **changes))
+
+
+def measured(tmp_path: Path, wanted: Plan, meter: Meter | None = None) -> AbResult:
+    folder = tmp_path / "result"
+    if not (folder / "plan.json").exists():
+        results.store_plan(results.new_folder(folder), wanted)
+    meter = meter or Meter(quiet=True)
+    return comparing.measure(results.load_plan(folder), folder, jobs=1, deadline=None, meter=meter)
+
+
+def test_a_document_of_live_mode(tmp_path: Path, host: Host) -> None:
+    host.troubles = iter([["steal 3 %"]])
+    found = measured(tmp_path, planned(tmp_path))
+    assert {case.case: case.verdict for case in found.cases} == {
+        "small": Outcome.SAME, "large": Outcome.REGRESSION,
+    }  # fmt: skip
+    assert (found.mode, found.verdict, found.pairs) == ("live", Outcome.REGRESSION, "round")
+    assert found.live is not None
+    assert found.live.host == [FACT]
+    assert [one.state for one in found.live.rounds[:2]] == ["repeated", "kept"]
+    assert found.seeds == [*range(1, len(found.seeds) + 1)]
+    assert len(found.cases[0].metrics[0].base) == len(found.seeds), "one number a round"
+    assert found.live.commands["mine"]["base"].qemu == ["qemu", "-S"]
+    assert found.reproduce.startswith("lab ab --mode live --base ")
+    assert records.load(tmp_path / "result" / "result.json", AbResult) == found
+    jsonschema.validate(json.loads(records.encode(found)), document.schema())
+
+
+def test_going_on_gives_the_same_document(tmp_path: Path, host: Host) -> None:
+    wanted = planned(tmp_path)
+    first = measured(tmp_path, wanted)
+    booted = len(host.booted)
+    again = measured(tmp_path, wanted)
+    assert len(host.booted) == booted
+    assert again.cases == first.cases
+    assert again.live == first.live
+
+
+@pytest.mark.parametrize("form", sorted(formats.FORMATS))
+def test_every_format_shows_it(tmp_path: Path, host: Host, form: str) -> None:
+    measured(tmp_path, planned(tmp_path))
+    shown = formats.render(form, open_reports([str(tmp_path / "result")]))
+    assert "large" in shown
+    assert " seeds" not in shown.replace("over all seeds", ""), "rounds, in live mode"
+
+
+def test_a_line_a_round(tmp_path: Path, host: Host, capsys: pytest.CaptureFixture[str]) -> None:
+    host.troubles = iter([["steal 3 %"]])
+    measured(tmp_path, planned(tmp_path), Meter())
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "round 1: repeated: steal 3 %"
+    assert lines[1].startswith("round 1, 0 s: mine:small")
+    assert "more rounds at most" in lines[1]
+    assert "regression" in lines[-1] and "at most" not in lines[-1]
+
+
+def test_a_duet_has_two_seats(tmp_path: Path, host: Host) -> None:
+    found = measured(tmp_path, planned(tmp_path, duet=True, max_rounds=2, fixed_rounds=True))
+    assert found.live is not None
+    assert [seat.cpus for seat in found.live.seats["mine"]] == [[0], [1]]
+    assert found.seeds == [1, 2]
+
+
+def test_what_the_host_cannot_do_is_refused_first(tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = planned(tmp_path)
+    chosen = ab.workloads.select_all(wanted.workloads)
+    monkeypatch.setattr(vng, "find", lambda: "/vng")
+    comparing.check(chosen, HOW)
+    with pytest.raises(UserError, match="not enough CPUs"):
+        comparing.check(chosen, msgspec.structs.replace(HOW, vcpus=8))
+
+    def refuse(memory_mb: int, guests: int) -> None:
+        raise HostFailed("too little memory")
+
+    monkeypatch.setattr(memory, "require", refuse)
+    with pytest.raises(HostFailed, match="too little memory"):
+        comparing.check(chosen, HOW)
