@@ -155,6 +155,7 @@ def measure(plan: Plan, folder: Path, *, jobs: int, deadline: float | None, mete
     taking = Taking(
         stands=ready.stands, arms=ready.arms, rounds=rounds_of(ready.stands, plan), folder=folder, deadline=deadline
     )
+    _announce(plan.live, ready.stands, facts, meter)
     with Narrator(taking, meter) as narrator:
         while (one := taking.take()) is not None:
             narrator.tell(one)
@@ -181,6 +182,21 @@ def measure(plan: Plan, folder: Path, *, jobs: int, deadline: float | None, mete
     )
     records.save(folder / "result.json", result)
     return result
+
+
+def _announce(plan: LivePlan, stands: Sequence[Stand], facts: Sequence[hostgate.HostFact], meter: Meter) -> None:
+    """Say what will be run and where, and what about the host makes it noisier than it need be."""
+    cases = sum(len(stand.bench.cases) for stand in stands)
+    guests = 2 * sum(len(stand.bench.workload.by_guest(stand.bench.cases)) for stand in stands)
+    where = "; ".join(", ".join(map(str, seat.cpus)) for seat in stands[0].seats)
+    most = f"{plan.max_rounds}" if plan.fixed_rounds else f"up to {plan.max_rounds}"
+    meter.say(
+        f"cases: {cases}; {most} rounds of {guests} guests by {plan.accelerator} on CPUs {where}; "
+        "the first round shows how long one takes"
+    )
+    noisy = [f"{fact.name} {fact.value}" for fact in facts if fact.state == "limited"]
+    if noisy:
+        meter.say(f"this host adds noise: {', '.join(noisy)}; `lab doctor` says what to do about it")
 
 
 def judge(rounds: Rounds, stands: Sequence[Stand], plan: Plan) -> tuple[list[CaseResult], verdict.Overall]:

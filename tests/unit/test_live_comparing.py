@@ -92,9 +92,11 @@ def test_a_line_a_round(tmp_path: Path, host: Host, capsys: pytest.CaptureFixtur
     host.troubles = iter([["steal 3 %"]])
     measured(tmp_path, planned(tmp_path), Meter())
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "round 1: repeated: steal 3 %"
-    assert lines[1].startswith("round 1, 0 s: mine:small")
-    assert "more rounds at most" in lines[1]
+    assert lines[0].startswith("cases: 2; up to 12 rounds of 2 guests by tcg on CPUs 0; ")
+    assert lines[1].startswith("this host adds noise: governor powersave; ")
+    assert lines[2] == "round 1: repeated: steal 3 %"
+    assert lines[3].startswith("round 1, 0 s: mine:small")
+    assert "more rounds at most" in lines[3]
     assert "regression" in lines[-1] and "at most" not in lines[-1]
 
 
