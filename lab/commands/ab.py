@@ -64,7 +64,10 @@ def ab(resume: str | None, result: Path | None, explain: bool, as_json: bool, **
     if finished.verdict in fail_on:
         return 1
     if asked.require_verdict and finished.verdict == Outcome.UNKNOWN:
-        raise Undecided(f"undecided: {finished.reason}", hint="give it more seeds (--max-seeds) or a larger threshold")
+        raise Undecided(
+            f"undecided: {finished.reason}",
+            hint=f"give it more {finished.pairs}s (--max-{finished.pairs}s) or a larger threshold",
+        )
     return 0
 
 
@@ -116,7 +119,6 @@ def _plan(asked: Asked, meter: Meter) -> Plan:
     workloads.select_all(asked.workload)
     exact.find_qemu(asked.qemu)
     machines.load(asked.machine)
-    mode, how = _live_plan(asked, meter)
     tree = trees.open_tree(asked.tree, progress=meter.news) if asked.tree else None
     arms = []
     for text, cc in ((asked.base, asked.base_cc), (asked.test, asked.test_cc)):
@@ -125,6 +127,7 @@ def _plan(asked: Asked, meter: Meter) -> Plan:
         if spec.note:
             meter.news(spec.note)
         arms.append(ArmPlan(spec=spec, cc=cc or asked.cc))
+    mode, how = _live_plan(asked, meter)
     return Plan(
         mode=mode,
         base=arms[0],
