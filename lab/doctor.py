@@ -14,6 +14,7 @@ from typing import Literal
 
 from lab import exact, guests, paths, store
 from lab.errors import LabError
+from lab.live import hostgate
 from lab.process import run_text
 from lab.records import Record
 
@@ -31,7 +32,7 @@ class Finding(Record, frozen=True, kw_only=True):
 
 def examine(qemu: str = "qemu-system-x86_64") -> list[Finding]:
     """All findings about this machine. Boots one guest to judge KVM, where `/dev/kvm` is there at all."""
-    return [*_tools(), _qemu(qemu), _kvm(qemu), _pmu(), _virtme(), _source(), _cores(), _disk(), _user()]
+    return [*_tools(), _qemu(qemu), _kvm(qemu), _pmu(), _virtme(), _source(), _cores(), _disk(), _user(), *bench()]
 
 
 # --- tools that the lab calls: command, package, what for
@@ -251,6 +252,17 @@ def _user() -> Finding:
         name="privileges", state="ok",
         text="running as root" if os.geteuid() == 0 else "an ordinary user: enough for images, builds and exact runs",
     )  # fmt: skip
+
+
+# --- what makes live measurements scatter
+
+
+def bench() -> list[Finding]:
+    """How this machine is set up for live mode; nothing of it matters to exact mode."""
+    return [
+        Finding(name=f"live: {fact.name}", state=fact.state, text=fact.text, remedy=fact.remedy)
+        for fact in hostgate.survey(sorted(os.sched_getaffinity(0)))
+    ]
 
 
 def works(findings: list[Finding]) -> bool:

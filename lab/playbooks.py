@@ -27,12 +27,17 @@ class PlaybookFailed(HostFailed):
 
 
 def play(
-    name: str, variables: Mapping[str, Any], *, cancelled: Callable[[], bool] | None = None, tag: str = ""
+    name: str,
+    variables: Mapping[str, Any],
+    *,
+    cancelled: Callable[[], bool] | None = None,
+    tag: str = "",
+    check: bool = False,
 ) -> None:
     """Run `ansible/playbooks/NAME.yml` against localhost with the given variables.
 
     tag: what all its processes carry in their environment as LAB_PLAY, so that `process.kill_tagged` finds them
-    after a lab that was killed.
+    after a lab that was killed. check: only find out what would be changed.
 
     Raises `PlaybookFailed` with the failing task's message, and `KeyboardInterrupt` when `cancelled` said so.
     """
@@ -46,7 +51,7 @@ def play(
             private_data_dir=private,
             playbook=str(room("ansible") / "playbooks" / f"{name}.yml"),
             roles_path=str(room("ansible") / "roles"),
-            cmdline=f"--extra-vars {shlex.quote(f'@{variables_file}')}",
+            cmdline=f"--extra-vars {shlex.quote(f'@{variables_file}')}{' --check' if check else ''}",
             inventory="localhost,",
             envvars={**_environment(private), TAG: tag},
             quiet=True,

@@ -2,31 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
+from lab import benchhost, records
 from lab import doctor as examining
-from lab import records
+from lab.benchhost import Change
 from lab.commands import options
+from lab.doctor import Finding
 
 _MARKS = {"ok": "ok     ", "limited": "limited", "missing": "MISSING"}
 
 
 @click.command()
 @click.option("--qemu", default="qemu-system-x86_64", show_default=True, help="The QEMU to examine.")
+@click.option("--fix", is_flag=True, help="Set this machine up for live mode: governor, turbo, THP, KSM, swap.")
+@click.option("--without-smt", is_flag=True, help="With --fix: hyper-threads off, too.")
+@click.option("--restore", is_flag=True, help="Put back what --fix changed.")
+@click.option("--check", is_flag=True, help="With --fix or --restore: only say what would be changed.")
 @options.json_output
-def doctor(qemu: str, as_json: bool) -> int:
+def doctor(qemu: str, fix: bool, without_smt: bool, restore: bool, check: bool, as_json: bool) -> int:
     """What this machine can do, what not, and what to do about it. Exits 4 if something is missing.
 
+    --fix and --restore need root (or sudo without a password), and exit 4 if nothing could be set or a switch
+    refused.
+
     \b
-    Example:
+    Examples:
       lab doctor
+      sudo .venv/bin/lab doctor --fix --check
     """
-    findings = examining.examine(qemu)
+    if fix and restore:
+        raise click.UsageError("--fix and --restore are opposites")
+    if check and not (fix or restore):
+        raise click.UsageError("--check goes with --fix or --restore")
+    if without_smt and not fix:
+        raise click.UsageError("--without-smt goes with --fix")
+    if not fix and not restore:
+        findings = examining.examine(qemu)
+        _print(findings, None, as_json=as_json)
+        return 0 if examining.works(findings) else 4
+    changes = benchhost.fix(without_smt=without_smt, check=check) if fix else benchhost.restore(check=check)
+    _print(examining.bench(), changes, as_json=as_json)
+    return 0 if benchhost.succeeded(changes) or (restore and not changes) else 4
+
+
+def _print(findings: Sequence[Finding], changes: Sequence[Change] | None, *, as_json: bool) -> None:
     if as_json:
-        click.echo(records.encode({"schema": "lab.doctor/1", "findings": findings}), nl=False)
-    else:
-        for found in findings:
-            click.echo(f"{_MARKS[found.state]}  {found.name}: {found.text}")
-            if found.remedy:
-                click.echo(f"         -> {found.remedy}")
-    return 0 if examining.works(findings) else 4
+        told = {} if changes is None else {"changes": changes}
+        click.echo(records.encode({"schema": "lab.doctor/1", "findings": findings, **told}), nl=False)
+        return
+    for change in changes or ():
+        click.echo(f"{change.outcome:7}  {change.name}: {change.text}")
+    if changes is not None:
+        click.echo("" if changes else "nothing to put back\n")
+    for found in findings:
+        click.echo(f"{_MARKS[found.state]}  {found.name}: {found.text}")
+        if found.remedy:
+            click.echo(f"         -> {found.remedy}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import random
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,10 +18,9 @@ from lab.records import Record
 from lab.verdict import Comparison, Metric, Outcome
 
 ARMS = ("base", "test")
-FIRST_ITERATIONS = 3
+FIRST_ITERATIONS = 2
 """Before variances are known: enough to tell noise inside a boot from noise between boots, and to see warm-up."""
 
-MOST_ITERATIONS = 10
 FIRST_LOOK = verdict.FIRST_LOOK
 
 
@@ -169,23 +167,22 @@ class Rounds:
         return summaries.warm_up(self._boots(case))
 
     def iterations(self) -> int:
-        """Iterations a boot: `sigma_iteration / sigma_boot sqrt(boot_s / sample_s)` (Kalibera and Jones, ISMM 2013).
+        """Iterations a boot, by where the noise of the cases still open is: see `summaries.iterations`.
 
-        The geometric mean over the cases still open; iterations of warm-up are counted as part of the boot. Three
-        until four blocks are in; estimated afresh before each block after that.
+        Two until four blocks are in; estimated afresh before each block after that. Iterations of warm-up come on
+        top, as part of the boot.
         """
         if self.fixed_iterations:
             return self.fixed_iterations
+        if len(self.blocks) < FIRST_LOOK:
+            return FIRST_ITERATIONS
         cases = self.undecided() or list(self.metrics)
-        spreads = {case: self.spread(case) for case in cases} if len(self.blocks) >= FIRST_LOOK else {}
-        known = [found for found in spreads.values() if found and found.iteration > 0]
-        warm = max((self.warm_up(case).dropped for case in cases), default=0)
+        known = [found for found in map(self.spread, cases) if found and found.iteration > 0]
         if not known:
             return FIRST_ITERATIONS
-        least = 1 / MOST_ITERATIONS
-        ratio = statistics.geometric_mean(s.iteration / max(s.boot, least * s.iteration) for s in known)
-        wanted = ratio * math.sqrt((self.boot_s + warm * self.sample_s) / self.sample_s)
-        return warm + max(1, min(MOST_ITERATIONS, round(wanted)))
+        warm = max(self.warm_up(case).dropped for case in cases)
+        boot_s = self.boot_s + warm * self.sample_s
+        return warm + summaries.iterations(known, boot_s=boot_s, sample_s=self.sample_s)
 
     # ---- the numbers
 

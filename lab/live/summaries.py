@@ -18,8 +18,9 @@ MEDIAN_FROM = 3
 """Iterations from which a boot's number is their median, which one outlier cannot move far."""
 
 MOST_WARM = 3
+MOST_ITERATIONS = 10
 WARM_EVIDENCE = math.log(100)
-_REST = 2
+_PRIOR_BLOCKS = 6
 
 
 class WarmUp(Record, frozen=True, kw_only=True):
@@ -35,7 +36,7 @@ class WarmUp(Record, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         if self.shift is None:
-            return "warm-up not judged: one or two iterations a boot"
+            return "warm-up not judged: one iteration a boot"
         first = f"first iterations {100 * (self.shift - 1):+.1f} % over {self.boots} boots"
         return f"{first}: {self.dropped} dropped" if self.dropped else f"{first}: kept, no warm-up beyond chance"
 
@@ -89,8 +90,8 @@ def warm_up(boots: Iterable[Sequence[float]]) -> WarmUp:
 
 
 def _excess(logs: Iterable[Sequence[float]], place: int) -> list[float]:
-    """Of each boot with two iterations or more after that place: the iteration there over their median."""
-    return [boot[place] - statistics.median(boot[place + 1 :]) for boot in logs if len(boot) > place + _REST]
+    """Of each boot with more iterations after that place: the iteration there over their median."""
+    return [boot[place] - statistics.median(boot[place + 1 :]) for boot in logs if len(boot) > place + 1]
 
 
 def spread(differences: Sequence[float], boots: Sequence[Sequence[float]]) -> Spread | None:
@@ -98,15 +99,31 @@ def spread(differences: Sequence[float], boots: Sequence[Sequence[float]]) -> Sp
 
     differences: log(test) - log(base) of the blocks. boots: the iterations of all boots, without warm-up. A block's
     difference has twice the variance of a boot's number, which is that of boots plus its share of the iterations'.
-    Outliers are pulled in (blocks), or have no weight (the median over boots), else one would steer the plan.
+    Outliers are pulled in (blocks), or have no weight (the median over boots), else one would steer the plan. Few
+    blocks say little: six more are imagined in which boots scatter as much as iterations do.
     """
     several = [[math.log(v) for v in boot] for boot in boots if len(boot) > 1 and all(0 < v < math.inf for v in boot)]
     if len(differences) < 2 or not several or not all(map(math.isfinite, differences)):
         return None
     inside = statistics.median(statistics.variance(boot) / _median_chi(len(boot) - 1) for boot in several)
     share = statistics.fmean(_share(len(boot)) for boot in boots if boot)
-    total = evidence.moments(evidence.clip(differences)).sd ** 2 / 2
+    n, seen = len(differences), evidence.moments(evidence.clip(differences)).sd ** 2 / 2
+    total = (n * seen + _PRIOR_BLOCKS * (1 + share) * inside) / (n + _PRIOR_BLOCKS)
     return Spread(math.sqrt(max(0.0, total - share * inside)), math.sqrt(inside))
+
+
+def iterations(spreads: Sequence[Spread], *, boot_s: float, sample_s: float) -> int:
+    """Iterations a boot with which machine time buys most: the least variance times cost, up to ten.
+
+    For means that is at `sigma_iteration / sigma_boot sqrt(boot_s / sample_s)` (Kalibera and Jones, Rigorous
+    benchmarking in reasonable time, ISMM 2013); medians count as what they are. Of several cases the geometric mean.
+    """
+
+    def price(m: int) -> float:
+        variances = (s.boot**2 + _share(m) * s.iteration**2 for s in spreads)
+        return (boot_s + m * sample_s) * statistics.geometric_mean(variances)
+
+    return min(range(1, MOST_ITERATIONS + 1), key=price)
 
 
 def _median_chi(freedom: int) -> float:

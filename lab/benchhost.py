@@ -1,0 +1,82 @@
+"""Setting this machine up for measuring, and putting it back: an Ansible role, and what it did."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from lab import playbooks, records
+from lab.errors import HostFailed
+from lab.playbooks import PlaybookFailed
+from lab.records import Record
+
+STATE_FILE = Path("/var/lib/kernel-ab-lab/bench-host.json")
+_ROOT = Path("/")
+
+Outcome = Literal["set", "to set", "as is", "refused", "absent"]
+
+
+class Change(Record, frozen=True, kw_only=True):
+    """What became of one switch. `to set`: it would be. `absent`: not on this machine. `refused`: by the kernel."""
+
+    name: str
+    outcome: Outcome
+    text: str
+
+
+class _File(msgspec.Struct, kw_only=True):
+    path: str
+    before: str | None
+    after: str | None
+    changed: bool
+    refused: str | None = None
+
+
+def fix(*, without_smt: bool, check: bool, root: Path = _ROOT, state: Path = STATE_FILE) -> list[Change]:
+    """Set what can be set, after remembering what was there; the switches by name. check: only say what would be."""
+    done = _play("bench_host", {"bench_host_without_smt": without_smt}, check=check, root=root, state=state)
+    return [_change(name, files, check=check) for name, files in done.items()]
+
+
+def restore(*, check: bool, root: Path = _ROOT, state: Path = STATE_FILE) -> list[Change]:
+    """Put back what `fix` changed; one change a file. Nothing to put back is nothing to do."""
+    if not state.exists():
+        return []
+    done = _play("bench_host_restore", {}, check=check, root=root, state=state)
+    return [_change(one.path, [one], check=check) for files in done.values() for one in files]
+
+
+def succeeded(changes: list[Change]) -> bool:
+    """Whether nothing was refused, and there was anything at all to set."""
+    return not any(change.outcome == "refused" for change in changes) and any(
+        change.outcome != "absent" for change in changes
+    )
+
+
+def _play(name: str, variables: dict[str, bool], *, check: bool, root: Path, state: Path) -> dict[str, list[_File]]:
+    with tempfile.TemporaryDirectory(prefix="lab-bench-host-") as folder:
+        report = Path(folder) / "report.json"
+        places = {"bench_host_root": str(root), "bench_host_state": str(state), "bench_host_report": str(report)}
+        try:
+            playbooks.play(name, {**variables, **places}, check=check)
+        except PlaybookFailed as error:
+            raise HostFailed(error.message, hint="it needs root: run it by sudo, or as root") from error
+        return records.load(report, dict[str, list[_File]])
+
+
+def _change(name: str, files: list[_File], *, check: bool) -> Change:
+    if not files:
+        return Change(name=name, outcome="absent", text="this machine has no such switch")
+    refused = [one for one in files if one.refused]
+    if refused:
+        which = f"{len(refused)} of {len(files)}: " if len(files) > 1 else ""
+        return Change(name=name, outcome="refused", text=f"{which}/{refused[0].path}: {refused[0].refused}")
+    changed = [one for one in files if one.changed]
+    number = f" ({len(files)} CPUs)" if len(files) > 1 else ""
+    if not changed:
+        return Change(name=name, outcome="as is", text=f"{files[0].after}{number}")
+    outcome: Outcome = "to set" if check else "set"
+    return Change(name=name, outcome=outcome, text=f"{changed[0].before} -> {changed[0].after}{number}")
