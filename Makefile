@@ -19,7 +19,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Ansible asks for sudo's password only where sudo would.
 ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-become-pass)
 
-.PHONY: ab test setup lint unit browser database docs man wheel vagrant guest stories bench bench-search schema clean
+.PHONY: ab test setup lint unit browser database docs man wheel vagrant guest stories bench bench-search bench-verdict schema clean
 
 ab: setup
 	@$(BIN)/lab ab --base '$(BASE)' --test '$(TEST)' $(ARGS)
@@ -106,6 +106,10 @@ bench: setup
 # Needs neither kernels nor guests.
 bench-search: $(VENV)/ready
 	$(BIN)/python tests/bench_search.py $(ARGS)
+
+# Neither does this: how often the verdict of live mode is wrong, and what it finds.
+bench-verdict: $(VENV)/ready
+	$(BIN)/python tests/bench_verdict.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist docs/commands .mypy_cache .pytest_cache .ruff_cache

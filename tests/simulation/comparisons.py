@@ -50,19 +50,22 @@ class Design:
     max_blocks: int = 40
     budget_s: float = math.inf
     fixed_iterations: int | None = None
+    to_the_end: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """One comparison: the words of all its metrics at the end, what naive tests say, and its cost.
+    """One comparison: the words of all its metrics at the end, what other tests say, and its cost.
 
-    ever: whether any metric was called changed at any look. naive: the smallest p of a t-test over all iterations.
+    ever: whether any metric was called changed at any look. naive: the smallest p of t-tests over all iterations.
+    planned: p of the t-test over the blocks of the first case, which is right if it is done once, at the end.
     """
 
     primary: list[Outcome]
     words: list[Outcome]
     ever: bool
     naive: float
+    planned: float
     blocks: int
     iterations: float
     seconds: float
@@ -123,6 +126,7 @@ def compare(noise: Noise, design: Design, seed: tuple[int, ...]) -> Compared:
     rounds = Rounds(
         metrics, threshold=design.threshold, alpha=design.alpha, max_blocks=design.max_blocks, seed=seed[-1],
         boot_s=noise.boot_s, sample_s=noise.sample_s, fixed_iterations=design.fixed_iterations,
+        fixed_blocks=design.to_the_end,
     )  # fmt: skip
     ever = False
     while block := rounds.next():
@@ -136,6 +140,7 @@ def compare(noise: Noise, design: Design, seed: tuple[int, ...]) -> Compared:
         words=_words(rounds),
         ever=ever,
         naive=_naive(rounds),
+        planned=float(stats.ttest_1samp(rounds.differences("case0"), 0).pvalue),
         blocks=len(rounds.blocks),
         iterations=float(np.mean([block.iterations for block, _ in rounds.blocks])),
         seconds=host.now_s,
@@ -159,6 +164,42 @@ def _naive(rounds: Rounds) -> float:
         for m in metrics
     ]
     return float(min(found))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """Shares of many comparisons, in %, and means. wrong: some metric is called changed at the end."""
+
+    wrong: float
+    ever: float
+    found: float
+    naive_1: float
+    naive_5: float
+    planned_1: float
+    planned_5: float
+    blocks: float
+    iterations: float
+    seconds: float
+
+
+def figures(compared: Sequence[Compared]) -> Figures:
+    """What many comparisons come to. found: the first case's primary metric is called changed."""
+
+    def share(hits: list[bool]) -> float:
+        return 100 * sum(hits) / len(hits)
+
+    return Figures(
+        wrong=share([any(word in CHANGED for word in one.words) for one in compared]),
+        ever=share([one.ever for one in compared]),
+        found=share([one.primary[0] in CHANGED for one in compared]),
+        naive_1=share([one.naive < 0.01 for one in compared]),
+        naive_5=share([one.naive < 0.05 for one in compared]),
+        planned_1=share([one.planned < 0.01 for one in compared]),
+        planned_5=share([one.planned < 0.05 for one in compared]),
+        blocks=float(np.mean([one.blocks for one in compared])),
+        iterations=float(np.mean([one.iterations for one in compared])),
+        seconds=float(np.mean([one.seconds for one in compared])),
+    )
 
 
 def many(noise: Noise, design: Design, comparisons: int, seed: int, jobs: int = 1) -> list[Compared]:
