@@ -20,6 +20,7 @@ _ABORT = 128
 
 # Imported when used: `lab --help` should not wait for what `lab ab` needs.
 _COMMANDS = {
+    "aa": "Compare a kernel with itself: the noise, and the smallest change that can be told.",
     "ab": "Compare two kernels on a workload.",
     "bisect": "Find the commit that changed a measurement.",
     "doctor": "What this machine can do, what not, and what to do about it.",

@@ -61,6 +61,7 @@ class Plan(Measuring, frozen=True, kw_only=True):
 
     base: ArmPlan
     test: ArmPlan
+    certificate: bool = False  # base and test are one kernel, and the noise is what is asked for
 
 
 class ArmResult(Record, frozen=True, kw_only=True):
@@ -238,18 +239,23 @@ def _require_unused(folder: Path) -> None:
 
 def kind(folder: Path) -> str:
     """The command that a result is of: `ab`, unless its plan says otherwise."""
+    return _stored_kind(folder).kind
+
+
+def _stored_kind(folder: Path) -> _Kind:
     plan = folder / "plan.json"
-    return records.load(plan, _Kind).kind if plan.exists() else "ab"
+    return records.load(plan, _Kind) if plan.exists() else _Kind()
 
 
 def resume_command(folder: Path) -> str:
     """What goes on with a result that was interrupted."""
-    command = kind(folder)
+    command = "aa" if _stored_kind(folder).certificate else kind(folder)
     return f"lab {command} {'resume' if command == 'bisect' else '--resume'} {reference(folder)}"
 
 
 class _Kind(msgspec.Struct):
     kind: str = "ab"
+    certificate: bool = False
 
 
 def require_kind(folder: Path, wanted: str) -> None:

@@ -123,6 +123,8 @@ def _notes(case: CaseResult, result: AbResult) -> list[str]:
         notes.append(primary.reason)
     elif case.holm is False:
         notes.append("not beyond chance over all cases")
+    if result.live and (told := result.live.certificates.get(f"{case.workload}:{case.case}")):
+        notes.append(told)
     moved = ", ".join(_moved(c) for c in verdict.movers(_counters(case)))
     return [*notes, moved] if moved else notes
 

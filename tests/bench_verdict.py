@@ -22,6 +22,7 @@ def quiet(comparisons: int, seed: int, jobs: int) -> None:
     """Kernels that are the same: how many comparisons call any metric changed."""
     rows = (
         ("1 case of 4 metrics, 40 blocks", Noise(), Design(metrics=4)),
+        ("the same, 10 blocks of 10 iterations", Noise(), Design(metrics=4, max_blocks=10, fixed_iterations=10)),
         ("3 cases of 4 metrics, 20 blocks", Noise(), Design(cases=3, metrics=4, max_blocks=20)),
         ("the same, drift four times as large", Noise(drift_sd=2.0), Design(cases=3, metrics=4, max_blocks=20)),
         ("the same, 5 % outliers", Noise(outliers=0.05), Design(cases=3, metrics=4, max_blocks=20)),

@@ -51,13 +51,13 @@ def ab(resume: str | None, result: Path | None, explain: bool, as_json: bool, **
             folder = results.open_folder(resume)
             plan = results.load_plan(folder)
         else:
-            plan = _plan(asked, meter)
+            plan = plan_of(asked, meter)
             folder = results.new_folder(result)
         with results.claimed(folder):
             if resume is None:
                 results.store_plan(folder, plan)
             jobs = asked.jobs or comparing.default_jobs()
-            finished = _measure(plan, folder, jobs, deadline, meter)
+            finished = measure(plan, folder, jobs, deadline, meter)
             remember(folder, meter)
             reason = why.find(folder, finished, jobs=jobs, meter=meter) if explain else None
     _print(finished, reason, as_json=as_json)
@@ -103,7 +103,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     explain: bool
 
 
-def _measure(plan: Plan, folder: Path, jobs: int, deadline: float | None, meter: Meter) -> AbResult:
+def measure(plan: Plan, folder: Path, jobs: int, deadline: float | None, meter: Meter) -> AbResult:
+    """Do what a plan says, in its mode."""
     if plan.live is not None:
         with results.kept(folder, meter):
             return live.measure(plan, folder, jobs=jobs, deadline=deadline, meter=meter)
@@ -112,7 +113,7 @@ def _measure(plan: Plan, folder: Path, jobs: int, deadline: float | None, meter:
         return comparing.measure(plan, folder, jobs=jobs, deadline=deadline, meter=meter)
 
 
-def _plan(asked: Asked, meter: Meter) -> Plan:
+def plan_of(asked: Asked, meter: Meter) -> Plan:
     """Everything resolved, so that nothing asked for can turn out wrong after hours."""
     if not asked.base or not asked.test:
         raise UserError("both --base and --test are needed", hint="e.g. --base v6.11 --test v6.12")

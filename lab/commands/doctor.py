@@ -29,7 +29,7 @@ def doctor(qemu: str, fix: bool, without_smt: bool, restore: bool, check: bool, 
     refused.
 
     \b
-    Examples:
+    Example:
       lab doctor
       sudo .venv/bin/lab doctor --fix --check
     """

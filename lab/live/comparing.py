@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lab import __version__, ab, exact, images, kernels, records, results, slices, verdict, workloads
+from lab import __version__, ab, certificates, exact, images, kernels, records, results, slices, verdict, workloads
 from lab.errors import HostFailed
 from lab.exact import Qemu
 from lab.live import hostgate, memory, rootfolder, topology, vng
@@ -241,7 +241,19 @@ def _live(plan: LivePlan, ready: Ready, taking: Taking, facts: list[hostgate.Hos
         host=facts,
         rounds=taking.tried,
         sampling=taking.rounds.sampling(),
+        certificates=_quotes(plan, ready, taking),
     )
+
+
+def _quotes(plan: LivePlan, ready: Ready, taking: Taking) -> dict[str, str]:
+    """What this host's noise certificates say to the cases."""
+    present = certificates.setup(ready.environment.qemu)
+    rounds = len(taking.rounds.blocks)
+    found = {
+        case: certificates.quote(case, present, accelerator=plan.accelerator, duet=plan.duet, rounds=rounds)
+        for case in taking.rounds.metrics
+    }
+    return {case: told for case, told in found.items() if told}
 
 
 def _shape(guest: Guest, qemu: Qemu, workload: Workload, cases: Sequence[Case], packed: Path) -> GuestShape:

@@ -72,7 +72,10 @@ class Command(Record, frozen=True, kw_only=True):
 
 
 class Live(Record, frozen=True, kw_only=True):
-    """How a result in live mode was measured. commands: by workload and arm. sampling: by case."""
+    """How a result in live mode was measured. commands: by workload and arm. sampling: by case.
+
+    certificates: by case, what this host's noise certificate says to it.
+    """
 
     accelerator: Accelerator
     virtme_ng: str
@@ -84,6 +87,7 @@ class Live(Record, frozen=True, kw_only=True):
     host: list[HostFact]
     rounds: list[LiveRound]
     sampling: dict[str, Sampling]
+    certificates: dict[str, str] = msgspec.field(default_factory=dict)
 
     def __str__(self) -> str:
         """How quiet the host was, in words."""

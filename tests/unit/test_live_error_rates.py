@@ -13,12 +13,12 @@ NOISE = Noise()
 
 def test_kernels_that_are_alike_are_hardly_ever_called_different_and_pooling_fails_this() -> None:
     """200 comparisons of 4 metrics, looked at after every block; at most 1 % of them may be wrong in any metric."""
-    found = figures(many(NOISE, Design(metrics=4, max_blocks=12), 200, seed=11))
+    found = figures(many(NOISE, Design(metrics=4, max_blocks=10, fixed_iterations=5), 200, seed=11))
     assert found.wrong <= 1.0
     assert found.ever <= 2.0
     # The reason for all this: the test that everybody does, at the same 1 % for each metric, over the same numbers.
-    assert found.naive_1 > 5.0
-    assert found.naive_5 > 25.0
+    assert found.naive_1 > 10.0
+    assert found.naive_5 > 30.0
 
 
 def test_a_change_as_large_as_the_noise_is_found_with_boots_enough() -> None:
