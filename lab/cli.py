@@ -29,7 +29,7 @@ _COMMANDS = {
     "image": "The guest image that both arms boot.",
     "kernel": "Build kernels, list them, clear them out.",
     "matrix": "Measure kernels x settings x workloads, as a table and a heat map.",
-    "replay": "Measure a stored result again and compare every number.",
+    "replay": "Measure a stored result, or a bundle, again and compare every number.",
     "report": "Show stored results, in any format, or list them.",
     "shell": "A shell, or one command, in the guest image under a kernel.",
     "tree": "Kernel trees that revisions are looked up in.",

@@ -35,7 +35,7 @@ def replay(
     Exits 4 if a number differs.
 
     \b
-    Examples:
+    Example:
       lab replay latest
       lab replay regression.tar.zst
     """

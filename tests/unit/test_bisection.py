@@ -15,7 +15,8 @@ import msgspec
 import pytest
 
 from lab import cli, results
-from lab.bisection.answer import Answer
+from lab.bisection.answer import Answer, proving
+from lab.errors import UserError
 from lab.sampling import Limits
 
 from . import fakebisect
@@ -55,6 +56,7 @@ def test_the_proof_takes_seeds_that_the_search_did_not(bisector: Bisector) -> No
     assert answer.changes[0].proof is not None
     stored = results.load_result(results.open_folder(answer.changes[0].proof.result or ""))
     assert not set(stored.seeds) & set(answer.seeds)
+    assert proving(answer) == answer.changes[0].proof.result, "that is what a bundle of it holds"
 
 
 def test_the_revert_on_the_new_end_is_measured(bisector: Bisector) -> None:
@@ -106,6 +108,8 @@ def test_two_changes_of_either_sign_are_both_named(bisector: Bisector) -> None:
     answer = bisector.search(commits[0], commits[-1])
     assert culprits(answer) == [commits[10], commits[40]]
     assert [one.direction for one in answer.changes] == ["regression", "improvement"]
+    with pytest.raises(UserError, match="found 2 changes"):
+        proving(answer)
 
 
 def wobbly(value: float, seed: int, case: str) -> float:
