@@ -197,9 +197,11 @@ def clock(model: str) -> str:
 def _footer(result: AbResult) -> str:
     around = result.environment
     guest = next(iter(around.guests.values()))
-    host = f"{result.live}\n" if result.live else ""
+    live = result.live
+    host = f"{live}\n" if live else ""
+    perf = f"perf stat: {live.perf}\n" if live and live.perf else ""
     return (
         f"{result.mode} mode, {counted_in(result)}: QEMU {around.qemu}, {around.machine}, "
-        f"{guest.vcpus} vCPU, {guest.memory_mb} MiB, fingerprint {around.fingerprint}\n"
-        f"{host}result {result.result}   again: lab report {result.result}   repeat: {result.reproduce}"
+        f"{guest.vcpus} vCPU, {guest.memory_mb} MiB, fingerprint {around.fingerprint}\n{host}{perf}"
+        f"result {result.result}   again: lab report {result.result}   repeat: {result.reproduce}"
     )

@@ -98,6 +98,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int | None
     max_rounds: int
     iterations: int | None
+    perf: bool | None
     fail_on: str | None
     require_verdict: bool
     explain: bool
@@ -154,17 +155,19 @@ def _live_plan(asked: Asked, meter: Meter) -> tuple[str, LivePlan | None]:
     `auto` is live where a guest boots under KVM, unless something is asked for that only exact mode has.
     """
     chosen = [asked.cpus is not None, asked.numa, asked.duet, asked.rounds, asked.iterations, asked.accel != "auto"]
+    chosen.append(asked.perf is not None)
     if asked.mode == "live":
         if asked.seeds:
             raise UserError("--seeds is of exact mode", hint="in live mode it is --rounds")
     elif asked.mode == "exact":
         if any(chosen):
-            raise UserError("--accel, --cpus, --numa, --duet, --rounds and --iterations are of live mode")
+            raise UserError("--accel, --cpus, --numa, --duet, --rounds, --iterations and --perf are of live mode")
         return "exact", None
     elif not any(chosen) and (asked.seeds or asked.explain or asked.model != "auto" or not kvm.works(asked.qemu)):
         return "exact", None
+    accelerator = kvm.accelerator(asked.accel, asked.qemu, meter)
     how = LivePlan(
-        accelerator=kvm.accelerator(asked.accel, asked.qemu, meter),
+        accelerator=accelerator,
         vcpus=asked.cpus or None,
         mirror=asked.cpus == 0,
         nodes=asked.numa,
@@ -172,6 +175,7 @@ def _live_plan(asked: Asked, meter: Meter) -> tuple[str, LivePlan | None]:
         max_rounds=asked.rounds or asked.max_rounds,
         fixed_rounds=asked.rounds is not None,
         iterations=asked.iterations,
+        perf=accelerator == "kvm" if asked.perf is None else asked.perf,
         seed=live.draw_seed(),
     )
     live.check(workloads.select_all(asked.workload), how)

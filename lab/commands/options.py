@@ -158,6 +158,9 @@ def live() -> Decorator:
         click.option(
             "--iterations", type=click.IntRange(min=1), help="Live mode: of each case in a boot (default: as measured)."
         ),
+        click.option(
+            "--perf/--no-perf", default=None, help="Live mode: count events by `perf stat` (default: under KVM)."
+        ),
     )  # fmt: skip
 
 

@@ -16,8 +16,9 @@ from lab.channel import GuestReport
 from lab.errors import GuestFailed, HostFailed
 from lab.exact import MachineType
 from lab.guests import Running
-from lab.live import machine, pinning, vng
+from lab.live import machine, perfstat, pinning, vng
 from lab.live.machine import Guest, live_machine
+from lab.live.perfstat import Event, PerfSummary
 from lab.live.topology import Seat
 from lab.records import Record
 from lab.runs import Arm
@@ -28,7 +29,10 @@ _LEAST_FREE = 32 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveBench:
-    """What all boots of a workload share. guest: all but its seat, and what an arm adds, are every boot's."""
+    """What all boots of a workload share. guest: all but its seat, and what an arm adds, are every boot's.
+
+    perf: the events that `perf stat` counts around every case; none: it is not run.
+    """
 
     guest: Guest
     machine: MachineType
@@ -39,6 +43,7 @@ class LiveBench:
     timeout_s: float
     folder: Path
     fingerprint: str
+    perf: Sequence[Event] = ()
 
     def guest_of(self, arm: Arm, seat: Seat) -> Guest:
         """An arm's guest on a seat: all that its command line depends on."""
@@ -72,6 +77,7 @@ class BootRecord(Record, frozen=True, kw_only=True):
     argv: list[str]
     values: dict[str, dict[str, list[float | None]]] = msgspec.field(default_factory=dict)
     report: GuestReport | None = None
+    perf: PerfSummary | None = None
     failure: str | None = None
 
     def reading(self) -> dict[str, dict[str, list[float]]]:
@@ -155,14 +161,26 @@ def _measured(
             on_start=lambda process: pinning.pin_and_start(process, folder, seat),
         )
         report = guests.judge(ended)
-        values = collect(report, bench.workload, cases, record.iterations, folder)
+        counted = _take_events(report) if bench.perf else []
+        values = collect(report, bench.workload, cases, record.iterations, folder, counted)
     finally:
         initrd.unlink(missing_ok=True)
         (folder / machine.QMP).unlink(missing_ok=True)
     spent_s = sum(one.end_ns - one.begin_ns for one in report.cases if one.end_ns is not None) / 1e9
     return msgspec.structs.replace(
-        record, wall_s=ended.wall_s, boot_s=max(0.0, ended.wall_s - spent_s), values=values, report=report
-    )
+        record, wall_s=ended.wall_s, boot_s=max(0.0, ended.wall_s - spent_s), values=values, report=report,
+        perf=perfstat.summary(counted) if bench.perf else None,
+    )  # fmt: skip
+
+
+def _take_events(report: GuestReport) -> list[perfstat.Reading]:
+    """What perf counted in each case of a boot, in order; taken out of what the case's program said."""
+    found = []
+    for outcome in report.cases:
+        one = perfstat.read(outcome.stderr)
+        outcome.stderr = list(one.rest)
+        found.append(one)
+    return found
 
 
 def _require_space(folder: Path) -> None:
@@ -177,7 +195,7 @@ def _require_space(folder: Path) -> None:
 
 def _initrd(bench: LiveBench, arm: Arm, cases: Sequence[Case], seed: int, iterations: int) -> bytes:
     """The guest's whole root, the one that exact mode boots, and its job: every case in turn, so often."""
-    once = [(case.name, bench.workload.command(case)) for case in runs.shuffled(cases, seed)]
+    once = [(case.name, _command(bench, case)) for case in runs.shuffled(cases, seed)]
     job = channel.encode_job(
         seed=seed,
         cases=once * iterations,
@@ -189,16 +207,32 @@ def _initrd(bench: LiveBench, arm: Arm, cases: Sequence[Case], seed: int, iterat
     return archive + runs.padding(len(archive))
 
 
+def _command(bench: LiveBench, case: Case) -> list[str]:
+    command = bench.workload.command(case)
+    return perfstat.wrapped(command, bench.perf) if bench.perf else command
+
+
 def collect(
-    report: GuestReport, workload: Workload, cases: Sequence[Case], iterations: int, guest: Path
+    report: GuestReport,
+    workload: Workload,
+    cases: Sequence[Case],
+    iterations: int,
+    guest: Path,
+    counted: Sequence[perfstat.Reading] = (),
 ) -> dict[str, dict[str, list[float | None]]]:
-    """Each metric of each iteration, from a report that has every case so often; `GuestFailed` if one is missing."""
+    """Each metric of each iteration, from a report that has every case so often; `GuestFailed` if one is missing.
+
+    counted: what perf counted in each case of the report, where it was run.
+    """
+    events = {id(outcome): one for outcome, one in zip(report.cases, counted, strict=False)}
     values: dict[str, dict[str, list[float | None]]] = {case.name: {} for case in cases}
     by_case = {case.name: [one for one in report.cases if one.name == case.name] for case in cases}
     for turn in range(iterations):
         outcomes = [found[turn] for found in by_case.values() if turn < len(found)]
         delivery.collect(GuestReport(cases=outcomes), workload, cases, guest)
         for outcome in outcomes:
+            if (one := events.get(id(outcome))) is not None:
+                outcome.metrics |= {perfstat.metric_name(name): value for name, value in one.values.items()}
             for metric, value in outcome.metrics.items():
                 column = values[outcome.name].setdefault(metric, [])
                 column += [None] * (turn - len(column))

@@ -10,15 +10,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 from lab import __version__, ab, certificates, exact, images, kernels, records, results, slices, verdict, workloads
 from lab.errors import HostFailed
 from lab.exact import Qemu
-from lab.live import hostgate, memory, rootfolder, topology, vng
+from lab.live import hostgate, memory, perfstat, rootfolder, topology, vng
 from lab.live.boots import LiveBench
 from lab.live.document import Command, Live, LivePlan
 from lab.live.machine import Guest, live_machine
 from lab.live.measuring import Stand, Taking
 from lab.live.narration import Narrator
+from lab.live.perfstat import Event
 from lab.live.rounds import Rounds, primary_of
 from lab.live.topology import Layout
 from lab.progress import Meter
@@ -51,7 +54,12 @@ def check(chosen: Sequence[tuple[Workload, Sequence[Case]]], plan: LivePlan) -> 
     vng.find()
     for workload, _ in chosen:
         layout = layout_of(workload, plan)
-        memory.require(memory.rounded_mb(workload.memory_mb, layout.shape.nodes), len(layout.seats))
+        memory.require(_memory_mb(workload, layout, plan), len(layout.seats))
+
+
+def _memory_mb(workload: Workload, layout: Layout, plan: LivePlan) -> int:
+    """What a guest gets: the workload's memory, and room for perf."""
+    return memory.rounded_mb(workload.memory_mb + (perfstat.MEMORY_MB if plan.perf else 0), layout.shape.nodes)
 
 
 def layout_of(workload: Workload, plan: LivePlan) -> Layout:
@@ -75,11 +83,12 @@ def prepare(
     image = images.obtain(meter)
     room = rootfolder.obtain(image[1])
     board = kernels.common_machine(*(arm.kernel for arm in arms))
+    counted = _events(plan, image[1])
     stands, shapes, layouts, commands = [], {}, {}, {}
     for workload, cases in chosen:
         check_guest(workload, cases, arms, image)
         layout = layouts[workload.name] = layout_of(workload, plan)
-        memory_mb = memory.rounded_mb(workload.memory_mb, layout.shape.nodes)
+        memory_mb = _memory_mb(workload, layout, plan)
         guest = Guest(
             qemu=qemu.path,
             accelerator=plan.accelerator,
@@ -89,11 +98,11 @@ def prepare(
             hugepage_kb=memory.hugepage_kb(memory_mb, layout),
             arguments=[],
         )
-        packed = slices.slice_for(image, workload)
-        shape = _shape(guest, qemu, workload, cases, packed)
+        packed = slices.slice_for(image, _with_perf(workload) if counted else workload)
+        shape = _shape(guest, qemu, workload, cases, packed, counted)
         bench = LiveBench(
             guest=guest, machine=board, workload=workload, cases=cases, slice=packed, room=room,
-            timeout_s=timeout_s, folder=folder, fingerprint=shape.fingerprint,
+            timeout_s=timeout_s, folder=folder, fingerprint=shape.fingerprint, perf=counted,
         )  # fmt: skip
         stands.append(Stand(bench=bench, seats=layout.seats))
         shapes[workload.name] = shape
@@ -108,6 +117,19 @@ def prepare(
     )
 
 
+def _events(plan: LivePlan, image: Path) -> tuple[Event, ...]:
+    """What perf is asked to count around every case."""
+    if not plan.perf:
+        return ()
+    known = perfstat.known_events(image / "root") if plan.accelerator == "kvm" else ()
+    return perfstat.events(plan.accelerator, known)
+
+
+def _with_perf(workload: Workload) -> Workload:
+    """The workload as its guest's root is cut for: exact mode's root has no perf, and stays as it is."""
+    return msgspec.structs.replace(workload, extra_files=(*workload.extra_files, *perfstat.PROGRAMS))
+
+
 def command(bench: LiveBench, arm: Arm) -> Command:
     """What makes and starts an arm's guest of a workload, on its first seat."""
     composed, argv = vng.compose(bench.guest_of(arm, bench.guest.seat), arm.kernel.image(bench.machine), bench.room)
@@ -118,7 +140,10 @@ def rounds_of(stands: Sequence[Stand], plan: Plan) -> Rounds:
     """The rounds of a comparison over every case of every workload."""
     assert plan.live is not None  # noqa: S101
     measured = {
-        f"{stand.bench.workload.name}:{case.name}": ab.metrics_of(stand.bench.workload.metrics, modelled=False)
+        f"{stand.bench.workload.name}:{case.name}": [
+            *ab.metrics_of(stand.bench.workload.metrics, modelled=False),
+            *(event.metric for event in stand.bench.perf),
+        ]
         for stand in stands
         for case in stand.bench.cases
     }
@@ -159,6 +184,8 @@ def measure(plan: Plan, folder: Path, *, jobs: int, deadline: float | None, mete
     with Narrator(taking, meter) as narrator:
         while (one := taking.take()) is not None:
             narrator.tell(one)
+            if plan.live.perf and one.number == 1:
+                meter.say(f"perf: {taking.counted()}")
     name = results.reference(folder)
     if not taking.rounds.blocks:
         raise HostFailed("no round was measured", hint=f"go on by `lab ab --resume {name}`")
@@ -208,7 +235,7 @@ def judge(rounds: Rounds, stands: Sequence[Stand], plan: Plan) -> tuple[list[Cas
             case=case.name,
             control=case.control,
             verdict=_decided(standing[f"{stand.bench.workload.name}:{case.name}"]),
-            metrics=standing[f"{stand.bench.workload.name}:{case.name}"],
+            metrics=_there(standing[f"{stand.bench.workload.name}:{case.name}"], stand),
         )
         for stand in stands
         for case in stand.bench.cases
@@ -221,6 +248,12 @@ def judge(rounds: Rounds, stands: Sequence[Stand], plan: Plan) -> tuple[list[Cas
         plan.alpha,
     )
     return cases, overall
+
+
+def _there(found: Sequence[Comparison], stand: Stand) -> list[Comparison]:
+    """Without the events that no guest's PMU has."""
+    events = {event.metric.name for event in stand.bench.perf}
+    return [one for one in found if one.name not in events or any(v is not None for v in (*one.base, *one.test))]
 
 
 def _decided(found: Sequence[Comparison]) -> Outcome:
@@ -242,6 +275,7 @@ def _live(plan: LivePlan, ready: Ready, taking: Taking, facts: list[hostgate.Hos
         rounds=taking.tried,
         sampling=taking.rounds.sampling(),
         certificates=_quotes(plan, ready, taking),
+        perf=taking.counted() if plan.perf else None,
     )
 
 
@@ -256,12 +290,14 @@ def _quotes(plan: LivePlan, ready: Ready, taking: Taking) -> dict[str, str]:
     return {case: told for case, told in found.items() if told}
 
 
-def _shape(guest: Guest, qemu: Qemu, workload: Workload, cases: Sequence[Case], packed: Path) -> GuestShape:
+def _shape(
+    guest: Guest, qemu: Qemu, workload: Workload, cases: Sequence[Case], packed: Path, counted: Sequence[Event]
+) -> GuestShape:
     settings = workload.guest_settings(live_machine().settings, {})
     initrd_sha256 = records.file_digest(packed)
     facts = [
         qemu.version, guest.accelerator, guest.shape, guest.memory_mb, guest.hugepage_kb, live_machine(), settings,
-        workload.cmdline, workload.env, workload.setup, initrd_sha256,
+        workload.cmdline, workload.env, workload.setup, initrd_sha256, *([counted] if counted else []),
     ]  # fmt: skip
     return GuestShape(
         settings={name: value for name, value in settings.items() if live_machine().settings.get(name) != value},

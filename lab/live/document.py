@@ -9,6 +9,7 @@ import msgspec
 
 from lab.live.hostgate import HostFact, RoundHost
 from lab.live.machine import Accelerator
+from lab.live.perfstat import PerfSummary
 from lab.live.rounds import Sampling
 from lab.live.topology import Seat, Shape
 from lab.records import Record
@@ -17,7 +18,10 @@ RoundState = Literal["kept", "disturbed", "repeated", "died"]
 
 
 class LivePlan(Record, frozen=True, kw_only=True):
-    """How a comparison in live mode is done. vcpus: of a guest; None: each workload's own, or the host's (mirror)."""
+    """How a comparison in live mode is done. vcpus: of a guest; None: each workload's own, or the host's (mirror).
+
+    perf: `perf stat` around every case.
+    """
 
     accelerator: Accelerator
     vcpus: int | None = None
@@ -27,6 +31,7 @@ class LivePlan(Record, frozen=True, kw_only=True):
     max_rounds: int
     fixed_rounds: bool = False
     iterations: int | None = None
+    perf: bool = False
     seed: int
 
 
@@ -87,6 +92,7 @@ class Live(Record, frozen=True, kw_only=True):
     host: list[HostFact]
     rounds: list[LiveRound]
     sampling: dict[str, Sampling]
+    perf: PerfSummary | None = None
     certificates: dict[str, str] = msgspec.field(default_factory=dict)
 
     def __str__(self) -> str:

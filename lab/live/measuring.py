@@ -17,10 +17,11 @@ from pathlib import Path
 from lab import records
 from lab.errors import GuestFailed, LabError
 from lab.guests import Running
-from lab.live import boots
+from lab.live import boots, perfstat
 from lab.live.boots import BootRecord, LiveBench
 from lab.live.document import LiveBoot, LiveRound, RoundState
 from lab.live.hostgate import Watch
+from lab.live.perfstat import PerfSummary
 from lab.live.rounds import Block, BootReading, Rounds
 from lab.live.topology import Seat
 from lab.records import Record
@@ -94,6 +95,11 @@ class Taking:
     def seconds_a_round(self) -> float:
         """What a round takes, by those that were done."""
         return statistics.median(one.seconds for one in self.tried) if self.tried else 0.0
+
+    def counted(self) -> PerfSummary:
+        """What perf counted in the boots of the rounds so far."""
+        found = [self._record(boot.name) for one in self.tried if one.counts for boot in one.boots]
+        return perfstat.together(record.perf for record in found if record is not None and record.perf is not None)
 
     def _late(self) -> bool:
         """Whether the next round would end after the deadline. The first is always done."""

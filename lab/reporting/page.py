@@ -210,6 +210,7 @@ class ResultView:
         return [
             ("time", counted_in(self.report.result)),
             ("host", "; ".join(f"{fact.name} {fact.value}" for fact in live.host)),
+            *([("perf", str(live.perf))] if live.perf else []),
             ("rounds disturbed", "; ".join(f"{one.number} {one.state}: {', '.join(one.reasons)}" for one in again)),
         ]
 
