@@ -200,6 +200,8 @@ def _footer(result: AbResult) -> str:
     live = result.live
     host = f"{live}\n" if live else ""
     perf = f"perf stat: {live.perf}\n" if live and live.perf else ""
+    profiles = live.profiles if live else {}
+    perf += "".join(f"perf record, {case}: {found}\n" for case, found in profiles.items())
     return (
         f"{result.mode} mode, {counted_in(result)}: QEMU {around.qemu}, {around.machine}, "
         f"{guest.vcpus} vCPU, {guest.memory_mb} MiB, fingerprint {around.fingerprint}\n{host}{perf}"

@@ -99,6 +99,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     max_rounds: int
     iterations: int | None
     perf: bool | None
+    perf_record: bool
     fail_on: str | None
     require_verdict: bool
     explain: bool
@@ -155,13 +156,15 @@ def _live_plan(asked: Asked, meter: Meter) -> tuple[str, LivePlan | None]:
     `auto` is live where a guest boots under KVM, unless something is asked for that only exact mode has.
     """
     chosen = [asked.cpus is not None, asked.numa, asked.duet, asked.rounds, asked.iterations, asked.accel != "auto"]
-    chosen.append(asked.perf is not None)
+    chosen += [asked.perf is not None, asked.perf_record]
     if asked.mode == "live":
         if asked.seeds:
             raise UserError("--seeds is of exact mode", hint="in live mode it is --rounds")
     elif asked.mode == "exact":
         if any(chosen):
-            raise UserError("--accel, --cpus, --numa, --duet, --rounds, --iterations and --perf are of live mode")
+            raise UserError(
+                "--accel, --cpus, --numa, --duet, --rounds, --iterations, --perf and --perf-record are of live mode"
+            )
         return "exact", None
     elif not any(chosen) and (asked.seeds or asked.explain or asked.model != "auto" or not kvm.works(asked.qemu)):
         return "exact", None
@@ -176,6 +179,7 @@ def _live_plan(asked: Asked, meter: Meter) -> tuple[str, LivePlan | None]:
         fixed_rounds=asked.rounds is not None,
         iterations=asked.iterations,
         perf=accelerator == "kvm" if asked.perf is None else asked.perf,
+        perf_record=asked.perf_record,
         seed=live.draw_seed(),
     )
     live.check(workloads.select_all(asked.workload), how)

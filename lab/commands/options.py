@@ -161,6 +161,10 @@ def live() -> Decorator:
         click.option(
             "--perf/--no-perf", default=None, help="Live mode: count events by `perf stat` (default: under KVM)."
         ),
+        click.option(
+            "--perf-record", is_flag=True,
+            help="Live mode: afterwards, a profile of both arms by `perf record`, and what differs.",
+        ),
     )  # fmt: skip
 
 

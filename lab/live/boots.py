@@ -16,8 +16,9 @@ from lab.channel import GuestReport
 from lab.errors import GuestFailed, HostFailed
 from lab.exact import MachineType
 from lab.guests import Running
-from lab.live import machine, perfstat, pinning, vng
+from lab.live import machine, perfrecord, perfstat, pinning, vng
 from lab.live.machine import Guest, live_machine
+from lab.live.perfrecord import Profile
 from lab.live.perfstat import Event, PerfSummary
 from lab.live.topology import Seat
 from lab.records import Record
@@ -31,7 +32,7 @@ _LEAST_FREE = 32 << 20
 class LiveBench:
     """What all boots of a workload share. guest: all but its seat, and what an arm adds, are every boot's.
 
-    perf: the events that `perf stat` counts around every case; none: it is not run.
+    perf: the events that `perf stat` counts around every case; none: it is not run. profiled: `perf record` is.
     """
 
     guest: Guest
@@ -44,6 +45,7 @@ class LiveBench:
     folder: Path
     fingerprint: str
     perf: Sequence[Event] = ()
+    profiled: bool = False
 
     def guest_of(self, arm: Arm, seat: Seat) -> Guest:
         """An arm's guest on a seat: all that its command line depends on."""
@@ -78,6 +80,7 @@ class BootRecord(Record, frozen=True, kw_only=True):
     values: dict[str, dict[str, list[float | None]]] = msgspec.field(default_factory=dict)
     report: GuestReport | None = None
     perf: PerfSummary | None = None
+    profiles: dict[str, Profile] = msgspec.field(default_factory=dict)
     failure: str | None = None
 
     def reading(self) -> dict[str, dict[str, list[float]]]:
@@ -162,6 +165,7 @@ def _measured(
         )
         report = guests.judge(ended)
         counted = _take_events(report) if bench.perf else []
+        profiles = _take_profiles(report) if bench.profiled else {}
         values = collect(report, bench.workload, cases, record.iterations, folder, counted)
     finally:
         initrd.unlink(missing_ok=True)
@@ -169,7 +173,7 @@ def _measured(
     spent_s = sum(one.end_ns - one.begin_ns for one in report.cases if one.end_ns is not None) / 1e9
     return msgspec.structs.replace(
         record, wall_s=ended.wall_s, boot_s=max(0.0, ended.wall_s - spent_s), values=values, report=report,
-        perf=perfstat.summary(counted) if bench.perf else None,
+        perf=perfstat.summary(counted) if bench.perf else None, profiles=profiles,
     )  # fmt: skip
 
 
@@ -180,6 +184,17 @@ def _take_events(report: GuestReport) -> list[perfstat.Reading]:
         one = perfstat.read(outcome.stderr)
         outcome.stderr = list(one.rest)
         found.append(one)
+    return found
+
+
+def _take_profiles(report: GuestReport) -> dict[str, Profile]:
+    """What perf recorded of each case; taken out of what the case's program said."""
+    found = {}
+    for outcome in report.cases:
+        one = perfrecord.read(outcome.stderr)
+        outcome.stderr = list(one.rest)
+        if one.profile is not None:
+            found[outcome.name] = one.profile
     return found
 
 
@@ -209,6 +224,8 @@ def _initrd(bench: LiveBench, arm: Arm, cases: Sequence[Case], seed: int, iterat
 
 def _command(bench: LiveBench, case: Case) -> list[str]:
     command = bench.workload.command(case)
+    if bench.profiled:
+        return perfrecord.wrapped(command)
     return perfstat.wrapped(command, bench.perf) if bench.perf else command
 
 

@@ -6,7 +6,7 @@ import os
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,12 +15,14 @@ import msgspec
 from lab import __version__, ab, certificates, exact, images, kernels, records, results, slices, verdict, workloads
 from lab.errors import HostFailed
 from lab.exact import Qemu
-from lab.live import hostgate, memory, perfstat, rootfolder, topology, vng
+from lab.guests import Running
+from lab.live import boots, hostgate, memory, perfrecord, perfstat, rootfolder, topology, vng
 from lab.live.boots import LiveBench
 from lab.live.document import Command, Live, LivePlan
 from lab.live.machine import Guest, live_machine
 from lab.live.measuring import Stand, Taking
 from lab.live.narration import Narrator
+from lab.live.perfrecord import Difference, Profile
 from lab.live.perfstat import Event
 from lab.live.rounds import Rounds, primary_of
 from lab.live.topology import Layout
@@ -59,7 +61,9 @@ def check(chosen: Sequence[tuple[Workload, Sequence[Case]]], plan: LivePlan) -> 
 
 def _memory_mb(workload: Workload, layout: Layout, plan: LivePlan) -> int:
     """What a guest gets: the workload's memory, and room for perf."""
-    return memory.rounded_mb(workload.memory_mb + (perfstat.MEMORY_MB if plan.perf else 0), layout.shape.nodes)
+    return memory.rounded_mb(
+        workload.memory_mb + (perfstat.MEMORY_MB if plan.perf or plan.perf_record else 0), layout.shape.nodes
+    )
 
 
 def layout_of(workload: Workload, plan: LivePlan) -> Layout:
@@ -98,7 +102,7 @@ def prepare(
             hugepage_kb=memory.hugepage_kb(memory_mb, layout),
             arguments=[],
         )
-        packed = slices.slice_for(image, _with_perf(workload) if counted else workload)
+        packed = slices.slice_for(image, _with_perf(workload) if counted or plan.perf_record else workload)
         shape = _shape(guest, qemu, workload, cases, packed, counted)
         bench = LiveBench(
             guest=guest, machine=board, workload=workload, cases=cases, slice=packed, room=room,
@@ -186,6 +190,7 @@ def measure(plan: Plan, folder: Path, *, jobs: int, deadline: float | None, mete
             narrator.tell(one)
             if plan.live.perf and one.number == 1:
                 meter.say(f"perf: {taking.counted()}")
+    profiles = _profiles(ready, folder, meter) if plan.live.perf_record else {}
     name = results.reference(folder)
     if not taking.rounds.blocks:
         raise HostFailed("no round was measured", hint=f"go on by `lab ab --resume {name}`")
@@ -205,7 +210,7 @@ def measure(plan: Plan, folder: Path, *, jobs: int, deadline: float | None, mete
         seconds=round(time.monotonic() - clock, 3),
         result=name,
         reproduce=_again(plan),
-        live=_live(plan.live, ready, taking, facts),
+        live=_live(plan.live, ready, taking, facts, profiles),
     )
     records.save(folder / "result.json", result)
     return result
@@ -262,7 +267,33 @@ def _decided(found: Sequence[Comparison]) -> Outcome:
     return outcome
 
 
-def _live(plan: LivePlan, ready: Ready, taking: Taking, facts: list[hostgate.HostFact]) -> Live:
+def _profiles(ready: Ready, folder: Path, meter: Meter) -> dict[str, Difference]:
+    """Each case's profiles of both arms, from a boot of each that is in no verdict."""
+    meter.say("recording profiles")
+    found: dict[str, dict[str, Profile]] = {}
+    for stand in ready.stands:
+        workload = stand.bench.workload
+        bench = replace(stand.bench, perf=(), profiled=True)
+        for cases in workload.by_guest(stand.bench.cases):
+            for arm in ready.arms:
+                alone = f"+{cases[0].name}" if workload.isolate else ""
+                record = boots.boot(
+                    bench, arm, cases, name=f"profile-{arm.name}-{workload.name}{alone}", seed=1, iterations=1,
+                    seat=stand.seats[0], running=Running(),
+                )  # fmt: skip
+                for case in cases:
+                    of_case = found.setdefault(f"{workload.name}:{case.name}", {})
+                    of_case |= {arm.name: record.profiles[case.name]} if case.name in record.profiles else {}
+    return {case: perfrecord.difference(both.get("base"), both.get("test")) for case, both in found.items()}
+
+
+def _live(
+    plan: LivePlan,
+    ready: Ready,
+    taking: Taking,
+    facts: list[hostgate.HostFact],
+    profiles: dict[str, Difference],
+) -> Live:
     return Live(
         accelerator=plan.accelerator,
         virtme_ng=vng.version(),
@@ -276,6 +307,7 @@ def _live(plan: LivePlan, ready: Ready, taking: Taking, facts: list[hostgate.Hos
         sampling=taking.rounds.sampling(),
         certificates=_quotes(plan, ready, taking),
         perf=taking.counted() if plan.perf else None,
+        profiles=profiles,
     )
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from lab.live.hostgate import HostFact, RoundHost
 from lab.live.machine import Accelerator
+from lab.live.perfrecord import Difference
 from lab.live.perfstat import PerfSummary
 from lab.live.rounds import Sampling
 from lab.live.topology import Seat, Shape
@@ -20,7 +21,7 @@ RoundState = Literal["kept", "disturbed", "repeated", "died"]
 class LivePlan(Record, frozen=True, kw_only=True):
     """How a comparison in live mode is done. vcpus: of a guest; None: each workload's own, or the host's (mirror).
 
-    perf: `perf stat` around every case.
+    perf: `perf stat` around every case. perf_record: a profile of both arms, in boots of their own.
     """
 
     accelerator: Accelerator
@@ -32,6 +33,7 @@ class LivePlan(Record, frozen=True, kw_only=True):
     fixed_rounds: bool = False
     iterations: int | None = None
     perf: bool = False
+    perf_record: bool = False
     seed: int
 
 
@@ -77,7 +79,7 @@ class Command(Record, frozen=True, kw_only=True):
 
 
 class Live(Record, frozen=True, kw_only=True):
-    """How a result in live mode was measured. commands: by workload and arm. sampling: by case.
+    """How a result in live mode was measured. commands: by workload and arm. sampling, profiles: by case.
 
     certificates: by case, what this host's noise certificate says to it.
     """
@@ -93,6 +95,7 @@ class Live(Record, frozen=True, kw_only=True):
     rounds: list[LiveRound]
     sampling: dict[str, Sampling]
     perf: PerfSummary | None = None
+    profiles: dict[str, Difference] = msgspec.field(default_factory=dict)
     certificates: dict[str, str] = msgspec.field(default_factory=dict)
 
     def __str__(self) -> str:

@@ -28,7 +28,7 @@ MEMORY_MB = 64
 """What perf and its libraries take of a guest's memory, its root being there: 32 MiB, and room to run."""
 
 # perf itself exits with 0 when its program was killed by a signal; a shell tells (128 + signal).
-_TELLS = '"$@"; exit $?'
+TELLS = '"$@"; exit $?'
 
 
 class Event(NamedTuple):
@@ -86,7 +86,7 @@ def known_events(root: Path) -> set[str]:
 def wrapped(command: Sequence[str], asked: Sequence[Event]) -> list[str]:
     """A case's command with perf around it; its own status and output stay what they are."""
     names = ",".join(event.name for event in asked)
-    return [PERF, "stat", "-j", "-e", names, "--", SHELL, "sh", "-c", _TELLS, "sh", *command]
+    return [PERF, "stat", "-j", "-e", names, "--", SHELL, "sh", "-c", TELLS, "sh", *command]
 
 
 # ---- what came back

@@ -211,6 +211,7 @@ class ResultView:
             ("time", counted_in(self.report.result)),
             ("host", "; ".join(f"{fact.name} {fact.value}" for fact in live.host)),
             *([("perf", str(live.perf))] if live.perf else []),
+            *((f"perf record, {case}", str(found)) for case, found in live.profiles.items()),
             ("rounds disturbed", "; ".join(f"{one.number} {one.state}: {', '.join(one.reasons)}" for one in again)),
         ]
 
