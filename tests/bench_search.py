@@ -1,4 +1,4 @@
-"""`make bench-search`: what live mode's search reaches on simulated hosts (docs/search.md). Never a test.
+"""`make bench-search`: what live mode's search reaches on simulated hosts (docs/live-search.md). Never a test.
 
 make bench-search                          all tables, a quarter of an hour on one core
 make bench-search ARGS='--table figures'   one of figures, calibration, drift
