@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import pkgutil
 import re
 import sys
 from pathlib import Path
@@ -12,7 +14,9 @@ import click
 import msgspec
 import pytest
 
+import lab
 from lab import cli
+from lab.records import Record
 from lab.verdict import Outcome
 
 TOP = Path(__file__).resolve().parents[2]
@@ -111,6 +115,41 @@ def test_a_record_is_a_table_in_words_of_json() -> None:
     ]
 
 
+# What people write, and what only others are made of: each has a page of its own, or needs none.
+WRITTEN = {
+    "lab.bisection.recipes.Recipe", "lab.exact.ExactMachine", "lab.images.Recipe", "lab.machines.Machine",
+    "lab.mechanisms._File", "lab.results.Measuring",
+}  # fmt: skip
+
+
+def _with_schema() -> set[str]:
+    """All records that carry a schema's name or number."""
+    for found in pkgutil.walk_packages(lab.__path__, "lab."):
+        if found.name != "lab.__main__":
+            importlib.import_module(found.name)
+    pending, names = [Record], set()
+    while pending:
+        pending += (record := pending.pop()).__subclasses__()
+        if "schema" in record.__struct_fields__ and record.__module__.startswith("lab."):
+            names.add(f"{record.__module__}.{record.__name__}")
+    return names
+
+
+def test_every_stored_record_is_on_the_page() -> None:
+    listed = re.findall(r"^```\{record\} (\S+)$", (TOP / "docs" / "formats.md").read_text(), re.MULTILINE)
+    assert all(recordtables.load(path) for path in listed)
+    missing = _with_schema() - WRITTEN - set(listed)
+    assert not missing, f"docs/formats.md has nothing of {missing}"
+    assert not WRITTEN - _with_schema()
+
+
+def test_every_record_that_is_read_is_on_the_page() -> None:
+    listed = re.findall(r"^```\{record\} \S+\.(\w+)$", (TOP / "docs" / "formats.md").read_text(), re.MULTILINE)
+    # A key by itself (`str`), a reader of one field, and functions that are told what to read.
+    missing = _loaded() - set(listed) - {"str", "_Kind", "kind_of_result", "kind"}
+    assert not missing, f"docs/formats.md has nothing of {missing}"
+
+
 def _loaded() -> set[str]:
     """The names of all records that the lab reads from disk."""
     found = set()
@@ -119,12 +158,3 @@ def _loaded() -> set[str]:
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "records.load":
                 found.add(ast.unparse(node.args[1]).removeprefix("records."))
     return found
-
-
-def test_every_record_on_disk_is_on_the_page() -> None:
-    listed = re.findall(r"^```\{record\} (\S+)$", (TOP / "docs" / "formats.md").read_text(), re.MULTILINE)
-    names = {recordtables.load(path).__name__ for path in listed}
-    # A key by itself (`str`), a reader of one field, and functions that are told what to read.
-    missing = _loaded() - names - {"str", "_Kind", "kind_of_result"}
-    assert not missing, f"docs/formats.md has nothing of {missing}"
-    assert len(names) > 10
