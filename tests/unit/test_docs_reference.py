@@ -118,7 +118,7 @@ def test_a_record_is_a_table_in_words_of_json() -> None:
 # What people write, and what only others are made of: each has a page of its own, or needs none.
 WRITTEN = {
     "lab.bisection.recipes.Recipe", "lab.exact.ExactMachine", "lab.images.Recipe", "lab.machines.Machine",
-    "lab.mechanisms._File", "lab.results.Measuring",
+    "lab.live.machine.LiveMachine", "lab.mechanisms._File", "lab.results.Measuring",
 }  # fmt: skip
 
 
@@ -145,8 +145,8 @@ def test_every_stored_record_is_on_the_page() -> None:
 
 def test_every_record_that_is_read_is_on_the_page() -> None:
     listed = re.findall(r"^```\{record\} \S+\.(\w+)$", (TOP / "docs" / "formats.md").read_text(), re.MULTILINE)
-    # A key by itself (`str`), a reader of one field, and functions that are told what to read.
-    missing = _loaded() - set(listed) - {"str", "_Kind", "kind_of_result", "kind"}
+    # Memos (`str`, `_Probe`), a reader of one field, and functions that are told what to read.
+    missing = _loaded() - set(listed) - {"str", "_Probe", "_Kind", "kind_of_result", "kind"}
     assert not missing, f"docs/formats.md has nothing of {missing}"
 
 
