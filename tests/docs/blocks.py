@@ -2,7 +2,8 @@
 
 A block is fenced as `console`: lines behind `$ ` are commands, the lines after one are what it prints on stdout.
 `...` stands for anything in a line, or for any lines where it is alone. In front of a block, the comment
-`<!-- not run: REASON -->` says that its commands are only parsed.
+`<!-- not run: REASON -->` says that its commands are only parsed; in front of another kind of block,
+`<!-- file: PATH -->` says which file it is.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _FENCE = re.compile(r"(?:^<!-- not run: (?P<why>.+?) -->\n+)?^```console\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"^<!-- file: (?P<path>\S+) -->\n```\w+\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 _NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")
 _CONDITIONS = re.compile(r"fingerprint \w+|Linux [\d.]+|QEMU [\d.]+|modelled cycles \(\w+ [\w-]+( \w+)+\)")
 
@@ -31,6 +33,11 @@ def commands(page: str) -> Iterator[Command]:
         for part in re.split(r"^\$ ", block["body"], flags=re.MULTILINE)[1:]:
             text, _, output = re.sub(r"\\\n\s*", "", part).partition("\n")
             yield Command(text=text, output=output, not_run=block["why"])
+
+
+def files(page: str) -> dict[str, str]:
+    """The files that a Markdown page has its reader write, by path."""
+    return {found["path"]: found["body"] for found in _FILE.finditer(page)}
 
 
 def same_conditions(shown: str, real: str) -> bool | None:

@@ -1,4 +1,4 @@
-"""README and tutorial, as somebody who follows them would: every command, in order, and what it prints.
+"""README, tutorial, and the first workload, as somebody who follows them would: every command, and what it prints.
 
 The reader is an ordinary user with a fresh home, in a checkout after `make setup`, with its .venv/bin in PATH. The
 kernels of the story are built, and what was downloaded is there; results are not.
@@ -64,10 +64,14 @@ def _run(command: str, story: Lab, home: Path) -> subprocess.CompletedProcess[st
     )
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md", "docs/workloads.md"])
 def test_a_page_does_what_it_says(name: str, story: Lab, reader: Path) -> None:
     exact = False
-    for one in blocks.commands((CHECKOUT / name).read_text()):
+    text = (CHECKOUT / name).read_text()
+    for path, content in blocks.files(text).items():
+        (reader / "checkout" / path).parent.mkdir(exist_ok=True)
+        (reader / "checkout" / path).write_text(content)
+    for one in blocks.commands(text):
         if one.not_run:
             continue
         done = _run(one.text, story, reader)

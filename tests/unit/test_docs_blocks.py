@@ -32,6 +32,7 @@ $ lab three   # not a word
 $ make four
 ```
 
+<!-- file: mine/it.toml -->
 ```toml
 $ no = "command"
 ```
@@ -44,6 +45,7 @@ def test_commands_of_a_page() -> None:
         blocks.Command("lab three   # not a word", "", None),
         blocks.Command("make four", "", "takes an hour"),
     ]
+    assert blocks.files(PAGE) == {"mine/it.toml": '$ no = "command"\n'}
 
 
 SHOWN = """\
