@@ -19,6 +19,8 @@ from lab import cli
 from lab.records import Record
 from lab.verdict import Outcome
 
+from ..docs import dryrun
+
 TOP = Path(__file__).resolve().parents[2]
 sys.path.append(str(TOP / "docs" / "_ext"))
 
@@ -55,6 +57,12 @@ def test_a_page_has_all_options_and_an_example(ctx: click.Context) -> None:
             assert all(re.search(rf"^`.*{re.escape(name)}\b.*`$", text, re.MULTILINE) for name in option.opts), option
     if not isinstance(ctx.command, click.Group):
         assert re.search(r"^## Examples?\n\n```text\n.*\blab ", text, re.MULTILINE), "no example in its help"
+
+
+@pytest.mark.parametrize("ctx", CONTEXTS, ids=commandpages.page_name)
+def test_examples_are_taken(ctx: click.Context) -> None:
+    for line in re.findall(r"^lab (.*)$", commandpages.page(ctx).partition("## Example")[2], re.MULTILINE):
+        dryrun.parse(line)
 
 
 @click.command()
