@@ -33,6 +33,8 @@ copybutton_line_continuation_character = "\\"
 html_theme = "furo"
 html_title = "lab"
 html_copy_source = False
+# Summaries would be fetched, which a page that was opened as a file may not do.
+html_show_search_summary = False
 html_show_sphinx = False
 html_show_copyright = False
 html_static_path = ["_static"]

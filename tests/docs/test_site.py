@@ -97,3 +97,28 @@ def test_man_finds_a_page_by_its_name_beside_the_command(name: str) -> None:
         ["man", "--where", name], env={"PATH": f"{bin_}:/usr/bin:/bin"}, capture_output=True, text=True, check=False
     )
     assert done.stdout.strip() == str(bin_.parent / "share" / "man" / "man1" / f"{name}.1")
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_browser_shows_and_searches_it_without_a_network(scheme: str) -> None:
+    from playwright.sync_api import sync_playwright
+
+    asked: list[str] = []
+    said: list[str] = []
+    # Chromium's own sandbox does not work for root, nor in most containers.
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_context(color_scheme=scheme, viewport={"width": 400, "height": 800}).new_page()
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda message: said.append(message.text))
+        page.goto((SITE / "tutorial.html").as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400
+        shade = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        page.goto((SITE / "search.html").as_uri() + "?q=hugetlb")
+        page.wait_for_selector("#search-results li a[href*='aio-hugetlbfs']")
+        browser.close()
+    brightness = sum(map(int, re.findall(r"\d+", shade)[:3])) / (3 * 255)
+    assert brightness > 0.8 if scheme == "light" else brightness < 0.2
+    assert not said
+    assert asked and all(url.startswith(("file:", "data:")) for url in asked)
