@@ -19,10 +19,9 @@ import numpy as np
 
 from lab import evidence
 from lab.bisection import planning
-from lab.bisection.drift import Array
 from lab.bisection.duel import FEWEST_BLOCKS, Duel
 from lab.bisection.planning import Choice, Costs
-from lab.bisection.posterior import Belief, Reading, believe
+from lab.bisection.posterior import Belief, Reading, believe, prior_of, shortest
 from lab.bisection.terms import Done, Outcome, Part, Rules, Status, Visit
 from lab.evidence import Estimate, Moments
 
@@ -50,7 +49,7 @@ class LiveSearch:
         self.readings: list[Reading] = []
         self.built = {0, last, *built}
         self.untestable: set[int] = set()
-        self._prior = _prior(last, weights)
+        self._prior = prior_of(last, weights)
         self._chance = random.Random(seed)  # noqa: S311 - the order of boots, not a secret
         self.ends = Duel(old=0, new=last)
         self._confirming: Duel | None = None
@@ -137,7 +136,7 @@ class LiveSearch:
     def status(self) -> Status:
         """Posterior, cost so far, what is left."""
         log_e = (self._confirming or self.ends).log_e
-        if self._differ() is None:
+        if self.differ() is None:
             return Status(
                 part=Part.ENDS, boots=len(self.readings), evidence=log_e / math.log(10), gaps=((0, self.last, 1.0),),
                 bits_left=math.log2(self.last), seconds_left=None,
@@ -174,7 +173,7 @@ class LiveSearch:
     # ---- the steps
 
     def _step(self) -> Visit | Done:
-        differ = self._differ()
+        differ = self.differ()
         if differ is None:
             return Visit(part=Part.ENDS, commit=self.last, boots=self.ends.order(self._chance))
         if not differ:
@@ -187,7 +186,7 @@ class LiveSearch:
             return self._as_far_as_it_goes(f"{len(self.readings)} boots were not enough")
         return self._search()
 
-    def _differ(self) -> bool | None:
+    def differ(self) -> bool | None:
         """Whether the ends differ; None while that is open."""
         ends, rules = self.ends, self.rules
         if len(ends.x) < FEWEST_BLOCKS:
@@ -275,7 +274,7 @@ class LiveSearch:
 
     def _as_far_as_it_goes(self, reason: str) -> Done:
         """The shortest run of gaps that holds the culprit with the confidence asked for."""
-        if not self._differ():
+        if not self.differ():
             blocks = len(self.ends.x)
             effect = self.ends.effect(self.rules.alpha) if blocks else Estimate(0.0, None)
             return Done(
@@ -283,7 +282,7 @@ class LiveSearch:
                 first_bad=self.last, suspects=(), probability=0.0, effect=effect,
             )  # fmt: skip
         belief = self.belief
-        low, high = _shortest(belief.mass, belief.measured, self.rules.confidence)
+        low, high = shortest(belief.mass, belief.measured, self.rules.confidence)
         return self._answer(Outcome.UNDECIDED, reason, low, high, Estimate(belief.delta, None))
 
     def _answer(self, outcome: Outcome, reason: str, low: int, high: int, effect: Estimate) -> Done:
@@ -297,25 +296,3 @@ class LiveSearch:
             probability=min(float(inside.sum()), 1.0),
             effect=effect,
         )
-
-
-def _prior(last: int, weights: Sequence[float] | None) -> Array:
-    """Weights over commits 0 to last, adding up to 1; the old end cannot be the culprit."""
-    prior: Array = np.concatenate([[0.0], np.ones(last) if weights is None else np.asarray(weights, dtype=float)])
-    if len(prior) != last + 1 or last < 1 or prior.min() < 0 or not 0 < prior.sum() < math.inf:
-        raise ValueError(f"{len(prior) - 1} weights for {last} commits, or none above 0")
-    prior /= prior.sum()
-    return prior
-
-
-def _shortest(mass: Array, measured: tuple[int, ...], wanted: float) -> tuple[int, int]:
-    """The neighbouring measured commits closest together that have at least so much mass between them."""
-    total = np.cumsum(mass)
-    spans = [
-        (high - low, low, high)
-        for i, low in enumerate(measured)
-        for high in measured[i + 1 :]
-        if total[high] - total[low] >= wanted
-    ]
-    _, low, high = min(spans, default=(0, measured[0], measured[-1]))
-    return low, high

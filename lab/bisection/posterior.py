@@ -80,6 +80,15 @@ class Belief:
         return self.measured[i], self.measured[i + 1]
 
 
+def prior_of(last: int, weights: Sequence[float] | None) -> Array:
+    """Weights over commits 0 to last, adding up to 1; the old end cannot be the culprit."""
+    prior: Array = np.concatenate([[0.0], np.ones(last) if weights is None else np.asarray(weights, dtype=float)])
+    if len(prior) != last + 1 or last < 1 or prior.min() < 0 or not 0 < prior.sum() < math.inf:
+        raise ValueError(f"{len(prior) - 1} weights for {last} commits, or none above 0")
+    prior /= prior.sum()
+    return prior
+
+
 def believe(
     prior: Array, readings: Sequence[Reading], sign: int, drifts: tuple[Drift, ...] = DRIFTS, *, robust: bool = True
 ) -> Belief:
@@ -155,6 +164,19 @@ def _posterior(history: _History, whitened: Whitened, drifts: tuple[Drift, ...])
         boots=boots,
         whitened=whitened,
     )
+
+
+def shortest(mass: Array, measured: tuple[int, ...], wanted: float) -> tuple[int, int]:
+    """The neighbouring measured commits closest together that have at least so much mass between them."""
+    total = np.cumsum(mass)
+    spans = [
+        (high - low, low, high)
+        for i, low in enumerate(measured)
+        for high in measured[i + 1 :]
+        if total[high] - total[low] >= wanted
+    ]
+    _, low, high = min(spans, default=(0, measured[0], measured[-1]))
+    return low, high
 
 
 class _Fits(NamedTuple):
