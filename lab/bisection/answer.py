@@ -20,7 +20,7 @@ from lab.bisection.state import State
 from lab.errors import HostFailed, UserError
 from lab.records import Record
 from lab.results import ResultEnvironment
-from lab.verdict import Comparison, Outcome, percent
+from lab.verdict import Comparison, Metric, Outcome, percent
 
 FILE = "result.json"
 OutcomeWord = Literal["found", "range", "no culprit", "undecided"]
@@ -72,12 +72,37 @@ class Found(Record, frozen=True, kw_only=True):
         return len(self.among) == 1
 
 
+class Suspicion(Record, frozen=True, kw_only=True):
+    """How likely the culprit is one of the commits behind `up_to`, itself included, and not behind `after`."""
+
+    after: str
+    up_to: str
+    commits: int
+    probability: float
+
+
+class Posterior(Record, frozen=True, kw_only=True):
+    """What live mode's search ended with: see docs/search.md.
+
+    outcome: `confirmed` by fresh boots, `found`, `undecided`, `no culprit`. probability: of the answer. effect: the
+    change as a ratio. noise: one boot's sd, as a share. suspicions: the likeliest places, likeliest first.
+    """
+
+    outcome: str
+    probability: float
+    boots: int
+    kernels: int
+    effect: float
+    noise: float | None
+    suspicions: list[Suspicion]
+
+
 class Answer(Record, frozen=True, kw_only=True):
     """`lab bisect --json`.
 
     outcome: `found` (every change is one commit), `range` (some are not, the rest cannot be tested), `no culprit`,
     or `undecided` (the budget ran out, or the seeds do not agree). measured: commits with numbers, the ends not
-    counted.
+    counted. live: in live mode only.
     """
 
     schema: str = "lab.bisect/1"
@@ -109,6 +134,7 @@ class Answer(Record, frozen=True, kw_only=True):
     run_s: float
     result: str
     reproduce: list[str]
+    live: Posterior | None = None
 
     @property
     def named(self) -> bool:
@@ -207,7 +233,7 @@ def _found(state: State, change: Change) -> Found:
         untested=[history[number].id for number in change.among if number in state.known.skipped],
         before=before.id,
         effect=effect,
-        direction=_direction(state, effect),
+        direction=direction_of(state.metric, effect.ratio if effect else None),
         confidence=1 - effect.p_value if effect else 1.0,
         merge=one.merge,
         outside_paths=limited_out,
@@ -215,10 +241,11 @@ def _found(state: State, change: Change) -> Found:
     )
 
 
-def _direction(state: State, effect: Comparison | None) -> Outcome | None:
-    if effect is None or state.metric.better == "neither" or effect.ratio is None:
+def direction_of(metric: Metric, ratio: float | None) -> Outcome | None:
+    """Whether a change by this ratio is for the better or the worse; None where there is no telling."""
+    if ratio is None or metric.better == "neither":
         return None
-    return Outcome.IMPROVEMENT if (effect.ratio > 1) == (effect.better == "higher") else Outcome.REGRESSION
+    return Outcome.IMPROVEMENT if (ratio > 1) == (metric.better == "higher") else Outcome.REGRESSION
 
 
 def _step(state: State, name: str) -> Step:

@@ -45,14 +45,39 @@ class Seeds(Record, frozen=True, kw_only=True, tag_field="event", tag="seeds"):
     seeds: list[int]
 
 
+class Built(Record, frozen=True, kw_only=True, tag_field="event", tag="built"):
+    """A kernel came to hand for live mode's boots, after so many seconds; `image` as in a reading."""
+
+    commit: str
+    kernel: str
+    image: str
+    release: str
+    build_s: float
+    at: str = ""
+
+
+class Boot(Record, frozen=True, kw_only=True, tag_field="event", tag="boot"):
+    """One fresh boot of a commit in live mode: what it was for, the metric it gave, and when it was over.
+
+    at_s: on the host's clock, which goes on while the lab does not. samples: the metric's values in that boot.
+    """
+
+    commit: str
+    part: str
+    value: float
+    at_s: float
+    run_s: float
+    samples: list[float] = msgspec.field(default_factory=list)
+
+
 class Undone(Record, frozen=True, kw_only=True, tag_field="event", tag="undone"):
-    """The reading of a commit, taken back."""
+    """The reading of a commit, or its last boot, taken back."""
 
     commit: str
     at: str = ""
 
 
-Event = Reading | Seeds | Undone
+Event = Reading | Seeds | Built | Boot | Undone
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 
@@ -89,6 +114,18 @@ class Journal:
                     found[event.commit] = event
                 case Undone():
                     found.pop(event.commit, None)
+        return found
+
+    @property
+    def standing(self) -> list[Event]:
+        """Live mode's events that were not taken back, in the order they happened."""
+        found: list[Event] = []
+        for event in self.events:
+            if isinstance(event, Undone):
+                last = max(i for i, one in enumerate(found) if isinstance(one, Boot | Reading))
+                del found[last]
+            else:
+                found.append(event)
         return found
 
     @property

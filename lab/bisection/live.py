@@ -52,7 +52,7 @@ class LiveSearch:
         self._prior = prior_of(last, weights)
         self._chance = random.Random(seed)  # noqa: S311 - the order of boots, not a secret
         self.ends = Duel(old=0, new=last)
-        self._confirming: Duel | None = None
+        self.confirming: Duel | None = None
         # A hunch that its own comparison did not bear out is not followed twice.
         hunch = 1.0 if self.rules.confirm_alpha is None else self.rules.hunch
         self._enough = min(hunch, self.rules.confidence)
@@ -91,8 +91,8 @@ class LiveSearch:
         self._belief = None
         if step.part is Part.ENDS:
             self.ends.add(reading.commit, reading.value)
-        elif self._confirming and step.part is Part.CONFIRM:
-            self._confirming.add(reading.commit, reading.value)
+        elif self.confirming and step.part is Part.CONFIRM:
+            self.confirming.add(reading.commit, reading.value)
 
     def skip(self, commit: int) -> None:
         """This commit cannot be built, booted or measured, or not always: it is left out from now on.
@@ -108,8 +108,8 @@ class LiveSearch:
         self._belief = self._choice = None
         if commit in self._boots_left:
             self._boots_left = []
-        if self._confirming and commit in (self._confirming.old, self._confirming.new):
-            self._confirming = None
+        if self.confirming and commit in (self.confirming.old, self.confirming.new):
+            self.confirming = None
 
     def conclude(self, reason: str) -> Done:
         """The answer as far as it goes, for when the budget is used up."""
@@ -135,7 +135,7 @@ class LiveSearch:
 
     def status(self) -> Status:
         """Posterior, cost so far, what is left."""
-        log_e = (self._confirming or self.ends).log_e
+        log_e = (self.confirming or self.ends).log_e
         if self.differ() is None:
             return Status(
                 part=Part.ENDS, boots=len(self.readings), evidence=log_e / math.log(10), gaps=((0, self.last, 1.0),),
@@ -155,7 +155,7 @@ class LiveSearch:
     def _seconds_left(self, belief: Belief) -> float | None:
         """Bits left at the rate that the present visit promises, and a confirmation at the present noise."""
         search_s = 0.0
-        if not self._confirming:
+        if not self.confirming:
             if self._choice is None:
                 return None
             search_s = planning.bits_left(belief, self.untestable) / self._choice.bits_per_s
@@ -168,7 +168,7 @@ class LiveSearch:
         start = Moments(2, abs(belief.delta), math.sqrt(2) * belief.noise)
         more = evidence.blocks_to_settle(start, margin=0.0, alpha=rules.confirm_alpha, min_blocks=FEWEST_BLOCKS)
         blocks = rules.confirm_blocks if more is None else min(start.n + more, rules.confirm_blocks)
-        return max(0, blocks - len(self._confirming.x)) if self._confirming else blocks
+        return max(0, blocks - len(self.confirming.x)) if self.confirming else blocks
 
     # ---- the steps
 
@@ -178,8 +178,8 @@ class LiveSearch:
             return Visit(part=Part.ENDS, commit=self.last, boots=self.ends.order(self._chance))
         if not differ:
             return self._no_culprit()
-        if self._confirming:
-            step = self._confirm(self._confirming)
+        if self.confirming:
+            step = self._confirm(self.confirming)
             if step:
                 return step
         if len(self.readings) >= self.rules.max_boots:
@@ -210,8 +210,8 @@ class LiveSearch:
                     return Visit(part=Part.SEARCH, commit=side, boots=(side,) * missing)
             if rules.confirm_alpha is None:
                 return self._found(Outcome.FOUND, "")
-            self._confirming = Duel(old=low, new=high)
-            return self._confirmation(self._confirming)
+            self.confirming = Duel(old=low, new=high)
+            return self._confirmation(self.confirming)
         self._choice = planning.choose(belief, self.costs, self.built, self.untestable)
         if self._choice is None:
             return self._as_far_as_it_goes("no commit is left that could be measured")
@@ -247,7 +247,7 @@ class LiveSearch:
             return self._confirmation(duel)
         if certain:
             return self._found(Outcome.FOUND, f"{len(duel.x)} blocks of the neighbours did not confirm it", duel)
-        self._confirming, self._enough = None, self.rules.confidence
+        self.confirming, self._enough = None, self.rules.confidence
         return None
 
     # ---- the answers

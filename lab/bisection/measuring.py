@@ -28,7 +28,7 @@ from lab.runs import Arm
 from lab.sampling import Limits, Series
 from lab.verdict import Metric
 
-_HOSTS_DOING = ("qemu-died",)
+HOSTS_DOING = ("qemu-died",)
 
 
 class OutOfTime(Exception):
@@ -100,7 +100,7 @@ class Measurer:
         try:
             values = self.run(one, kernel, seeds)
         except GuestFailed as error:
-            if error.kind in _HOSTS_DOING:
+            if error.kind in HOSTS_DOING:
                 raise
             return self._untestable(one, error.kind, error, build_s=reading.build_s, image=image, kernel=kernel.key)
         return replace(reading, values=values, run_s=round(time.monotonic() - built, 3))

@@ -112,12 +112,14 @@ def _proof(one: Found) -> Iterator[str]:
     proof = one.proof
     if proof is None:
         return
+    fresh = "fresh seeds" if proof.result else "fresh boots"
+    stored = f" (lab report {proof.result})" if proof.result else ""
     if proof.same_image:
         yield "  proof       its kernel is its parent's, byte for byte: it cannot be the culprit"
     elif proof.confirmed:
-        yield f"  proof       fresh seeds against {_short(one.before)} say the same (lab report {proof.result})"
+        yield f"  proof       {fresh} against {_short(one.before)} say the same{stored}"
     else:
-        yield f"  proof       fresh seeds against {_short(one.before)} do NOT confirm it (lab report {proof.result})"
+        yield f"  proof       {fresh} against {_short(one.before)} do NOT confirm it{stored}"
     if proof.reverted is not None:
         yield f"  reverted    on the newer end: {_change(proof.reverted)}: {proof.reverted.verdict}"
     elif proof.not_reverted:
@@ -156,6 +158,14 @@ def _footer(answer: Answer) -> Iterator[str]:
     if around is not None:
         model = "guest clock (instructions)" if around.model == "none" else f"modelled cycles ({around.model})"
         yield f"{answer.mode} mode, {model}: QEMU {around.qemu}, {around.machine}, fingerprint {around.fingerprint}"
-    yield f"building {answer.build_s:.0f} s, measuring {answer.run_s:.0f} s, {len(answer.seeds)} seeds a commit"
+    yield f"building {answer.build_s:.0f} s, measuring {answer.run_s:.0f} s, {_effort(answer)}"
     yield f"result {answer.result}   again: lab report {answer.result}"
     yield f"repeat: {shlex.join(answer.reproduce)}"
+
+
+def _effort(answer: Answer) -> str:
+    live = answer.live
+    if live is None:
+        return f"{len(answer.seeds)} seeds a commit"
+    noise = f", which differ by {100 * live.noise:.2g} % (sd)" if live.noise is not None else ""
+    return f"{live.boots} boots of {live.kernels} kernels{noise}"

@@ -140,6 +140,8 @@ def _require_same(session: Session, here: Conditions) -> None:
     if session.conditions is None or not session.journal.readings:
         return
     before, now_ = session.conditions.environment, here.environment
+    if before is None or now_ is None:
+        return
     if before.fingerprint != now_.fingerprint:
         raise HostFailed(
             f"this machine is not as it was when {session.name} was begun: QEMU {before.qemu} then, {now_.qemu} now; "

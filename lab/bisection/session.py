@@ -15,7 +15,8 @@ from pathlib import Path
 
 from lab import records, results
 from lab.bisection.history import Candidate, History
-from lab.bisection.journal import Journal, Undone
+from lab.bisection.journal import Boot, Journal, Reading, Undone
+from lab.bisection.livestate import LiveState
 from lab.bisection.measuring import now, put_aside
 from lab.bisection.plan import BisectPlan
 from lab.bisection.state import State
@@ -30,12 +31,15 @@ HISTORY = "history.json"
 JOURNAL = "journal.jsonl"
 CONDITIONS = "conditions.json"
 
+LIVE = "live"
+"""The mode of a plan whose commits are booted, not computed."""
+
 
 class Conditions(Record, frozen=True, kw_only=True):
     """What all readings of a session share."""
 
     metric: Metric
-    environment: ResultEnvironment
+    environment: ResultEnvironment | None = None
 
 
 @dataclass
@@ -60,6 +64,13 @@ class Session:
         names = {self.history.old.id, *(one.id for one in self.history.candidates)}
         readings = {name: reading for name, reading in self.journal.readings.items() if name in names}
         return State(plan=self.plan, history=self.history, metric=self.conditions.metric, readings=readings)
+
+    @property
+    def live(self) -> LiveState | None:
+        """What is known now in live mode; only once something was booted."""
+        if self.conditions is None:
+            return None
+        return LiveState(self.plan, self.history, self.conditions.metric, self.journal.standing)
 
     @property
     def name(self) -> str:
@@ -110,7 +121,9 @@ def _newest() -> Path:
 
 
 def undo(session: Session) -> Candidate:
-    """Take the last reading back, its runs too; gives the commit."""
+    """Take the last reading back, its runs too; gives the commit. In live mode, the last boot."""
+    if session.plan.mode == LIVE:
+        return _undo_boot(session)
     ends = {session.history.old.id, session.history.new.id}
     inside = [name for name in session.journal.readings if name not in ends]
     if not inside:
@@ -120,3 +133,12 @@ def undo(session: Session) -> Candidate:
     put_aside(session.folder, one)
     (session.folder / "result.json").unlink(missing_ok=True)
     return one
+
+
+def _undo_boot(session: Session) -> Candidate:
+    booted = [event for event in session.journal.standing if isinstance(event, Boot | Reading)]
+    if not booted:
+        raise UserError(f"{session.name} has no boot to take back")
+    session.journal.append(Undone(commit=booted[-1].commit, at=now()))
+    (session.folder / "result.json").unlink(missing_ok=True)
+    return session.history[session.history.number(booted[-1].commit)]

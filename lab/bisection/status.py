@@ -5,41 +5,17 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from lab.bisection import livestatus
 from lab.bisection.answer import FILE
-from lab.bisection.session import Session
+from lab.bisection.session import LIVE, Session
+from lab.bisection.standing import Label, Open, Status
 from lab.bisection.state import State, describe
-from lab.records import Record
-
-
-class Open(Record, frozen=True, kw_only=True):
-    """A change that is still searched: the commits among which it is."""
-
-    candidates: int
-    first: str
-    last: str
-
-
-class Status(Record, frozen=True, kw_only=True):
-    """`lab bisect status --json`."""
-
-    schema: str = "lab.bisect-status/1"
-    result: str
-    finished: bool
-    old: str
-    new: str
-    candidates: int
-    measured: int
-    skipped: int
-    changes: list[Open]
-    next: str | None
-    steps_left: int
-    build_s: float
-    run_s: float
-    left_s: float | None
 
 
 def status(session: Session) -> Status:
     """What is known, what it cost, what is left and about how long that takes."""
+    if session.plan.mode == LIVE:
+        return livestatus.status(session)
     history, readings = session.history, session.journal.readings
     state = session.state if session.started else None
     inside = [r for name, r in readings.items() if name not in (history.old.id, history.new.id)]
@@ -77,6 +53,9 @@ def _open(state: State) -> list[Open]:
 
 def text(session: Session) -> Iterator[str]:
     """The status in lines."""
+    if session.plan.mode == LIVE:
+        yield from livestatus.text(session)
+        return
     now = status(session)
     yield f"{now.result}: {now.candidates} {session.history.kind} from {now.old} to {now.new}"
     if not session.started:
@@ -120,15 +99,23 @@ def log(session: Session) -> Iterator[str]:
     yield f"# {new}: [{history.new.id}] {history.new.title}"
     yield f"# {old}: [{history.old.id}] {history.old.title}"
     yield shlex.join([*start, *(["--", *history.paths] if history.paths else [])])
+    for label in livestatus.labels(session) if session.plan.mode == LIVE else _labels(session):
+        yield f"# {label.words}"
+        yield f"# {label.word}: [{label.commit}] {history[history.number(label.commit)].title}"
+        yield f"git bisect {label.word} {label.commit}"
+
+
+def _labels(session: Session) -> Iterator[Label]:
+    """What git is told of each commit."""
     if not session.started:
         return
     state = session.state
     for name, reading in state.readings.items():
-        number = history.number(name)
-        if name in (history.old.id, history.new.id):
+        number = state.history.number(name)
+        if name in (state.history.old.id, state.history.new.id):
             continue
         level = state.known.levels.get(number)
-        word = (old, new)[level] if level is not None and (level == 0 or (level == 1 and state.differ)) else "skip"
-        yield f"# {describe(state, number, reading)}"
-        yield f"# {word}: [{name}] {history[number].title}"
-        yield f"git bisect {word} {name}"
+        told = level is not None and (level == 0 or (level == 1 and state.differ))
+        yield Label(
+            name, state.plan.words[level] if told and level is not None else "skip", describe(state, number, reading)
+        )

@@ -1,0 +1,41 @@
+"""From a session in live mode to its answer: search, fresh boots of the neighbours, and the page that is kept."""
+
+from __future__ import annotations
+
+import time
+
+from lab import records
+from lab.bisection import answer as answers
+from lab.bisection import liveanswer
+from lab.bisection.answer import Answer
+from lab.bisection.livestate import rules_of
+from lab.bisection.livework import Booter, LiveWork
+from lab.bisection.session import CONDITIONS, Conditions, Session
+from lab.progress import Meter
+
+
+def conclude(session: Session, booter: Booter, *, deadline: float | None, meter: Meter) -> Answer:
+    """Do what is left of a session, and keep the answer."""
+    started = time.monotonic()
+    announce(session, meter)
+    if session.conditions is None:
+        session.conditions = Conditions(metric=booter.metric)
+        records.save(session.folder / CONDITIONS, session.conditions)
+    work = LiveWork(session=session, booter=booter, meter=meter, deadline=deadline)
+    done = work.run()
+    answer = liveanswer.make(session, work.state, done, out_of_time=work.out_of_time)
+    meter.say(f"{time.monotonic() - started:.0f} s in all")
+    if not work.out_of_time:
+        answers.save(session.folder, answer)
+    return answer
+
+
+def announce(session: Session, meter: Meter) -> None:
+    """Say what will be done, before it starts."""
+    history, rules = session.history, rules_of(session.plan)
+    booted = len(session.live.boots) if session.live else 0
+    meter.say(
+        f"{len(history.candidates)} {history.kind}, {booted} boots so far: pairs of boots of both ends until they "
+        f"differ, at most {rules.end_blocks}; then commits, until one is {100 * rules.confidence:g} % sure; "
+        f"then fresh pairs. To go on after any stop: lab bisect resume {session.name}"
+    )

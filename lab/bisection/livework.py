@@ -1,0 +1,193 @@
+"""A bisection in live mode under way: one boot after another, until the posterior says enough, or time is up.
+
+Each boot is in the journal before the next begins, and the journal alone decides what comes next, so a search that
+was killed goes on where it was. What is the commit's own doing (it does not build, boot, or survive the workload)
+leaves it out; what is this machine's doing is tried once more, then the search stops. Nothing is built ahead:
+compilers would disturb the guests.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeVar
+
+from lab.bisection.history import Candidate
+from lab.bisection.journal import Boot, Built, Reading
+from lab.bisection.livestate import LiveState
+from lab.bisection.measuring import HOSTS_DOING, now, over
+from lab.bisection.session import Session
+from lab.bisection.terms import Done, Part, Visit
+from lab.errors import BuildFailed, GuestFailed, HostFailed, LabError, UserError
+from lab.progress import Meter
+from lab.verdict import Metric, percent
+
+T = TypeVar("T")
+
+
+class Booted(NamedTuple):
+    """What one fresh boot gave: the metric, from its samples."""
+
+    value: float
+    samples: Sequence[float] = ()
+
+
+class Booter(Protocol):
+    """Who builds and boots. Failures are those of `lab.errors`; `GuestFailed.kind` says whose fault it was."""
+
+    metric: Metric
+
+    def build(self, one: Candidate) -> Built:
+        """Bring the kernel of a candidate to hand."""
+
+    def boot(self, one: Candidate) -> Booted:
+        """Boot it afresh, and measure once."""
+
+
+@dataclass
+class LiveWork:
+    """The work itself. clock: of the host, in seconds; it has to go on between two runs of the lab."""
+
+    session: Session
+    booter: Booter
+    meter: Meter
+    deadline: float | None = None
+    clock: Callable[[], float] = time.time
+    out_of_time: bool = field(default=False, init=False)
+
+    @cached_property
+    def state(self) -> LiveState:
+        """The search as the journal has it."""
+        session = self.session
+        return LiveState(session.plan, session.history, self.booter.metric, session.journal.standing)
+
+    def run(self) -> Done:
+        """Go on from whatever the journal says, to the answer."""
+        state = self.state
+        while isinstance(step := state.next(), Visit):
+            if over(self.deadline):
+                self.out_of_time = True
+                return state.conclude("the budget is used up")
+            self._boot_next(step)
+            self._say(step, state.next())
+        return step
+
+    def _boot_next(self, step: Visit) -> None:
+        """The first boot of a visit; before it all its kernels are built, so that its boots come close together."""
+        for number in dict.fromkeys(step.boots):
+            if not self._built(number):
+                return
+        one = self._candidate(step.boots[0])
+        started = time.monotonic()
+        try:
+            booted = self._twice(lambda: self.booter.boot(one))
+            if booted.value <= 0:
+                raise GuestFailed(
+                    "workload", f"{one.name}: {self.booter.metric.name} was {booted.value:g}, which has no logarithm"
+                )
+        except GuestFailed as error:
+            if error.kind in HOSTS_DOING:
+                raise
+            self._leave_out(one, error.kind, error)
+            return
+        self._take(
+            Boot(
+                commit=one.id, part=step.part, value=booted.value, at_s=round(self.clock(), 3),
+                run_s=round(time.monotonic() - started, 3), samples=list(booted.samples),
+            )
+        )  # fmt: skip
+
+    @cached_property
+    def _at_hand(self) -> set[str]:
+        """Kernels that this process has built, or found in the store."""
+        return set()
+
+    def _built(self, number: int) -> bool:
+        one = self._candidate(number)
+        if one.id in self._at_hand:
+            return True
+        started = time.monotonic()
+        try:
+            built = self._twice(lambda: self.booter.build(one))
+        except (BuildFailed, UserError, ValueError) as error:
+            self._leave_out(one, "build", error, build_s=time.monotonic() - started)
+            return False
+        self._at_hand.add(one.id)
+        if one.id not in self.state.kernels:
+            self._take(built)
+        return True
+
+    def _twice(self, work: Callable[[], T]) -> T:
+        """What the machine spoils is tried once more."""
+        try:
+            return work()
+        except GuestFailed as error:
+            if error.kind not in HOSTS_DOING:
+                raise
+            self.meter.say(f"{error.message}; trying once more")
+        except HostFailed as error:
+            self.meter.say(f"{error.message}; trying once more")
+        return work()
+
+    def _leave_out(self, one: Candidate, how: str, error: LabError | ValueError, build_s: float = 0.0) -> None:
+        words = error.message if isinstance(error, LabError) else str(error)
+        log = error.log if isinstance(error, LabError) else None
+        ends = {self.session.history.old.id: 0, self.session.history.new.id: 1}
+        if one.id in ends:
+            raise GuestFailed(
+                how,
+                f"the {self.session.plan.words[ends[one.id]]} end cannot be measured, so nothing can be compared with "
+                f"it: {words}",
+                hint="choose another end",
+                log=Path(log) if log else None,
+            )
+        self._take(
+            Reading(
+                commit=one.id, untestable=how, why=words, log=str(log) if log else None, build_s=round(build_s, 3),
+                at=now(),
+            )
+        )  # fmt: skip
+        self.meter.say(f'{one.name} ("{one.title}") cannot be tested ({how}): {words}')
+
+    def _take(self, event: Boot | Built | Reading) -> None:
+        # The journal first: what the search was told must be what a later one will be told.
+        self.state.next()
+        self.session.journal.append(event)
+        self.state.take(event)
+
+    def _candidate(self, number: int) -> Candidate:
+        history = self.session.history
+        return history[history.number(self.state.name(number))]
+
+    # ---- telling
+
+    def _say(self, step: Visit, following: Visit | Done) -> None:
+        """One line where a visit ends; of the ends, where they are told apart."""
+        if isinstance(following, Visit) and following.boots == step.boots[1:]:
+            return
+        if step.part is Part.ENDS:
+            if self.state.search.differ():
+                self.meter.say(self._ends())
+        elif step.part is Part.SEARCH and self.state.name(step.commit) not in self.state.skipped:
+            self._say_belief(step)
+            if isinstance(following, Visit) and following.part is Part.CONFIRM:
+                self.meter.say("comparing its neighbours afresh")
+
+    def _ends(self) -> str:
+        ends, (old, new) = self.state.search.ends, self.session.plan.words
+        change = percent(math.exp(ends.moments.mean))
+        return f"ends: {new} against {old} {change} ({self.state.metric.name}, {len(ends.x)} pairs of boots)"
+
+    def _say_belief(self, step: Visit) -> None:
+        status = self.state.search.status()
+        low, high, chance = status.gaps[0]
+        left = f", about {status.seconds_left:.0f} s left" if status.seconds_left is not None else ""
+        one, up_to = self._candidate(step.commit), self._candidate(high)
+        among = f"{high - low} commits up to {up_to.name}" if high - low > 1 else up_to.name
+        self.meter.say(
+            f"{one.name} booted; {100 * chance:.1f} % for {among}; {status.bits_left:.1f} bits missing{left}"
+        )
