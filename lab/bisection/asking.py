@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
 from lab import compilers, exact, kernelspec, machines, paths, records, trees, workloads
 from lab.bisection import history as histories
-from lab.bisection import recipes, series
+from lab.bisection import liveasking, recipes, series
 from lab.bisection.history import History
 from lab.bisection.plan import CONFIDENCE, BisectPlan, Panics
 from lab.bisection.recipes import Recipe
@@ -49,6 +49,9 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     qemu: str = "qemu-system-x86_64"
     guest_timeout: float = 300.0
     speculate: bool = True
+    accel: Literal["auto", "kvm", "tcg"] = "auto"
+    cpus: int | None = None
+    iterations: int | None = None
 
 
 def plan(asked: Asked, command: Sequence[str], progress: Progress) -> tuple[BisectPlan, History]:
@@ -61,7 +64,7 @@ def plan(asked: Asked, command: Sequence[str], progress: Progress) -> tuple[Bise
     found = histories.commits(
         made.old.spec,
         made.new.spec,
-        first_parent=asked.first_parent or bool(recipe.first_parent),
+        first_parent=asked.first_parent or bool(recipe.first_parent) or made.live is not None,
         limits=asked.paths or recipe.paths,
     )
     return made, found
@@ -137,6 +140,7 @@ def plan_for(
         raise UserError("what is to be measured? give --workload NAME[:CASE], or a --recipe")
     workload, cases = workloads.select(selection)
     exact.find_qemu(asked.qemu)
+    how = liveasking.plan_of(asked, recipe, workload, cases)
     model = first_of(asked.model, recipe.model, "auto")
     machine = first_of(asked.machine, recipe.machine, machines.DEFAULT)
     machines.load(machine)
@@ -148,7 +152,7 @@ def plan_for(
     for note in dict.fromkeys(arm.spec.note for arm in (old, new) if arm.spec.note):
         progress(note, None)
     return BisectPlan(
-        mode=mode_of(asked.mode),
+        mode="live" if how else "exact",
         words=words,
         old=old,
         new=new,
@@ -163,12 +167,13 @@ def plan_for(
         max_seeds=asked.max_seeds,
         probes=first_of(asked.probe, recipe.probe, PROBES),
         panics=_panics(recipe),
-        speculate=asked.speculate,
+        speculate=asked.speculate and how is None,
         qemu=asked.qemu,
         guest_timeout_s=asked.guest_timeout,
-        model=model,
-        machine=machine if model != "none" else None,
+        model="none" if how else model,
+        machine=machine if model != "none" and how is None else None,
         command=list(command),
+        live=how,
     )
 
 
@@ -179,13 +184,3 @@ def _panics(recipe: Recipe) -> Panics:
 def first_of(typed: T | None, recipe: T | None, default: T) -> T:
     """The first that was given."""
     return typed if typed is not None else recipe if recipe is not None else default
-
-
-def mode_of(asked: str) -> str:
-    """The mode that is really used: exact, the only one that bisects so far."""
-    if asked == "live":
-        raise UserError(
-            "lab bisect searches in exact mode only: live mode's noise needs another search, which is not there yet",
-            hint="leave --mode out",
-        )
-    return "exact"

@@ -8,21 +8,25 @@ from msgspec.structs import replace
 
 from lab import ab, results, workloads
 from lab.bisection import answer as answers
+from lab.bisection import liveconclude
 from lab.bisection.answer import Answer, Found
+from lab.bisection.booting import Boots
 from lab.bisection.measuring import over
 from lab.bisection.proof import Proof, Prover
 from lab.bisection.searching import Search
-from lab.bisection.session import PLAN, Session
+from lab.bisection.session import LIVE, PLAN, Session
 from lab.errors import HostFailed, Undecided, UserError
 from lab.progress import Meter
 from lab.records import save
 from lab.results import AbResult, CaseResult
 from lab.table import primary_of
-from lab.verdict import Outcome, percent
+from lab.verdict import Metric, Outcome, percent
 
 
 def conclude(session: Session, *, jobs: int, deadline: float | None, meter: Meter) -> Answer:
     """Do what is left of a session, and keep the answer."""
+    if session.plan.mode == LIVE:
+        return _conclude_live(session, jobs=jobs, deadline=deadline, meter=meter)
     started = time.monotonic()
     announce(session, meter)
     if session.plan.case is None:
@@ -37,6 +41,13 @@ def conclude(session: Session, *, jobs: int, deadline: float | None, meter: Mete
     if not work.out_of_time:
         answers.save(session.folder, answer)
     return answer
+
+
+def _conclude_live(session: Session, *, jobs: int, deadline: float | None, meter: Meter) -> Answer:
+    liveconclude.announce(session, meter)
+    booter = Boots(session.plan, session.history, session.folder, jobs=jobs, meter=meter)
+    prover = _prover(session, booter.metric, jobs=jobs, meter=meter)
+    return liveconclude.conclude(session, booter, prover, deadline=deadline, meter=meter)
 
 
 def announce(session: Session, meter: Meter) -> None:
@@ -102,16 +113,15 @@ def _movement(case: CaseResult) -> float:
 def _proven(session: Session, answer: Answer, *, jobs: int, deadline: float | None, meter: Meter) -> Answer:
     """Fresh comparisons for every culprit that is one commit; as far as the budget goes."""
     assert session.conditions is not None  # noqa: S101  (the search measured something)
-    prover = Prover(
-        plan=session.plan,
-        history=session.history,
-        metric=session.conditions.metric,
-        folder=session.folder,
-        jobs=jobs,
-        meter=meter,
-    )
+    prover = _prover(session, session.conditions.metric, jobs=jobs, meter=meter)
     proofs = [None if over(deadline) else _prove(prover, session, one) for one in answer.changes]
     return answers.with_proofs(answer, proofs, session.plan.alpha)
+
+
+def _prover(session: Session, metric: Metric, *, jobs: int, meter: Meter) -> Prover:
+    return Prover(
+        plan=session.plan, history=session.history, metric=metric, folder=session.folder, jobs=jobs, meter=meter
+    )
 
 
 def _prove(prover: Prover, session: Session, one: Found) -> Proof | None:

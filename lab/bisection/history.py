@@ -192,7 +192,10 @@ def _listed(
     # --parents: with path limits, the parents are those among the commits that are left.
     words = ["log", "-z", "--topo-order", "--reverse", "--parents", f"--format={_FIELDS}"]
     words += ["--first-parent"] if first_parent else []
-    listing = repo.git(*words, f"{old}..{new}", "--", *limits)
+    try:
+        listing = repo.git(*words, f"{old}..{new}", "--", *limits)
+    except CommandFailed as error:
+        raise UserError(f"git cannot limit the range to {' '.join(limits)}: {error.message}") from error
     merges = set(repo.git("rev-list", "--merges", f"{old}..{new}").split())
     fields = listing.split("\0")
     for start in range(0, len(fields) - 4, 5):

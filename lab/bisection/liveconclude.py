@@ -6,24 +6,32 @@ import time
 
 from lab import records
 from lab.bisection import answer as answers
-from lab.bisection import liveanswer
+from lab.bisection import liveanswer, liveproof
 from lab.bisection.answer import Answer
 from lab.bisection.livestate import rules_of
 from lab.bisection.livework import Booter, LiveWork
+from lab.bisection.measuring import over
+from lab.bisection.proof import Prover
+from lab.bisection.searching import require_same
 from lab.bisection.session import CONDITIONS, Conditions, Session
 from lab.progress import Meter
 
 
-def conclude(session: Session, booter: Booter, *, deadline: float | None, meter: Meter) -> Answer:
-    """Do what is left of a session, and keep the answer."""
+def conclude(
+    session: Session, booter: Booter, prover: Prover | None, *, deadline: float | None, meter: Meter
+) -> Answer:
+    """Do what is left of a session, and keep the answer. Without a prover, its proof is the fresh boots alone."""
     started = time.monotonic()
-    announce(session, meter)
+    here = Conditions(metric=booter.metric, environment=booter.environment)
+    require_same(session, here)
     if session.conditions is None:
-        session.conditions = Conditions(metric=booter.metric)
+        session.conditions = here
         records.save(session.folder / CONDITIONS, session.conditions)
     work = LiveWork(session=session, booter=booter, meter=meter, deadline=deadline)
     done = work.run()
     answer = liveanswer.make(session, work.state, done, out_of_time=work.out_of_time)
+    if prover is not None and not over(deadline):
+        answer = liveproof.complete(prover, answer)
     meter.say(f"{time.monotonic() - started:.0f} s in all")
     if not work.out_of_time:
         answers.save(session.folder, answer)

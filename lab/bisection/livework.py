@@ -18,12 +18,13 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from lab.bisection.history import Candidate
 from lab.bisection.journal import Boot, Built, Reading
-from lab.bisection.livestate import LiveState
+from lab.bisection.livestate import LiveState, certainty
 from lab.bisection.measuring import HOSTS_DOING, now, over
 from lab.bisection.session import Session
 from lab.bisection.terms import Done, Part, Visit
 from lab.errors import BuildFailed, GuestFailed, HostFailed, LabError, UserError
 from lab.progress import Meter
+from lab.results import ResultEnvironment
 from lab.verdict import Metric, percent
 
 T = TypeVar("T")
@@ -39,7 +40,13 @@ class Booted(NamedTuple):
 class Booter(Protocol):
     """Who builds and boots. Failures are those of `lab.errors`; `GuestFailed.kind` says whose fault it was."""
 
-    metric: Metric
+    @property
+    def metric(self) -> Metric:
+        """What is measured."""
+
+    @property
+    def environment(self) -> ResultEnvironment | None:
+        """Around all boots; None where there is none to speak of."""
 
     def build(self, one: Candidate) -> Built:
         """Bring the kernel of a candidate to hand."""
@@ -188,6 +195,4 @@ class LiveWork:
         left = f", about {status.seconds_left:.0f} s left" if status.seconds_left is not None else ""
         one, up_to = self._candidate(step.commit), self._candidate(high)
         among = f"{high - low} commits up to {up_to.name}" if high - low > 1 else up_to.name
-        self.meter.say(
-            f"{one.name} booted; {100 * chance:.1f} % for {among}; {status.bits_left:.1f} bits missing{left}"
-        )
+        self.meter.say(f"{one.name} booted; {certainty(chance)} for {among}; {status.bits_left:.1f} bits missing{left}")

@@ -81,7 +81,7 @@ class Measurer:
         started = time.monotonic()
         try:
             kernel = self.obtain(self.history.resolve(self.history.number(one.id), progress=self.meter.news))
-            image = _identity(kernel, self.machine)
+            image = identity(kernel, self.machine)
         except (BuildFailed, UserError, ValueError) as error:
             return self._untestable(one, "build", error, build_s=time.monotonic() - started)
         built = time.monotonic()
@@ -146,7 +146,7 @@ class Measurer:
         )  # fmt: skip
 
 
-def _identity(kernel: Kernel, machine: MachineType) -> str:
+def identity(kernel: Kernel, machine: MachineType) -> str:
     """What is booted, and what is set in it: equal ones give equal numbers."""
     return records.digest([records.file_digest(kernel.image(machine)), sorted(kernel.spec.settings)])
 

@@ -156,7 +156,8 @@ def _step(step: Step) -> str:
 def _footer(answer: Answer) -> Iterator[str]:
     around = answer.environment
     if around is not None:
-        model = "guest clock (instructions)" if around.model == "none" else f"modelled cycles ({around.model})"
+        clock = "real time" if answer.live else "guest clock (instructions)"
+        model = clock if around.model == "none" else f"modelled cycles ({around.model})"
         yield f"{answer.mode} mode, {model}: QEMU {around.qemu}, {around.machine}, fingerprint {around.fingerprint}"
     yield f"building {answer.build_s:.0f} s, measuring {answer.run_s:.0f} s, {_effort(answer)}"
     yield f"result {answer.result}   again: lab report {answer.result}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from lab.live.document import LivePlan
 from lab.records import Record
 from lab.results import ArmPlan, Plan
 
@@ -23,7 +24,8 @@ class BisectPlan(Record, frozen=True, kw_only=True):
     looked for. selection: workload and cases as `lab ab` takes them; files: the user's among those, with their sums.
     case: None until the ends have shown which of several changed most. seeds: exactly that many; None for as many
     as the ends need. probes: how many commits inside are measured when the ends are alike. panics: what a kernel
-    panic in the workload says of a commit. command: the words that started it.
+    panic in the workload says of a commit. command: the words that started it. live: in live mode, how guests are
+    booted.
     """
 
     schema: int = 1
@@ -49,6 +51,7 @@ class BisectPlan(Record, frozen=True, kw_only=True):
     model: str
     machine: str | None
     command: list[str]
+    live: LivePlan | None = None
 
     @property
     def alpha(self) -> float:
@@ -77,4 +80,5 @@ class BisectPlan(Record, frozen=True, kw_only=True):
             guest_timeout_s=self.guest_timeout_s,
             model=self.model,
             machine=self.machine,
+            live=self.live,
         )

@@ -13,16 +13,17 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from lab import ab, explain, records, results, trees, why
+from lab import ab, explain, machines, records, results, trees, why
 from lab.bisection.history import Candidate, History
 from lab.bisection.measuring import safe_name
 from lab.bisection.plan import BisectPlan
 from lab.bisection.state import changed
 from lab.errors import BuildFailed, GuestFailed, UserError
 from lab.kernelspec import KernelSpec, resolve
+from lab.live import comparing as live
 from lab.progress import Meter
 from lab.records import Record
-from lab.results import AbResult, ArmPlan
+from lab.results import AbResult, ArmPlan, Plan
 from lab.runs import Run
 from lab.table import primary_of
 from lab.verdict import Comparison, Metric
@@ -71,7 +72,7 @@ class Prover:
 
     def prove(self, culprit: Candidate, parent: str, expected: Comparison, *, revert: bool) -> Proof:
         """Everything about one culprit, against the kernel spec of its parent."""
-        place = self.folder / "proof" / safe_name(culprit.name)
+        place = self.place(culprit)
         base, test = (self._arm(spec) for spec in (parent, culprit.spec))
         result = self._compare(place / "parent", base, test, f"{culprit.name} against its parent, fresh seeds")
         fresh = self._comparison(result)
@@ -85,22 +86,36 @@ class Prover:
                 result=result.result,
                 functions=self._functions(place / "parent", result) if changed(fresh) else [],
             ),
-            **(self._revert(place, culprit) if revert else {}),
+            **(self.revert(place, culprit) if revert else {}),
         )
+
+    def place(self, culprit: Candidate) -> Path:
+        """Where the comparisons of a culprit are kept."""
+        return self.folder / "proof" / safe_name(culprit.name)
+
+    def explain(self, folder: Path, parent: str, culprit: str) -> list[Function]:
+        """The functions that cost something else than in the parent, by a comparison in exact mode made for this."""
+        base, test = (self._arm(spec) for spec in (parent, culprit))
+        plan = replace(
+            self.plan.comparison(base, test), mode="exact", live=None, seeds=1, fixed_seeds=True, model="full",
+            machine=machines.DEFAULT,
+        )  # fmt: skip
+        return self._functions(folder, self._compare(folder, base, test, "which functions changed", plan))
 
     def _arm(self, spec: str) -> ArmPlan:
         return ArmPlan(spec=resolve(spec, self.history.tree, progress=self.meter.news), cc=self.plan.new.cc)
 
-    def _compare(self, folder: Path, base: ArmPlan, test: ArmPlan, what: str) -> AbResult:
+    def _compare(self, folder: Path, base: ArmPlan, test: ArmPlan, what: str, plan: Plan | None = None) -> AbResult:
         """A comparison, unless it was finished before."""
         if (folder / "result.json").is_file():
             return results.load_result(folder)
         self.meter.say(f"proof: {what}")
         (folder / "runs").mkdir(parents=True, exist_ok=True)
-        plan = self.plan.comparison(base, test)
+        plan = plan or self.plan.comparison(base, test)
         if not (folder / "plan.json").exists():
             results.store_plan(folder, plan)
-        return ab.measure(plan, folder, jobs=self.jobs, deadline=None, meter=self.meter)
+        measure = live.measure if plan.live else ab.measure
+        return measure(plan, folder, jobs=self.jobs, deadline=None, meter=self.meter)
 
     def _comparison(self, result: AbResult) -> Comparison:
         """The metric that the search went by."""
@@ -117,7 +132,7 @@ class Prover:
 
     # ---- without the culprit
 
-    def _revert(self, place: Path, culprit: Candidate) -> dict[str, object]:
+    def revert(self, place: Path, culprit: Candidate) -> dict[str, object]:
         """The new end with the culprit taken out, against the new end as it is."""
         new = self._arm(self.history.new.spec)
         try:

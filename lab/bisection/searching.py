@@ -41,7 +41,7 @@ class Search:
             session.plan, session.history, session.folder, jobs=self.jobs, deadline=self.deadline, meter=self.meter
         )
         here = Conditions(metric=made.metric, environment=made.environment)
-        _require_same(session, here)
+        require_same(session, here)
         if session.conditions is None:
             records.save(session.folder / CONDITIONS, here)
             session.conditions = here
@@ -135,9 +135,9 @@ class Search:
             self._speculation.settle(wanted)
 
 
-def _require_same(session: Session, here: Conditions) -> None:
+def require_same(session: Session, here: Conditions) -> None:
     """Numbers of different guests are not to be compared."""
-    if session.conditions is None or not session.journal.readings:
+    if session.conditions is None or not session.journal.events:
         return
     before, now_ = session.conditions.environment, here.environment
     if before is None or now_ is None:

@@ -73,6 +73,7 @@ _result_id = click.argument("result_id", metavar="[ID]", default="latest")
 )
 @click.option("--first-parent", is_flag=True, help="Follow only the first parent of merges.")
 @options.mode
+@options.live_guest()
 @click.option("--confidence", type=options.Share(), help="How sure the answer has to be, 95% or more (95%).")
 @click.option("--max-seeds", type=click.IntRange(min=6), default=24, show_default=True, help="To tell the ends apart.")
 @click.option(
@@ -101,6 +102,7 @@ def bisect(
     Examples:
       lab bisect --good v6.6 --bad v6.7 -w alloc-burst:layout-4632k -- mm/
       lab bisect --old efa7df3e3bb5^ --new HEAD -w alloc-burst:layout-4632k
+      lab bisect --mode live --good v6.6 --bad v6.7 -w alloc-burst:layout-4632k
       lab bisect --series 'deb:linux-image-6.12.*-cloud-amd64' -w alloc-burst:alternate-2048k-1400k
       lab bisect --recipe alloc-burst
     """

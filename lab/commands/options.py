@@ -141,22 +141,29 @@ def measured(*, max_seeds: int) -> Decorator:
     )  # fmt: skip
 
 
-def live() -> Decorator:
-    """What only live mode has: the guests' accelerator and CPUs, and how many rounds."""
+def live_guest() -> Decorator:
+    """What every measurement in live mode takes: the guests' accelerator and CPUs, and how often a boot measures."""
     return together(
         click.option(
             "--accel", type=click.Choice(["auto", "kvm", "tcg"]), default="auto", show_default=True,
             help="Live mode: KVM where a guest boots under it; tcg is slow, and its times are an emulator's.",
         ),
         click.option("--cpus", type=Cpus(), help="Live mode: vCPUs of a guest (default: the workload's own)."),
+        click.option(
+            "--iterations", type=click.IntRange(min=1), help="Live mode: of each case in a boot (3, or as measured)."
+        ),
+    )  # fmt: skip
+
+
+def live() -> Decorator:
+    """What only live mode has: the guests' accelerator and CPUs, and how many rounds."""
+    return together(
+        live_guest(),
         click.option("--numa", type=click.IntRange(min=1), help="Live mode: NUMA nodes of a guest."),
         click.option("--duet", is_flag=True, help="Live mode: both arms at once, on CPUs of their own."),
         click.option("--rounds", type=click.IntRange(min=1), help="Live mode: exactly that many rounds."),
         click.option(
             "--max-rounds", type=click.IntRange(min=6), default=40, show_default=True, help="Stop adding rounds here."
-        ),
-        click.option(
-            "--iterations", type=click.IntRange(min=1), help="Live mode: of each case in a boot (default: as measured)."
         ),
         click.option(
             "--perf/--no-perf", default=None, help="Live mode: count events by `perf stat` (default: under KVM)."

@@ -312,9 +312,43 @@ def test_ends_that_make_no_range(bisector: Bisector) -> None:
     assert not bisector.guests.calls
 
 
-def test_live_mode_is_refused(bisector: Bisector) -> None:
+def test_what_live_mode_cannot_do_is_refused(bisector: Bisector, tmp_path: Path) -> None:
     commits = line(bisector.tree, [100.0] * 3)
-    assert "exact mode only" in bisector.refused(2, "--good", commits[0], "--bad", commits[2], "--mode", "live")
+    ends = ("--good", commits[0], "--bad", commits[2])
+    live = (*ends, "--mode", "live", "--accel", "tcg")
+    assert "swapped" in bisector.refused(2, "--good", commits[2], "--bad", commits[0], *live[4:])
+    assert "empty" in bisector.refused(2, "--good", commits[2], "--bad", commits[2], *live[4:])
+    assert "--seeds is of exact mode" in bisector.refused(2, *live, "--seeds", "3")
+    assert "--model is of exact mode" in bisector.refused(2, *live, "--model", "tlb")
+    assert "throughput" in bisector.refused(2, *live, "--metric", "thruput")
+    assert "are of live mode" in bisector.refused(2, *ends, "--accel", "tcg")
+    assert "not enough CPUs" in bisector.refused(2, *live, "--cpus", "9999")
+    recipe = tmp_path / "panics.toml"
+    recipe.write_text('schema = 1\nworkload = "mine"\npanics = "bad"\n')
+    assert "needs exact mode" in bisector.refused(2, *live, "--recipe", str(recipe))
+    bisector.workload = bisector.workload.removesuffix(":large")
+    assert "has 2" in bisector.refused(2, *live)
+    assert not bisector.guests.calls
+
+
+def test_paths_outside_the_tree_are_refused(bisector: Bisector) -> None:
+    commits = line(bisector.tree, [100.0] * 3)
+    assert (
+        bisector.run(
+            "--good",
+            commits[0],
+            "--bad",
+            commits[2],
+            "--tree",
+            str(bisector.tree),
+            "-w",
+            bisector.workload,
+            "--",
+            "/no",
+        )
+        == 2
+    )
+    assert "cannot limit the range to /no" in bisector.said
 
 
 def test_an_unknown_metric_is_refused(bisector: Bisector) -> None:

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
 
-from lab import records
-from lab.bisection import liveconclude, page, session, status
+from lab import cli, records
+from lab.bisection import conclude, liveconclude, page, session, status
 from lab.bisection.answer import Answer
 from lab.bisection.history import Candidate, History
 from lab.bisection.journal import Boot, Built
 from lab.bisection.livework import Booted
 from lab.bisection.plan import BisectPlan
+from lab.bisection.proof import Prover
 from lab.bisection.session import Session
 from lab.debs import DebSource
 from lab.errors import BuildFailed, GuestFailed, HostFailed, UserError
-from lab.kernelspec import KernelSpec
+from lab.kernelspec import KernelSpec, TreeSource
+from lab.live import comparing as live
 from lab.progress import Meter
 from lab.results import ArmPlan
 from lab.verdict import Metric
+
+from .bisector import Bisector, make
+from .fakebisect import commit, dice, fate_of, line
+from .fakekernel import git
 
 METRIC = Metric(name="throughput", unit="op/s", better="higher", primary=True)
 QUIET = Meter(quiet=True)
@@ -40,6 +47,7 @@ class Host:
     """
 
     metric = METRIC
+    environment = None
 
     def __init__(self, culprit: int = 0, *, gain: float = 0.5, noise: float = 0.1, seed: int = 1) -> None:
         self.culprit, self.gain, self.noise = culprit, gain, noise
@@ -103,7 +111,7 @@ def begin(folder: Path, commits: int = 16, **more: Any) -> Session:
 
 
 def search(at: Session, host: Host, **more: Any) -> Answer:
-    return liveconclude.conclude(at, host, **{"deadline": None, "meter": QUIET, **more})
+    return liveconclude.conclude(at, host, None, **{"deadline": None, "meter": QUIET, **more})
 
 
 def culprits(answer: Answer) -> list[str]:
@@ -323,3 +331,101 @@ def test_log_tells_git_what_is_certain(tmp_path: Path) -> None:
     lines = list(status.log(session.load(at.folder)))
     assert "git bisect bad c6" in lines and "git bisect good c5" in lines
     assert "git bisect skip c8" in lines or "c8" not in host.built
+
+
+# ---- from the command line, on real git histories
+
+
+class FakeBoots:
+    """Stands in for `booting.Boots`: a boot gives the commit's fate, more or less."""
+
+    metric = METRIC
+    environment = None
+    booted: ClassVar[list[str]] = []
+    boot_s = 0.0
+
+    def __init__(self, plan: BisectPlan, history: History, folder: Path, *, jobs: int, meter: Meter) -> None:
+        assert plan.live is not None and plan.live.accelerator == "tcg"
+        self.history = history
+
+    def _fate(self, one: Candidate) -> str:
+        source = self.history.resolve(self.history.number(one.id)).source
+        assert isinstance(source, TreeSource)
+        return fate_of(source)
+
+    def build(self, one: Candidate) -> Built:
+        if self._fate(one) == "build":
+            raise BuildFailed(f"{one.name} does not build")
+        return Built(commit=one.id, kernel=one.id, image=one.id, release="6.99", build_s=9.0)
+
+    def boot(self, one: Candidate) -> Booted:
+        self.booted.append(one.id)
+        time.sleep(self.boot_s)
+        return Booted(float(self._fate(one)) * (1 + dice(f"{one.id} {len(self.booted)}").gauss(0, 0.05)))
+
+
+@pytest.fixture
+def bisector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bisector:
+    monkeypatch.setattr(FakeBoots, "booted", [])
+    monkeypatch.setattr(conclude, "Boots", FakeBoots)
+    monkeypatch.setattr(Prover, "explain", lambda *_: [])
+    monkeypatch.setattr(live, "measure", no_guests)
+    return make(tmp_path, monkeypatch, capsys)
+
+
+def no_guests(*_: Any, **__: Any) -> Any:
+    raise GuestFailed("hang", "no guests here")
+
+
+LIVE = ("--mode", "live", "--accel", "tcg")
+
+
+def test_a_command_from_the_ends_to_the_page(bisector: Bisector) -> None:
+    commits = line(bisector.tree, [100.0] * 9 + ["build"] + [60.0] * 8)
+    answer = bisector.search(commits[0], commits[-1], *LIVE)
+    assert answer.mode == "live" and answer.outcome == "range"
+    assert answer.changes[0].among == commits[9:11] and answer.changes[0].untested == [commits[9]]
+    answer = bisector.search(commits[0], commits[8], *LIVE)
+    assert answer.outcome == "no culprit"
+
+
+def test_its_proof_says_why_there_is_no_revert(bisector: Bisector) -> None:
+    commits = line(bisector.tree, [100.0] * 5 + [60.0] * 4)
+    answer = bisector.search(commits[0], commits[-1], *LIVE)
+    assert culprits(answer) == [commits[5]]
+    proof = answer.changes[0].proof
+    assert proof is not None and proof.confirmed and "does not apply" in (proof.not_reverted or "")
+    assert cli.run(["report", "latest"]) == 0
+    printed = bisector.capsys.readouterr().out
+    assert "live mode" in printed or "boots of" in printed
+    assert commits[5] in printed and "fresh boots against" in printed
+
+
+def test_a_budget_then_status_undo_and_resume(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:
+    commits = line(bisector.tree, [100.0] * 5 + [60.0] * 4)
+    ends = ("--good", commits[0], "--bad", commits[-1], "--tree", str(bisector.tree), "-w", bisector.workload)
+    monkeypatch.setattr(FakeBoots, "boot_s", 0.3)
+    assert bisector.run(*ends, *LIVE, "--budget", "1s") == 5
+    assert "the budget is used up" in bisector.printed
+    monkeypatch.setattr(FakeBoots, "boot_s", 0.0)
+    assert bisector.run("status", "--json") == 0
+    assert msgspec.json.decode(bisector.printed)["boots"] == len(FakeBoots.booted) < 8
+    assert bisector.run("resume") == 0
+    assert f"regression: {commits[5]}" in bisector.printed
+    booted = len(FakeBoots.booted)
+    assert bisector.run("resume") == 0 and len(FakeBoots.booted) == booted
+    assert bisector.run("undo") == 0 and bisector.run("resume") == 0
+    assert len(FakeBoots.booted) == booted + 1
+
+
+def test_of_merges_the_first_parents_are_followed(bisector: Bisector) -> None:
+    commits = line(bisector.tree, [100.0] * 4)
+    git(bisector.tree, "checkout", "-q", "-b", "side", commits[1])
+    commit(bisector.tree, "aside", 60.0, "mm/aside.c")
+    git(bisector.tree, "checkout", "-q", "main")
+    git(bisector.tree, "merge", "-q", "--no-ff", "-X", "theirs", "-m", "bring it in", "side")
+    merge = git(bisector.tree, "rev-parse", "HEAD").strip()
+    last = commit(bisector.tree, "after", 60.0, "mm/after.c")
+    answer = bisector.search(commits[0], last, *LIVE)
+    assert culprits(answer) == [merge] and answer.first_parent and answer.changes[0].merge
+    assert {*FakeBoots.booted} <= {*commits, merge, last}
