@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from lab import records
 from lab.bisection.history import Candidate
 from lab.bisection.inside import way_on
+from lab.bisection.livedocument import Posterior
 from lab.bisection.proof import Proof
 from lab.bisection.search import Change
 from lab.bisection.session import Session
@@ -48,7 +49,8 @@ class Found(Record, frozen=True, kw_only=True):
     untested: those of them that were tried in vain; the others, but the last, were not tried. before: the commit it
     was measured against. effect: from the search's own seeds. direction: of the change,
     `regression` or `improvement`; None for metrics without a better side. confidence: of the commit being the
-    culprit, or of the culprit being in the range. inside: of a package, how to get to the commit that did it.
+    culprit, or of the culprit being in the range. inside: of a package, what a search of the commits that it was made
+    from found (inside_result: where that is), or how to get there.
     """
 
     commit: str
@@ -64,37 +66,13 @@ class Found(Record, frozen=True, kw_only=True):
     merge: bool = False
     outside_paths: bool = False
     inside: str | None = None
+    inside_result: str | None = None
     proof: Proof | None = None
 
     @property
     def settled(self) -> bool:
         """Whether it is one commit."""
         return len(self.among) == 1
-
-
-class Suspicion(Record, frozen=True, kw_only=True):
-    """How likely the culprit is one of the commits behind `up_to`, itself included, and not behind `after`."""
-
-    after: str
-    up_to: str
-    commits: int
-    probability: float
-
-
-class Posterior(Record, frozen=True, kw_only=True):
-    """What live mode's search ended with: see docs/search.md.
-
-    outcome: `confirmed` by fresh boots, `found`, `undecided`, `no culprit`. probability: of the answer. effect: the
-    change as a ratio. noise: one boot's sd, as a share. suspicions: the likeliest places, likeliest first.
-    """
-
-    outcome: str
-    probability: float
-    boots: int
-    kernels: int
-    effect: float
-    noise: float | None
-    suspicions: list[Suspicion]
 
 
 class Answer(Record, frozen=True, kw_only=True):

@@ -49,6 +49,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     qemu: str = "qemu-system-x86_64"
     guest_timeout: float = 300.0
     speculate: bool = True
+    inside: bool = True
     accel: Literal["auto", "kvm", "tcg"] = "auto"
     cpus: int | None = None
     iterations: int | None = None
@@ -174,6 +175,7 @@ def plan_for(
         machine=machine if model != "none" and how is None else None,
         command=list(command),
         live=how,
+        inside=asked.inside,
     )
 
 

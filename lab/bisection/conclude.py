@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from msgspec.structs import replace
 
 from lab import ab, results, workloads
 from lab.bisection import answer as answers
-from lab.bisection import liveconclude
+from lab.bisection import goingon, liveconclude
 from lab.bisection.answer import Answer, Found
 from lab.bisection.booting import Boots
 from lab.bisection.measuring import over
@@ -37,8 +38,11 @@ def conclude(session: Session, *, jobs: int, deadline: float | None, meter: Mete
         raise _too_short(session, "both ends were measured")
     answer = answers.make(session, out_of_time=work.out_of_time)
     answer = _proven(session, answer, jobs=jobs, deadline=deadline, meter=meter)
+    if not over(deadline):
+        inner = partial(conclude, jobs=jobs, deadline=deadline, meter=meter)
+        answer = goingon.go_on(session, answer, inner, meter)
     meter.say(f"{time.monotonic() - started:.0f} s in all")
-    if not work.out_of_time:
+    if not work.out_of_time and goingon.finished(session, answer):
         answers.save(session.folder, answer)
     return answer
 
@@ -47,7 +51,14 @@ def _conclude_live(session: Session, *, jobs: int, deadline: float | None, meter
     liveconclude.announce(session, meter)
     booter = Boots(session.plan, session.history, session.folder, jobs=jobs, meter=meter)
     prover = _prover(session, booter.metric, jobs=jobs, meter=meter)
-    return liveconclude.conclude(session, booter, prover, deadline=deadline, meter=meter)
+    answer = liveconclude.conclude(session, booter, prover, deadline=deadline, meter=meter)
+    if over(deadline):
+        return answer
+    inner = partial(conclude, jobs=jobs, deadline=deadline, meter=meter)
+    gone_on = goingon.go_on(session, answer, inner, meter)
+    if gone_on != answer and goingon.finished(session, gone_on):
+        answers.save(session.folder, gone_on)
+    return gone_on
 
 
 def announce(session: Session, meter: Meter) -> None:

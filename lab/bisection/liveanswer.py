@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 
 from lab import verdict
-from lab.bisection.answer import Answer, Found, OutcomeWord, Posterior, Step, Suspicion, direction_of
+from lab.bisection.answer import Answer, Found, OutcomeWord, Step, direction_of
 from lab.bisection.inside import way_on
+from lab.bisection.livedocument import Posterior, Suspicion
 from lab.bisection.livestate import GATE_ALPHA, LiveState, certainty
 from lab.bisection.proof import Proof
 from lab.bisection.session import Session

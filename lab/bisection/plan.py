@@ -25,7 +25,7 @@ class BisectPlan(Record, frozen=True, kw_only=True):
     case: None until the ends have shown which of several changed most. seeds: exactly that many; None for as many
     as the ends need. probes: how many commits inside are measured when the ends are alike. panics: what a kernel
     panic in the workload says of a commit. command: the words that started it. live: in live mode, how guests are
-    booted.
+    booted. inside: whether a search of packages goes on between the commits they were made from.
     """
 
     schema: int = 1
@@ -52,6 +52,7 @@ class BisectPlan(Record, frozen=True, kw_only=True):
     machine: str | None
     command: list[str]
     live: LivePlan | None = None
+    inside: bool = True
 
     @property
     def alpha(self) -> float:

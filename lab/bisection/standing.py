@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from lab.bisection.answer import Suspicion
+from lab.bisection.livedocument import Suspicion
 from lab.records import Record
 
 

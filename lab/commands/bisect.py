@@ -79,6 +79,7 @@ _result_id = click.argument("result_id", metavar="[ID]", default="latest")
 @click.option(
     "--probe", type=click.IntRange(min=0), metavar="N", help="With ends that are alike, measure N commits inside (3)."
 )
+@click.option("--inside/--no-inside", default=True, help="From packages go on to the commits they were made from.")
 @click.option("--speculate/--no-speculate", default=True, help="While guests run, build what may be next.")
 @options.budget
 @options.jobs

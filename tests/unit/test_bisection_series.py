@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab import cli, debs, kernels, runs, trees
+from lab import cli, debs, kernels, results, runs, trees
 from lab.bisection import inside, series
-from lab.bisection.answer import Answer
+from lab.bisection.answer import Answer, load
 from lab.debs import DebSource
 from lab.errors import UserError
 from lab.kernels import Kernel
@@ -20,7 +20,7 @@ from lab.kernelspec import KernelSpec
 
 from . import fakebisect
 from .bisector import Bisector, make
-from .fakebisect import Guests, start, write_workload
+from .fakebisect import Guests, line, start, write_workload
 from .fakebuild import own_folders
 from .fakekernel import git
 
@@ -64,7 +64,8 @@ def deb_bisector(
     made = make(tmp_path, monkeypatch, capsys)
 
     def obtain(spec: KernelSpec, **_: object) -> Kernel:
-        assert isinstance(spec.source, DebSource)
+        if not isinstance(spec.source, DebSource):
+            return fakebisect.obtain(spec)
         path = tmp_path / spec.source.package
         path.write_text(f"{60.0 if spec.source.version == '6.12.57-1' else 100.0}\n{path.name}")
         return Kernel(spec=spec, key=path.name, release="6.12", commit=None, bzimage=path, vmlinux=None, symbols=None)
@@ -74,8 +75,8 @@ def deb_bisector(
     return made
 
 
-def searched(bisector: Bisector) -> Answer:
-    words = ["--series", "deb:linux-image-6.12.*-cloud-amd64", "-w", bisector.workload, "--json"]
+def searched(bisector: Bisector, *more: str) -> Answer:
+    words = ["--series", "deb:linux-image-6.12.*-cloud-amd64", "-w", bisector.workload, "--json", *more]
     assert bisector.run(*words) == 0, bisector.said
     return msgspec.json.decode(bisector.printed, type=Answer)
 
@@ -100,11 +101,63 @@ def test_a_tree_with_both_tags_is_named(deb_bisector: Bisector) -> None:
     wrong_way = searched(deb_bisector).changes[0].inside or ""
     assert wrong_way.startswith("no tree known here")
     git(tree, "tag", "-f", "v6.12.57", fakebisect.commit(tree, "another", 60.0))
-    assert searched(deb_bisector).changes[0].inside == (
+    assert searched(deb_bisector, "--no-inside").changes[0].inside == (
         f"lab bisect --old v6.12.10 --new v6.12.57 --tree {name} -w {deb_bisector.workload}"
     )
     shutil.rmtree(tree)
     assert (searched(deb_bisector).changes[0].inside or "").startswith("no tree known here")
+
+
+def with_tags(bisector: Bisector, *fates: float | str) -> list[str]:
+    """A known tree whose commits lead from one package's source to the other's."""
+    commits = line(bisector.tree, [100.0, *fates])
+    git(bisector.tree, "tag", "v6.12.10", commits[0])
+    git(bisector.tree, "tag", "v6.12.57", commits[-1])
+    trees.add(str(bisector.tree), "mine")
+    return commits
+
+
+def test_the_search_goes_on_inside_the_two_packages(deb_bisector: Bisector) -> None:
+    commits = with_tags(deb_bisector, 100.0, 100.0, 60.0, 60.0, 60.0)
+    (found,) = searched(deb_bisector).changes
+    assert found.commit == "linux-image-6.12.57-cloud-amd64"
+    assert f'found: change by {commits[3][:12]} ("change 3")' in (found.inside or "").replace("regression", "change")
+    inner = results.open_folder(found.inside_result or "")
+    assert [one.commit for one in load(inner).changes] == [commits[3]]
+    assert cli.run(["report", str(inner)]) == 0
+    assert commits[3] in deb_bisector.capsys.readouterr().out
+
+
+def test_inside_the_change_may_not_show(deb_bisector: Bisector) -> None:
+    with_tags(deb_bisector, 100.0, 100.0)
+    assert "no culprit" in (searched(deb_bisector).changes[0].inside or "")
+
+
+def test_an_end_inside_that_does_not_build_leaves_the_packages_answer(deb_bisector: Bisector) -> None:
+    with_tags(deb_bisector, 100.0, "build")
+    answer = searched(deb_bisector)
+    assert answer.outcome == "found"
+    said = answer.changes[0].inside or ""
+    assert "does not build" in said and "lab bisect --old v6.12.10" in said
+
+
+def test_a_search_inside_is_gone_on_with(deb_bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:
+    commits = with_tags(deb_bisector, 100.0, 100.0, 60.0, 60.0, 60.0)
+    measure, calls = runs.measure, deb_bisector.guests.calls
+
+    def killed(*words: Any) -> Any:
+        if len([commit for commit, _ in calls if commit]) > 8:
+            raise KeyboardInterrupt
+        return measure(*words)
+
+    monkeypatch.setattr(runs, "measure", killed)
+    words = ["--series", "deb:linux-image-6.12.*-cloud-amd64", "-w", deb_bisector.workload]
+    assert deb_bisector.run(*words) not in (0, 2)
+    monkeypatch.setattr(runs, "measure", measure)
+    assert deb_bisector.run("resume") == 0
+    assert commits[3][:12] in deb_bisector.printed
+    of_commits = [call for call in calls if call[0]]  # packages have none
+    assert len(of_commits) == len(set(of_commits))
 
 
 def test_tags_of_a_version() -> None:
