@@ -19,12 +19,12 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Ansible asks for sudo's password only where sudo would.
 ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-become-pass)
 
-.PHONY: ab test setup lint unit browser database docs man wheel vagrant guest stories bench bench-search bench-verdict schema clean
+.PHONY: ab test setup lint unit browser chromium pictures database docs man wheel vagrant guest stories bench bench-search bench-verdict schema clean
 
 ab: setup
 	@$(BIN)/lab ab --base '$(BASE)' --test '$(TEST)' $(ARGS)
 
-test: setup lint unit browser database docs vagrant guest
+test: setup lint unit browser chromium pictures database docs vagrant guest
 
 setup: $(VENV)/host-ready
 
@@ -61,10 +61,16 @@ database: $(VENV)/ready
 	LAB_REQUIRE_POSTGRESQL=1 $(BIN)/pytest -q -m database
 
 # Pages in a real browser: Debian's, which nothing else needs.
-browser: $(VENV)/ready
+browser: chromium
+	LAB_REQUIRE_BROWSER=1 $(BIN)/pytest -q -m browser
+
+chromium: $(VENV)/ready
 	@command -v chromium >/dev/null || \
 		{ $(SUDO) apt-get update -q && $(SUDO) apt-get install -q -y --no-install-recommends chromium; }
-	LAB_REQUIRE_BROWSER=1 $(BIN)/pytest -q -m browser
+
+# docs/pictures: pages of results that were measured before. ARGS="--ab ID --bisect ID --matrix ID" chooses them.
+pictures: chromium
+	$(BIN)/python tests/pictures.py $(ARGS)
 
 SPHINX := $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -d build/doctrees
 

@@ -32,6 +32,7 @@ GLYPHS = {
 """A shape for each word, so that no colour is needed."""
 
 _NARROWEST = 3.0
+_ROOM = 0.15  # above and below the changes, of what they span: a low lane's dots are large in it
 
 
 class Mark(NamedTuple):
@@ -92,7 +93,9 @@ class Range(NamedTuple):
     def axis(self, new: float | None) -> Axis:
         """Of the changes against the old end, as logs of ratios."""
         ratios = [p.told.ratio for p in self.places if p.told and p.told.ratio]
-        return Axis.of([math.log(ratio) for ratio in (1.0, *ratios, *([new] if new else []))])
+        logs = [math.log(ratio) for ratio in (1.0, *ratios, *([new] if new else []))]
+        room = _ROOM * (max(logs) - min(logs)) or 0.01
+        return Axis(low=min(logs) - room, high=max(logs) + room)
 
     def ends(self, new: float | None) -> tuple[str, str]:
         """The labels at both ends of that axis."""
