@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from lab import mechanisms, profiles
 from lab.reporting import byhand, figures, flames, overtime, plots, template, textual
+from lab.reporting.liverounds import LiveView
 from lab.reporting.overtime import OverTime
 from lab.reporting.plots import Curve, Scale
 from lab.reporting.stored import Report, Reports
@@ -202,25 +203,27 @@ class ResultView:
         ]
 
     def _measured_by(self) -> list[tuple[str, str]]:
-        """The cost model of exact mode; the host of live mode."""
+        """The cost model of exact mode; what live mode's time is, and what perf saw."""
         model, live = self.report.result.environment.model, self.report.result.live
         if live is None:
             return [("cost model", "none (guest clock)" if model == "none" else f"modelled: {model}")]
-        again = [one for one in live.rounds if one.state != "kept"]
         return [
             ("time", counted_in(self.report.result)),
-            ("host", "; ".join(f"{fact.name} {fact.value}" for fact in live.host)),
             *([("perf", str(live.perf))] if live.perf else []),
             *((f"perf record, {case}", str(found)) for case, found in live.profiles.items()),
-            ("rounds disturbed", "; ".join(f"{one.number} {one.state}: {', '.join(one.reasons)}" for one in again)),
         ]
+
+    @property
+    def live(self) -> LiveView | None:
+        """The host gate and the rounds, of live mode."""
+        return LiveView(self.report.result.live) if self.report.result.live else None
 
     @property
     def commands(self) -> list[str]:
         """How to see and repeat it with the lab."""
         result = self.report.result
         found = [result.reproduce, f"lab report {result.result}"]
-        if (plan := self.report.plan) is not None:
+        if self.live is None and (plan := self.report.plan) is not None:
             words = ["lab", "ab", "--base", plan.base.spec.text, "--test", plan.test.spec.text]
             words += [word for workload in plan.workloads for word in ("-w", workload)]
             words += ["--model", plan.model, *(["--machine", plan.machine] if plan.machine else [])]
