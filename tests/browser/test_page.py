@@ -18,7 +18,7 @@ from lab.table import primary_of
 from lab.visible import visible
 
 from ..unit import fakeresult
-from ..unit.fakeresult import HOSTILE, SLOWER, case, hostile, large, result
+from ..unit.fakeresult import HOSTILE, SLOWER, case, hostile, large, live, result
 from .opened import Opened, require_nothing_serious, require_quiet_and_narrow
 
 pytestmark = pytest.mark.browser
@@ -69,6 +69,13 @@ def test_values_on_the_page_are_those_of_the_json(browser: Any, tmp_path: Path) 
 def test_nothing_is_said_asked_or_wider_than_the_screen(browser: Any, tmp_path: Path, scheme: str, width: int) -> None:
     path, _ = _write(tmp_path, result(), result(name="other", fingerprint="e" * 16), mark="ENVIRONMENTS DIFFER (qemu)")
     require_quiet_and_narrow(browser, path, scheme, width)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious_in_live_mode(browser: Any, tmp_path: Path, scheme: str) -> None:
+    path, _ = _write(tmp_path, result(mode="live", live=live()))
+    require_nothing_serious(browser, path, scheme)
+    require_quiet_and_narrow(browser, path, scheme, 375)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

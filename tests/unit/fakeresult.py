@@ -11,6 +11,11 @@ import msgspec
 from lab import records, verdict
 from lab.channel import CaseOutcome, GuestReport
 from lab.kernelspec import KernelSpec, TreeSource
+from lab.live.document import Command, Live, LiveRound, RoundState
+from lab.live.hostgate import HostFact, RoundHost
+from lab.live.rounds import Sampling
+from lab.live.summaries import WarmUp
+from lab.live.topology import Seat, Shape
 from lab.reporting.stored import Report, Reports
 from lab.results import AbResult, ArmPlan, ArmResult, CaseResult, GuestShape, Plan, ResultEnvironment
 from lab.runs import Run
@@ -183,3 +188,39 @@ def reports(folder: Path, *documents: AbResult, mark: str = "") -> Reports:
     """Stored results as the formats take them."""
     items = [store(folder / f"r{i}", document) for i, document in enumerate(documents)]
     return Reports(items=items, mark=mark)
+
+
+def live(words: str = "") -> Live:
+    """Five rounds that were tried, of which three count, on a host that adds noise."""
+    states: list[RoundState] = ["kept", "repeated", "disturbed", "died", "kept"]
+    numbers = [(1, 1), (2, 1), (2, 2), (3, 1), (3, 2)]
+    host = RoundHost(steal=0.011, load=1.8, throttled=None, suspended_s=0.0, reasons=[])
+    rounds = [
+        LiveRound(
+            number=number, attempt=attempt, order=["base", "test"], iterations=3, state=state,
+            reasons=[] if state == "kept" else [f"others kept 1.8 CPUs busy{words}"],
+            host=None if state == "died" else host, seconds=20.5, boots=[],
+        )
+        for (number, attempt), state in zip(numbers, states, strict=True)
+    ]  # fmt: skip
+    facts = [
+        HostFact(name="SMT", value="off", state="ok", text=f"no CPU shares a core{words}"),
+        HostFact(
+            name="governor",
+            value="none",
+            state="limited",
+            text="somebody else's",
+            remedy=f"measure on bare metal{words}",
+        ),
+    ]
+    noise = Sampling(
+        blocks=3, iterations=[3, 3, 4], boot_sd=0.02, iteration_sd=None, warm_up=WarmUp(boots=6, shift=1.1, dropped=1),
+        outliers=[1],
+    )  # fmt: skip
+    command = Command(vng=["vng", "--qemu", "/usr/bin/qemu", words], qemu=["qemu"])
+    return Live(
+        accelerator="tcg", virtme_ng="1.42", duet=False, shapes={"alloc-burst": Shape(cores=1)},
+        seats={"alloc-burst": [Seat(cpus=[0], others=[1], nodes=[])]}, hugepage_kb=None,
+        commands={"alloc-burst": {"base": command, "test": command}}, host=facts, rounds=rounds,
+        sampling={f"alloc-burst:layout-4632k{words}": noise},
+    )  # fmt: skip
