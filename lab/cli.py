@@ -14,6 +14,7 @@ import click
 
 from lab import __version__
 from lab.errors import LabError
+from lab.visible import visible_lines
 
 # What `git bisect run` takes for "stop", and no verdict on the commit.
 _ABORT = 128
@@ -143,4 +144,4 @@ def _complain(message: str, hint: str | None, log: object) -> None:
         text += f"; {hint}"
     if log:
         text += f" (log: {log})"
-    click.echo(text, err=True)
+    click.echo(visible_lines(text), err=True)

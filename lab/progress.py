@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lab.visible import visible_lines
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -60,6 +62,7 @@ class Meter:
         """One line of news."""
         if self.quiet:
             return
+        text = visible_lines(text)
         if self._bars is not None:
             self._bars.console.print(text, markup=False, highlight=False)
         else:

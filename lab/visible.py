@@ -31,6 +31,11 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape", "backslashreplace").decode("ascii")
 
 
+def visible_lines(text: str) -> str:
+    """`visible` of a text of several lines."""
+    return "\n".join(map(visible, text.split("\n")))
+
+
 def visible_record(record: R) -> R:
     """A record with all of its strings made visible, those of lists, dicts and inner records too."""
     return msgspec.convert(_mapped(msgspec.to_builtins(record)), type(record))

@@ -19,6 +19,7 @@ from lab.commands import options
 from lab.errors import UserError
 from lab.history.hook import remember
 from lab.progress import Meter
+from lab.visible import visible
 
 _PATHS = "lab.bisect.paths"
 _WORDS = "lab.bisect.words"
@@ -179,7 +180,7 @@ def status_(result_id: str, as_json: bool) -> None:
         click.echo(records.encode(status.status(found)), nl=False)
     else:
         for line in status.text(found):
-            click.echo(line)
+            click.echo(visible(line))
 
 
 @bisect.command()
@@ -192,7 +193,8 @@ def log(result_id: str) -> None:
       lab bisect log latest > log && git bisect replay log
     """
     for line in status.log(session.find(result_id)):
-        click.echo(line)
+        # Commands are for git, and stay as they are.
+        click.echo(visible(line) if line.startswith("#") else line)
 
 
 @bisect.command()
@@ -225,5 +227,5 @@ def step(jobs: int | None, **rest: Any) -> int:
     """
     with Meter() as meter:
         decided = stepping.take(Asked(**rest), Path.cwd(), jobs=jobs or default_jobs(), meter=meter)
-    click.echo(decided.words)
+    click.echo(visible(decided.words))
     return decided.status

@@ -17,7 +17,8 @@ from lab.errors import UserError
 from lab.reporting import bisection_mail, bisection_markdown, bisection_page, bisections, formats
 from lab.verdict import Outcome
 
-from . import fakeanswer
+from . import fakeanswer, fakebisect
+from .bisector import make
 from .fakeanswer import BROKEN, CULPRIT, answer, bisection, history, name_of
 from .fakebuild import own_folders
 from .fakeresult import HOSTILE
@@ -165,3 +166,31 @@ def test_an_improvement_is_no_regression() -> None:
     better = [replace(made.changes[0], direction=Outcome.IMPROVEMENT)]
     assert bisections.verdict_class(replace(made, changes=better, outcome="found")) == "improvement"
     assert bisections.verdict_class(made) == "regression"
+
+
+# --- from a real history to every place where a subject is shown
+
+
+def test_a_subject_that_attacks_is_shown_wherever_the_search_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Terminal, status, log, page, Markdown and mail of a search whose culprit has a subject made to harm."""
+    bisector = make(tmp_path, monkeypatch, capsys)
+    subject = "mm: <img src=x onerror=alert(1)> \x1b[31m\u202e @all `|`"
+    first = fakebisect.start(bisector.tree)
+    fakebisect.commit(bisector.tree, "mm: nothing", 100.0)
+    culprit = fakebisect.commit(bisector.tree, subject, 60.0)
+    last = fakebisect.commit(bisector.tree, "mm: nothing more", 60.0)
+    assert bisector.run("--good", first, "--bad", last, "--tree", str(bisector.tree), "-w", bisector.workload) == 0
+    said = bisector.said + bisector.printed
+    assert culprit in said and "\\x1b[31m\\u202e" in said
+    for words in (["bisect", "status"], ["bisect", "log"], ["report", "latest"], ["report"]):
+        assert cli.run(words) == 0
+        said += capsys.readouterr().out
+    for form in ("html", "md", "mail"):
+        assert cli.run(["report", "latest", "-f", form, "-o", str(tmp_path / form)]) == 0
+        text = (tmp_path / form).read_text()
+        assert "\\x1b[31m\\u202e" in text, form
+        assert not re.search("<img src=x", text) or form != "html"
+        said += text
+    assert not set(said) & set("\x1b\u202e")
