@@ -13,6 +13,7 @@ from lab.visible import visible
 
 from ..unit.fakeanswer import BROKEN, CULPRIT, answer, bisection, name_of
 from ..unit.fakeresult import HOSTILE
+from .compared import require_same_bisection
 from .opened import Opened, require_nothing_serious, require_quiet_and_narrow
 
 pytestmark = pytest.mark.browser
@@ -28,33 +29,8 @@ def _write(folder: Path, **more: Any) -> tuple[Path, Any]:
 def test_values_on_the_page_are_those_of_the_json(browser: Any, tmp_path: Path) -> None:
     path, stored = _write(tmp_path)
     opened = Opened(browser, path)
-    assert stored["changes"][0]["title"] in opened.page.locator("p.sentence").inner_text()
-    for section, change in zip(opened.page.locator("section.change").all(), stored["changes"], strict=True):
-        assert section.get_attribute("data-commit") == change["commit"]
-        assert float(section.get_attribute("data-confidence")) == change["confidence"]
-        effect = (change["proof"] or {}).get("fresh") or change["effect"]
-        assert float(section.get_attribute("data-ratio")) == effect["ratio"]
-    settled, ranged = opened.page.locator("section.change").all()
-    assert settled.locator("code.commit").inner_text() == stored["changes"][0]["commit"]
-    assert (
-        stored["changes"][0]["author"] in settled.inner_text() and stored["changes"][0]["date"] in settled.inner_text()
-    )
-    suspects = [row.inner_text() for row in ranged.locator("table.suspects tbody th").all()]
-    assert suspects == [name[:12] for name in stored["changes"][1]["among"]]
-
-
-def test_every_step_of_the_path_is_in_the_table_with_its_numbers(browser: Any, tmp_path: Path) -> None:
-    path, stored = _write(tmp_path)
-    opened = Opened(browser, path)
-    for i, step in enumerate(stored["path"], start=1):
-        row = opened.page.locator(f'#commits tr[data-commit="{step["commit"][:12]}"]')
-        values = [cell.get_attribute("data-value") for cell in row.locator("td[data-value]").all()]
-        assert int(values[0]) == i
-        assert (float(values[1]) if values[1] else None) == step["ratio"]
-        if not step["values"]:
-            assert "untestable" in row.inner_text() and step["why"] in row.inner_text()
+    require_same_bisection(opened, stored)
     assert opened.page.locator("#commits tr.culprit").get_attribute("data-commit") == name_of(CULPRIT)[:12]
-    assert opened.texts(".mark-step small") == [str(i) for i in range(1, len(stored["path"]) + 1)]
 
 
 def test_steps_and_chances_stand_at_their_commits(browser: Any, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from lab import matrix
 from lab.matrixresults import MatrixResult
 from lab.reporting import matrices, matrix_page
 from lab.visible import visible
@@ -16,6 +15,7 @@ from lab.visible import visible
 from ..unit import fakeanswer
 from ..unit.fakeanswer import stored_matrix
 from ..unit.fakeresult import HOSTILE
+from .compared import require_same_matrix
 from .opened import Opened, require_nothing_serious, require_quiet_and_narrow
 
 pytestmark = pytest.mark.browser
@@ -31,21 +31,7 @@ def _write(folder: Path, document: MatrixResult | None = None) -> tuple[Path, An
 def test_every_cell_of_map_and_table_is_that_of_the_json(browser: Any, tmp_path: Path) -> None:
     path, stored = _write(tmp_path)
     opened = Opened(browser, path)
-    made = fakeanswer.matrix()
-    for cell, row, document in zip(
-        stored["cells"], opened.page.locator("#cells tbody tr").all(), made.cells, strict=True
-    ):
-        state = matrix.state(document, made.baseline)
-        ratio = cell["comparison"]["ratio"] if cell["comparison"] else None
-        drawn = opened.page.locator(f'table.heat td[data-case="{cell["case"]}"][data-arm="{cell["arm"]}"]')
-        assert drawn.get_attribute("data-state") == row.get_attribute("data-verdict") == state
-        mean, change, seeds = (one.get_attribute("data-value") for one in row.locator("td[data-value]").all())
-        assert mean == drawn.get_attribute("data-mean") and change == drawn.get_attribute("data-ratio")
-        assert (float(mean) if mean else None) == cell["mean"] and (float(change) if change else None) == ratio
-        assert int(seeds) == len(cell["seeds"])
-        if cell["failed"]:
-            assert cell["failed"] in row.inner_text() and "failed" in drawn.inner_text()
-    assert stored["summary"] in opened.page.locator("p.sentence").inner_text()
+    require_same_matrix(opened, stored)
 
 
 def test_worse_and_better_have_colours_and_signs_of_their_own(browser: Any, tmp_path: Path) -> None:

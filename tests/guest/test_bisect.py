@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from ..browser.compared import require_same_bisection
+from ..browser.opened import Opened, launched
 from .conftest import BASE, FIX, TEST, Lab
 
 pytestmark = [pytest.mark.guest, pytest.mark.build]
@@ -36,6 +38,22 @@ def test_the_fix_reverted_makes_it_slow_again(found: Any) -> None:
 def test_the_answer_is_shown_again(story: Lab, found: Any) -> None:
     assert story.json("report", found["result"]) == found
     assert "regression: " in story.run("report", found["result"]).stdout
+
+
+def test_the_page_says_in_a_browser_what_the_json_says(story: Lab, found: Any, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(story.run("report", found["result"], "--format", "html").stdout)
+    with launched() as browser:
+        opened = Opened(browser, path)
+        require_same_bisection(opened, found)
+        assert opened.page.locator(".flame svg").count() == 2, "both changes were explained"
+        assert "__handle_mm_fault" in opened.texts("table.functions tbody th")
+
+
+def test_the_mail_is_that_of_the_culprit(story: Lab, found: Any) -> None:
+    text = story.run("report", found["result"], "--format", "mail").stdout
+    assert "#regzbot introduced: efa7df3e3bb5da8e6abbe37727417f32a37fba47\n" in text
+    assert "Found by bisecting 2 commits" in text
 
 
 def test_an_improvement_is_nobodys_fault(story: Lab) -> None:

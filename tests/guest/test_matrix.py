@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
+from ..browser.compared import require_same_matrix
+from ..browser.opened import Opened, launched
 from .conftest import FIX, Lab
 
 pytestmark = [pytest.mark.guest, pytest.mark.build]
 
 
-def test_thp_by_defrag_is_a_table_a_picture_and_a_result(story: Lab) -> None:
+def test_thp_by_defrag_is_a_table_a_picture_a_page_and_a_result(story: Lab, tmp_path: Path) -> None:
     picture = story.home / "thp.svg"
     document = story.json(
         "matrix", "--kernel", FIX, "--set", "thp=always,never", "--set", "thp.defrag=always,never",
@@ -28,6 +31,10 @@ def test_thp_by_defrag_is_a_table_a_picture_and_a_result(story: Lab) -> None:
     assert picture.read_text().count('class="cell"') == 4
     text = story.run("report", document["result"]).stdout
     assert "thp \\ thp.defrag" in text and "always" in text
+    path = tmp_path / "page.html"
+    path.write_text(story.run("report", document["result"], "--format", "html").stdout)
+    with launched() as browser:
+        require_same_matrix(Opened(browser, path), document)
     assert story.json("replay", document["result"])["differences"] == []
 
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from ..browser.compared import require_same_comparison
+from ..browser.opened import Opened, launched
 from .conftest import BASE, CHECKOUT, TEST, Lab
 
 pytestmark = [pytest.mark.guest, pytest.mark.build]
@@ -99,6 +101,13 @@ def test_an_explained_case_has_its_flame_graph_on_the_page(story: Lab, measured:
     story.json("explain", measured["result"], "--case", "layout-4632k")
     text = _report(story, measured, "html")
     assert "Differential flame graph" in text and "__handle_mm_fault" in text
+
+
+def test_the_page_says_in_a_browser_what_the_json_says(story: Lab, measured: Any, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(_report(story, measured, "html"))
+    with launched() as browser:
+        require_same_comparison(Opened(browser, path), measured)
 
 
 def test_the_templates_and_the_schema_are_in_the_wheel(story: Lab) -> None:
