@@ -48,19 +48,19 @@ def _change(one: Bisection, change: Found) -> Iterator[str]:
     if (effect := effect_of(change)) is not None:
         yield f"- effect: {_comparison(effect)}"
     yield f"- confidence: {certainty(change)}"
-    yield from _proof(change)
+    yield from _proof(change, bisections.fresh_words(one.answer))
     yield ""
     yield from _functions(change)
 
 
-def _proof(change: Found) -> Iterator[str]:
+def _proof(change: Found, fresh: str) -> Iterator[str]:
     proof = change.proof
     if proof is None:
         return
     if proof.same_image:
         yield "- proof: its kernel is its parent's, byte for byte: it cannot be the culprit"
     else:
-        yield f"- proof: fresh seeds against its parent {'say the same' if proof.confirmed else 'do NOT confirm it'}"
+        yield f"- proof: {fresh} against its parent {'say the same' if proof.confirmed else 'do NOT confirm it'}"
     if proof.reverted is not None:
         yield f"- reverted on the newer end: {_comparison(proof.reverted)}: {proof.reverted.verdict}"
     elif proof.not_reverted:

@@ -72,9 +72,9 @@ class ChangeView:
     def _comparisons(self) -> Iterator[tuple[str, Comparison]]:
         proof = self.change.proof
         if proof and proof.fresh is not None:
-            yield "fresh seeds, against its parent", proof.fresh
+            yield f"{bisections.fresh_words(self.one.answer)}, against its parent", proof.fresh
         elif self.change.effect is not None:
-            yield f"the search's seeds, against {short(self.change.before)}", self.change.effect
+            yield f"the search itself, against {short(self.change.before)}", self.change.effect
         if proof and proof.reverted is not None:
             yield "the newer end without it, against the newer end", proof.reverted
 
@@ -245,8 +245,8 @@ class BisectionView:
     def _words(self, place: Place) -> str:
         if place.number in (0, len(self.one.places) - 1):
             return f"the {self.answer.words[0 if place.number == 0 else 1]} end"
-        if place.told and place.stand not in (Stand.OLD, Stand.NEW):
-            return place.told.decision
+        if place.told and (place.stand not in (Stand.OLD, Stand.NEW) or self.answer.mode == "live"):
+            return place.told.decision  # live mode's has how sure it is
         inferred = not place.measured and place.stand not in (Stand.SUSPECT, Stand.OPEN)
         return self.stand(place.stand) + (" (inferred)" if inferred else "")
 
@@ -286,13 +286,18 @@ class BisectionView:
             found += [
                 ("fingerprint", around.fingerprint),
                 ("mode", answer.mode),
-                ("cost model", "none (guest clock)" if around.model == "none" else f"modelled: {around.model}"),
+                ("counted in", self._counted_in(around.model)),
                 ("QEMU", around.qemu),
                 ("machine", f"{around.machine}, {around.cpu}"),
                 ("image", around.image),
                 ("lab", around.lab),
             ]
         return [(name, words) for name, words in found if words]
+
+    def _counted_in(self, model: str) -> str:
+        if self.answer.mode == "live":
+            return "real time"
+        return "guest clock (instructions)" if model == "none" else f"modelled cycles ({model})"
 
     def _posterior(self) -> Iterator[tuple[str, str]]:
         """What live mode's search says beside the answer."""
@@ -325,4 +330,5 @@ def render(one: Bisection) -> str:
         percent=percent,
         number=number,
         short=short,
+        fresh=bisections.fresh_words(view.answer),
     )

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from lab import records, results
 from lab.bisection import answer as answers
 from lab.bisection import page, session
@@ -14,6 +16,7 @@ from lab.bisection.answer import Answer, Found
 from lab.bisection.history import History
 from lab.bisection.measuring import safe_name
 from lab.bisection.places import Place, places
+from lab.bisection.session import Session
 from lab.reporting.stored import Report
 from lab.table import interval
 from lab.verdict import Comparison, percent
@@ -59,8 +62,17 @@ class Bisection:
 
 
 def open_bisection(folder: Path) -> Bisection:
-    """The finished bisection in a folder."""
-    return Bisection(raw=answers.load(folder), folder=folder)
+    """The bisection in a folder; of one that is not finished, what is known so far."""
+    found = session.load(folder) if not (folder / answers.FILE).is_file() else None
+    unfinished = found is not None and found.started
+    return Bisection(raw=_so_far(found) if found and unfinished else answers.load(folder), folder=folder)
+
+
+def _so_far(found: Session) -> Answer:
+    state = found.state
+    left = f"about {state.steps_left} more to measure" if state.next() is not None else "the proof is left"
+    reason = f"not finished, {left}: go on by lab bisect resume {found.name}"
+    return replace(answers.make(found), outcome="undecided", reason=reason)
 
 
 def text(one: Bisection) -> str:
@@ -109,6 +121,11 @@ def effect_words(effect: Comparison) -> str:
 def certainty(one: Found) -> str:
     """How sure a change is."""
     return f"{100 * one.confidence:.4g} % sure"
+
+
+def fresh_words(answer: Answer) -> str:
+    """What the proof was measured with."""
+    return "fresh boots" if answer.mode == "live" else "fresh seeds"
 
 
 def verdict_class(answer: Answer) -> str:

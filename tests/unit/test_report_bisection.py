@@ -194,3 +194,17 @@ def test_a_subject_that_attacks_is_shown_wherever_the_search_names_it(
         assert not re.search("<img src=x", text) or form != "html"
         said += text
     assert not set(said) & set("\x1b\u202e")
+
+
+def test_what_is_known_of_a_search_that_is_not_finished_can_be_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bisector = make(tmp_path, monkeypatch, capsys)
+    commits = fakebisect.line(bisector.tree, [100.0] * 9 + [60.0] * 9)
+    bisector.search(commits[0], commits[-1])
+    assert cli.run(["bisect", "undo"]) == 0
+    assert cli.run(["report", "latest", "-f", "html", "-o", str(tmp_path / "page.html")]) == 0
+    text = (tmp_path / "page.html").read_text()
+    assert "undecided: not finished, about 1 more to measure" in text and "not measured, may be the culprit" in text
+    assert cli.run(["report", "latest"]) == 0
+    assert "lab bisect resume" in capsys.readouterr().out
