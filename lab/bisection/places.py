@@ -128,10 +128,10 @@ class Stretch(NamedTuple):
 
 
 def stretches(found: Sequence[Place]) -> list[Stretch]:
-    """The places with what was not tried, and is no suspect, put together: a range may have thousands of commits."""
+    """The places with what was not tried put together: a range may have thousands of commits."""
     rows: list[list[Place]] = []
     for place in found:
-        alone = place.measured or place.stand == Stand.SUSPECT or place.culprit
+        alone = place.measured or place.culprit
         if not alone and rows and _joins(rows[-1][-1], place):
             rows[-1].append(place)
         else:

@@ -97,7 +97,9 @@ def test_the_page_is_one_small_file_that_asks_nobody(tmp_path: Path) -> None:
 
 
 def test_a_range_of_thousands_is_still_a_small_page(tmp_path: Path) -> None:
-    one = bisection(tmp_path / "b", answer(20_000))
+    made = answer(20_000)
+    wide = replace(made.changes[1], among=[name_of(i) for i in range(30, 20_001)], commit=name_of(20_000))
+    one = bisection(tmp_path / "b", replace(made, changes=[made.changes[0], wide]))
     assert len(bisection_page.render(one).encode()) < 1_000_000
 
 
