@@ -44,6 +44,9 @@ COLOURS = {
 BOUNDS = (1.05, 1.2, 1.5)
 """The factors at which the colour goes up a step. Fixed, so that two maps can be laid side by side."""
 
+MOST_COLUMNS = 8
+"""What fits on a page; more are better below one another."""
+
 _PAPER = Colour("#ffffff", "#0b0d10", "#0d1117", "#f2f2f2")
 
 _MARGIN, _TOP, _HEAD = 16, 64, 30
@@ -78,6 +81,8 @@ def svg(result: MatrixResult) -> str:
     """The whole document, with everything from elsewhere made visible."""
     result = visible_record(result)
     shown = grid.lay_out(result)
+    if len(shown.columns) > max(MOST_COLUMNS, len(shown.rows)):
+        shown = shown.turned()
     left = _MARGIN + math.ceil(max(len(name) for name in (shown.corner, *shown.rows)) * _CHARACTER) + 12
     wide = max(_CELL_WIDTH, math.ceil(max(len(name) for name in shown.columns) * _CHARACTER) + 8)
     bottom = _TOP + _HEAD + len(shown.rows) * (_CELL_HEIGHT + _GAP)

@@ -105,7 +105,8 @@ class MatrixView:
     @property
     def legend(self) -> list[tuple[str, str]]:
         """Colours and what they stand for."""
-        return list(heatmap.legend(self.result).items())
+        words = heatmap.legend(self.result)
+        return [(kind, words[kind]) for kind in COLOURS]
 
     @property
     def kernels(self) -> list[tuple[str, str]]:

@@ -163,6 +163,16 @@ def test_rows_and_columns_lie_as_in_the_table(measured: Any) -> None:
     assert [kind for _, _, kind in (a, b, c, d)] == ["level edged", "level", "worse-4", "better-4"]
 
 
+def test_many_arms_are_drawn_below_one_another(measured: Any) -> None:
+    result = measured(lambda arm, seed, case: 100.0, [f"kernel{i}" for i in range(9)], [])
+    places = {
+        (rect.get("x"), rect.get("y"))
+        for g in parsed(heatmap.svg(result)).iter(f"{SVG}g")
+        if (rect := g.find(f"{SVG}rect")) is not None
+    }
+    assert len(places) == 9 and len({x for x, _ in places}) == 1
+
+
 def test_the_picture_says_all_in_words_too(measured: Any) -> None:
     def formula(arm: str, seed: int, case: str) -> float:
         if arm == "fixed":
