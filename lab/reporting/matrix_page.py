@@ -16,8 +16,11 @@ from lab.table import interval
 from lab.verdict import percent
 from lab.visible import visible
 
-MOST_VALUES = 20_000
+MOST_VALUES = 3000
 """Raw values that are listed; of more, the JSON and the CSV have them."""
+
+MOST_TOOLTIPS, MOST_ROWS = 300, 600
+"""Cells that say all in a tooltip too; rows of the table of cells. The heat map has every cell."""
 
 
 class Field(NamedTuple):
@@ -101,6 +104,16 @@ class MatrixView:
     def states(self) -> list[str]:
         """What cells can be filtered by."""
         return list(dict.fromkeys(field.state for field in self.fields))
+
+    @property
+    def tooltips(self) -> bool:
+        """Whether there is room for them."""
+        return len(self.result.cells) <= MOST_TOOLTIPS
+
+    @property
+    def rows(self) -> list[Field]:
+        """The table of cells, as far as there is room."""
+        return self.fields[:MOST_ROWS]
 
     @property
     def legend(self) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from lab import cli, matrix, results
 from lab.matrixresults import MatrixResult
@@ -51,6 +52,14 @@ def test_the_page_is_one_small_file_that_asks_nobody(tmp_path: Path) -> None:
     text = matrix_page.render(stored_matrix(tmp_path / "m"))
     assert len(text.encode()) < 100_000 and not re.search(r"(?:src|href)=\"(?!#|data:)", text)
     assert "lab ab --base" in text and "Oh dear" in text
+
+
+def test_two_thousand_cells_are_less_than_a_megabyte(tmp_path: Path) -> None:
+    made = fakeanswer.matrix()
+    cells = [replace(cell, case=f"case-{i}-4632k") for i in range(500) for cell in made.cells[:4]]
+    text = matrix_page.render(stored_matrix(tmp_path / "m", replace(made, cells=cells)))
+    assert len(text.encode()) < 1_000_000
+    assert text.count("data-mean=") == 2000 and "The first 600 of 2000 cells" in text
 
 
 @pytest.mark.parametrize("form", ["text", "md", "html", "csv", "svg"])
