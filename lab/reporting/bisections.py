@@ -120,7 +120,13 @@ def effect_words(effect: Comparison) -> str:
 
 def certainty(one: Found) -> str:
     """How sure a change is."""
-    return f"{100 * one.confidence:.4g} % sure"
+    return f"{share(one.confidence)} sure"
+
+
+def share(probability: float) -> str:
+    """A probability in percent; what is not certain never reads as if it were."""
+    words = f"{100 * probability:.4g} %"
+    return "over 99.99 %" if words == "100 %" and probability < 1 else words
 
 
 def fresh_words(answer: Answer) -> str:

@@ -81,6 +81,12 @@ def test_the_sentence_has_all_of_it() -> None:
     assert "99.5 % sure; regression by one of 5 that could not be told apart" in words
 
 
+def test_what_is_not_certain_never_reads_as_if_it_were() -> None:
+    assert [bisections.share(p) for p in (0.5, 0.99989, 0.99999999, 1.0)] == [
+        "50 %", "99.99 %", "over 99.99 %", "100 %",
+    ]  # fmt: skip
+
+
 def test_markdown_names_what_was_found_and_the_path(tmp_path: Path) -> None:
     text = bisection_markdown.render(bisection(tmp_path / "b"))
     assert f"**regression**: `{name_of(CULPRIT)}` `change 12`" in text
