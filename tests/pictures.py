@@ -3,6 +3,16 @@
 Nothing is measured: the newest comparison that found a regression, the newest bisection that named a culprit, and
 the newest matrix are taken, unless an ID says which. Each becomes docs/pictures/NAME.png and NAME-dark.png, in a
 window as a laptop has it; the matrix is also drawn as docs/pictures/matrix.svg.
+
+Those in the repository are of
+
+    lab ab --base efa7df3e3bb5^ --test efa7df3e3bb5; lab explain latest
+    python -m tests.history --into planted.git --seed 7 \\
+        --layout "neutral*12 breaks-build neutral*5 mends-build neutral*4 culprit neutral*10"
+    lab tree add planted.git
+    lab bisect --tree planted --good f01e0786a46f --bad cba9e20100c0 -w alloc-burst:layout-4632k
+    lab matrix --kernel before=efa7df3e3bb5^ --kernel regressed=efa7df3e3bb5 --kernel fixed=d4148aeab412 \\
+        --set thp=always,madvise,never -w alloc-burst:layout-4632k -w alloc-burst:layout-512k
 """
 
 from __future__ import annotations
