@@ -123,5 +123,5 @@ class ChangeView:
     def _why(self, name: str) -> str:
         if name in self.change.untested:
             step = next((step for step in self.one.answer.path if step.commit == name), None)
-            return f"could not be tested: {step.decision}" if step else "could not be tested"
+            return step.decision if step else "could not be tested"
         return "the first that shows the change" if name == self.change.commit else "not measured"
