@@ -30,6 +30,7 @@ _COMMANDS = {
     "image": "The guest image that both arms boot.",
     "kernel": "Build kernels, list them, clear them out.",
     "matrix": "Measure kernels x settings x workloads, as a table and a heat map.",
+    "nightly": "Measure trees every night, and tell of what got slower, once.",
     "replay": "Measure a stored result, or a bundle, again and compare every number.",
     "report": "Show stored results, in any format, or list them.",
     "shell": "A shell, or one command, in the guest image under a kernel.",

@@ -12,6 +12,7 @@ from lab.commands import options
 from lab.history import indexing, text, trends
 from lab.history.database import Database, opened
 from lab.history.trends import Wanted
+from lab.nightly import acks
 from lab.progress import Meter
 
 _which = options.together(
@@ -104,6 +105,20 @@ def rebuild(database: str | None) -> None:
     with Meter() as meter, opened(database) as base:
         count = indexing.rebuild(base, meter)
     click.echo(f"{count} results are in {base.name}")
+
+
+@history.command()
+@click.argument("event", metavar="EVENT")
+@click.option("--note", default="", help="Why it may stay.")
+def ack(event: str, note: str) -> None:
+    """Acknowledge a change that `lab nightly` told of: what comes after it is compared with the new level.
+
+    
+    Example:
+      lab history ack mainline.6.1 --note 'the price of the security fix'
+    """
+    acks.acknowledge(event, note)
+    click.echo(f"{event} is acknowledged")
 
 
 @contextmanager

@@ -1,0 +1,78 @@
+"""`lab nightly`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from lab import records
+from lab.ab import default_jobs
+from lab.commands import options
+from lab.errors import HostFailed
+from lab.nightly import planfile, running
+from lab.nightly import status as statuses
+from lab.nightly.night import Night
+from lab.progress import Meter
+
+_plan = click.option(
+    "--plan", type=click.Path(path_type=Path), required=True, metavar="FILE", help="What to measure, and how."
+)
+_NOT_MEASURED = ("not measured", "partly measured")
+
+
+@click.group()
+def nightly() -> None:
+    """Measure trees every night, find what got slower, name the commit, and be quiet otherwise."""
+
+
+@nightly.command()
+@_plan
+@options.jobs
+@click.option("--fail-on-regression", is_flag=True, help="Exit 1 if the night has news of something slower.")
+@options.json_output
+def run(plan: Path, jobs: int | None, fail_on_regression: bool, as_json: bool) -> int:
+    """Do tonight's work: fetch, build, measure, judge, bisect. What is done already is not done again.
+
+    Exits 4 if a tip could not be measured.
+
+    \b
+    Example:
+      lab nightly run --plan nightly.toml
+    """
+    loaded = planfile.load(plan)
+    with Meter() as meter:
+        done, worked = running.run(loaded, jobs=jobs or default_jobs(), meter=meter)
+        if not worked:
+            meter.say(f"night {done.number} ({done.date}) is done; the next one begins with the next date (UTC)")
+    _show(done, as_json=as_json)
+    if worked and done.outcome in _NOT_MEASURED:
+        failed = [f"{one.name} ({one.why})" for one in done.branches if one.state in ("failed", "broken")]
+        raise HostFailed(f"{done.outcome}: {'; '.join(failed)}", hint="run it again to try what failed once more")
+    return 1 if fail_on_regression and done.outcome == "regression" else 0
+
+
+def _show(done: Night, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(records.encode(done), nl=False)
+        return
+    for line in statuses.night_lines(done):
+        click.echo(line)
+
+
+@nightly.command()
+@click.argument("name", metavar="[PLAN]", required=False)
+@options.json_output
+def status(name: str | None, as_json: bool) -> None:
+    """The last night of a plan, and what is open: slower, and not fixed yet.
+
+    \b
+    Example:
+      lab nightly status mainline
+    """
+    found = statuses.of(statuses.choose(name))
+    if as_json:
+        click.echo(records.encode(found), nl=False)
+        return
+    for line in statuses.text(found):
+        click.echo(line)

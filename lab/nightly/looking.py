@@ -1,0 +1,52 @@
+"""What the history shows of a branch: the steps in its primary metrics, for the night to judge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lab.errors import LabError
+from lab.history import indexing, trends
+from lab.history.database import opened
+from lab.history.trends import Change, Dot, Trend, Wanted
+from lab.nightly.deciding import SeriesStep
+from lab.nightly.memory import Branch
+from lab.progress import Meter
+
+_SMALLEST = 0.5
+"""Of the night's threshold: many nights together see what one does not."""
+
+
+def steps(branch: Branch, threshold: float, database: str | None, meter: Meter) -> tuple[list[SeriesStep], str]:
+    """The steps of a branch, and why there are none where the history does not work."""
+    try:
+        with opened(database) as base:
+            indexing.catch_up(base, meter)
+            with base.reading() as connection:
+                found = trends.list_series(connection, Wanted(tree=branch[0], branch=branch[1]))
+                seen = [trends.trend(connection, one, least=threshold * _SMALLEST) for one in _newest(found)]
+    except LabError as error:
+        return [], f"the history could not be looked at: {error.message}"
+    return [step for one in seen for change in one.changes if (step := _step(one, change))], ""
+
+
+def _newest(found: Sequence[trends.Summary]) -> list[trends.Summary]:
+    """Of each case the series under the newest conditions."""
+    newest: dict[str, trends.Summary] = {}
+    for one in found:
+        known = newest.get(one.name)
+        if known is None or (one.night, one.last) > (known.night, known.last):
+            newest[one.name] = one
+    return list(newest.values())
+
+
+def _step(one: Trend, change: Change) -> SeriesStep | None:
+    series = one.series
+    if series.better not in ("higher", "lower"):
+        return None
+    dots: Sequence[Dot] = one.points
+    return SeriesStep(
+        workload=series.workload, case=series.case, metric=series.metric,
+        better="higher" if series.better == "higher" else "lower",
+        earliest=dots[change.earliest].night, latest=dots[change.latest].night,
+        after=change.after, commit=change.commit, ratio=change.ratio,
+    )  # fmt: skip

@@ -1,0 +1,217 @@
+"""A night as it is stored: what each branch's tip was measured against, what came out, and what is news.
+
+<data>/nightly/<plan>/nights/0006.json   a night, saved after every piece of work
+<data>/nightly/acks.json                 changes that somebody acknowledged
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from lab import paths, records
+from lab.records import Record
+from lab.results import AbResult
+from lab.table import primary_of
+from lab.verdict import Better, Outcome
+
+Kind = Literal["regression", "creep", "step", "fixed", "broken", "mended", "known"]
+State = Literal["pending", "measured", "nothing new", "broken", "failed"]
+Word = Literal[
+    "green", "no news", "regression", "undecided", "nothing new", "not measured", "partly measured", "interrupted"
+]
+
+ALARMS: tuple[Kind, ...] = ("regression", "creep", "step", "broken")
+
+
+class CaseMoved(Record, frozen=True, kw_only=True):
+    """What a comparison said of a case's primary metric. counts: a change that is not a matter of chance."""
+
+    workload: str
+    case: str
+    metric: str
+    better: Better
+    verdict: Outcome
+    ratio: float | None
+    low: float | None
+    high: float | None
+    counts: bool
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What the case is called."""
+        return self.workload, self.case
+
+    @property
+    def worse(self) -> bool:
+        """Whether it regressed beyond chance."""
+        return self.verdict == Outcome.REGRESSION and self.counts
+
+    @property
+    def undecided(self) -> bool:
+        """Whether it could be a regression yet."""
+        return self.verdict == Outcome.UNKNOWN or (self.verdict == Outcome.REGRESSION and not self.counts)
+
+
+class Measured(Record, frozen=True, kw_only=True):
+    """The tip against one commit, which may be several baselines at once."""
+
+    baselines: tuple[str, ...]
+    commit: str
+    result: str
+    cases: list[CaseMoved]
+
+
+class Culprit(Record, frozen=True, kw_only=True):
+    """What a bisection named: a commit, or several of which it is one."""
+
+    commit: str
+    title: str
+    author: str
+    among: int
+    outcome: str
+    bisection: str
+    proof: str | None = None
+
+
+class Event(Record, frozen=True, kw_only=True):
+    """News. `base` is the last commit without the change, `test` the first tip with it.
+
+    closes: the event that a `fixed` or `mended` one ends, and that a `known` one repeats on another branch.
+    """
+
+    id: str
+    kind: Kind
+    tree: str
+    branch: str
+    night: int
+    date: str
+    base: str
+    test: str
+    cases: list[CaseMoved] = msgspec.field(default_factory=list)
+    result: str | None = None
+    culprit: Culprit | None = None
+    closes: str | None = None
+    text: str = ""
+
+
+class BranchNight(Record, frozen=True, kw_only=True):
+    """One branch in one night. before: the tip that was measured last; forced: it is not behind this one."""
+
+    tree: str
+    branch: str
+    state: State = "pending"
+    tip: str = ""
+    subject: str = ""
+    before: str = ""
+    forced: bool = False
+    why: str = ""
+    notes: list[str] = msgspec.field(default_factory=list)
+    started: dict[str, str] = msgspec.field(default_factory=dict)
+    measured: list[Measured] = msgspec.field(default_factory=list)
+    bisections: dict[str, str] = msgspec.field(default_factory=dict)
+    events: list[Event] = msgspec.field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The branch for people."""
+        return f"{self.tree}/{self.branch}"
+
+    @property
+    def undecided(self) -> list[CaseMoved]:
+        """The cases that the comparison with the tip before could not tell."""
+        return [case for one in self.measured if "yesterday" in one.baselines for case in one.cases if case.undecided]
+
+
+class Night(Record, frozen=True, kw_only=True):
+    """One night. Nights are counted: a clock that jumps changes their dates, never their order."""
+
+    schema: int = 1
+    plan: str
+    number: int
+    date: str
+    started: str
+    finished: str = ""
+    outcome: Word | None = None
+    notes: list[str] = msgspec.field(default_factory=list)
+    branches: list[BranchNight]
+
+    @property
+    def events(self) -> list[Event]:
+        """All news of the night."""
+        return [event for branch in self.branches for event in branch.events]
+
+
+class Ack(Record, frozen=True, kw_only=True):
+    """A change that somebody knows of and lives with."""
+
+    event: str
+    note: str
+    at: str
+
+
+# ---- where they are
+
+
+def plan_dir(plan: str) -> Path:
+    """What is kept of a plan."""
+    return paths.data_dir("nightly", plan)
+
+
+def save(night: Night) -> None:
+    """Keep what is known of a night."""
+    records.save(_folder(night.plan) / f"{night.number:04d}.json", night)
+
+
+def load_all(plan: str) -> list[Night]:
+    """All nights of a plan in order."""
+    return [records.load(path, Night) for path in sorted(_folder(plan).glob("[0-9]*.json"))]
+
+
+def plans() -> list[str]:
+    """The names of all plans that have nights."""
+    return sorted(path.parent.name for path in paths.data_dir("nightly").glob("*/nights") if path.is_dir())
+
+
+def _folder(plan: str) -> Path:
+    return paths.data_dir("nightly", plan, "nights")
+
+
+def load_acks() -> dict[str, Ack]:
+    """What was acknowledged, by the event."""
+    path = _acks()
+    return {one.event: one for one in records.load(path, list[Ack])} if path.is_file() else {}
+
+
+def acknowledge(ack: Ack) -> None:
+    """Remember that an event is known; a second time changes the note."""
+    known = load_acks() | {ack.event: ack}
+    records.save(_acks(), sorted(known.values(), key=lambda one: one.event))
+
+
+def _acks() -> Path:
+    return paths.data_dir("nightly") / "acks.json"
+
+
+# ---- from a result
+
+
+def cases_of(result: AbResult) -> list[CaseMoved]:
+    """What a comparison said, case by case."""
+    return [
+        CaseMoved(
+            workload=case.workload,
+            case=case.case,
+            metric=primary.name,
+            better=primary.better,
+            verdict=case.verdict,
+            ratio=primary.ratio,
+            low=primary.interval[0] if primary.interval else None,
+            high=primary.interval[1] if primary.interval else None,
+            counts=case.holm is True,
+        )
+        for case in result.cases
+        for primary in [primary_of(case)]
+    ]

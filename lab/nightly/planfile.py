@@ -1,0 +1,159 @@
+"""`nightly.toml`: what is measured every night, against what, and what is done about a regression."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from lab import compilers, exact, machines, workloads
+from lab.errors import UserError
+from lab.records import Record
+from lab.suggest import suggestion
+from lab.tomllines import TomlText
+
+Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
+BaselineName = Literal["yesterday", "last-good", "release", "creep"]
+BASELINES: tuple[BaselineName, ...] = ("yesterday", "last-good", "release", "creep")
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z"
+_TIME = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+class BranchPlan(Record, frozen=True, kw_only=True):
+    """One branch. workloads: instead of the plan's own. releases: tags that are releases, as git matches them."""
+
+    tree: str = "default"
+    branch: str = "HEAD"
+    workloads: tuple[str, ...] = ()
+    baselines: tuple[BaselineName, ...] = BASELINES
+    releases: str = "v[0-9]*"
+
+    @property
+    def name(self) -> str:
+        """The branch for people."""
+        return f"{self.tree}/{self.branch}"
+
+
+class NightlyPlan(Record, frozen=True, kw_only=True):
+    """A plan. Everything that is left out is as `lab ab` has it.
+
+    budget: of a whole night. bisect: whether what regressed is bisected, as far as the budget goes. creep_days: how
+    old the tip is that slow losses are found against.
+    """
+
+    schema: Literal[1]
+    name: Annotated[str, msgspec.Meta(pattern=_NAME, max_length=64)] = ""
+    branch: list[BranchPlan]
+    workloads: tuple[str, ...] = ("alloc-burst",)
+    threshold: Share = 0.02
+    seeds: Annotated[int, msgspec.Meta(ge=3)] = 6
+    max_seeds: Annotated[int, msgspec.Meta(ge=6)] = 12
+    budget: str = "8h"
+    bisect: bool = True
+    creep_days: Annotated[int, msgspec.Meta(ge=2)] = 30
+    mode: Literal["auto", "exact"] = "auto"
+    model: Literal["auto", "none", "tlb", "full"] = "auto"
+    machine: str = machines.DEFAULT
+    cc: str = compilers.DEFAULT
+    qemu: str = "qemu-system-x86_64"
+    guest_timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 300.0
+    database: str | None = None
+
+    @property
+    def budget_s(self) -> float:
+        """The budget in seconds."""
+        return sum(float(count) * _UNITS[unit] for count, unit in _TIME.findall(self.budget))
+
+    def workloads_of(self, one: BranchPlan) -> tuple[str, ...]:
+        """What a branch is measured with."""
+        return one.workloads or self.workloads
+
+
+def load(path: Path) -> NightlyPlan:
+    """A plan by its file. `UserError` names the file and line of what is wrong."""
+    toml = TomlText(path)
+    _check_keys(toml, toml.values, NightlyPlan)
+    for number, one in enumerate(_branches(toml)):
+        _check_keys(toml, one, BranchPlan, "branch", number)
+    try:
+        plan = msgspec.convert(toml.values, NightlyPlan)
+    except msgspec.ValidationError as error:
+        raise _invalid(toml, error) from error
+    if not plan.name:
+        plan = msgspec.structs.replace(plan, name=re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._") or "plan")
+    _check_sense(toml, plan)
+    return plan
+
+
+def _branches(toml: TomlText) -> list[dict[str, Any]]:
+    found = toml.values.get("branch")
+    if not isinstance(found, list) or not found or not all(isinstance(one, dict) for one in found):
+        raise toml.wrong(
+            toml.line("branch"),
+            "a plan needs at least one [[branch]]",
+            hint="add one, with tree = and branch = below it",
+        )
+    return found
+
+
+def _check_keys(
+    toml: TomlText, values: dict[str, Any], kind: type[Record], table: str | None = None, index: int | None = None
+) -> None:
+    known = [field.name for field in msgspec.structs.fields(kind)]
+    for key in values:
+        if key not in known:
+            raise toml.wrong(
+                toml.line(key, table, index),
+                f"unknown key {key!r}",
+                hint=suggestion(key, known) or f"known: {', '.join(known)}",
+            )
+
+
+def _invalid(toml: TomlText, error: msgspec.ValidationError) -> UserError:
+    """msgspec says where: "... - at `$.branch[0].tree`"."""
+    what, _, where = str(error).partition(" - at `$")
+    inside = re.match(r"\.branch\[(\d+)\]\.?(\w*)", where)
+    outside = re.match(r"\.(\w+)", where)
+    if inside:
+        line = toml.line(inside[2] or None, "branch", int(inside[1]))
+    else:
+        line = toml.line(outside[1]) if outside else toml.line("schema")
+    name = (inside and inside[2]) or (outside and outside[1]) or ""
+    return toml.wrong(line, f"{name}: {what}" if name else what)
+
+
+def _check_sense(toml: TomlText, plan: NightlyPlan) -> None:
+    """What types do not say: workloads that exist, times that can be read, branches named once."""
+    if "".join(count + unit for count, unit in _TIME.findall(plan.budget)) != plan.budget or not plan.budget_s:
+        raise toml.wrong(toml.line("budget"), f"budget: {plan.budget!r} is no time span", hint="write 40m, 6h or 1h30m")
+    if plan.max_seeds < plan.seeds:
+        raise toml.wrong(toml.line("max_seeds"), f"max_seeds: {plan.max_seeds} is less than seeds, {plan.seeds}")
+    if (name := _repeated([one.name for one in plan.branch])) is not None:
+        second = [i for i, one in enumerate(plan.branch) if one.name == name][1]
+        raise toml.wrong(toml.line("branch", "branch", second), f"{name} is there twice")
+    _check_named(toml, "workloads", None, plan.workloads)
+    for number, one in enumerate(plan.branch):
+        _check_named(toml, "workloads", number, one.workloads)
+    for key, check in (("machine", machines.load), ("cc", compilers.identify), ("qemu", exact.find_qemu)):
+        try:
+            check(getattr(plan, key))
+        except UserError as error:
+            raise toml.wrong(toml.line(key), f"{key}: {error.message}", hint=error.hint) from error
+
+
+def _repeated(names: list[str]) -> str | None:
+    return next((name for name in names if names.count(name) > 1), None)
+
+
+def _check_named(toml: TomlText, key: str, branch: int | None, names: tuple[str, ...]) -> None:
+    try:
+        for text in names:
+            workloads.select(text)
+        if names:
+            workloads.select_all(names)
+    except UserError as error:
+        line = toml.line(key) if branch is None else toml.line(key, "branch", branch)
+        raise toml.wrong(line, f"{key}: {error.message}", hint=error.hint) from error

@@ -1,0 +1,347 @@
+"""Nights on histories whose commits say what they do: exactly what is news is told, whatever goes wrong."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import cli, trees
+from lab.history import database
+from lab.nightly import night, planfile, running
+from lab.nightly.night import Event, Night
+
+from . import fakebisect
+from .fakebisect import Guests, commit, start, write_workload
+from .fakebuild import own_folders
+from .fakekernel import git
+
+FIRST = date(2026, 11, 1)
+
+
+@dataclass
+class Nights:
+    """Nights of one plan, one after another, on a tree that the test changes in between."""
+
+    top: Path
+    plan: Path
+    guests: Guests
+    monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str]
+    today: date = FIRST
+    said: str = ""
+    commits: list[str] = field(default_factory=list)
+
+    def write(self, text: str = "", branch: str = 'tree = "linux"\nbranch = "main"') -> None:
+        workload = write_workload(self.plan.parent / "mine").removesuffix(":large")
+        self.plan.write_text(f'schema = 1\nworkloads = ["{workload}"]\n{text}\n[[branch]]\n{branch}\n')
+
+    def add(self, fate: float | str, *, count: int = 1, title: str = "") -> str:
+        """Commits on the branch; the last one."""
+        for _ in range(count):
+            self.commits.append(commit(self.top, title or f"change {len(self.commits)}", fate))
+        return self.commits[-1]
+
+    def run(self, status: int = 0, *more: str) -> Night:
+        """One night; its date follows the one before."""
+        self.monkeypatch.setattr(running, "today", lambda: self.today.isoformat())
+        got = cli.run(["nightly", "run", "--plan", str(self.plan), "--json", *more])
+        captured = self.capsys.readouterr()
+        self.said = captured.err
+        assert got == status, self.said
+        self.today += timedelta(days=1)
+        return night.load_all("plan")[-1]
+
+    def again(self, status: int = 0) -> Night:
+        """The same date once more."""
+        self.today -= timedelta(days=1)
+        return self.run(status)
+
+    def events(self) -> list[Event]:
+        """All news there ever was."""
+        return [event for one in night.load_all("plan") for event in one.events]
+
+
+@pytest.fixture
+def nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Nights:
+    own_folders(monkeypatch, tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("LAB_DATABASE", raising=False)
+    guests = Guests()
+    for (where, name), what in fakebisect.replacements(tmp_path / "fake", guests).items():
+        monkeypatch.setattr(where, name, what)
+    top = tmp_path / "upstream"
+    made = Nights(top, tmp_path / "plan.toml", guests, monkeypatch, capsys)
+    made.commits.append(start(top))
+    git(top, "config", "uploadpack.allowFilter", "true")
+    trees.add(f"file://{top}", "linux")
+    made.write()
+    return made
+
+
+def test_ten_nights_one_alarm_the_right_commit_one_fix(nights: Nights) -> None:
+    culprit = fix = ""
+    for number in range(1, 11):
+        nights.add(100.0 if number < 6 or number >= 9 else 80.0, count=2) if number not in (6, 9) else None
+        if number == 6:
+            nights.add(100.0, count=2)
+            culprit = nights.add(80.0, title="mm: lose a fifth")
+            nights.add(80.0, count=3)
+        if number == 9:
+            nights.add(80.0)
+            fix = nights.add(100.0, title="mm: find it again")
+        done = nights.run()
+        assert done.number == number
+    told = [(event.kind, event.night) for event in nights.events()]
+    assert told == [("regression", 6), ("fixed", 9)]
+    alarm, fixed = nights.events()
+    assert alarm.culprit is not None and alarm.culprit.commit == culprit and alarm.culprit.proof
+    assert [case.case for case in alarm.cases] == ["large"]
+    assert alarm.cases[0].ratio == pytest.approx(0.8)
+    assert fixed.closes == alarm.id and fixed.test == fix
+    words = [one.outcome for one in night.load_all("plan")]
+    assert words == ["green"] * 5 + ["regression", "no news", "no news", "green", "green"]
+
+
+def test_a_second_run_the_same_night_does_nothing(nights: Nights) -> None:
+    nights.run()
+    nights.add(100.0)
+    before, boots = nights.run(), len(nights.guests.calls)
+    assert nights.again() == before
+    assert "is done" in nights.said
+    assert len(nights.guests.calls) == boots
+
+
+def test_nothing_new_is_not_green_and_boots_nothing(nights: Nights) -> None:
+    nights.run()
+    boots = len(nights.guests.calls)
+    assert nights.run().outcome == "nothing new"
+    assert len(nights.guests.calls) == boots
+
+
+@pytest.mark.parametrize("stop_after", [1, 7, 13, 20, 40, 60])
+def test_a_night_that_was_interrupted_goes_on(nights: Nights, stop_after: int) -> None:
+    nights.run()
+    nights.add(100.0, count=2)
+    culprit = nights.add(70.0)
+    nights.add(70.0, count=2)
+    boots = len(nights.guests.calls)
+    measure = nights.guests.measure
+
+    def interrupted(*words: Any) -> Any:
+        if len(nights.guests.calls) - boots >= stop_after:
+            raise KeyboardInterrupt
+        return measure(*words)
+
+    from lab import runs
+
+    nights.monkeypatch.setattr(runs, "measure", interrupted)
+    nights.monkeypatch.setattr(running, "today", lambda: nights.today.isoformat())
+    assert cli.run(["nightly", "run", "--plan", str(nights.plan)]) in (130, 0)
+    nights.monkeypatch.setattr(runs, "measure", measure)
+    assert nights.run().outcome == "regression"
+    (alarm,) = nights.events()
+    assert alarm.culprit is not None and alarm.culprit.commit == culprit
+    # Guests of a comparison that were there are not booted again.
+    compared = [(nights.commits[0], seed) for seed in range(1, 4)]
+    assert all(nights.guests.calls[boots:].count(one) <= 2 for one in compared)
+
+
+def test_a_failing_fetch_is_said_and_tried_again(nights: Nights) -> None:
+    nights.run()
+    nights.add(50.0)
+    away = nights.top.rename(nights.top.with_name("away"))
+    assert nights.run(4).outcome == "not measured"
+    assert "cannot fetch main" in nights.said
+    away.rename(nights.top)
+    assert nights.again().outcome == "regression"
+    assert [event.kind for event in nights.events()] == ["regression"]
+
+
+def test_a_branch_that_was_pushed_anew_is_followed(nights: Nights) -> None:
+    nights.add(100.0, count=3)
+    nights.run()
+    git(nights.top, "reset", "-q", "--hard", nights.commits[1])
+    nights.add(100.0)
+    culprit = nights.add(60.0)
+    done = nights.run()
+    assert done.branches[0].forced
+    (alarm,) = nights.events()
+    assert alarm.culprit is not None and alarm.culprit.commit == culprit
+
+
+def test_what_was_dropped_by_a_push_is_no_culprit(nights: Nights) -> None:
+    nights.add(100.0)
+    fork = nights.commits[-1]
+    nights.add(130.0)
+    nights.run()
+    git(nights.top, "reset", "-q", "--hard", fork)
+    nights.add(100.0, count=2)
+    nights.run()
+    (alarm,) = nights.events()
+    assert alarm.kind == "regression" and alarm.culprit is None
+    assert "no culprit" in alarm.text
+
+
+@pytest.mark.parametrize("fate", ["build", "panic"])
+def test_a_week_of_broken_tips_is_one_report(nights: Nights, fate: str) -> None:
+    nights.run()
+    for _ in range(7):
+        nights.add(fate)
+        assert nights.run(4).outcome == "not measured"
+    nights.add(100.0)
+    assert nights.run().outcome == "green"
+    assert [event.kind for event in nights.events()] == ["broken", "mended"]
+
+
+def test_a_regression_behind_a_broken_stretch_is_a_range(nights: Nights) -> None:
+    nights.run()
+    nights.add("build", count=2)
+    nights.run(4)
+    nights.add(60.0)
+    nights.run()
+    alarm = nights.events()[-1]
+    assert alarm.kind == "regression" and alarm.culprit is not None
+    assert alarm.culprit.outcome == "range" and alarm.culprit.among == 3
+
+
+def test_this_machines_failures_are_no_ones_fault(nights: Nights) -> None:
+    nights.run()
+    nights.add("host")
+    assert nights.run(4).branches[0].state == "failed"
+    assert "QEMU died" in nights.said
+    assert nights.events() == []
+
+
+def test_a_clock_that_jumps_changes_no_order(nights: Nights) -> None:
+    nights.run()
+    nights.add(100.0)
+    nights.today = date(2099, 1, 1)
+    nights.run()
+    nights.today = FIRST + timedelta(days=2)
+    culprit = nights.add(50.0)
+    done = nights.run()
+    assert done.number == 3 and "the clock went back" in done.notes[0]
+    (alarm,) = nights.events()
+    assert alarm.culprit is not None and alarm.culprit.commit == culprit
+    nights.add(50.0)
+    assert nights.run().outcome == "no news"
+
+
+def test_a_database_that_is_gone_costs_a_note(nights: Nights, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    nights.monkeypatch.setenv(database.VARIABLE, f"sqlite:///{tmp_path}/file/history.sqlite")
+    nights.run()
+    nights.add(50.0)
+    done = nights.run()
+    assert done.outcome == "regression"
+    assert any("the history could not be looked at" in note for note in done.branches[0].notes)
+    nights.monkeypatch.delenv(database.VARIABLE)
+    assert cli.run(["history", "show", "--branch", "main", "--json"]) == 0
+    assert json.loads(nights.capsys.readouterr().out)["series"][0]["points"] == 2
+
+
+def test_the_same_culprit_on_two_branches_is_told_once(nights: Nights) -> None:
+    git(nights.top, "branch", "next")
+    nights.write(branch='tree = "linux"\nbranch = "main"\n[[branch]]\ntree = "linux"\nbranch = "next"')
+    nights.run()
+    culprit = nights.add(50.0)
+    git(nights.top, "branch", "-f", "next")
+    nights.run()
+    first, second = nights.events()
+    assert (first.kind, second.kind, second.closes) == ("regression", "known", first.id)
+    assert first.culprit is not None and first.culprit.commit == culprit
+
+
+def test_two_culprits_in_one_night_are_two_alarms(nights: Nights) -> None:
+    nights.guests.value = lambda value, seed, case: value if case == "large" else 40.0 if value < 65 else 50.0
+    nights.run()
+    one = nights.add(70.0)
+    other = nights.add(60.0)
+    nights.run()
+    found = {event.culprit.commit: [case.case for case in event.cases] for event in nights.events() if event.culprit}
+    assert found == {one: ["large"], other: ["small"]}
+
+
+def test_an_acknowledged_change_is_the_new_level(nights: Nights) -> None:
+    nights.run()
+    nights.add(50.0)
+    nights.run()
+    (alarm,) = nights.events()
+    assert cli.run(["history", "ack", alarm.id, "--note", "known"]) == 0
+    assert "acknowledged" in nights.capsys.readouterr().out
+    nights.add(50.0)
+    assert nights.run().outcome == "green"
+    assert cli.run(["nightly", "status"]) == 0
+    assert "(acknowledged: known)" in nights.capsys.readouterr().out
+    nights.add(100.0)
+    nights.run()
+    assert [event.kind for event in nights.events()] == ["regression", "fixed"]
+    assert cli.run(["history", "ack", alarm.id]) == 2
+    assert "no open change" in nights.capsys.readouterr().err
+
+
+def test_a_creep_is_found_against_a_month_ago_and_told_once(nights: Nights) -> None:
+    nights.guests.value = lambda value, seed, case: value * (1 + seed % 7 / 100)
+    nights.write("bisect = false\ncreep_days = 6")
+    for number in range(12):
+        nights.add(100.0 * 0.995**number)
+        nights.run()
+    assert [event.kind for event in nights.events()] == ["creep"]
+
+
+def test_status(nights: Nights) -> None:
+    assert cli.run(["nightly", "status"]) == 2
+    nights.capsys.readouterr()
+    nights.run()
+    nights.add(50.0)
+    nights.run()
+    assert cli.run(["nightly", "status", "--json"]) == 0
+    found = json.loads(nights.capsys.readouterr().out)
+    assert found["nights"] == 2 and [one["kind"] for one in found["open"]] == ["regression"]
+    assert cli.run(["nightly", "status", "plan"]) == 0
+    assert "open    plan.2.1 regression linux/main" in nights.capsys.readouterr().out
+    assert cli.run(["nightly", "status", "other"]) == 2
+
+
+# ---- plans with errors
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "needs at least one [[branch]]"),
+        ("schema = 1\nbranch = 3\n", ":2: a plan needs"),
+        ('schema = 1\nworkload = ["x"]\n[[branch]]\n', ":2: unknown key 'workload'; did you mean workloads?"),
+        ('schema = 1\n[[branch]]\ntree = "a"\n[[branch]]\nbrnch = "a"\n', ":5: unknown key 'brnch'"),
+        ("schema = 2\n[[branch]]\n", ":1: schema:"),
+        ('schema = 1\nbudget = "soon"\n[[branch]]\n', ":2: budget: 'soon' is no time span"),
+        ('schema = 1\nthreshold = "2%"\n[[branch]]\n', ":2: threshold:"),
+        ("schema = 1\nthreshold = 2\n[[branch]]\n", ":2: threshold:"),
+        ('schema = 1\nworkloads = ["aloc-burst"]\n[[branch]]\n', ":2: workloads: "),
+        ('schema = 1\n[[branch]]\nworkloads = ["alloc-burst:nothing"]\n', ":3: workloads: "),
+        ('schema = 1\n[[branch]]\nbaselines = ["today"]\n', ":3: baselines:"),
+        ('schema = 1\nmachine = "abacus"\n[[branch]]\n', ":2: machine: "),
+        ('schema = 1\n[[branch]]\n[[branch]]\n', "default/HEAD is there twice"),
+        ("schema = 1\nseeds = 8\nmax_seeds = 6\n[[branch]]\n", ":3: max_seeds: 6 is less than seeds, 8"),
+        ("schema = [\n", ":1: not valid TOML"),
+    ],
+)  # fmt: skip
+def test_plans_with_errors(text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "nightly.toml"
+    path.write_text(text)
+    assert cli.run(["nightly", "run", "--plan", str(path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line and "nightly.toml" in line
+
+
+def test_what_is_left_out_of_a_plan(tmp_path: Path) -> None:
+    path = tmp_path / "my nights.toml"
+    path.write_text("schema = 1\n[[branch]]\n")
+    plan = planfile.load(path)
+    assert plan.name == "my-nights" and plan.branch[0].name == "default/HEAD"
+    assert plan.budget_s == 8 * 3600

@@ -1,0 +1,219 @@
+"""The decisions of a night by tables: what is measured against what, and what is news."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from lab.nightly import deciding
+from lab.nightly.deciding import SeriesStep, Setting
+from lab.nightly.memory import Memory, Tip, remember
+from lab.nightly.night import Ack, BranchNight, CaseMoved, Event, Kind, Measured, Night, State
+from lab.nightly.planfile import BranchPlan
+from lab.verdict import Outcome
+
+BRANCH = ("linux", "main")
+PLAN = BranchPlan(tree="linux", branch="main")
+WHERE = Setting(plan="p", night=7, date="2026-11-07", branch=BRANCH, tip="tip", threshold=0.02)
+
+
+def case(ratio: float, name: str = "large", *, counts: bool = True, verdict: Outcome | None = None) -> CaseMoved:
+    """A case of which less is better; what changed by less than 2 % is the same."""
+    said = Outcome.REGRESSION if ratio > 1.02 else Outcome.IMPROVEMENT if ratio < 0.98 else Outcome.SAME
+    return CaseMoved(
+        workload="w", case=name, metric="cycles", better="lower", verdict=verdict or said, ratio=ratio,
+        low=ratio * 0.999, high=ratio * 1.001, counts=counts,
+    )  # fmt: skip
+
+
+def against(*names: str, cases: list[CaseMoved], commit: str = "old") -> Measured:
+    return Measured(baselines=names, commit=commit, result="r", cases=cases)
+
+
+def event(kind: Kind = "regression", night: int = 6, *cases: CaseMoved, name: str = "p.6.1") -> Event:
+    return Event(
+        id=name, kind=kind, tree="linux", branch="main", night=night, date="2026-11-06", base="good", test="bad",
+        cases=list(cases or [case(1.25)]),
+    )  # fmt: skip
+
+
+def knowing(*events: Event, tips: int = 6) -> Memory:
+    found = [Tip(night=n, date=f"2026-11-{n:02}", commit=f"c{n}") for n in range(1, tips + 1)]
+    return Memory(open={one.id: one for one in events}, tips={BRANCH: found} if found else {})
+
+
+UNKNOWN = case(1.1, verdict=Outcome.UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("memory", "measured", "wanted"),
+    [
+        pytest.param(knowing(), [against("yesterday", cases=[case(1.0)])], [], id="quiet"),
+        pytest.param(knowing(), [against("yesterday", cases=[case(1.2)])], ["regression"], id="worse"),
+        pytest.param(knowing(), [against("yesterday", cases=[case(0.8)])], [], id="better is no news"),
+        pytest.param(knowing(), [against("yesterday", cases=[case(1.2, counts=False)])], [], id="chance"),
+        pytest.param(knowing(), [against("yesterday", cases=[UNKNOWN])], [], id="undecided"),
+        pytest.param(knowing(), [against("last-good", cases=[case(1.2)])], ["regression"], id="undecided before"),
+        pytest.param(
+            knowing(), [against("yesterday", cases=[case(1.2)]), against("last-good", cases=[case(1.3)])],
+            ["regression"], id="one piece of news",
+        ),
+        pytest.param(knowing(event()), [against("last-good", cases=[case(1.25)])], [], id="known"),
+        pytest.param(
+            knowing(event()), [against("last-good", cases=[case(1.25), case(1.2, "small")])], ["regression"],
+            id="another case",
+        ),
+        pytest.param(knowing(event()), [against("yesterday", cases=[case(1.2)])], ["regression"], id="worse still"),
+        pytest.param(knowing(event()), [against("before p.6.1", cases=[case(1.0)])], ["fixed"], id="fixed"),
+        pytest.param(knowing(event()), [against("before p.6.1", cases=[case(0.9)])], ["fixed"], id="more than fixed"),
+        pytest.param(knowing(event()), [against("before p.6.1", cases=[case(1.1)])], [], id="half fixed"),
+        pytest.param(knowing(event()), [against("before p.6.1", cases=[UNKNOWN])], [], id="fixed perhaps"),
+        pytest.param(
+            knowing(event("regression", 6, case(1.25), case(1.3, "small"))),
+            [against("before p.6.1", cases=[case(1.0), case(1.3, "small")])], [], id="one case fixed of two",
+        ),
+        pytest.param(
+            knowing(event("step", 6, case(1.012))), [against("before p.6.1", cases=[case(1.012)])], [],
+            id="small, not fixed",
+        ),
+        pytest.param(
+            knowing(event("step", 6, case(1.012))), [against("before p.6.1", cases=[case(1.001)])], ["fixed"],
+            id="small, fixed",
+        ),
+        pytest.param(knowing(tips=0), [against("release", cases=[case(1.2)])], ["regression"], id="first night"),
+        pytest.param(knowing(), [against("release", cases=[case(1.2)])], [], id="the release later"),
+        pytest.param(knowing(), [against("creep", cases=[case(1.03)], commit="c1")], ["creep"], id="creep"),
+        pytest.param(knowing(), [against("creep", cases=[case(1.01)], commit="c1")], [], id="not yet"),
+        pytest.param(knowing(event()), [against("creep", cases=[case(1.26)], commit="c1")], [], id="explained"),
+        pytest.param(knowing(event()), [against("creep", cases=[case(1.33)], commit="c1")], ["creep"], id="beyond"),
+        pytest.param(knowing(event()), [against("creep", cases=[case(1.05)], commit="c6")], ["creep"], id="since"),
+        pytest.param(
+            knowing(), [against("yesterday", cases=[case(1.2)]), against("creep", cases=[case(1.2)], commit="c1")],
+            ["regression"], id="a step is no creep",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_news(memory: Memory, measured: list[Measured], wanted: list[str]) -> None:
+    assert [one.kind for one in deciding.news(WHERE, memory, measured)] == wanted
+
+
+def step(ratio: float = 1.015, earliest: int = 3, latest: int = 4, name: str = "large") -> SeriesStep:
+    return SeriesStep(
+        workload="w", case=name, metric="cycles", better="lower", earliest=earliest, latest=latest, after="c2",
+        commit="c4", ratio=ratio,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("memory", "found", "wanted"),
+    [
+        (knowing(), [step()], ["step"]),
+        (knowing(), [step(0.9)], []),
+        (knowing(event("regression", 4)), [step()], []),
+        (knowing(event("step", 9)), [step()], []),
+        (knowing(event("regression", 30)), [step()], ["step"]),
+        (knowing(event("regression", 4, case(1.2, "small"))), [step()], ["step"]),
+        (knowing(event("creep", 30)), [step()], []),
+    ],
+)
+def test_steps_that_are_news(memory: Memory, found: list[SeriesStep], wanted: list[str]) -> None:
+    told = deciding.news(WHERE, memory, [], found)
+    assert [one.kind for one in told] == wanted
+    assert all((one.base, one.test) == ("c2", "c4") for one in told)
+
+
+def test_news_is_numbered_and_grouped_by_workload() -> None:
+    other = replace(case(1.3), workload="v")
+    told = deciding.news(replace(WHERE, first=3), knowing(), [against("yesterday", cases=[case(1.2), other])])
+    assert [(one.id, one.cases[0].workload) for one in told] == [("p.7.3", "w"), ("p.7.4", "v")]
+
+
+# ---- which night, which baselines
+
+
+@pytest.mark.parametrize(
+    ("nights", "wanted"),
+    [
+        ([], (1, False)),
+        ([(1, "2026-11-06", True)], (2, False)),
+        ([(1, "2026-11-07", True)], None),
+        ([(1, "2026-11-07", False)], (1, True)),
+        ([(1, "2026-11-06", False)], (2, False)),
+        ([(1, "2099-01-01", True)], (2, False)),
+        ([(1, "2026-11-07", True), (2, "2099-01-01", True)], None),
+    ],
+)
+def test_which_night_to_do(nights: list[tuple[int, str, bool]], wanted: tuple[int, bool] | None) -> None:
+    assert deciding.night_to_do(nights, "2026-11-07") == wanted
+
+
+def _baselines(memory: Memory, plan: BranchPlan = PLAN, release: str | None = None, days: int = 30) -> dict[str, str]:
+    found = deciding.baselines(plan, memory, "tip", release, "2026-11-07", days)
+    return {name: one.commit for one in found for name in one.names}
+
+
+def test_baselines() -> None:
+    assert _baselines(knowing(tips=0)) == {}
+    assert _baselines(knowing(tips=0), release="r") == {"release": "r"}
+    assert _baselines(knowing(), days=3) == {"yesterday": "c6", "creep": "c4"}
+    assert _baselines(knowing(event())) == {"yesterday": "c6", "before p.6.1": "good"}
+    only = BranchPlan(tree="linux", branch="main", baselines=("release",))
+    assert _baselines(knowing(event()), only, "r") == {"release": "r", "before p.6.1": "good"}
+
+
+def test_each_commit_is_measured_against_once() -> None:
+    memory = knowing()
+    memory.last_good[BRANCH] = memory.tips[BRANCH][-1]
+    (one,) = deciding.baselines(PLAN, memory, "tip", "c6", "2026-11-07", 30)
+    assert one.names == ("yesterday", "last-good", "release")
+
+
+@pytest.mark.parametrize(
+    ("states", "still_open", "wanted"),
+    [
+        (["measured"], 0, "green"),
+        (["measured"], 1, "no news"),
+        (["measured", "nothing new"], 0, "green"),
+        (["nothing new"], 0, "nothing new"),
+        (["broken"], 0, "not measured"),
+        (["failed", "broken"], 0, "not measured"),
+        (["measured", "failed"], 0, "partly measured"),
+        (["nothing new", "broken"], 0, "partly measured"),
+        (["pending"], 0, "partly measured"),
+    ],
+)
+def test_the_name_of_a_night(states: list[State], still_open: int, wanted: str) -> None:
+    branches = [BranchNight(tree="linux", branch=str(i), state=state) for i, state in enumerate(states)]
+    assert deciding.outcome(branches, still_open=still_open) == wanted
+
+
+# ---- memory
+
+
+def _night(number: int, *events: Event, state: State = "measured", cases: list[CaseMoved] | None = None) -> Night:
+    one = BranchNight(
+        tree="linux", branch="main", state=state, tip=f"c{number}", events=list(events),
+        measured=[against("yesterday", cases=cases or [case(1.0)])],
+    )  # fmt: skip
+    return Night(plan="p", number=number, date=f"2026-11-{number:02}", started="", branches=[one])
+
+
+def test_memory_is_the_sum_of_the_nights() -> None:
+    bad, fixed = event("regression", 2, name="p.2.1"), replace(event("fixed", 4, name="p.4.1"), closes="p.2.1")
+    memory = remember([_night(1), _night(2, bad), _night(3)], {})
+    assert list(memory.open) == ["p.2.1"] and memory.last_good[BRANCH].commit == "c1"
+    assert memory.before(BRANCH) == Tip(night=3, date="2026-11-03", commit="c3")
+    memory = remember([_night(1), _night(2, bad), _night(3), _night(4, fixed)], {})
+    assert not memory.open and list(memory.closed) == ["p.2.1"] and memory.last_good[BRANCH].commit == "c4"
+    acked = remember([_night(1), _night(2, bad)], {"p.2.1": Ack(event="p.2.1", note="", at="")})
+    assert acked.last_good[BRANCH].commit == "c2" and not acked.minded and list(acked.open) == ["p.2.1"]
+
+
+def test_what_was_not_measured_is_no_yesterday() -> None:
+    memory = remember([_night(1), _night(2, event("broken", 2), state="broken"), _night(3, state="failed")], {})
+    assert memory.before(BRANCH) == Tip(night=1, date="2026-11-01", commit="c1")
+    assert list(memory.broken) == [BRANCH]
+
+
+def test_an_undecided_night_is_not_the_last_good() -> None:
+    assert remember([_night(1), _night(2, cases=[UNKNOWN])], {}).last_good[BRANCH].commit == "c1"
