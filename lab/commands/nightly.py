@@ -10,7 +10,7 @@ from lab import records
 from lab.ab import default_jobs
 from lab.commands import options
 from lab.errors import HostFailed
-from lab.nightly import planfile, running
+from lab.nightly import planfile, running, website
 from lab.nightly import status as statuses
 from lab.nightly.night import Night
 from lab.progress import Meter
@@ -76,3 +76,20 @@ def status(name: str | None, as_json: bool) -> None:
         return
     for line in statuses.text(found):
         click.echo(line)
+
+
+@nightly.command()
+@click.argument("name", metavar="[PLAN]", required=False)
+@click.option("--output", "-o", type=click.Path(path_type=Path, file_okay=False), required=True, help="The folder.")
+@click.option("--url", metavar="URL", help="Where the site will be, for the links of its feed.")
+@options.database
+def site(name: str | None, output: Path, url: str | None, database: str | None) -> None:
+    """Write a static site: trends with their steps, each night, each change with its bisection, a feed.
+
+    \b
+    Example:
+      lab nightly site mainline --output /var/www/lab --url https://lab.example.org/
+    """
+    with Meter() as meter:
+        count = website.write(statuses.choose(name), output, url=url, database=database, meter=meter)
+    click.echo(f"{count} files in {output}; begin with {output / 'index.html'}")

@@ -22,7 +22,7 @@ from scipy.special import stdtr
 Array = npt.NDArray[np.float64]
 
 WINDOW = 50
-MAX_P = 1e-4
+MAX_P = 1e-5
 """Stricter than Otava's default .001: a night looks at every series again. docs/history.md has the rates."""
 
 HOLDS = 3
@@ -73,6 +73,8 @@ def steps(values: Sequence[float], *, least: float = 0.0, max_p: float = MAX_P, 
     made = []
     for number, one in enumerate(found):
         around = calm[edges[number] : edges[number + 2]]
+        if _is_slope(around, one.index - edges[number]):
+            continue
         low, high = _plausible(around, one.index - edges[number])
         made.append(
             Step(
@@ -115,6 +117,15 @@ def _lasting(found: Sequence[Split], x: Array) -> list[Split]:
         ends = [i for i in (short - 1, short) if 0 <= i < len(kept)]
         del kept[max(ends, key=lambda i: kept[i].p_value)]
         kept = _again(kept, x)
+
+
+def _is_slope(x: Array, at: int) -> bool:
+    """Whether a straight line fits better than two levels: a creep, which E-divisive sees as a flight of stairs."""
+    places = np.arange(len(x), dtype=np.float64)
+    line = np.polynomial.Polynomial.fit(places, x, 1)(places)
+    left, right = x[:at], x[at:]
+    two_levels = ((left - left.mean()) ** 2).sum() + ((right - right.mean()) ** 2).sum()
+    return bool(((x - line) ** 2).sum() < two_levels)
 
 
 def _plausible(x: Array, at: int) -> tuple[int, int]:

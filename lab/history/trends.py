@@ -139,6 +139,15 @@ def _summary(row: Any) -> Summary:
     )  # fmt: skip
 
 
+def newest(found: Sequence[Summary]) -> list[Summary]:
+    """Of each name the series that goes on: the one under the newest conditions."""
+    last: dict[str, Summary] = {}
+    for one in found:
+        if one.name not in last or (one.night, one.last) > (last[one.name].night, last[one.name].last):
+            last[one.name] = one
+    return list(last.values())
+
+
 def choose(found: Sequence[Summary]) -> tuple[Summary, list[str]]:
     """The one series to show, and the conditions of others of that name; `UserError` where several are meant."""
     names = list(dict.fromkeys(one.name for one in found))
@@ -149,8 +158,8 @@ def choose(found: Sequence[Summary]) -> tuple[Summary, list[str]]:
             f"{len(names)} series are meant, {names[0]} and {names[1]} among them",
             hint="narrow it down with --workload NAME:CASE, --metric, --tree or --branch",
         )
-    newest = max(found, key=lambda one: (one.night, one.last[:10], one.points))
-    return newest, [one.conditions for one in found if one is not newest]
+    latest = max(found, key=lambda one: (one.night, one.last[:10], one.points))
+    return latest, [one.conditions for one in found if one is not latest]
 
 
 def check_names(connection: Connection, wanted: Wanted) -> None:

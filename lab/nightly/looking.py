@@ -23,20 +23,10 @@ def steps(branch: Branch, threshold: float, database: str | None, meter: Meter) 
             indexing.catch_up(base, meter)
             with base.reading() as connection:
                 found = trends.list_series(connection, Wanted(tree=branch[0], branch=branch[1]))
-                seen = [trends.trend(connection, one, least=threshold * _SMALLEST) for one in _newest(found)]
+                seen = [trends.trend(connection, one, least=threshold * _SMALLEST) for one in trends.newest(found)]
     except LabError as error:
         return [], f"the history could not be looked at: {error.message}"
     return [step for one in seen for change in one.changes if (step := _step(one, change))], ""
-
-
-def _newest(found: Sequence[trends.Summary]) -> list[trends.Summary]:
-    """Of each case the series under the newest conditions."""
-    newest: dict[str, trends.Summary] = {}
-    for one in found:
-        known = newest.get(one.name)
-        if known is None or (one.night, one.last) > (known.night, known.last):
-            newest[one.name] = one
-    return list(newest.values())
 
 
 def _step(one: Trend, change: Change) -> SeriesStep | None:

@@ -21,29 +21,30 @@ _RATIOS: tuple[tuple[str, str, Callable[[Comparison], float | None]], ...] = (
 def render(reports: Reports) -> str:
     """All families, each with the samples of all results."""
     lines: list[str] = []
-    lines += _family("lab_result", "info", "What was compared, and around what.")
+    lines += family("lab_result", "info", "What was compared, and around what.")
     for item in reports.items:
-        lines.append(_sample("lab_result_info", _about(item, reports), 1))
-    lines += _family("lab_result_verdict", "stateset", "The verdict over all cases.")
+        lines.append(sample("lab_result_info", _about(item, reports), 1))
+    lines += family("lab_result_verdict", "stateset", "The verdict over all cases.")
     for item in reports.items:
         lines += _states("lab_result_verdict", {"result": item.result.result}, item.result.verdict)
-    lines += _family("lab_case_verdict", "stateset", "The verdict of each case.")
+    lines += family("lab_case_verdict", "stateset", "The verdict of each case.")
     for item in reports.items:
         for case in item.result.cases:
             lines += _states("lab_case_verdict", _case(item, case), case.verdict)
-    lines += _family("lab_mean", "gauge", "Mean of a metric over all seeds, of one arm.")
+    lines += family("lab_mean", "gauge", "Mean of a metric over all seeds, of one arm.")
     for item in reports.items:
         lines += _means(item)
     for name, text, of in _RATIOS:
-        lines += _family(name, "gauge", text)
+        lines += family(name, "gauge", text)
         for item in reports.items:
             for case, comparison in _comparisons(item):
                 if (value := of(comparison)) is not None:
-                    lines.append(_sample(name, _metric(item, case, comparison), value))
+                    lines.append(sample(name, _metric(item, case, comparison), value))
     return "\n".join([*lines, "# EOF"]) + "\n"
 
 
-def _family(name: str, kind: str, text: str) -> list[str]:
+def family(name: str, kind: str, text: str) -> list[str]:
+    """What comes before the samples of a family."""
     return [f"# TYPE {name} {kind}", f"# HELP {name} {text}"]
 
 
@@ -87,15 +88,16 @@ def _means(item: Report) -> Iterator[str]:
     for case, comparison in _comparisons(item):
         for arm, values in (("base", comparison.base), ("test", comparison.test)):
             if (value := figures.mean(values)) is not None:
-                yield _sample("lab_mean", {**_metric(item, case, comparison), "arm": arm}, value)
+                yield sample("lab_mean", {**_metric(item, case, comparison), "arm": arm}, value)
 
 
 def _states(name: str, labels: Labels, state: Outcome) -> Iterator[str]:
     for one in Outcome:
-        yield _sample(name, {**labels, name: one}, int(one == state))
+        yield sample(name, {**labels, name: one}, int(one == state))
 
 
-def _sample(name: str, labels: Labels, value: float) -> str:
+def sample(name: str, labels: Labels, value: float) -> str:
+    """One sample."""
     inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
     return f"{name}{{{inside}}} {value!r}"
 

@@ -67,6 +67,12 @@ def test_steps_that_are_too_small_do_not_count() -> None:
     assert steps(values, least=0.01) == []
 
 
+def test_a_slope_is_no_flight_of_stairs() -> None:
+    for seed in range(20):
+        slope = [value * (1 + 0.001 * place) for place, value in enumerate(_noise(seed, 60, sd=0.3))]
+        assert len(steps(slope, least=0.01)) <= 1
+
+
 @pytest.mark.parametrize("values", [[], [1.0], [1.0, 2.0], [0.0] * 20, [-1.0] * 20, [5.0] * 20])
 def test_what_has_no_steps(values: list[float]) -> None:
     assert steps(values) == []

@@ -3,99 +3,28 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lab import cli, trees
+from lab import cli
 from lab.history import database
 from lab.nightly import night, planfile, running
-from lab.nightly.night import Event, Night
 
-from . import fakebisect
-from .fakebisect import Guests, commit, start, write_workload
-from .fakebuild import own_folders
+from . import fakenights
 from .fakekernel import git
-
-FIRST = date(2026, 11, 1)
-
-
-@dataclass
-class Nights:
-    """Nights of one plan, one after another, on a tree that the test changes in between."""
-
-    top: Path
-    plan: Path
-    guests: Guests
-    monkeypatch: pytest.MonkeyPatch
-    capsys: pytest.CaptureFixture[str]
-    today: date = FIRST
-    said: str = ""
-    commits: list[str] = field(default_factory=list)
-
-    def write(self, text: str = "", branch: str = 'tree = "linux"\nbranch = "main"') -> None:
-        workload = write_workload(self.plan.parent / "mine").removesuffix(":large")
-        self.plan.write_text(f'schema = 1\nworkloads = ["{workload}"]\n{text}\n[[branch]]\n{branch}\n')
-
-    def add(self, fate: float | str, *, count: int = 1, title: str = "") -> str:
-        """Commits on the branch; the last one."""
-        for _ in range(count):
-            self.commits.append(commit(self.top, title or f"change {len(self.commits)}", fate))
-        return self.commits[-1]
-
-    def run(self, status: int = 0, *more: str) -> Night:
-        """One night; its date follows the one before."""
-        self.monkeypatch.setattr(running, "today", lambda: self.today.isoformat())
-        got = cli.run(["nightly", "run", "--plan", str(self.plan), "--json", *more])
-        captured = self.capsys.readouterr()
-        self.said = captured.err
-        assert got == status, self.said
-        self.today += timedelta(days=1)
-        return night.load_all("plan")[-1]
-
-    def again(self, status: int = 0) -> Night:
-        """The same date once more."""
-        self.today -= timedelta(days=1)
-        return self.run(status)
-
-    def events(self) -> list[Event]:
-        """All news there ever was."""
-        return [event for one in night.load_all("plan") for event in one.events]
+from .fakenights import FIRST, Nights
 
 
 @pytest.fixture
 def nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Nights:
-    own_folders(monkeypatch, tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.delenv("LAB_DATABASE", raising=False)
-    guests = Guests()
-    for (where, name), what in fakebisect.replacements(tmp_path / "fake", guests).items():
-        monkeypatch.setattr(where, name, what)
-    top = tmp_path / "upstream"
-    made = Nights(top, tmp_path / "plan.toml", guests, monkeypatch, capsys)
-    made.commits.append(start(top))
-    git(top, "config", "uploadpack.allowFilter", "true")
-    trees.add(f"file://{top}", "linux")
-    made.write()
-    return made
+    return fakenights.make(tmp_path, monkeypatch, capsys)
 
 
 def test_ten_nights_one_alarm_the_right_commit_one_fix(nights: Nights) -> None:
-    culprit = fix = ""
-    for number in range(1, 11):
-        nights.add(100.0 if number < 6 or number >= 9 else 80.0, count=2) if number not in (6, 9) else None
-        if number == 6:
-            nights.add(100.0, count=2)
-            culprit = nights.add(80.0, title="mm: lose a fifth")
-            nights.add(80.0, count=3)
-        if number == 9:
-            nights.add(80.0)
-            fix = nights.add(100.0, title="mm: find it again")
-        done = nights.run()
-        assert done.number == number
+    culprit, fix = fakenights.story(nights)
     told = [(event.kind, event.night) for event in nights.events()]
     assert told == [("regression", 6), ("fixed", 9)]
     alarm, fixed = nights.events()

@@ -1,0 +1,67 @@
+"""The nightly site in a real browser, from disk: pages link each other, say nothing wrong, and can be read by all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import cli
+from lab.nightly import night
+
+from ..unit import fakenights
+from .test_page import Opened, browser
+
+__all__ = ["browser"]  # a fixture that pytest finds by its name
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    """The site of some nights with a regression that is open."""
+    nights = fakenights.make(tmp_path, monkeypatch, capsys)
+    for fate in (100.0, 100.0, 80.0, 80.0):
+        nights.add(fate)
+        nights.run()
+    assert cli.run(["nightly", "site", "--output", str(tmp_path / "site")]) == 0
+    return tmp_path / "site"
+
+
+def test_from_the_index_to_the_bisection_and_back(browser: Any, site: Path) -> None:
+    opened = Opened(browser, site / "index.html")
+    page = opened.page
+    (alarm,) = [event for one in night.load_all("plan") for event in one.events]
+    assert alarm.culprit is not None
+    assert "regression" in page.locator("section", has_text="Open").first.inner_text()
+    rows = page.locator("table.trends tbody tr")
+    assert rows.count() == 2
+    page.get_by_role("link", name="mine:large").click()
+    assert page.locator("figure.trend svg path.points").count() == 1
+    values = [cell.get_attribute("data-value") for cell in page.locator("td[data-value]").all()]
+    assert len(values) == 4 and float(values[0]) < float(values[-1])
+    page.get_by_role("link", name=alarm.id).click()
+    assert alarm.culprit.commit in page.locator("pre").inner_text()
+    page.get_by_role("link", name="The comparison").click()
+    assert "Kernel comparison" in page.locator("h1").inner_text()
+    page.go_back()
+    page.get_by_role("link", name="plan", exact=True).click()
+    assert page.locator("h1").inner_text() == "Nights of plan"
+    assert opened.said == []
+    assert all(url.startswith(("file:", "data:")) for url in opened.asked)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [375, 1280])
+def test_every_page_fits_and_axe_finds_nothing_serious(browser: Any, site: Path, scheme: str, width: int) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    for path in (site / "index.html", *site.glob("nights/3.html"), *site.glob("trends/*"), *site.glob("changes/*")):
+        opened = Opened(browser, path, color_scheme=scheme, viewport={"width": width, "height": 800})
+        assert opened.page.evaluate("document.documentElement.scrollWidth") <= width, path.name
+        found = Axe().run(opened.page).response
+        bad = [one for one in found["violations"] if one["impact"] in ("serious", "critical")]
+        assert bad == [], [(one["id"], [node["html"][:200] for node in one["nodes"]][:3]) for one in bad]
+        assert opened.said == []
+        opened.page.context.close()
