@@ -14,7 +14,6 @@ import click
 
 from lab import __version__
 from lab.errors import LabError
-from lab.visible import visible_lines
 
 # What `git bisect run` takes for "stop", and no verdict on the commit.
 _ABORT = 128
@@ -145,4 +144,7 @@ def _complain(message: str, hint: str | None, log: object) -> None:
         text += f"; {hint}"
     if log:
         text += f" (log: {log})"
+    # Only now: help should not wait for what it does not need.
+    from lab.visible import visible_lines
+
     click.echo(visible_lines(text), err=True)

@@ -18,7 +18,7 @@ SCHEMA = 1
 DEFAULT = "sapphire-rapids"
 
 #: Not a modelled machine: the guest's own parameters.
-_OTHERS = frozenset({"exact"})
+_OTHERS = frozenset({"exact", "live"})
 
 Source = Annotated[str, msgspec.Meta(min_length=1)]
 

@@ -16,10 +16,15 @@ from lab.cli import lab
 _SPECIAL = re.compile(r"([\\*_\[\]<>|#])")
 
 
+def top() -> click.Context:
+    """Where all commands begin. They ask their context what help is called."""
+    return click.Context(lab, info_name="lab", **lab.context_settings)
+
+
 def write(folder: Path) -> dict[str, str]:
     """Write all pages into a folder, and nothing else there; page name -> what the command does, in a line."""
     folder.mkdir(exist_ok=True)
-    contexts = list(walk(click.Context(lab, info_name="lab")))
+    contexts = list(walk(top()))
     texts = {f"{page_name(one)}.md": page(one) for one in contexts}
     for stale in {path.name for path in folder.iterdir()} - set(texts):
         (folder / stale).unlink()

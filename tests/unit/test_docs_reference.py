@@ -15,7 +15,6 @@ import msgspec
 import pytest
 
 import lab
-from lab import cli
 from lab.records import Record
 from lab.verdict import Outcome
 
@@ -27,7 +26,7 @@ sys.path.append(str(TOP / "docs" / "_ext"))
 import commandpages  # noqa: E402
 import recordtables  # noqa: E402
 
-CONTEXTS = list(commandpages.walk(click.Context(cli.lab, info_name="lab")))
+CONTEXTS = list(commandpages.walk(commandpages.top()))
 
 
 def _files(folder: Path) -> set[str]:
@@ -81,7 +80,7 @@ def made_up(much: str) -> None:
 
 
 def test_what_help_says_is_text() -> None:
-    above = click.Context(cli.lab, info_name="lab")
+    above = commandpages.top()
     text = commandpages.page(click.Context(made_up, info_name="made-up", parent=above))
     assert text.startswith("# lab made-up\n")
     assert "As `lab --help` says: with \\[all\\] of it." in text
