@@ -1,0 +1,37 @@
+"""perf in real guests of live mode, under TCG: what it counts without a PMU, and what it records."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import BASE, TEST, Lab
+
+pytestmark = [pytest.mark.guest, pytest.mark.build]
+
+MEASURED = ("-w", "alloc-burst:layout-4632k", "--mode", "live", "--accel", "tcg", "--rounds", "1", "--iterations", "1")
+
+
+def test_events_and_profiles_of_both_arms(story: Lab) -> None:
+    document = story.json("ab", "--base", BASE, "--test", TEST, *MEASURED, "--perf", "--perf-record")
+    (case,) = document["cases"]
+    metrics = {metric["name"]: metric for metric in case["metrics"]}
+    assert not metrics["perf-page-faults"]["primary"]
+    for arm in ("base", "test"):
+        # All of the program's faults, so at least those of the window that it counts itself.
+        assert metrics["perf-page-faults"][arm][0] > metrics["page_faults"][arm][0]
+        assert metrics["perf-task-clock"][arm][0] > 0
+    # What efa7df3e3bb5 does, which no noise of an emulator can hide.
+    assert metrics["perf-page-faults"]["test"][0] > 1.5 * metrics["perf-page-faults"]["base"][0]
+    assert "perf-cycles" not in metrics
+    assert document["live"]["perf"]["pmu"] is False
+    profile = document["live"]["profiles"]["alloc-burst:layout-4632k"]
+    assert profile["event"] == "cpu-clock" and min(profile["samples"]) > 20
+    assert any(one["name"].startswith("clear_page") for one in profile["symbols"]), "most of the time goes there"
+
+
+def test_a_guest_without_perf_is_the_one_of_exact_mode(story: Lab) -> None:
+    exact = story.json("ab", "--base", BASE, "--test", TEST, *MEASURED[:2], "--mode", "exact", "--seeds", "1")
+    live = story.json("ab", "--base", BASE, "--test", TEST, *MEASURED)
+    roots = [one["environment"]["guests"]["alloc-burst"]["initrd_sha256"] for one in (exact, live)]
+    assert roots[0] == roots[1]
+    assert live["live"]["perf"] is None and live["live"]["profiles"] == {}
