@@ -70,9 +70,9 @@ def places(answer: Answer, history: History) -> list[Place]:
 def culprit_chances(answer: Answer, history: History) -> dict[str, float]:
     """The chance of each commit to be a culprit: the same for all that were not told apart."""
     found: dict[str, float] = {}
-    if (live := getattr(answer, "live", None)) is not None:
+    if answer.live is not None:
         names = [history.old.id, *(one.id for one in history.candidates)]
-        for one in live.suspicions:
+        for one in answer.live.suspicions:
             among = names[names.index(one.after) + 1 : names.index(one.up_to) + 1]
             found |= dict.fromkeys(among, one.probability / max(len(among), 1))
         return found

@@ -200,7 +200,7 @@ class BisectionView:
 
     def _posterior(self) -> Iterator[tuple[str, str]]:
         """What live mode's search says beside the answer."""
-        if (live := getattr(self.answer, "live", None)) is not None:
+        if (live := self.answer.live) is not None:
             yield "posterior", f"{live.outcome}, {bisections.share(live.probability)} sure"
             yield "boots", f"{live.boots} of {live.kernels} kernels"
             yield "noise", f"one boot's standard deviation is {100 * live.noise:.3g} %" if live.noise else ""

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from lab import records, results
 from lab.bisection import answer as answers
-from lab.bisection import page, session
+from lab.bisection import liveanswer, page, session
 from lab.bisection.answer import Answer, Found
 from lab.bisection.history import History
 from lab.bisection.measuring import safe_name
@@ -63,16 +63,26 @@ class Bisection:
 
 def open_bisection(folder: Path) -> Bisection:
     """The bisection in a folder; of one that is not finished, what is known so far."""
-    found = session.load(folder) if not (folder / answers.FILE).is_file() else None
-    unfinished = found is not None and found.started
-    return Bisection(raw=_so_far(found) if found and unfinished else answers.load(folder), folder=folder)
+    finished = (folder / answers.FILE).is_file()
+    so_far = None if finished else _so_far(session.load(folder))
+    return Bisection(raw=so_far or answers.load(folder), folder=folder)
 
 
-def _so_far(found: Session) -> Answer:
-    state = found.state
-    left = f"about {state.steps_left} more to measure" if state.next() is not None else "the proof is left"
+def _so_far(found: Session) -> Answer | None:
+    """None before both ends were measured."""
+    if found.plan.mode == session.LIVE:
+        live = found.live
+        if live is None or not live.search.ends.x:
+            return None
+        made, left = liveanswer.make(found, live, live.conclude("")), f"{len(live.boots)} boots so far"
+    elif found.started:
+        state = found.state
+        left = f"about {state.steps_left} more to measure" if state.next() is not None else "the proof is left"
+        made = answers.make(found)
+    else:
+        return None
     reason = f"not finished, {left}: go on by lab bisect resume {found.name}"
-    return replace(answers.make(found), outcome="undecided", reason=reason)
+    return replace(made, outcome="undecided", reason=reason)
 
 
 def text(one: Bisection) -> str:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from lab import cli, results
 from lab.bisection.answer import Answer
 from lab.bisection.places import Stand, places, stretches
-from lab.errors import UserError
+from lab.errors import BuildFailed, UserError
 from lab.reporting import bisection_mail, bisection_markdown, bisection_page, bisections, formats
 from lab.verdict import Outcome
 
@@ -22,6 +22,7 @@ from .bisector import make
 from .fakeanswer import BROKEN, CULPRIT, answer, bisection, history, name_of
 from .fakebuild import own_folders
 from .fakeresult import HOSTILE
+from .test_bisection_live import Host, Killed, begin, fails, search
 
 # The braces would be a format's.
 ATTACK = HOSTILE.replace("{", "").replace("}", "")
@@ -216,3 +217,34 @@ def test_what_is_known_of_a_search_that_is_not_finished_can_be_shown(
     assert "undecided: not finished, about 1 more to measure" in text and "not measured, may be the culprit" in text
     assert cli.run(["report", "latest"]) == 0
     assert "lab bisect resume" in capsys.readouterr().out
+
+
+# --- live mode
+
+
+def test_live_modes_posterior_is_on_the_page(tmp_path: Path) -> None:
+    host = Host(culprit=41, gain=0.7)
+    host.fates["c32"] = fails(BuildFailed("c32 does not build"))
+    made = search(begin(tmp_path / "r", 64), host)
+    one = bisections.open_bisection(tmp_path / "r")
+    chances = [place.chance for place in one.places]
+    assert made.live is not None and chances.index(max(chances)) == 41
+    assert sum(chances) == pytest.approx(sum(s.probability for s in made.live.suspicions))
+    text = bisection_page.render(one)
+    assert (
+        "fresh boots against its parent say the same" in text
+        and f"{made.live.boots} of {made.live.kernels} kernels" in text
+    )
+    assert "like bad (over 99.9 %)" in text
+    assert "fresh boots against its parent say the same" in bisection_markdown.render(one)
+
+
+def test_live_mode_that_was_stopped_shows_where_the_culprit_may_be(tmp_path: Path) -> None:
+    host = Host(culprit=20, noise=0.05)
+    host.kill_after = 24
+    with pytest.raises(Killed):
+        search(begin(tmp_path / "r", 64), host)
+    one = bisections.open_bisection(tmp_path / "r")
+    assert one.answer.outcome == "undecided" and "not finished, 24 boots so far" in one.answer.reason
+    assert sum(place.chance for place in one.places) == pytest.approx(1, abs=1e-3)
+    assert "undecided: not finished" in bisection_page.render(one)
