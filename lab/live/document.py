@@ -101,7 +101,8 @@ class Live(Record, frozen=True, kw_only=True):
     def __str__(self) -> str:
         """How quiet the host was, in words."""
         counts = Counter(one.state for one in self.rounds)
-        words = [f"{counts['kept'] + counts['disturbed']} rounds"]
+        counted = counts["kept"] + counts["disturbed"]
+        words = [f"{counted} round{'s' * (counted != 1)}"]
         words += [f"{counts['disturbed']} of them disturbed"] if counts["disturbed"] else []
         words += [f"{counts['repeated']} repeated because of the host"] if counts["repeated"] else []
         words += [f"{counts['died']} repeated because a guest died"] if counts["died"] else []

@@ -56,7 +56,9 @@ class Narrator:
             return ""
         most = rounds.max_blocks - len(rounds.blocks)
         more = most if rounds.fixed_blocks else min(most, max((most if n is None else n) for n in asked))
-        return f"; {more} more rounds at most, about {more * self._taking.seconds_a_round():.0f} s" if more else ""
+        if not more:
+            return ""
+        return f"; at most {more} more round{'s' * (more != 1)}, about {more * self._taking.seconds_a_round():.0f} s"
 
 
 def in_words(comparison: Comparison) -> str:

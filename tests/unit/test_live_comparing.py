@@ -96,7 +96,7 @@ def test_a_line_a_round(tmp_path: Path, host: Host, capsys: pytest.CaptureFixtur
     assert lines[1].startswith("this host adds noise: governor powersave; ")
     assert lines[2] == "round 1: repeated: steal 3 %"
     assert lines[3].startswith("round 1, 0 s: mine:small")
-    assert "more rounds at most" in lines[3]
+    assert "; at most 11 more rounds, about 0 s" in lines[3]
     assert "regression" in lines[-1] and "at most" not in lines[-1]
 
 
