@@ -52,7 +52,7 @@ def _tree(source: TreeSource, folder: Path) -> Iterator[str]:
         yield f"        with {PATCH} (patch -p1 < {PATCH})"
     yield f"Commit: {source.commit} in the lab's tree" if record.kind == "default" else f"Tree:   {source.tree_id}"
     yield f'        ("{source.subject}")'
-    yield from (f"Patch:  {name}" for name in source.patches)
+    yield from (f"Patch:  {name} (it is in {PATCH})" for name in source.patches)
 
 
 def _patch(tree: Tree, start: str, end: str, target: Path) -> bool:
