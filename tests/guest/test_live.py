@@ -62,6 +62,9 @@ def test_counters_are_those_of_exact_mode(story: Lab, compared: Any) -> None:
         for document in (compared, exact)
     )
     assert found == counted
+    roots = [one["environment"]["guests"]["alloc-burst"]["initrd_sha256"] for one in (compared, exact)]
+    assert roots[0] == roots[1], "without perf, the guest's root is that of exact mode to the byte"
+    assert compared["live"]["perf"] is None
 
 
 def test_both_arms_have_the_same_guest(compared: Any) -> None:

@@ -27,11 +27,3 @@ def test_events_and_profiles_of_both_arms(story: Lab) -> None:
     profile = document["live"]["profiles"]["alloc-burst:layout-4632k"]
     assert profile["event"] == "cpu-clock" and min(profile["samples"]) > 20
     assert any(one["name"].startswith("clear_page") for one in profile["symbols"]), "most of the time goes there"
-
-
-def test_a_guest_without_perf_is_the_one_of_exact_mode(story: Lab) -> None:
-    exact = story.json("ab", "--base", BASE, "--test", TEST, *MEASURED[:2], "--mode", "exact", "--seeds", "1")
-    live = story.json("ab", "--base", BASE, "--test", TEST, *MEASURED)
-    roots = [one["environment"]["guests"]["alloc-burst"]["initrd_sha256"] for one in (exact, live)]
-    assert roots[0] == roots[1]
-    assert live["live"]["perf"] is None and live["live"]["profiles"] == {}
