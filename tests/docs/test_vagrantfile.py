@@ -119,11 +119,13 @@ def test_what_it_asks_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("ruby") is None, reason="ruby is not installed")
-def test_it_is_set_up_by_make_setup_and_so_by_the_role(tmp_path: Path) -> None:
+def test_it_is_set_up_as_any_machine_by_the_same_roles(tmp_path: Path) -> None:
     said = _asked_for(tmp_path)
     (copied,) = [one for one in said if one[:3] == ["vm.synced_folder", ".", "/home/vagrant/lab"]]
     assert {".venv/", "build/"} <= set(copied[3]["rsync__exclude"])
-    *_, last = [one for one in said if one[0] == "vm.provision"]
-    assert last[2] == {"type": "shell", "privileged": False, "inline": "make -C lab setup"}
+    steps = {one[1]: one[2] for one in said if one[0] == "vm.provision"}
+    assert list(steps) == ["packages", "setup", "bench"]
+    assert steps["setup"] == {"type": "shell", "privileged": False, "inline": "make -C lab setup"}
+    assert steps["bench"]["run"] == "always" and "lab doctor --fix" in steps["bench"]["inline"]
     makefile = (TOP / "Makefile").read_text()
     assert "setup: $(VENV)/host-ready" in makefile and "ansible/playbooks/host_ready.yml" in makefile
