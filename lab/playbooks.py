@@ -16,6 +16,10 @@ from lab.rooms import room
 
 TAG = "LAB_PLAY"
 
+_CONFIG = "ansible.cfg"
+_POLL_S = 0.02
+"""How often Ansible looks whether a task is over. By itself it does so each millisecond, for as long as make runs."""
+
 
 class PlaybookFailed(HostFailed):
     """A task of a playbook failed. `task` is its name, `detail` the module's own message."""
@@ -47,6 +51,7 @@ def play(
         # ansible-runner hands variables over on the command line; a file has no length limit.
         variables_file = Path(private) / "variables.json"
         variables_file.write_text(json.dumps(_literal(variables)))
+        (Path(private) / _CONFIG).write_text(f"[defaults]\ninternal_poll_interval = {_POLL_S}\n")
         runner = ansible_runner.run(
             private_data_dir=private,
             playbook=str(room("ansible") / "playbooks" / f"{name}.yml"),
@@ -80,6 +85,7 @@ def _environment(private: str) -> dict[str, str]:
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
     return {
         "PATH": path,
+        "ANSIBLE_CONFIG": str(Path(private) / _CONFIG),
         "ANSIBLE_PIPELINING": "true",
         "ANSIBLE_LOCAL_TEMP": private,
         "ANSIBLE_REMOTE_TEMP": private,
