@@ -117,6 +117,11 @@ def interrupt(tree: str) -> None:
     process.interrupt_tagged(playbooks.TAG, str(_worktree(tree)), "make")
 
 
+def hurry(tree: str) -> None:
+    """Give a build of this process in a tree's worktree, if there is one, the priority of the caller."""
+    process.hurry_tagged(playbooks.TAG, str(_worktree(tree)))
+
+
 def _worktree(tree: str) -> Path:
     """Side by side, so that the source is `../src` seen from every build folder: objects in ccache are known by such
     relative paths, and serve all trees."""

@@ -19,6 +19,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import bench_bisect
+
 LAB = [sys.executable, "-m", "lab"]
 BASE, TEST = "efa7df3e3bb5^", "efa7df3e3bb5"
 
@@ -38,6 +40,7 @@ def main() -> None:
         ("`lab ab`, one case", "10 s", _timed(lambda: _ab("-w", "alloc-burst:layout-4632k"), 3)),
         ("`lab ab`, whole alloc-burst sweep", "30 s", _timed(_ab, 3)),
         ("kernel, one changed .c file", "15 s", _changed_file_s()),
+        *bench_bisect.rows(),
         ("`lab history trend`, among a million samples", "1 s", _trend_s()),
     ]
     if asked.build:

@@ -2,8 +2,8 @@
 
 Each boot is in the journal before the next begins, and the journal alone decides what comes next, so a search that
 was killed goes on where it was. What is the commit's own doing (it does not build, boot, or survive the workload)
-leaves it out; what is this machine's doing is tried once more, then the search stops. Nothing is built ahead:
-compilers would disturb the guests.
+leaves it out, if it does so in each of three tries: a busy host makes guests die that are well. What is this machine's
+doing stops the search. Nothing is built ahead: compilers would disturb the guests.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ from lab.results import ResultEnvironment
 from lab.verdict import Metric, percent
 
 T = TypeVar("T")
+
+TRIES = 3
+"""How often in a row a commit's guest may die before the commit is left out, as in `lab ab --mode live`."""
 
 
 class Booted(NamedTuple):
@@ -91,7 +94,7 @@ class LiveWork:
         one = self._candidate(step.boots[0])
         started = time.monotonic()
         try:
-            booted = self._twice(lambda: self.booter.boot(one))
+            booted = self._tried(lambda: self.booter.boot(one), TRIES)
             if booted.value <= 0:
                 raise GuestFailed(
                     "workload", f"{one.name}: {self.booter.metric.name} was {booted.value:g}, which has no logarithm"
@@ -119,7 +122,7 @@ class LiveWork:
             return True
         started = time.monotonic()
         try:
-            built = self._twice(lambda: self.booter.build(one))
+            built = self._tried(lambda: self.booter.build(one), 2)
         except (BuildFailed, UserError, ValueError) as error:
             self._leave_out(one, "build", error, build_s=time.monotonic() - started)
             return False
@@ -128,16 +131,14 @@ class LiveWork:
             self._take(built)
         return True
 
-    def _twice(self, work: Callable[[], T]) -> T:
-        """What the machine spoils is tried once more."""
-        try:
-            return work()
-        except GuestFailed as error:
-            if error.kind not in HOSTS_DOING:
-                raise
-            self.meter.say(f"{error.message}; trying once more")
-        except HostFailed as error:
-            self.meter.say(f"{error.message}; trying once more")
+    def _tried(self, work: Callable[[], T], times: int) -> T:
+        """What fails once may be the machine's doing, in real time also a guest that died: it is tried again."""
+        for _ in range(times - 1):
+            started = time.monotonic()
+            try:
+                return work()
+            except (HostFailed, GuestFailed) as error:
+                self.meter.say(f"{error.message}; once more, after {time.monotonic() - started:.0f} s")
         return work()
 
     def _leave_out(self, one: Candidate, how: str, error: LabError | ValueError, build_s: float = 0.0) -> None:

@@ -122,7 +122,9 @@ class Search:
             return None
         quiet, tree = Meter(quiet=True), source.tree
         return Speculation(
-            lambda number: self.measurer.obtain(history.resolve(number), quiet), lambda: builds.interrupt(tree)
+            lambda number: self.measurer.obtain(history.resolve(number), quiet),
+            lambda: builds.interrupt(tree),
+            lambda: builds.hurry(tree),
         )
 
     def _build_ahead(self, state: State, number: int) -> None:

@@ -15,17 +15,21 @@ from contextlib import suppress
 from lab.errors import LabError
 
 _PATIENCE_S = 0.1
+_HURRY_EVERY_S = 1.0
 _LOWEST_PRIORITY = 19
 
 
 class Speculation:
     """One builder in the background. Its failures are not told: the kernel is asked for again when it is its turn.
 
-    obtain: builds a candidate by its number. interrupt: stops a build of this process, if one is going on.
+    obtain: builds a candidate by its number. interrupt: stops a build of this process, if one is going on. hurry: gives
+    one the caller's priority.
     """
 
-    def __init__(self, obtain: Callable[[int], object], interrupt: Callable[[], None]) -> None:
-        self._obtain, self._interrupt = obtain, interrupt
+    def __init__(
+        self, obtain: Callable[[int], object], interrupt: Callable[[], None], hurry: Callable[[], None]
+    ) -> None:
+        self._obtain, self._interrupt, self._hurry = obtain, interrupt, hurry
         self._thread: threading.Thread | None = None
         self._building: int | None = None
         self._cancelled = threading.Event()
@@ -41,9 +45,13 @@ class Speculation:
         """Leave the compilers to the caller: what it wants itself is finished, anything else is stopped."""
         self._cancelled.set()
         while self._thread is not None and self._thread.is_alive():
-            if self._building != wanted:
+            if wanted is None or self._building != wanted:
                 self._interrupt()
-            self._thread.join(timeout=_PATIENCE_S)
+                self._thread.join(timeout=_PATIENCE_S)
+            else:
+                # Now it is what the search waits for: on a busy machine the lowest priority would get nothing.
+                self._hurry()
+                self._thread.join(timeout=_HURRY_EVERY_S)
         self._thread = None
 
     def _work(self, ahead: Sequence[int]) -> None:

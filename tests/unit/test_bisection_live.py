@@ -180,7 +180,15 @@ def test_what_cannot_be_tested_is_left_out_and_named(tmp_path: Path, error: Exce
     assert "could not be tested" in page.render(answer)
 
 
-def test_a_commit_that_fails_now_and_then_is_left_out(tmp_path: Path) -> None:
+def test_a_guest_that_dies_is_booted_again(tmp_path: Path) -> None:
+    host, panic = Host(culprit=9), GuestFailed("panic", "IO-APIC + timer doesn't work!")
+    for i in (0, 8, 16):
+        host.fates[f"c{i}"] = fails(None, panic, panic, None)
+    answer = search(begin(tmp_path / "r"), host)
+    assert answer.outcome == "found" and culprits(answer) == ["c9"] and not answer.skipped
+
+
+def test_a_commit_that_comes_to_fail_always_is_left_out(tmp_path: Path) -> None:
     host = Host(culprit=9)
     host.fates["c8"] = fails(None, None, GuestFailed("panic", "the guest's kernel panicked"))
     answer = search(begin(tmp_path / "r"), host)
@@ -194,7 +202,7 @@ def test_an_end_that_cannot_be_measured_ends_it(tmp_path: Path) -> None:
         search(begin(tmp_path / "r"), host)
 
 
-def test_what_the_machine_does_is_tried_once_more_then_it_stops(tmp_path: Path) -> None:
+def test_what_the_machine_does_is_tried_again_then_it_stops(tmp_path: Path) -> None:
     host = Host(culprit=9)
     host.fates["c0"] = fails(HostFailed("the disk is full"), None)
     assert culprits(search(begin(tmp_path / "once"), host)) == ["c9"]

@@ -47,6 +47,7 @@ class Shop:
     priorities: list[int] = field(default_factory=list)
     done: threading.Event = field(default_factory=threading.Event)
     stop: threading.Event = field(default_factory=threading.Event)
+    hurried: threading.Event = field(default_factory=threading.Event)
 
     def obtain(self, number: int) -> None:
         self.begun.append(number)
@@ -61,28 +62,30 @@ class Shop:
 
 def test_a_wrong_guess_is_stopped_and_nothing_after_it_begun() -> None:
     shop = Shop()
-    ahead = Speculation(shop.obtain, shop.stop.set)
+    ahead = Speculation(shop.obtain, shop.stop.set, shop.hurried.set)
     ahead.build([7, 8])
     until(lambda: bool(shop.begun))
     ahead.settle(9)
     assert shop.begun == [7] and shop.broken_off == [7] and not shop.ended
+    assert not shop.hurried.is_set()
 
 
-def test_a_right_guess_is_finished_and_the_other_not_begun() -> None:
+def test_a_right_guess_is_hurried_and_finished_and_the_other_not_begun() -> None:
     shop = Shop()
-    ahead = Speculation(shop.obtain, shop.stop.set)
+    ahead = Speculation(shop.obtain, shop.stop.set, shop.hurried.set)
     ahead.build([7, 8])
     until(lambda: bool(shop.begun))
     threading.Timer(0.3, shop.done.set).start()
     ahead.settle(7)
     assert shop.begun == [7] and shop.ended == [7] and not shop.broken_off
+    assert shop.hurried.is_set()
 
 
 def test_builds_go_on_one_by_one_at_the_lowest_priority_and_this_thread_keeps_its_own() -> None:
     mine = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
     shop = Shop()
     shop.done.set()
-    ahead = Speculation(shop.obtain, shop.stop.set)
+    ahead = Speculation(shop.obtain, shop.stop.set, shop.hurried.set)
     ahead.build([7, 8])
     until(lambda: shop.ended == [7, 8])
     ahead.settle(None)
@@ -97,7 +100,7 @@ def test_a_build_that_fails_is_not_told_and_the_next_is_begun() -> None:
         asked.append(number)
         raise BuildFailed("no")
 
-    ahead = Speculation(fail, lambda: None)
+    ahead = Speculation(fail, lambda: None, lambda: None)
     ahead.build([7, 8])
     until(lambda: asked == [7, 8])
     ahead.settle(None)

@@ -91,6 +91,26 @@ def test_an_interrupted_make_leaves_nothing_half_done_and_what_does_not_carry_th
             each.wait()
 
 
+def test_what_is_hurried_gets_the_callers_priority_where_that_is_allowed() -> None:
+    mine = os.getpriority(os.PRIO_PROCESS, 0)
+    if mine == 19:
+        pytest.skip("there is nothing lower than this test's own priority")
+    slow = {
+        tag: subprocess.Popen(["nice", "-n", "19", "sleep", "60"], env={**os.environ, "LAB_TEST": tag})
+        for tag in ("this one", "other")
+    }
+    try:
+        for each in slow.values():
+            _until(lambda pid=each.pid: os.getpriority(os.PRIO_PROCESS, pid) == 19)  # type: ignore[misc]
+        process.hurry_tagged("LAB_TEST", "this one")
+        priorities = {tag: os.getpriority(os.PRIO_PROCESS, each.pid) for tag, each in slow.items()}
+        assert priorities == {"this one": mine if os.geteuid() == 0 else 19, "other": 19}
+    finally:
+        for each in slow.values():
+            each.kill()
+            each.wait()
+
+
 def _until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 30
     while not condition():
