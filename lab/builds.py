@@ -242,7 +242,7 @@ class Workspace:
         if free < _SPACE_NEEDED:
             raise HostFailed(
                 f"{self.out.parent}: {free >> 20} MiB free, a kernel build needs {_SPACE_NEEDED >> 20} MiB",
-                hint="free some space, e.g. with `lab kernel gc`, or point XDG_CACHE_HOME elsewhere",
+                hint="free some space, e.g. with `lab gc`, or point XDG_CACHE_HOME elsewhere",
             )
         self.out.mkdir(parents=True, exist_ok=True)
         self._mark()
@@ -293,7 +293,7 @@ class Workspace:
             self._mark()
             return HostFailed(
                 f"no disk space left while building {self.source.describe}",
-                hint="free some, e.g. with `lab kernel gc`; what was finished is kept by ccache",
+                hint="free some, e.g. with `lab gc`; what was finished is kept by ccache",
                 log=self.log,
             )
         complaint = first_error(text) or error.detail

@@ -50,7 +50,7 @@ def write_atomic(path: Path, content: bytes) -> None:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise HostFailed(
                 f"no disk space left to write {path}",
-                hint="free some, e.g. with `lab kernel gc`; then repeat",
+                hint="free some, e.g. with `lab gc`; then repeat",
             ) from error
         raise HostFailed(f"cannot write {path}: {error.strerror}") from error
 
