@@ -16,7 +16,7 @@ from lab.bisection.plan import BisectPlan
 from lab.errors import GuestFailed
 from lab.guests import Running
 from lab.kernels import Kernel
-from lab.live import boots, comparing, summaries
+from lab.live import boots, preparing, summaries
 from lab.live.rounds import FIRST_ITERATIONS
 from lab.progress import Meter
 from lab.runs import Arm
@@ -43,7 +43,7 @@ class Boots:
         self._build_s: dict[str, float] = {}
         self._running = Running()
         workloads.require_unchanged(plan.files)
-        ready = comparing.prepare(
+        ready = preparing.prepare(
             (self._arm(history.old), self._arm(history.new)),
             [chosen],
             plan.live,

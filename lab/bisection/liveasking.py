@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lab.bisection import booting
 from lab.bisection.recipes import Recipe
 from lab.errors import UserError
-from lab.live import comparing, kvm
+from lab.live import kvm, preparing
 from lab.live.document import LivePlan
 from lab.progress import Meter
 from lab.workload import Case, Workload
@@ -42,9 +42,9 @@ def plan_of(asked: Asked, recipe: Recipe, workload: Workload, cases: Sequence[Ca
         mirror=asked.cpus == 0,
         max_rounds=MOST_ROUNDS,
         iterations=asked.iterations,
-        seed=comparing.draw_seed(),
+        seed=preparing.draw_seed(),
     )
-    comparing.check([(workload, cases)], how)
+    preparing.check([(workload, cases)], how)
     return how
 
 

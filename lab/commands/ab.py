@@ -16,7 +16,7 @@ from lab.commands import options
 from lab.errors import Undecided, UserError
 from lab.history.hook import remember
 from lab.live import comparing as live
-from lab.live import kvm
+from lab.live import kvm, preparing
 from lab.live.document import LivePlan
 from lab.progress import Meter
 from lab.results import AbResult, ArmPlan, Plan
@@ -180,9 +180,9 @@ def _live_plan(asked: Asked, meter: Meter) -> tuple[str, LivePlan | None]:
         iterations=asked.iterations,
         perf=accelerator == "kvm" if asked.perf is None else asked.perf,
         perf_record=asked.perf_record,
-        seed=live.draw_seed(),
+        seed=preparing.draw_seed(),
     )
-    live.check(workloads.select_all(asked.workload), how)
+    preparing.check(workloads.select_all(asked.workload), how)
     return "live", how
 
 

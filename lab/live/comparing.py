@@ -2,142 +2,29 @@
 
 from __future__ import annotations
 
-import os
-import random
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
-
-from lab import __version__, ab, certificates, exact, images, kernels, records, results, slices, verdict, workloads
+from lab import ab, certificates, exact, records, results, verdict, workloads
 from lab.errors import HostFailed
-from lab.exact import Qemu
 from lab.guests import Running
-from lab.live import boots, hostgate, memory, perfrecord, perfstat, rootfolder, topology, vng
-from lab.live.boots import LiveBench
-from lab.live.document import Command, Live, LivePlan
-from lab.live.machine import Guest, live_machine
+from lab.live import boots, hostgate, perfrecord, preparing, vng
+from lab.live.document import Live, LivePlan
+from lab.live.machine import live_machine
 from lab.live.measuring import Stand, Taking
 from lab.live.narration import Narrator
 from lab.live.perfrecord import Difference, Profile
-from lab.live.perfstat import Event
+from lab.live.preparing import Ready
 from lab.live.rounds import Rounds, primary_of
-from lab.live.topology import Layout
 from lab.progress import Meter
-from lab.requirements import check_guest
-from lab.results import AbResult, CaseResult, GuestShape, Plan, ResultEnvironment
-from lab.runs import Arm
+from lab.results import AbResult, CaseResult, Plan
 from lab.verdict import CaseVerdict, Comparison, Outcome
-from lab.workload import Case, Workload
-
-_CHANGED = (Outcome.REGRESSION, Outcome.IMPROVEMENT)
 
 # What a boot and an iteration take, before the first round has shown it.
 _BOOT_S, _SAMPLE_S = 2.0, 0.5
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ready:
-    """Guests at hand: what is booted, around which arms."""
-
-    arms: tuple[Arm, ...]
-    stands: list[Stand]
-    environment: ResultEnvironment
-    commands: dict[str, dict[str, Command]]
-    shapes: dict[str, Layout]
-    hugepage_kb: int | None
-
-
-def check(chosen: Sequence[tuple[Workload, Sequence[Case]]], plan: LivePlan) -> None:
-    """Refuse what this machine cannot do before anything is built: virtme-ng, CPUs, memory."""
-    vng.find()
-    for workload, _ in chosen:
-        layout = layout_of(workload, plan)
-        memory.require(_memory_mb(workload, layout, plan), len(layout.seats))
-
-
-def _memory_mb(workload: Workload, layout: Layout, plan: LivePlan) -> int:
-    """What a guest gets: the workload's memory, and room for perf."""
-    return memory.rounded_mb(
-        workload.memory_mb + (perfstat.MEMORY_MB if plan.perf or plan.perf_record else 0), layout.shape.nodes
-    )
-
-
-def layout_of(workload: Workload, plan: LivePlan) -> Layout:
-    """A workload's guests on this host."""
-    cpus = topology.host_cpus(sorted(os.sched_getaffinity(0)))
-    vcpus = None if plan.mirror else plan.vcpus or workload.vcpus
-    return topology.plan(cpus, vcpus=vcpus, nodes=plan.nodes, duet=plan.duet)
-
-
-def prepare(
-    arms: tuple[Arm, ...],
-    chosen: Sequence[tuple[Workload, Sequence[Case]]],
-    plan: LivePlan,
-    folder: Path,
-    *,
-    qemu: Qemu,
-    timeout_s: float,
-    meter: Meter,
-) -> Ready:
-    """The guests of every workload around arms whose kernels are at hand."""
-    image = images.obtain(meter)
-    room = rootfolder.obtain(image[1])
-    board = kernels.common_machine(*(arm.kernel for arm in arms))
-    counted = _events(plan, image[1])
-    stands, shapes, layouts, commands = [], {}, {}, {}
-    for workload, cases in chosen:
-        check_guest(workload, cases, arms, image)
-        layout = layouts[workload.name] = layout_of(workload, plan)
-        memory_mb = _memory_mb(workload, layout, plan)
-        guest = Guest(
-            qemu=qemu.path,
-            accelerator=plan.accelerator,
-            shape=layout.shape,
-            seat=layout.seats[0],
-            memory_mb=memory_mb,
-            hugepage_kb=memory.hugepage_kb(memory_mb, layout),
-            arguments=[],
-        )
-        packed = slices.slice_for(image, _with_perf(workload) if counted or plan.perf_record else workload)
-        shape = _shape(guest, qemu, workload, cases, packed, counted)
-        bench = LiveBench(
-            guest=guest, machine=board, workload=workload, cases=cases, slice=packed, room=room,
-            timeout_s=timeout_s, folder=folder, fingerprint=shape.fingerprint, perf=counted,
-        )  # fmt: skip
-        stands.append(Stand(bench=bench, seats=layout.seats))
-        shapes[workload.name] = shape
-        commands[workload.name] = {arm.name: command(bench, arm) for arm in arms}
-    return Ready(
-        arms=arms,
-        stands=stands,
-        environment=_environment(guest, qemu, shapes, image[0].sha256),
-        commands=commands,
-        shapes=layouts,
-        hugepage_kb=guest.hugepage_kb,
-    )
-
-
-def _events(plan: LivePlan, image: Path) -> tuple[Event, ...]:
-    """What perf is asked to count around every case."""
-    if not plan.perf:
-        return ()
-    known = perfstat.known_events(image / "root") if plan.accelerator == "kvm" else ()
-    return perfstat.events(plan.accelerator, known)
-
-
-def _with_perf(workload: Workload) -> Workload:
-    """The workload as its guest's root is cut for: exact mode's root has no perf, and stays as it is."""
-    return msgspec.structs.replace(workload, extra_files=(*workload.extra_files, *perfstat.PROGRAMS))
-
-
-def command(bench: LiveBench, arm: Arm) -> Command:
-    """What makes and starts an arm's guest of a workload, on its first seat."""
-    composed, argv = vng.compose(bench.guest_of(arm, bench.guest.seat), arm.kernel.image(bench.machine), bench.room)
-    return Command(vng=composed, qemu=argv)
 
 
 def rounds_of(stands: Sequence[Stand], plan: Plan) -> Rounds:
@@ -164,11 +51,6 @@ def rounds_of(stands: Sequence[Stand], plan: Plan) -> Rounds:
     )
 
 
-def draw_seed() -> int:
-    """A seed for the order of boots, kept in the plan."""
-    return random.SystemRandom().randrange(1 << 31)
-
-
 def measure(plan: Plan, folder: Path, *, jobs: int, deadline: float | None, meter: Meter) -> AbResult:
     """Do what a plan says, in its result folder; what is already there is not done again. jobs: of builds."""
     assert plan.live is not None  # noqa: S101
@@ -176,7 +58,7 @@ def measure(plan: Plan, folder: Path, *, jobs: int, deadline: float | None, mete
     workloads.require_unchanged(plan.files)
     chosen = workloads.select_all(plan.workloads)
     qemu = exact.find_qemu(plan.qemu)
-    ready = prepare(
+    ready = preparing.prepare(
         ab.obtain_arms(plan, jobs, meter), chosen, plan.live, folder, qemu=qemu, timeout_s=plan.guest_timeout_s,
         meter=meter,
     )  # fmt: skip
@@ -320,43 +202,6 @@ def _quotes(plan: LivePlan, ready: Ready, taking: Taking) -> dict[str, str]:
         for case in taking.rounds.metrics
     }
     return {case: told for case, told in found.items() if told}
-
-
-def _shape(
-    guest: Guest, qemu: Qemu, workload: Workload, cases: Sequence[Case], packed: Path, counted: Sequence[Event]
-) -> GuestShape:
-    settings = workload.guest_settings(live_machine().settings, {})
-    initrd_sha256 = records.file_digest(packed)
-    facts = [
-        qemu.version, guest.accelerator, guest.shape, guest.memory_mb, guest.hugepage_kb, live_machine(), settings,
-        workload.cmdline, workload.env, workload.setup, initrd_sha256, *([counted] if counted else []),
-    ]  # fmt: skip
-    return GuestShape(
-        settings={name: value for name, value in settings.items() if live_machine().settings.get(name) != value},
-        cmdline=list(workload.cmdline),
-        env=dict(workload.env),
-        setup=list(workload.setup),
-        commands={case.name: workload.command(case) for case in cases},
-        vcpus=guest.shape.vcpus,
-        memory_mb=guest.memory_mb,
-        initrd_sha256=initrd_sha256,
-        fingerprint=records.digest(facts)[:16],
-    )
-
-
-def _environment(guest: Guest, qemu: Qemu, shapes: dict[str, GuestShape], image: str) -> ResultEnvironment:
-    return ResultEnvironment(
-        fingerprint=records.digest({name: shape.fingerprint for name, shape in shapes.items()})[:16],
-        qemu=qemu.version,
-        machine=f"{live_machine().machine}, {guest.accelerator}",
-        cpu="host" if guest.accelerator == "kvm" else "max",
-        shift=0,
-        cmdline=live_machine().cmdline,
-        settings=live_machine().settings,
-        image=image,
-        lab=__version__,
-        guests=shapes,
-    )
 
 
 def _again(plan: Plan) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from lab import ab, records, results
 from lab.errors import HostFailed, UserError
-from lab.live import boots, comparing, hostgate, measuring, memory, rootfolder, topology, vng
+from lab.live import boots, comparing, hostgate, measuring, memory, preparing, rootfolder, topology, vng
 from lab.live.document import LivePlan
 from lab.live.topology import HostCpu
 from lab.progress import Meter
@@ -33,7 +33,7 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Host:
     pretend(monkeypatch, tmp_path, FakeGuests(lambda arm, seed, case: 1.0))
     monkeypatch.setattr(boots, "boot", lambda *words, **how: found.boot(*words, **how))
     monkeypatch.setattr(measuring, "Watch", lambda cpus: found)
-    monkeypatch.setattr(hostgate, "survey", lambda cpus: [FACT])
+    monkeypatch.setattr(hostgate, "survey", lambda cpus, root=None: [FACT])
     monkeypatch.setattr(rootfolder, "obtain", lambda image: tmp_path / "room")
     monkeypatch.setattr(vng, "compose", lambda guest, kernel, room: (["vng", "--run"], ["qemu", "-S"]))
     monkeypatch.setattr(topology, "host_cpus", lambda allowed: [HostCpu(cpu=n, core=n) for n in range(4)])
@@ -96,7 +96,7 @@ def test_a_line_a_round(tmp_path: Path, host: Host, capsys: pytest.CaptureFixtur
     assert lines[1].startswith("this host adds noise: governor powersave; ")
     assert lines[2] == "round 1: repeated: steal 3 %"
     assert lines[3].startswith("round 1, 0 s: mine:small")
-    assert "; at most 11 more rounds, about 0 s" in lines[3]
+    assert "; at most 3 more rounds, about 0 s" in lines[3]
     assert "regression" in lines[-1] and "at most" not in lines[-1]
 
 
@@ -111,13 +111,13 @@ def test_what_the_host_cannot_do_is_refused_first(tmp_path: Path, host: Host, mo
     wanted = planned(tmp_path)
     chosen = ab.workloads.select_all(wanted.workloads)
     monkeypatch.setattr(vng, "find", lambda: "/vng")
-    comparing.check(chosen, HOW)
+    preparing.check(chosen, HOW)
     with pytest.raises(UserError, match="not enough CPUs"):
-        comparing.check(chosen, msgspec.structs.replace(HOW, vcpus=8))
+        preparing.check(chosen, msgspec.structs.replace(HOW, vcpus=8))
 
     def refuse(memory_mb: int, guests: int) -> None:
         raise HostFailed("too little memory")
 
     monkeypatch.setattr(memory, "require", refuse)
     with pytest.raises(HostFailed, match="too little memory"):
-        comparing.check(chosen, HOW)
+        preparing.check(chosen, HOW)

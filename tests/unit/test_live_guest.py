@@ -15,7 +15,7 @@ from lab.channel import CaseOutcome, GuestReport
 from lab.commands import ab as command
 from lab.errors import GuestFailed, HostFailed, UserError
 from lab.exact import Qemu
-from lab.live import boots, comparing, counters, kvm, rootfolder, shell, vng
+from lab.live import boots, counters, kvm, preparing, rootfolder, shell, vng
 from lab.live.boots import BootRecord
 from lab.live.document import Live, LiveRound
 from lab.progress import Meter
@@ -153,7 +153,8 @@ def asked(**more: object) -> command.Asked:
         "threshold": 0.02, "seeds": None, "max_seeds": 24, "budget": None, "cc": "gcc", "base_cc": None,
         "test_cc": None, "qemu": "qemu-system-x86_64", "guest_timeout": 300.0, "model": "auto", "machine": "m",
         "jobs": None, "accel": "auto", "cpus": None, "numa": None, "duet": False, "rounds": None, "max_rounds": 40,
-        "iterations": None, "fail_on": None, "require_verdict": False, "explain": False,
+        "iterations": None, "perf": None, "perf_record": False, "fail_on": None,
+        "require_verdict": False, "explain": False,
     }  # fmt: skip
     return msgspec.convert({**values, **more}, command.Asked)
 
@@ -175,7 +176,7 @@ def asked(**more: object) -> command.Asked:
 def test_the_mode(monkeypatch: pytest.MonkeyPatch, works: bool, more: dict[str, object], mode: str) -> None:
     monkeypatch.setattr(kvm, "works", lambda qemu: works)
     monkeypatch.setattr(kvm, "accelerator", lambda asked, qemu, meter: "tcg")
-    monkeypatch.setattr(comparing, "check", lambda chosen, plan: None)
+    monkeypatch.setattr(preparing, "check", lambda chosen, plan: None)
     found, plan = command._live_plan(asked(**more), QUIET)
     assert (found, plan is not None) == (mode, mode == "live")
 
