@@ -15,7 +15,7 @@ class Suspicion(Record, frozen=True, kw_only=True):
 
 
 class Posterior(Record, frozen=True, kw_only=True):
-    """What live mode's search ended with: see docs/search.md.
+    """What live mode's search ended with: see docs/live-search.md.
 
     outcome: `confirmed` by fresh boots, `found`, `undecided`, `no culprit`. probability: of the answer. effect: the
     change as a ratio. noise: one boot's sd, as a share. suspicions: the likeliest places, likeliest first.

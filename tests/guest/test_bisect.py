@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +62,33 @@ def test_the_mail_is_that_of_the_culprit(story: Lab, found: Any) -> None:
 def test_an_improvement_is_nobodys_fault(story: Lab) -> None:
     done = story.run("bisect", "--good", TEST, "--bad", FIX, "-w", CASE)
     assert done.returncode == 5 and "no culprit" in done.stdout
+
+
+def test_live_mode_finds_it_by_fresh_boots_though_it_was_killed(story: Lab) -> None:
+    folder = story.home / "live-bisect"
+    process = subprocess.Popen(
+        story.command(
+            "bisect", "--mode", "live", "--accel", "tcg", "--iterations", "1", "--good", BASE, "--bad", TEST,
+            "-w", "alloc-burst:single-128m", "--result", str(folder),
+        ),
+        cwd="/", env=story.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    journal = folder / "journal.jsonl"
+    deadline = time.monotonic() + 600
+    while not journal.exists() or journal.read_text().count('"boot"') < 3:
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    kept = journal.read_text().rpartition("\n")[0]
+    assert story.json("bisect", "status", str(folder))["boots"] == kept.count('"boot"')
+    found = story.json("bisect", "resume", str(folder))
+    assert journal.read_text().startswith(kept)
+    assert found["outcome"] == "found" and found["live"]["outcome"] == "confirmed"
+    (culprit,) = found["changes"]
+    assert culprit["direction"] == "regression" and culprit["proof"]["reverted"]["ratio"] > 5
+    assert "clear_page_rep" in {function["name"] for function in culprit["proof"]["functions"]}
 
 
 def test_a_step_for_git(story: Lab) -> None:

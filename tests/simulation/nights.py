@@ -3,8 +3,8 @@
     python -m tests.simulation.nights                 1,000 quiet nights of each kind of host, and what is found
     python -m tests.simulation.nights --nights 200    fewer
 
-A live host has the noise of docs/search.md: boots and samples, drift, outliers. In exact mode there is none, but two
-kernels that do the same differ by code layout, a little in each seed.
+A live host has the noise of docs/live-search.md: boots and samples, drift, outliers. In exact mode there is none, but
+two kernels that do the same differ by code layout, a little in each seed.
 """
 
 from __future__ import annotations
