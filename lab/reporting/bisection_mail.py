@@ -48,7 +48,8 @@ def _trail(answer: Answer, change: Found) -> list[str]:
 
 
 def _found(answer: Answer, change: Found) -> Iterator[str]:
-    yield f"Found by bisecting {answer.candidates} {answer.kind} from"
+    kind = answer.kind if answer.candidates != 1 else answer.kind.removesuffix("s")
+    yield f"Found by bisecting {answer.candidates} {kind} from"
     yield f"  {answer.old.name} ({answer.words[0]}) to {answer.new.name} ({answer.words[1]}):"
     yield f"  {answer.measured} measured, {len(answer.skipped)} could not be tested."
     proof = change.proof
