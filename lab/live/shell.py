@@ -9,6 +9,8 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from threading import Thread
+from typing import BinaryIO
 
 from lab import images, requirements
 from lab.errors import HostFailed, UserError
@@ -55,13 +57,37 @@ def run(
         chosen = words(command, qemu=qemu, accelerator=accelerator, cpus=cpus, memory_mb=memory_mb, settings=settings)
         argv = ["setpriv", "--pdeathsig", "TERM", "--", vng.find(), *chosen]
         env = {**os.environ, "PATH": vng.search_path(), "HOME": name, "TMPDIR": name}
-        status = subprocess.run(argv, cwd=folder, env=env, check=False).returncode
+        if command:
+            status = _through_pipes(argv, folder, env)
+        else:
+            status = subprocess.run(argv, cwd=folder, env=env, check=False).returncode
     if command and status == _LOST:
         raise HostFailed(
             f"the guest of {kernel.spec.text} ended before the command did",
             hint="its kernel died, or lacks what virtme-ng's guest needs",
         )
     return status
+
+
+def _through_pipes(argv: Sequence[str], folder: Path, env: Mapping[str, str]) -> int:
+    """Run a program and pass on what it writes: QEMU opens its standard output anew, and would empty a file."""
+    with subprocess.Popen(argv, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        threads = [
+            Thread(target=_pass_on, args=(process.stdout, sys.stdout.buffer)),
+            Thread(target=_pass_on, args=(process.stderr, sys.stderr.buffer)),
+        ]
+        for thread in threads:
+            thread.start()
+        status = process.wait()
+        for thread in threads:
+            thread.join()
+    return status
+
+
+def _pass_on(source: BinaryIO, target: BinaryIO) -> None:
+    while piece := os.read(source.fileno(), 1 << 16):
+        target.write(piece)
+        target.flush()
 
 
 def words(

@@ -266,3 +266,10 @@ def test_virtme_ng_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name, path=None: None)
     with pytest.raises(HostFailed, match="virtme-ng is not installed"):
         vng.find()
+
+
+def test_what_a_command_writes_is_passed_on(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    # As QEMU does: it opens its output by name, which empties a file, but not a pipe.
+    script = "printf out > /proc/self/fd/1; printf err > /proc/self/fd/2; exit 7"
+    assert shell._through_pipes(["sh", "-c", script], tmp_path, {"PATH": "/usr/bin:/bin"}) == 7
+    assert capfdbinary.readouterr() == (b"out", b"err")
