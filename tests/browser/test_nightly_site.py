@@ -11,9 +11,7 @@ from lab import cli
 from lab.nightly import night
 
 from ..unit import fakenights
-from .test_page import Opened, browser
-
-__all__ = ["browser"]  # a fixture that pytest finds by its name
+from .opened import Opened
 
 pytestmark = pytest.mark.browser
 
