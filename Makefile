@@ -19,7 +19,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Ansible asks for sudo's password only where sudo would.
 ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-become-pass)
 
-.PHONY: ab test setup lint unit browser chromium pictures database docs man wheel vagrant guest stories bench bench-search bench-verdict schema clean
+.PHONY: ab test setup lint unit browser chromium pictures database docs man wheel vagrant guest stories agreement bench bench-search bench-verdict schema clean
 
 ab: setup
 	@$(BIN)/lab ab --base '$(BASE)' --test '$(TEST)' $(ARGS)
@@ -52,7 +52,7 @@ lint: $(VENV)/ready
 		$(BIN)/ansible-lint --offline -q ansible
 
 unit: $(VENV)/ready
-	$(BIN)/pytest -q -m 'not guest and not build and not network and not browser and not docs and not vagrant and not database'
+	$(BIN)/pytest -q -n auto -m 'not guest and not build and not network and not browser and not docs and not vagrant and not database'
 
 # The history in PostgreSQL: a server of the tests' own, from Debian's package.
 database: $(VENV)/ready
@@ -105,6 +105,9 @@ schema: $(VENV)/ready
 
 stories: setup
 	$(BIN)/python tests/stories.py
+
+agreement: setup
+	$(BIN)/python tests/agreement.py $(ARGS)
 
 bench: setup
 	$(BIN)/python tests/bench.py $(ARGS)

@@ -140,8 +140,8 @@ ALIASED = (Expected("16", "cycles_per_op", most=1.1), Expected("64", "cycles_per
 
 def main() -> int:
     """Build, measure, print; the exit status."""
-    _lab("kernel", "build", PARENT, COMMIT, FIX, TAX, BATCH)
-    _lab("image", "build")
+    lab("kernel", "build", PARENT, COMMIT, FIX, TAX, BATCH)
+    lab("image", "build")
     print("| workload | base | test | case, metric | must be | is | |\n|---|---|---|---|---|---|---|")  # noqa: T201
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
@@ -181,7 +181,7 @@ def _row(workload: str, base: str, test: str, what: str, expected: Expected, val
 def _measured(base: str, test: str, selection: str, seeds: int, folder: Path, words: Sequence[str] = ()) -> Any:
     """All metrics by case and name."""
     document = json.loads(
-        _lab(
+        lab(
             "ab", "--base", base, "--test", test, "-w", selection, "--seeds", str(seeds), "--result", str(folder),
             "--json", *words,
         )
@@ -195,7 +195,8 @@ def _value(metric: Any, of: str) -> float:
     return float(means["test"] / means["base"] if of == "ratio" else means[of])
 
 
-def _lab(*arguments: str) -> str:
+def lab(*arguments: str) -> str:
+    """What the lab prints; its failure is the end."""
     done = subprocess.run(
         [sys.executable, "-m", "lab", *arguments], check=False, stdout=subprocess.PIPE, text=True
     )  # fmt: skip
