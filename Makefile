@@ -24,7 +24,7 @@ ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-bec
 ab: setup
 	@$(BIN)/lab ab --base '$(BASE)' --test '$(TEST)' $(ARGS)
 
-test: setup lint unit browser chromium pictures database docs vagrant guest
+test: setup lint unit browser database docs vagrant guest
 
 setup: $(VENV)/host-ready
 
