@@ -112,7 +112,7 @@ def test_the_page_says_in_a_browser_what_the_json_says(story: Lab, measured: Any
 
 def test_the_templates_and_the_schema_are_in_the_wheel(story: Lab) -> None:
     rooms = next(story.python.parents[1].glob("lib/python3*/site-packages/lab/_rooms"))
-    templates = [f"templates/{path.name}" for path in (CHECKOUT / "reports" / "templates").iterdir()]
+    templates = [path for path in (CHECKOUT / "reports" / "templates").rglob("*") if path.is_file()]
     assert len(templates) > 5
-    for name in ("schemas/lab.ab-1.json", *templates):
-        assert (rooms / "reports" / name).read_bytes() == (CHECKOUT / "reports" / name).read_bytes()
+    for path in (CHECKOUT / "reports" / "schemas" / "lab.ab-1.json", *templates):
+        assert (rooms / path.relative_to(CHECKOUT)).read_bytes() == path.read_bytes()
