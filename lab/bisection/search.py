@@ -116,10 +116,22 @@ def changes(graph: Graph, readings: Readings) -> list[Change]:
 
 def next_commit(graph: Graph, readings: Readings) -> int | None:
     """What to measure next; None when nothing more can be learned. The largest change comes first."""
+    return next(iter(next_commits(graph, readings, 1)), None)
+
+
+def next_commits(graph: Graph, readings: Readings, count: int) -> list[int]:
+    """What to measure next, up to so many commits at once; none when nothing more can be learned.
+
+    They split the largest change into equal parts, one more than there are of them. What its commits do not use up
+    goes to the change after it.
+    """
     todo = [change for change in changes(graph, readings) if change.open(readings)]
-    if not todo:
-        return None
-    return midpoint(graph, readings, max(todo, key=lambda change: _size(readings, change)))
+    chosen: list[int] = []
+    for change in sorted(todo, key=lambda change: _size(readings, change), reverse=True):
+        left = [one for one in change.open(readings) if one not in chosen]
+        for one in split(graph, readings, change, min(count - len(chosen), len(left))):
+            chosen += [one] if one not in chosen else []
+    return chosen
 
 
 def after(graph: Graph, readings: Readings, commit: int) -> list[int]:
@@ -153,6 +165,17 @@ def widest_gap(graph: Graph, readings: Readings) -> int | None:
     ]
     widest = max(gaps, key=len, default=[])
     return _away_from_skipped(widest, readings) if widest else None
+
+
+def widest_gaps(graph: Graph, readings: Readings, count: int) -> list[int]:
+    """Up to so many commits for ends that are alike, each chosen as if those before it had been found alike, too."""
+    chosen: list[int] = []
+    while len(chosen) < count:
+        told = Readings({**readings.levels, **dict.fromkeys(chosen, 0)}, readings.skipped)
+        if (one := widest_gap(graph, told)) is None:
+            break
+        chosen.append(one)
+    return chosen
 
 
 def _away_from_skipped(gap: Sequence[int], readings: Readings) -> int:
@@ -238,17 +261,23 @@ def _size(readings: Readings, change: Change) -> tuple[float, int]:
     return abs(here - readings.effect(readings.level(change.before))), -change.at
 
 
-def midpoint(graph: Graph, readings: Readings, change: Change) -> int:
-    """The commit that splits a change's commits best, of those that may well be testable.
+def split(graph: Graph, readings: Readings, change: Change, count: int) -> list[int]:
+    """The commits that split a change's commits best into equal parts, of those that may well be testable.
 
-    As git does it: of a commit's ancestors among them and the others, the smaller part is to be as large as
-    possible. Near commits that could not be tested, others probably cannot either.
+    One is as git has it: of its ancestors among them and the others, the smaller part is to be as large as possible.
+    With more of them, each is to have its share of the ancestors. Near commits that could not be tested, others
+    probably cannot either.
     """
     among, open_ones = change.among, set(change.open(readings))
     weights = balance.ancestor_counts(graph.parents, among)
     chances = dict(zip(among, balance.chances(among, readings.skipped), strict=True))
     size = len(among)
-    return max(
-        (one for one in among if one in open_ones),
-        key=lambda one: (min(weights[one], size - weights[one]) * chances[one], -one),
-    )
+    chosen: list[int] = []
+    for part in range(1, count + 1):
+        behind, ahead = part, count + 1 - part
+
+        def evenness(one: int, behind: int = behind, ahead: int = ahead) -> tuple[float, int]:
+            return min(weights[one] * ahead, (size - weights[one]) * behind) * chances[one], -one
+
+        chosen.append(max((one for one in among if one in open_ones and one not in chosen), key=evenness))
+    return sorted(chosen)

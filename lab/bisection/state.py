@@ -114,19 +114,23 @@ class State:
 
     def next(self) -> int | None:
         """The commit to measure next; None when the readings say all that is asked."""
+        return next(iter(self.choose(1)), None)
+
+    def choose(self, count: int) -> list[int]:
+        """Up to so many commits to measure next, all at once; none when the readings say all that is asked."""
         if self.ends is not None and self.ends.verdict == Outcome.UNKNOWN:
-            return None
+            return []
         if self.plan.worse_only and self.ends is not None and self.ends.verdict == Outcome.IMPROVEMENT:
-            return None
+            return []
         graph = self.history.graph()
-        chosen = search.next_commit(graph, self.known)
-        if chosen is None and not self.differ and not self.changes and self._probes_left():
-            return search.widest_gap(graph, self.known)
+        chosen = search.next_commits(graph, self.known, count)
+        if not chosen and not self.differ and not self.changes:
+            return search.widest_gaps(graph, self.known, min(count, self._probes_left()))
         return chosen
 
-    def _probes_left(self) -> bool:
+    def _probes_left(self) -> int:
         inside = len(self.known.levels) - 1
-        return inside < self.plan.probes and len(self.known.skipped) <= self.plan.probes
+        return self.plan.probes - inside if len(self.known.skipped) <= self.plan.probes else 0
 
     @property
     def steps_left(self) -> int:
