@@ -9,7 +9,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lab import __version__, costs, exact, images, kernels, records, results, slices, store, verdict, workloads
+from lab import (
+    __version__,
+    costs,
+    elsewhere,
+    exact,
+    images,
+    kernels,
+    records,
+    results,
+    slices,
+    store,
+    verdict,
+    workloads,
+)
 from lab.errors import HostFailed
 from lab.exact import Environment, Qemu
 from lab.images import Image
@@ -59,7 +72,7 @@ def prepare_around(arms: tuple[Arm, ...], qemu: Qemu, plan: Measuring, folder: P
             folder=folder,
             instrument=load_instrument(plan.machine, model_of(plan.model, workload)),
         )
-        facts = _facts(bench)
+        facts = environment_of(bench)
         shapes[workload.name] = _shape(facts, workload, cases)
         series.append(Series(bench=bench, cases=cases, fingerprint=facts.fingerprint))
     return Prepared(arms=arms, series=series, environment=_environment(facts, shapes, image[0]))
@@ -157,7 +170,9 @@ def _undecided(one: Series, series: Sequence[Series], plan: Plan) -> list[Case]:
 
 def obtain_arms(plan: Plan, jobs: int, meter: Meter) -> tuple[Arm, Arm]:
     """Both arms with their kernels, built or fetched."""
-    return obtain_arm("base", plan.base, jobs, meter), obtain_arm("test", plan.test, jobs, meter)
+    plans = {"base": plan.base, "test": plan.test}
+    base, test = elsewhere.each(lambda name: obtain_arm(name, plans[name], jobs, meter), list(plans))
+    return base, test
 
 
 def obtain_arm(name: str, plan: ArmPlan, jobs: int, meter: Meter) -> Arm:
@@ -188,7 +203,7 @@ def model_of(asked: str, workload: Workload) -> str:
     return workload.model if asked == "auto" else asked
 
 
-def _facts(bench: Bench) -> Environment:
+def environment_of(bench: Bench) -> Environment:
     """What the numbers of a bench depend on besides kernel, settings and seed."""
     return exact.environment(
         bench.qemu,

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from lab.channel import GuestReport, parse
 from lab.errors import GuestFailed, HostFailed
@@ -26,22 +27,29 @@ class Ended:
     report: Path
 
 
+class Stoppable(Protocol):
+    """A guest, here or elsewhere."""
+
+    def kill(self) -> None:
+        """End it."""
+
+
 class Running:
     """Guests that run now, so that all can be stopped at once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._processes: set[subprocess.Popen[bytes]] = set()
+        self._processes: set[Stoppable] = set()
         self._closed = False
 
-    def add(self, process: subprocess.Popen[bytes]) -> None:
+    def add(self, process: Stoppable) -> None:
         """Take a started guest under control; if all were stopped meanwhile, it is stopped too."""
         with self._lock:
             self._processes.add(process)
             if self._closed:
                 process.kill()
 
-    def discard(self, process: subprocess.Popen[bytes]) -> None:
+    def discard(self, process: Stoppable) -> None:
         """A guest ended by itself."""
         with self._lock:
             self._processes.discard(process)

@@ -13,7 +13,7 @@ from statistics import fmean
 
 import msgspec
 
-from lab import ab, axes, exact, kernels, kernelspec, records, results, runs, specs, verdict, workloads
+from lab import ab, axes, elsewhere, exact, kernels, kernelspec, records, results, runs, specs, verdict, workloads
 from lab.ab import Prepared
 from lab.axes import Span
 from lab.errors import HostFailed, UserError
@@ -76,12 +76,14 @@ def prepare(plan: MatrixPlan, folder: Path, *, jobs: int, meter: Meter) -> Prepa
     """Build or fetch every kernel once, and the image, and describe the guests around them."""
     workloads.require_unchanged(plan.files)
     qemu = exact.find_qemu(plan.qemu)
-    built: dict[str, Kernel] = {}
+    keys = [records.digest([arm.spec.source, arm.spec.kconfig]) for arm in plan.arms]
+    wanted = {key: arm.spec for key, arm in reversed([*zip(keys, plan.arms, strict=True)])}
+    made = elsewhere.each(
+        lambda key: kernels.obtain(wanted[key], cc=plan.cc, jobs=jobs, meter=meter), [*dict.fromkeys(keys)]
+    )
+    built: dict[str, Kernel] = dict(zip(dict.fromkeys(keys), made, strict=True))
     arms = []
-    for arm in plan.arms:
-        key = records.digest([arm.spec.source, arm.spec.kconfig])
-        if key not in built:
-            built[key] = kernels.obtain(arm.spec, cc=plan.cc, jobs=jobs, meter=meter)
+    for key, arm in zip(keys, plan.arms, strict=True):
         kernel = dataclasses.replace(built[key], spec=arm.spec)
         arms.append(Arm(name=arm.name, kernel=kernel, settings=dict(arm.spec.settings)))
     return ab.prepare_around(tuple(arms), qemu, plan, folder, meter)

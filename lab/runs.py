@@ -31,6 +31,9 @@ REPORT = "report.jsonl"
 COSTS = "costs.jsonl"
 PROFILED_SEED = 1
 
+#: Ways in which a guest fails that never speak of what was in it.
+HOSTS_DOING = ("qemu-died",)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
@@ -100,33 +103,55 @@ def measure(bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], fingerprin
 
     Raises `GuestFailed` naming the arm, the seed and the way it died. The guest's folder stays for reading.
     """
-    name = run_name(bench.workload, arm.name, seed, cases)
-    guest = guest_folder(bench.folder, name)
+    guest = fresh_folder(bench, arm, seed, cases)
+    argv = arguments(bench, arm, guest)
+    got = execute(argv, guest, bench, arm, seed, cases, running)
+    return keep(argv, guest, got, bench, arm, seed, cases, fingerprint)
+
+
+def fresh_folder(bench: Bench, arm: Arm, seed: int, cases: Sequence[Case]) -> Path:
+    """An empty folder for a run's guest."""
+    guest = guest_folder(bench.folder, run_name(bench.workload, arm.name, seed, cases))
     shutil.rmtree(guest, ignore_errors=True)
     guest.mkdir(parents=True)
-    initrd = guest / INITRD
-    initrd.write_bytes(bench.slice.read_bytes() + job_part(bench, arm, seed, cases))
+    return guest
+
+
+def arguments(bench: Bench, arm: Arm, guest: Path) -> list[str]:
+    """QEMU's argument list for a guest in a folder."""
     argv = exact.argv(
         bench.qemu,
         bench.machine,
         kernel=arm.kernel.image(bench.machine),
-        initrd=initrd,
+        initrd=guest / INITRD,
         arguments=exact.cmdline(bench.workload.arguments(arm.settings)),
         vcpus=bench.workload.vcpus,
         memory_mb=bench.workload.memory_mb,
         console=guest / "console.log",
         report=guest / REPORT,
     )
-    if bench.instrument:
-        argv += bench.instrument.arguments(bench.slice, guest / COSTS)
+    return argv + bench.instrument.arguments(bench.slice, guest / COSTS) if bench.instrument else argv
+
+
+def execute(
+    argv: Sequence[str], guest: Path, bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], running: Running
+) -> Got:
+    """Boot the guest of a folder, and take what it gives."""
+    (guest / INITRD).write_bytes(bench.slice.read_bytes() + job_part(bench, arm, seed, cases))
     try:
-        got = conduct(
+        return conduct(
             argv, guest, bench.workload, seed, cases,
             modelled=bench.instrument is not None, timeout_s=bench.timeout_s, running=running,
         )  # fmt: skip
     except GuestFailed as error:
         error.message = f"{arm.name} arm ({arm.kernel.spec.text}), seed {seed}: {error.message}"
         raise
+
+
+def keep(
+    argv: list[str], guest: Path, got: Got, bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], fingerprint: str
+) -> Run:
+    """Save what a guest gave as the record of its run."""
     run = Run(
         arm=arm.name,
         workload=bench.workload.name,
@@ -142,7 +167,7 @@ def measure(bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], fingerprin
     )
     if seed != PROFILED_SEED:
         (guest / COSTS).unlink(missing_ok=True)
-    records.save(run_path(bench.folder, name), run)
+    records.save(run_path(bench.folder, run_name(bench.workload, arm.name, seed, cases)), run)
     return run
 
 

@@ -12,7 +12,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from lab import records, runs
+from lab import elsewhere, records, runs
 from lab.errors import GuestFailed
 from lab.guests import Running
 from lab.progress import Meter, Task
@@ -157,8 +157,9 @@ Work = tuple[Series, Arm, int, Sequence[Case]]
 def run_all(work: Sequence[Work], limits: Limits, task: Task) -> None:
     """Do all of the work, some at a time; the first failure stops the rest. What ended is on disk by then."""
     task.grow(len(work))
-    running = Running()
-    with ThreadPoolExecutor(max_workers=limits.jobs) as pool:
+    running, crew = Running(), elsewhere.crew()
+    jobs = crew.guests(work[0][0].bench) if crew and work else limits.jobs
+    with ThreadPoolExecutor(max_workers=jobs) as pool:
         futures = [pool.submit(_one, *item, limits, running, task) for item in work]
         try:
             finished, _ = wait(futures, return_when=FIRST_EXCEPTION)
@@ -182,7 +183,9 @@ def _one(
     run = _stored(series, arm, seed, cases)
     if run is None and not limits.over() and not series.failure(arm.name, cases[0]):
         try:
-            run = runs.measure(series.bench, arm, seed, cases, series.fingerprint, running)
+            crew = elsewhere.crew()
+            measure = crew.measure if crew else runs.measure
+            run = measure(series.bench, arm, seed, cases, series.fingerprint, running)
         except GuestFailed as error:
             if not limits.keep_going:
                 raise

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
+from lab import elsewhere
 from lab.bisection.history import Candidate
 from lab.bisection.journal import Reading, Seeds
 from lab.bisection.measuring import Measurer
@@ -27,8 +29,9 @@ def measure(session: Session, measurer: Measurer) -> None:
     readings: dict[str, Reading] = {}
     for count in _looks(plan):
         seeds = list(range(FIRST_SEED, FIRST_SEED + count))
-        for one, word in zip((history.old, history.new), plan.words, strict=True):
-            readings[one.id] = _end(plan, measurer, one, word, seeds)
+        ends_and_words = list(zip((history.old, history.new), plan.words, strict=True))
+        measured = elsewhere.each(partial(_end, plan, measurer, seeds), ends_and_words)
+        readings = {reading.commit: reading for reading in measured}
         ends = State(plan=plan, history=history, metric=measurer.metric, readings=readings).ends
         if ends is None or ends.verdict != Outcome.UNKNOWN:
             break
@@ -45,7 +48,8 @@ def _looks(plan: BisectPlan) -> Iterator[int]:
     yield from range(_SECOND_LOOK, plan.max_seeds + 1, _MORE)
 
 
-def _end(plan: BisectPlan, measurer: Measurer, one: Candidate, word: str, seeds: list[int]) -> Reading:
+def _end(plan: BisectPlan, measurer: Measurer, seeds: list[int], end: tuple[Candidate, str]) -> Reading:
+    one, word = end
     reading = measurer.measure(one, seeds)
     hunted = plan.panics == "bad" and word == plan.words[1]
     if reading.untestable and not (hunted and reading.untestable in PANICS):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab import ab, kernels, records, sampling
+from lab import ab, kernels, records, runs, sampling
 from lab.bisection.history import Candidate, History
 from lab.bisection.journal import Reading
 from lab.bisection.plan import BisectPlan
@@ -27,8 +28,6 @@ from lab.progress import Meter
 from lab.runs import Arm
 from lab.sampling import Limits, Series
 from lab.verdict import Metric
-
-HOSTS_DOING = ("qemu-died",)
 
 
 class OutOfTime(Exception):
@@ -43,10 +42,12 @@ class Measurer:
     ) -> None:
         self.plan, self.history, self.folder = plan, history, folder
         self.jobs, self.deadline, self.meter = jobs, deadline, meter
+        self._resolving = threading.Lock()
         ready = ab.prepare(plan.comparison(plan.old, plan.new), folder, jobs=jobs, meter=meter)
         (self._series,) = ready.series
         self.environment = ready.environment
-        self.machine: MachineType = self._series.bench.machine
+        self.bench = self._series.bench
+        self.machine: MachineType = self.bench.machine
         self.metric = chosen_metric(_metrics(self._series), plan.metric)
 
     def obtain(self, spec: KernelSpec, meter: Meter | None = None) -> Kernel:
@@ -80,7 +81,9 @@ class Measurer:
     ) -> Reading:
         started = time.monotonic()
         try:
-            kernel = self.obtain(self.history.resolve(self.history.number(one.id), progress=self.meter.news))
+            with self._resolving:
+                spec = self.history.resolve(self.history.number(one.id), progress=self.meter.news)
+            kernel = self.obtain(spec)
             image = identity(kernel, self.machine)
         except (BuildFailed, UserError, ValueError) as error:
             return self._untestable(one, "build", error, build_s=time.monotonic() - started)
@@ -100,7 +103,7 @@ class Measurer:
         try:
             values = self.run(one, kernel, seeds)
         except GuestFailed as error:
-            if error.kind in HOSTS_DOING:
+            if error.kind in runs.HOSTS_DOING:
                 raise
             return self._untestable(one, error.kind, error, build_s=reading.build_s, image=image, kernel=kernel.key)
         return replace(reading, values=values, run_s=round(time.monotonic() - built, 3))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from lab import builds, records
+from lab import builds, elsewhere, records
 from lab.bisection import ends, search
 from lab.bisection.history import Candidate
 from lab.bisection.journal import Reading
@@ -54,8 +54,8 @@ class Search:
             if not session.started:
                 ends.measure(session, self.measurer)
             ends.say(session, self.meter)
-            while (number := session.state.next()) is not None:
-                self._step(number)
+            while numbers := session.state.choose(self._width):
+                self._step(numbers[0]) if len(numbers) == 1 else self._round(numbers)
         except OutOfTime:
             self.out_of_time = True
         finally:
@@ -74,7 +74,7 @@ class Search:
             )
         if (known := session.journal.readings.get(one.id)) is not None:
             return known
-        reading = self._read(one)
+        reading = self._read(one, session.state)
         # A machine that was too busy just then must not condemn the commit for good.
         if reading.untestable != "hang":
             session.journal.append(reading)
@@ -86,21 +86,38 @@ class Search:
         if over(self.deadline):
             raise OutOfTime
         self._settle(number)
-        reading = self._read(one, lambda: self._build_ahead(state, number))
+        reading = self._read(one, state, lambda: self._build_ahead(state, number))
         session.journal.append(reading)
         self._say(number, reading)
 
-    def _read(self, one: Candidate, built: Callable[[], object] = lambda: None) -> Reading:
+    @cached_property
+    def _width(self) -> int:
+        """How many commits are measured at once: one here, else one for each machine."""
+        crew = elsewhere.crew()
+        return max(1, crew.machines(self.measurer.bench)) if crew else 1
+
+    def _round(self, numbers: Sequence[int]) -> None:
+        """Several commits at once. They are judged by what was known before, so it is no matter which ends first."""
+        session, state = self.session, self.session.state
+        if over(self.deadline):
+            raise OutOfTime
+        names = ", ".join(session.history[number].name for number in numbers)
+        self.meter.say(f"{len(numbers)} commits at once: {names}")
+        for number, reading in zip(
+            numbers, elsewhere.each(lambda number: self._read(session.history[number], state), numbers), strict=True
+        ):
+            session.journal.append(reading)
+            self._say(number, reading)
+
+    def _read(self, one: Candidate, before: State, built: Callable[[], object] = lambda: None) -> Reading:
         """A reading with few seeds where they place the commit on a level that is known, else with all."""
-        session = self.session
-        seeds, known = session.journal.seeds or [], list(session.journal.readings.values())
+        seeds, known = self.session.journal.seeds or [], list(before.readings.values())
         reading = self.measurer.measure(one, seeds[:_FIRST_LOOK], known, built=built)
-        if reading.untestable or len(reading.values) == len(seeds) or self._placed(one, reading):
+        if reading.untestable or len(reading.values) == len(seeds) or self._placed(one, before, reading):
             return reading
         return self.measurer.measure(one, seeds, known)
 
-    def _placed(self, one: Candidate, reading: Reading) -> bool:
-        before = self.session.state
+    def _placed(self, one: Candidate, before: State, reading: Reading) -> bool:
         after = replace(before, readings={**before.readings, one.id: reading})
         level = after.known.levels.get(self.session.history.number(one.id))
         return level is not None and level in before.known.effects
@@ -116,9 +133,9 @@ class Search:
 
     @cached_property
     def _speculation(self) -> Speculation | None:
-        """None where it would disturb (live mode), or where there is no make that could be stopped."""
+        """None where it would disturb (live mode), or where there is no make here that could be stopped."""
         plan, history, source = self.session.plan, self.session.history, self.session.plan.new.spec.source
-        if not plan.speculate or plan.mode != "exact" or not isinstance(source, TreeSource):
+        if not plan.speculate or plan.mode != "exact" or not isinstance(source, TreeSource) or elsewhere.crew():
             return None
         quiet, tree = Meter(quiet=True), source.tree
         return Speculation(

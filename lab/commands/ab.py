@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 import msgspec
@@ -12,6 +12,7 @@ from rich.console import Console
 
 from lab import ab as comparing
 from lab import compilers, exact, kernelspec, machines, records, results, table, trees, why, workloads
+from lab.cluster.joining import exact_only, joined
 from lab.commands import options
 from lab.errors import Undecided, UserError
 from lab.history.hook import remember
@@ -34,22 +35,33 @@ from lab.why import Why
 @click.option("--resume", metavar="ID", help="Go on with a result that was interrupted.")
 @click.option("--fail-on", metavar="VERDICT[,...]", help="Exit 1 if the verdict is one of these, e.g. regression.")
 @click.option("--require-verdict", is_flag=True, help="Exit 5 if the verdict is unknown.")
+@options.elsewhere()
 @click.option("--explain", is_flag=True, help="Also say why the case that changed most did, as `lab explain` does.")
 @options.json_output
-def ab(resume: str | None, result: Path | None, explain: bool, as_json: bool, **rest: object) -> int:
+def ab(
+    resume: str | None,
+    result: Path | None,
+    explain: bool,
+    cluster: str | None,
+    share: str | None,
+    as_json: bool,
+    **rest: Any,
+) -> int:
     """Compare two kernels on a workload: same or not, by how much, and how sure.
 
     \b
     Example:
       lab ab --base efa7df3e3bb5^ --test efa7df3e3bb5 -w alloc-burst:layout-4632k
     """
+    rest["mode"] = exact_only(cluster, rest["mode"])
     asked = msgspec.convert({**rest, "explain": explain}, Asked)
     fail_on = _verdicts(asked.fail_on)
     deadline = time.monotonic() + asked.budget if asked.budget else None
-    with Meter() as meter:
+    with Meter() as meter, joined(cluster, share, meter):
         if resume is not None:
             folder = results.open_folder(resume)
             plan = results.load_plan(folder)
+            exact_only(cluster, plan.mode)
         else:
             plan = plan_of(asked, meter)
             folder = results.new_folder(result)

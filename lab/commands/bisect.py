@@ -15,6 +15,7 @@ from lab.bisection import conclude as concluding
 from lab.bisection import step as stepping
 from lab.bisection.answer import Answer
 from lab.bisection.asking import Asked
+from lab.cluster.joining import exact_only, joined
 from lab.commands import options
 from lab.errors import UserError
 from lab.history.hook import remember
@@ -23,6 +24,8 @@ from lab.visible import visible
 
 _PATHS = "lab.bisect.paths"
 _WORDS = "lab.bisect.words"
+_OF_NOW = ("--result", "--cluster", "--share")
+"""Options that say where a bisection is done, not what it is."""
 
 
 class WithPaths(click.Group):
@@ -84,6 +87,7 @@ _result_id = click.argument("result_id", metavar="[ID]", default="latest")
 @click.option("--speculate/--no-speculate", default=True, help="While guests run, build what may be next.")
 @options.budget
 @options.jobs
+@options.elsewhere()
 @options.result
 @options.json_output
 @click.pass_context
@@ -92,6 +96,8 @@ def bisect(
     /,
     budget: float | None,
     jobs: int | None,
+    cluster: str | None,
+    share: str | None,
     result: Path | None,
     as_json: bool,
     **rest: Any,
@@ -112,9 +118,10 @@ def bisect(
         if any(ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE for name in ctx.params):
             raise UserError(f"options of the search go without {ctx.invoked_subcommand}, or behind it")
         return 0
+    rest["mode"] = exact_only(cluster, rest["mode"])
     asked = Asked(**rest, paths=ctx.meta[_PATHS])
     deadline = time.monotonic() + budget if budget else None
-    with Meter() as meter:
+    with Meter() as meter, joined(cluster, share, meter):
         plan, history = asking.plan(asked, _command(ctx.meta[_WORDS]), meter.news)
         folder = results.new_folder(result)
         with results.claimed(folder):
@@ -129,9 +136,9 @@ def _command(words: list[str]) -> list[str]:
     kept = []
     skip = False
     for word in words:
-        if not skip and word not in ("--json", "--result") and not word.startswith("--result="):
+        if not skip and word not in ("--json", *_OF_NOW) and not word.startswith(tuple(f"{name}=" for name in _OF_NOW)):
             kept.append(word)
-        skip = word == "--result"
+        skip = word in _OF_NOW
     return ["lab", "bisect", *kept]
 
 
@@ -147,8 +154,16 @@ def _print(answer: Answer, *, as_json: bool) -> int:
 @_result_id
 @options.budget
 @options.jobs
+@options.elsewhere()
 @options.json_output
-def resume(result_id: str, budget: float | None, jobs: int | None, as_json: bool) -> int:
+def resume(
+    result_id: str,
+    budget: float | None,
+    jobs: int | None,
+    cluster: str | None,
+    share: str | None,
+    as_json: bool,
+) -> int:
     """Go on with a bisection that was stopped; nothing is measured twice.
 
     \b
@@ -157,7 +172,8 @@ def resume(result_id: str, budget: float | None, jobs: int | None, as_json: bool
     """
     deadline = time.monotonic() + budget if budget else None
     found = session.find(result_id)
-    with Meter() as meter, results.claimed(found.folder):
+    exact_only(cluster, found.plan.mode)
+    with Meter() as meter, joined(cluster, share, meter), results.claimed(found.folder):
         answer = concluding.conclude(
             session.load(found.folder), jobs=jobs or default_jobs(), deadline=deadline, meter=meter
         )

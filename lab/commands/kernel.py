@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 
 import click
 
-from lab import compilers, kernels, kernelspec, records, store
+from lab import compilers, elsewhere, kernels, kernelspec, records, store
 from lab.ab import default_jobs
+from lab.cluster.joining import joined
 from lab.commands import options
 from lab.progress import Meter
 
@@ -22,8 +23,17 @@ def kernel() -> None:
 @options.tree
 @click.option("--cc", default=compilers.DEFAULT, show_default=True, help="The compiler.")
 @options.jobs
+@options.elsewhere()
 @options.json_output
-def build(specs: tuple[str, ...], tree: str | None, cc: str, jobs: int | None, as_json: bool) -> None:
+def build(
+    specs: tuple[str, ...],
+    tree: str | None,
+    cc: str,
+    jobs: int | None,
+    cluster: str | None,
+    share: str | None,
+    as_json: bool,
+) -> None:
     """Make kernels ready to boot: build, or download, what is not in the store.
 
     \b
@@ -31,12 +41,14 @@ def build(specs: tuple[str, ...], tree: str | None, cc: str, jobs: int | None, a
       lab kernel build efa7df3e3bb5 efa7df3e3bb5%CONFIG_SLUB_DEBUG=y
     """
     rows = []
-    with Meter() as meter:
+    with Meter() as meter, joined(cluster, share, meter):
         resolved = [kernelspec.resolve(text, tree, progress=meter.news) for text in specs]
-        for spec in resolved:
-            if spec.note:
-                meter.say(spec.note)
-            ready = kernels.obtain(spec, cc=cc, jobs=jobs or default_jobs(), meter=meter)
+        for note in [spec.note for spec in resolved if spec.note]:
+            meter.say(note)
+        made = elsewhere.each(
+            lambda spec: kernels.obtain(spec, cc=cc, jobs=jobs or default_jobs(), meter=meter), resolved
+        )
+        for spec, ready in zip(resolved, made, strict=True):
             files = {"bzImage": ready.bzimage, "vmlinux": ready.vmlinux, "System.map": ready.symbols}
             rows.append(
                 {

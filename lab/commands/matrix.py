@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -11,6 +12,7 @@ from rich.console import Console
 
 from lab import ab, axes, compilers, exact, heatmap, machines, matrixtable, records, results, trees, workloads
 from lab import matrix as measuring
+from lab.cluster.joining import exact_only, joined
 from lab.commands import options
 from lab.errors import GuestFailed
 from lab.history.hook import remember
@@ -27,10 +29,19 @@ from lab.progress import Meter
 @click.option("--against", metavar="ARM", help="The arm that all others are judged against (default: the first).")
 @click.option("--metric", metavar="NAME", help="The metric that the cells show (default: each workload's primary).")
 @options.measured(max_seeds=12)
+@options.elsewhere()
 @click.option("--resume", metavar="ID", help="Go on with a matrix that was interrupted.")
 @click.option("--svg", type=click.Path(path_type=Path), help="Also write a heat map.")
 @options.json_output
-def matrix(resume: str | None, result: Path | None, svg: Path | None, as_json: bool, **rest: object) -> None:
+def matrix(
+    resume: str | None,
+    result: Path | None,
+    svg: Path | None,
+    cluster: str | None,
+    share: str | None,
+    as_json: bool,
+    **rest: Any,
+) -> None:
     """Measure kernels x settings x cases, every combination, each judged against one of them.
 
     Exits 4 if a guest failed; all other cells are there nevertheless.
@@ -39,9 +50,10 @@ def matrix(resume: str | None, result: Path | None, svg: Path | None, as_json: b
     Example:
       lab matrix --kernel d4148aeab412 --set thp=always,never --set thp.defrag=always,never --svg thp.svg
     """
+    rest["mode"] = exact_only(cluster, rest["mode"])
     asked = msgspec.convert(rest, Asked)
     deadline = time.monotonic() + asked.budget if asked.budget else None
-    with Meter() as meter:
+    with Meter() as meter, joined(cluster, share, meter):
         if resume is not None:
             folder = results.open_folder(resume)
             plan = load_plan(folder)

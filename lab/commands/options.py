@@ -78,6 +78,14 @@ class Duration(click.ParamType[float]):
         return sum(float(n) * self._UNITS[u] for n, u in parts)
 
 
+cluster: Decorator = click.option(
+    "--cluster", metavar="ADDRESS", envvar="LAB_CLUSTER", help="Exact mode: build and run on a dask cluster (none)."
+)
+share: Decorator = click.option(
+    "--share", metavar="FOLDER|URL", envvar="LAB_SHARE", help="With --cluster: a place that all its machines reach."
+)
+
+
 budget: Decorator = click.option("--budget", type=Duration(), help="Stop after this time with what is known, e.g. 40m.")
 guest_timeout: Decorator = click.option(
     "--guest-timeout", type=Duration(), default=300.0, help="A guest that runs longer hangs (300s)."
@@ -107,6 +115,11 @@ def together(*decorators: Decorator) -> Decorator:
         return command
 
     return decorate
+
+
+def elsewhere() -> Decorator:
+    """What a command takes whose guests and builds may be run by other machines."""
+    return together(cluster, share)
 
 
 def measured(*, max_seeds: int) -> Decorator:

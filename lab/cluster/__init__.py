@@ -1,0 +1,1 @@
+"""Builds and exact runs on many machines, by dask.distributed."""

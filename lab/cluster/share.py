@@ -1,0 +1,160 @@
+"""The place that all machines of a cluster reach: a folder, or an object store, by fsspec.
+
+<share>/blobs/<sha256>            a file, by its content
+<share>/kernels/<key>.json        which files a kernel of the store is made of
+<share>/requests/<request>.json   which kernel a request led to
+
+What is named here is whole: a file gets its name when all of it is there, and a kernel when all of its files are.
+What is fetched is verified by its digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import fsspec
+import msgspec
+from filelock import FileLock
+
+from lab import paths, records, store
+from lab.errors import HostFailed, UserError
+from lab.records import Record
+from lab.store import Build
+
+T = TypeVar("T")
+_CHUNK = 4 << 20
+_Write = Callable[[str], object]
+
+
+class SharedKernel(Record, frozen=True, kw_only=True):
+    """A kernel of the store as it is shared: its record, and the digests of its files by name."""
+
+    schema: int = 1
+    build: Build
+    files: dict[str, str]
+
+
+class Share:
+    """One such place, by its address: a path, or what fsspec knows, such as `s3://bucket/lab`."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        try:
+            self._fs, self._root = fsspec.core.url_to_fs(url)
+        except (ImportError, ValueError, OSError) as error:
+            raise UserError(f"--share {url}: {error}", hint="give a folder, or an address that fsspec knows") from error
+
+    # ---- files
+
+    def put(self, path: Path, digest: str) -> None:
+        """Add a file, if it is not there already."""
+        with self._trouble(f"cannot write to {self.url}"):
+            target = self._path("blobs", digest)
+            if not self._fs.exists(target):
+                self._named(target, lambda partial: self._fs.put_file(str(path), partial))
+
+    def fetch(self, digest: str) -> Path:
+        """A file, by this machine's own copy, which is made once and verified."""
+        own = paths.cache_dir("blobs") / digest
+        with FileLock(own.with_suffix(".lock")):
+            if not own.exists():
+                self._get(digest, own)
+        own.touch()
+        return own
+
+    def _get(self, digest: str, target: Path) -> None:
+        source = self._path("blobs", digest)
+        partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+        found = hashlib.sha256()
+        try:
+            with (
+                self._trouble(f"cannot read {source}"),
+                self._fs.open(source, "rb") as stream,
+                partial.open("wb") as out,
+            ):
+                while chunk := stream.read(_CHUNK):
+                    found.update(chunk)
+                    out.write(chunk)
+            if found.hexdigest() != digest:
+                self._fs.rm_file(source)
+                raise HostFailed(f"{source} was damaged, and is removed now", hint="repeat: it is shared anew")
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    # ---- kernels
+
+    def put_kernel(self, build: Build, request: str) -> None:
+        """Add a kernel of this machine's store, and the request that led to it."""
+        folder = store.folder_of(build.key)
+        files = {path.name: path for path in sorted(folder.iterdir()) if path.is_file() and path.name != "build.json"}
+        digests = {name: records.file_digest(path) for name, path in files.items()}
+        for name, path in files.items():
+            self.put(path, digests[name])
+        self._save("kernels", f"{build.key}.json", SharedKernel(build=build, files=digests))
+        self._save("requests", f"{request}.json", build.key)
+
+    def fetch_kernel(self, request: str) -> Build | None:
+        """The kernel that a request led to, into this machine's store; None when it was not shared."""
+        key = self._load("requests", f"{request}.json", str)
+        shared = self._load("kernels", f"{key}.json", SharedKernel) if key else None
+        if shared is None:
+            return None
+        if (known := store.find(shared.build.key)) is not None:
+            return known
+        staging = store.staging_dir()
+        try:
+            for name, digest in shared.files.items():
+                self._get(digest, staging / Path(name).name)
+            records.save(staging / "build.json", shared.build)
+            return store.adopt(staging, shared.build.key)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+
+    # ---- records
+
+    def _save(self, folder: str, name: str, value: object) -> None:
+        with self._trouble(f"cannot write to {self.url}"):
+            self._named(self._path(folder, name), lambda to: self._fs.pipe_file(to, records.encode(value)))
+
+    def _load(self, folder: str, name: str, kind: type[T]) -> T | None:
+        path = self._path(folder, name)
+        with self._trouble(f"cannot read {path}"):
+            try:
+                return msgspec.json.decode(self._fs.cat_file(path), type=kind)
+            except FileNotFoundError:
+                return None
+            except msgspec.MsgspecError as error:
+                raise HostFailed(f"{path} is not a readable record: {error}", hint="remove it") from error
+
+    def _path(self, *parts: str) -> str:
+        return posixpath.join(self._root, *parts)
+
+    def _named(self, target: str, write: _Write) -> None:
+        """Let something be written beside its name, and give it its name when it is whole."""
+        folder, name = posixpath.split(target)
+        partial = posixpath.join(folder, f".{name}.{secrets.token_hex(4)}")
+        self._fs.makedirs(folder, exist_ok=True)
+        try:
+            write(partial)
+            self._fs.mv(partial, target)
+        except BaseException:
+            if self._fs.exists(partial):
+                self._fs.rm_file(partial)
+            raise
+
+    @contextmanager
+    def _trouble(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise HostFailed(
+                f"{what}: {error.strerror or error}", hint="every machine of the cluster has to reach the share"
+            ) from error

@@ -1,0 +1,146 @@
+"""What a worker is given to do, and what it gives back.
+
+A guest's record is made by the machine that asked, from what the guest gave: so it says what it would say had the
+guest run there. What the guest's kernel did wrong is an answer like any other; only what is the worker's own trouble
+is raised, and tried again elsewhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import ab, builds, compilers, exact, paths, plugin, runs
+from lab.cluster.share import Share
+from lab.errors import BuildFailed, GuestFailed, LabError
+from lab.exact import Qemu
+from lab.guests import Running
+from lab.kernelspec import KernelSpec
+from lab.progress import Meter
+from lab.runs import Arm, Bench, Got
+from lab.workload import Case
+
+
+class WorkerTrouble(Exception):
+    """A worker cannot do what it was given, by no fault of the task. Of one word, so that it travels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wrong:
+    """An error on its way home: its class's own words, and the name of the file that says more."""
+
+    message: str
+    hint: str | None
+    kind: str = ""
+    log: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestTask:
+    """One guest. Paths in it are those of the machine that asks; image and slice: digests of what is at them."""
+
+    share: str
+    bench: Bench
+    arm: Arm
+    image: str
+    slice: str
+    seed: int
+    cases: tuple[Case, ...]
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestDone:
+    """What a guest gave, or how it failed; and the files that it left, by name."""
+
+    got: Got | None
+    wrong: Wrong | None
+    files: dict[str, bytes]
+
+
+def find_qemu(command: str) -> Qemu:
+    """The emulator of that path, else the one that is called like it."""
+    return exact.find_qemu(command if Path(command).is_file() else Path(command).name)
+
+
+def run_guest(task: GuestTask) -> GuestDone:
+    """Boot a task's guest on this machine."""
+    try:
+        bench, arm = _at_home(task)
+        with tempfile.TemporaryDirectory(prefix=f"{os.getpid()}-", dir=paths.cache_dir("guests")) as folder:
+            return _run(task, dataclasses.replace(bench, folder=Path(folder)), arm)
+    except (LabError, OSError) as error:
+        raise WorkerTrouble(_words(error)) from None
+
+
+def _at_home(task: GuestTask) -> tuple[Bench, Arm]:
+    """A task's bench and arm with this machine's files; refused where they are not the same guest."""
+    share = Share(task.share)
+    bench = dataclasses.replace(task.bench, qemu=find_qemu(task.bench.qemu.path), slice=share.fetch(task.slice))
+    if bench.instrument is not None:
+        bench = dataclasses.replace(bench, instrument=dataclasses.replace(bench.instrument, library=plugin.obtain()))
+    if (found := ab.environment_of(bench).fingerprint) != task.fingerprint:
+        raise WorkerTrouble(f"its guests are others: fingerprint {found}, and {task.fingerprint} is asked for")
+    image = share.fetch(task.image)
+    kernel = dataclasses.replace(task.arm.kernel, bzimage=image, vmlinux=image)
+    return bench, dataclasses.replace(task.arm, kernel=kernel)
+
+
+def _run(task: GuestTask, bench: Bench, arm: Arm) -> GuestDone:
+    guest = runs.fresh_folder(bench, arm, task.seed, task.cases)
+    argv = runs.arguments(bench, arm, guest)
+    got, wrong = None, None
+    try:
+        got = runs.execute(argv, guest, bench, arm, task.seed, task.cases, Running())
+    except GuestFailed as error:
+        if error.kind in runs.HOSTS_DOING:
+            raise
+        wrong = _wrong(error, error.kind)
+    if task.seed != runs.PROFILED_SEED:
+        (guest / runs.COSTS).unlink(missing_ok=True)
+    files = {path.name: path.read_bytes() for path in guest.iterdir() if path.is_file()}
+    return GuestDone(got=got, wrong=wrong, files=files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildTask:
+    """One kernel, which goes into the share under the request that asks for it."""
+
+    share: str
+    spec: KernelSpec
+    cc: str
+    request: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildDone:
+    """How a build ended: well where nothing is wrong; else with its log."""
+
+    wrong: Wrong | None = None
+    log: bytes = b""
+
+
+def build_kernel(task: BuildTask) -> BuildDone:
+    """Build a task's kernel on this machine, and share it."""
+    try:
+        build = builds.obtain(
+            task.spec, compiler=compilers.identify(task.cc), jobs=ab.default_jobs(), meter=Meter(quiet=True)
+        )
+        Share(task.share).put_kernel(build, task.request)
+    except BuildFailed as error:
+        log = error.log.read_bytes() if error.log and error.log.is_file() else b""
+        return BuildDone(wrong=_wrong(error), log=log)
+    except (LabError, OSError, ValueError) as error:
+        raise WorkerTrouble(_words(error)) from None
+    return BuildDone()
+
+
+def _wrong(error: LabError, kind: str = "") -> Wrong:
+    return Wrong(message=error.message, hint=error.hint, kind=kind, log=error.log.name if error.log else None)
+
+
+def _words(error: Exception) -> str:
+    return error.message if isinstance(error, LabError) else str(error)
