@@ -34,10 +34,10 @@ _Write = Callable[[str], object]
 
 
 class SharedKernel(Record, frozen=True, kw_only=True):
-    """A kernel of the store as it is shared: its record, and the digests of its files by name."""
+    """A kernel of the store as it is shared: the digests of its files by name, `build.json` among them."""
 
     schema: int = 1
-    build: Build
+    key: str
     files: dict[str, str]
 
 
@@ -94,11 +94,11 @@ class Share:
     def put_kernel(self, build: Build, request: str) -> None:
         """Add a kernel of this machine's store, and the request that led to it."""
         folder = store.folder_of(build.key)
-        files = {path.name: path for path in sorted(folder.iterdir()) if path.is_file() and path.name != "build.json"}
+        files = {path.name: path for path in sorted(folder.iterdir()) if path.is_file()}
         digests = {name: records.file_digest(path) for name, path in files.items()}
         for name, path in files.items():
             self.put(path, digests[name])
-        self._save("kernels", f"{build.key}.json", SharedKernel(build=build, files=digests))
+        self._save("kernels", f"{build.key}.json", SharedKernel(key=build.key, files=digests))
         self._save("requests", f"{request}.json", build.key)
 
     def fetch_kernel(self, request: str) -> Build | None:
@@ -107,14 +107,13 @@ class Share:
         shared = self._load("kernels", f"{key}.json", SharedKernel) if key else None
         if shared is None:
             return None
-        if (known := store.find(shared.build.key)) is not None:
+        if (known := store.find(shared.key)) is not None:
             return known
         staging = store.staging_dir()
         try:
             for name, digest in shared.files.items():
                 self._get(digest, staging / Path(name).name)
-            records.save(staging / "build.json", shared.build)
-            return store.adopt(staging, shared.build.key)
+            return store.adopt(staging, shared.key)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import re
 import threading
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from lab import cli, exact, runs
+from lab.cluster import crew
 
 from . import fakeqemu
 from .bisector import Bisector, culprits, make
@@ -103,6 +105,35 @@ def test_a_worker_that_is_killed_in_the_middle_loses_nothing(
     assert documents(result) == alone
     assert len(who_ran(cluster)) == 17, "the guest that died with it was run again, and no other"
     assert (tmp_path / "runs-done").read_text() == local
+
+
+@pytest.mark.parametrize("how", ["no worker is left", "Ctrl-C"])
+def test_a_command_that_was_stopped_keeps_what_was_measured_and_goes_on_without_a_cluster(
+    bisector: Bisector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(crew, "_LOOK_EVERY_S", 0.2)
+    monkeypatch.setattr(crew, "_PATIENCE_S", 1.0)
+    ends = line(bisector.tree, [100.0, 60.0])
+    result = tmp_path / "result"
+    with running(tmp_path / "cluster", 1, FAKE_RUN_S="0.3") as cluster:
+
+        def stop() -> None:
+            while len(who_ran(cluster)) < 4:
+                time.sleep(0.02)
+            cluster.kill("worker-1") if how != "Ctrl-C" else _thread.interrupt_main()
+
+        stopper = threading.Thread(target=stop)
+        stopper.start()
+        status = compare(bisector, result, ends, "--seeds", "8", *cluster.words)
+        stopper.join()
+    said = bisector.capsys.readouterr().err
+    assert status == (130 if how == "Ctrl-C" else 4), said
+    assert how == "Ctrl-C" or how in said
+    kept = {path: path.read_bytes() for path in (result / "runs").iterdir()}
+    assert 1 <= len(kept) < 16 and f"{len(kept)} runs are kept" in said
+    assert cli.run(["ab", "--resume", str(result)]) == 0
+    assert len(list((result / "runs").iterdir())) == 16
+    assert {path: path.read_bytes() for path in kept} == kept
 
 
 def test_a_bisection_by_two_workers_needs_fewer_rounds_and_says_the_same(

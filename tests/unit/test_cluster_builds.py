@@ -1,0 +1,97 @@
+"""Kernels built by the workers of a cluster, which have trees and stores of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from lab import cli
+
+from .fakebuild import commit_change, make_buildable, own_folders
+from .fakecluster import TOP, Cluster, running
+from .fakekernel import commit_all
+
+Build = Callable[..., tuple[int, dict[str, dict[str, str]], str]]
+
+
+def add_tree(top: Path, home: Path) -> None:
+    """Give a machine the tree, under the name that it has everywhere."""
+    own = {"XDG_CACHE_HOME": str(home / "cache"), "XDG_DATA_HOME": str(home / "data"), "PYTHONPATH": str(TOP)}
+    command = [sys.executable, "-m", "lab", "tree", "add", str(top), "--name", "mine"]
+    subprocess.run(command, env={**os.environ, **own}, cwd=TOP, check=True, capture_output=True)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    return make_buildable(tmp_path / "linux")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with running(tmp_path / "cluster", 2, FAKE_MADE=str(tmp_path / "made")) as made:
+        yield made
+
+
+@pytest.fixture
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Build:
+    """`lab kernel build` on a machine of a name: its status, the digests of its files by spec, what it said."""
+
+    def run(top: Path, machine: str, *words: str) -> tuple[int, dict[str, dict[str, str]], str]:
+        own_folders(monkeypatch, tmp_path / machine)
+        if not (tmp_path / machine).exists():
+            add_tree(top, tmp_path / machine)
+        status = cli.run(["kernel", "build", "--tree", "mine", "--json", *words])
+        captured = capsys.readouterr()
+        rows = json.loads(captured.out)["kernels"] if captured.out else []
+        return status, {row["spec"]: row["sha256"] for row in rows}, captured.err
+
+    return run
+
+
+def test_kernels_of_workers_are_those_of_this_machine(
+    tree: Path, cluster: Cluster, build: Build, tmp_path: Path
+) -> None:
+    commits = [commit_change(tree, number) for number in (5, 6)]
+    (tree / "mm/mmap.c").write_text("int place(void) { return\n")
+    broken = commit_all(tree, "broken")
+    for name in ("worker-1", "worker-2"):
+        add_tree(tree, cluster.folder / name)
+    status, alone, said = build(tree, "alone", *commits)
+    assert status == 0, said
+    assert not (tmp_path / "made").exists()
+    status, together, said = build(tree, "asks", *commits, *cluster.words)
+    assert status == 0 and together == alone, said
+    assert len(together) == 2 and " here" not in said
+    assert len((tmp_path / "made").read_text().splitlines()) >= 3, "the workers compiled them"
+    assert records(tmp_path / "asks") == records(tmp_path / "alone")
+
+    (tmp_path / "made").unlink()
+    status, third, said = build(tree, "third", *commits, *cluster.words)
+    assert status == 0 and third == alone and not (tmp_path / "made").exists(), "what is shared is not built again"
+
+    status, _, said = build(tree, "asks", broken, *cluster.words)
+    assert status == 3 and "does not build with gcc" in said and "error" in said
+    log = re.search(r"(/\S+build-cluster-\S+\.log)", said)
+    assert log and "error" in Path(log[1]).read_text(), "its log is here"
+
+
+def test_a_worker_without_the_tree_leaves_the_build_to_this_machine(
+    tree: Path, cluster: Cluster, build: Build, tmp_path: Path
+) -> None:
+    commit = commit_change(tree, 5)
+    status, built, said = build(tree, "asks", commit, *cluster.words)
+    assert status == 0 and built[commit]["bzImage"], said
+    assert f"building {commit} here" in said and "mine" in said
+    assert not (tmp_path / "made").exists()
+
+
+def records(home: Path) -> dict[str, bytes]:
+    """What a store says of its kernels."""
+    return {path.parent.name: path.read_bytes() for path in home.rglob("kernels/*/build.json")}
