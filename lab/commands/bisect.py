@@ -112,6 +112,7 @@ def bisect(
       lab bisect --old efa7df3e3bb5^ --new HEAD -w alloc-burst:layout-4632k
       lab bisect --mode live --good v6.6 --bad v6.7 -w alloc-burst:layout-4632k
       lab bisect --series 'deb:linux-image-6.12.*-cloud-amd64' -w alloc-burst:alternate-2048k-1400k
+      lab bisect --cluster tcp://head:8786 --share /net/lab --good v6.6 --bad v6.7 -w alloc-burst:layout-4632k
       lab bisect --recipe alloc-burst
     """
     if ctx.invoked_subcommand is not None:

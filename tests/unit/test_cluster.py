@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import _thread
 import os
 import re
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -73,9 +73,10 @@ def test_a_comparison_by_two_workers_has_the_bytes_of_one_without(
     alone = documents(result)
     result.rename(tmp_path / "alone")
     local = (tmp_path / "runs-done").read_text()
+    before = len(who_ran(cluster))
     assert compare(bisector, result, ends, "--seeds", "8", *cluster.words) == 0, bisector.capsys.readouterr().err
     assert documents(result) == alone and len(alone) > 16
-    assert set(who_ran(cluster)) == {"worker-1", "worker-2"} and len(who_ran(cluster)) == 16
+    assert set(who_ran(cluster)) == {"worker-1", "worker-2"} and len(who_ran(cluster)) - before == 16
     assert (tmp_path / "runs-done").read_text() == local, "and none here"
     assert {path.name for path in (result / "guests").glob("*/report.jsonl")} == {"report.jsonl"}
     assert "2 of 2 workers match" in bisector.capsys.readouterr().err
@@ -107,6 +108,22 @@ def test_a_worker_that_is_killed_in_the_middle_loses_nothing(
     assert (tmp_path / "runs-done").read_text() == local
 
 
+def test_a_matrix_by_two_workers_has_the_bytes_of_one_without(
+    bisector: Bisector, cluster: Cluster, tmp_path: Path
+) -> None:
+    ends, result = line(bisector.tree, [100.0, 60.0]), tmp_path / "result"
+    words = ["matrix", "--kernel", ends[0], "--kernel", ends[1], "--set", "thp=always,never", "--seeds", "2",
+             "--tree", str(bisector.tree), "--mode", "exact", "-w", bisector.workload,
+             "--result", str(result)]  # fmt: skip
+    assert cli.run(words) == 0
+    alone = documents(result)
+    result.rename(tmp_path / "alone")
+    before = len(who_ran(cluster))
+    assert cli.run([*words, *cluster.words]) == 0, bisector.capsys.readouterr().err
+    assert documents(result) == alone
+    assert len(who_ran(cluster)) - before == 8
+
+
 @pytest.mark.parametrize("how", ["no worker is left", "Ctrl-C"])
 def test_a_command_that_was_stopped_keeps_what_was_measured_and_goes_on_without_a_cluster(
     bisector: Bisector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
@@ -120,7 +137,10 @@ def test_a_command_that_was_stopped_keeps_what_was_measured_and_goes_on_without_
         def stop() -> None:
             while len(who_ran(cluster)) < 4:
                 time.sleep(0.02)
-            cluster.kill("worker-1") if how != "Ctrl-C" else _thread.interrupt_main()
+            if how == "Ctrl-C":
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            else:
+                cluster.kill("worker-1")
 
         stopper = threading.Thread(target=stop)
         stopper.start()
