@@ -54,7 +54,7 @@ def obtain(spec: KernelSpec, *, compiler: Compiler, jobs: int, meter: Meter) -> 
     request = records.digest([source.tree_id, required, optional, compiler, MAKE_VARIABLES])
     if (build := store.find_request(request)) is None:
         crew = elsewhere.crew()
-        given = crew.build(spec, compiler, request, meter) if crew else None
+        given = crew.build(spec, source, compiler, request, meter) if crew else None
         build = given or _build(spec, source, required, optional, compiler, jobs, meter)
         store.remember_request(request, build.key)
     store.touch(build)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 if TYPE_CHECKING:
     from lab.compilers import Compiler
     from lab.guests import Running
-    from lab.kernelspec import KernelSpec
+    from lab.kernelspec import KernelSpec, TreeSource
     from lab.progress import Meter
     from lab.runs import Arm, Bench, Run
     from lab.store import Build
@@ -38,7 +38,9 @@ class Crew(Protocol):
     ) -> Run:
         """What `runs.measure` does: the record is saved, and the guest's folder filled, here."""
 
-    def build(self, spec: KernelSpec, compiler: Compiler, request: str, meter: Meter) -> Build | None:
+    def build(
+        self, spec: KernelSpec, source: TreeSource, compiler: Compiler, request: str, meter: Meter
+    ) -> Build | None:
         """The kernel of a request, now in this machine's store; None when it has to be built here."""
 
     def stop(self) -> None:

@@ -105,6 +105,14 @@ class Repo:
         except CommandFailed:
             return None
 
+    def has(self, object_id: str) -> bool:
+        """Whether there is an object of that full id."""
+        try:
+            self.git("cat-file", "-e", object_id)
+        except CommandFailed:
+            return False
+        return True
+
     def tree_id(self, commit: str) -> str:
         """The id of a commit's tree."""
         return self.git("rev-parse", "--verify", "--end-of-options", f"{commit}^{{tree}}")
@@ -147,6 +155,17 @@ class Repo:
                 except CommandFailed as error:
                     raise PatchFailed(patch, error.stderr) from error
             return self.git("write-tree", env=env)
+
+    def pack(self, tree: str, folder: Path, *, without: str | None) -> Path:
+        """Pack all objects of a tree into a file in a folder, but for those of another tree."""
+        wanted = f"{tree}\n" if without is None else f"{tree}\n^{without}\n"
+        made = self.git("pack-objects", "--quiet", "--revs", folder / "pack", stdin=wanted.encode())
+        return folder / f"pack-{made}.pack"
+
+    def add_pack(self, pack: Path) -> None:
+        """Take in the objects of a pack; they count when all of it is there, and is what it says."""
+        with pack.open("rb") as stream:
+            self.git("index-pack", "--stdin", stdin=stream.read())
 
     def commit_tree(self, tree: str, parents: Sequence[str], message: str, *, seconds: int) -> str:
         """Make a commit whose id depends on nothing but the arguments; it is on no branch."""

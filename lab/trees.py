@@ -33,7 +33,7 @@ class TreeRecord(records.Record, frozen=True, kw_only=True):
 
     schema: Literal[1] = 1
     name: str
-    kind: Literal["default", "clone", "local"]
+    kind: Literal["default", "clone", "local", "shared"]
     origin: str
     package: str | None = None
     version: str | None = None
@@ -120,6 +120,20 @@ def add(origin: str, name: str | None = None, *, progress: Progress = quiet) -> 
     if not remote:
         return _make_local(Path(origin).expanduser(), chosen)
     return _make_clone(origin, chosen, progress)
+
+
+def repository(name: str) -> Repo:
+    """The lab's repository of a tree; one of that name is made, without a commit, where there is none.
+
+    Its sources come from the machines of a cluster (`lab.cluster.sources`).
+    """
+
+    def make(partial: Path) -> None:
+        git.init_bare(partial)
+        records.save(partial / _RECORD, TreeRecord(name=name, kind="shared", origin="given by a cluster"))
+
+    make_once(_folder(name), make)
+    return Repo(_folder(name))
 
 
 def _make_clone(url: str, name: str, progress: Progress) -> Tree:

@@ -14,7 +14,7 @@ from distributed import Client, Future, KilledWorker
 from distributed.client import FutureCancelledError
 
 from lab import paths, records, runs
-from lab.cluster import fingerprint, tasks, worker
+from lab.cluster import fingerprint, sources, tasks, worker
 from lab.cluster.fingerprint import Facts
 from lab.cluster.share import Share
 from lab.cluster.tasks import BuildDone, BuildTask, GuestDone, GuestTask, WorkerTrouble, Wrong
@@ -22,7 +22,7 @@ from lab.compilers import Compiler
 from lab.errors import BuildFailed, GuestFailed, HostFailed
 from lab.exact import Qemu
 from lab.guests import Running
-from lab.kernelspec import KernelSpec
+from lab.kernelspec import KernelSpec, TreeSource
 from lab.progress import Meter
 from lab.runs import Arm, Bench, Run
 from lab.store import Build
@@ -43,6 +43,7 @@ class Crew:
     def __init__(self, client: Client, share: Share, meter: Meter) -> None:
         self._client, self._share, self._meter = client, share, meter
         self._lock = threading.RLock()
+        self._sources = threading.Lock()
         self._guests: dict[str, str] = {}
         self._digests: dict[Path, str] = {}
         self._under_way: set[Future[Any]] = set()
@@ -133,7 +134,9 @@ class Crew:
 
     # ---- kernels
 
-    def build(self, spec: KernelSpec, compiler: Compiler, request: str, meter: Meter) -> Build | None:
+    def build(
+        self, spec: KernelSpec, source: TreeSource, compiler: Compiler, request: str, meter: Meter
+    ) -> Build | None:
         """A kernel from the share, or built by a worker with the same compiler; None where none can."""
         if (known := self._share.fetch_kernel(request)) is not None:
             return known
@@ -141,10 +144,9 @@ class Crew:
         if not self._able(resource):
             meter.say(f"cluster: no worker has {compiler.version}; building here")
             return None
-        task = BuildTask(share=self._share.url, spec=spec, cc=compiler.command, request=request)
         meter.say(f"building {spec.text} on the cluster")
         try:
-            done: BuildDone = self._do(tasks.build_kernel, task, resource, Running())
+            done = self._build(spec, source, compiler, request, resource)
         except WorkerTrouble as error:
             meter.say(f"cluster: {error}; building {spec.text} here")
             return None
@@ -153,6 +155,22 @@ class Crew:
             log.write_bytes(done.log)
             raise BuildFailed(done.wrong.message, hint=done.wrong.hint, log=log)
         return self._share.fetch_kernel(request)
+
+    def _build(
+        self, spec: KernelSpec, source: TreeSource, compiler: Compiler, request: str, resource: str
+    ) -> BuildDone:
+        """Have it built; what a worker misses of the source is put into the share, and it asked again."""
+        task = BuildTask(share=self._share.url, spec=spec, source=source, cc=compiler.command, request=request)
+        offered: set[str] = set()
+        while True:
+            done: BuildDone = self._do(tasks.build_kernel, task, resource, Running())
+            if done.missing is None:
+                return done
+            if done.missing in offered:
+                raise WorkerTrouble(f"its sources do not reach the workers by {self._share.url}")
+            offered.add(done.missing)
+            with self._sources:
+                sources.offer(self._share, source, done.missing)
 
     def _builder(self, compiler: Compiler) -> str:
         with self._lock:

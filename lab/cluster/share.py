@@ -3,6 +3,7 @@
 <share>/blobs/<sha256>            a file, by its content
 <share>/kernels/<key>.json        which files a kernel of the store is made of
 <share>/requests/<request>.json   which kernel a request led to
+<share>/sources/...               which file is the source of a kernel: see `lab.cluster.sources`
 
 What is named here is whole: a file gets its name when all of it is there, and a kernel when all of its files are.
 What is fetched is verified by its digest.
@@ -98,13 +99,13 @@ class Share:
         digests = {name: records.file_digest(path) for name, path in files.items()}
         for name, path in files.items():
             self.put(path, digests[name])
-        self._save("kernels", f"{build.key}.json", SharedKernel(key=build.key, files=digests))
-        self._save("requests", f"{request}.json", build.key)
+        self.save("kernels", f"{build.key}.json", SharedKernel(key=build.key, files=digests))
+        self.save("requests", f"{request}.json", build.key)
 
     def fetch_kernel(self, request: str) -> Build | None:
         """The kernel that a request led to, into this machine's store; None when it was not shared."""
-        key = self._load("requests", f"{request}.json", str)
-        shared = self._load("kernels", f"{key}.json", SharedKernel) if key else None
+        key = self.load("requests", f"{request}.json", str)
+        shared = self.load("kernels", f"{key}.json", SharedKernel) if key else None
         if shared is None:
             return None
         if (known := store.find(shared.key)) is not None:
@@ -119,11 +120,13 @@ class Share:
 
     # ---- records
 
-    def _save(self, folder: str, name: str, value: object) -> None:
+    def save(self, folder: str, name: str, value: object) -> None:
+        """Write a record; whoever reads it meanwhile sees the old one or the new one."""
         with self._trouble(f"cannot write to {self.url}"):
             self._named(self._path(folder, name), lambda to: self._fs.pipe_file(to, records.encode(value)))
 
-    def _load(self, folder: str, name: str, kind: type[T]) -> T | None:
+    def load(self, folder: str, name: str, kind: type[T]) -> T | None:
+        """A record; None when there is none of that name."""
         path = self._path(folder, name)
         with self._trouble(f"cannot read {path}"):
             try:

@@ -13,12 +13,15 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from lab import ab, builds, compilers, exact, paths, plugin, runs
+from lab.cluster import sources
 from lab.cluster.share import Share
 from lab.errors import BuildFailed, GuestFailed, LabError
 from lab.exact import Qemu
 from lab.guests import Running
-from lab.kernelspec import KernelSpec
+from lab.kernelspec import KernelSpec, TreeSource
 from lab.progress import Meter
 from lab.runs import Arm, Bench, Got
 from lab.workload import Case
@@ -111,25 +114,31 @@ class BuildTask:
 
     share: str
     spec: KernelSpec
+    source: TreeSource
     cc: str
     request: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildDone:
-    """How a build ended: well where nothing is wrong; else with its log."""
+    """How a build ended: well where nothing is wrong; else with its log. Or not begun, for want of a tree of git."""
 
     wrong: Wrong | None = None
     log: bytes = b""
+    missing: str | None = None
 
 
 def build_kernel(task: BuildTask) -> BuildDone:
     """Build a task's kernel on this machine, and share it."""
+    share = Share(task.share)
     try:
+        spec = msgspec.structs.replace(task.spec, source=sources.at_home(share, task.source))
         build = builds.obtain(
-            task.spec, compiler=compilers.identify(task.cc), jobs=ab.default_jobs(), meter=Meter(quiet=True)
+            spec, compiler=compilers.identify(task.cc), jobs=ab.default_jobs(), meter=Meter(quiet=True)
         )
-        Share(task.share).put_kernel(build, task.request)
+        share.put_kernel(build, task.request)
+    except sources.Missing as missing:
+        return BuildDone(missing=str(missing))
     except BuildFailed as error:
         log = error.log.read_bytes() if error.log and error.log.is_file() else b""
         return BuildDone(wrong=_wrong(error), log=log)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from lab import cli
+from lab.cluster import sources
 
 from .fakebuild import commit_change, make_buildable, own_folders
 from .fakecluster import TOP, Cluster, running
@@ -82,14 +83,36 @@ def test_kernels_of_workers_are_those_of_this_machine(
     assert log and "error" in Path(log[1]).read_text(), "its log is here"
 
 
-def test_a_worker_without_the_tree_leaves_the_build_to_this_machine(
-    tree: Path, cluster: Cluster, build: Build, tmp_path: Path
+def test_sources_reach_a_worker_that_has_none(tree: Path, cluster: Cluster, build: Build, tmp_path: Path) -> None:
+    *commits, patched = [commit_change(tree, number) for number in (5, 6, 7)]
+    patch = tmp_path / "faster.patch"
+    patch.write_text(git(tree, "diff", commits[1], patched) + "\n")
+    specs = [*commits, f"{commits[1]}+{patch}"]
+    status, alone, said = build(tree, "alone", *specs)
+    assert status == 0, said
+    for spec in specs:  # one by one, so that each finds what was shared before
+        status, together, said = build(tree, "asks", spec, *cluster.words)
+        assert status == 0 and together[spec] == alone[spec] and " here" not in said, said
+    assert records(tmp_path / "asks") == records(tmp_path / "alone")
+    shared = [json.loads(path.read_text()) for path in (cluster.folder / "share/sources").glob("?" * 40 + ".json")]
+    first, second = (git(tree, "rev-parse", f"{commit}^{{tree}}") for commit in commits)
+    packs = {one["base"]: (cluster.folder / "share/blobs" / one["pack"]).stat().st_size for one in shared}
+    assert packs.keys() == {None, first, second}, "the first is whole, the others are what differs"
+    assert max(packs[first], packs[second]) < packs[None]
+
+
+def test_a_source_that_cannot_be_shared_is_built_here(
+    tree: Path, cluster: Cluster, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sources, "offer", lambda *_: None)
     commit = commit_change(tree, 5)
     status, built, said = build(tree, "asks", commit, *cluster.words)
     assert status == 0 and built[commit]["bzImage"], said
-    assert f"building {commit} here" in said and "mine" in said
-    assert not (tmp_path / "made").exists()
+    assert f"its sources do not reach the workers by {cluster.folder}/share; building {commit} here" in said
+
+
+def git(tree: Path, *words: str) -> str:
+    return subprocess.run(["git", "-C", tree, *words], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def records(home: Path) -> dict[str, bytes]:
