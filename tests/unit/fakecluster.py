@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,9 @@ class Cluster:
     """The processes, by name; `scheduler` is one of them."""
 
     folder: Path
+    python: Sequence[str] = (sys.executable,)
+    environment: Mapping[str, str] = field(default_factory=lambda: {**os.environ, "PYTHONPATH": str(TOP)})
+    user: str | None = None
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -49,15 +53,21 @@ class Cluster:
         _wait_for(lambda: "Registered to" in self.log(name), self, name)
 
     def _start(self, name: str, program: str, *words: str, **env: str) -> None:
-        home = self.folder / name
-        home.mkdir()
-        own = {"XDG_CACHE_HOME": str(home / "cache"), "XDG_DATA_HOME": str(home / "data"), "PYTHONPATH": str(TOP)}
-        command = [sys.executable, "-m", f"distributed.cli.{program}", "--scheduler-file",
+        home = self._make(name)
+        own = {"XDG_CACHE_HOME": str(home / "cache"), "XDG_DATA_HOME": str(home / "data")}
+        command = [*self.python, "-m", f"distributed.cli.{program}", "--scheduler-file",
                    str(self.folder / "scheduler.json"), *words]  # fmt: skip
         with (home / "log").open("wb") as log:
             self.processes[name] = subprocess.Popen(
-                command, cwd=home, env={**os.environ, **own, **env}, stdout=log, stderr=log
+                command, cwd=home, env={**self.environment, **own, **env}, stdout=log, stderr=log
             )
+
+    def _make(self, name: str) -> Path:
+        made = self.folder / name
+        made.mkdir()
+        if self.user is not None:
+            shutil.chown(made, self.user)
+        return made
 
     def log(self, name: str) -> str:
         """What one of them said."""
@@ -69,12 +79,17 @@ class Cluster:
         self.processes[name].wait()
 
 
-@contextmanager
-def running(folder: Path, workers: int, **env: str) -> Iterator[Cluster]:
+def running(folder: Path, workers: int, **env: str) -> AbstractContextManager[Cluster]:
     """A cluster with so many workers, called `worker-1` and so on."""
-    folder.mkdir()
-    (folder / "share").mkdir()
-    cluster = Cluster(folder)
+    return started(Cluster(folder), workers, **env)
+
+
+@contextmanager
+def started(cluster: Cluster, workers: int, **env: str) -> Iterator[Cluster]:
+    """The same, of a cluster whose processes are started in a way of their own."""
+    folder = cluster.folder
+    cluster._make("")
+    cluster._make("share")
     try:
         cluster._start("scheduler", "dask_scheduler", "--port", "0", "--no-dashboard", "--host", "127.0.0.1")
         _wait_for(lambda: (folder / "scheduler.json").exists(), cluster, "scheduler")

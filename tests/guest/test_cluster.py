@@ -1,0 +1,58 @@
+"""Real guests by the workers of a cluster, each with a store of its own: the numbers are those of one machine."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ..unit.fakecluster import Cluster, started
+from .conftest import BASE, TEST, Lab
+
+pytestmark = [pytest.mark.guest, pytest.mark.build]
+
+WORDS = ("ab", "--base", BASE, "--test", TEST, "-w", "alloc-burst:layout-1024k,layout-4632k", "--seeds", "6")
+TIMES = re.compile(rb'"wall_s": [^,\n]*')
+
+
+@pytest.fixture
+def cluster(story: Lab) -> Iterator[Cluster]:
+    """Two workers of the installed lab."""
+    python, user = story.command()[:-2], story.user if story.command()[0] == "setpriv" else None
+    folder = story.home / "cluster"
+    with started(Cluster(folder, python, story.environment(), user), 2) as made:
+        yield made
+    shutil.rmtree(folder)
+
+
+def measured(folder: Path) -> dict[str, bytes]:
+    """What every guest gave, without times; and where it was run, which is in its command line."""
+    records = (folder / "runs").iterdir()
+    return {path.name: TIMES.sub(b"", path.read_bytes()).replace(str(folder).encode(), b"") for path in records}
+
+
+def test_workers_give_the_bytes_of_one_machine_also_when_one_is_killed(story: Lab, cluster: Cluster) -> None:
+    alone, together, killed = (story.home / f"cluster-{name}" for name in ("alone", "together", "killed"))
+    assert story.run(*WORDS, "--result", str(alone)).returncode == 0
+    done = story.run(*WORDS, "--result", str(together), *cluster.words)
+    assert done.returncode == 0 and "2 of 2 workers match" in done.stderr
+    assert measured(together) == measured(alone) and len(measured(alone)) == 12
+    for name in ("worker-1", "worker-2"):
+        assert list((cluster.folder / name).glob("cache/*/blobs/*")), f"{name} had a part in it"
+
+    process = subprocess.Popen(
+        story.command(*WORDS, "--result", str(killed), *cluster.words),
+        cwd="/", env=story.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    while len(list(killed.glob("runs/*.json"))) < 3:
+        assert process.poll() is None
+        time.sleep(0.05)
+    cluster.kill("worker-1")
+    _, said = process.communicate(timeout=600)
+    assert process.returncode == 0, said
+    assert measured(killed) == measured(alone)
