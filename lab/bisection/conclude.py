@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from lab import ab, results, workloads
 from lab.bisection import answer as answers
-from lab.bisection import goingon, liveconclude
+from lab.bisection import answering, goingon, liveconclude
 from lab.bisection.answer import Answer, Found
 from lab.bisection.booting import Boots
 from lab.bisection.measuring import over
@@ -36,7 +36,7 @@ def conclude(session: Session, *, jobs: int, deadline: float | None, meter: Mete
     work.run()
     if not session.started:
         raise _too_short(session, "both ends were measured")
-    answer = answers.make(session, out_of_time=work.out_of_time)
+    answer = answering.make(session, out_of_time=work.out_of_time)
     answer = _proven(session, answer, jobs=jobs, deadline=deadline, meter=meter)
     if not over(deadline):
         inner = partial(conclude, jobs=jobs, deadline=deadline, meter=meter)
@@ -126,7 +126,7 @@ def _proven(session: Session, answer: Answer, *, jobs: int, deadline: float | No
     assert session.conditions is not None  # noqa: S101  (the search measured something)
     prover = _prover(session, session.conditions.metric, jobs=jobs, meter=meter)
     proofs = [None if over(deadline) else _prove(prover, session, one) for one in answer.changes]
-    return answers.with_proofs(answer, proofs, session.plan.alpha)
+    return answering.with_proofs(answer, proofs, session.plan.alpha)
 
 
 def _prover(session: Session, metric: Metric, *, jobs: int, meter: Meter) -> Prover:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 
 from lab import verdict
-from lab.bisection.answer import Answer, Found, OutcomeWord, Step, direction_of
+from lab.bisection.answer import Answer, Found, OutcomeWord, Step
+from lab.bisection.answering import answer_of, direction_of
 from lab.bisection.inside import way_on
 from lab.bisection.livedocument import Posterior, Suspicion
 from lab.bisection.livestate import GATE_ALPHA, LiveState, certainty
@@ -20,39 +21,22 @@ _GAPS = 10
 
 def make(session: Session, state: LiveState, done: Done, *, out_of_time: bool = False) -> Answer:
     """What is known, as an answer; the proof beyond the fresh boots of the search is not in it yet."""
-    history = session.history
     found = [_found(state, done)] if done.suspects else []
     outcome, reason = _outcome(state, done, found)
     steps = _steps(state)
-    return Answer(
+    ends = state.search.ends
+    return answer_of(
+        session,
         outcome="undecided" if out_of_time else outcome,
         reason=reason,
-        mode=session.plan.mode,
-        words=session.plan.words,
-        old=history.old,
-        new=history.new,
-        kind=history.kind,
-        tree=history.tree,
-        first_parent=history.first_parent,
-        paths=history.paths,
-        candidates=len(history.candidates),
-        workload=session.plan.workload,
-        case=session.plan.case or "",
-        metric=state.metric.name,
-        unit=state.metric.unit,
-        threshold=session.plan.threshold,
-        seeds=[],
-        ends=_compared(state, *state.pairs(Part.ENDS, state.search.ends), GATE_ALPHA) if state.search.ends.x else None,
+        metric=state.metric,
+        ends=_compared(state, *state.pairs(Part.ENDS, ends), GATE_ALPHA) if ends.x else None,
         changes=found,
         path=steps,
         skipped=[step for step in steps if step.why],
-        measured=sum(bool(step.values) for step in steps),
-        environment=session.conditions.environment if session.conditions else None,
         started=min((one.at for one in state.kernels.values()), default=""),
-        build_s=round(state.build_s, 1),
-        run_s=round(state.run_s, 1),
-        result=session.name,
-        reproduce=session.plan.command,
+        build_s=state.build_s,
+        run_s=state.run_s,
         live=_posterior(state, done),
     )
 

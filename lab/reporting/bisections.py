@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from lab import records, results
 from lab.bisection import answer as answers
-from lab.bisection import liveanswer, page, session
+from lab.bisection import answering, liveanswer, page, session
 from lab.bisection.answer import Answer, Found
 from lab.bisection.history import History
 from lab.bisection.measuring import safe_name
@@ -78,7 +78,7 @@ def _so_far(found: Session) -> Answer | None:
     elif found.started:
         state = found.state
         left = f"about {state.steps_left} more to measure" if state.next() is not None else "the proof is left"
-        made = answers.make(found)
+        made = answering.make(found)
     else:
         return None
     reason = f"not finished, {left}: go on by lab bisect resume {found.name}"
