@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 
 from lab.live import counters
-from lab.results import AbResult, ArmResult, CaseResult
+from lab.results import AbResult, ArmResult, CaseResult, ResultEnvironment
 from lab.table import interval, number, primary_of, undecided
 from lab.verdict import Comparison, Outcome, percent
 
@@ -47,6 +47,19 @@ def change(comparison: Comparison) -> str:
         # Where single pairs have no ratio, their means may.
         return percent(1.0 if test == base else test / base if base > 0 <= test else None)
     return percent(comparison.ratio)
+
+
+def guest_facts(around: ResultEnvironment) -> list[tuple[str, str]]:
+    """The machine and the guests that all numbers of a result come from."""
+    guests = "; ".join(f"{name}: {g.vcpus} vCPU, {g.memory_mb} MiB" for name, g in around.guests.items())
+    return [
+        ("QEMU", around.qemu),
+        ("machine", f"{around.machine}, {around.cpu}"),
+        ("guests", guests),
+        ("kernel command line", " ".join(around.cmdline)),
+        ("guest settings", " ".join(f"{key}={value}" for key, value in around.settings.items())),
+        ("image", around.image),
+    ]
 
 
 def case_name(case: CaseResult) -> str:

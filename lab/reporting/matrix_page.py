@@ -9,7 +9,7 @@ from typing import NamedTuple
 from lab import grid, heatmap, matrix
 from lab.heatmap import COLOURS
 from lab.matrixresults import Cell, MatrixResult
-from lab.reporting import matrix_words, template
+from lab.reporting import figures, matrix_words, template
 from lab.reporting.matrices import Matrix
 from lab.reporting.matrix_words import Titled
 from lab.table import interval
@@ -136,18 +136,12 @@ class MatrixView:
     def facts(self) -> list[tuple[str, str]]:
         """What was around all arms."""
         result, around = self.result, self.result.environment
-        guests = "; ".join(f"{name}: {g.vcpus} vCPU, {g.memory_mb} MiB" for name, g in around.guests.items())
         return [
             ("fingerprint", around.fingerprint),
             ("mode", result.mode),
             ("counted in", grid.clocks(result)),
             ("threshold", f"±{100 * result.threshold:g} %"),
-            ("QEMU", around.qemu),
-            ("machine", f"{around.machine}, {around.cpu}"),
-            ("guests", guests),
-            ("kernel command line", " ".join(around.cmdline)),
-            ("guest settings", " ".join(f"{key}={value}" for key, value in around.settings.items())),
-            ("image", around.image),
+            *figures.guest_facts(around),
             ("started", f"{result.started}, {result.seconds:g} s"),
             ("lab", around.lab),
         ]

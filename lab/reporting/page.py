@@ -186,17 +186,11 @@ class ResultView:
     def environment(self) -> list[tuple[str, str]]:
         """What was around both arms."""
         around = self.report.result.environment
-        guests = "; ".join(f"{name}: {g.vcpus} vCPU, {g.memory_mb} MiB" for name, g in around.guests.items())
         return [
             ("fingerprint", around.fingerprint),
             ("mode", self.report.result.mode),
             *self._measured_by(),
-            ("QEMU", around.qemu),
-            ("machine", f"{around.machine}, {around.cpu}"),
-            ("guests", guests),
-            ("kernel command line", " ".join(around.cmdline)),
-            ("guest settings", " ".join(f"{key}={value}" for key, value in around.settings.items())),
-            ("image", around.image),
+            *figures.guest_facts(around),
             (f"{self.report.result.pairs}s", ", ".join(map(str, self.report.result.seeds[:MOST_ROWS]))),
             ("started", f"{self.report.result.started}, {self.report.result.seconds:g} s"),
             ("lab", around.lab),
