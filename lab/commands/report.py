@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -17,6 +18,7 @@ from lab.errors import UserError
 from lab.matrixresults import MatrixResult
 from lab.progress import Meter
 from lab.reporting import bisections, formats, matrices, stored
+from lab.results import AbResult
 from lab.visible import visible
 
 _BUNDLE = "bundle"
@@ -110,36 +112,37 @@ def _write(text: str, path: Path | None) -> None:
 
 
 def _list(*, as_json: bool) -> None:
-    found, matrices = results.finished(), results.all_finished(MatrixResult)
-    bisections = results.all_finished(Answer)
+    """All that is finished: comparisons, matrices, bisections."""
+    compared, measured = results.finished(), results.all_finished(MatrixResult)
+    searched = results.all_finished(Answer)
     if as_json:
-        rows = [
-            {
-                "result": r.result,
-                "base": r.base.spec,
-                "test": r.test.spec,
-                "verdict": r.verdict,
-                "started": r.started,
-            }
-            for r in found
-        ]
-        of_matrices = [
-            {"result": m.result, "arms": [arm.label for arm in m.arms], "summary": m.summary, "started": m.started}
-            for m in matrices
-        ]
-        of_bisections = [
-            {"result": b.result, "old": b.old.id, "new": b.new.id, "outcome": b.outcome, "started": b.started}
-            for b in bisections
-        ]
-        document = {
-            "schema": "lab.results/1", "results": rows, "matrices": of_matrices, "bisections": of_bisections,
-        }  # fmt: skip
-        click.echo(records.encode(document), nl=False)
+        click.echo(records.encode(_listed(compared, measured, searched)), nl=False)
         return
-    for r in found:
+    for r in compared:
         click.echo(visible(f"{r.result}  {r.verdict:<11}  {r.base.spec} .. {r.test.spec}  ({r.reason})"))
-    for m in matrices:
+    for m in measured:
         click.echo(visible(f"{m.result}  {'matrix':<11}  {len(m.arms)} arms  ({m.summary})"))
-    for b in bisections:
+    for b in searched:
         culprits = ", ".join(one.commit[:12] for one in b.changes) or b.reason
         click.echo(visible(f"{b.result}  {b.outcome:<11}  {b.old.name} .. {b.new.name}  ({culprits})"))
+
+
+def _listed(
+    compared: Sequence[AbResult], measured: Sequence[MatrixResult], searched: Sequence[Answer]
+) -> dict[str, object]:
+    """The document of `lab report --json`."""
+    return {
+        "schema": "lab.results/1",
+        "results": [
+            {"result": r.result, "base": r.base.spec, "test": r.test.spec, "verdict": r.verdict, "started": r.started}
+            for r in compared
+        ],
+        "matrices": [
+            {"result": m.result, "arms": [arm.label for arm in m.arms], "summary": m.summary, "started": m.started}
+            for m in measured
+        ],
+        "bisections": [
+            {"result": b.result, "old": b.old.id, "new": b.new.id, "outcome": b.outcome, "started": b.started}
+            for b in searched
+        ],
+    }
