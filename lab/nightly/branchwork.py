@@ -1,0 +1,145 @@
+"""One branch in one night: fetched, measured against its baselines, judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from lab import results
+from lab.errors import BuildFailed, GuestFailed, HostFailed, LabError
+from lab.history.entries import Label
+from lab.nightly import deciding, fetching, looking, measuring
+from lab.nightly.chasing import Chase
+from lab.nightly.deciding import Baseline, Setting
+from lab.nightly.measuring import Broken
+from lab.nightly.night import Measured
+from lab.nightly.pursuit import Pursuit
+from lab.nightly.tonight import BranchTonight
+from lab.trees import Tree
+
+
+@dataclass(frozen=True)
+class BranchWork:
+    """What is done about a branch."""
+
+    at: BranchTonight
+
+    def do(self) -> None:
+        """Fetch, measure, judge, bisect; a branch that fails does not stop the others."""
+        at = self.at
+        if at.now.state not in ("pending", "failed"):
+            return
+        try:
+            tree = self._fetch()
+            if at.now.tip == at.now.before:
+                at.put(state="nothing new", why="")
+                return
+            self._measure(tree)
+            self._judge(tree)
+        except Broken as error:
+            events = at.now.events or deciding.broken(self._setting(), at.around.memory, error.why)
+            at.put(state="broken", why=error.why, events=events)
+        except LabError as error:
+            at.put(state="failed", why=error.message)
+        if at.now.why:
+            at.around.meter.say(f"{at.now.name} was not measured: {at.now.why}")
+
+    def _fetch(self) -> Tree:
+        """The tree, and its tip: the one that the night began with, if it did."""
+        at, plan = self.at, self.at.plan
+        tree = fetching.update(plan.tree, plan.branch, at.around.meter.news)
+        if not at.now.tip:
+            tip = fetching.tip(tree, plan.branch)
+            before = at.around.memory.before((plan.tree, plan.branch))
+            at.put(tip=tip, before=before.commit if before else "", subject=tree.source.subject(tip))
+            if before and tree.source.commit(before.commit) and not fetching.is_behind(tree, before.commit, tip):
+                at.put(forced=True)
+                at.note(f"the branch was pushed anew: {before.commit[:12]} is not behind {tip[:12]}")
+        return tree
+
+    # ---- measuring
+
+    def _measure(self, tree: Tree) -> None:
+        """The tip against every baseline, each once; the first that works is the night's point."""
+        now, around = self.at.now, self.at.around
+        measuring.build(around.plan, tree, now.tip, around.jobs, around.meter)
+        for baseline in self._baselines(tree):
+            if all(one.commit != baseline.commit for one in self.at.now.measured):
+                self._against(tree, baseline)
+        if not self.at.now.measured:
+            # Nothing to compare with, so far: the tip beside itself, for those that come after.
+            self._against(tree, Baseline(commit=now.tip, names=("itself",)))
+
+    def _baselines(self, tree: Tree) -> list[Baseline]:
+        at, around = self.at, self.at.around
+        release = fetching.release(tree, at.now.tip, at.plan.releases)
+        chosen = deciding.baselines(
+            at.plan, around.memory, at.now.tip, release, around.night.date, around.plan.creep_days
+        )
+        for one in chosen:
+            if tree.source.commit(one.commit) is None:
+                at.note(f"{one.commit[:12]} ({', '.join(one.names)}) is no longer in the tree")
+        return [one for one in chosen if tree.source.commit(one.commit) is not None]
+
+    def _against(self, tree: Tree, baseline: Baseline) -> None:
+        """One comparison. A baseline that cannot be measured any more is left out."""
+        at = self.at
+        if at.around.out_of_time:
+            raise HostFailed(f"the night's budget of {at.around.plan.budget} is used up")
+        try:
+            result = self._compare(tree, baseline)
+        except BuildFailed as error:
+            at.note(f"{baseline.commit[:12]} ({', '.join(baseline.names)}) does not build: {error.message}")
+        except GuestFailed as error:
+            if not measuring.is_kernels_doing(error):
+                raise
+            if baseline.commit == at.now.tip:
+                raise Broken(f"its guest fails: {error.message}") from error
+            self._against(tree, Baseline(commit=at.now.tip, names=("itself",)))
+            at.note(f"{baseline.commit[:12]} ({', '.join(baseline.names)}) does not run: {error.message}")
+        else:
+            at.put(measured=[*at.now.measured, result])
+
+    def _compare(self, tree: Tree, baseline: Baseline) -> Measured:
+        at, around, plan = self.at, self.at.around, self.at.around.plan
+        known = at.now.started.get(baseline.commit)
+        if known is None:
+            base, test = (measuring.arm(tree, one, plan.cc, around.meter) for one in (baseline.commit, at.now.tip))
+            label = Label(
+                plan=plan.name, night=around.night.number, date=around.night.date, tree=at.plan.tree,
+                branch=at.plan.branch, baseline=", ".join(baseline.names), trend=not at.now.started,
+            )  # fmt: skip
+            folder = measuring.begin(measuring.plan_of(plan, at.plan, base, test), label)
+            at.put(started={**at.now.started, baseline.commit: results.reference(folder)})
+        else:
+            folder = results.open_folder(known)
+        around.meter.say(f"{at.now.name}: {at.now.tip[:12]} against {', '.join(baseline.names)}")
+        result = measuring.finish(
+            folder, jobs=around.jobs, deadline=around.deadline, meter=around.meter, database=plan.database
+        )
+        return measuring.measured(result, baseline.names, baseline.commit)
+
+    # ---- judging
+
+    def _setting(self) -> Setting:
+        at, around = self.at, self.at.around
+        return Setting(
+            plan=around.plan.name, night=around.night.number, date=around.night.date,
+            branch=(at.plan.tree, at.plan.branch), tip=at.now.tip, threshold=around.plan.threshold,
+            first=sum(len(one.events) for one in at.others) + 1,
+        )  # fmt: skip
+
+    def _judge(self, tree: Tree) -> None:
+        """What is news, and whose doing it was."""
+        at, around, where = self.at, self.at.around, self._setting()
+        plan, memory = around.plan, around.memory
+        steps, why = looking.steps(where.branch, plan.threshold, plan.database, around.meter)
+        if why:
+            at.note(why)
+        found = [*deciding.mended(where, memory)]
+        found += deciding.news(replace(where, first=where.first + len(found)), memory, at.now.measured, steps)
+        chase = Chase(
+            plan=plan, branch=at.plan, tree=tree, jobs=around.jobs, deadline=around.deadline, meter=around.meter
+        )  # fmt: skip
+        at.put(state="measured", why="", events=Pursuit(at, chase).told(found))

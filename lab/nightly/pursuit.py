@@ -1,0 +1,79 @@
+"""From what is news to whose doing it was: each event with its culprit, each culprit told once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from lab import results
+from lab.errors import LabError
+from lab.nightly import chasing
+from lab.nightly.chasing import Chase
+from lab.nightly.night import Event
+from lab.nightly.tonight import BranchTonight
+
+
+@dataclass(frozen=True)
+class Pursuit:
+    """The bisections of one branch in one night."""
+
+    at: BranchTonight
+    chase: Chase
+
+    def told(self, found: Sequence[Event]) -> list[Event]:
+        """The events as they are told: with their culprits, those of one culprit as one."""
+        chased: list[Event] = []
+        for event in found:
+            wanted = self.chase.plan.bisect and event.kind in ("regression", "step")
+            chased += self._chased(event) if wanted else [event]
+        return [self._known_elsewhere(event) for event in chasing.merged(chased)]
+
+    def _chased(self, event: Event) -> list[Event]:
+        """An event with its culprit; what that one does not explain is chased by itself."""
+        at = self.at
+        try:
+            name = f"{event.id} {' '.join(sorted(f'{case.workload}:{case.case}' for case in event.cases))}"
+            if (known := at.now.bisections.get(name)) is None:
+                if self.chase.out_of_time:
+                    return [replace(event, text="not bisected: the night's budget is used up")]
+                folder = self.chase.begin(event)
+                at.put(bisections={**at.now.bisections, name: results.reference(folder)})
+            else:
+                folder = results.open_folder(known)
+            return self._concluded(event, folder)
+        except LabError as error:
+            return [replace(event, text=chasing.failed(error))]
+
+    def _concluded(self, event: Event, folder: Path) -> list[Event]:
+        answer = self.chase.finish(folder)
+        if answer is None:
+            return [replace(event, text="not bisected: the night's budget is used up")]
+        culprit = chasing.culprit_of(answer)
+        if culprit is None:
+            return [replace(event, text=f"bisected in {answer.result}: {answer.outcome}, {answer.reason}")]
+        event = replace(event, culprit=culprit)
+        if len(event.cases) == 1 or culprit.among > 1:
+            return [event]
+        mine, rest = chasing.split(event, self.chase.explained(event, culprit.commit))
+        return [mine, *(self._chased(replace(rest, id=f"{rest.id}b")) if rest else [])]
+
+    # ---- what was told of before
+
+    def _known_elsewhere(self, event: Event) -> Event:
+        """A culprit that was told of on another branch of the tree is not told again."""
+        if event.kind != "regression" or event.culprit is None:
+            return event
+        other = self._culprits().get(event.culprit.commit)
+        if other is None or other.branch == self.at.plan.branch:
+            return event
+        return replace(event, kind="known", closes=other.id, text=f"the culprit of {other.id}, on this branch too")
+
+    def _culprits(self) -> dict[str, Event]:
+        """The commits of the tree that are known to have done something, on other branches this very night too."""
+        tree = self.at.plan.tree
+        events = [event for one in self.at.others if one.tree == tree for event in one.events]
+        tonight = {event.culprit.commit: event for event in events if event.culprit and event.culprit.among == 1}
+        return self.at.around.memory.culprits(tree) | tonight
