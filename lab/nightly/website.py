@@ -3,7 +3,8 @@
 <output>/index.html             how it stands, all trends, all nights
 <output>/nights/N.html          a night
 <output>/trends/NAME.html       one case's primary metric over time, with its steps
-<output>/changes/ID.html        a piece of news, with its bisection
+<output>/changes/ID.html        a piece of news, with its bisection in words
+<output>/bisections/ID.html     that bisection, commit by commit
 <output>/results/ID.html        the report of a comparison that news are about
 <output>/mails/ID.eml           a draft of a mail about a regression
 <output>/feed.xml, metrics.txt  for readers that are programs
@@ -21,21 +22,20 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from lab import records, results, rooms
-from lab.bisection import answer as answers
-from lab.bisection import page
+from lab import records, rooms
 from lab.errors import LabError, UserError
 from lab.history import indexing, trends
 from lab.history.database import opened
 from lab.history.trends import Change, Trend, Wanted
-from lab.nightly import feed, letters, metrics, night, pictures
+from lab.nightly import bisected, feed, letters, metrics, night, pictures
+from lab.nightly.bisected import Bisected
 from lab.nightly.memory import Memory, remember
 from lab.nightly.night import Event, Night
 from lab.progress import Meter
 from lab.reporting import formats, stored
 from lab.table import number
 from lab.verdict import percent
-from lab.visible import visible, visible_record
+from lab.visible import visible_record
 
 _MARK = ".lab-nightly-site"
 
@@ -111,6 +111,11 @@ class _Site:
                 continue  # cleaned away; what the night kept of it is still told
         return found
 
+    @cached_property
+    def bisections(self) -> dict[str, Bisected]:
+        """The bisections of news, by their event."""
+        return bisected.by_event(self.raw)
+
     def files(self) -> Iterator[tuple[str, str]]:
         """Every file by its path in the site."""
         yield "index.html", self._page("index", "", **self._index())
@@ -126,6 +131,8 @@ class _Site:
                     yield f"mails/{event.id}.eml", mail
         for name, text in self.reports.items():
             yield f"results/{name}.html", text
+        for name, text in {one.name: one.page for one in self.bisections.values() if one.page}.items():
+            yield f"bisections/{name}.html", text
         yield "feed.xml", feed.render(self.plan, self.nights, self.url)
         yield "metrics.txt", metrics.render(self.plan, self.nights, self.memory, self.trends)
 
@@ -184,19 +191,8 @@ class _Site:
             "open": self.memory.open,
             "report": event.result if event.result in self.reports else None,
             "mail": mail,
-            "bisection": _bisection(event),
+            "bisection": self.bisections.get(event.id),
         }
-
-
-def _bisection(event: Event) -> str:
-    """The bisection's own page, if it is still there."""
-    if event.culprit is None:
-        return ""
-    try:
-        found = page.render(answers.load(results.open_folder(event.culprit.bisection)))
-    except LabError as error:
-        return visible(f"the bisection is gone: {error.message}")
-    return "\n".join(visible(line) for line in found.split("\n"))
 
 
 def slug(trend: Trend) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lab import cli
+from lab import cli, results
 from lab.nightly import night
+from lab.reporting import bisections
 
 from ..unit import fakenights
+from .compared import require_same_bisection
 from .opened import Opened
 
 pytestmark = pytest.mark.browser
@@ -44,6 +47,11 @@ def test_from_the_index_to_the_bisection_and_back(browser: Any, site: Path) -> N
     page.get_by_role("link", name="The comparison").click()
     assert "Kernel comparison" in page.locator("h1").inner_text()
     page.go_back()
+    page.get_by_role("link", name="The bisection, commit by commit").click()
+    answer = json.loads(bisections.json(bisections.open_bisection(results.open_folder(alarm.culprit.bisection))))
+    require_same_bisection(opened, answer)
+    assert page.locator("#commits tr.culprit").get_attribute("data-commit") == alarm.culprit.commit[:12]
+    page.go_back()
     page.get_by_role("link", name="plan", exact=True).click()
     assert page.locator("h1").inner_text() == "Nights of plan"
     assert opened.said == []
@@ -55,7 +63,8 @@ def test_from_the_index_to_the_bisection_and_back(browser: Any, site: Path) -> N
 def test_every_page_fits_and_axe_finds_nothing_serious(browser: Any, site: Path, scheme: str, width: int) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
-    for path in (site / "index.html", *site.glob("nights/3.html"), *site.glob("trends/*"), *site.glob("changes/*")):
+    rooms = ("nights/3.html", "trends/*", "changes/*", "bisections/*")
+    for path in (site / "index.html", *(path for room in rooms for path in site.glob(room))):
         opened = Opened(browser, path, color_scheme=scheme, viewport={"width": width, "height": 800})
         assert opened.page.evaluate("document.documentElement.scrollWidth") <= width, path.name
         found = Axe().run(opened.page).response

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+import shutil
 from email import message_from_string
 from html.parser import HTMLParser
 from pathlib import Path
 
 import feedparser
 import pytest
+from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from lab import cli
+from lab import cli, results
 from lab.history.trends import Change, Dot, Summary, Trend
 from lab.nightly import feed, night, pictures
 from lab.nightly.night import BranchNight, Event, Night
@@ -49,6 +51,9 @@ def test_the_site_of_ten_nights(nights: Nights, tmp_path: Path) -> None:
                 assert (output / path.parent / link.partition("#")[0]).is_file(), f"{path} links {link}"
     change = (output / "changes" / "plan.6.1.html").read_text()
     assert culprit in change and "fixed in" in change and "path taken" in change
+    (page,) = output.glob("bisections/*.html")
+    assert f'href="../bisections/{page.name}"' in change
+    assert "Kernel bisection" in page.read_text() and f'data-commit="{culprit}"' in page.read_text()
     (trend,) = output.glob("trends/*large*.html")
     assert "plan.6.1" in trend.read_text()
     mail = message_from_string((output / "mails" / "plan.6.1.eml").read_text())
@@ -62,6 +67,34 @@ def test_the_site_of_ten_nights(nights: Nights, tmp_path: Path) -> None:
     assert cli.run(["nightly", "site", "--output", str(output), "--url", "https://lab.example.org/nights"]) == 0
     assert {path: path.read_bytes() for path in output.rglob("*.*")} == before
     assert cli.run(["nightly", "site", "--output", str(tmp_path)]) == 2
+
+
+def test_what_was_bisected_in_vain_or_not_to_the_end_has_its_page(nights: Nights, tmp_path: Path) -> None:
+    nights.run()
+    nights.add("build", count=2)
+    nights.add(60.0)
+    nights.run()
+    nights.add(100.0)
+    nights.run()
+    (alarm, _) = nights.events()
+    folder = results.open_folder(alarm.culprit.bisection if alarm.culprit else "")
+    vain = replace(alarm, culprit=None, text="bisected: no culprit")
+    said = _change_of(vain, tmp_path / "vain")
+    assert f"../bisections/{folder.name}.html" in said
+    (folder / "result.json").unlink()
+    assert "not finished" in _change_of(alarm, tmp_path / "half")
+    shutil.rmtree(folder)
+    said = _change_of(alarm, tmp_path / "gone")
+    assert "the bisection is gone" in said and "../bisections/" not in said
+    assert not (tmp_path / "gone" / "bisections").exists()
+
+
+def _change_of(event: Event, output: Path) -> str:
+    """An event's page, where the night has it like that."""
+    one = next(each for each in night.load_all("plan") if each.number == event.night)
+    night.save(replace(one, branches=[replace(one.branches[0], events=[event])]))
+    assert cli.run(["nightly", "site", "--output", str(output)]) == 0
+    return (output / "changes" / f"{event.id}.html").read_text()
 
 
 def _check_feed(text: str) -> None:
