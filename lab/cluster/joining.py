@@ -25,6 +25,7 @@ def joined(cluster: str | None, share: str | None, meter: Meter) -> Iterator[Non
         )
     try:
         from distributed import Client
+        from distributed.comm.addressing import get_address_host_port
 
         from lab.cluster.crew import Crew
         from lab.cluster.share import Share
@@ -33,13 +34,16 @@ def joined(cluster: str | None, share: str | None, meter: Meter) -> Iterator[Non
             f"--cluster needs a library that is not installed: {error.name}",
             hint="pip install 'kernel-ab-lab[cluster]'",
         ) from error
+    try:
+        get_address_host_port(cluster)  # a client of an address that is none complains again when it is collected
+    except ValueError as error:
+        raise UserError(f"--cluster {cluster}: {error}", hint="e.g. --cluster tcp://scheduler:8786") from error
     place = Share(share)
+    place.require_writable()
     try:
         client = Client(cluster, timeout=_PATIENCE_S, set_as_default=False)
     except (OSError, TimeoutError) as error:
         raise HostFailed(f"no cluster answers at {cluster}: {error}", hint="see docs/cluster.md") from error
-    except ValueError as error:
-        raise UserError(f"--cluster {cluster}: {error}", hint="e.g. --cluster tcp://scheduler:8786") from error
     crew = Crew(client, place, meter)
     try:
         with elsewhere.joined(crew):

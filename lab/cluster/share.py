@@ -46,11 +46,20 @@ class Share:
     """One such place, by its address: a path, or what fsspec knows, such as `s3://bucket/lab`."""
 
     def __init__(self, url: str) -> None:
-        self.url = url
         try:
             self._fs, self._root = fsspec.core.url_to_fs(url)
         except (ImportError, ValueError, OSError) as error:
             raise UserError(f"--share {url}: {error}", hint="give a folder, or an address that fsspec knows") from error
+        # A folder's is absolute, as other machines are not where this command is.
+        self.url = self._root if "file" in self._fs.protocol else url
+
+    def require_writable(self) -> None:
+        """Raise `HostFailed` unless something can be written there."""
+        with self._trouble(f"cannot write to {self.url}"):
+            probe = self._path(f".probe.{secrets.token_hex(4)}")
+            self._fs.makedirs(self._root, exist_ok=True)
+            self._fs.pipe_file(probe, b"")
+            self._fs.rm_file(probe)
 
     # ---- files
 

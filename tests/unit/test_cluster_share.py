@@ -126,8 +126,15 @@ def test_a_place_that_is_none_is_refused() -> None:
         Share("nonsense://x")
 
 
+def test_a_folder_is_the_same_for_who_works_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Share("share").url == str(tmp_path / "share")
+
+
 def test_a_place_that_cannot_be_written_is_the_hosts_failure(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"content")
     share = Share(str(tmp_path / "file" / "below"))
+    with pytest.raises(HostFailed, match="cannot write to"):
+        share.require_writable()
     with pytest.raises(HostFailed, match=r"cannot write to .*below"):
         share.put(tmp_path / "file", "digest")
