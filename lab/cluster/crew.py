@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from distributed import Client, Future, KilledWorker
 from distributed.client import FutureCancelledError
@@ -17,7 +17,7 @@ from lab import paths, records, runs
 from lab.cluster import fingerprint, sources, tasks, worker
 from lab.cluster.fingerprint import Facts
 from lab.cluster.share import Share
-from lab.cluster.tasks import BuildDone, BuildTask, GuestDone, GuestTask, WorkerTrouble, Wrong
+from lab.cluster.tasks import BuildDone, BuildTask, Done, GuestDone, GuestTask, Task, WorkerTrouble, Wrong
 from lab.compilers import Compiler
 from lab.errors import BuildFailed, GuestFailed, HostFailed
 from lab.exact import Qemu
@@ -32,9 +32,6 @@ _LOOK_EVERY_S = 5.0
 _PATIENCE_S = 60.0
 """How long a task waits for a worker, when there is none left that could do it."""
 _RETRIES = 2
-
-Task = TypeVar("Task")
-Done = TypeVar("Done")
 
 
 class Crew:
@@ -185,18 +182,20 @@ class Crew:
         with self._lock:
             if self._stopped:
                 raise HostFailed("stopped")
-            future = self._client.submit(function, task, resources={resource: 1}, pure=False, retries=_RETRIES)
+            given = tasks.packed(function, task)
+            future = self._client.submit(tasks.perform, given, resources={resource: 1}, pure=False, retries=_RETRIES)
             self._under_way.add(future)
         remote = _Remote(future)
         running.add(remote)
         try:
-            return self._await(future, resource)
+            done: Done = self._await(future, resource)
+            return done
         finally:
             running.discard(remote)
             with self._lock:
                 self._under_way.discard(future)
 
-    def _await(self, future: Future[Done], resource: str) -> Done:
+    def _await(self, future: Future[Any], resource: str) -> Any:
         """What a task gives; patient with workers that are about to come back."""
         seen = time.monotonic()
         while True:

@@ -8,10 +8,14 @@ is raised, and tried again elsewhere.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
+import pickle
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -26,9 +30,30 @@ from lab.progress import Meter
 from lab.runs import Arm, Bench, Got
 from lab.workload import Case
 
+logger = logging.getLogger(__name__)
+Task = TypeVar("Task")
+Done = TypeVar("Done")
+
 
 class WorkerTrouble(Exception):
     """A worker cannot do what it was given, by no fault of the task. Of one word, so that it travels."""
+
+
+def packed(function: Callable[[Task], Done], task: Task) -> bytes:
+    """A task and what does it, for `perform`: of one piece, as a scheduler of another version would spoil them."""
+    return pickle.dumps((function, task))
+
+
+def perform(given: bytes) -> Any:
+    """Do a packed task on this machine."""
+    function, task = pickle.loads(given)  # noqa: S301  (who reaches the scheduler may run anything anyway)
+    try:
+        return function(task)
+    except WorkerTrouble:
+        raise
+    except Exception as error:
+        logger.exception("a task failed")
+        raise WorkerTrouble(f"{type(error).__name__}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lab import cli
-from lab.cluster import sources
+from lab.cluster import sources, tasks
 
 from .fakebuild import commit_change, make_buildable, own_folders
 from .fakecluster import TOP, Cluster, running
@@ -109,6 +109,11 @@ def test_a_source_that_cannot_be_shared_is_built_here(
     status, built, said = build(tree, "asks", commit, *cluster.words)
     assert status == 0 and built[commit]["bzImage"], said
     assert f"its sources do not reach the workers by {cluster.folder}/share; building {commit} here" in said
+
+
+def test_a_workers_own_failure_is_told_in_a_line() -> None:
+    with pytest.raises(tasks.WorkerTrouble, match="AttributeError: 'str' object has no attribute 'share'"):
+        tasks.perform(tasks.packed(tasks.build_kernel, "no task"))
 
 
 def git(tree: Path, *words: str) -> str:
