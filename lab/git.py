@@ -149,12 +149,22 @@ class Repo:
         with tempfile.TemporaryDirectory(prefix="lab-index-") as folder:
             env = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
             self.git("read-tree", "--end-of-options", base, env=env)
-            for patch in patches:
-                try:
-                    self.git("apply", "--cached", "--whitespace=nowarn", "--", patch.absolute(), env=env)
-                except CommandFailed as error:
-                    raise PatchFailed(patch, error.stderr) from error
+            try:
+                # All at once: each `git apply` reads and writes the whole index, a kernel's has 80,000 files.
+                self._apply(patches, env)
+            except CommandFailed:
+                # Nothing was applied. git does not say which file failed.
+                for patch in patches:
+                    try:
+                        self._apply([patch], env)
+                    except CommandFailed as error:
+                        raise PatchFailed(patch, error.stderr) from error
             return self.git("write-tree", env=env)
+
+    def _apply(self, patches: Sequence[Path], env: Mapping[str, str]) -> None:
+        """Put patches on an index, in turn: all of them or none."""
+        if patches:
+            self.git("apply", "--cached", "--whitespace=nowarn", "--", *(one.absolute() for one in patches), env=env)
 
     def pack(self, tree: str, folder: Path, *, without: str | None) -> Path:
         """Pack all objects of a tree into a file in a folder, but for those of another tree."""

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from lab import defaulttree, paths, trees
 from lab.commands.tree import tree as tree_command
 from lab.errors import HostFailed, UserError
-from lab.git import Repo
+from lab.git import PatchFailed, Repo
 from lab.staging import make_once
 
 from .fakekernel import MMAP_C, commit_all, fingerprint, git, make_kernel, write_kernel
@@ -173,6 +173,42 @@ def test_a_users_checkout_is_only_read(linux: Path) -> None:
     added.repo.commit_tree(added.repo.tree_id(added.head), [added.head], "x", seconds=0)
     assert fingerprint(linux) == before
     assert trees.open_tree(str(linux / "mm")).name == "linux"
+
+
+def _series(repo: Path, folder: Path) -> list[Path]:
+    """Commits that each build on the one before, as patches: change, change again, move, delete and add."""
+    before = git(repo, "rev-parse", "HEAD")
+    mmap, moved = repo / "mm" / "mmap.c", repo / "mm" / "moved.c"
+    for number in (5, 6):
+        mmap.write_text(mmap.read_text() + f"int added_{number};\n")
+        commit_all(repo, f"add {number}")
+    mmap.rename(moved)
+    commit_all(repo, "move")
+    moved.write_text(moved.read_text().replace("added_5", "changed_5"))
+    commit_all(repo, "change what was moved")
+    moved.unlink()
+    mmap.write_text("int anew;\n")
+    commit_all(repo, "delete it and add another")
+    git(repo, "format-patch", "--quiet", "-M", "-o", str(folder), before)
+    return sorted(folder.iterdir())
+
+
+def test_a_series_of_patches_leads_where_its_commits_do(linux: Path, tmp_path: Path) -> None:
+    repo = Repo(linux / ".git")
+    start = repo.tree_id("HEAD")
+    patches = _series(linux, tmp_path / "series")
+    assert len(patches) == 5
+    for count in range(6):
+        assert repo.patched_tree(start, patches[:count]) == repo.tree_id(f"HEAD~{5 - count}")
+
+
+def test_the_first_patch_of_a_series_that_does_not_apply_is_named(linux: Path, tmp_path: Path) -> None:
+    repo = Repo(linux / ".git")
+    start = repo.tree_id("HEAD")
+    one, two, _, four, _ = _series(linux, tmp_path / "series")
+    with pytest.raises(PatchFailed, match="mm/moved") as caught:
+        repo.patched_tree(start, [one, four, two])
+    assert caught.value.patch == four
 
 
 def test_a_path_is_a_tree_without_being_added(linux: Path) -> None:
