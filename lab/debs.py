@@ -6,8 +6,8 @@ import difflib
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from debian.deb822 import Packages
 from debian.debian_support import Version
 
 from lab import paths
@@ -16,6 +16,9 @@ from lab.git import environment
 from lab.process import CommandFailed, find_tool, run, run_text
 from lab.records import Record
 from lab.staging import Progress, make_once, quiet
+
+if TYPE_CHECKING:
+    from debian.deb822 import Packages
 
 _FLAVOUR = "cloud-amd64"
 _IMAGE = re.compile(r"linux-image-(?P<release>\d[0-9A-Za-z.+~-]*?)-cloud-amd64(?P<unsigned>-unsigned)?")
@@ -146,6 +149,8 @@ def _offered(packages: list[str]) -> Iterator[tuple[str, str]]:
 
 def _show(package: str) -> list[Packages]:
     """What apt's lists say of a package, one entry for each version; empty when they do not know it."""
+    from debian.deb822 import Packages  # costs a twentieth of a second: only when packages are asked for
+
     if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]+", package):
         return []
     try:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
-
-from elftools.common.exceptions import ELFError
-from elftools.elf.dynamic import DynamicSection
-from elftools.elf.elffile import ELFFile
-from elftools.elf.segments import InterpSegment
+from typing import TYPE_CHECKING
 
 from lab import process
+
+# pyelftools is imported where a program is looked into, which most commands never do.
+if TYPE_CHECKING:
+    from elftools.elf.elffile import ELFFile
 
 _DEFAULT = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
 _LINKS_MAX = 40
@@ -75,6 +75,10 @@ def follow(root: Path, name: str) -> tuple[list[str], str]:
 
 def _needs(root: Path, name: str, place: Path) -> Iterator[str]:
     """What one file needs directly: a script its interpreter, a program its loader and libraries."""
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.segments import InterpSegment
+
     if not place.is_file():
         return
     with place.open("rb") as stream:
@@ -100,6 +104,8 @@ def interpreter(start: bytes) -> str:
 
 
 def _libraries(root: Path, name: str, elf: ELFFile) -> Iterator[str]:
+    from elftools.elf.dynamic import DynamicSection
+
     dynamic = next((section for section in elf.iter_sections() if isinstance(section, DynamicSection)), None)
     if dynamic is None:
         return
@@ -129,6 +135,9 @@ def _find(root: Path, library: str, folders: list[str], needed_by: str) -> str:
 
 def run_inside(root: Path, program: str, arguments: Sequence[str]) -> str:
     """What a dynamic program of the root prints when it is run here, with the root's own loader and libraries."""
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.segments import InterpSegment
+
     place = root / follow(root, program)[1].lstrip("/")
     with place.open("rb") as stream:
         loader = next(s.get_interp_name() for s in ELFFile(stream).iter_segments() if isinstance(s, InterpSegment))

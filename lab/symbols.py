@@ -11,14 +11,14 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
-
-from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
+from typing import TYPE_CHECKING, NamedTuple
 
 from lab import kallsyms, kernelfile
 from lab.errors import UserError
+
+# pyelftools is imported where a program is looked into, which most commands never do.
+if TYPE_CHECKING:
+    from elftools.elf.elffile import ELFFile
 
 KERNEL_HALF = 1 << 63
 """Addresses from here on are the kernel's."""
@@ -174,6 +174,9 @@ def from_elf(path: Path, *, bias: int = 0) -> SymbolTable:
     bias: what the loader adds to the addresses of a position-independent program. `UserError` when the file
     cannot be read or is no ELF file.
     """
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
     try:
         with path.open("rb") as stream:
             return SymbolTable(_elf_labels(ELFFile(stream), bias))
@@ -184,6 +187,8 @@ def from_elf(path: Path, *, bias: int = 0) -> SymbolTable:
 
 
 def _elf_labels(elf: ELFFile, bias: int) -> list[Label]:
+    from elftools.elf.sections import SymbolTableSection
+
     code = {index for index, section in enumerate(elf.iter_sections()) if section["sh_flags"] & _SHF_EXECINSTR}
     section = elf.get_section_by_name(".symtab") or elf.get_section_by_name(".dynsym")
     if not isinstance(section, SymbolTableSection):

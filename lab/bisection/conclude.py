@@ -9,9 +9,8 @@ from msgspec.structs import replace
 
 from lab import ab, results, workloads
 from lab.bisection import answer as answers
-from lab.bisection import answering, goingon, liveconclude
+from lab.bisection import answering, goingon
 from lab.bisection.answer import Answer, Found
-from lab.bisection.booting import Boots
 from lab.bisection.measuring import over
 from lab.bisection.proof import Proof, Prover
 from lab.bisection.searching import Search
@@ -48,6 +47,9 @@ def conclude(session: Session, *, jobs: int, deadline: float | None, meter: Mete
 
 
 def _conclude_live(session: Session, *, jobs: int, deadline: float | None, meter: Meter) -> Answer:
+    from lab.bisection import liveconclude  # brings numpy along, which exact mode does without
+    from lab.bisection.booting import Boots
+
     liveconclude.announce(session, meter)
     booter = Boots(session.plan, session.history, session.folder, jobs=jobs, meter=meter)
     prover = _prover(session, booter.metric, jobs=jobs, meter=meter)

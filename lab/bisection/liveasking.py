@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lab.bisection import booting
 from lab.bisection.recipes import Recipe
 from lab.errors import UserError
-from lab.live import kvm, preparing
+from lab.live import kvm
 from lab.live.document import LivePlan
 from lab.progress import Meter
 from lab.workload import Case, Workload
@@ -29,6 +28,9 @@ def plan_of(asked: Asked, recipe: Recipe, workload: Workload, cases: Sequence[Ca
         if asked.accel != "auto" or asked.cpus is not None or asked.iterations is not None:
             raise UserError("--accel, --cpus and --iterations are of live mode", hint="add --mode live")
         return None
+    from lab.bisection import booting  # brings numpy along, which exact mode does without
+    from lab.live import preparing
+
     _refuse_exact(asked, recipe)
     if len(cases) != 1:
         raise UserError(

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lab import records, results
 from lab.bisection.history import Candidate, History
 from lab.bisection.journal import Boot, Journal, Reading, Undone
-from lab.bisection.livestate import LiveState
 from lab.bisection.measuring import now, put_aside
 from lab.bisection.plan import BisectPlan
 from lab.bisection.state import State
@@ -24,6 +24,9 @@ from lab.errors import UserError
 from lab.records import Record
 from lab.results import ResultEnvironment
 from lab.verdict import Metric
+
+if TYPE_CHECKING:
+    from lab.bisection.livestate import LiveState
 
 KIND = "bisect"
 PLAN = "plan.json"
@@ -68,6 +71,8 @@ class Session:
     @property
     def live(self) -> LiveState | None:
         """What is known now in live mode; only once something was booted."""
+        from lab.bisection.livestate import LiveState  # brings numpy along, which exact mode does without
+
         if self.conditions is None:
             return None
         return LiveState(self.plan, self.history, self.conditions.metric, self.journal.standing)

@@ -10,7 +10,7 @@ import click
 
 from lab import machines, records, results
 from lab.ab import default_jobs
-from lab.bisection import asking, page, session, status
+from lab.bisection import asking, page, session
 from lab.bisection import conclude as concluding
 from lab.bisection import step as stepping
 from lab.bisection.answer import Answer
@@ -192,6 +192,8 @@ def status_(result_id: str, as_json: bool) -> None:
     Example:
       lab bisect status latest
     """
+    from lab.bisection import status  # brings numpy along, for live mode: each step of git's would wait for it
+
     found = session.find(result_id)
     if as_json:
         click.echo(records.encode(status.status(found)), nl=False)
@@ -209,6 +211,8 @@ def log(result_id: str) -> None:
     Example:
       lab bisect log latest > log && git bisect replay log
     """
+    from lab.bisection import status
+
     for line in status.log(session.find(result_id)):
         # Commands are for git, and stay as they are.
         click.echo(visible(line) if line.startswith("#") else line)

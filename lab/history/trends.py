@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from lab.errors import UserError
-from lab.history import changepoints
 from lab.history.schema import points, results, series
 from lab.records import Record
 from lab.suggest import suggestion
+
+if TYPE_CHECKING:
+    from lab.history.changepoints import Step
 
 
 class Wanted(Record, frozen=True, kw_only=True):
@@ -181,6 +183,8 @@ def check_names(connection: Connection, wanted: Wanted) -> None:
 
 def trend(connection: Connection, one: Summary, *, also: Sequence[str] = (), least: float = 0.01) -> Trend:
     """A series over time, with its steps of at least that size."""
+    from lab.history import changepoints  # brings numpy and scipy along: only when steps are looked for
+
     dots, seeds = _dots(connection, one)
     known = [(i, dot.value) for i, dot in enumerate(dots) if dot.value is not None]
     values = [value for _, value in known]
@@ -197,7 +201,7 @@ def trend(connection: Connection, one: Summary, *, also: Sequence[str] = (), lea
     )
 
 
-def _change(step: changepoints.Step, known: Sequence[tuple[int, float]], dots: Sequence[Dot]) -> Change:
+def _change(step: Step, known: Sequence[tuple[int, float]], dots: Sequence[Dot]) -> Change:
     at, earliest, latest = (known[i][0] for i in (step.index, step.earliest, step.latest))
     before = known[step.earliest - 1][0]
     return Change(

@@ -9,14 +9,14 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
-
-from qemu.qmp import ConnectError, QMPError
-from qemu.qmp.legacy import QEMUMonitorProtocol
+from typing import TYPE_CHECKING, Any
 
 from lab.errors import GuestFailed
 from lab.live.machine import QMP
 from lab.live.topology import Seat
+
+if TYPE_CHECKING:
+    from qemu.qmp.legacy import QEMUMonitorProtocol
 
 _CONNECT_S = 30.0
 _ANSWER_S = 10.0
@@ -31,6 +31,8 @@ def pin_and_start(process: subprocess.Popen[bytes], folder: Path, seat: Seat) ->
 
     Threads that QEMU starts later inherit the CPUs of the one that started them.
     """
+    from qemu.qmp import QMPError  # brings asyncio along: only when there is a guest
+
     monitor = _connected(process, folder / QMP)
     if monitor is None:
         return
@@ -67,6 +69,9 @@ def _connected(process: subprocess.Popen[bytes], socket: Path) -> QEMUMonitorPro
 
     By way of the folder, because a socket's path may be 107 bytes long, and a result's is anything.
     """
+    from qemu.qmp import ConnectError
+    from qemu.qmp.legacy import QEMUMonitorProtocol
+
     deadline = time.monotonic() + _CONNECT_S
     folder = os.open(socket.parent, os.O_PATH | os.O_DIRECTORY)
     try:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import yaml
-
 from lab.parsers.document import Document, Unreadable
 
 
 def read(lines: Sequence[str]) -> Document:
     """The YAML among stress-ng's lines: its talk stands before it, its end is three dots."""
+    import yaml  # most programs need none
+
     starts = [number for number, line in enumerate(lines) if line == "---"]
     if not starts:
         raise Unreadable("stress-ng printed no YAML: are --metrics and --yaml among its arguments?")

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from lab import records, results
 from lab.bisection import answer as answers
-from lab.bisection import answering, liveanswer, page, session
+from lab.bisection import answering, page, session
 from lab.bisection.answer import Answer, Found
 from lab.bisection.history import History
 from lab.bisection.measuring import safe_name
@@ -71,6 +71,8 @@ def open_bisection(folder: Path) -> Bisection:
 def _so_far(found: Session) -> Answer | None:
     """None before both ends were measured."""
     if found.plan.mode == session.LIVE:
+        from lab.bisection import liveanswer  # brings numpy along, which exact mode does without
+
         live = found.live
         if live is None or not live.search.ends.x:
             return None

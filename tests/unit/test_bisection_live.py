@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from lab import cli, records
-from lab.bisection import conclude, liveconclude, page, session, status
+from lab.bisection import booting, liveconclude, page, session, status
 from lab.bisection.answer import Answer
 from lab.bisection.history import Candidate, History
 from lab.bisection.journal import Boot, Built
@@ -375,7 +375,7 @@ class FakeBoots:
 @pytest.fixture
 def bisector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bisector:
     monkeypatch.setattr(FakeBoots, "booted", [])
-    monkeypatch.setattr(conclude, "Boots", FakeBoots)
+    monkeypatch.setattr(booting, "Boots", FakeBoots)
     monkeypatch.setattr(Prover, "explain", lambda *_: [])
     monkeypatch.setattr(live, "measure", no_guests)
     return make(tmp_path, monkeypatch, capsys)
