@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from lab import ab, certificates, exact, records, results, verdict, workloads
-from lab.errors import HostFailed
+from lab.errors import GuestFailed, HostFailed
 from lab.guests import Running
 from lab.live import boots, hostgate, perfrecord, preparing, vng
 from lab.live.document import Live, LivePlan
@@ -72,7 +72,7 @@ def measure(plan: Plan, folder: Path, *, jobs: int, deadline: float | None, mete
             narrator.tell(one)
             if plan.live.perf and one.number == 1:
                 meter.say(f"perf: {taking.counted()}")
-    profiles = _profiles(ready, folder, meter) if plan.live.perf_record else {}
+    profiles = _profiles(ready, meter) if plan.live.perf_record else {}
     name = results.reference(folder)
     if not taking.rounds.blocks:
         raise HostFailed("no round was measured", hint=f"go on by `lab ab --resume {name}`")
@@ -149,24 +149,31 @@ def _decided(found: Sequence[Comparison]) -> Outcome:
     return outcome
 
 
-def _profiles(ready: Ready, folder: Path, meter: Meter) -> dict[str, Difference]:
-    """Each case's profiles of both arms, from a boot of each that is in no verdict."""
+def _profiles(ready: Ready, meter: Meter) -> dict[str, Difference]:
+    """Each case's profiles of both arms, from a boot of each that is in no verdict. One that fails costs no verdict."""
     meter.say("recording profiles")
     found: dict[str, dict[str, Profile]] = {}
+    lost: set[str] = set()
     for stand in ready.stands:
         workload = stand.bench.workload
         bench = replace(stand.bench, perf=(), profiled=True)
         for cases in workload.by_guest(stand.bench.cases):
             for arm in ready.arms:
                 alone = f"+{cases[0].name}" if workload.isolate else ""
-                record = boots.boot(
-                    bench, arm, cases, name=f"profile-{arm.name}-{workload.name}{alone}", seed=1, iterations=1,
-                    seat=stand.seats[0], running=Running(),
-                )  # fmt: skip
+                try:
+                    record = boots.boot(
+                        bench, arm, cases, name=f"profile-{arm.name}-{workload.name}{alone}", seed=1, iterations=1,
+                        seat=stand.seats[0], running=Running(),
+                    )  # fmt: skip
+                except GuestFailed as error:
+                    meter.say(f"no profile: {error.message}")
+                    lost |= {f"{workload.name}:{case.name}" for case in cases}
+                    continue
                 for case in cases:
                     of_case = found.setdefault(f"{workload.name}:{case.name}", {})
                     of_case |= {arm.name: record.profiles[case.name]} if case.name in record.profiles else {}
-    return {case: perfrecord.difference(both.get("base"), both.get("test")) for case, both in found.items()}
+    both = {case: arms for case, arms in found.items() if case not in lost}
+    return {case: perfrecord.difference(arms.get("base"), arms.get("test")) for case, arms in both.items()}
 
 
 def _live(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import msgspec
 import pytest
 
 from lab import ab, records, results
-from lab.errors import HostFailed, UserError
+from lab.errors import GuestFailed, HostFailed, UserError
 from lab.live import boots, comparing, hostgate, measuring, memory, preparing, rootfolder, topology, vng
+from lab.live.boots import BootRecord
 from lab.live.document import LivePlan
 from lab.live.topology import HostCpu
 from lab.progress import Meter
@@ -86,6 +88,23 @@ def test_every_format_shows_it(tmp_path: Path, host: Host, form: str) -> None:
     shown = formats.render(form, open_reports([str(tmp_path / "result")]))
     assert "large" in shown
     assert " seeds" not in shown.replace("over all seeds", ""), "rounds, in live mode"
+
+
+def test_a_profile_that_fails_costs_no_verdict(
+    tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def boot(*words: Any, **how: Any) -> BootRecord:
+        if how["name"] == "profile-test-mine":
+            raise GuestFailed("panic", f"{how['name']}: the kernel panicked")
+        return host.boot(*words, **how)
+
+    monkeypatch.setattr(boots, "boot", boot)
+    with Meter() as meter:
+        found = measured(tmp_path, planned(tmp_path, perf_record=True), meter)
+    assert found.verdict == Outcome.REGRESSION
+    assert "no profile: profile-test-mine: the kernel panicked" in capsys.readouterr().err
+    assert "profile-base-mine" in host.booted and "profile-test-mine" not in host.booted
+    assert found.live is not None and not found.live.profiles
 
 
 def test_a_line_a_round(tmp_path: Path, host: Host, capsys: pytest.CaptureFixture[str]) -> None:
