@@ -169,17 +169,19 @@ def _live_plan(asked: Asked, meter: Meter) -> tuple[str, LivePlan | None]:
     """
     chosen = [asked.cpus is not None, asked.numa, asked.duet, asked.rounds, asked.iterations, asked.accel != "auto"]
     chosen += [asked.perf is not None, asked.perf_record]
-    if asked.mode == "live":
-        if asked.seeds:
-            raise UserError("--seeds is of exact mode", hint="in live mode it is --rounds")
-    elif asked.mode == "exact":
+    if asked.mode == "exact":
         if any(chosen):
             raise UserError(
                 "--accel, --cpus, --numa, --duet, --rounds, --iterations, --perf and --perf-record are of live mode"
             )
         return "exact", None
-    elif not any(chosen) and (asked.seeds or asked.explain or asked.model != "auto" or not kvm.works(asked.qemu)):
+    of_exact = asked.seeds or asked.explain or asked.model != "auto"
+    if asked.mode == "auto" and not any(chosen) and (of_exact or not kvm.works(asked.qemu)):
         return "exact", None
+    if asked.seeds:
+        raise UserError("--seeds is of exact mode", hint="in live mode it is --rounds")
+    if asked.model not in ("auto", "none"):
+        raise UserError("--model is of exact mode: live mode measures real time", hint="leave it out, or --mode exact")
     accelerator = kvm.accelerator(asked.accel, asked.qemu, meter)
     how = LivePlan(
         accelerator=accelerator,

@@ -42,6 +42,7 @@ def shell(
     Example:
       lab shell efa7df3e3bb5 -- uname -r
     """
+    guest_shell.require_terminal(command)
     found = exact.find_qemu(qemu)
     with Meter() as meter:
         chosen = trees.open_tree(tree, progress=meter.news) if tree else None

@@ -25,10 +25,14 @@ _NEEDS = ("CONFIG_9P_FS", "CONFIG_NET_9P_VIRTIO", "CONFIG_VIRTIO_PCI", "CONFIG_V
 _LOST = 255  # what vng says when the guest ended by itself, and not the command
 
 
-def prepare(kernel: Kernel, command: Sequence[str], *, settings: Mapping[str, str], meter: Meter) -> Path:
-    """The root for the guest; refuses what could not work in it."""
+def require_terminal(command: Sequence[str]) -> None:
+    """Refuse a shell that nobody could type into: before its kernel is built."""
     if not command and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UserError("a shell needs a terminal", hint="run one command instead: `lab shell SPEC -- uname -r`")
+
+
+def prepare(kernel: Kernel, command: Sequence[str], *, settings: Mapping[str, str], meter: Meter) -> Path:
+    """The root for the guest; refuses a kernel that could not work with it."""
     require_root(kernel)
     if not command and applied(settings):
         meter.say(f"for the spec's settings, type: {'; '.join(applied(settings))}")

@@ -184,6 +184,10 @@ def test_the_mode(monkeypatch: pytest.MonkeyPatch, works: bool, more: dict[str, 
 def test_options_of_the_other_mode_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="--seeds is of exact mode"):
         command._live_plan(asked(mode="live", seeds=3), QUIET)
+    with pytest.raises(UserError, match="--model is of exact mode"):
+        command._live_plan(asked(mode="live", model="full"), QUIET)
+    with pytest.raises(UserError, match="--seeds is of exact mode"):
+        command._live_plan(asked(rounds=3, seeds=3), QUIET)
     with pytest.raises(UserError, match="are of live mode"):
         command._live_plan(asked(mode="exact", duet=True), QUIET)
 
@@ -256,7 +260,8 @@ def test_a_command_runs_with_the_specs_settings() -> None:
 
 def test_a_shell_needs_a_terminal_and_a_kernel_that_mounts_its_root(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="needs a terminal"):
-        shell.prepare(kernel("one"), [], settings={}, meter=QUIET)
+        shell.require_terminal([])
+    shell.require_terminal(["true"])
     monkeypatch.setattr("lab.requirements.configuration", lambda kernel: {"CONFIG_9P_FS": "m"})
     with pytest.raises(UserError, match=r"not built in .*: CONFIG_9P_FS, CONFIG_NET_9P_VIRTIO"):
         shell.prepare(kernel("one"), ["true"], settings={}, meter=QUIET)
