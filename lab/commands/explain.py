@@ -21,8 +21,8 @@ from lab.progress import Meter
 @click.option("--model", type=click.Choice(["tlb", "full"]), help="Cost model (default: as measured, else full).")
 @click.option("--machine", metavar="NAME|FILE", help="What is modelled (default: as measured).")
 @click.option("--all", "everything", is_flag=True, help="Also the functions that do not differ.")
-@click.option("--folded", type=click.Path(path_type=Path), help="Write folded stacks for flame graph viewers.")
-@click.option("--svg", type=click.Path(path_type=Path), help="Write a differential flame graph.")
+@click.option("--folded", type=options.OutputFile(), help="Write folded stacks for flame graph viewers.")
+@click.option("--svg", type=options.OutputFile(), help="Write a differential flame graph.")
 @options.jobs
 @options.json_output
 def explain(

@@ -113,7 +113,7 @@ def rebuild(database: str | None) -> None:
 def ack(event: str, note: str) -> None:
     """Acknowledge a change that `lab nightly` told of: what comes after it is compared with the new level.
 
-    
+    \b
     Example:
       lab history ack mainline.6.1 --note 'the price of the security fix'
     """

@@ -31,7 +31,7 @@ from lab.progress import Meter
 @options.measured(max_seeds=12)
 @options.elsewhere()
 @click.option("--resume", metavar="ID", help="Go on with a matrix that was interrupted.")
-@click.option("--svg", type=click.Path(path_type=Path), help="Also write a heat map.")
+@click.option("--svg", type=options.OutputFile(), help="Also write a heat map.")
 @options.json_output
 def matrix(
     resume: str | None,

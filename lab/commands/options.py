@@ -92,6 +92,21 @@ guest_timeout: Decorator = click.option(
 )
 
 
+class OutputFile(click.ParamType[Path]):
+    """A file to be written, in a folder that is there: what cannot be is refused before the work, not after it."""
+
+    name = "FILE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path."""
+        path = Path(value)
+        if path.is_dir():
+            self.fail(f"{path} is a folder; name a file", param, ctx)
+        if not path.parent.is_dir():
+            self.fail(f"there is no folder {path.parent}", param, ctx)
+        return path
+
+
 class Cpus(click.ParamType[int]):
     """A number of vCPUs, or `host` for as many as there are, laid out alike; 0 stands for that."""
 

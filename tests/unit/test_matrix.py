@@ -369,6 +369,8 @@ def test_a_budget_below_the_estimate_is_said_before(
         (["--against", "thp=sometimes"], "is no arm"),
         (["--against", "thp=never"], "fits several arms"),
         (["--mode", "live"], "live mode"),
+        (["--svg", "/nowhere/map.svg"], "there is no folder /nowhere"),
+        (["--svg", "/"], "/ is a folder"),
     ],
 )
 def test_bad_input_is_refused_before_any_work(
