@@ -18,6 +18,7 @@ from lab import evidence, paths, records
 from lab.errors import HostFailed
 from lab.live import hostgate, hostreading
 from lab.live.rounds import primary_of
+from lab.looks import Looks
 from lab.records import Record
 from lab.results import AbResult, CaseResult
 from lab.verdict import Outcome
@@ -33,8 +34,8 @@ class Certificate(Record, frozen=True, kw_only=True):
 
     setup: the host's, by name; fingerprint: of it. pairs: seeds or rounds; disturbed: those that count although the
     host was not quiet. quantiles: of the pairs' ratios test/base, by share in %. block_sd, boot_sd, iteration_sd: of
-    logs. resolves: the change, as a fraction, that so many rounds find with 80 % chance. equal: every metric of every
-    pair is, to the last digit.
+    logs. resolves: the change, as a fraction, that so many planned rounds find with 80 % chance. equal: every metric of
+    every pair is, to the last digit.
     """
 
     schema: int = 1
@@ -65,7 +66,7 @@ class Certificate(Record, frozen=True, kw_only=True):
         """The change that so many rounds find with 80 % chance; None where they cannot find any."""
         if self.block_sd == 0:
             return 0.0
-        found = evidence.detectable_effect(rounds, self.block_sd, self.alpha)
+        found = Looks(self.alpha, rounds).detectable_effect(rounds, self.block_sd)
         return None if found is None else math.expm1(found)
 
 

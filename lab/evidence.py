@@ -13,7 +13,6 @@ Hoaglin, How to Detect and Handle Outliers (1993).
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cache
 from statistics import NormalDist
@@ -25,10 +24,12 @@ EFFECT_VARIANCES = (0.1, 1.0, 10.0)
 NO_SPREAD = 1e-12
 """Log ratios closer together than this are one number: the rounding of two logarithms is 1e-15."""
 
+EVIDENCE_CAP = 300.0
+"""log10 E at and above which evidence is called infinite: JSON has no infinity."""
+
 CLIP_FROM = 8
 CLIP_AT = 3.5
 _EXACT_RANKS = 50
-_LIMIT = 10_000
 
 
 class Moments(NamedTuple):
@@ -102,6 +103,11 @@ def log_evidence(x: Sequence[float]) -> float:
     return log_e(m.n, t_statistic(m))
 
 
+def p_value(log_e: float) -> float:
+    """min(1, 1/E): under no change the chance that the evidence is ever that large. Infinite evidence is 10^300."""
+    return float(min(1.0, 10.0 ** -min(log_e / math.log(10), EVIDENCE_CAP)))
+
+
 @cache
 def critical_t(n: int, alpha: float) -> float:
     """The |t| at which E_n reaches 1/alpha; infinite when n blocks cannot (n < 5 at alpha = .01)."""
@@ -129,15 +135,15 @@ def interval(m: Moments, alpha: float) -> tuple[float, float] | None:
     It leaves out 0 exactly when E_n exceeds 1/alpha. No width without spread (from three blocks on); None
     when no finite interval exists yet.
     """
+    return bounds(m, critical_t(m.n, alpha))
+
+
+def bounds(m: Moments, critical: float) -> tuple[float, float] | None:
+    """`mean +- critical sd / sqrt(n)`, the interval whose test asks for |t| > critical."""
     if m.sd == 0:
         return (m.mean, m.mean) if m.n >= 3 else None
-    half = half_width(m.n, m.sd, alpha)
+    half = critical * m.sd / math.sqrt(m.n)
     return None if math.isinf(half) else (m.mean - half, m.mean + half)
-
-
-def half_width(n: int, sd: float, alpha: float) -> float:
-    """Half the width of the always-valid interval of n blocks with standard deviation sd > 0."""
-    return critical_t(n, alpha) * sd / math.sqrt(n)
 
 
 def clip(x: Sequence[float]) -> list[float]:
@@ -204,15 +210,18 @@ def _signed_rank_counts(n: int) -> list[int]:
 # ---- many tests
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
+def holm(p_values: Sequence[float], weights: Sequence[float] | None = None) -> list[float]:
     """Holm's adjusted p-values, in the given order: at most alpha means "survives" at family error alpha.
 
-    Sorted, `max over j <= i of (m - j) p_j` (j from 0), at most 1. Holm, Scand. J. Statistics 6 (1979), 65.
+    Sorted by p / w, `max over j <= i of (w_j + w_(j+1) + ...) p_j / w_j`, at most 1; without weights those sums are
+    m, m - 1, ... Holm, Scand. J. Statistics 6 (1979), 65; with weights in section 4 there.
     """
-    adjusted, worst, m = [1.0] * len(p_values), 0.0, len(p_values)
-    for rank, i in enumerate(sorted(range(m), key=p_values.__getitem__)):
-        worst = max(worst, (m - rank) * p_values[i])
+    w = [1.0] * len(p_values) if weights is None else weights
+    adjusted, worst, left = [1.0] * len(p_values), 0.0, math.fsum(w)
+    for i in sorted(range(len(p_values)), key=lambda i: p_values[i] / w[i]):
+        worst = max(worst, left * p_values[i] / w[i])
         adjusted[i] = min(1.0, worst)
+        left -= w[i]
     return adjusted
 
 
@@ -228,70 +237,3 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
         best = min(best, p_values[i] * m / (m - rank))
         adjusted[i] = best
     return adjusted
-
-
-# ---- planning
-
-
-def detectable_effect(n: int, sd: float, alpha: float, power: float = 0.8) -> float | None:
-    """The |mean| at which E_n >= 1/alpha after n blocks of standard deviation sd, with the given chance.
-
-    `delta sd / sqrt(n)`, delta the noncentrality with P(T >= critical_t) = power, T noncentral t with n - 1
-    degrees of freedom. Looking at earlier blocks too can only help. None when n blocks cannot reach 1/alpha.
-    """
-    if math.isinf(critical_t(n, alpha)):
-        return None
-    return _noncentrality(n, alpha, _fraction(power)) * sd / math.sqrt(n)
-
-
-@cache
-def _noncentrality(n: int, alpha: float, power: float) -> float:
-    """The delta > 0 at which a noncentral t with n - 1 degrees of freedom exceeds critical_t with `power`.
-
-    With W = sqrt(chi^2_nu / nu): `P(T >= h) = E[Phi(delta - h W)]`, an integral over the law of W.
-    """
-    h, nodes, normal = critical_t(n, alpha), _chi_nodes(n - 1), NormalDist()
-    low, high = 0.0, 4 * h + 10
-    for _ in range(40):
-        delta = (low + high) / 2
-        chance = math.fsum(weight * normal.cdf(delta - h * w) for w, weight in nodes)
-        low, high = (delta, high) if chance < power else (low, delta)
-    return high
-
-
-def _chi_nodes(nu: int, steps: int = 400) -> list[tuple[float, float]]:
-    """Midpoints and probabilities of W = sqrt(chi^2_nu / nu), over all that is not below 1e-12."""
-    spread = 8 / math.sqrt(2 * nu)
-    low, high = max(0.0, 1 - spread), 1 + spread
-    points = [low + (high - low) * (i + 0.5) / steps for i in range(steps)]
-    density = [math.exp((nu - 1) * math.log(w) - nu * (w * w - 1) / 2) for w in points]
-    total = math.fsum(density)
-    return [(w, d / total) for w, d in zip(points, density, strict=True)]
-
-
-def blocks_to_settle(m: Moments, *, margin: float, alpha: float, min_blocks: int, fewest: int = 4) -> int | None:
-    """How many blocks more would settle it, if mean and sd stayed as they are; None: over 10,000 in all.
-
-    Settled: the interval lies inside +-margin (log units; from `fewest` blocks on), or leaves out 0 (from
-    `min_blocks` on). With noise this is about the median of what it takes. Up to 40 blocks in all it is
-    exact, above that within 5 %.
-    """
-    if m.sd == 0:
-        return max(1, (fewest if abs(m.mean) <= margin else min_blocks) - m.n)
-
-    def settled(n: int) -> bool:
-        half, size = half_width(n, m.sd, alpha), abs(m.mean)
-        return (n >= fewest and size + half <= margin) or (n >= min_blocks and half < size)
-
-    later = [n for n in _horizons() if n > m.n]
-    found = bisect_left(later, True, key=settled)
-    return later[found] - m.n if found < len(later) else None
-
-
-@cache
-def _horizons() -> tuple[int, ...]:
-    """Block numbers worth planning for; few, so that `critical_t` is computed once for all metrics."""
-    out = list(range(2, 41))
-    while out[-1] < _LIMIT:
-        out.append(math.ceil(out[-1] * 1.05))
-    return tuple(out)

@@ -3,6 +3,7 @@
 <id>/plan.json          what was asked for, resolved: enough to go on, or to do it all again
 <id>/runs/*.json        every guest's raw report, saved as soon as the guest ended
 <id>/boots/*.json       live mode: the same of every boot, and rounds/*.json of every round
+<id>/horizon.json       live mode: how many rounds are planned
 <id>/guests/*/          console, report and QEMU's words of each guest
 <id>/result.json        the finished document; a folder without it can be resumed
 """

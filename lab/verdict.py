@@ -14,10 +14,8 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from lab import evidence
+from lab.looks import Looks
 from lab.records import Record
-
-EVIDENCE_CAP = 300.0
-"""log10 E at and above which evidence is called infinite: JSON has no infinity."""
 
 FIRST_LOOK = 4
 EXACT_DECIDES = 3
@@ -53,9 +51,11 @@ class Comparison(Record, frozen=True, kw_only=True):
     means where a zero forbids logs; None when all of base is 0. interval: always-valid, 1 - alpha, as ratios.
     estimate: Hodges-Lehmann ratio with its 95 % interval for this look alone. verdict: None for metrics of
     which neither side is better. evidence: log10 of the e-value, 300 when infinite, None when there is none.
-    p_value: min(1, 1/E). reason: one short phrase. more_blocks: how many would settle an `unknown`, None
-    when not known. mde: the change, as a fraction (.01 is 1 %), that this design finds with 80 % chance.
-    method: `e-value`, `values` (decided without noise: equal, without spread, or zeros) or `none`.
+    p_value: valid at every look; min(1, 1/E), or what a planned number of rounds makes of it. reason: one short
+    phrase. more_blocks: how many would settle an `unknown`, None when not known. mde: the change, as a fraction
+    (.01 is 1 %), that this design finds with 80 % chance.
+    method: `e-value`, `planned` (that, and the test of a planned number of rounds), `values` (decided without
+    noise: equal, without spread, or zeros) or `none`.
     exploratory: a secondary metric. survived: whether it passed Benjamini-Hochberg, None before that.
     """
 
@@ -75,7 +75,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     reason: str
     more_blocks: int | None = None
     mde: float | None = None
-    method: Literal["e-value", "values", "none"]
+    method: Literal["e-value", "planned", "values", "none"]
     exploratory: bool = False
     survived: bool | None = None
 
@@ -101,6 +101,12 @@ class _Rules(NamedTuple):
     alpha: float
     min_blocks: int
     exact: bool
+    planned: int | None
+
+    @property
+    def looks(self) -> Looks:
+        """How the pairs may be looked at."""
+        return Looks(self.alpha, self.planned, self.exact)
 
     @property
     def margin(self) -> float:
@@ -133,20 +139,22 @@ def compare_metric(
     threshold: float = 0.02,
     alpha: float = 0.01,
     min_blocks: int = 6,
+    planned: int | None = None,
     exact: bool,
 ) -> Comparison:
     """Compare base[k] with test[k], the summaries of block or seed k, and decide.
 
     threshold: the smallest relative change that counts. alpha: chance of a wrong `regression` or
-    `improvement` over all looks. min_blocks: pairs needed for those two words. exact: numbers come from
-    exact mode, so they carry no noise and nothing is clipped.
+    `improvement` over all looks. min_blocks: pairs needed for those two words. planned: pairs that were
+    planned; 0: they will be; None: nothing is planned (see `lab.looks`). exact: numbers come from exact mode, so
+    they carry no noise and nothing is clipped.
     ValueError: lengths differ, or a parameter is out of range.
     """
     if len(base) != len(test):
         raise ValueError(f"{metric.name}: {len(base)} values of base, {len(test)} of test")
-    if not 0 < alpha < 1 or threshold < 0 or min_blocks < 1:
+    if not 0 < alpha < 1 or threshold < 0 or min_blocks < 1 or (planned or 1) < 1:
         raise ValueError(f"alpha {alpha}, threshold {threshold} or min_blocks {min_blocks} is out of range")
-    rules = _Rules(threshold, alpha, min_blocks, exact)
+    rules = _Rules(threshold, alpha, min_blocks, exact, planned)
     values = [*base, *test]
     if not base:
         return _no_comparison(metric, base, test, "no measurements")
@@ -234,24 +242,25 @@ def _common_sign(base: Sequence[float], test: Sequence[float]) -> int:
 def _compare_ratios(metric: Metric, base: Sequence[float], test: Sequence[float], rules: _Rules) -> Comparison:
     """All values positive, not all pairs equal: the e-value on log ratios, or the values without spread."""
     x = [math.log(t) - math.log(b) for b, t in zip(base, test, strict=True)]
-    used = x if rules.exact else evidence.clip(x)
-    m, log_weight = evidence.moments(used), evidence.log_evidence(used)
-    bounds = evidence.interval(m, rules.alpha)
+    looks = rules.looks
+    used = looks.used(x)
+    m, log_weight, p_value = evidence.moments(used), evidence.log_evidence(used), looks.p_value(x)
+    bounds = looks.interval(x)
     located = evidence.hodges_lehmann(x)
     flat = m.sd == 0 and rules.exact and m.n >= EXACT_DECIDES
-    resolved = evidence.detectable_effect(m.n, m.sd, rules.alpha) if m.n >= rules.min_blocks else None
+    resolved = looks.detectable_effect(m.n, m.sd) if m.n >= rules.min_blocks else None
     return _comparison(
         metric,
         base,
         test,
-        _judge_flat(metric, m, rules) if flat else _judge(metric, m, log_weight, bounds, rules),
+        _judge_flat(metric, m, rules) if flat else _judge(metric, m, p_value, bounds, rules),
         ratio=_exp(m.mean),
         interval=_ratios(bounds),
         estimate=_exp(located.value),
         estimate_interval=_ratios(located.interval),
         mde=0.0 if flat else None if resolved is None else _exp(resolved) - 1,
-        method="values" if flat else "e-value",
-        **_weight(log_weight),
+        method="values" if flat else "e-value" if rules.planned is None else "planned",
+        **{**_weight(log_weight), "p_value": p_value},
     )
 
 
@@ -265,7 +274,7 @@ def _judge_flat(metric: Metric, m: evidence.Moments, rules: _Rules) -> _Finding:
 def _judge(
     metric: Metric,
     m: evidence.Moments,
-    log_weight: float,
+    p_value: float,
     bounds: tuple[float, float] | None,
     rules: _Rules,
 ) -> _Finding:
@@ -277,7 +286,7 @@ def _judge(
     if max(-low, high) <= rules.margin:
         small = f"differs by {percent(_exp(m.mean))}, below threshold"
         return _Finding(Outcome.SAME, small if apart else f"interval inside ±{_plain(rules.threshold)}")
-    if not apart or log_weight < -math.log(rules.alpha):
+    if not apart or p_value > rules.alpha:
         return _unknown(m, _straddles(low, high, rules), rules)
     if m.n < rules.min_blocks:
         return _unknown(m, f"significant, but {m.n} of {rules.pairs(rules.min_blocks)}", rules)
@@ -290,9 +299,7 @@ def _unknown(m: evidence.Moments, reason: str, rules: _Rules) -> _Finding:
         return _Finding(Outcome.UNKNOWN, reason, (EXACT_DECIDES if rules.exact else FIRST_LOOK) - m.n)
     if rules.exact and m.sd == 0:
         return _Finding(Outcome.UNKNOWN, reason, EXACT_DECIDES - m.n)
-    more = evidence.blocks_to_settle(
-        m, margin=rules.margin, alpha=rules.alpha, min_blocks=rules.min_blocks, fewest=FIRST_LOOK
-    )
+    more = rules.looks.blocks_to_settle(m, margin=rules.margin, min_blocks=rules.min_blocks, fewest=FIRST_LOOK)
     return _Finding(Outcome.UNKNOWN, reason, more)
 
 
@@ -309,8 +316,7 @@ def _side(metric: Metric, sign: float) -> Outcome:
 
 def _weight(log_e: float) -> dict[str, Any]:
     """Fields of the evidence: log10 E, capped, and p = min(1, 1/E)."""
-    tens = min(log_e / math.log(10), EVIDENCE_CAP)
-    return {"evidence": tens, "p_value": min(1.0, 10.0**-tens)}
+    return {"evidence": min(log_e / math.log(10), evidence.EVIDENCE_CAP), "p_value": evidence.p_value(log_e)}
 
 
 def _exp(x: float) -> float:

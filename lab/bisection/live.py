@@ -17,13 +17,13 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from lab import evidence
 from lab.bisection import planning
 from lab.bisection.duel import FEWEST_BLOCKS, Duel
 from lab.bisection.planning import Choice, Costs
 from lab.bisection.posterior import Belief, Reading, believe, prior_of, shortest
 from lab.bisection.terms import Done, Outcome, Part, Rules, Status, Visit
 from lab.evidence import Estimate, Moments
+from lab.looks import Looks
 
 
 class LiveSearch:
@@ -166,7 +166,7 @@ class LiveSearch:
         if rules.confirm_alpha is None:
             return 0
         start = Moments(2, abs(belief.delta), math.sqrt(2) * belief.noise)
-        more = evidence.blocks_to_settle(start, margin=0.0, alpha=rules.confirm_alpha, min_blocks=FEWEST_BLOCKS)
+        more = Looks(rules.confirm_alpha).blocks_to_settle(start, margin=0.0, min_blocks=FEWEST_BLOCKS)
         blocks = rules.confirm_blocks if more is None else min(start.n + more, rules.confirm_blocks)
         return max(0, blocks - len(self.confirming.x)) if self.confirming else blocks
 

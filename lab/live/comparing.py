@@ -193,6 +193,7 @@ def _live(
         commands=ready.commands,
         host=facts,
         rounds=taking.tried,
+        planned_rounds=taking.rounds.horizon.rounds if taking.rounds.horizon else None,
         sampling=taking.rounds.sampling(),
         certificates=_quotes(plan, ready, taking),
         perf=taking.counted() if plan.perf else None,

@@ -81,6 +81,7 @@ class Command(Record, frozen=True, kw_only=True):
 class Live(Record, frozen=True, kw_only=True):
     """How a result in live mode was measured. commands: by workload and arm. sampling, profiles: by case.
 
+    planned_rounds: that verdicts are about, see `lab.live.horizon`; None: it ended before they could be planned.
     certificates: by case, what this host's noise certificate says to it.
     """
 
@@ -93,6 +94,7 @@ class Live(Record, frozen=True, kw_only=True):
     commands: dict[str, dict[str, Command]]
     host: list[HostFact]
     rounds: list[LiveRound]
+    planned_rounds: int | None = None
     sampling: dict[str, Sampling]
     perf: PerfSummary | None = None
     profiles: dict[str, Difference] = msgspec.field(default_factory=dict)
@@ -102,7 +104,8 @@ class Live(Record, frozen=True, kw_only=True):
         """How quiet the host was, in words."""
         counts = Counter(one.state for one in self.rounds)
         counted = counts["kept"] + counts["disturbed"]
-        words = [f"{counted} round{'s' * (counted != 1)}"]
+        planned = f" of {self.planned_rounds} planned" if self.planned_rounds and self.planned_rounds > counted else ""
+        words = [f"{counted} round{'s' * (counted != 1)}{planned}"]
         words += [f"{counts['disturbed']} of them disturbed"] if counts["disturbed"] else []
         words += [f"{counts['repeated']} repeated because of the host"] if counts["repeated"] else []
         words += [f"{counts['died']} repeated because a guest died"] if counts["died"] else []

@@ -17,9 +17,10 @@ from pathlib import Path
 from lab import records
 from lab.errors import GuestFailed, LabError
 from lab.guests import Running
-from lab.live import boots, perfstat
+from lab.live import boots, horizon, perfstat
 from lab.live.boots import BootRecord, LiveBench
 from lab.live.document import LiveBoot, LiveRound, RoundState
+from lab.live.horizon import Horizon
 from lab.live.hostgate import Watch
 from lab.live.perfstat import PerfSummary
 from lab.live.rounds import Block, BootReading, Rounds
@@ -68,6 +69,7 @@ class Taking:
 
         GuestFailed: an arm's guest died in each of the tries. The arm is broken.
         """
+        self._plan()
         block = self.rounds.next()
         if block is None or self._late():
             return None
@@ -89,12 +91,41 @@ class Taking:
                 self.busy = self.busy or one.state == "disturbed"
                 self.rounds.add(_as_done(block, one), _readings(one))
                 self._learn()
+                self._plan()
                 return one
         raise AssertionError("unreachable")
 
     def seconds_a_round(self) -> float:
-        """What a round takes, by those that were done."""
-        return statistics.median(one.seconds for one in self.tried) if self.tried else 0.0
+        """What a round takes with as many iterations as the next one has, by those that were done."""
+        if not self.tried:
+            return 0.0
+        length = statistics.median(one.seconds / self._length(one.iterations) for one in self.tried)
+        return length * self._length(self.rounds.iterations())
+
+    def _length(self, iterations: int) -> float:
+        """A boot's seconds, but for what all rounds have in common."""
+        return self.rounds.boot_s + iterations * self.rounds.sample_s
+
+    def _plan(self) -> None:
+        """Plan the rounds, once, as soon as that can be done; what was planned before an interruption holds."""
+        if self.rounds.horizon is not None:
+            return
+        path = self.folder / "horizon.json"
+        if path.is_file():
+            self.rounds.plan(records.load(path, Horizon))
+            return
+        most, fewest, done = self.rounds.max_blocks, self.rounds.min_blocks, len(self.rounds.blocks)
+        if self.deadline is None:
+            planned: Horizon | None = horizon.without_budget(most, fewest)
+        else:
+            tries = len(self.tried) / done if done else 1.0
+            planned = horizon.within(
+                self.deadline - time.monotonic(), round_s=self.seconds_a_round() * tries, done=done, most=most,
+                fewest=fewest, iterations=self.rounds.iterations(),
+            )  # fmt: skip
+        if planned is not None:
+            records.save(path, planned)
+            self.rounds.plan(planned)
 
     def counted(self) -> PerfSummary:
         """What perf counted in the boots of the rounds so far."""

@@ -20,6 +20,7 @@ class Narrator:
         self._meter = meter
         self._bars: dict[str, Task] = {}
         self._told = 0
+        self._planned = False
 
     def __enter__(self) -> Self:
         if self._meter.shows_bars:
@@ -39,6 +40,7 @@ class Narrator:
             if other.reasons:
                 self._meter.say(f"round {other.number}: {_trouble(other)}")
         self._told = len(self._taking.tried)
+        self._tell_plan()
         standing = {case: primary_of(found) for case, found in self._taking.rounds.standing().items()}
         if self._bars:
             for case, comparison in standing.items():
@@ -46,6 +48,15 @@ class Narrator:
             return
         cases = "; ".join(f"{case} {in_words(comparison)}" for case, comparison in standing.items())
         self._meter.say(f"round {one.number}, {one.seconds:.0f} s: {cases}{self._left()}")
+
+    def _tell_plan(self) -> None:
+        """How many rounds fit into the budget, once that is known; without one the options have said it."""
+        horizon = self._taking.rounds.horizon
+        if horizon is None or horizon.iterations is None or self._planned:
+            return
+        self._planned = True
+        each = f"{horizon.iterations} iteration{'s' * (horizon.iterations != 1)} a boot"
+        self._meter.say(f"planned for this budget: {horizon.rounds} rounds, {each}")
 
     def _left(self) -> str:
         """How long it may still take: what the open cases ask for, or the end of the rounds."""

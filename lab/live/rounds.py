@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from lab import evidence, verdict
 from lab.live import family, summaries
+from lab.live.horizon import Horizon
 from lab.live.summaries import Spread, WarmUp
 from lab.records import Record
 from lab.verdict import Comparison, Metric, Outcome
@@ -76,7 +77,8 @@ class Rounds:
         """metrics: of each case, exactly one of them primary. seed: of the order of boots.
 
         boot_s: of a boot without any iteration; sample_s: of one iteration of all cases. Both may be set anew when
-        they have been measured. fixed_blocks: go on to max_blocks, decided or not.
+        they have been measured. fixed_blocks: go on to max_blocks, decided or not. `horizon` is set once, when the
+        rounds have been planned; before that nothing but very large changes are found.
         ValueError: a number is out of range, or a case has not exactly one primary metric.
         """
         if max_blocks < 1 or min_blocks < 1 or boot_s < 0 or sample_s <= 0 or (fixed_iterations or 1) < 1:
@@ -95,6 +97,7 @@ class Rounds:
         self.fixed_iterations = fixed_iterations
         self.fixed_blocks = fixed_blocks
         self.blocks: list[tuple[Block, list[BootReading]]] = []
+        self.horizon: Horizon | None = None
         self._standing: dict[str, list[Comparison]] | None = None
 
     # ---- the calls
@@ -118,13 +121,21 @@ class Rounds:
         self.blocks.append((block, list(readings)))
         self._standing = None
 
+    def plan(self, horizon: Horizon) -> None:
+        """Set the rounds that are planned. ValueError: that was done before, and differently."""
+        if self.horizon not in (None, horizon):
+            raise ValueError(f"{self.horizon.rounds} rounds were planned, and cannot be {horizon.rounds} now")
+        self.horizon, self._standing = horizon, None
+
     def standing(self) -> dict[str, list[Comparison]]:
         """Every metric of every case as it stands, corrected for their number (see `family`)."""
         if self._standing is None:
             compared = {
                 case: [self._compare(case, metric) for metric in measured] for case, measured in self.metrics.items()
             }
-            self._standing = family.beyond_chance(compared, alpha=self.alpha, min_blocks=self.min_blocks)
+            self._standing = family.beyond_chance(
+                compared, alpha=self.alpha, min_blocks=self.min_blocks, planned=self._planned
+            )
         return self._standing
 
     def undecided(self) -> list[str]:
@@ -169,13 +180,15 @@ class Rounds:
     def iterations(self) -> int:
         """Iterations a boot, by where the noise of the cases still open is: see `summaries.iterations`.
 
-        Two until four blocks are in; estimated afresh before each block after that. Iterations of warm-up come on
-        top, as part of the boot.
+        Two until four blocks are in; estimated afresh before each block after that, until the rounds are planned to
+        fit into a time. Iterations of warm-up come on top, as part of the boot.
         """
         if self.fixed_iterations:
             return self.fixed_iterations
         if len(self.blocks) < FIRST_LOOK:
             return FIRST_ITERATIONS
+        if self.horizon and self.horizon.iterations:
+            return self.horizon.iterations
         cases = self.undecided() or list(self.metrics)
         known = [found for found in map(self.spread, cases) if found and found.iteration > 0]
         if not known:
@@ -186,11 +199,17 @@ class Rounds:
 
     # ---- the numbers
 
+    @property
+    def _planned(self) -> int:
+        """The rounds planned; before there is a plan none, so that its part of alpha is not spent."""
+        return self.horizon.rounds if self.horizon else 0
+
     def _compare(self, case: str, metric: Metric) -> Comparison:
         base, test = self._arms(case, metric)
         return verdict.compare_metric(
-            metric, base, test, threshold=self.threshold, alpha=self.alpha, min_blocks=self.min_blocks, exact=False
-        )
+            metric, base, test, threshold=self.threshold, alpha=self.alpha, min_blocks=self.min_blocks,
+            planned=self._planned, exact=False,
+        )  # fmt: skip
 
     def _arms(self, case: str, metric: Metric) -> tuple[list[float], list[float]]:
         """One number a block of each arm; several boots of an arm in one block are taken together."""

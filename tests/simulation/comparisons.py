@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 from scipy import stats
 
+from lab.live import horizon
 from lab.live.rounds import Block, BootReading, Rounds, primary_of
 from lab.verdict import Metric, Outcome
 
@@ -130,10 +131,10 @@ def compare(noise: Noise, design: Design, seed: tuple[int, ...]) -> Compared:
     )  # fmt: skip
     ever = False
     while block := rounds.next():
-        cost = (1 if noise.duet else 2) * (noise.boot_s + block.iterations * noise.sample_s)
-        if host.now_s + cost > design.budget_s:
+        if host.now_s + _round_s(noise, block.iterations) > design.budget_s:
             break
         rounds.add(block, host.block(block))
+        _plan(rounds, noise, design.budget_s - host.now_s)
         ever |= any(word in CHANGED for word in _words(rounds))
     return Compared(
         primary=[Outcome(primary_of(found).verdict or "unknown") for found in rounds.standing().values()],
@@ -145,6 +146,26 @@ def compare(noise: Noise, design: Design, seed: tuple[int, ...]) -> Compared:
         iterations=float(np.mean([block.iterations for block, _ in rounds.blocks])),
         seconds=host.now_s,
     )
+
+
+def _round_s(noise: Noise, iterations: int) -> float:
+    return (1 if noise.duet else 2) * (noise.boot_s + iterations * noise.sample_s)
+
+
+def _plan(rounds: Rounds, noise: Noise, left_s: float) -> None:
+    """Plan the rounds as `lab.live.measuring` does."""
+    if rounds.horizon is not None:
+        return
+    if math.isinf(left_s):
+        rounds.plan(horizon.without_budget(rounds.max_blocks, rounds.min_blocks))
+        return
+    iterations = rounds.iterations()
+    planned = horizon.within(
+        left_s, round_s=_round_s(noise, iterations), done=len(rounds.blocks), most=rounds.max_blocks,
+        fewest=rounds.min_blocks, iterations=iterations,
+    )  # fmt: skip
+    if planned:
+        rounds.plan(planned)
 
 
 def _words(rounds: Rounds) -> list[Outcome]:

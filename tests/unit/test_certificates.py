@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab import certificates, cli, paths, results, table
+from lab import cli, paths, results, table
 from lab.certificates import certify, keep, kept, quote, setup
 from lab.commands import ab
 from lab.errors import HostFailed
 from lab.live.document import Live, LiveRound
 from lab.live.rounds import Sampling
 from lab.live.summaries import WarmUp
+from lab.looks import Looks
 from lab.results import AbResult
 
 from . import fakeresult
@@ -84,7 +85,7 @@ def test_the_smallest_change_is_one_that_is_found(bench: Path) -> None:
     chance, found = random.Random(3), 0  # noqa: S311
     for _ in range(300):
         x = [math.log1p(change) + chance.gauss(0, made.block_sd) for _ in range(15)]
-        found += certificates.evidence.log_evidence(x) >= math.log(100)
+        found += Looks(0.01, 15).p_value(x) <= 0.01
     assert 0.72 < found / 300 < 0.88
 
 

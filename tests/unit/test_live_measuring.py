@@ -12,6 +12,7 @@ from lab.errors import GuestFailed
 from lab.exact import MachineType
 from lab.live import boots, measuring
 from lab.live.boots import BootRecord, LiveBench
+from lab.live.horizon import Horizon
 from lab.live.hostgate import RoundHost
 from lab.live.machine import Guest
 from lab.live.measuring import Stand, Taking
@@ -244,3 +245,60 @@ def test_the_budget_ends_it_between_rounds(tmp_path: Path, host: Host, monkeypat
     one.deadline = 0.0
     assert one.take() is not None, "the first is always done"
     assert one.take() is None
+
+
+def test_rounds_are_planned_once_and_for_good(tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds of 10 s on a clock of their own: 4 of 9 done, and 10 more seconds come too late."""
+    now = [0.0]
+    host.speed = lambda arm, seed, case: 100.0 * (1 + 0.1 * (seed % 3 - 1) * (arm == "test"))
+    monkeypatch.setattr(measuring.time, "monotonic", lambda: now[0])
+    stop = host.stop
+
+    def later() -> RoundHost:
+        now[0] += 10
+        return stop()
+
+    monkeypatch.setattr(host, "stop", later)
+    one = taking(tmp_path, fixed=True)
+    one.deadline = 99.0
+    for number in range(4):
+        assert one.rounds.horizon is None, number
+        one.take()
+    assert one.rounds.horizon == Horizon(rounds=9, iterations=2)
+    assert records.load(tmp_path / "horizon.json", Horizon) == one.rounds.horizon
+    all_of(one)
+    assert (now[0], len(one.rounds.blocks)) == (90.0, 9)
+
+    again = taking(tmp_path, fixed=True)
+    again.deadline = 1000.0
+    all_of(again)
+    assert again.rounds.horizon == Horizon(rounds=9, iterations=2)
+    assert len(again.rounds.blocks) == 20
+    assert {found[0].method for found in again.rounds.standing().values()} == {"planned"}
+
+
+def test_without_a_budget_the_rounds_asked_for_are_planned(tmp_path: Path, host: Host) -> None:
+    one = taking(tmp_path, rounds=12)
+    all_of(one)
+    assert records.load(tmp_path / "horizon.json", Horizon) == Horizon(rounds=12, iterations=None)
+
+
+def test_repeated_rounds_are_in_the_plan(tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every second try disturbed: half as many rounds fit."""
+    now = [0.0]
+    host.speed = lambda arm, seed, case: 100.0 * (1 + 0.1 * (seed % 3 - 1) * (arm == "test"))
+    monkeypatch.setattr(measuring.time, "monotonic", lambda: now[0])
+    stop = host.stop
+
+    def later() -> RoundHost:
+        now[0] += 5
+        return stop()
+
+    monkeypatch.setattr(host, "stop", later)
+    host.troubles = iter([["steal 3 %"], []] * 4)
+    one = taking(tmp_path, fixed=True)
+    one.deadline = 100.0
+    for _ in range(4):
+        one.take()
+    assert len(one.tried) == 8
+    assert one.rounds.horizon == Horizon(rounds=10, iterations=2)

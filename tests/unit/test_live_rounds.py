@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from lab.live import summaries
+from lab.live import family, summaries
+from lab.live.horizon import Horizon
 from lab.live.rounds import Block, BootReading, Rounds, order, primary_of
-from lab.verdict import Metric, Outcome
+from lab.verdict import Comparison, Metric, Outcome
 
 SPEED = Metric(name="throughput", unit="op/s", better="higher", primary=True)
 FAULTS = Metric(name="faults", unit="", better="lower")
@@ -208,6 +209,60 @@ def test_a_value_that_is_missing_leaves_the_case_undecided() -> None:
     assert (found.verdict, found.reason) == (Outcome.UNKNOWN, "a value is not a number")
     assert found.base[2] is None
     assert machine.sampling()["a"].boot_sd is None
+
+
+def test_secondary_metrics_have_a_fifth_of_alpha_among_them() -> None:
+    """Two cases of one primary and one secondary: weights .4 and .1. Worked out by hand at p .003 and .0015."""
+
+    def found(primary: bool, p_value: float) -> Comparison:
+        return Comparison(
+            name="m", unit="", better="higher", primary=primary, base=[1.0, 1.1], test=[1.0, 1.3], reason="r",
+            verdict=Outcome.IMPROVEMENT, p_value=p_value, method="planned",
+        )  # fmt: skip
+
+    def words(*p_values: float) -> list[Outcome | None]:
+        first, second, third, fourth = p_values
+        cases = {"a": [found(True, first), found(False, second)], "b": [found(True, third), found(False, fourth)]}
+        out = family.beyond_chance(cases, alpha=0.01, min_blocks=6, planned=30)
+        return [one.verdict for comparisons in out.values() for one in comparisons]
+
+    yes, no = Outcome.IMPROVEMENT, Outcome.UNKNOWN
+    # p / w: .0075, .015, 1, 1. 1 x .0075, then .6 x .015 = .009, then .5 x 1.
+    assert words(0.003, 0.0015, 0.4, 0.1) == [yes, yes, no, no]
+    # Alone the secondary one has 1 x .015, above .01.
+    assert words(0.4, 0.0015, 0.4, 0.1) == [no, no, no, no]
+
+
+# ---- planning
+
+
+def test_a_plan_is_made_once() -> None:
+    machine = rounds()
+    machine.plan(Horizon(rounds=20, iterations=1))
+    machine.plan(Horizon(rounds=20, iterations=1))
+    with pytest.raises(ValueError, match="20 rounds were planned, and cannot be 30 now"):
+        machine.plan(Horizon(rounds=30, iterations=1))
+
+
+def test_iterations_stay_as_they_were_planned() -> None:
+    machine = rounds(max_blocks=12, fixed_blocks=True)
+    machine.plan(Horizon(rounds=12, iterations=7))
+    run(machine, noisy(9, boot_sd=0.06, iteration_sd=0.01))
+    assert machine.sampling()["a"].iterations == [2] * 4 + [7] * 8
+
+
+def test_a_plan_finds_what_evidence_alone_does_not() -> None:
+    """Sixteen rounds of -7 % and a scatter of as much: t = 3.9; the plan needs 3.4 at its end, the e-value 4.3."""
+    machine = rounds(max_blocks=16, fixed_blocks=True)
+    while block := machine.next():
+        test = 1000 * math.exp(-0.07 + (0.07 if block.number % 2 else -0.07))
+        machine.add(block, [reading(arm, [test if arm == "test" else 1000.0]) for arm in block.order])
+    alone = primary_of(machine.standing()["a"])
+    machine.plan(Horizon(rounds=16, iterations=None))
+    found = primary_of(machine.standing()["a"])
+    assert (alone.verdict, found.verdict) == (Outcome.UNKNOWN, Outcome.REGRESSION)
+    assert (alone.base, alone.ratio, alone.evidence) == (found.base, found.ratio, found.evidence)
+    assert found.method == "planned"
 
 
 # ---- boots against iterations

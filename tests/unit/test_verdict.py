@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from lab import verdict
+from lab import evidence, verdict
 from lab.verdict import CaseVerdict, Comparison, Metric, Outcome, compare_metric
 
 SPEED = Metric(name="throughput", unit="op/s", better="higher", primary=True)
@@ -62,7 +62,7 @@ def test_one_ratio_on_every_seed_is_decided_by_its_value(
     assert got.verdict == wanted
     assert got.ratio == pytest.approx(factor)
     assert got.interval == pytest.approx((factor, factor))
-    assert (got.evidence, got.mde) == (verdict.EVIDENCE_CAP, 0.0)
+    assert (got.evidence, got.mde) == (evidence.EVIDENCE_CAP, 0.0)
 
 
 def test_one_ratio_on_every_block_is_no_proof_in_live_mode_before_six() -> None:
@@ -164,7 +164,7 @@ def test_mde_is_a_fraction_that_shrinks_with_blocks() -> None:
 def test_a_counter_from_zero_has_no_ratio_and_a_direction() -> None:
     got = compare_metric(FAULTS, [0, 0, 0], [200, 210, 190], exact=True)
     assert (got.ratio, got.interval, got.verdict) == (None, None, Outcome.REGRESSION)
-    assert (got.method, got.evidence) == ("values", verdict.EVIDENCE_CAP)
+    assert (got.method, got.evidence) == ("values", evidence.EVIDENCE_CAP)
     back = compare_metric(FAULTS, [200, 210, 190], [0, 0, 0], exact=True)
     assert (back.ratio, back.verdict) == (0.0, Outcome.IMPROVEMENT)
     assert compare_metric(COUNT, [0, 0, 0], [200, 210, 190], exact=True).verdict is None

@@ -1,0 +1,154 @@
+"""What may be said at one of many looks at blocks: by evidence that needs no plan, and by a planned number of blocks.
+
+Without a plan the e-value has all of alpha. With one it keeps a fifth: it says so when a change is very large, and
+goes on beyond the plan. The other four fifths are the plan's (`lab.planned`), which finds what is small sooner. Both
+hold at all looks together, and the sum of their errors is alpha at most.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from functools import cache
+from statistics import NormalDist
+from typing import NamedTuple
+
+from lab import evidence, planned
+from lab.evidence import Moments
+
+PLAN_SHARE = 0.8
+"""Of alpha, where there is a plan."""
+
+_LIMIT = 10_000
+
+Interval = tuple[float, float]
+
+
+class Looks(NamedTuple):
+    """How sure one has to be: alpha over all looks, and how many blocks were planned.
+
+    blocks: None without any plan, 0 as long as one has still to be made. exact: the numbers carry no noise, so nothing
+    is clipped.
+    """
+
+    alpha: float
+    blocks: int | None = None
+    exact: bool = False
+
+    @property
+    def _free(self) -> float:
+        """The e-value's part of alpha."""
+        return self.alpha if self.blocks is None else (1 - PLAN_SHARE) * self.alpha
+
+    def critical_t(self, n: int) -> float:
+        """The |t| from which the change of n blocks is beyond chance; infinite when n blocks cannot show one."""
+        free = evidence.critical_t(n, self._free)
+        if self.blocks is None or n > self.blocks:
+            return free
+        return min(free, planned.critical_t(n, self.blocks, PLAN_SHARE * self.alpha))
+
+    # ---- of blocks that are in
+
+    def used(self, x: Sequence[float]) -> Sequence[float]:
+        """What the test sees of x: outliers are pulled in where there is noise."""
+        return x if self.exact else evidence.clip(x)
+
+    def p_value(self, x: Sequence[float]) -> float:
+        """The chance, under no change, of ever finding what x shows."""
+        used = self.used(x)
+        free = min(1.0, evidence.p_value(evidence.log_evidence(used)) * self.alpha / self._free)
+        if not self.blocks:
+            return free
+        if len(x) > self.blocks:
+            return min(free, self.p_value(x[: self.blocks]))
+        t = evidence.t_statistic(evidence.moments(used))
+        # Infinite t is about numbers without any spread, of which the e-value knows how many it takes.
+        return free if math.isinf(t) else min(free, planned.p_value(len(x), t, self.blocks) / PLAN_SHARE)
+
+    def interval(self, x: Sequence[float]) -> Interval | None:
+        """Where the mean lies, with coverage 1 - alpha at all looks together; it leaves out 0 when p < alpha.
+
+        No width without spread (from three blocks on); None when no finite interval exists yet. Beyond the plan, what
+        its last block showed still holds: the interval lies inside that one.
+        """
+        found = evidence.bounds(evidence.moments(self.used(x)), self.critical_t(len(x)))
+        if not self.blocks or len(x) <= self.blocks:
+            return found
+        return _common(found, self.interval(x[: self.blocks]))
+
+    # ---- of blocks to come
+
+    def detectable_effect(self, n: int, sd: float, power: float = 0.8) -> float | None:
+        """The |mean| that is beyond chance after n blocks of standard deviation sd, with the given chance.
+
+        `delta sd / sqrt(n)`, delta the noncentrality with P(T >= critical_t) = power, T noncentral t with n - 1
+        degrees of freedom. Looking at earlier blocks too can only help. None when n blocks cannot show a change.
+        """
+        critical = self.critical_t(n)
+        return None if math.isinf(critical) else _noncentrality(n, critical, power) * sd / math.sqrt(n)
+
+    def blocks_to_settle(self, m: Moments, *, margin: float, min_blocks: int, fewest: int = 4) -> int | None:
+        """How many blocks more would settle it, if mean and sd stayed as they are; None: over 10,000 in all.
+
+        Settled: the interval lies inside +-margin (log units; from `fewest` blocks on), or leaves out 0 (from
+        `min_blocks` on). With noise this is about the median of what it takes. Up to 40 blocks in all, and for the
+        last of a plan, it is exact; above that within 5 %.
+        """
+        if m.sd == 0:
+            return max(1, (fewest if abs(m.mean) <= margin else min_blocks) - m.n)
+
+        def settles(n: int) -> bool:
+            half, size = self.critical_t(n) * m.sd / math.sqrt(n), abs(m.mean)
+            return (n >= fewest and size + half <= margin) or (n >= min_blocks and half < size)
+
+        last = self.blocks if self.blocks and self.blocks > m.n else None
+        numbers = (n for n in _horizons() if n > m.n)
+        later = sorted({*numbers, last}) if last else list(numbers)
+        # What the plan has settled at its end stays settled, though at the block after it the e-value is alone.
+        found = bisect_left(later, True, key=lambda n: settles(n) or (last is not None and n > last and settles(last)))
+        return later[found] - m.n if found < len(later) else None
+
+
+def _common(one: Interval | None, other: Interval | None) -> Interval | None:
+    """What both intervals hold; the first where that is nothing."""
+    if one is None or other is None:
+        return one or other
+    low, high = max(one[0], other[0]), min(one[1], other[1])
+    return (low, high) if low <= high else one
+
+
+@cache
+def _noncentrality(n: int, critical: float, power: float) -> float:
+    """The delta > 0 at which a noncentral t with n - 1 degrees of freedom exceeds `critical` with `power`.
+
+    With W = sqrt(chi^2_nu / nu): `P(T >= h) = E[Phi(delta - h W)]`, an integral over the law of W.
+    """
+    if not 0 < power < 1:
+        raise ValueError(f"{power} is not between 0 and 1")
+    nodes, normal = _chi_nodes(n - 1), NormalDist()
+    low, high = 0.0, 4 * critical + 10
+    for _ in range(40):
+        delta = (low + high) / 2
+        chance = math.fsum(weight * normal.cdf(delta - critical * w) for w, weight in nodes)
+        low, high = (delta, high) if chance < power else (low, delta)
+    return high
+
+
+def _chi_nodes(nu: int, steps: int = 400) -> list[tuple[float, float]]:
+    """Midpoints and probabilities of W = sqrt(chi^2_nu / nu), over all that is not below 1e-12."""
+    spread = 8 / math.sqrt(2 * nu)
+    low, high = max(0.0, 1 - spread), 1 + spread
+    points = [low + (high - low) * (i + 0.5) / steps for i in range(steps)]
+    density = [math.exp((nu - 1) * math.log(w) - nu * (w * w - 1) / 2) for w in points]
+    total = math.fsum(density)
+    return [(w, d / total) for w, d in zip(points, density, strict=True)]
+
+
+@cache
+def _horizons() -> tuple[int, ...]:
+    """Block numbers worth planning for; few, so that `critical_t` is computed once for all metrics."""
+    out = list(range(2, 41))
+    while out[-1] < _LIMIT:
+        out.append(math.ceil(out[-1] * 1.05))
+    return tuple(out)

@@ -1,0 +1,161 @@
+"""Looks at blocks, with a plan and without: how often they are wrong, and what they ask for."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from lab import evidence, planned
+from lab.looks import Looks
+
+ALPHA = 0.01
+ALONE = Looks(ALPHA)
+PLANNED = Looks(ALPHA, 20)
+
+
+def blocks(shift: float, n: int, seed: int = 1) -> list[float]:
+    return [float(v) for v in np.random.default_rng(seed).normal(shift, 1, n)]
+
+
+# ---- what is said
+
+
+def test_without_a_plan_it_is_the_e_value_to_the_last_digit() -> None:
+    x = blocks(0.7, 12)
+    clipped = evidence.clip(x)
+    assert ALONE.p_value(x) == evidence.p_value(evidence.log_evidence(clipped))
+    assert ALONE.interval(x) == evidence.interval(evidence.moments(clipped), ALPHA)
+    assert ALONE.critical_t(12) == evidence.critical_t(12, ALPHA)
+    assert Looks(ALPHA, exact=True).interval(x) == evidence.interval(evidence.moments(x), ALPHA)
+
+
+def test_a_plan_has_four_fifths_of_alpha_and_the_e_value_one() -> None:
+    x = evidence.clip(blocks(0.4, 18))
+    t = evidence.t_statistic(evidence.moments(x))
+    by_plan, by_evidence = planned.p_value(18, t, 20) / 0.8, 5 * evidence.p_value(evidence.log_evidence(x))
+    assert by_plan < by_evidence
+    assert PLANNED.p_value(x) == pytest.approx(by_plan)
+    assert PLANNED.critical_t(18) == planned.critical_t(18, 20, 0.008)
+    # At the end 1 - Phi(c) = .008 / 4, so c = 2.878; t of that tail with 19 degrees of freedom is 3.27.
+    assert PLANNED.critical_t(20) == pytest.approx(stats.t.isf(0.002, 19), rel=1e-3)
+    # Early on the e-value is nearer: E = 500 at the sixth block.
+    assert PLANNED.critical_t(6) == evidence.critical_t(6, 0.002) < planned.critical_t(6, 20, 0.008)
+    # Before there is a plan its part is not spent.
+    assert Looks(ALPHA, 0).critical_t(20) == evidence.critical_t(20, 0.002)
+    assert Looks(ALPHA, 0).p_value(x) == pytest.approx(by_evidence)
+
+
+def test_a_plan_is_nearly_as_good_as_one_look() -> None:
+    """At the end the critical t of one look at 1 % is 2.86, of the plan 3.27, of the e-value alone 3.80."""
+    one = float(stats.t.isf(ALPHA / 2, 19))
+    assert one < PLANNED.critical_t(20) < one + 0.45 < ALONE.critical_t(20)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.8, 1.5])
+@pytest.mark.parametrize("n", [6, 12, 20, 30])
+def test_interval_leaves_out_zero_exactly_when_p_is_below_alpha(shift: float, n: int) -> None:
+    for seed in range(40):
+        x = blocks(shift, n, seed)
+        bounds = PLANNED.interval(x)
+        assert bounds is not None
+        assert (bounds[0] > 0 or bounds[1] < 0) == (PLANNED.p_value(x) < ALPHA)
+
+
+def test_beyond_the_plan_its_end_still_holds() -> None:
+    x = blocks(1.0, 20, seed=4)
+    end, bounds = PLANNED.p_value(x), PLANNED.interval(x)
+    assert end < ALPHA
+    assert bounds is not None
+    for more in (1, 5, 15):
+        later = [*x, *blocks(0.0, more, seed=5)]
+        assert PLANNED.p_value(later) <= end
+        inside = PLANNED.interval(later)
+        assert inside is not None
+        assert bounds[0] <= inside[0] < inside[1] <= bounds[1]
+
+
+def test_what_contradicts_the_plans_end_is_taken_as_it_is_now() -> None:
+    x = [*blocks(3.0, 20), *blocks(-3.0, 500)]
+    bounds, now = PLANNED.interval(x), evidence.moments(evidence.clip(x))
+    assert bounds is not None
+    assert bounds[0] < now.mean < bounds[1]
+
+
+def test_numbers_without_spread() -> None:
+    assert PLANNED.interval([0.1, 0.1]) is None
+    assert PLANNED.interval([0.1] * 3) == pytest.approx((0.1, 0.1))
+    assert PLANNED.p_value([0.1] * 3) < 1e-200
+    assert PLANNED.p_value([0.0] * 20) == 1.0
+
+
+# ---- how often it is wrong
+
+
+def test_looking_at_all_blocks_and_going_on_beyond_the_plan_keeps_the_false_alarms_below_alpha() -> None:
+    """2,000 comparisons of nothing, 12 blocks planned and 40 taken, looked at after each from the sixth on."""
+    rows = np.random.default_rng(20261122).standard_normal((2000, 40)).tolist()
+    looks = Looks(ALPHA, 12)
+    alarms = sum(any(looks.p_value(x[:n]) <= ALPHA for n in range(6, 41)) for x in rows)
+    assert 0 < alarms <= ALPHA * len(rows)
+
+
+# ---- planning
+
+
+@pytest.mark.parametrize("n", [5, 6, 10, 40])
+def test_detectable_effect_is_the_noncentral_t(n: int) -> None:
+    for looks in (ALONE, Looks(ALPHA, n)):
+        effect = looks.detectable_effect(n, 2.0)
+        assert effect is not None
+        delta = effect / 2.0 * math.sqrt(n)
+        assert stats.nct.sf(looks.critical_t(n), n - 1, delta) == pytest.approx(0.8, abs=2e-3)
+
+
+@pytest.mark.parametrize("looks", [ALONE, Looks(ALPHA, 10)])
+def test_detectable_effect_is_found_eight_times_in_ten(looks: Looks) -> None:
+    effect = looks.detectable_effect(10, 0.03)
+    assert effect is not None
+    rows = np.random.default_rng(8).normal(effect, 0.03, (2000, 10)).tolist()
+    unclipped = looks._replace(exact=True)
+    assert 0.77 <= np.mean([unclipped.p_value(row) <= ALPHA for row in rows]) <= 0.83
+    assert ALONE.detectable_effect(4, 0.03) is None
+
+
+def test_the_interval_narrows_with_every_block() -> None:
+    for looks in (ALONE, Looks(ALPHA, 300)):
+        widths = [looks.critical_t(n) / math.sqrt(n) for n in range(5, 300)]
+        assert all(a > b for a, b in pairwise(widths))
+
+
+def half_width(looks: Looks, n: int, sd: float) -> float:
+    return looks.critical_t(n) * sd / math.sqrt(n)
+
+
+@pytest.mark.parametrize("looks", [ALONE, Looks(ALPHA, 38)])
+def test_blocks_to_settle_is_the_first_number_that_does(looks: Looks) -> None:
+    m = evidence.Moments(8, 0.01, 0.012)
+    more = looks.blocks_to_settle(m, margin=math.log1p(0.02), min_blocks=6)
+    assert more is not None
+    needed = max(0.01, math.log1p(0.02) - 0.01)
+    assert half_width(looks, 8 + more, 0.012) < needed <= half_width(looks, 7 + more, 0.012)
+
+
+def test_the_end_of_a_plan_settles_what_the_block_after_it_would_not() -> None:
+    """sd 1 and 50 planned: the end needs a mean above .46, the e-value alone .53 after 51 blocks."""
+    looks, m = Looks(ALPHA, 50), evidence.Moments(10, 0.5, 1.0)
+    assert half_width(looks, 50, 1.0) < 0.5 < half_width(looks, 51, 1.0)
+    more = looks.blocks_to_settle(m, margin=0.0, min_blocks=6)
+    assert more is not None
+    assert more <= 40
+    assert half_width(looks, 10 + more, 1.0) < 0.5
+
+
+def test_blocks_to_settle_gives_up_rather_than_promise() -> None:
+    m = evidence.Moments(8, 0.0, 5.0)
+    assert ALONE.blocks_to_settle(m, margin=math.log1p(0.02), min_blocks=6) is None
+    flat = evidence.Moments(4, 0.5, 0.0)
+    assert ALONE.blocks_to_settle(flat, margin=0.02, min_blocks=6) == 2
