@@ -16,6 +16,7 @@ from lab import (
     exact,
     images,
     kernels,
+    manycases,
     records,
     results,
     slices,
@@ -115,16 +116,16 @@ def measure(plan: Plan, folder: Path, *, jobs: int, deadline: float | None, mete
     return result
 
 
-def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], verdict.Overall]:
+def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], manycases.Overall]:
     """Every case of every series compared, and the verdict over all of them."""
     compared = [(one, case, _compare(one, case, plan)) for one in series for case in one.cases]
-    marked = iter(verdict.mark_secondary([c for _, _, comparisons in compared for c in comparisons]))
+    marked = iter(manycases.mark_secondary([c for _, _, comparisons in compared for c in comparisons]))
     compared = [(one, case, [next(marked) for _ in comparisons]) for one, case, comparisons in compared]
     verdicts = [
-        verdict.case_verdict(f"{one.bench.workload.name}:{case.name}", comparisons)
+        manycases.case_verdict(f"{one.bench.workload.name}:{case.name}", comparisons)
         for one, case, comparisons in compared
     ]
-    overall = verdict.overall(verdicts, plan.alpha)
+    overall = manycases.overall(verdicts, plan.alpha)
     changed = (Outcome.REGRESSION, Outcome.IMPROVEMENT)
     cases = [
         CaseResult(

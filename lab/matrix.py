@@ -13,19 +13,34 @@ from statistics import fmean
 
 import msgspec
 
-from lab import ab, axes, elsewhere, exact, kernels, kernelspec, records, results, runs, specs, verdict, workloads
+from lab import (
+    ab,
+    axes,
+    elsewhere,
+    exact,
+    kernels,
+    kernelspec,
+    manycases,
+    records,
+    results,
+    runs,
+    specs,
+    verdict,
+    workloads,
+)
 from lab.ab import Prepared
 from lab.axes import Span
 from lab.errors import HostFailed, UserError
 from lab.kernels import Kernel
 from lab.kernelspec import KernelSpec
+from lab.manycases import CaseVerdict
 from lab.matrixresults import Cell, MatrixArm, MatrixArmPlan, MatrixPlan, MatrixResult
 from lab.progress import Meter
 from lab.runs import Arm
 from lab.sampling import Limits, Series, Wanted, sample
 from lab.suggest import suggestion
 from lab.trees import Tree
-from lab.verdict import CaseVerdict, Comparison, Metric, Outcome
+from lab.verdict import Comparison, Metric, Outcome
 from lab.workload import Case, Workload
 
 _CHANGED = (Outcome.REGRESSION, Outcome.IMPROVEMENT)
@@ -142,7 +157,7 @@ def judge(series: Sequence[Series], plan: MatrixPlan) -> list[Cell]:
     """Every cell; its change counts when it survives Holm over all cells."""
     cells = [_cell(one, case, arm, plan) for one in series for case in one.cases for arm in plan.arms]
     family = [_key(cell) for cell in cells if cell.comparison and cell.verdict]
-    survived = verdict.overall(family, plan.alpha).survived
+    survived = manycases.overall(family, plan.alpha).survived
     return [
         msgspec.structs.replace(cell, holm=_key(cell).name in survived) if cell.verdict in _CHANGED else cell
         for cell in cells

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lab import ab, certificates, exact, records, results, verdict, workloads
+from lab import ab, certificates, exact, manycases, records, results, workloads
 from lab.errors import GuestFailed, HostFailed
 from lab.guests import Running
 from lab.live import boots, hostgate, perfrecord, preparing, vng
@@ -19,9 +19,10 @@ from lab.live.narration import Narrator
 from lab.live.perfrecord import Difference, Profile
 from lab.live.preparing import Ready
 from lab.live.rounds import Rounds, primary_of
+from lab.manycases import CaseVerdict
 from lab.progress import Meter
 from lab.results import AbResult, CaseResult, Plan
-from lab.verdict import CaseVerdict, Comparison, Outcome
+from lab.verdict import Comparison, Outcome
 
 # What a boot and an iteration take, before the first round has shown it.
 _BOOT_S, _SAMPLE_S = 2.0, 0.5
@@ -113,7 +114,7 @@ def _announce(plan: LivePlan, stands: Sequence[Stand], facts: Sequence[hostgate.
         meter.say(f"this host adds noise: {', '.join(noisy)}; `lab doctor` says what to do about it")
 
 
-def judge(rounds: Rounds, stands: Sequence[Stand], plan: Plan) -> tuple[list[CaseResult], verdict.Overall]:
+def judge(rounds: Rounds, stands: Sequence[Stand], plan: Plan) -> tuple[list[CaseResult], manycases.Overall]:
     """Every case as it stands, and the verdict over all of them."""
     standing = rounds.standing()
     cases = [
@@ -127,7 +128,7 @@ def judge(rounds: Rounds, stands: Sequence[Stand], plan: Plan) -> tuple[list[Cas
         for stand in stands
         for case in stand.bench.cases
     ]
-    overall = verdict.overall(
+    overall = manycases.overall(
         [
             CaseVerdict(name=name, verdict=_decided(found), p_value=primary_of(found).p_value)
             for name, found in standing.items()

@@ -14,7 +14,8 @@ import msgspec
 
 from lab import evidence
 from lab.looks import Looks
-from lab.verdict import Comparison, Outcome, mark_secondary
+from lab.manycases import mark_secondary
+from lab.verdict import Comparison, Outcome
 
 PRIMARY_SHARE = 0.8
 """Of alpha, where there are secondary metrics as well."""

@@ -17,7 +17,7 @@ from datetime import date, timedelta
 
 import numpy as np
 
-from lab import verdict
+from lab import manycases, verdict
 from lab.history import changepoints
 from lab.nightly import deciding
 from lab.nightly.deciding import SeriesStep, Setting
@@ -152,8 +152,8 @@ def compared(world: World, base: int, test: int) -> tuple[list[CaseMoved], list[
         comparisons.append(
             verdict.compare_metric(METRIC, left, right, threshold=THRESHOLD, exact=world.host.exact)
         )  # fmt: skip
-    words = [verdict.case_verdict(str(case), [one]) for case, one in enumerate(comparisons)]
-    survived = verdict.overall(words).survived
+    words = [manycases.case_verdict(str(case), [one]) for case, one in enumerate(comparisons)]
+    survived = manycases.overall(words).survived
     said = [
         CaseMoved(
             workload="w", case=str(case), metric="time", better="lower", verdict=one.verdict or Outcome.UNKNOWN,

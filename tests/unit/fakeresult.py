@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from lab import records, verdict
+from lab import manycases, records, verdict
 from lab.channel import CaseOutcome, GuestReport
 from lab.kernelspec import KernelSpec, TreeSource
 from lab.live.document import Command, Live, LiveRound, RoundState
@@ -50,7 +50,7 @@ def case(name: str, base: list[float], test: list[float], *, primary: Metric = C
         *(compared(m, [100.0 * (i + 1)] * n, [120.0 * (i + 1)] * n) for i, m in enumerate(LATENCIES)),
     ]
     return CaseResult(
-        case=name, verdict=first.verdict, metrics=verdict.mark_secondary([first, *others]),
+        case=name, verdict=first.verdict, metrics=manycases.mark_secondary([first, *others]),
         **{"workload": "alloc-burst", "control": False, **more},
     )  # fmt: skip
 
@@ -94,7 +94,7 @@ def result(
         cmdline=["quiet", "nokaslr"], settings={"thp": "always"}, image="i" * 64, lab="0.1.0", guests=shapes,
         model=MODEL,
     )  # fmt: skip
-    found = verdict.overall([verdict.case_verdict(f"{c.workload}:{c.case}", c.metrics) for c in cases])
+    found = manycases.overall([manycases.case_verdict(f"{c.workload}:{c.case}", c.metrics) for c in cases])
     values: dict[str, Any] = {
         "mode": "exact", "threshold": 0.02, "alpha": 0.01,
         "base": arm("v1^", "1", subject="mm: before"), "test": arm("v1", "2", subject="mm: the change"),

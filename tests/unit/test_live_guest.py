@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab import doctor, exact, libraries, paths, verdict, workloads
+from lab import doctor, exact, libraries, manycases, paths, verdict, workloads
 from lab.channel import CaseOutcome, GuestReport
 from lab.commands import ab as command
 from lab.errors import GuestFailed, HostFailed, UserError
@@ -197,7 +197,7 @@ def test_options_of_the_other_mode_are_refused(monkeypatch: pytest.MonkeyPatch) 
 
 def compared(name: str, base: list[float], test: list[float], better: verdict.Better = "lower") -> verdict.Comparison:
     found = verdict.compare_metric(Metric(name=name, unit="faults", better=better), base, test, exact=False)
-    return verdict.mark_secondary([found])[0]
+    return manycases.mark_secondary([found])[0]
 
 
 def test_steady_counters_that_changed_stand_beside_an_unknown() -> None:
