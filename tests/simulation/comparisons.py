@@ -42,7 +42,10 @@ class Noise:
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """A comparison: its cases, the metrics of each (the first one primary), and how far it may go."""
+    """A comparison: its cases, the metrics of each (the first one primary), and how far it may go.
+
+    resumed_s: how long an undecided comparison goes on when the budget, for which it was planned, is used up.
+    """
 
     cases: int = 1
     metrics: int = 1
@@ -50,6 +53,7 @@ class Design:
     alpha: float = 0.01
     max_blocks: int = 40
     budget_s: float = math.inf
+    resumed_s: float = 0.0
     fixed_iterations: int | None = None
     to_the_end: bool = False
 
@@ -131,7 +135,7 @@ def compare(noise: Noise, design: Design, seed: tuple[int, ...]) -> Compared:
     )  # fmt: skip
     ever = False
     while block := rounds.next():
-        if host.now_s + _round_s(noise, block.iterations) > design.budget_s:
+        if host.now_s + _round_s(noise, block.iterations) > design.budget_s + design.resumed_s:
             break
         rounds.add(block, host.block(block))
         _plan(rounds, noise, design.budget_s - host.now_s)
