@@ -57,7 +57,8 @@ def obtain(spec: KernelSpec, *, compiler: Compiler, jobs: int, meter: Meter) -> 
         given = crew.build(spec, source, compiler, request, meter) if crew else None
         build = given or _build(spec, source, required, optional, compiler, jobs, meter)
         store.remember_request(request, build.key)
-    store.touch(build)
+    if not store.hold(build):  # `lab gc` took it this very moment
+        return obtain(spec, compiler=compiler, jobs=jobs, meter=meter)
     return build
 
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from lab import compilers, cpio, paths, playbooks, records
+from lab import compilers, cpio, holding, paths, playbooks, records
 from lab.compilers import Compiler
 from lab.errors import BuildFailed, HostFailed, UserError
 from lab.progress import Meter
@@ -70,6 +70,8 @@ def obtain(meter: Meter, *, compiler: Compiler | None = None) -> tuple[Image, Pa
             lambda partial: _build(partial, recipe, programs, suite, compiler, key, meter),
             progress=meter.news,
         )
+    if not holding.hold(folder / "image.json") and not folder.is_dir():  # `lab gc` took it this very moment
+        return obtain(meter, compiler=compiler)
     return records.load(folder / "image.json", Image), folder
 
 

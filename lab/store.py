@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from lab import paths, records
+from lab import holding, paths, records
 from lab.errors import LabError
 from lab.records import Record
 
@@ -118,9 +118,9 @@ def builds() -> Iterator[tuple[Build, Path, float]]:
             continue
 
 
-def touch(build: Build) -> None:
-    """Mark a kernel as used now; `gc` goes by this."""
-    (folder_of(build.key) / "build.json").touch()
+def hold(build: Build) -> bool:
+    """Mark a kernel as used now, and as in use until this process ends; False where it just went."""
+    return holding.hold(folder_of(build.key) / "build.json")
 
 
 def collect_garbage(older_than_s: float, *, dry_run: bool) -> list[tuple[Path, int]]:
@@ -128,13 +128,18 @@ def collect_garbage(older_than_s: float, *, dry_run: bool) -> list[tuple[Path, i
     now = time.time()
     victims = [folder for _, folder, used in builds() if now - used > older_than_s]
     victims += [path for path in kernels_dir().glob(".staging-*") if not _alive(path)]
-    sized = [(path, sum(f.stat().st_size for f in path.rglob("*") if f.is_file())) for path in victims]
-    if not dry_run:
-        for path, _ in sized:
-            # build.json first: an interrupted removal leaves nothing that looks finished.
-            (path / "build.json").unlink(missing_ok=True)
-            shutil.rmtree(path, ignore_errors=True)
-    return sized
+    removed = []
+    for path in victims:
+        size = sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
+        with holding.unheld(path / "build.json") as ours:
+            if not ours:
+                continue
+            removed.append((path, size))
+            if not dry_run:
+                # build.json first: an interrupted removal leaves nothing that looks finished.
+                (path / "build.json").unlink(missing_ok=True)
+                shutil.rmtree(path, ignore_errors=True)
+    return removed
 
 
 def _alive(staging: Path) -> bool:

@@ -76,7 +76,7 @@ class Share:
         with FileLock(own.with_suffix(".lock")):
             if not own.exists():
                 self._get(digest, own)
-        own.touch()
+            own.touch()  # here, or it could be made anew, empty, where `lab gc` takes it
         return own
 
     def _get(self, digest: str, target: Path) -> None:

@@ -33,9 +33,11 @@ class Size(click.ParamType[int]):
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @options.json_output
 def gc(older_than: float, size: int | None, dry_run: bool, as_json: bool) -> None:
-    """Delete what can be made again, or nobody reads any more: kernels, and the consoles of guests.
+    """Delete what can be made again, or nobody reads any more: kernels and the folders they are built in, guest
+    images, a worker's copies, and the consoles of guests.
 
-    Never what a report needs, nor what was used within a day to make room. Results stay.
+    Never what a report needs, what somebody works with at the moment, or, to make room, what was used within a day.
+    Results stay.
 
     \b
     Example:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import builds, compilers, kernels, paths, playbooks, records, store
+from lab import builds, compilers, discardable, garbage, kernels, paths, playbooks, records, store
 from lab.compilers import Compiler
 from lab.errors import BuildFailed, HostFailed, UserError
 from lab.exact import MachineType
@@ -281,6 +281,16 @@ def test_interrupting_a_build_stops_make(built: Build, linux: Path, head: str, h
     assert "KeyboardInterrupt" in stderr
     _wait_for(lambda: not _running_in(out))
     assert not list(store.kernels_dir().glob(f".staging-{process.pid}-*")), "nothing to clean up"
+
+
+def test_build_folders_that_were_cleared_away_are_made_anew(built: Build, linux: Path, head: str) -> None:
+    folders = {item.path for item in discardable.items() if item.kind == "build folder"}
+    gone, _ = garbage.collect(older_than_s=-1, at_most=None, dry_run=False)
+    assert {item.path for item in gone if item.kind == "build folder"} == folders
+    assert {path.name for path in folders} > {"src"} and not any(path.exists() for path in folders)
+    # This process works with the kernels that it asked for.
+    assert store.folder_of(_obtain(spec_of(linux, head)).key).is_dir()
+    assert store.find(built.key) == built
 
 
 def test_a_tree_source_becomes_a_kernel_that_names_its_files(built: Build, linux: Path) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
 
-from lab import cli, garbage, records, results, store
-from lab.garbage import Item
+from lab import cli, discardable, garbage, holding, paths, records, results, store
+from lab.discardable import Item
 from lab.store import Build, BuildInputs
 
 from . import fakeresult
@@ -104,3 +108,142 @@ def test_when_there_is_no_more_room(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["gc", "--size", "1K"]) == 0
     assert "used within a day" in capsys.readouterr().err
     assert cli.run(["gc", "--size", "much"]) == 2
+
+
+def _old(path: Path, days: float = 40) -> Path:
+    os.utime(path, (time.time() - days * DAY,) * 2)
+    return path
+
+
+def _image(name: str, days: float) -> Path:
+    folder = paths.cache_dir("images", name)
+    (folder / "root").mkdir()
+    (folder / "root" / "init").write_text("init")
+    (folder / "root" / "link").symlink_to("/etc/passwd")
+    (folder / "image.json").write_text("{}")
+    _old(folder / "image.json", days)
+    return folder
+
+
+def _build_folders(tree: str, **days: float) -> Path:
+    """A tree's source and a build folder for each configuration, by the days since its last build."""
+    top = paths.cache_dir("work", tree)
+    for name in ("src", *days):
+        (top / name).mkdir()
+        (top / name / "Makefile").write_text("all:")
+    for name, since in days.items():
+        (top / name / "lab.config").write_text("")
+        _old(top / name / "lab.config", since)
+        _old(top / name, since)
+    _old(top / "src")
+    (top / "src.lock").touch()
+    return top
+
+
+def _removed(capsys: pytest.CaptureFixture[str], *words: str) -> set[tuple[str, str]]:
+    """What `lab gc` removed: kinds, and names with the folder that they are in."""
+    capsys.readouterr()
+    assert cli.run(["gc", *words, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["removed"]
+    return {(row["kind"], "/".join(Path(row["path"]).parts[-2:])) for row in rows}
+
+
+def test_images_build_folders_and_blobs_go_by_age(capsys: pytest.CaptureFixture[str]) -> None:
+    _image("old", 40)
+    _image("new", 1)
+    _build_folders("left", one=40, other=50)
+    _build_folders("used", one=40, other=1)
+    blob = paths.cache_dir("blobs") / "b1"
+    blob.write_bytes(b"x" * 100)
+    _old(blob)
+    (blob.parent / "b2").write_bytes(b"y")
+    (blob.parent / "b1.lock").touch()
+    wanted = {
+        ("image", "images/old"),
+        ("build folder", "left/one"),
+        ("build folder", "left/other"),
+        ("build folder", "left/src"),
+        ("build folder", "used/one"),
+        ("blob", "blobs/b1"),
+    }
+    assert _removed(capsys, "--dry-run") == wanted
+    assert blob.exists() and paths.cache_dir("images", "old", "root").joinpath("init").exists()
+    assert _removed(capsys) == wanted
+    assert not blob.exists() and not (paths.cache_dir("images") / "old").exists()
+    assert {path.name for path in paths.cache_dir("work", "used").iterdir()} == {"src", "src.lock", "other"}
+    assert _removed(capsys) == set()
+
+
+def test_sizes_are_of_what_would_be_free(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = _image("old", 40)
+    link = len("/etc/passwd")
+    assert cli.run(["gc", "--dry-run", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["removed"]
+    assert row["size"] == 4 + 2 + link and row["path"] == str(folder)
+
+
+def test_what_others_work_with_stays(capsys: pytest.CaptureFixture[str]) -> None:
+    kernel, image = _kernel("old", 40), _image("old", 40)
+    _build_folders("tree", one=40)
+    blob = paths.cache_dir("blobs") / "b"
+    blob.write_bytes(b"x")
+    _old(blob)
+    held = (kernel / "build.json", image / "image.json")
+    with _somebody_holds(*held), FileLock(paths.cache_dir("work", "tree") / "src.lock"), FileLock(f"{blob}.lock"):
+        for path in held:
+            _old(path)
+        assert _removed(capsys, "--dry-run") == _removed(capsys) == set()
+        assert cli.run(["kernel", "gc", "--older-than", "1d"]) == 0
+        assert kernel.is_dir()
+    assert len(_removed(capsys)) == 5
+
+
+@contextmanager
+def _somebody_holds(*files: Path) -> Iterator[None]:
+    """Another process that works with something, and is killed."""
+    code = "import sys; from pathlib import Path; from lab import holding\n"
+    code += "print([holding.hold(Path(name)) for name in sys.argv[1:]], flush=True); sys.stdin.read()"
+    words = [sys.executable, "-c", code, *map(str, files)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"{[True] * len(files)}\n"
+        yield
+        process.kill()
+
+
+def test_what_is_used_is_marked_and_what_is_gone_cannot_be_held(tmp_path: Path) -> None:
+    path = tmp_path / "record"
+    assert not holding.hold(path)
+    path.write_text("")
+    _old(path)
+    assert holding.hold(path) and holding.hold(path)
+    assert time.time() - path.stat().st_mtime < DAY
+    with holding.unheld(path) as ours:
+        assert not ours
+    path.rename(tmp_path / "away")
+    path.write_text("made anew")
+    with holding.unheld(path) as ours:
+        assert ours
+    assert holding.hold(path)
+
+
+def test_a_removal_that_was_interrupted_is_finished(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kernel = _kernel("old", 40)
+
+    def interrupted(path: Path) -> None:
+        if path.exists():
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(discardable, "_remove", interrupted)
+        assert cli.run(["gc"]) == 130
+    assert not kernel.exists() and list(store.builds()) == []
+    assert _removed(capsys) == {("leftover", f"kernels/.{kernel.name}.old")}
+    assert list(store.kernels_dir().iterdir()) == []
+    partial = paths.cache_dir("images") / ".new.partial"
+    partial.mkdir()
+    with FileLock(paths.cache_dir("images") / ".new.lock"):
+        assert _removed(capsys) == set()
+    assert _removed(capsys) == {("leftover", "images/.new.partial")}

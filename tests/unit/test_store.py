@@ -109,7 +109,7 @@ def test_garbage_is_what_was_not_used_for_long(monkeypatch: pytest.MonkeyPatch) 
     used = store.adopt(new, new_key)
     for key in (old_key, new_key):
         os.utime(store.folder_of(key) / "build.json", (time.time() - 1000, time.time() - 1000))
-    store.touch(used)
+    assert store.hold(used)
     for dry_run in (True, False):
         removed = store.collect_garbage(100, dry_run=dry_run)
         assert [path for path, _ in removed] == [store.folder_of(old_key)]
