@@ -2,6 +2,7 @@
 #
 # make ab      two kernels that differ by one commit: built, booted, measured, judged
 # make stories every story in exact mode: its effect and its control, beside what each must show
+# make nights  ten nights of real kernels with a regression and its fix: one alarm, the right commit, one fixed
 # make docs    the documentation as a site and as man pages
 # make test    everything that must hold: lint, types, unit tests, pages in a browser, docs, guests,
 #              a real kernel build
@@ -19,7 +20,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Ansible asks for sudo's password only where sudo would.
 ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-become-pass)
 
-.PHONY: ab test setup lint unit browser chromium pictures database docs man wheel vagrant guest stories agreement bench bench-search bench-verdict schema clean
+.PHONY: ab test setup lint unit browser chromium pictures database docs man wheel vagrant guest stories agreement nights bench bench-search bench-verdict schema clean
 
 ab: setup
 	@$(BIN)/lab ab --base '$(BASE)' --test '$(TEST)' $(ARGS)
@@ -108,6 +109,10 @@ stories: setup
 
 agreement: setup
 	$(BIN)/python tests/agreement.py $(ARGS)
+
+# Goes on where it was stopped; from the beginning without build/nights.
+nights: setup
+	$(BIN)/python -m tests.nights $(ARGS)
 
 bench: setup
 	$(BIN)/python tests/bench.py $(ARGS)
