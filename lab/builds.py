@@ -13,9 +13,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from lab import compilers, elsewhere, kconfig, paths, playbooks, process, records, store
+from lab import compilers, diskspace, elsewhere, kconfig, paths, playbooks, process, records, store
 from lab.compilers import Compiler
-from lab.errors import BuildFailed, HostFailed
+from lab.errors import BuildFailed, DiskFull
 from lab.git import Repo
 from lab.kernelspec import KernelSpec, TreeSource
 from lab.progress import Meter, follow_log
@@ -241,12 +241,7 @@ class Workspace:
                 shutil.rmtree(folder, ignore_errors=True)
         if not self.worktree.exists():
             self.repo.git("worktree", "prune")
-        free = shutil.disk_usage(self.out.parent).free
-        if free < _SPACE_NEEDED:
-            raise HostFailed(
-                f"{self.out.parent}: {free >> 20} MiB free, a kernel build needs {_SPACE_NEEDED >> 20} MiB",
-                hint="free some space, e.g. with `lab gc`, or point XDG_CACHE_HOME elsewhere",
-            )
+        diskspace.require(self.out.parent, _SPACE_NEEDED, "a kernel build")
         self.out.mkdir(parents=True, exist_ok=True)
         self._mark()
         self.log.write_bytes(b"")
@@ -294,7 +289,7 @@ class Workspace:
         text = self.log.read_text(errors="replace")
         if "No space left on device" in text or "No space left on device" in error.detail:
             self._mark()
-            return HostFailed(
+            return DiskFull(
                 f"no disk space left while building {self.source.describe}",
                 hint="free some, e.g. with `lab gc`; what was finished is kept by ccache",
                 log=self.log,

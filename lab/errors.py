@@ -42,6 +42,10 @@ class HostFailed(LabError):
     exit_status = 4
 
 
+class DiskFull(HostFailed):
+    """There is no room to write. Nothing else will work either until there is."""
+
+
 class GuestFailed(LabError):
     """A guest ran, and did not deliver. `kind` tells the ways apart.
 

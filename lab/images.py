@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from lab import compilers, cpio, holding, paths, playbooks, records
+from lab import compilers, cpio, diskspace, holding, paths, playbooks, records
 from lab.compilers import Compiler
 from lab.errors import BuildFailed, HostFailed, UserError
 from lab.progress import Meter
@@ -61,9 +61,7 @@ def obtain(meter: Meter, *, compiler: Compiler | None = None) -> tuple[Image, Pa
     key = _key(recipe, programs, suite, compiler)
     folder = paths.cache_dir("images") / key[:24]
     if not folder.is_dir():
-        free = shutil.disk_usage(folder.parent).free
-        if free < _SPACE_NEEDED:
-            raise HostFailed(f"{folder.parent}: {free >> 20} MiB free, the guest image needs {_SPACE_NEEDED >> 20} MiB")
+        diskspace.require(folder.parent, _SPACE_NEEDED, "the guest image")
         meter.say("building the guest image")
         make_once(
             folder,

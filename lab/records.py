@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import secrets
@@ -11,7 +10,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from lab.errors import HostFailed
+from lab import diskspace
+from lab.errors import DiskFull, HostFailed
 
 T = TypeVar("T")
 
@@ -40,18 +40,16 @@ def write_atomic(path: Path, content: bytes) -> None:
     """Write a file so that a reader, at any instant and after any crash, sees the old one or the new one."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with temporary.open("wb") as stream:
+        with diskspace.writing(path), temporary.open("wb") as stream:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         temporary.replace(path)
+    except DiskFull:
+        temporary.unlink(missing_ok=True)
+        raise
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise HostFailed(
-                f"no disk space left to write {path}",
-                hint="free some, e.g. with `lab gc`; then repeat",
-            ) from error
         raise HostFailed(f"cannot write {path}: {error.strerror}") from error
 
 

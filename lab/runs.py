@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from lab import channel, costs, cpio, delivery, exact, guests, records
+from lab import channel, costs, cpio, delivery, diskspace, exact, guests, records
 from lab.channel import GuestReport
 from lab.errors import GuestFailed
 from lab.exact import MachineType, Qemu
@@ -137,7 +137,8 @@ def execute(
     argv: Sequence[str], guest: Path, bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], running: Running
 ) -> Got:
     """Boot the guest of a folder, and take what it gives."""
-    (guest / INITRD).write_bytes(bench.slice.read_bytes() + job_part(bench, arm, seed, cases))
+    with diskspace.writing(guest / INITRD):
+        (guest / INITRD).write_bytes(bench.slice.read_bytes() + job_part(bench, arm, seed, cases))
     try:
         return conduct(
             argv, guest, bench.workload, seed, cases,
@@ -199,6 +200,9 @@ def conduct(
         report = guests.judge(ended)
         delivery.collect(report, workload, cases, guest)
         found = _modelled(guest / COSTS, shuffled(cases, seed), workload, report) if modelled else {}
+    except GuestFailed:
+        diskspace.require(guest)  # what it said may be lost, and that is not its kernel's doing
+        raise
     finally:
         (guest / INITRD).unlink(missing_ok=True)
     return Got(report, found, ended.wall_s)

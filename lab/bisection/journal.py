@@ -6,13 +6,13 @@ that takes an earlier one back.
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
+from lab import diskspace
 from lab.errors import HostFailed
 from lab.records import Record
 
@@ -92,16 +92,14 @@ class Journal:
         """Add a line; it is on disk when this returns. Not for a journal that somebody else writes to."""
         line = msgspec.json.encode(event) + b"\n"
         try:
-            with self.path.open("r+b" if self.path.exists() else "w+b") as stream:
+            with diskspace.writing(self.path), self.path.open("r+b" if self.path.exists() else "w+b") as stream:
                 _drop_torn(stream.fileno(), self.path)
                 stream.seek(0, os.SEEK_END)
                 stream.write(line)
                 stream.flush()
                 os.fsync(stream.fileno())
         except OSError as error:
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            what = "no disk space left to write" if full else f"cannot write ({error.strerror})"
-            raise HostFailed(f"{what} {self.path}", hint="free some space there, then resume") from error
+            raise HostFailed(f"cannot write {self.path}: {error.strerror}") from error
         self.events.append(event)
 
     @property

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from lab import channel, cpio, delivery, guests, records, runs
+from lab import channel, cpio, delivery, diskspace, guests, records, runs
 from lab.channel import GuestReport
 from lab.errors import GuestFailed, HostFailed
 from lab.exact import MachineType
@@ -167,6 +167,9 @@ def _measured(
         counted = _take_events(report) if bench.perf else []
         profiles = _take_profiles(report) if bench.profiled else {}
         values = collect(report, bench.workload, cases, record.iterations, folder, counted)
+    except GuestFailed:
+        diskspace.require(folder)  # what it said may be lost, and that is not its kernel's doing
+        raise
     finally:
         initrd.unlink(missing_ok=True)
         (folder / machine.QMP).unlink(missing_ok=True)

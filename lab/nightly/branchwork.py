@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from lab import results
-from lab.errors import BuildFailed, GuestFailed, HostFailed, LabError
+from lab.errors import BuildFailed, DiskFull, GuestFailed, HostFailed, LabError
 from lab.history.entries import Label
 from lab.nightly import deciding, fetching, looking, measuring
 from lab.nightly.chasing import Chase
@@ -40,6 +40,8 @@ class BranchWork:
         except Broken as error:
             events = at.now.events or deciding.broken(self._setting(), at.around.memory, error.why)
             at.put(state="broken", why=error.why, events=events)
+        except DiskFull:
+            raise  # the others would fail as well; what was measured is kept
         except LabError as error:
             at.put(state="failed", why=error.message)
         if at.now.why:

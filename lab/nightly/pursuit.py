@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from lab import results
-from lab.errors import LabError
+from lab.errors import DiskFull, LabError
 from lab.nightly import chasing
 from lab.nightly.chasing import Chase
 from lab.nightly.night import Event
@@ -44,6 +44,8 @@ class Pursuit:
             else:
                 folder = results.open_folder(known)
             return self._concluded(event, folder)
+        except DiskFull:
+            raise  # the night stops, and this bisection goes on when there is room
         except LabError as error:
             return [replace(event, text=chasing.failed(error))]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Iterator
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,10 +12,12 @@ from typing import Any
 import pytest
 
 from lab import cli
+from lab.bisection import conclude
+from lab.errors import DiskFull
 from lab.history import database
 from lab.nightly import night, planfile, running
 
-from . import fakenights
+from . import fakenights, smalldisk
 from .fakekernel import git
 from .fakenights import FIRST, Nights
 
@@ -235,6 +239,59 @@ def test_status(nights: Nights) -> None:
     assert cli.run(["nightly", "status", "plan"]) == 0
     assert "open    plan.2.1 regression linux/main" in nights.capsys.readouterr().out
     assert cli.run(["nightly", "status", "other"]) == 2
+
+
+# ---- a full disk
+
+
+@pytest.fixture
+def small_disk(nights: Nights, tmp_path: Path) -> Iterator[Path]:
+    """What the lab keeps is on a file system of its own, of a few MB, as far as this user may mount one."""
+    data = tmp_path / "data"
+    kept = data.rename(tmp_path / "before")
+    data.mkdir()
+    with smalldisk.mounted(data, "8m"):
+        shutil.copytree(kept, data, dirs_exist_ok=True, symlinks=True)
+        yield data
+
+
+@pytest.mark.parametrize("left_kib", [0, 40, 100, 190])
+def test_a_full_disk_stops_the_night_which_goes_on_when_there_is_room(
+    nights: Nights, small_disk: Path, left_kib: int
+) -> None:
+    nights.run()
+    nights.add(100.0)
+    culprit = nights.add(60.0)
+    filler = smalldisk.fill(small_disk, left_kib << 10)
+    nights.run(4)
+    (said,) = [line for line in nights.said.splitlines() if line.startswith("lab: ")]
+    assert "space left" in said, nights.said
+    kept, boots = len(_records(small_disk)), len(nights.guests.calls)
+    filler.unlink()
+    assert nights.again().outcome == "regression"
+    (alarm,) = nights.events()
+    assert alarm.culprit is not None and alarm.culprit.commit == culprit
+    assert len(nights.guests.calls) - boots == len(_records(small_disk)) - kept, "a guest was booted again"
+
+
+def _records(disk: Path) -> list[Path]:
+    return list(disk.rglob("runs/*.json"))
+
+
+def test_a_bisection_that_a_full_disk_stopped_goes_on(nights: Nights) -> None:
+    nights.run()
+    culprit = nights.add(60.0)
+    with nights.monkeypatch.context() as patched:
+        patched.setattr(conclude, "conclude", _disk_is_full)
+        nights.run(4)
+    assert "free some" in nights.said and nights.events() == []
+    assert nights.again().outcome == "regression"
+    (alarm,) = nights.events()
+    assert alarm.culprit is not None and alarm.culprit.commit == culprit
+
+
+def _disk_is_full(*_: object, **__: object) -> None:
+    raise DiskFull("no disk space left", hint="free some")
 
 
 # ---- plans with errors

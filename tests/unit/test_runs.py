@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from lab import channel, records, runs, workloads
-from lab.errors import GuestFailed
+from lab.errors import DiskFull, GuestFailed
 from lab.exact import MachineType, Qemu, exact_machine
 from lab.guests import Running
 from lab.runs import Arm, Bench, Run
 from lab.workloads import Case
 
+from . import smalldisk
 from .fakeguest import kernel, write_workload
 from .test_cpio import members
 
@@ -163,6 +164,14 @@ def test_a_guest_that_dies_names_arm_and_seed(bench: Bench) -> None:
     assert caught.value.message == "base arm (file:/boot/base), seed 3: the guest's kernel panicked: boom"
     with pytest.raises(GuestFailed, match="QEMU died with signal 11"):
         measure(bench, *SMALL, script="kill -SEGV $$")
+
+
+def test_a_guest_whose_words_a_full_disk_swallowed_says_nothing_of_its_kernel(bench: Bench) -> None:
+    bench.folder.mkdir()
+    with smalldisk.mounted(bench.folder, "1m"):
+        with pytest.raises(DiskFull, match="0 MiB free"):
+            measure(bench, *SMALL, *LARGE, script="cat /dev/zero > filler; : > report.jsonl; exit 0")
+        assert not list((bench.folder / "runs").iterdir())
 
 
 def test_what_an_earlier_guest_left_is_not_taken_for_this_ones(bench: Bench) -> None:
