@@ -18,6 +18,7 @@ from lab.progress import Meter
 _which = options.together(
     click.option("--workload", "-w", metavar="NAME[:CASE]", help="Of this workload, or this case of it."),
     click.option("--metric", metavar="NAME", help="This metric; '*' for all (default: the primary one)."),
+    click.option("--mode", type=click.Choice(["exact", "live"]), help="As this mode measures it."),
     click.option("--tree", metavar="NAME", help="Of this tree."),
     click.option("--branch", metavar="NAME", help="Of this branch, as `lab nightly` measured it."),
     click.option("--conditions", metavar="ID", help="Under these conditions, as `lab history show` names them."),
@@ -133,14 +134,16 @@ def _wanted(
     *,
     workload: str | None = None,
     metric: str | None = None,
+    mode: str | None = None,
     tree: str | None = None,
     branch: str | None = None,
     conditions: str | None = None,
 ) -> Wanted:
     name, _, case = (workload or "").partition(":")
     return Wanted(
-        tree=tree, branch=branch, workload=name or None, case=case or None, metric=metric, conditions=conditions
-    )
+        tree=tree, branch=branch, workload=name or None, case=case or None, metric=metric, mode=mode,
+        conditions=conditions,
+    )  # fmt: skip
 
 
 def _print(lines: Iterable[str]) -> None:

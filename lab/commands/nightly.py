@@ -48,6 +48,7 @@ def run(plan: Path, jobs: int | None, fail_on_regression: bool, as_json: bool) -
     _show(done, as_json=as_json)
     if worked and done.outcome in _NOT_MEASURED:
         failed = [f"{one.name} ({one.why})" for one in done.branches if one.state in ("failed", "broken")]
+        failed += [f"{one.name} in {mode} mode ({why})" for one in done.branches for mode, why in one.missed.items()]
         raise HostFailed(f"{done.outcome}: {'; '.join(failed)}", hint="run it again to try what failed once more")
     return 1 if fail_on_regression and done.outcome == "regression" else 0
 

@@ -21,7 +21,8 @@ def trend(found: Trend) -> Iterator[str]:
     """A series over time, and its steps."""
     one = found.series
     yield visible(f"{one.name} ({one.unit}, {one.better} is better), {one.mode} mode, {one.setup or 'nothing set'}")
-    yield f"conditions {one.conditions}, {len(found.points)} points, mean over {found.seeds} seeds each"
+    pairs = "seeds" if one.mode == "exact" else "rounds"
+    yield f"conditions {one.conditions}, {len(found.points)} points, mean over {found.seeds} {pairs} each"
     if found.also:
         yield f"not comparable with it, and not shown: {', '.join(found.also)} (--conditions ID)"
     yield ""

@@ -18,13 +18,17 @@ if TYPE_CHECKING:
 
 
 class Wanted(Record, frozen=True, kw_only=True):
-    """Which series are meant; None is any. metric: None is the primary one, `*` any. conditions: a beginning of it."""
+    """Which series are meant; None is any. metric: None is the primary one, `*` any. conditions: a beginning of it.
+
+    mode: `exact` or `live`.
+    """
 
     tree: str | None = None
     branch: str | None = None
     workload: str | None = None
     case: str | None = None
     metric: str | None = None
+    mode: str | None = None
     conditions: str | None = None
 
 
@@ -52,7 +56,7 @@ class Summary(Record, frozen=True, kw_only=True):
     def name(self) -> str:
         """The series for people."""
         where = f"{self.tree}/{self.branch}" if self.branch else self.tree
-        return f"{where} {self.workload}:{self.case} {self.metric}"
+        return f"{where} {self.workload}:{self.case} {self.metric}{'' if self.mode == 'exact' else f' ({self.mode})'}"
 
 
 class Dot(Record, frozen=True, kw_only=True):
@@ -128,6 +132,8 @@ def _where(wanted: Wanted) -> sa.ColumnElement[bool]:
         clauses.append(series.c.is_primary)
     elif wanted.metric != "*":
         clauses.append(series.c.metric == wanted.metric)
+    if wanted.mode is not None:
+        clauses.append(series.c.mode == wanted.mode)
     if wanted.conditions is not None:
         clauses.append(series.c.conditions.startswith(wanted.conditions, autoescape=True))
     return sa.and_(sa.true(), *clauses)
@@ -158,7 +164,7 @@ def choose(found: Sequence[Summary]) -> tuple[Summary, list[str]]:
     if len(names) > 1:
         raise UserError(
             f"{len(names)} series are meant, {names[0]} and {names[1]} among them",
-            hint="narrow it down with --workload NAME:CASE, --metric, --tree or --branch",
+            hint="narrow it down with --workload NAME:CASE, --metric, --mode, --tree or --branch",
         )
     latest = max(found, key=lambda one: (one.night, one.last[:10], one.points))
     return latest, [one.conditions for one in found if one is not latest]

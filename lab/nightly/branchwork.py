@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from lab import results
 from lab.errors import BuildFailed, DiskFull, GuestFailed, HostFailed, LabError
 from lab.history.entries import Label
-from lab.nightly import deciding, fetching, looking, measuring
+from lab.nightly import deciding, fetching, looking, measuring, news
 from lab.nightly.chasing import Chase
-from lab.nightly.deciding import Baseline, Setting
+from lab.nightly.deciding import Baseline
 from lab.nightly.measuring import Broken
-from lab.nightly.night import Measured
+from lab.nightly.news import Setting
+from lab.nightly.night import Measured, Mode, started_as
 from lab.nightly.pursuit import Pursuit
 from lab.nightly.tonight import BranchTonight
 from lab.trees import Tree
@@ -38,7 +41,7 @@ class BranchWork:
             self._measure(tree)
             self._judge(tree)
         except Broken as error:
-            events = at.now.events or deciding.broken(self._setting(), at.around.memory, error.why)
+            events = at.now.events or news.broken(self._setting(), at.around.memory, error.why)
             at.put(state="broken", why=error.why, events=events)
         except DiskFull:
             raise  # the others would fail as well; what was measured is kept
@@ -63,64 +66,83 @@ class BranchWork:
     # ---- measuring
 
     def _measure(self, tree: Tree) -> None:
-        """The tip against every baseline, each once; the first that works is the night's point."""
-        now, around = self.at.now, self.at.around
-        measuring.build(around.plan, tree, now.tip, around.jobs, around.meter)
-        for baseline in self._baselines(tree):
-            if all(one.commit != baseline.commit for one in self.at.now.measured):
-                self._against(tree, baseline)
-        if not self.at.now.measured:
-            # Nothing to compare with, so far: the tip beside itself, for those that come after.
-            self._against(tree, Baseline(commit=now.tip, names=("itself",)))
+        """The tip in exact mode, then in live mode. What of that fails is said, and exact mode judges alone."""
+        at, around = self.at, self.at.around
+        measuring.build(around.plan, tree, at.now.tip, around.jobs, around.meter)
+        self._measure_in("exact", tree)
+        at.put(missed={})
+        if around.live.accelerator is not None:
+            try:
+                self._measure_in("live", tree)
+            except LabError as error:
+                at.put(missed={"live": error.message})
+                at.note(f"live mode did not measure all: {error.message}")
 
-    def _baselines(self, tree: Tree) -> list[Baseline]:
+    def _measure_in(self, mode: Mode, tree: Tree) -> None:
+        """The tip against every baseline, each once; the first that works is the night's point."""
+        for baseline in self._baselines(tree, mode):
+            if all(one.commit != baseline.commit for one in self.at.now.measured_in(mode)):
+                self._against(tree, baseline, mode)
+        if not self.at.now.measured_in(mode):
+            # Nothing to compare with, so far: the tip beside itself, for those that come after.
+            self._against(tree, Baseline(commit=self.at.now.tip, names=("itself",)), mode)
+
+    def _baselines(self, tree: Tree, mode: Mode) -> list[Baseline]:
         at, around = self.at, self.at.around
         release = fetching.release(tree, at.now.tip, at.plan.releases)
         chosen = deciding.baselines(
-            at.plan, around.memory, at.now.tip, release, around.night.date, around.plan.creep_days
+            at.plan, around.memory, at.now.tip, release, around.night.date, around.plan.creep_days, mode
         )
         for one in chosen:
             if tree.source.commit(one.commit) is None:
                 at.note(f"{one.commit[:12]} ({', '.join(one.names)}) is no longer in the tree")
         return [one for one in chosen if tree.source.commit(one.commit) is not None]
 
-    def _against(self, tree: Tree, baseline: Baseline) -> None:
+    def _against(self, tree: Tree, baseline: Baseline, mode: Mode) -> None:
         """One comparison. A baseline that cannot be measured any more is left out."""
-        at = self.at
-        if at.around.out_of_time:
-            raise HostFailed(f"the night's budget of {at.around.plan.budget} is used up")
+        at, around = self.at, self.at.around
+        if around.out_of_time:
+            raise HostFailed(f"the night's budget of {around.plan.budget} is used up")
+        if mode == "live" and around.live.out_of_time:
+            raise HostFailed(f"its budget of {around.plan.live.budget} is used up")
         try:
-            result = self._compare(tree, baseline)
+            result = self._compare(tree, baseline, mode)
         except BuildFailed as error:
             at.note(f"{baseline.commit[:12]} ({', '.join(baseline.names)}) does not build: {error.message}")
         except GuestFailed as error:
-            if not measuring.is_kernels_doing(error):
+            if mode == "live" or not measuring.is_kernels_doing(error):
                 raise
             if baseline.commit == at.now.tip:
                 raise Broken(f"its guest fails: {error.message}") from error
-            self._against(tree, Baseline(commit=at.now.tip, names=("itself",)))
+            self._against(tree, Baseline(commit=at.now.tip, names=("itself",)), mode)
             at.note(f"{baseline.commit[:12]} ({', '.join(baseline.names)}) does not run: {error.message}")
         else:
             at.put(measured=[*at.now.measured, result])
 
-    def _compare(self, tree: Tree, baseline: Baseline) -> Measured:
-        at, around, plan = self.at, self.at.around, self.at.around.plan
-        known = at.now.started.get(baseline.commit)
-        if known is None:
-            base, test = (measuring.arm(tree, one, plan.cc, around.meter) for one in (baseline.commit, at.now.tip))
-            label = Label(
-                plan=plan.name, night=around.night.number, date=around.night.date, tree=at.plan.tree,
-                branch=at.plan.branch, baseline=", ".join(baseline.names), trend=not at.now.started,
-            )  # fmt: skip
-            folder = measuring.begin(measuring.plan_of(plan, at.plan, base, test), label)
-            at.put(started={**at.now.started, baseline.commit: results.reference(folder)})
-        else:
-            folder = results.open_folder(known)
-        around.meter.say(f"{at.now.name}: {at.now.tip[:12]} against {', '.join(baseline.names)}")
-        result = measuring.finish(
-            folder, jobs=around.jobs, deadline=around.deadline, meter=around.meter, database=plan.database
-        )
+    def _compare(self, tree: Tree, baseline: Baseline, mode: Mode) -> Measured:
+        at, around = self.at, self.at.around
+        known = at.now.begun(mode).get(baseline.commit)
+        folder = results.open_folder(known) if known else self._begun(tree, baseline, mode)
+        words = f"{', '.join(baseline.names)}{' in live mode' if mode == 'live' else ''}"
+        around.meter.say(f"{at.now.name}: {at.now.tip[:12]} against {words}")
+        with around.live.spending() if mode == "live" else nullcontext(around.deadline) as deadline:
+            result = measuring.finish(
+                folder, jobs=around.jobs, deadline=deadline, meter=around.meter, database=around.plan.database
+            )
         return measuring.measured(result, baseline.names, baseline.commit)
+
+    def _begun(self, tree: Tree, baseline: Baseline, mode: Mode) -> Path:
+        """A folder for a comparison that nobody has begun."""
+        at, around, plan = self.at, self.at.around, self.at.around.plan
+        base, test = (measuring.arm(tree, one, plan.cc, around.meter) for one in (baseline.commit, at.now.tip))
+        accelerator = around.live.accelerator if mode == "live" else None
+        label = Label(
+            plan=plan.name, night=around.night.number, date=around.night.date, tree=at.plan.tree,
+            branch=at.plan.branch, baseline=", ".join(baseline.names), trend=not at.now.begun(mode),
+        )  # fmt: skip
+        folder = measuring.begin(measuring.plan_of(plan, at.plan, base, test, accelerator), label)
+        at.put(started={**at.now.started, started_as(baseline.commit, mode): results.reference(folder)})
+        return folder
 
     # ---- judging
 
@@ -139,9 +161,10 @@ class BranchWork:
         steps, why = looking.steps(where.branch, plan.threshold, plan.database, around.meter)
         if why:
             at.note(why)
-        found = [*deciding.mended(where, memory)]
-        found += deciding.news(replace(where, first=where.first + len(found)), memory, at.now.measured, steps)
+        found = [*news.mended(where, memory)]
+        found += news.news(replace(where, first=where.first + len(found)), memory, at.now.measured, steps)
         chase = Chase(
-            plan=plan, branch=at.plan, tree=tree, jobs=around.jobs, deadline=around.deadline, meter=around.meter
+            plan=plan, branch=at.plan, tree=tree, jobs=around.jobs, deadline=around.deadline, live=around.live,
+            meter=around.meter,
         )  # fmt: skip
         at.put(state="measured", why="", events=Pursuit(at, chase).told(found))

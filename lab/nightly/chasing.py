@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,12 +14,14 @@ from lab import ab, results, workloads
 from lab.bisection import answer as answers
 from lab.bisection import conclude, recipes, session
 from lab.bisection import history as histories
-from lab.bisection.answer import Answer, Found
+from lab.bisection.answer import Answer
 from lab.bisection.asking import Asked, plan_for
-from lab.errors import LabError
+from lab.errors import UserError
 from lab.history.hook import remember
+from lab.live import comparing
 from lab.nightly import fetching, measuring
-from lab.nightly.night import CaseMoved, Culprit, Event
+from lab.nightly.livemode import LiveAllowance
+from lab.nightly.night import CaseMoved, CaseName, Event, Mode
 from lab.nightly.planfile import BranchPlan, NightlyPlan
 from lab.progress import Meter
 from lab.trees import Tree
@@ -35,16 +37,17 @@ class Chase:
     tree: Tree
     jobs: int
     deadline: float | None
+    live: LiveAllowance
     meter: Meter
 
-    @property
-    def out_of_time(self) -> bool:
-        """Whether the night's budget is used up."""
-        return self.deadline is not None and time.monotonic() > self.deadline
+    def out_of_time(self, mode: Mode) -> bool:
+        """Whether the night's budget is used up, or live mode's."""
+        late = self.deadline is not None and time.monotonic() > self.deadline
+        return late or (mode == "live" and self.live.out_of_time)
 
     def begin(self, event: Event) -> Path:
         """A new bisection of the case that lost most, between the event's two commits."""
-        worst = max(event.cases, key=loss)
+        worst = worst_of(event)
         old = event.base
         if not fetching.is_behind(self.tree, old, event.test):
             # Pushed anew: what was measured is on another line; the two part after this.
@@ -53,45 +56,72 @@ class Chase:
         chosen = workloads.only(asked_for, worst.workload, worst.case)
         asked = Asked(
             good=old, bad=event.test, workload=chosen, tree=self.tree.name, threshold=self.plan.threshold,
-            model=self.plan.model, machine=self.plan.machine, cc=self.plan.cc, qemu=self.plan.qemu,
-            guest_timeout=self.plan.guest_timeout_s,
+            machine=self.plan.machine, cc=self.plan.cc, qemu=self.plan.qemu, guest_timeout=self.plan.guest_timeout_s,
+            model=self.plan.model if worst.mode == "exact" else None,
         )  # fmt: skip
         words = ["lab", "bisect", "--good", old, "--bad", event.test, "--tree", self.tree.name, "-w", chosen]
+        if worst.mode == "live":
+            asked, more = self._in_live_mode(asked)
+            words += more
         recipe = recipes.Recipe(schema=1, workload="")
         made = plan_for(asked, recipe, ("good", "bad"), (old, event.test), words, self.meter.news)
         folder = results.new_folder(None)
         with results.claimed(folder):
-            session.create(folder, made, histories.commits(made.old.spec, made.new.spec))
+            found = histories.commits(made.old.spec, made.new.spec, first_parent=made.live is not None)
+            session.create(folder, made, found)
         return folder
+
+    def _in_live_mode(self, asked: Asked) -> tuple[Asked, list[str]]:
+        """The search of live mode instead, and the words for it."""
+        if self.live.accelerator is None:
+            raise UserError("this host no longer measures in live mode")
+        own, accel = self.plan.live, self.live.accelerator
+        words = ["--mode", "live", "--accel", accel]
+        words += ["--cpus", str(own.cpus)] if own.cpus else []
+        words += ["--iterations", str(own.iterations)] if own.iterations else []
+        return replace(asked, mode="live", accel=accel, cpus=own.cpus, iterations=own.iterations), words
 
     def finish(self, folder: Path) -> Answer | None:
         """The answer of a bisection, as far as the budget goes; None where there is none yet."""
         if (folder / answers.FILE).is_file():
             return answers.load(folder)
-        if self.out_of_time:
+        begun = session.load(folder)
+        mode: Mode = "exact" if begun.plan.live is None else "live"
+        if self.out_of_time(mode):
             return None
-        with results.claimed(folder):
-            found = conclude.conclude(
-                session.load(folder), jobs=self.jobs, deadline=self.deadline, meter=self.meter
-            )  # fmt: skip
+        with results.claimed(folder), self.live.spending() if mode == "live" else nullcontext(self.deadline) as until:
+            found = conclude.conclude(begun, jobs=self.jobs, deadline=until, meter=self.meter)
         remember(folder, self.meter, self.plan.database)
         return found
 
-    def explained(self, event: Event, culprit: str) -> set[tuple[str, str]]:
-        """The cases that the culprit itself makes worse: it is measured against its parent in all of the workload."""
+    def explained(self, event: Event, culprit: str) -> set[CaseName]:
+        """The cases that the culprit itself makes worse: it is measured against its parent in all of the workload.
+
+        In live mode also those that it may make worse, as far as the rounds tell.
+        """
+        mode = worst_of(event).mode
         chosen = {case.workload for case in event.cases}
         asked = {text for text in self.plan.workloads_of(self.branch) if workloads.select(text)[0].name in chosen}
         base, test = (
             measuring.arm(self.tree, spec, self.plan.cc, self.meter) for spec in (f"{culprit}^", culprit)
         )  # fmt: skip
         one = replace(self.branch, workloads=tuple(sorted(asked)))
-        compared = measuring.plan_of(self.plan, one, base, test)
+        accelerator = self.live.accelerator if mode == "live" else None
+        compared = measuring.plan_of(self.plan, one, base, test, accelerator)
         folder = results.new_folder(None)
-        with results.claimed(folder):
+        with results.claimed(folder), self.live.spending() if mode == "live" else nullcontext(None) as until:
             results.store_plan(folder, compared)
-            result = ab.measure(compared, folder, jobs=self.jobs, deadline=None, meter=self.meter)
+            measure = ab.measure if mode == "exact" else comparing.measure
+            result = measure(compared, folder, jobs=self.jobs, deadline=until, meter=self.meter)
         remember(folder, self.meter, self.plan.database)
-        return {(case.workload, case.case) for case in result.cases if case.verdict == Outcome.REGRESSION}
+        wanted = (Outcome.REGRESSION,) if mode == "exact" else (Outcome.REGRESSION, Outcome.UNKNOWN)
+        return {(case.workload, case.case) for case in result.cases if case.verdict in wanted}
+
+
+def worst_of(event: Event) -> CaseMoved:
+    """The case to bisect: in exact mode, which is sure of every commit, if that saw the event."""
+    mode = event.modes[0]
+    return max((case for case in event.cases if case.mode == mode), key=loss)
 
 
 def loss(case: CaseMoved) -> float:
@@ -99,42 +129,10 @@ def loss(case: CaseMoved) -> float:
     return abs(math.log(case.ratio)) if case.ratio else math.inf
 
 
-def culprit_of(answer: Answer) -> Culprit | None:
-    """What a bisection named, for the worse; of several the one that did most."""
-    worse = [one for one in answer.changes if one.direction != Outcome.IMPROVEMENT]
-    if not answer.named or not worse:
-        return None
-    one = max(worse, key=_effect)
-    return Culprit(
-        commit=one.commit, title=one.title, author=one.author, among=len(one.among), outcome=answer.outcome,
-        bisection=answer.result, proof=one.proof.result if one.proof else None,
-    )  # fmt: skip
-
-
-def _effect(one: Found) -> float:
-    return abs(math.log(one.effect.ratio)) if one.effect and one.effect.ratio else 0.0
-
-
-def split(event: Event, explained: set[tuple[str, str]]) -> tuple[Event, Event | None]:
+def split(event: Event, explained: set[CaseName]) -> tuple[Event, Event | None]:
     """An event with the cases that its culprit explains, and one with the rest, if there is any."""
-    mine = [case for case in event.cases if case.key in explained]
-    rest = [case for case in event.cases if case.key not in explained]
+    mine = [case for case in event.cases if case.name in explained]
+    rest = [case for case in event.cases if case.name not in explained]
     if not mine or not rest:
         return event, None
     return replace(event, cases=mine), replace(event, cases=rest, culprit=None)
-
-
-def merged(events: Sequence[Event]) -> list[Event]:
-    """Events of one culprit as one: a commit that slows two workloads down is one piece of news."""
-    found: dict[str, Event] = {}
-    for event in events:
-        culprit = event.culprit
-        key = f"{event.kind} {culprit.commit}" if culprit and culprit.among == 1 else event.id
-        known = found.get(key)
-        found[key] = replace(known, cases=[*known.cases, *event.cases]) if known else event
-    return list(found.values())
-
-
-def failed(error: LabError) -> str:
-    """Why an event has no culprit."""
-    return f"not bisected: {error.message}"

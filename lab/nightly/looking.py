@@ -8,8 +8,8 @@ from lab.errors import LabError
 from lab.history import indexing, trends
 from lab.history.database import opened
 from lab.history.trends import Change, Dot, Trend, Wanted
-from lab.nightly.deciding import SeriesStep
 from lab.nightly.memory import Branch
+from lab.nightly.news import SeriesStep
 from lab.progress import Meter
 
 _SMALLEST = 0.5
@@ -39,4 +39,5 @@ def _step(one: Trend, change: Change) -> SeriesStep | None:
         better="higher" if series.better == "higher" else "lower",
         earliest=dots[change.earliest].night, latest=dots[change.latest].night,
         after=change.after, commit=change.commit, ratio=change.ratio,
+        mode="live" if series.mode == "live" else "exact",
     )  # fmt: skip

@@ -8,7 +8,10 @@ from lab import ab, exact, kernels, kernelspec, machines, records, results, work
 from lab.errors import BuildFailed, GuestFailed
 from lab.history.entries import LABEL, Label
 from lab.history.hook import remember
-from lab.nightly.night import Measured, cases_of
+from lab.live import comparing
+from lab.live.machine import Accelerator
+from lab.nightly import livemode
+from lab.nightly.night import Measured, Mode, cases_of
 from lab.nightly.planfile import BranchPlan, NightlyPlan
 from lab.progress import Meter
 from lab.results import AbResult, ArmPlan, Plan
@@ -40,13 +43,17 @@ def build(plan: NightlyPlan, tree: Tree, commit: str, jobs: int, meter: Meter) -
         raise Broken(f"it does not build: {error.message}{log}") from error
 
 
-def plan_of(plan: NightlyPlan, one: BranchPlan, base: ArmPlan, test: ArmPlan) -> Plan:
-    """A comparison as the plan wants it."""
+def plan_of(
+    plan: NightlyPlan, one: BranchPlan, base: ArmPlan, test: ArmPlan, accelerator: Accelerator | None = None
+) -> Plan:
+    """A comparison as the plan wants it: in live mode, with an accelerator."""
     asked = plan.workloads_of(one)
     exact.find_qemu(plan.qemu)
     machines.load(plan.machine)
+    live = livemode.plan_of(plan, asked, accelerator) if accelerator else None
+    model = plan.model if live is None else "none"
     return Plan(
-        mode="exact",
+        mode="exact" if live is None else "live",
         base=base,
         test=test,
         workloads=[workloads.canonical(text) for text in asked],
@@ -58,8 +65,9 @@ def plan_of(plan: NightlyPlan, one: BranchPlan, base: ArmPlan, test: ArmPlan) ->
         fixed_seeds=False,
         qemu=plan.qemu,
         guest_timeout_s=plan.guest_timeout_s,
-        model=plan.model,
-        machine=plan.machine if plan.model != "none" else None,
+        model=model,
+        machine=plan.machine if model != "none" else None,
+        live=live,
     )
 
 
@@ -77,14 +85,17 @@ def finish(folder: Path, *, jobs: int, deadline: float | None, meter: Meter, dat
     if (folder / "result.json").is_file():
         return results.load_result(folder)
     with results.claimed(folder):
-        result = ab.measure(results.load_plan(folder), folder, jobs=jobs, deadline=deadline, meter=meter)
+        plan = results.load_plan(folder)
+        measure = ab.measure if plan.live is None else comparing.measure
+        result = measure(plan, folder, jobs=jobs, deadline=deadline, meter=meter)
     remember(folder, meter, database)
     return result
 
 
 def measured(result: AbResult, baselines: tuple[str, ...], commit: str) -> Measured:
     """What a comparison said, as a night keeps it."""
-    return Measured(baselines=baselines, commit=commit, result=result.result, cases=cases_of(result))
+    mode: Mode = "exact" if result.live is None else "live"
+    return Measured(baselines=baselines, commit=commit, result=result.result, cases=cases_of(result), mode=mode)
 
 
 def is_kernels_doing(error: GuestFailed) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from lab.nightly.night import Ack, Event, Night
+from lab.nightly.night import MODES, Ack, BranchNight, Event, Mode, Night
 
 Branch = tuple[str, str]
 
@@ -26,7 +26,8 @@ class Tip:
 class Memory:
     """The sum of all nights. open: regressions, steps and creeps that are there yet, acknowledged ones too.
 
-    last_good: per branch, the last tip that had no open change that somebody would mind, and no undecided case.
+    last_good: per branch and mode, the last tip that was measured in it, and had no open change that somebody would
+    mind and no undecided case there.
     """
 
     open: dict[str, Event] = field(default_factory=dict)
@@ -34,7 +35,7 @@ class Memory:
     acks: Mapping[str, Ack] = field(default_factory=dict)
     broken: dict[Branch, Event] = field(default_factory=dict)
     tips: dict[Branch, list[Tip]] = field(default_factory=dict)
-    last_good: dict[Branch, Tip] = field(default_factory=dict)
+    last_good: dict[tuple[Branch, Mode], Tip] = field(default_factory=dict)
 
     def open_on(self, branch: Branch) -> list[Event]:
         """What is open on a branch, the oldest first."""
@@ -73,10 +74,18 @@ def remember(nights: Iterable[Night], acks: Mapping[str, Ack]) -> Memory:
                 continue
             tip = Tip(night=night.number, date=night.date, commit=one.tip)
             memory.tips.setdefault(branch, []).append(tip)
-            minded = [event for event in memory.open_on(branch) if event.id not in acks]
-            if not minded and not one.undecided:
-                memory.last_good[branch] = tip
+            for mode in MODES:
+                if _is_good(memory, one, branch, mode):
+                    memory.last_good[branch, mode] = tip
     return memory
+
+
+def _is_good(memory: Memory, one: BranchNight, branch: Branch, mode: Mode) -> bool:
+    """Whether nothing is wrong with a tip, as far as one mode can tell."""
+    if mode != "exact" and not one.measured_in(mode):
+        return False
+    minded = [event for event in memory.open_on(branch) if event.id not in memory.acks and mode in event.modes]
+    return not minded and all(case.mode != mode for case in one.undecided)
 
 
 def _take(memory: Memory, branch: Branch, event: Event) -> None:
@@ -86,6 +95,8 @@ def _take(memory: Memory, branch: Branch, event: Event) -> None:
         case "fixed":
             if event.closes in memory.open:
                 memory.closed[event.closes] = memory.open.pop(event.closes)
+        case "unfounded":
+            memory.closed[event.id] = event
         case "broken":
             memory.broken[branch] = event
         case "mended":

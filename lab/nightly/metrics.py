@@ -44,5 +44,5 @@ def _labels(trend: Trend) -> Mapping[str, str]:
     one = trend.series
     return {
         "tree": one.tree, "branch": one.branch, "workload": one.workload, "case": one.case, "metric": one.metric,
-        "unit": one.unit,
+        "unit": one.unit, "mode": one.mode,
     }  # fmt: skip

@@ -17,17 +17,23 @@ from lab.results import AbResult
 from lab.table import primary_of
 from lab.verdict import Better, Outcome
 
-Kind = Literal["regression", "creep", "step", "fixed", "broken", "mended", "known"]
+Kind = Literal["regression", "creep", "step", "fixed", "broken", "mended", "known", "unfounded"]
 State = Literal["pending", "measured", "nothing new", "broken", "failed"]
 Word = Literal[
     "green", "no news", "regression", "undecided", "nothing new", "not measured", "partly measured", "interrupted"
 ]
 
+Mode = Literal["exact", "live"]
+MODES: tuple[Mode, ...] = ("exact", "live")
+
+CaseName = tuple[str, str]
+Key = tuple[str, str, Mode]
+
 ALARMS: tuple[Kind, ...] = ("regression", "creep", "step", "broken")
 
 
 class CaseMoved(Record, frozen=True, kw_only=True):
-    """What a comparison said of a case's primary metric. counts: a change that is not a matter of chance."""
+    """What a comparison said of a case's primary metric, in one mode. counts: a change beyond chance."""
 
     workload: str
     case: str
@@ -38,11 +44,22 @@ class CaseMoved(Record, frozen=True, kw_only=True):
     low: float | None
     high: float | None
     counts: bool
+    mode: Mode = "exact"
 
     @property
-    def key(self) -> tuple[str, str]:
-        """What the case is called."""
+    def name(self) -> CaseName:
+        """What the case is called, in both modes."""
         return self.workload, self.case
+
+    @property
+    def key(self) -> Key:
+        """The case in its mode: numbers of one mode say nothing about those of the other."""
+        return self.workload, self.case, self.mode
+
+    @property
+    def shown(self) -> str:
+        """The case for people; exact mode goes without saying."""
+        return f"{self.workload}:{self.case}{'' if self.mode == 'exact' else f' ({self.mode})'}"
 
     @property
     def worse(self) -> bool:
@@ -62,6 +79,7 @@ class Measured(Record, frozen=True, kw_only=True):
     commit: str
     result: str
     cases: list[CaseMoved]
+    mode: Mode = "exact"
 
 
 class Culprit(Record, frozen=True, kw_only=True):
@@ -79,7 +97,8 @@ class Culprit(Record, frozen=True, kw_only=True):
 class Event(Record, frozen=True, kw_only=True):
     """News. `base` is the last commit without the change, `test` the first tip with it.
 
-    closes: the event that a `fixed` or `mended` one ends, and that a `known` one repeats on another branch.
+    closes: the event that a `fixed` or `mended` one ends, and that a `known` one repeats on another branch. An
+    `unfounded` one is a step of live mode's history that its two commits, side by side, do not show: the host's own.
     """
 
     id: str
@@ -96,9 +115,23 @@ class Event(Record, frozen=True, kw_only=True):
     closes: str | None = None
     text: str = ""
 
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        """Those that saw it."""
+        return tuple(mode for mode in MODES if any(case.mode == mode for case in self.cases))
+
+    @property
+    def names(self) -> set[CaseName]:
+        """The cases that it is about."""
+        return {case.name for case in self.cases}
+
 
 class BranchNight(Record, frozen=True, kw_only=True):
-    """One branch in one night. before: the tip that was measured last; forced: it is not behind this one."""
+    """One branch in one night. before: the tip that was measured last; forced: it is not behind this one.
+
+    started: results by the commit that the tip is compared with, live mode's under `live COMMIT`. missed: by mode,
+    why not all of it could be measured.
+    """
 
     tree: str
     branch: str
@@ -111,6 +144,7 @@ class BranchNight(Record, frozen=True, kw_only=True):
     notes: list[str] = msgspec.field(default_factory=list)
     started: dict[str, str] = msgspec.field(default_factory=dict)
     measured: list[Measured] = msgspec.field(default_factory=list)
+    missed: dict[Mode, str] = msgspec.field(default_factory=dict)
     bisections: dict[str, str] = msgspec.field(default_factory=dict)
     events: list[Event] = msgspec.field(default_factory=list)
 
@@ -119,10 +153,27 @@ class BranchNight(Record, frozen=True, kw_only=True):
         """The branch for people."""
         return f"{self.tree}/{self.branch}"
 
+    def begun(self, mode: Mode) -> dict[str, str]:
+        """The results of one mode by the commit that the tip is compared with, finished or not."""
+        return {name.removeprefix("live "): ref for name, ref in self.started.items() if _mode_of(name) == mode}
+
+    def measured_in(self, mode: Mode) -> list[Measured]:
+        """What was measured in one mode."""
+        return [one for one in self.measured if one.mode == mode]
+
     @property
     def undecided(self) -> list[CaseMoved]:
         """The cases that the comparison with the tip before could not tell."""
         return [case for one in self.measured if "yesterday" in one.baselines for case in one.cases if case.undecided]
+
+
+def started_as(commit: str, mode: Mode) -> str:
+    """A comparison's name in `BranchNight.started`."""
+    return commit if mode == "exact" else f"{mode} {commit}"
+
+
+def _mode_of(name: str) -> Mode:
+    return "live" if name.startswith("live ") else "exact"
 
 
 class Night(Record, frozen=True, kw_only=True):
@@ -200,6 +251,7 @@ def _acks() -> Path:
 
 def cases_of(result: AbResult) -> list[CaseMoved]:
     """What a comparison said, case by case."""
+    mode: Mode = "exact" if result.live is None else "live"
     return [
         CaseMoved(
             workload=case.workload,
@@ -210,7 +262,9 @@ def cases_of(result: AbResult) -> list[CaseMoved]:
             ratio=primary.ratio,
             low=primary.interval[0] if primary.interval else None,
             high=primary.interval[1] if primary.interval else None,
-            counts=case.holm is True,
+            # Live mode's verdicts are corrected for the number of cases already.
+            counts=case.holm is True if mode == "exact" else True,
+            mode=mode,
         )
         for case in result.cases
         for primary in [primary_of(case)]

@@ -10,6 +10,7 @@ import msgspec
 
 from lab import compilers, exact, machines, workloads
 from lab.errors import UserError
+from lab.nightly.night import Mode
 from lab.records import Record
 from lab.suggest import suggestion
 from lab.tomllines import TomlText
@@ -37,11 +38,30 @@ class BranchPlan(Record, frozen=True, kw_only=True):
         return f"{self.tree}/{self.branch}"
 
 
+class LivePart(Record, frozen=True, kw_only=True):
+    """How live mode measures, where the plan's modes have it.
+
+    budget: of a night's live comparisons and bisections, within that of the night. rounds: of a comparison, at most.
+    accel: tcg has to be asked for, as its times are an emulator's. iterations, cpus: as in `lab ab`.
+    """
+
+    budget: str = "2h"
+    rounds: Annotated[int, msgspec.Meta(ge=6)] = 20
+    accel: Literal["kvm", "tcg"] = "kvm"
+    iterations: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    cpus: Annotated[int, msgspec.Meta(ge=1)] | None = None
+
+    @property
+    def budget_s(self) -> float:
+        """The budget in seconds."""
+        return _seconds(self.budget)
+
+
 class NightlyPlan(Record, frozen=True, kw_only=True):
     """A plan. Everything that is left out is as `lab ab` has it.
 
-    budget: of a whole night. bisect: whether what regressed is bisected, as far as the budget goes. creep_days: how
-    old the tip is that slow losses are found against.
+    budget: of a whole night. modes: `live` is measured beside `exact` where the host can. bisect: whether what
+    regressed is bisected, as far as the budget goes. creep_days: how old the tip is that slow losses are found against.
     """
 
     schema: Literal[1]
@@ -54,7 +74,8 @@ class NightlyPlan(Record, frozen=True, kw_only=True):
     budget: str = "8h"
     bisect: bool = True
     creep_days: Annotated[int, msgspec.Meta(ge=2)] = 30
-    mode: Literal["auto", "exact"] = "auto"
+    modes: tuple[Mode, ...] = ("exact",)
+    live: LivePart = LivePart()
     model: Literal["auto", "none", "tlb", "full"] = "auto"
     machine: str = machines.DEFAULT
     cc: str = compilers.DEFAULT
@@ -65,11 +86,15 @@ class NightlyPlan(Record, frozen=True, kw_only=True):
     @property
     def budget_s(self) -> float:
         """The budget in seconds."""
-        return sum(float(count) * _UNITS[unit] for count, unit in _TIME.findall(self.budget))
+        return _seconds(self.budget)
 
     def workloads_of(self, one: BranchPlan) -> tuple[str, ...]:
         """What a branch is measured with."""
         return one.workloads or self.workloads
+
+
+def _seconds(span: str) -> float:
+    return sum(float(count) * _UNITS[unit] for count, unit in _TIME.findall(span))
 
 
 def load(path: Path) -> NightlyPlan:
@@ -78,6 +103,8 @@ def load(path: Path) -> NightlyPlan:
     _check_keys(toml, toml.values, NightlyPlan)
     for number, one in enumerate(_branches(toml)):
         _check_keys(toml, one, BranchPlan, "branch", number)
+    if isinstance(found := toml.values.get("live"), dict):
+        _check_keys(toml, found, LivePart, "live")
     try:
         plan = msgspec.convert(toml.values, NightlyPlan)
     except msgspec.ValidationError as error:
@@ -116,9 +143,12 @@ def _invalid(toml: TomlText, error: msgspec.ValidationError) -> UserError:
     """msgspec says where: "... - at `$.branch[0].tree`"."""
     what, _, where = str(error).partition(" - at `$")
     inside = re.match(r"\.branch\[(\d+)\]\.?(\w*)", where)
-    outside = re.match(r"\.(\w+)", where)
+    live = re.match(r"\.live\.(\w+)", where)
+    outside = live or re.match(r"\.(\w+)", where)
     if inside:
         line = toml.line(inside[2] or None, "branch", int(inside[1]))
+    elif live:
+        line = toml.line(live[1], "live")
     else:
         line = toml.line(outside[1]) if outside else toml.line("schema")
     name = (inside and inside[2]) or (outside and outside[1]) or ""
@@ -127,8 +157,15 @@ def _invalid(toml: TomlText, error: msgspec.ValidationError) -> UserError:
 
 def _check_sense(toml: TomlText, plan: NightlyPlan) -> None:
     """What types do not say: workloads that exist, times that can be read, branches named once."""
-    if "".join(count + unit for count, unit in _TIME.findall(plan.budget)) != plan.budget or not plan.budget_s:
-        raise toml.wrong(toml.line("budget"), f"budget: {plan.budget!r} is no time span", hint="write 40m, 6h or 1h30m")
+    for span, line in ((plan.budget, toml.line("budget")), (plan.live.budget, toml.line("budget", "live"))):
+        if "".join(count + unit for count, unit in _TIME.findall(span)) != span or not _seconds(span):
+            raise toml.wrong(line, f"budget: {span!r} is no time span", hint="write 40m, 6h or 1h30m")
+    if "exact" not in plan.modes:
+        raise toml.wrong(toml.line("modes"), "modes: exact is always measured", hint='write modes = ["exact", "live"]')
+    if "live" in toml.values and "live" not in plan.modes:
+        raise toml.wrong(
+            toml.line("live"), "[live] is there, and modes has no live", hint='write modes = ["exact", "live"]'
+        )
     if plan.max_seeds < plan.seeds:
         raise toml.wrong(toml.line("max_seeds"), f"max_seeds: {plan.max_seeds} is less than seeds, {plan.seeds}")
     if (name := _repeated([one.name for one in plan.branch])) is not None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from lab import results
 from lab.errors import DiskFull, LabError
-from lab.nightly import chasing
+from lab.nightly import blaming, chasing
 from lab.nightly.chasing import Chase
 from lab.nightly.night import Event
 from lab.nightly.tonight import BranchTonight
@@ -29,16 +29,16 @@ class Pursuit:
         for event in found:
             wanted = self.chase.plan.bisect and event.kind in ("regression", "step")
             chased += self._chased(event) if wanted else [event]
-        return [self._known_elsewhere(event) for event in chasing.merged(chased)]
+        return [self._known_elsewhere(event) for event in blaming.merged(chased)]
 
     def _chased(self, event: Event) -> list[Event]:
         """An event with its culprit; what that one does not explain is chased by itself."""
         at = self.at
         try:
-            name = f"{event.id} {' '.join(sorted(f'{case.workload}:{case.case}' for case in event.cases))}"
+            name = f"{event.id} {' '.join(sorted(case.shown for case in event.cases))}"
             if (known := at.now.bisections.get(name)) is None:
-                if self.chase.out_of_time:
-                    return [replace(event, text="not bisected: the night's budget is used up")]
+                if self.chase.out_of_time(chasing.worst_of(event).mode):
+                    return [self._too_late(event)]
                 folder = self.chase.begin(event)
                 at.put(bisections={**at.now.bisections, name: results.reference(folder)})
             else:
@@ -47,20 +47,25 @@ class Pursuit:
         except DiskFull:
             raise  # the night stops, and this bisection goes on when there is room
         except LabError as error:
-            return [replace(event, text=chasing.failed(error))]
+            return [replace(event, text=blaming.failed(error))]
 
     def _concluded(self, event: Event, folder: Path) -> list[Event]:
         answer = self.chase.finish(folder)
         if answer is None:
-            return [replace(event, text="not bisected: the night's budget is used up")]
-        culprit = chasing.culprit_of(answer)
+            return [self._too_late(event)]
+        culprit = blaming.culprit_of(answer)
         if culprit is None:
-            return [replace(event, text=f"bisected in {answer.result}: {answer.outcome}, {answer.reason}")]
+            return [blaming.nameless(event, answer)]
         event = replace(event, culprit=culprit)
-        if len(event.cases) == 1 or culprit.among > 1:
+        mode = chasing.worst_of(event).mode
+        if len(event.names) == 1 or culprit.among > 1 or (mode == "live" and self.chase.out_of_time(mode)):
             return [event]
         mine, rest = chasing.split(event, self.chase.explained(event, culprit.commit))
         return [mine, *(self._chased(replace(rest, id=f"{rest.id}b")) if rest else [])]
+
+    def _too_late(self, event: Event) -> Event:
+        budget = "live mode's" if not self.chase.out_of_time("exact") else "the night's"
+        return replace(event, text=f"not bisected: {budget} budget is used up")
 
     # ---- what was told of before
 

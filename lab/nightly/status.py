@@ -85,14 +85,16 @@ def night_lines(one: Night) -> Iterator[str]:
 def _branch(one: BranchNight) -> str:
     tip = f' {one.tip[:12]} ("{one.subject}")' if one.tip else ""
     why = f": {one.why}" if one.why else ""
-    count = f", {len(one.measured)} baselines" if one.measured else ""
+    live = len(one.measured_in("live"))
+    count = f", {len(one.measured) - live} baselines" if one.measured else ""
+    count += f", {live} in live mode" if live else ""
     return f"{one.name}{tip}: {one.state}{count}{why}"
 
 
 def line(event: Event) -> str:
     """An event in a line."""
     words = [event.id, event.kind, f"{event.tree}/{event.branch}"]
-    words += [f"{case.workload}:{case.case} {percent(case.ratio)}" for case in event.cases[:3]]
+    words += [f"{case.shown} {percent(case.ratio)}" for case in event.cases[:3]]
     if len(event.cases) > 3:
         words.append(f"and {len(event.cases) - 3} more cases")
     if event.culprit is not None:

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from lab.nightly import night
+from lab.nightly import livemode, night
+from lab.nightly.livemode import LiveAllowance
 from lab.nightly.memory import Memory, remember
 from lab.nightly.night import BranchNight, Night
 from lab.nightly.planfile import BranchPlan, NightlyPlan
@@ -17,7 +18,7 @@ from lab.progress import Meter
 
 @dataclass
 class Tonight:
-    """A night at work. Whatever changes is saved at once. deadline: on the monotonic clock."""
+    """A night at work. Whatever changes is saved at once. deadline: on the monotonic clock. live: its part of it."""
 
     plan: NightlyPlan
     night: Night
@@ -25,10 +26,16 @@ class Tonight:
     jobs: int
     meter: Meter
     deadline: float = field(init=False)
+    live: LiveAllowance = field(init=False)
 
     def __post_init__(self) -> None:
         self.deadline = time.monotonic() + self.plan.budget_s
         self.save()
+        self.live = livemode.allowance(self.plan, self.deadline, self.meter)
+        if self.live.why and self.live.why not in self.night.notes:
+            self.night = replace(self.night, notes=[*self.night.notes, self.live.why])
+            self.save()
+            self.meter.say(self.live.why)
 
     @property
     def memory(self) -> Memory:

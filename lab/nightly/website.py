@@ -30,7 +30,7 @@ from lab.history.trends import Change, Trend, Wanted
 from lab.nightly import bisected, feed, letters, metrics, night, pictures
 from lab.nightly.bisected import Bisected
 from lab.nightly.memory import Memory, remember
-from lab.nightly.night import Event, Night
+from lab.nightly.night import Event, Mode, Night
 from lab.progress import Meter
 from lab.reporting import formats, stored
 from lab.table import number
@@ -38,6 +38,9 @@ from lab.verdict import percent
 from lab.visible import visible_record
 
 _MARK = ".lab-nightly-site"
+_TONES: Mapping[str, str] = {
+    "fixed": "improvement", "mended": "improvement", "broken": "unknown", "unfounded": "same",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,9 +168,9 @@ class _Site:
             str(case.verdict)
             for branch in self.nights[-1].branches
             if (branch.tree, branch.branch) == (one.tree, one.branch)
-            for measured in branch.measured[:1]
+            for measured in branch.measured_in(_mode(trend))[:1]
             for case in measured.cases
-            if case.key == (one.workload, one.case)
+            if case.name == (one.workload, one.case)
         ]
         return said[0] if said else ""
 
@@ -178,7 +181,7 @@ class _Site:
             for each in self.nights
             for event in each.events
             if (event.tree, event.branch) == (one.tree, one.branch)
-            and any(case.key == (one.workload, one.case) for case in event.cases)
+            and (one.workload, one.case, _mode(trend)) in {case.key for case in event.cases}
         ]
         words = f"{one.metric} of {one.workload}:{one.case} over {len(trend.points)} nights"
         return {"trend": trend, "picture": pictures.picture(trend, words=words), "events": about}
@@ -199,11 +202,16 @@ def slug(trend: Trend) -> str:
     """A trend's file name: readable, and of no other trend."""
     one = trend.series
     readable = re.sub(r"[^a-z0-9]+", "-", f"{one.branch} {one.workload} {one.case} {one.metric}".lower()).strip("-")
-    return f"{readable[:80]}-{records.digest([one.tree, one.branch, one.workload, one.case, one.metric])[:8]}"
+    decisive = [one.tree, one.branch, one.workload, one.case, one.metric, *([one.mode] if one.mode != "exact" else [])]
+    return f"{readable[:80]}-{records.digest(decisive)[:8]}"
+
+
+def _mode(trend: Trend) -> Mode:
+    return "live" if trend.series.mode == "live" else "exact"
 
 
 def _tone(event: Event) -> str:
-    return {"fixed": "improvement", "mended": "improvement", "broken": "unknown"}.get(event.kind, "regression")
+    return _TONES.get(event.kind, "regression")
 
 
 def _night_tone(one: Night) -> str:

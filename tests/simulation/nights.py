@@ -19,9 +19,9 @@ import numpy as np
 
 from lab import manycases, verdict
 from lab.history import changepoints
-from lab.nightly import deciding
-from lab.nightly.deciding import SeriesStep, Setting
+from lab.nightly import deciding, news
 from lab.nightly.memory import remember
+from lab.nightly.news import SeriesStep, Setting
 from lab.nightly.night import BranchNight, CaseMoved, Event, Measured, Night
 from lab.nightly.planfile import BranchPlan
 from lab.verdict import Metric, Outcome
@@ -135,7 +135,7 @@ def nights(world: World, count: int) -> list[Event]:
         where = Setting(
             plan="p", night=number, date=today, branch=("linux", "main"), tip=tip, threshold=THRESHOLD
         )  # fmt: skip
-        told = deciding.news(where, memory, measured, steps(series))
+        told = news.news(where, memory, measured, steps(series))
         branch = BranchNight(
             tree="linux", branch="main", state="measured", tip=tip, measured=measured, events=told
         )  # fmt: skip

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace as replace_step
+
 import pytest
 from msgspec.structs import replace
 
-from lab.nightly import deciding
-from lab.nightly.deciding import SeriesStep, Setting
+from lab.nightly import deciding, news
 from lab.nightly.memory import Memory, Tip, remember
-from lab.nightly.night import Ack, BranchNight, CaseMoved, Event, Kind, Measured, Night, State
+from lab.nightly.news import SeriesStep, Setting
+from lab.nightly.night import Ack, BranchNight, CaseMoved, Event, Kind, Measured, Mode, Night, State
 from lab.nightly.planfile import BranchPlan
 from lab.verdict import Outcome
 
@@ -17,17 +19,19 @@ PLAN = BranchPlan(tree="linux", branch="main")
 WHERE = Setting(plan="p", night=7, date="2026-11-07", branch=BRANCH, tip="tip", threshold=0.02)
 
 
-def case(ratio: float, name: str = "large", *, counts: bool = True, verdict: Outcome | None = None) -> CaseMoved:
+def case(
+    ratio: float, name: str = "large", *, counts: bool = True, verdict: Outcome | None = None, mode: Mode = "exact"
+) -> CaseMoved:
     """A case of which less is better; what changed by less than 2 % is the same."""
     said = Outcome.REGRESSION if ratio > 1.02 else Outcome.IMPROVEMENT if ratio < 0.98 else Outcome.SAME
     return CaseMoved(
         workload="w", case=name, metric="cycles", better="lower", verdict=verdict or said, ratio=ratio,
-        low=ratio * 0.999, high=ratio * 1.001, counts=counts,
+        low=ratio * 0.999, high=ratio * 1.001, counts=counts, mode=mode,
     )  # fmt: skip
 
 
 def against(*names: str, cases: list[CaseMoved], commit: str = "old") -> Measured:
-    return Measured(baselines=names, commit=commit, result="r", cases=cases)
+    return Measured(baselines=names, commit=commit, result="r", cases=cases, mode=cases[0].mode)
 
 
 def event(kind: Kind = "regression", night: int = 6, *cases: CaseMoved, name: str = "p.6.1") -> Event:
@@ -94,7 +98,88 @@ UNKNOWN = case(1.1, verdict=Outcome.UNKNOWN)
     ],
 )  # fmt: skip
 def test_what_is_news(memory: Memory, measured: list[Measured], wanted: list[str]) -> None:
-    assert [one.kind for one in deciding.news(WHERE, memory, measured)] == wanted
+    assert [one.kind for one in news.news(WHERE, memory, measured)] == wanted
+
+
+def live(ratio: float, name: str = "large", verdict: Outcome | None = None) -> CaseMoved:
+    """What live mode says of a case."""
+    return case(ratio, name, verdict=verdict, mode="live")
+
+
+LIVE_UNKNOWN = live(1.01, verdict=Outcome.UNKNOWN)
+BOTH = event("regression", 6, case(1.25), live(1.2))
+BEFORE = "before p.6.1"
+
+
+@pytest.mark.parametrize(
+    ("memory", "measured", "wanted"),
+    [
+        pytest.param(
+            knowing(), [against("yesterday", cases=[case(1.2)]), against("yesterday", cases=[live(1.3)])],
+            [("regression", ("exact", "live"))], id="one story",
+        ),
+        pytest.param(
+            knowing(), [against("yesterday", cases=[live(1.3)]), against("last-good", cases=[case(1.2)])],
+            [("regression", ("exact", "live"))], id="one story, whatever baseline",
+        ),
+        pytest.param(
+            knowing(),
+            [against("yesterday", cases=[case(1.2)]), against("yesterday", cases=[live(1.3), live(1.1, "small")])],
+            [("regression", ("exact", "live")), ("regression", ("live",))], id="and another one",
+        ),
+        pytest.param(
+            knowing(event()), [against("last-good", cases=[live(1.25)])], [], id="open in the other mode"
+        ),
+        pytest.param(
+            knowing(event("regression", 6, live(1.2))), [against("last-good", cases=[case(1.2)])], [],
+            id="open in live mode",
+        ),
+        pytest.param(
+            knowing(), [against("creep", cases=[case(1.03)]), against("creep", cases=[live(1.04)])],
+            [("creep", ("exact", "live"))], id="one creep",
+        ),
+        pytest.param(
+            knowing(), [against("yesterday", cases=[case(1.2)]), against("creep", cases=[live(1.2)])],
+            [("regression", ("exact",))], id="a step in exact mode is no creep in live mode",
+        ),
+        pytest.param(
+            knowing(event()), [against("creep", cases=[live(1.26)], commit="c1")], [], id="explained by exact mode"
+        ),
+        pytest.param(
+            knowing(event("regression", 6, live(1.25))), [against("creep", cases=[case(1.26)], commit="c1")],
+            [("creep", ("exact",))], id="what live mode saw explains nothing of exact mode's",
+        ),
+        pytest.param(
+            knowing(BOTH), [against(BEFORE, cases=[case(1.0)]), against(BEFORE, cases=[live(1.0)])],
+            [("fixed", ("exact", "live"))], id="fixed in both",
+        ),
+        pytest.param(
+            knowing(BOTH), [against(BEFORE, cases=[case(1.0)]), against(BEFORE, cases=[LIVE_UNKNOWN])],
+            [("fixed", ("exact", "live"))], id="exact mode decides",
+        ),
+        pytest.param(knowing(BOTH), [against(BEFORE, cases=[case(1.0)])], [("fixed", ("exact",))], id="no live mode"),
+        pytest.param(
+            knowing(BOTH), [against(BEFORE, cases=[case(1.0)]), against(BEFORE, cases=[live(1.2)])], [],
+            id="live mode still sees it",
+        ),
+        pytest.param(knowing(BOTH), [against(BEFORE, cases=[live(1.0)])], [], id="exact mode does not say so"),
+        pytest.param(
+            knowing(event("regression", 6, live(1.2))),
+            [against(BEFORE, cases=[LIVE_UNKNOWN])], [], id="live mode alone has to be sure",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_news_in_both_modes(
+    memory: Memory, measured: list[Measured], wanted: list[tuple[str, tuple[str, ...]]]
+) -> None:
+    assert [(one.kind, one.modes) for one in news.news(WHERE, memory, measured)] == wanted
+
+
+def test_what_exact_mode_saw_is_turned_for_metrics_of_which_more_is_better() -> None:
+    slower = replace(live(0.8, verdict=Outcome.REGRESSION), better="higher")
+    assert news.news(WHERE, knowing(event()), [against("creep", cases=[slower], commit="c1")]) == []
+    slower = replace(slower, ratio=0.7, low=0.69, high=0.71)
+    assert len(news.news(WHERE, knowing(event()), [against("creep", cases=[slower], commit="c1")])) == 1
 
 
 def step(ratio: float = 1.015, earliest: int = 3, latest: int = 4, name: str = "large") -> SeriesStep:
@@ -117,14 +202,21 @@ def step(ratio: float = 1.015, earliest: int = 3, latest: int = 4, name: str = "
     ],
 )
 def test_steps_that_are_news(memory: Memory, found: list[SeriesStep], wanted: list[str]) -> None:
-    told = deciding.news(WHERE, memory, [], found)
+    told = news.news(WHERE, memory, [], found)
     assert [one.kind for one in told] == wanted
     assert all((one.base, one.test) == ("c2", "c4") for one in told)
 
 
+def test_a_step_that_both_modes_show_is_told_once() -> None:
+    steps = [replace_step(step(), mode="live"), step()]
+    assert [one.modes for one in news.news(WHERE, knowing(), [], steps)] == [("exact",)]
+    known = knowing(event("regression", 4))
+    assert news.news(WHERE, known, [], [replace_step(step(), mode="live")]) == []
+
+
 def test_news_is_numbered_and_grouped_by_workload() -> None:
     other = replace(case(1.3), workload="v")
-    told = deciding.news(replace(WHERE, first=3), knowing(), [against("yesterday", cases=[case(1.2), other])])
+    told = news.news(replace(WHERE, first=3), knowing(), [against("yesterday", cases=[case(1.2), other])])
     assert [(one.id, one.cases[0].workload) for one in told] == [("p.7.3", "w"), ("p.7.4", "v")]
 
 
@@ -163,7 +255,7 @@ def test_baselines() -> None:
 
 def test_each_commit_is_measured_against_once() -> None:
     memory = knowing()
-    memory.last_good[BRANCH] = memory.tips[BRANCH][-1]
+    memory.last_good[BRANCH, "exact"] = memory.tips[BRANCH][-1]
     (one,) = deciding.baselines(PLAN, memory, "tip", "c6", "2026-11-07", 30)
     assert one.names == ("yesterday", "last-good", "release")
 
@@ -187,6 +279,16 @@ def test_the_name_of_a_night(states: list[State], still_open: int, wanted: str) 
     assert deciding.outcome(branches, still_open=still_open) == wanted
 
 
+def test_live_mode_has_no_release_and_a_last_good_tip_of_its_own() -> None:
+    memory = knowing(event())
+    memory.last_good[BRANCH, "exact"] = memory.tips[BRANCH][2]
+    memory.last_good[BRANCH, "live"] = memory.tips[BRANCH][4]
+    found = deciding.baselines(PLAN, memory, "tip", "r", "2026-11-07", 3, "live")
+    assert [(one.commit, one.names) for one in found] == [
+        ("c6", ("yesterday",)), ("c5", ("last-good",)), ("c4", ("creep",)),
+    ]  # fmt: skip
+
+
 # ---- memory
 
 
@@ -201,12 +303,31 @@ def _night(number: int, *events: Event, state: State = "measured", cases: list[C
 def test_memory_is_the_sum_of_the_nights() -> None:
     bad, fixed = event("regression", 2, name="p.2.1"), replace(event("fixed", 4, name="p.4.1"), closes="p.2.1")
     memory = remember([_night(1), _night(2, bad), _night(3)], {})
-    assert list(memory.open) == ["p.2.1"] and memory.last_good[BRANCH].commit == "c1"
+    assert list(memory.open) == ["p.2.1"] and memory.last_good[BRANCH, "exact"].commit == "c1"
     assert memory.before(BRANCH) == Tip(night=3, date="2026-11-03", commit="c3")
     memory = remember([_night(1), _night(2, bad), _night(3), _night(4, fixed)], {})
-    assert not memory.open and list(memory.closed) == ["p.2.1"] and memory.last_good[BRANCH].commit == "c4"
+    assert not memory.open and list(memory.closed) == ["p.2.1"] and memory.last_good[BRANCH, "exact"].commit == "c4"
     acked = remember([_night(1), _night(2, bad)], {"p.2.1": Ack(event="p.2.1", note="", at="")})
-    assert acked.last_good[BRANCH].commit == "c2" and not acked.minded and list(acked.open) == ["p.2.1"]
+    assert acked.last_good[BRANCH, "exact"].commit == "c2" and not acked.minded and list(acked.open) == ["p.2.1"]
+
+
+def test_each_mode_has_a_last_good_tip() -> None:
+    def both(number: int, *events: Event, cases: list[CaseMoved]) -> Night:
+        found = _night(number, *events)
+        one = replace(found.branches[0], measured=[*found.branches[0].measured, against("yesterday", cases=cases)])
+        return replace(found, branches=[one])
+
+    only_live = event("regression", 2, live(1.2), name="p.2.1")
+    memory = remember([both(1, cases=[live(1.0)]), both(2, only_live, cases=[live(1.2)]), _night(3)], {})
+    assert memory.last_good[BRANCH, "exact"].commit == "c3" and memory.last_good[BRANCH, "live"].commit == "c1"
+    memory = remember([both(1, cases=[live(1.0)]), both(2, cases=[live(1.0, verdict=Outcome.UNKNOWN)])], {})
+    assert memory.last_good[BRANCH, "exact"].commit == "c2" and memory.last_good[BRANCH, "live"].commit == "c1"
+
+
+def test_a_step_that_was_the_hosts_own_is_told_no_more() -> None:
+    old = event("unfounded", 4, live(1.02), name="p.4.1")
+    memory = remember([_night(1), _night(4, old)], {})
+    assert not memory.open and news.news(WHERE, memory, [], [replace_step(step(), mode="live")]) == []
 
 
 def test_what_was_not_measured_is_no_yesterday() -> None:
@@ -216,4 +337,4 @@ def test_what_was_not_measured_is_no_yesterday() -> None:
 
 
 def test_an_undecided_night_is_not_the_last_good() -> None:
-    assert remember([_night(1), _night(2, cases=[UNKNOWN])], {}).last_good[BRANCH].commit == "c1"
+    assert remember([_night(1), _night(2, cases=[UNKNOWN])], {}).last_good[BRANCH, "exact"].commit == "c1"

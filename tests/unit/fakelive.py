@@ -1,0 +1,91 @@
+"""Live mode's guests on a host that never was: each gives its kernel's fate, as `fakebisect` has it, with noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from lab import records
+from lab.bisection.proof import Prover
+from lab.errors import GuestFailed
+from lab.live import boots, hostgate, kvm, measuring, memory, perfstat, rootfolder, topology, vng
+from lab.live.boots import BootRecord, LiveBench
+from lab.live.hostgate import RoundHost
+from lab.live.topology import HostCpu, Seat
+from lab.runs import Arm
+from lab.workloads import Case
+
+from .fakebisect import dice
+
+QUIET = RoundHost(steal=0.0, load=0.0, throttled=None, suspended_s=0.0, reasons=[])
+Value = Callable[[float, str], float]
+
+
+def plain(fate: float, case: str) -> float:
+    """What live mode measures: the fate, as exact mode does."""
+    return fate if case == "large" else 50.0
+
+
+@dataclass
+class LiveHost:
+    """Stands in for `boots.boot`, and for the watch over the host. noise: of a boot, as a share."""
+
+    value: Value = plain
+    noise: float = 0.002
+    booted: list[str] = field(default_factory=list)
+    failure: GuestFailed | None = None
+
+    def boot(self, bench: LiveBench, arm: Arm, cases: list[Case], **how: object) -> BootRecord:
+        """A guest that has run."""
+        if self.failure is not None:
+            raise self.failure
+        name, seed, iterations = str(how["name"]), int(str(how["seed"])), int(str(how["iterations"]))
+        fate = float(arm.kernel.image(bench.machine).read_text().partition("\n")[0])
+        self.booted.append(arm.kernel.commit or "")
+        chance = dice(f"{len(self.booted)} {name}")
+        seat = how["seat"]
+        assert isinstance(seat, Seat)
+        record = BootRecord(
+            name=name, arm=arm.name, workload=bench.workload.name, cases=[case.name for case in cases],
+            iterations=iterations, seed=seed, kernel=arm.kernel.key, fingerprint=bench.fingerprint, started="now",
+            wall_s=3.0 + iterations, boot_s=3.0, cpus=seat.cpus, others=seat.others, vng=[], argv=[],
+            values={
+                case.name: {
+                    "throughput": [
+                        self.value(fate, case.name) * (1 + chance.gauss(0, self.noise)) for _ in range(iterations)
+                    ]
+                }
+                for case in cases
+            },
+        )  # fmt: skip
+        boots.record_path(bench.folder, name).parent.mkdir(parents=True, exist_ok=True)
+        records.save(boots.record_path(bench.folder, name), record)
+        return record
+
+    def start(self) -> None:
+        """A watch begins."""
+
+    def stop(self) -> RoundHost:
+        """It ends, and saw nothing."""
+        return QUIET
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> LiveHost:
+    """Put fakes where live mode's guests and its host would be; KVM works on it."""
+    host = LiveHost()
+    monkeypatch.setattr(boots, "boot", host.boot)
+    monkeypatch.setattr(measuring, "Watch", lambda cpus: host)
+    monkeypatch.setattr(hostgate, "survey", lambda cpus, root=None: [])
+    monkeypatch.setattr(rootfolder, "obtain", lambda image: tmp_path / "room")
+    monkeypatch.setattr(vng, "find", lambda: "/usr/bin/vng")
+    monkeypatch.setattr(vng, "compose", lambda guest, kernel, room: (["vng", "--run"], ["qemu", "-S"]))
+    monkeypatch.setattr(topology, "host_cpus", lambda allowed: [HostCpu(cpu=n, core=n) for n in range(4)])
+    monkeypatch.setattr(memory, "require", lambda memory_mb, guests: None)
+    monkeypatch.setattr(kvm, "require", lambda qemu, device=None: None)
+    monkeypatch.setattr(perfstat, "known_events", lambda root: ())
+    monkeypatch.setattr(perfstat, "events", lambda accelerator, known=(): ())
+    monkeypatch.setattr(Prover, "explain", lambda *_: [])
+    return host
