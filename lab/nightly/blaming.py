@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
 from lab.bisection.answer import Answer, Found
 from lab.errors import LabError
 from lab.nightly.night import Culprit, Event
-from lab.verdict import Outcome
+from lab.verdict import Outcome, percent
+
+_MOST_SHARES = 5
 
 
 def culprit_of(answer: Answer) -> Culprit | None:
@@ -18,15 +20,50 @@ def culprit_of(answer: Answer) -> Culprit | None:
     worse = [one for one in answer.changes if one.direction != Outcome.IMPROVEMENT]
     if not answer.named or not worse:
         return None
-    one = max(worse, key=_effect)
+    return _culprit(max(worse, key=_effect), answer)
+
+
+def _culprit(one: Found, answer: Answer) -> Culprit:
     return Culprit(
         commit=one.commit, title=one.title, author=one.author, among=len(one.among), outcome=answer.outcome,
-        bisection=answer.result, proof=one.proof.result if one.proof else None,
+        bisection=answer.result, proof=one.proof.result if one.proof else None, ratio=_ratio(one),
     )  # fmt: skip
 
 
+def _ratio(one: Found) -> float | None:
+    """What a change did: by fresh numbers, where there are some."""
+    fresh = one.proof.fresh if one.proof else None
+    measured = fresh or one.effect
+    return measured.ratio if measured else None
+
+
 def _effect(one: Found) -> float:
-    return abs(math.log(one.effect.ratio)) if one.effect and one.effect.ratio else 0.0
+    ratio = _ratio(one)
+    return abs(math.log(ratio)) if ratio else 0.0
+
+
+def crept(event: Event, answer: Answer, known: Mapping[str, Event], least: float) -> Event:
+    """A creep with all that had a part in it; that may be nobody, or many, of which some were told of before.
+
+    known: commits and the events that told of them. least: smaller parts were not looked for.
+    """
+    worse = sorted((one for one in answer.changes if one.direction != Outcome.IMPROVEMENT), key=_effect, reverse=True)
+    if not worse:
+        return nameless(event, answer)
+    named = [_culprit(one, answer) for one in worse if one.settled and one.commit not in known and answer.named]
+    shares = ", ".join(_share(one, known) for one in worse[:_MOST_SHARES])
+    if len(worse) > _MOST_SHARES:
+        shares += f" and {len(worse) - _MOST_SHARES} more"
+    whole = percent(answer.ends.ratio if answer.ends else None)
+    rest = "" if answer.named else f" ({answer.reason})"
+    text = f"bisected in {answer.result}: of {whole}, {shares}{rest}; parts below {100 * least:g} % were not looked for"
+    return replace(event, culprit=named[0] if named else None, also=named[1:], text=text)
+
+
+def _share(one: Found, known: Mapping[str, Event]) -> str:
+    told = f", told of as {known[one.commit].id}" if one.settled and one.commit in known else ""
+    where = f"by {one.commit[:12]}{told}" if one.settled else f"among {len(one.among)} commits up to {one.commit[:12]}"
+    return f"{percent(_ratio(one))} {where}"
 
 
 def nameless(event: Event, answer: Answer) -> Event:

@@ -158,7 +158,7 @@ class BranchWork:
         """What is news, and whose doing it was."""
         at, around, where = self.at, self.at.around, self._setting()
         plan, memory = around.plan, around.memory
-        steps, why = looking.steps(where.branch, plan.threshold, plan.database, around.meter)
+        steps, why = looking.steps(where.branch, plan.small, plan.database, around.meter)
         if why:
             at.note(why)
         found = [*news.mended(where, memory)]

@@ -54,12 +54,15 @@ class Chase:
             old = fetching.meeting(self.tree.source, old, event.test) or old
         asked_for = [workloads.canonical(text) for text in self.plan.workloads_of(self.branch)]
         chosen = workloads.only(asked_for, worst.workload, worst.case)
+        # A step, and the parts of a creep, may be smaller than what a single night tells.
+        threshold = self.plan.threshold if event.kind == "regression" else self.plan.small
         asked = Asked(
-            good=old, bad=event.test, workload=chosen, tree=self.tree.name, threshold=self.plan.threshold,
+            good=old, bad=event.test, workload=chosen, tree=self.tree.name, threshold=threshold,
             machine=self.plan.machine, cc=self.plan.cc, qemu=self.plan.qemu, guest_timeout=self.plan.guest_timeout_s,
             model=self.plan.model if worst.mode == "exact" else None,
         )  # fmt: skip
         words = ["lab", "bisect", "--good", old, "--bad", event.test, "--tree", self.tree.name, "-w", chosen]
+        words += ["--threshold", f"{threshold:g}"]
         if worst.mode == "live":
             asked, more = self._in_live_mode(asked)
             words += more

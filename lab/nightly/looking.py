@@ -12,18 +12,15 @@ from lab.nightly.memory import Branch
 from lab.nightly.news import SeriesStep
 from lab.progress import Meter
 
-_SMALLEST = 0.5
-"""Of the night's threshold: many nights together see what one does not."""
 
-
-def steps(branch: Branch, threshold: float, database: str | None, meter: Meter) -> tuple[list[SeriesStep], str]:
-    """The steps of a branch, and why there are none where the history does not work."""
+def steps(branch: Branch, least: float, database: str | None, meter: Meter) -> tuple[list[SeriesStep], str]:
+    """The steps of a branch of at least that size, and why there are none where the history does not work."""
     try:
         with opened(database) as base:
             indexing.catch_up(base, meter)
             with base.reading() as connection:
                 found = trends.list_series(connection, Wanted(tree=branch[0], branch=branch[1]))
-                seen = [trends.trend(connection, one, least=threshold * _SMALLEST) for one in trends.newest(found)]
+                seen = [trends.trend(connection, one, least=least) for one in trends.newest(found)]
     except LabError as error:
         return [], f"the history could not be looked at: {error.message}"
     return [step for one in seen for change in one.changes if (step := _step(one, change))], ""

@@ -54,7 +54,7 @@ class Memory:
     def culprits(self, tree: str) -> dict[str, Event]:
         """The commits of a tree that are known to have done something, open or not."""
         every = [*self.open.values(), *self.closed.values()]
-        return {e.culprit.commit: e for e in every if e.tree == tree and e.culprit and e.culprit.among == 1}
+        return {culprit.commit: event for event in every if event.tree == tree for culprit in event.culprits}
 
     @property
     def minded(self) -> list[Event]:

@@ -83,7 +83,7 @@ class Measured(Record, frozen=True, kw_only=True):
 
 
 class Culprit(Record, frozen=True, kw_only=True):
-    """What a bisection named: a commit, or several of which it is one."""
+    """What a bisection named: a commit, or several of which it is one. ratio: of what it did to the case."""
 
     commit: str
     title: str
@@ -92,10 +92,11 @@ class Culprit(Record, frozen=True, kw_only=True):
     outcome: str
     bisection: str
     proof: str | None = None
+    ratio: float | None = None
 
 
 class Event(Record, frozen=True, kw_only=True):
-    """News. `base` is the last commit without the change, `test` the first tip with it.
+    """News. `base` is the last commit without the change, `test` the first tip with it. also: further culprits.
 
     closes: the event that a `fixed` or `mended` one ends, and that a `known` one repeats on another branch. An
     `unfounded` one is a step of live mode's history that its two commits, side by side, do not show: the host's own.
@@ -112,8 +113,14 @@ class Event(Record, frozen=True, kw_only=True):
     cases: list[CaseMoved] = msgspec.field(default_factory=list)
     result: str | None = None
     culprit: Culprit | None = None
+    also: list[Culprit] = msgspec.field(default_factory=list)
     closes: str | None = None
     text: str = ""
+
+    @property
+    def culprits(self) -> list[Culprit]:
+        """All commits that are known to have had a part in it."""
+        return [one for one in (self.culprit, *self.also) if one is not None and one.among == 1]
 
     @property
     def modes(self) -> tuple[Mode, ...]:

@@ -88,6 +88,11 @@ class NightlyPlan(Record, frozen=True, kw_only=True):
         """The budget in seconds."""
         return _seconds(self.budget)
 
+    @property
+    def small(self) -> float:
+        """The smallest step of the history, and part of a creep: many nights together see what one does not."""
+        return self.threshold / 2
+
     def workloads_of(self, one: BranchPlan) -> tuple[str, ...]:
         """What a branch is measured with."""
         return one.workloads or self.workloads

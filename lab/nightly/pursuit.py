@@ -27,7 +27,7 @@ class Pursuit:
         """The events as they are told: with their culprits, those of one culprit as one."""
         chased: list[Event] = []
         for event in found:
-            wanted = self.chase.plan.bisect and event.kind in ("regression", "step")
+            wanted = self.chase.plan.bisect and event.kind in ("regression", "creep", "step")
             chased += self._chased(event) if wanted else [event]
         return [self._known_elsewhere(event) for event in blaming.merged(chased)]
 
@@ -53,6 +53,8 @@ class Pursuit:
         answer = self.chase.finish(folder)
         if answer is None:
             return [self._too_late(event)]
+        if event.kind == "creep":
+            return [blaming.crept(event, answer, self._culprits(), self.chase.plan.small)]
         culprit = blaming.culprit_of(answer)
         if culprit is None:
             return [blaming.nameless(event, answer)]
@@ -82,5 +84,5 @@ class Pursuit:
         """The commits of the tree that are known to have done something, on other branches this very night too."""
         tree = self.at.plan.tree
         events = [event for one in self.at.others if one.tree == tree for event in one.events]
-        tonight = {event.culprit.commit: event for event in events if event.culprit and event.culprit.among == 1}
+        tonight = {culprit.commit: event for event in events for culprit in event.culprits}
         return self.at.around.memory.culprits(tree) | tonight

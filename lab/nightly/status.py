@@ -100,6 +100,7 @@ def line(event: Event) -> str:
     if event.culprit is not None:
         among = f"one of {event.culprit.among} up to " if event.culprit.among > 1 else ""
         words.append(f'by {among}{event.culprit.commit[:12]} ("{event.culprit.title}")')
+        words += [f"and {len(event.also)} more"] if event.also else []
     elif event.kind in ("regression", "creep", "step") and event.base:
         words.append(f"in {event.base[:12]}..{event.test[:12]}")
     if event.closes:

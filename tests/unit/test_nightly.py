@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from lab.bisection import conclude
 from lab.errors import DiskFull
 from lab.history import database
 from lab.nightly import night, planfile, running
+from lab.nightly.night import Event
 
 from . import fakenights, smalldisk
 from .fakekernel import git
@@ -218,13 +219,44 @@ def test_an_acknowledged_change_is_the_new_level(nights: Nights) -> None:
     assert "no open change" in nights.capsys.readouterr().err
 
 
-def test_a_creep_is_found_against_a_month_ago_and_told_once(nights: Nights) -> None:
+def creep(nights: Nights, levels: Sequence[float], *, more: str = "") -> Event:
+    """The one piece of news of a branch that gets slower night by night."""
     nights.guests.value = lambda value, seed, case: value * (1 + seed % 7 / 100)
-    nights.write("bisect = false\ncreep_days = 6")
-    for number in range(12):
-        nights.add(100.0 * 0.995**number)
+    nights.write(f"creep_days = 6\n{more}")
+    for number, level in enumerate(levels):
+        nights.add(level, title=f"night {number + 1}")
         nights.run()
-    assert [event.kind for event in nights.events()] == ["creep"]
+    (told,) = nights.events()
+    assert told.kind == "creep"
+    return told
+
+
+def test_a_creep_is_bisected_to_the_commits_that_had_most_part_in_it(nights: Nights) -> None:
+    levels = [100.0, 100.0, 98.3, 98.3, 98.3, 96.6, 96.6, 96.6, 96.6, 96.6]
+    told = creep(nights, levels)
+    named = {one.commit: one.ratio for one in told.culprits}
+    assert named == {nights.commits[3]: pytest.approx(0.983), nights.commits[6]: pytest.approx(96.6 / 98.3)}
+    assert "of -3.4 %, -1.7 % by" in told.text and "below 1 % were not looked for" in told.text
+    assert cli.run(["nightly", "status"]) == 0
+    assert "and 1 more" in nights.capsys.readouterr().out
+
+
+def test_a_creep_of_many_small_parts_names_nobody(nights: Nights) -> None:
+    told = creep(nights, [100.0 * 0.995**number for number in range(12)])
+    assert told.culprit is None and not told.also
+    assert "among" in told.text and "below 1 % were not looked for" in told.text
+
+
+def test_what_was_told_of_is_not_blamed_for_a_creep_again(nights: Nights) -> None:
+    nights.guests.value = lambda value, seed, case: value * (1 + seed % 7 / 100)
+    nights.write("creep_days = 6")
+    for level in (100.0, 100.0, 95.0, *(95.0 * 0.995**number for number in range(1, 6))):
+        nights.add(level)
+        nights.run()
+    alarm, told = nights.events()
+    assert (alarm.kind, told.kind) == ("regression", "creep")
+    assert alarm.culprit is not None and alarm.culprit.commit not in {one.commit for one in told.culprits}
+    assert f"by {alarm.culprit.commit[:12]}, told of as {alarm.id}" in told.text
 
 
 def test_status(nights: Nights) -> None:
