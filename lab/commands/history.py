@@ -10,9 +10,9 @@ import click
 from lab import records
 from lab.commands import options
 from lab.history import indexing, text, trends
-from lab.history.database import Database, opened
+from lab.history.database import Database, is_shared, opened
 from lab.history.trends import Wanted
-from lab.nightly import acks
+from lab.nightly import acks, sharing
 from lab.progress import Meter
 
 _which = options.together(
@@ -105,20 +105,26 @@ def rebuild(database: str | None) -> None:
     """
     with Meter() as meter, opened(database) as base:
         count = indexing.rebuild(base, meter)
+        if is_shared(database):
+            sharing.write(base)
     click.echo(f"{count} results are in {base.name}")
 
 
 @history.command()
 @click.argument("event", metavar="EVENT")
 @click.option("--note", default="", help="Why it may stay.")
-def ack(event: str, note: str) -> None:
+@options.database
+def ack(event: str, note: str, database: str | None) -> None:
     """Acknowledge a change that `lab nightly` told of: what comes after it is compared with the new level.
+
+    With a database that a team shares, also one that another machine told of, as EVENT or HOST/EVENT.
 
     \b
     Example:
       lab history ack mainline.6.1 --note 'the price of the security fix'
     """
-    acks.acknowledge(event, note)
+    with Meter() as meter:
+        acks.acknowledge(event, note, database, meter)
     click.echo(f"{event} is acknowledged")
 
 

@@ -63,15 +63,19 @@ def _show(done: Night, *, as_json: bool) -> None:
 
 @nightly.command()
 @click.argument("name", metavar="[PLAN]", required=False)
+@options.database
 @options.json_output
-def status(name: str | None, as_json: bool) -> None:
+def status(name: str | None, database: str | None, as_json: bool) -> None:
     """The last night of a plan, and what is open: slower, and not fixed yet.
+
+    Plans of other machines that use the same database are found, too; HOST/PLAN names one of several.
 
     \b
     Example:
       lab nightly status mainline
     """
-    found = statuses.of(statuses.choose(name))
+    with Meter() as meter:
+        found = statuses.find(name, database, meter)
     if as_json:
         click.echo(records.encode(found), nl=False)
         return

@@ -95,6 +95,11 @@ def choose(asked: str | None) -> URL:
     return url
 
 
+def is_shared(asked: str | None) -> bool:
+    """Whether others may use the database, too: it was named, and is not the file that each user has."""
+    return bool(asked or os.environ.get(VARIABLE) or _configured())
+
+
 def shown(url: URL) -> str:
     """A database for people: without its password."""
     return url.database or "" if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)

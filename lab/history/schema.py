@@ -1,4 +1,4 @@
-"""The tables of the history. Everything in them follows from stored results, so all of it can be made again.
+"""The tables of the history. What is in them follows from stored results and nights, so it can be made again.
 
 A series is what may be compared over time: one metric of one case, of one branch, under one set of conditions. A
 point is one arm of one result in it, a sample one seed of a point.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, MetaData, Table, Text, UniqueConstraint
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest step in `lab/history/versions`. Kept here so that opening a database that has it runs no migration."""
 
 metadata = MetaData()
@@ -101,3 +101,24 @@ comparisons = Table(
     Column("counts", Boolean, nullable=False),
 )
 Index("comparisons_in_series", comparisons.c.series)
+
+# Nights as they are stored, for machines that did not do them. origin, stamp: as of results, of the night's file.
+nights = Table(
+    "nights",
+    metadata,
+    Column("origin", Text, primary_key=True),
+    Column("plan", Text, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("stamp", Text, nullable=False),
+    Column("document", Text, nullable=False),
+)
+
+# What somebody acknowledged, wherever; host: the machine whose night told of the event. Nothing ever deletes these.
+acks = Table(
+    "acks",
+    metadata,
+    Column("host", Text, primary_key=True),
+    Column("event", Text, primary_key=True),
+    Column("note", Text, nullable=False),
+    Column("at", Text, nullable=False),
+)

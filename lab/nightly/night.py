@@ -203,11 +203,12 @@ class Night(Record, frozen=True, kw_only=True):
 
 
 class Ack(Record, frozen=True, kw_only=True):
-    """A change that somebody knows of and lives with."""
+    """A change that somebody knows of and lives with. host: whose night told of it; this machine's own is empty."""
 
     event: str
     note: str
     at: str
+    host: str = ""
 
 
 # ---- where they are
@@ -225,7 +226,12 @@ def save(night: Night) -> None:
 
 def load_all(plan: str) -> list[Night]:
     """All nights of a plan in order."""
-    return [records.load(path, Night) for path in sorted(_folder(plan).glob("[0-9]*.json"))]
+    return [records.load(path, Night) for path in files(plan)]
+
+
+def files(plan: str) -> list[Path]:
+    """The nights of a plan in order, each a file."""
+    return sorted(_folder(plan).glob("[0-9]*.json"))
 
 
 def plans() -> list[str]:
@@ -238,15 +244,20 @@ def _folder(plan: str) -> Path:
 
 
 def load_acks() -> dict[str, Ack]:
-    """What was acknowledged, by the event."""
+    """What was acknowledged on this machine of its own nights' news, by the event."""
+    return {one.event: one for one in all_acks() if not one.host}
+
+
+def all_acks() -> list[Ack]:
+    """What was acknowledged on this machine, of other machines' news too."""
     path = _acks()
-    return {one.event: one for one in records.load(path, list[Ack])} if path.is_file() else {}
+    return records.load(path, list[Ack]) if path.is_file() else []
 
 
 def acknowledge(ack: Ack) -> None:
     """Remember that an event is known; a second time changes the note."""
-    known = load_acks() | {ack.event: ack}
-    records.save(_acks(), sorted(known.values(), key=lambda one: one.event))
+    known = {(one.host, one.event): one for one in [*all_acks(), ack]}
+    records.save(_acks(), [known[name] for name in sorted(known)])
 
 
 def _acks() -> Path:

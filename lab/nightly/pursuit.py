@@ -72,9 +72,11 @@ class Pursuit:
     # ---- what was told of before
 
     def _known_elsewhere(self, event: Event) -> Event:
-        """A culprit that was told of on another branch of the tree is not told again."""
+        """A culprit that was told of on another branch of the tree, or by another machine, is not told again."""
         if event.kind != "regression" or event.culprit is None:
             return event
+        if event.culprit.among == 1 and (told := self.at.around.team.culprits.get(event.culprit.commit)):
+            return replace(event, kind="known", text=f"the culprit of {told}")
         other = self._culprits().get(event.culprit.commit)
         if other is None or other.branch == self.at.plan.branch:
             return event

@@ -8,7 +8,7 @@ from filelock import FileLock, Timeout
 from msgspec.structs import replace
 
 from lab.errors import UserError
-from lab.nightly import deciding, night
+from lab.nightly import deciding, night, sharing
 from lab.nightly.branchwork import BranchWork
 from lab.nightly.memory import remember
 from lab.nightly.night import BranchNight, Night
@@ -55,7 +55,9 @@ def _run(plan: NightlyPlan, jobs: int, meter: Meter) -> tuple[Night, bool]:
         )  # fmt: skip
         meter.say(f"night {number} ({date}) of {plan.name}: {len(plan.branch)} branches")
     _close(earlier)
-    return _do(Tonight(plan=plan, night=tonight, earlier=earlier, jobs=jobs, meter=meter)), True
+    done = _do(Tonight(plan=plan, night=tonight, earlier=earlier, jobs=jobs, meter=meter))
+    sharing.publish(plan.database, meter)
+    return done, True
 
 
 def _branches(begun: Night, plan: NightlyPlan) -> list[BranchNight] | None:
@@ -81,7 +83,7 @@ def _do(tonight: Tonight) -> Night:
     for place, one in enumerate(tonight.plan.branch):
         BranchWork(BranchTonight(tonight, place, one)).do()
     failed = [one for one in tonight.night.branches if one.state == "failed"]
-    after = remember([*tonight.earlier, tonight.night], night.load_acks())
+    after = remember([*tonight.earlier, tonight.night], tonight.acks)
     tonight.night = replace(
         tonight.night,
         outcome=deciding.outcome(tonight.night.branches, still_open=len(after.minded)),

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lab.errors import UserError
-from lab.nightly import night
-from lab.nightly.memory import remember
+from lab.nightly import night, sharing
+from lab.nightly.memory import Memory, remember
 from lab.nightly.night import Ack, BranchNight, Event, Night
+from lab.nightly.sharing import PlanOf
+from lab.progress import Meter
 from lab.records import Record
 from lab.verdict import percent
 from lab.visible import visible
 
 
 class Status(Record, frozen=True, kw_only=True):
-    """`lab nightly status --json`."""
+    """`lab nightly status --json`. host: another machine's name, where the plan is its own."""
 
     schema: str = "lab.nightly/1"
     plan: str
+    host: str = ""
     nights: int
     last: Night | None
     open: list[Event]
@@ -25,12 +28,21 @@ class Status(Record, frozen=True, kw_only=True):
     broken: list[Event]
 
 
-def of(plan: str) -> Status:
-    """The status of a plan by name."""
-    nights = night.load_all(plan)
-    memory = remember(nights, night.load_acks())
+def find(name: str | None, database: str | None, meter: Meter) -> Status:
+    """The status of the plan that is meant: of this machine, else of another one that uses the same database."""
+    known = night.plans()
+    team = sharing.team_if_it_works(database, meter)
+    if name in known or (name is None and len(known) == 1):
+        plan = name or known[0]
+        return _of(plan, night.load_all(plan), remember(night.load_all(plan), sharing.known_acks(team)))
+    host, plan = _elsewhere(name, known, sorted(team.plans))
+    return _of(plan, team.plans[host, plan], team.memory((host, plan)), host)
+
+
+def _of(plan: str, nights: list[Night], memory: Memory, host: str = "") -> Status:
     return Status(
         plan=plan,
+        host=host,
         nights=len(nights),
         last=nights[-1] if nights else None,
         open=list(memory.open.values()),
@@ -40,16 +52,29 @@ def of(plan: str) -> Status:
 
 
 def choose(name: str | None) -> str:
-    """The plan that is meant: the one named, or the only one there is."""
+    """The plan of this machine that is meant: the one named, or the only one there is."""
     known = night.plans()
     if name is not None and name in known:
         return name
     if name is None and len(known) == 1:
         return known[0]
+    raise _unknown(name, known)
+
+
+def _elsewhere(name: str | None, known: list[str], others: list[PlanOf]) -> PlanOf:
+    """The plan of another machine: as NAME, or HOST/NAME where several have one of that name."""
+    host, _, plan = (name or "").rpartition("/")
+    meant = [one for one in others if name is None or (one[1] == plan and host in ("", one[0]))]
+    if len(meant) == 1 and not (name is None and known):
+        return meant[0]
+    raise _unknown(name, [*known, *("/".join(one) for one in others)])
+
+
+def _unknown(name: str | None, known: list[str]) -> UserError:
     if not known:
-        raise UserError("no night was ever run", hint="`lab nightly run --plan nightly.toml` runs one")
-    what = f"there is no plan called {name}" if name else "which plan?"
-    raise UserError(what, hint=f"there is {', '.join(known)}")
+        return UserError("no night was ever run", hint="`lab nightly run --plan nightly.toml` runs one")
+    what = f"there is no one plan called {name}" if name else "which plan?"
+    return UserError(what, hint=f"there is {', '.join(known)}")
 
 
 def text(found: Status) -> Iterator[str]:
@@ -57,6 +82,8 @@ def text(found: Status) -> Iterator[str]:
     if found.last is None:
         yield f"{found.plan}: no night yet"
         return
+    if found.host:
+        yield visible(f"of {found.host}:")
     yield from night_lines(found.last)
     acked = {one.event: one for one in found.acks}
     for event in found.open:

@@ -8,17 +8,21 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from lab.nightly import livemode, night
+from lab.nightly import livemode, night, sharing
 from lab.nightly.livemode import LiveAllowance
 from lab.nightly.memory import Memory, remember
-from lab.nightly.night import BranchNight, Night
+from lab.nightly.night import Ack, BranchNight, Night
 from lab.nightly.planfile import BranchPlan, NightlyPlan
+from lab.nightly.sharing import Team
 from lab.progress import Meter
 
 
 @dataclass
 class Tonight:
-    """A night at work. Whatever changes is saved at once. deadline: on the monotonic clock. live: its part of it."""
+    """A night at work. Whatever changes is saved at once.
+
+    deadline: on the monotonic clock. live: live mode's part of it. team: what other machines know.
+    """
 
     plan: NightlyPlan
     night: Night
@@ -27,10 +31,12 @@ class Tonight:
     meter: Meter
     deadline: float = field(init=False)
     live: LiveAllowance = field(init=False)
+    team: Team = field(init=False)
 
     def __post_init__(self) -> None:
         self.deadline = time.monotonic() + self.plan.budget_s
         self.save()
+        self.team = sharing.team_if_it_works(self.plan.database, self.meter)
         self.live = livemode.allowance(self.plan, self.deadline, self.meter)
         if self.live.why and self.live.why not in self.night.notes:
             self.night = replace(self.night, notes=[*self.night.notes, self.live.why])
@@ -38,9 +44,14 @@ class Tonight:
             self.meter.say(self.live.why)
 
     @property
+    def acks(self) -> dict[str, Ack]:
+        """What is acknowledged by now, as far as the team was asked."""
+        return sharing.known_acks(self.team)
+
+    @property
     def memory(self) -> Memory:
         """What was known before this night."""
-        return remember(self.earlier, night.load_acks())
+        return remember(self.earlier, self.acks)
 
     @property
     def out_of_time(self) -> bool:

@@ -27,10 +27,10 @@ from lab.errors import LabError, UserError
 from lab.history import indexing, trends
 from lab.history.database import opened
 from lab.history.trends import Change, Trend, Wanted
-from lab.nightly import bisected, feed, letters, metrics, night, pictures
+from lab.nightly import bisected, feed, letters, metrics, night, pictures, sharing
 from lab.nightly.bisected import Bisected
 from lab.nightly.memory import Memory, remember
-from lab.nightly.night import Event, Mode, Night
+from lab.nightly.night import Ack, Event, Mode, Night
 from lab.progress import Meter
 from lab.reporting import formats, stored
 from lab.table import number
@@ -69,7 +69,8 @@ def write(plan: str, output: Path, *, url: str | None, database: str | None, met
                 for tree, branch in sorted(known)
                 for one in trends.newest(trends.list_series(connection, Wanted(tree=tree, branch=branch)))
             ]
-    site = _Site(plan, nights, found, url if not url or url.endswith("/") else f"{url}/")
+    acks = sharing.known_acks(sharing.team_if_it_works(database, meter))
+    site = _Site(plan, nights, found, url if not url or url.endswith("/") else f"{url}/", acks)
     count = 0
     for name, text in site.files():
         path = output / name
@@ -90,8 +91,10 @@ def _claim(output: Path) -> None:
 class _Site:
     """Everything the pages are made of."""
 
-    def __init__(self, plan: str, nights: Sequence[Night], found: Sequence[Trend], url: str | None) -> None:
-        self.plan, self.url = plan, url
+    def __init__(
+        self, plan: str, nights: Sequence[Night], found: Sequence[Trend], url: str | None, acks: Mapping[str, Ack]
+    ) -> None:
+        self.plan, self.url, self.acks = plan, url, acks
         self.nights = [visible_record(one) for one in nights]
         self.trends = [visible_record(one) for one in found]
         self.raw = nights
@@ -99,7 +102,7 @@ class _Site:
 
     @cached_property
     def memory(self) -> Memory:
-        return remember(self.nights, night.load_acks())
+        return remember(self.nights, self.acks)
 
     @cached_property
     def reports(self) -> dict[str, str]:

@@ -19,8 +19,9 @@ from lab.history.database import opened
 
 from . import postgres
 from .test_history_index import QUIET, check_everything, content, folders, store
+from .test_nightly_sharing import Team, check_acknowledged_elsewhere, team
 
-__all__ = ["folders"]  # a fixture that pytest finds by its name
+__all__ = ["folders", "team"]  # fixtures that pytest finds by their names
 
 pytestmark = pytest.mark.database
 
@@ -66,6 +67,11 @@ def test_both_databases_have_the_same_content(database: str) -> None:
         indexing.rebuild(here, QUIET)
         indexing.rebuild(there, QUIET)
         assert content(here) == content(there)
+
+
+def test_a_team_knows_what_one_of_it_acknowledged(database: str, team: Team) -> None:
+    team.nights.monkeypatch.setenv("LAB_DATABASE", database)
+    check_acknowledged_elsewhere(team)
 
 
 def test_a_rebuild_leaves_the_results_of_other_machines(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
