@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
 from lab import records
 from lab.ab import default_jobs
@@ -29,18 +30,22 @@ def nightly() -> None:
 @nightly.command()
 @_plan
 @options.jobs
+@options.elsewhere()
 @click.option("--fail-on-regression", is_flag=True, help="Exit 1 if the night has news of something slower.")
 @options.json_output
-def run(plan: Path, jobs: int | None, fail_on_regression: bool, as_json: bool) -> int:
+def run(
+    plan: Path, jobs: int | None, cluster: str | None, share: str | None, fail_on_regression: bool, as_json: bool
+) -> int:
     """Do tonight's work: fetch, build, measure, judge, bisect. What is done already is not done again.
 
-    Exits 4 if a tip could not be measured.
+    Exits 4 if a tip could not be measured. --cluster and --share count before the plan's own keys of those names.
 
     \b
     Example:
       lab nightly run --plan nightly.toml
     """
     loaded = planfile.load(plan)
+    loaded = replace(loaded, cluster=cluster or loaded.cluster, share=share or loaded.share)
     with Meter() as meter:
         done, worked = running.run(loaded, jobs=jobs or default_jobs(), meter=meter)
         if not worked:

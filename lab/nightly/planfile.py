@@ -62,6 +62,7 @@ class NightlyPlan(Record, frozen=True, kw_only=True):
 
     budget: of a whole night. modes: `live` is measured beside `exact` where the host can. bisect: whether what
     regressed is bisected, as far as the budget goes. creep_days: how old the tip is that slow losses are found against.
+    cluster, share: who builds and measures in exact mode, as in `lab ab`.
     """
 
     schema: Literal[1]
@@ -82,6 +83,8 @@ class NightlyPlan(Record, frozen=True, kw_only=True):
     qemu: str = "qemu-system-x86_64"
     guest_timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 300.0
     database: str | None = None
+    cluster: str | None = None
+    share: str | None = None
 
     @property
     def budget_s(self) -> float:
@@ -171,6 +174,8 @@ def _check_sense(toml: TomlText, plan: NightlyPlan) -> None:
         raise toml.wrong(
             toml.line("live"), "[live] is there, and modes has no live", hint='write modes = ["exact", "live"]'
         )
+    if plan.cluster is not None and plan.share is None:
+        raise toml.wrong(toml.line("cluster"), "cluster: it needs a share", hint='e.g. share = "/net/lab"')
     if plan.max_seeds < plan.seeds:
         raise toml.wrong(toml.line("max_seeds"), f"max_seeds: {plan.max_seeds} is less than seeds, {plan.seeds}")
     if (name := _repeated([one.name for one in plan.branch])) is not None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from filelock import FileLock, Timeout
 from msgspec.structs import replace
 
+from lab.cluster.joining import joined
 from lab.errors import UserError
 from lab.nightly import deciding, night, sharing
 from lab.nightly.branchwork import BranchWork
@@ -55,7 +56,8 @@ def _run(plan: NightlyPlan, jobs: int, meter: Meter) -> tuple[Night, bool]:
         )  # fmt: skip
         meter.say(f"night {number} ({date}) of {plan.name}: {len(plan.branch)} branches")
     _close(earlier)
-    done = _do(Tonight(plan=plan, night=tonight, earlier=earlier, jobs=jobs, meter=meter))
+    with joined(plan.cluster, plan.share, meter):
+        done = _do(Tonight(plan=plan, night=tonight, earlier=earlier, jobs=jobs, meter=meter))
     sharing.publish(plan.database, meter)
     return done, True
 

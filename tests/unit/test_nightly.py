@@ -346,6 +346,7 @@ def _disk_is_full(*_: object, **__: object) -> None:
         ('schema = 1\nmachine = "abacus"\n[[branch]]\n', ":2: machine: "),
         ('schema = 1\n[[branch]]\n[[branch]]\n', "default/HEAD is there twice"),
         ("schema = 1\nseeds = 8\nmax_seeds = 6\n[[branch]]\n", ":3: max_seeds: 6 is less than seeds, 8"),
+        ('schema = 1\ncluster = "tcp://a:1"\n[[branch]]\n', ":2: cluster: it needs a share"),
         ("schema = [\n", ":1: not valid TOML"),
     ],
 )  # fmt: skip

@@ -1,0 +1,100 @@
+"""Nights whose guests are run by workers: the same bytes as without them, and the same news."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab import cli, trees
+from lab.nightly import night
+
+from . import fakenights, fakeqemu
+from .fakecluster import Cluster, running
+from .fakenights import FIRST, Nights
+from .test_cluster import REAL, documents, who_ran
+
+ID = re.compile(rb"\d{8}-\d{6}-[0-9a-f]{4}")
+FINISHED = re.compile(rb'"finished": [^,\n]*')
+
+
+@pytest.fixture
+def nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Nights:
+    """Nights with a real way to guests of a QEMU that is a fake."""
+    made = fakenights.make(tmp_path, monkeypatch, capsys)
+    for (where, name), what in REAL.items():
+        monkeypatch.setattr(where, name, what)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    fakeqemu.write(tmp_path / "qemu-system-x86_64")
+    return made
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with running(tmp_path_factory.mktemp("machines") / "cluster", 2) as made:
+        yield made
+
+
+def stored(data: Path) -> dict[str, bytes]:
+    """Every record of nights and results but for times and names that are new each time; results in their order."""
+    found = {}
+    for place in (*sorted((data / "results").iterdir()), data / "nightly"):
+        number = len(found)
+        for name, content in documents(place).items():
+            found[f"{number} {name}"] = FINISHED.sub(b"", ID.sub(b"ID", content)).replace(bytes(data), b"DATA")
+    return found
+
+
+def test_nights_by_two_workers_have_the_bytes_of_nights_without(
+    nights: Nights, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places: dict[str, dict[str, bytes]] = {}
+    tips = [nights.commits[0], nights.add(100.0), nights.add(60.0)]
+    for name, more in (("alone", ""), ("spread", f'cluster = "{cluster.address}"\nshare = "{cluster.words[-1]}"\n')):
+        monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / name))
+        trees.add(f"file://{nights.top}", "linux")
+        nights.write(f"bisect = false\n{more}")
+        nights.today = FIRST
+        for tip in tips:
+            fakenights.git(nights.top, "reset", "-q", "--hard", tip)
+            nights.run()
+        assert [event.kind for event in nights.events()] == ["regression"]
+        places[name] = stored(tmp_path / name / "kernel-ab-lab")
+    assert {*who_ran(cluster)} == {"worker-1", "worker-2"}
+    for name, content in places["alone"].items():
+        assert places["spread"][name].decode() == content.decode()
+    assert places["spread"].keys() == places["alone"].keys() and len(places["alone"]) > 20
+
+
+def test_a_regression_is_bisected_by_the_workers(nights: Nights, cluster: Cluster) -> None:
+    nights.run()
+    nights.add(100.0, count=3)
+    culprit = nights.add(60.0)
+    nights.add(60.0, count=3)
+    before = len(who_ran(cluster))
+    nights.run(0, *cluster.words)
+    (alarm,) = nights.events()
+    assert alarm.culprit is not None and alarm.culprit.commit == culprit
+    assert len(who_ran(cluster)) > before
+
+
+def test_a_cluster_that_is_away_begins_no_night(
+    nights: Nights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lab.cluster import joining
+
+    monkeypatch.setattr(joining, "_PATIENCE_S", 1)
+    nights.run()
+    nights.add(60.0)
+    (tmp_path / "share").mkdir()
+    words = ("--cluster", "tcp://127.0.0.1:9", "--share", str(tmp_path / "share"))
+    assert cli.run(["nightly", "run", "--plan", str(nights.plan), *words]) == 4
+    assert "no cluster answers" in nights.capsys.readouterr().err
+    assert len(night.load_all("plan")) == 1
+    nights.today = FIRST
+    nights.run(0, *words)
+    assert "is done" in nights.said, "nobody is asked"
+    assert nights.run().outcome == "regression"
