@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import builds, compilers, discardable, garbage, kernels, paths, playbooks, records, store
+from lab import builds, compilers, discardable, garbage, kernels, paths, playbooks, records, store, workspace
 from lab.compilers import Compiler
 from lab.errors import BuildFailed, HostFailed, UserError
 from lab.exact import MachineType
@@ -220,7 +220,7 @@ def test_too_little_space_is_said_before_anything_is_run(
     spec = spec_of(linux, head)
     monkeypatch.setattr(playbooks, "play", _refuse)
     usage = shutil.disk_usage("/")
-    monkeypatch.setattr(builds.shutil, "disk_usage", lambda _: usage._replace(free=7 << 20))
+    monkeypatch.setattr(workspace.shutil, "disk_usage", lambda _: usage._replace(free=7 << 20))
     with pytest.raises(HostFailed, match="7 MiB free, a kernel build needs 3072 MiB"):
         _obtain(spec)
 
@@ -331,4 +331,4 @@ def test_only_a_trees_revision_is_built() -> None:
     ],
 )
 def test_the_first_error_of_a_log(log: str, line: str | None) -> None:
-    assert builds.first_error(log) == line
+    assert workspace.first_error(log) == line
