@@ -80,11 +80,11 @@ class ChangeView:
 
     @property
     def strip(self) -> Markup | None:
-        """Every sample of the effect, by seed."""
+        """Every sample of the effect, before it and with it."""
         if (effect := self.effect) is None or not figures.numbers(effect.base):
             return None
         label = (
-            f"{effect.name} of {len(effect.base)} seeds: before it {figures.shown(effect.base)}, "
+            f"{effect.name} of {len(effect.base)} pairs: before it {figures.shown(effect.base)}, "
             f"with it {figures.shown(effect.test)} on average"
         )
         return plots.strip(effect.base, effect.test, label)
