@@ -74,6 +74,8 @@ class BranchWork:
         if around.live.accelerator is not None:
             try:
                 self._measure_in("live", tree)
+            except DiskFull:
+                raise
             except LabError as error:
                 at.put(missed={"live": error.message})
                 at.note(f"live mode did not measure all: {error.message}")

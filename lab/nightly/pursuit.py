@@ -62,7 +62,13 @@ class Pursuit:
         mode = chasing.worst_of(event).mode
         if len(event.names) == 1 or culprit.among > 1 or (mode == "live" and self.chase.out_of_time(mode)):
             return [event]
-        mine, rest = chasing.split(event, self.chase.explained(event, culprit.commit))
+        try:
+            explained = self.chase.explained(event, culprit.commit)
+        except DiskFull:
+            raise
+        except LabError as error:
+            return [replace(event, text=f"what else the culprit explains was not measured: {error.message}")]
+        mine, rest = chasing.split(event, explained)
         return [mine, *(self._chased(replace(rest, id=f"{rest.id}b")) if rest else [])]
 
     def _too_late(self, event: Event) -> Event:

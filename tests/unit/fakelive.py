@@ -10,7 +10,7 @@ import pytest
 
 from lab import records
 from lab.bisection.proof import Prover
-from lab.errors import GuestFailed
+from lab.errors import LabError
 from lab.live import boots, hostgate, kvm, measuring, memory, perfstat, rootfolder, topology, vng
 from lab.live.boots import BootRecord, LiveBench
 from lab.live.hostgate import RoundHost
@@ -36,7 +36,7 @@ class LiveHost:
     value: Value = plain
     noise: float = 0.002
     booted: list[str] = field(default_factory=list)
-    failure: GuestFailed | None = None
+    failure: LabError | None = None
 
     def boot(self, bench: LiveBench, arm: Arm, cases: list[Case], **how: object) -> BootRecord:
         """A guest that has run."""

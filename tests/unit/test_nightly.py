@@ -13,9 +13,10 @@ import pytest
 
 from lab import cli
 from lab.bisection import conclude
-from lab.errors import DiskFull
+from lab.errors import DiskFull, GuestFailed
 from lab.history import database
 from lab.nightly import night, planfile, running
+from lab.nightly.chasing import Chase
 from lab.nightly.night import Event
 
 from . import fakenights, smalldisk
@@ -199,6 +200,21 @@ def test_two_culprits_in_one_night_are_two_alarms(nights: Nights) -> None:
     nights.run()
     found = {event.culprit.commit: [case.case for case in event.cases] for event in nights.events() if event.culprit}
     assert found == {one: ["large"], other: ["small"]}
+
+
+def test_a_culprit_stays_when_what_else_it_explains_cannot_be_measured(nights: Nights) -> None:
+    nights.guests.value = lambda value, seed, case: value
+    nights.run()
+    culprit = nights.add(60.0)
+
+    def fail(*_: object) -> None:
+        raise GuestFailed("qemu-died", "QEMU died with signal 9")
+
+    nights.monkeypatch.setattr(Chase, "explained", fail)
+    nights.run()
+    (alarm,) = nights.events()
+    assert alarm.culprit is not None and alarm.culprit.commit == culprit and len(alarm.cases) == 2
+    assert alarm.text == "what else the culprit explains was not measured: QEMU died with signal 9"
 
 
 def test_an_acknowledged_change_is_the_new_level(nights: Nights) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab import cli
-from lab.errors import GuestFailed
+from lab.errors import DiskFull, GuestFailed
 from lab.live import kvm
 from lab.nightly import night
 from lab.nightly.livemode import LiveAllowance
@@ -136,6 +136,17 @@ def test_a_guest_that_dies_in_live_mode_is_said_and_breaks_nothing(nights: Night
     host.failure = None
     nights.add(60.0)
     assert nights.run().outcome == "no news"
+
+
+def test_a_full_disk_stops_the_night_in_live_mode_too(nights: Nights, host: LiveHost) -> None:
+    nights.run()
+    nights.add(100.0)
+    host.failure = DiskFull("no disk space left", hint="free some")
+    nights.run(4)
+    assert "free some" in nights.said and not night.load_all("plan")[-1].finished
+    host.failure = None
+    done = nights.again()
+    assert done.outcome == "green" and not done.branches[0].missed
 
 
 def test_cases_that_live_mode_cannot_tell_are_undecided_and_hold_back_its_own_last_good_only(
