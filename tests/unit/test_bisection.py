@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 
 from lab import cli, results
-from lab.bisection.answer import Answer, proving
+from lab.bisection.answer import proving
 from lab.errors import UserError
-from lab.sampling import Limits
 
-from . import fakebisect
 from .bisector import Bisector, culprits, make
-from .fakebisect import Dice, commit, dice, line, start
+from .fakebisect import commit, dice, line, start, wobbly
 from .fakekernel import fingerprint, git
-
-TOP = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -110,11 +98,6 @@ def test_two_changes_of_either_sign_are_both_named(bisector: Bisector) -> None:
     assert [one.direction for one in answer.changes] == ["regression", "improvement"]
     with pytest.raises(UserError, match="found 2 changes"):
         proving(answer)
-
-
-def wobbly(value: float, seed: int, case: str) -> float:
-    """Seeds that move kernels apart a little, so that three do not decide the ends."""
-    return value * (1 + dice(f"{value} {seed}").uniform(-0.003, 0.003))
 
 
 def test_where_the_ends_need_more_seeds_a_commit_needs_but_three(bisector: Bisector) -> None:
@@ -292,87 +275,6 @@ def test_a_culprit_outside_of_the_paths_is_not_pinned_on_one_inside(bisector: Bi
     assert found.proof is not None and not found.proof.confirmed
 
 
-# ---- bad input
-
-
-def test_ends_that_make_no_range(bisector: Bisector) -> None:
-    commits = line(bisector.tree, [100.0] * 4)
-    git(bisector.tree, "checkout", "-q", "--orphan", "other")
-    other = commit(bisector.tree, "other", 1.0)
-    git(bisector.tree, "checkout", "-q", "-b", "fork", commits[1])
-    fork = commit(bisector.tree, "fork", 1.0)
-    assert "swapped" in bisector.refused(2, "--good", commits[2], "--bad", commits[0])
-    assert "empty" in bisector.refused(2, "--good", commits[2], "--bad", commits[2])
-    assert "not related" in bisector.refused(2, "--good", other, "--bad", commits[2])
-    assert "part after" in bisector.refused(2, "--good", fork, "--bad", commits[2])
-    assert "more than the revision" in bisector.refused(2, "--good", commits[0], "--bad", f"{commits[2]}@thp=never")
-    assert "is missing" in bisector.refused(2, "--good", commits[0])
-    assert "both ends" in bisector.refused(2)
-    assert "either" in bisector.refused(2, "--good", commits[0], "--new", commits[2])
-    assert not bisector.guests.calls
-
-
-def test_what_live_mode_cannot_do_is_refused(bisector: Bisector, tmp_path: Path) -> None:
-    commits = line(bisector.tree, [100.0] * 3)
-    ends = ("--good", commits[0], "--bad", commits[2])
-    live = (*ends, "--mode", "live", "--accel", "tcg")
-    assert "swapped" in bisector.refused(2, "--good", commits[2], "--bad", commits[0], *live[4:])
-    assert "empty" in bisector.refused(2, "--good", commits[2], "--bad", commits[2], *live[4:])
-    assert "--seeds is of exact mode" in bisector.refused(2, *live, "--seeds", "3")
-    assert "--model is of exact mode" in bisector.refused(2, *live, "--model", "tlb")
-    assert "throughput" in bisector.refused(2, *live, "--metric", "thruput")
-    assert "are of live mode" in bisector.refused(2, *ends, "--accel", "tcg")
-    assert "not enough CPUs" in bisector.refused(2, *live, "--cpus", "9999")
-    recipe = tmp_path / "panics.toml"
-    recipe.write_text('schema = 1\nworkload = "mine"\npanics = "bad"\n')
-    assert "needs exact mode" in bisector.refused(2, *live, "--recipe", str(recipe))
-    bisector.workload = bisector.workload.removesuffix(":large")
-    assert "has 2" in bisector.refused(2, *live)
-    assert not bisector.guests.calls
-
-
-def test_paths_outside_the_tree_are_refused(bisector: Bisector) -> None:
-    commits = line(bisector.tree, [100.0] * 3)
-    assert (
-        bisector.run(
-            "--good",
-            commits[0],
-            "--bad",
-            commits[2],
-            "--tree",
-            str(bisector.tree),
-            "-w",
-            bisector.workload,
-            "--",
-            "/no",
-        )
-        == 2
-    )
-    assert "cannot limit the range to /no" in bisector.said
-
-
-def test_an_unknown_metric_is_refused(bisector: Bisector) -> None:
-    commits = line(bisector.tree, [100.0] * 3)
-    assert "throughput" in bisector.refused(2, "--good", commits[0], "--bad", commits[2], "--metric", "thruput")
-
-
-def test_recipes_with_mistakes_are_refused(bisector: Bisector, tmp_path: Path) -> None:
-    line(bisector.tree, [100.0] * 3)
-    recipe = tmp_path / "mine.toml"
-    recipe.write_text('schema = 1\nworkload = "mine"\n\nthresold = 0.1\n')
-    said = bisector.refused(2, "--recipe", str(recipe))
-    assert f"{recipe}:4: unknown key 'thresold'; did you mean threshold?" in said
-    recipe.write_text('schema = 1\nworkload = "mine"\ngood = "a"\nnew = "b"\n')
-    assert "not both" in bisector.refused(2, "--recipe", str(recipe))
-    recipe.write_text("schema = \n")
-    assert "not valid TOML" in bisector.refused(2, "--recipe", str(recipe))
-    assert "did you mean alloc-burst" in bisector.refused(2, "--recipe", "alloc-brust")
-
-
-def test_options_before_a_subcommand_are_not_lost_silently(bisector: Bisector) -> None:
-    assert bisector.run("--good", "a", "status") == 2
-
-
 # ---- several cases
 
 
@@ -381,153 +283,6 @@ def test_of_several_cases_the_one_that_changed_most_decides(bisector: Bisector, 
     bisector.workload = str(tmp_path / "mine")
     answer = bisector.search(commits[0], commits[-1])
     assert answer.case == "large" and culprits(answer) == [commits[4]]
-
-
-# ---- stopping and going on
-
-
-@pytest.mark.parametrize("guests", [7, 8, 9, 10, 13, 17, 20])
-def test_a_budget_stops_between_two_guests_and_resume_measures_nothing_twice(
-    bisector: Bisector, monkeypatch: pytest.MonkeyPatch, guests: int
-) -> None:
-    """The budget is over after so many guests: six are the ends', three each commit's."""
-    commits = line(bisector.tree, [100.0] * 20 + [60.0] * 12)
-    with monkeypatch.context() as patch:
-        patch.setattr(Limits, "over", lambda limits: limits.deadline and len(bisector.guests.calls) >= guests)
-        stopped = bisector.search(commits[0], commits[-1], "--budget", "1h", "--jobs", "1")
-    assert stopped.outcome == "undecided" and "budget" in stopped.reason
-    assert len(bisector.guests.calls) == guests and stopped.measured == (guests - 6) // 3
-    assert not (results.open_folder(stopped.result) / "result.json").exists()
-    assert bisector.run("resume", "--json") == 0
-    assert culprits(msgspec.json.decode(bisector.printed, type=Answer)) == [commits[20]]
-    ran = [call for call in bisector.guests.calls if call[1] > 100]
-    assert len(ran) == len(set(ran)) == 6 + 5 * 3
-
-
-@pytest.mark.parametrize("guests", [0, 1, 4, 7])
-def test_a_budget_too_short_for_the_ends_names_nobody(
-    bisector: Bisector, monkeypatch: pytest.MonkeyPatch, guests: int
-) -> None:
-    """Three seeds do not decide these ends, so a stop after them is none to conclude from."""
-    commits = line(bisector.tree, [100.0] * 4 + [60.0] * 4)
-    bisector.guests.value = wobbly
-    with monkeypatch.context() as patch:
-        patch.setattr(Limits, "over", lambda limits: limits.deadline and len(bisector.guests.calls) >= guests)
-        said = bisector.refused(5, "--good", commits[0], "--bad", commits[-1], "--budget", "1h", "--jobs", "1")
-    assert "before both ends were measured" in said and "lab bisect resume" in bisector.said
-    assert bisector.run("resume", "--json") == 0
-    assert culprits(msgspec.json.decode(bisector.printed, type=Answer)) == [commits[4]]
-    ran = [call for call in bisector.guests.calls if call[1] > 100]
-    assert len(ran) == len(set(ran))
-
-
-def test_a_budget_too_short_to_choose_a_case_says_so(bisector: Bisector, tmp_path: Path) -> None:
-    commits = line(bisector.tree, [100.0] * 4 + [60.0] * 4)
-    bisector.workload = str(tmp_path / "mine")
-    said = bisector.refused(5, "--good", commits[0], "--bad", commits[-1], "--budget", "0.001s")
-    assert "before a case was chosen" in said
-    assert bisector.run("resume", "--json") == 0
-    assert culprits(msgspec.json.decode(bisector.printed, type=Answer)) == [commits[4]]
-
-
-def test_undo_takes_back_the_last_and_resume_measures_it_again(bisector: Bisector) -> None:
-    commits = line(bisector.tree, [100.0] * 8 + [60.0] * 8)
-    first = bisector.search(commits[0], commits[-1])
-    assert bisector.run("undo") == 0
-    last = first.path[-1].commit
-    assert last[:12] in bisector.printed
-    assert bisector.run("status", "--json") == 0
-    assert json.loads(bisector.printed)["next"] == last[:12]
-    before = bisector.guests.calls.count((last, 101))
-    assert bisector.run("resume", "--json") == 0
-    assert bisector.guests.calls.count((last, 101)) == before + 1
-    assert culprits(msgspec.json.decode(bisector.printed, type=Answer)) == culprits(first)
-
-
-def test_the_log_rebuilds_the_session_in_git(bisector: Bisector, tmp_path: Path) -> None:
-    commits = line(bisector.tree, [100.0] * 6 + ["build"] * 2 + [100.0] * 8 + [60.0] * 8)
-    answer = bisector.search(commits[0], commits[-1])
-    assert bisector.run("log") == 0
-    assert bisector.printed.startswith("# lab bisect --good")
-    (tmp_path / "log").write_text(bisector.printed)
-    said = git(bisector.tree, "bisect", "replay", str(tmp_path / "log"))
-    assert f"{culprits(answer)[0]} is the first bad commit" in said
-
-
-def test_a_machine_that_changed_is_noticed(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lab import exact
-
-    commits = line(bisector.tree, [100.0] * 8 + [60.0] * 8)
-    bisector.search(commits[0], commits[-1])
-    assert bisector.run("undo") == 0
-    newer = msgspec.structs.replace(fakebisect.QEMU, version="10.0")
-    monkeypatch.setattr(exact, "find_qemu", lambda command="": newer)
-    assert bisector.run("resume") == 4
-    assert "begin anew" in bisector.said
-
-
-# ---- kill -9
-
-
-def _killed_and_resumed(
-    words: list[str], folder: Path, notes: Path, draw: Dice, kills: int, build_s: float = 0.01
-) -> dict[str, Any]:
-    """Start, kill that many times at any instant, each time go on; at last let it end, and give its answer."""
-    command = [sys.executable, "-m", "tests.unit.fakebisect", "bisect"]
-    env = {
-        **os.environ, "PYTHONPATH": str(TOP), "FAKE_RUNS": str(notes), "FAKE_BUILDS": str(notes),
-        "FAKE_RUN_S": "0.01", "FAKE_BUILD_S": str(build_s),
-    }  # fmt: skip
-    while True:
-        resuming = (folder / "plan.json").exists()
-        full = [*command, "resume", str(folder), "--json"] if resuming else [*command, *words, "--json"]
-        process = subprocess.Popen(
-            full, cwd=TOP, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
-        )
-        if kills and _killed(process, notes, _noted(notes) + draw.randrange(1, 6), draw.uniform(0, 3 * build_s)):
-            kills -= 1
-            continue
-        out, _ = process.communicate()
-        assert process.returncode == 0, out
-        document: dict[str, Any] = json.loads(out)
-        return document
-
-
-def _noted(notes: Path) -> int:
-    return notes.read_bytes().count(b"\n") if notes.exists() else 0
-
-
-def _killed(process: subprocess.Popen[bytes], notes: Path, count: int, later_s: float) -> bool:
-    """Kill a lab a moment after it has built and run so much in all; False if it ends before that."""
-    while process.poll() is None:
-        if _noted(notes) >= count:
-            time.sleep(later_s)
-            if process.poll() is not None:
-                return False
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            return True
-        time.sleep(0.002)
-    return False
-
-
-@pytest.mark.parametrize(("kills", "build_s"), [(20, 0.01), (4, 0.3)])
-def test_killed_at_any_instants_it_gives_the_same_answer(
-    bisector: Bisector, tmp_path: Path, kills: int, build_s: float
-) -> None:
-    """With builds that take longer than guests, most of the kills hit a build ahead."""
-    commits = line(bisector.tree, [100.0] * 9 + ["panic"] * 2 + [100.0] * 9 + [60.0] * 8 + [64.0] * 4)
-    expected = bisector.search(commits[0], commits[-1], "--no-speculate")
-    folder, notes = tmp_path / "result", tmp_path / "notes"
-    words = [
-        "--good", commits[0], "--bad", commits[-1], "--tree", str(bisector.tree), "-w", bisector.workload,
-        "--result", str(folder),
-    ]  # fmt: skip
-    found = _killed_and_resumed(words, folder, notes, dice("kill"), kills, build_s)
-    for key in ("outcome", "reason"):
-        assert found[key] == getattr(expected, key)
-    assert [one["commit"] for one in found["changes"]] == [one.commit for one in expected.changes]
-    assert [(s["commit"], s["values"]) for s in found["path"]] == [(s.commit, s.values) for s in expected.path]
 
 
 def test_a_tree_of_the_users_is_not_touched(bisector: Bisector) -> None:
