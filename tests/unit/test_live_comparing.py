@@ -15,6 +15,7 @@ from lab.errors import GuestFailed, HostFailed, UserError
 from lab.live import boots, comparing, hostgate, measuring, memory, preparing, rootfolder, topology, vng
 from lab.live.boots import BootRecord
 from lab.live.document import LivePlan
+from lab.live.hostgate import RoundHost
 from lab.live.topology import HostCpu
 from lab.progress import Meter
 from lab.reporting import document, formats
@@ -72,6 +73,22 @@ def test_a_document_of_live_mode(tmp_path: Path, host: Host) -> None:
     jsonschema.validate(json.loads(records.encode(found)), document.schema())
 
 
+def test_the_planned_rounds_are_in_the_document_and_older_ones_are_read_without(tmp_path: Path, host: Host) -> None:
+    found = measured(tmp_path, planned(tmp_path))
+    assert found.live is not None
+    assert found.live.planned_rounds == 12
+    assert str(found.live).startswith(f"{len(found.seeds)} rounds of 12 planned")
+    older = json.loads(records.encode(found))
+    del older["live"]["planned_rounds"]
+    for case in older["cases"]:
+        case["metrics"] = [{**metric, "method": "e-value"} for metric in case["metrics"]]
+    read = msgspec.convert(older, AbResult)
+    assert read.live is not None
+    assert read.live.planned_rounds is None
+    assert str(read.live).startswith(f"{len(found.seeds)} rounds")
+    jsonschema.validate(older, document.schema())
+
+
 def test_going_on_gives_the_same_document(tmp_path: Path, host: Host) -> None:
     wanted = planned(tmp_path)
     first = measured(tmp_path, wanted)
@@ -117,6 +134,28 @@ def test_a_line_a_round(tmp_path: Path, host: Host, capsys: pytest.CaptureFixtur
     assert lines[3].startswith("round 1, 0 s: mine:small")
     assert "; at most 3 more rounds, about 0 s" in lines[3]
     assert "regression" in lines[-1] and "at most" not in lines[-1]
+
+
+def test_what_fits_into_a_budget_is_said_once(
+    tmp_path: Path, host: Host, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rounds of 10 s: 4 are done when 60 s are left, so 10 in all."""
+    now, stop = [0.0], host.stop
+    host.speed = lambda arm, seed, case: 100.0 * (1 + 0.1 * (seed % 3 - 1) * (arm == "test"))
+    monkeypatch.setattr(measuring.time, "monotonic", lambda: now[0])
+
+    def later() -> RoundHost:
+        now[0] += 10
+        return stop()
+
+    monkeypatch.setattr(host, "stop", later)
+    folder = results.new_folder(tmp_path / "result")
+    results.store_plan(folder, planned(tmp_path))
+    comparing.measure(results.load_plan(folder), folder, jobs=1, deadline=100.0, meter=Meter())
+    lines = capsys.readouterr().err.splitlines()
+    said = [number for number, line in enumerate(lines) if line.startswith("planned")]
+    assert [lines[number] for number in said] == ["planned for this budget: 10 rounds, 2 iterations a boot"]
+    assert lines[said[0] + 1].startswith("round 4, 10 s: ")
 
 
 def test_a_duet_has_two_seats(tmp_path: Path, host: Host) -> None:
