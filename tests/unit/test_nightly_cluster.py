@@ -39,13 +39,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def stored(data: Path) -> dict[str, bytes]:
-    """Every record of nights and results but for times and names that are new each time; results in their order."""
-    found = {}
-    for place in (*sorted((data / "results").iterdir()), data / "nightly"):
-        number = len(found)
-        for name, content in documents(place).items():
-            found[f"{number} {name}"] = FINISHED.sub(b"", ID.sub(b"ID", content)).replace(bytes(data), b"DATA")
-    return found
+    """Every record of nights and results but for times and names that are new each time."""
+    results = [cleaned(place, data) for place in (data / "results").iterdir()]
+    # By what is in them: those of one second are in no order.
+    numbered = enumerate([*sorted(results, key=lambda one: sorted(one.items())), cleaned(data / "nightly", data)])
+    return {f"{number} {name}": content for number, one in numbered for name, content in one.items()}
+
+
+def cleaned(place: Path, data: Path) -> dict[str, bytes]:
+    """The records below a folder without what is new each time."""
+    found = documents(place).items()
+    return {name: FINISHED.sub(b"", ID.sub(b"ID", content)).replace(bytes(data), b"DATA") for name, content in found}
 
 
 def test_nights_by_two_workers_have_the_bytes_of_nights_without(
