@@ -124,6 +124,7 @@ def test_a_matrix_by_two_workers_has_the_bytes_of_one_without(
     assert len(who_ran(cluster)) - before == 8
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("how", ["no worker is left", "Ctrl-C"])
 def test_a_command_that_was_stopped_keeps_what_was_measured_and_goes_on_without_a_cluster(
     bisector: Bisector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -247,14 +246,6 @@ def test_stop_all_kills_those_that_run_and_those_that_come_later(tmp_path: Path)
     }
     run(tmp_path / "three")
     assert ends["three"].status == -signal.SIGKILL and ends["three"].wall_s < 5
-
-
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """A shell without job control has what it starts in the background ignore interrupts: not in this test."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("interruptible")
