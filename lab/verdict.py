@@ -329,12 +329,12 @@ def _moved(c: Comparison) -> tuple[float, float]:
 
 
 def percent(ratio: float | None) -> str:
-    """A ratio for people: `-38.2 %`, `0.0 %`, up to `+999.9 %`; then `x14.1`; None is `n/a`."""
+    """A ratio for people: `-38.2 %`, `0.0 %`, up to `+999.9 %`; then `x14.1`, `x1500`, `x2e+09`; None is `n/a`."""
     if ratio is None:
         return "n/a"
     change = round(100 * (ratio - 1), 1)
     if change >= 1000:
-        return f"x{ratio:.1f}" if ratio < 100 else f"x{ratio:.0f}"
+        return f"x{ratio:{'.1f' if ratio < 100 else '.0f' if ratio < 1e6 else '.0e'}}"
     return f"{change:+.1f} %" if change else "0.0 %"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -92,7 +93,7 @@ def measure(plan: Plan, folder: Path, *, jobs: int, deadline: float | None, mete
         started=started.isoformat(timespec="seconds"),
         seconds=round(time.monotonic() - clock, 3),
         result=name,
-        reproduce=_again(plan),
+        reproduce=again(plan, plan.live),
         live=_live(plan.live, ready, taking, facts, profiles),
     )
     records.save(folder / "result.json", result)
@@ -213,6 +214,20 @@ def _quotes(plan: LivePlan, ready: Ready, taking: Taking) -> dict[str, str]:
     return {case: told for case, told in found.items() if told}
 
 
-def _again(plan: Plan) -> str:
-    words = ["lab ab --mode live", f"--base '{plan.base.spec.text}'", f"--test '{plan.test.spec.text}'"]
-    return " ".join([*words, *(f"-w {name}" for name in plan.workloads)])
+def again(plan: Plan, how: LivePlan) -> str:
+    """The command that measures it once more, with nothing left to another host's defaults."""
+    words = ["lab", "ab", "--mode", "live", "--base", plan.base.spec.text, "--test", plan.test.spec.text]
+    words += [word for name in plan.workloads for word in ("-w", name)]
+    words += ["--accel", how.accelerator, *(["--duet"] if how.duet else [])]
+    words += [f"--{'' if how.perf else 'no-'}perf", *(["--perf-record"] if how.perf_record else [])]
+    valued = {
+        "--cpus": "host" if how.mirror else how.vcpus,
+        "--numa": how.nodes,
+        "--rounds" if how.fixed_rounds else "--max-rounds": how.max_rounds,
+        "--iterations": how.iterations,
+        "--threshold": f"{100 * plan.threshold:g}%",
+        "--base-cc": plan.base.cc,
+        "--test-cc": plan.test.cc,
+    }
+    words += [word for name, value in valued.items() if value is not None for word in (name, str(value))]
+    return shlex.join(words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import msgspec
 import pytest
 
 from lab import ab, records, results
+from lab.commands import ab as command
 from lab.errors import GuestFailed, HostFailed, UserError
 from lab.live import boots, comparing, hostgate, measuring, memory, preparing, rootfolder, topology, vng
 from lab.live.boots import BootRecord
@@ -68,9 +70,34 @@ def test_a_document_of_live_mode(tmp_path: Path, host: Host) -> None:
     assert found.seeds == [*range(1, len(found.seeds) + 1)]
     assert len(found.cases[0].metrics[0].base) == len(found.seeds), "one number a round"
     assert found.live.commands["mine"]["base"].qemu == ["qemu", "-S"]
-    assert found.reproduce.startswith("lab ab --mode live --base ")
     assert records.load(tmp_path / "result" / "result.json", AbResult) == found
     jsonschema.validate(json.loads(records.encode(found)), document.schema())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"fixed_rounds": True, "duet": True, "iterations": None, "perf": True, "perf_record": True},
+        {"mirror": True, "nodes": 2},
+        {"vcpus": 3},
+    ],
+)
+def test_the_command_that_repeats_it_asks_for_the_same(tmp_path: Path, host: Host, changes: dict[str, object]) -> None:
+    wanted = planned(tmp_path, **changes)
+    how = wanted.live
+    assert how is not None
+    program, name, *words = shlex.split(comparing.again(wanted, how))
+    assert (program, name) == ("lab", "ab")
+    asked = command.ab.make_context("ab", words).params
+    assert (asked["mode"], asked["accel"], asked["duet"]) == ("live", "tcg", how.duet)
+    assert (asked["base"], asked["test"]) == (wanted.base.spec.text, wanted.test.spec.text)
+    assert (asked["base_cc"], asked["test_cc"]) == (wanted.base.cc, wanted.test.cc)
+    assert ([*asked["workload"]], asked["threshold"]) == (wanted.workloads, wanted.threshold)
+    assert asked["rounds"] == (how.max_rounds if how.fixed_rounds else None)
+    assert how.fixed_rounds or asked["max_rounds"] == how.max_rounds
+    assert (asked["cpus"], asked["numa"]) == (0 if how.mirror else how.vcpus, how.nodes)
+    assert (asked["iterations"], asked["perf"], asked["perf_record"]) == (how.iterations, how.perf, how.perf_record)
 
 
 def test_the_planned_rounds_are_in_the_document_and_older_ones_are_read_without(tmp_path: Path, host: Host) -> None:

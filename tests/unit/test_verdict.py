@@ -247,6 +247,7 @@ def test_movers_rank_from_zero_first_and_leave_out_the_unmoved() -> None:
         (10.9, "+990.0 %"),
         (14.06, "x14.1"),
         (1460.3, "x1460"),
+        (1.01e304, "x1e+304"),
         (None, "n/a"),
     ],
 )
