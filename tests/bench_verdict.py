@@ -15,7 +15,7 @@ from dataclasses import replace
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from simulation.comparisons import Design, Figures, Noise, figures, many
+from simulation.comparisons import Design, Figures, Noise, best_possible, figures, many
 
 BUDGET_S = 600.0
 EFFECTS = (0.5, 1.0, 2.0)
@@ -59,6 +59,9 @@ def power(comparisons: int, seed: int, jobs: int) -> None:
         for number, (label, design) in enumerate(designs):
             found = _of_effects(design, duet, comparisons, seed + 10 * number, jobs)
             _row(label, *(f"{f.found:.0f} % ({f.seconds:.0f} s)" for f in found))
+        for alpha in (0.01, 0.05):
+            bounds = [best_possible(Noise(effect=d, duet=duet), BUDGET_S, alpha) for d in EFFECTS]
+            _row(f"no test of {100 * alpha:g} % can find more than", *(f"{bound:.0f} %" for bound in bounds))
         for number, (boots, iterations) in enumerate(((60, 1), (30, 3)) if duet else ((30, 1), (15, 3))):
             design = Design(max_blocks=boots, fixed_iterations=iterations, to_the_end=True)
             found = _of_effects(design, duet, comparisons, seed + 100 + 10 * number, jobs)

@@ -39,6 +39,11 @@ class Noise:
     sample_s: float = 5.0
     duet: bool = False
 
+    @property
+    def inside_sd(self) -> float:
+        """By how much samples of one boot scatter, in sigma."""
+        return self.sample_sd * (1.15 if self.duet else 1.0)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
@@ -106,8 +111,7 @@ class Host:
 
     def _boot(self, arm: str, drift: Sequence[float]) -> BootReading:
         noise, chance, shape = self.noise, self._random, (self._number, len(drift))
-        inside = noise.sample_sd * (1.15 if noise.duet else 1.0)
-        y = noise.boot_sd * chance.standard_normal((self._number, 1)) + inside * chance.standard_normal(shape)
+        y = noise.boot_sd * chance.standard_normal((self._number, 1)) + noise.inside_sd * chance.standard_normal(shape)
         y -= (chance.random(shape) < noise.outliers) * noise.outlier_scale * np.abs(chance.standard_t(3, shape))
         rows = iter(np.exp(noise.sigma * (y + np.asarray(drift))))
         values = {case: {m.name: next(rows) for m in metrics} for case, metrics in self.metrics.items()}
@@ -152,8 +156,25 @@ def compare(noise: Noise, design: Design, seed: tuple[int, ...]) -> Compared:
     )
 
 
-def _round_s(noise: Noise, iterations: int) -> float:
+def _round_s(noise: Noise, iterations: float) -> float:
     return (1 if noise.duet else 2) * (noise.boot_s + iterations * noise.sample_s)
+
+
+def best_possible(noise: Noise, seconds: float, alpha: float) -> float:
+    """The share in % of such losses that any test, wrong in alpha at most, can call changed in that time.
+
+    Neyman and Pearson's bound for two sides alike, told more than any test is: how much boots and iterations scatter,
+    that nothing drifts and no outlier comes; with the number of iterations that is best, whole or not. Looking early
+    or stopping early cannot raise it.
+    """
+
+    def standard_error(iterations: float) -> float:
+        blocks = seconds / _round_s(noise, iterations)
+        return math.sqrt(2 * (noise.boot_sd**2 + noise.inside_sd**2 / iterations) / blocks)
+
+    best = max(1.0, noise.inside_sd / noise.boot_sd * math.sqrt(noise.boot_s / noise.sample_s))
+    shift, critical = noise.effect / standard_error(best), stats.norm.isf(alpha / 2)
+    return 100 * float(stats.norm.sf(critical - shift) + stats.norm.sf(critical + shift))
 
 
 def _plan(rounds: Rounds, noise: Noise, left_s: float) -> None:

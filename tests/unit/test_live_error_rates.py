@@ -6,9 +6,14 @@ if boots were not what is sampled.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
-from ..simulation.comparisons import Design, Noise, figures, many
+import numpy as np
+import pytest
+from scipy import stats
+
+from ..simulation.comparisons import Design, Noise, best_possible, figures, many
 
 NOISE = Noise()
 
@@ -38,6 +43,18 @@ def test_a_plan_finds_nearly_as_much_as_one_look_at_its_end() -> None:
     design = Design(max_blocks=30, fixed_iterations=1, to_the_end=True)
     found = figures(many(Noise(effect=1.0), design, 100, seed=15))
     assert found.planned_1 - 12.0 <= found.found <= found.planned_1 + 5.0
+
+
+def test_the_bound_of_any_test_is_that_of_a_test_that_knows_the_noise() -> None:
+    """30 blocks of one iteration, told its noise, no drift, no outliers: a z-test, simulated."""
+    noise = Noise(effect=0.5, sample_sd=0.6)
+    random = np.random.default_rng(16)
+    blocks = noise.effect + math.hypot(0.6, 0.6) * (random.standard_normal((4000, 30, 2)) @ [1, -1])
+    z = blocks.mean(axis=1) / (math.hypot(0.6, 0.6) * math.sqrt(2 / 30))
+    for alpha in (0.01, 0.05):
+        found = 100 * np.mean(np.abs(z) > stats.norm.isf(alpha / 2))
+        assert best_possible(noise, 600.0, alpha) == pytest.approx(found, abs=2.5)
+    assert best_possible(Noise(), 600.0, 0.01) == pytest.approx(1.0)
 
 
 def test_duets_find_more_in_the_same_time() -> None:
