@@ -97,8 +97,9 @@ vagrant: $(VENV)/ready
 		$(SUDO) apt-get install -q -y --no-install-recommends vagrant vagrant-libvirt; } || true
 	$(BIN)/pytest -q -m vagrant
 
+# Whole files side by side: a guest of exact mode keeps one core busy, and its numbers do not depend on the others.
 guest: setup
-	$(BIN)/pytest -q -m 'guest or build or network'
+	$(BIN)/pytest -q -n auto --maxprocesses 4 --dist loadfile -m 'guest or build or network'
 
 # The JSON Schema of `lab ab --json`, from the records themselves.
 schema: $(VENV)/ready

@@ -6,6 +6,7 @@ Everything starts from empty folders, so the kernels are really built. `LAB_TEST
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pwd
@@ -13,13 +14,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from ..conftest import run_home
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 BASE, TEST, FIX = "efa7df3e3bb5^", "efa7df3e3bb5", "d4148aeab412"
@@ -96,7 +97,7 @@ class Lab:
         return process.returncode, said
 
 
-def _install(home: Path) -> Path:
+def _install(home: Path) -> None:
     """The wheel and its dependencies in a virtual environment of the user's."""
     venv = home / "venv"
     python = venv / "bin" / "python3"
@@ -123,22 +124,24 @@ def _install(home: Path) -> Path:
     wheel = next(wheels.glob("*.whl"))
     subprocess.run([*pip, "install", "--no-deps", "--upgrade", "--target", str(site), str(wheel)], check=True)
     shutil.rmtree(wheels)
-    return python
 
 
 @pytest.fixture(scope="session")
-def lab() -> Iterator[Lab]:
-    """The installed lab, as an ordinary user with an empty home."""
-    kept = os.environ.get("LAB_TEST_HOME")
-    home = Path(kept) if kept else Path(tempfile.mkdtemp(prefix="lab-test-", dir="/var/tmp"))
+def lab() -> Lab:
+    """The installed lab, as an ordinary user with an empty home; installed once, whichever process comes first."""
+    home = run_home()
     home.mkdir(exist_ok=True)
     home.chmod(0o755)
-    python = _install(home)
+    with (home / "installed").open("a+") as run:
+        fcntl.flock(run, fcntl.LOCK_EX)
+        run.seek(0)
+        if run.read() != os.environ["LAB_TEST_RUN"]:
+            _install(home)
+            run.truncate(0)
+            run.write(os.environ["LAB_TEST_RUN"])
     if os.geteuid() == 0:
         shutil.chown(home, "nobody")
-    yield Lab(home=home, python=python)
-    if not kept:
-        shutil.rmtree(home, ignore_errors=True)
+    return Lab(home=home, python=home / "venv" / "bin" / "python3")
 
 
 @pytest.fixture(scope="session")

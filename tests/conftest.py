@@ -1,0 +1,25 @@
+"""What holds for all tests of a run, in however many processes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from pathlib import Path
+
+import pytest
+
+# pytest-xdist's processes inherit it from the first one, and so share the home that guest tests work in.
+os.environ.setdefault("LAB_TEST_RUN", uuid.uuid4().hex)
+
+
+def run_home() -> Path:
+    """The home of this run's guest tests: `LAB_TEST_HOME`, which is kept, or one of its own, removed at the end."""
+    own = f"/var/tmp/lab-test-{os.environ['LAB_TEST_RUN']}"  # noqa: S108 - nobody can guess it
+    return Path(os.environ.get("LAB_TEST_HOME", own))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """The first process ends last."""
+    if not hasattr(session.config, "workerinput") and "LAB_TEST_HOME" not in os.environ:
+        shutil.rmtree(run_home(), ignore_errors=True)
