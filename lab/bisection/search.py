@@ -128,6 +128,8 @@ def next_commits(graph: Graph, readings: Readings, count: int) -> list[int]:
     todo = [change for change in changes(graph, readings) if change.open(readings)]
     chosen: list[int] = []
     for change in sorted(todo, key=lambda change: _size(readings, change), reverse=True):
+        if len(chosen) == count:
+            break
         left = [one for one in change.open(readings) if one not in chosen]
         for one in split(graph, readings, change, min(count - len(chosen), len(left))):
             chosen += [one] if one not in chosen else []
