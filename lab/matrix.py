@@ -31,7 +31,6 @@ from lab import (
 from lab.ab import Prepared
 from lab.axes import Span
 from lab.errors import HostFailed, UserError
-from lab.kernels import Kernel
 from lab.kernelspec import KernelSpec
 from lab.manycases import CaseVerdict
 from lab.matrixresults import Cell, MatrixArm, MatrixArmPlan, MatrixPlan, MatrixResult
@@ -92,11 +91,11 @@ def prepare(plan: MatrixPlan, folder: Path, *, jobs: int, meter: Meter) -> Prepa
     workloads.require_unchanged(plan.files)
     qemu = exact.find_qemu(plan.qemu)
     keys = [records.digest([arm.spec.source, arm.spec.kconfig]) for arm in plan.arms]
-    wanted = {key: arm.spec for key, arm in reversed([*zip(keys, plan.arms, strict=True)])}
-    made = elsewhere.each(
-        lambda key: kernels.obtain(wanted[key], cc=plan.cc, jobs=jobs, meter=meter), [*dict.fromkeys(keys)]
-    )
-    built: dict[str, Kernel] = dict(zip(dict.fromkeys(keys), made, strict=True))
+    wanted: dict[str, KernelSpec] = {}
+    for key, arm in zip(keys, plan.arms, strict=True):
+        wanted.setdefault(key, arm.spec)
+    made = elsewhere.each(lambda spec: kernels.obtain(spec, cc=plan.cc, jobs=jobs, meter=meter), list(wanted.values()))
+    built = dict(zip(wanted, made, strict=True))
     arms = []
     for key, arm in zip(keys, plan.arms, strict=True):
         kernel = dataclasses.replace(built[key], spec=arm.spec)
