@@ -62,10 +62,13 @@ class Share(click.ParamType[float]):
 
 
 class Duration(click.ParamType[float]):
-    """A time span such as `90s`, `40m`, `2h` or `1h30m`."""
+    """A time span such as `90s`, `40m`, `2h` or `1h30m`. some: none at all is refused."""
 
     name = "TIME"
     _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}  # noqa: RUF012
+
+    def __init__(self, *, some: bool = False) -> None:
+        self.some = some
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The span in seconds."""
@@ -75,7 +78,10 @@ class Duration(click.ParamType[float]):
         parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text)
         if not parts or "".join(n + u for n, u in parts) != text:
             self.fail(f"{value!r} is not a time span; write 90s, 40m, 2h or 1h30m", param, ctx)
-        return sum(float(n) * self._UNITS[u] for n, u in parts)
+        seconds = sum(float(n) * self._UNITS[u] for n, u in parts)
+        if self.some and not seconds:
+            self.fail(f"{value!r} is no time at all", param, ctx)
+        return seconds
 
 
 cluster: Decorator = click.option(
@@ -86,9 +92,11 @@ share: Decorator = click.option(
 )
 
 
-budget: Decorator = click.option("--budget", type=Duration(), help="Stop after this time with what is known, e.g. 40m.")
+budget: Decorator = click.option(
+    "--budget", type=Duration(some=True), help="Stop after this time with what is known, e.g. 40m."
+)
 guest_timeout: Decorator = click.option(
-    "--guest-timeout", type=Duration(), default=300.0, help="A guest that runs longer hangs (300s)."
+    "--guest-timeout", type=Duration(some=True), default=300.0, help="A guest that runs longer hangs (300s)."
 )
 
 

@@ -21,7 +21,7 @@ _QEMU = "qemu-system-x86_64"
 @click.argument("what", metavar="ID|BUNDLE")
 @click.option("--qemu", help=f"The QEMU to replay a bundle with ({_QEMU}).")
 @click.option(
-    "--guest-timeout", type=options.Duration(), default=300.0, help="As long a bundle's guest may take (300s)."
+    "--guest-timeout", type=options.Duration(some=True), default=300.0, help="As long a bundle's guest may take (300s)."
 )
 @click.option("--trust-plugin", is_flag=True, help="Build and run a bundle's cost plugin that is not this lab's.")
 @options.jobs

@@ -50,6 +50,18 @@ def test_what_is_no_time_span(text: str) -> None:
         options.Duration().convert(text, None, None)
 
 
+@pytest.mark.parametrize("command", ["ab", "aa", "matrix", "bisect"])
+@pytest.mark.parametrize("option", ["--budget", "--guest-timeout"])
+@pytest.mark.parametrize("span", ["0s", "0.0h", "0h0m"])
+def test_no_time_at_all_is_refused(command: str, option: str, span: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run([command, option, span]) == 2
+    assert f"Invalid value for '{option}': '{span}' is no time at all" in capsys.readouterr().err
+
+
+def test_what_was_used_just_now_may_be_meant() -> None:
+    assert options.Duration().convert("0s", None, None) == 0
+
+
 def test_modes() -> None:
     assert options.mode_of("auto") == options.mode_of("exact") == "exact"
     with pytest.raises(UserError, match="live"):

@@ -354,6 +354,7 @@ def _disk_is_full(*_: object, **__: object) -> None:
         ('schema = 1\n[[branch]]\ntree = "a"\n[[branch]]\nbrnch = "a"\n', ":5: unknown key 'brnch'"),
         ("schema = 2\n[[branch]]\n", ":1: schema:"),
         ('schema = 1\nbudget = "soon"\n[[branch]]\n', ":2: budget: 'soon' is no time span"),
+        ('schema = 1\nbudget = "0h"\n[[branch]]\n', ":2: budget: '0h' is no time span"),
         ('schema = 1\nthreshold = "2%"\n[[branch]]\n', ":2: threshold:"),
         ("schema = 1\nthreshold = 2\n[[branch]]\n", ":2: threshold:"),
         ('schema = 1\nworkloads = ["aloc-burst"]\n[[branch]]\n', ":2: workloads: "),
