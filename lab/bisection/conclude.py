@@ -37,12 +37,13 @@ def conclude(session: Session, *, jobs: int, deadline: float | None, meter: Mete
         raise _too_short(session, "both ends were measured")
     answer = answering.make(session, out_of_time=work.out_of_time)
     answer = _proven(session, answer, jobs=jobs, deadline=deadline, meter=meter)
-    if not over(deadline):
-        inner = partial(conclude, jobs=jobs, deadline=deadline, meter=meter)
-        answer = goingon.go_on(session, answer, inner, meter)
+    inner = partial(conclude, jobs=jobs, deadline=deadline, meter=meter)
+    answer, whole = goingon.go_on(session, answer, inner, deadline=deadline, meter=meter)
     meter.say(f"{time.monotonic() - started:.0f} s in all")
-    if not work.out_of_time and goingon.finished(session, answer):
+    if whole and not work.out_of_time and not any(map(_unproven, answer.changes)):
         answers.save(session.folder, answer)
+    else:
+        meter.say(f"the budget was used up before all was done; go on by lab bisect resume {session.name}")
     return answer
 
 
@@ -53,14 +54,9 @@ def _conclude_live(session: Session, *, jobs: int, deadline: float | None, meter
     liveconclude.announce(session, meter)
     booter = Boots(session.plan, session.history, session.folder, jobs=jobs, meter=meter)
     prover = _prover(session, booter.metric, jobs=jobs, meter=meter)
-    answer = liveconclude.conclude(session, booter, prover, deadline=deadline, meter=meter)
-    if over(deadline):
-        return answer
     inner = partial(conclude, jobs=jobs, deadline=deadline, meter=meter)
-    gone_on = goingon.go_on(session, answer, inner, meter)
-    if gone_on != answer and goingon.finished(session, gone_on):
-        answers.save(session.folder, gone_on)
-    return gone_on
+    go_on = partial(goingon.go_on, session, conclude=inner, deadline=deadline, meter=meter)
+    return liveconclude.conclude(session, booter, prover, go_on=go_on, deadline=deadline, meter=meter)
 
 
 def announce(session: Session, meter: Meter) -> None:
@@ -127,7 +123,7 @@ def _proven(session: Session, answer: Answer, *, jobs: int, deadline: float | No
     """Fresh comparisons for every culprit that is one commit; as far as the budget goes."""
     assert session.conditions is not None  # noqa: S101  (the search measured something)
     prover = _prover(session, session.conditions.metric, jobs=jobs, meter=meter)
-    proofs = [None if over(deadline) else _prove(prover, session, one) for one in answer.changes]
+    proofs = [_prove(prover, session, one) if _unproven(one) and not over(deadline) else None for one in answer.changes]
     return answering.with_proofs(answer, proofs, session.plan.alpha)
 
 
@@ -137,9 +133,13 @@ def _prover(session: Session, metric: Metric, *, jobs: int, meter: Meter) -> Pro
     )
 
 
-def _prove(prover: Prover, session: Session, one: Found) -> Proof | None:
-    if not one.settled or one.effect is None:
-        return None
+def _unproven(one: Found) -> bool:
+    """Whether a change is still to be proved: a single commit whose effect is known."""
+    return one.settled and one.effect is not None and one.proof is None
+
+
+def _prove(prover: Prover, session: Session, one: Found) -> Proof:
+    assert one.effect is not None  # noqa: S101  (of what is to be proved, it is known)
     history = session.history
     culprit = history[history.number(one.commit)]
     parent = _parent(session, one)

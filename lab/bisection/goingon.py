@@ -16,7 +16,7 @@ from lab.bisection import asking, inside, session
 from lab.bisection.answer import FILE, Answer, Found
 from lab.bisection.asking import Asked
 from lab.bisection.inside import Way
-from lab.bisection.measuring import safe_name
+from lab.bisection.measuring import over, safe_name
 from lab.bisection.plan import BisectPlan
 from lab.bisection.session import PLAN, Session
 from lab.errors import BuildFailed, GuestFailed, Undecided, UserError
@@ -25,37 +25,40 @@ from lab.progress import Meter
 Conclude = Callable[[Session], Answer]
 
 
-def go_on(outer: Session, answer: Answer, conclude: Conclude, meter: Meter) -> Answer:
-    """The answer, each change of packages with what a search between their sources' revisions found.
+def go_on(
+    outer: Session, answer: Answer, conclude: Conclude, *, deadline: float | None, meter: Meter
+) -> tuple[Answer, bool]:
+    """The answer, each change of packages with what a search between their sources' revisions found; and whether that
+    is all, or some of it is left to be gone on with.
 
     conclude: does what is left of a session.
     """
     if outer.history.kind != "packages" or not outer.plan.inside:
-        return answer
-    return replace(answer, changes=[_gone_on(outer, one, conclude, meter) for one in answer.changes])
+        return answer, True
+    gone_on = [_gone_on(outer, one, conclude, deadline, meter) for one in answer.changes]
+    return replace(answer, changes=[one for one, _ in gone_on]), all(whole for _, whole in gone_on)
 
 
-def finished(outer: Session, answer: Answer) -> bool:
-    """Whether no search inside was broken off by the budget."""
-    return all((_place(outer, one) / FILE).exists() for one in answer.changes if (_place(outer, one) / PLAN).exists())
-
-
-def _place(outer: Session, one: Found) -> Path:
-    return outer.folder / "inside" / safe_name(one.commit)
-
-
-def _gone_on(outer: Session, one: Found, conclude: Conclude, meter: Meter) -> Found:
+def _gone_on(
+    outer: Session, one: Found, conclude: Conclude, deadline: float | None, meter: Meter
+) -> tuple[Found, bool]:
     history = outer.history
     before, culprit = (history[history.number(name)] for name in (one.before, one.commit))
     way = inside.way(before.title, culprit.title) if one.settled else None
     if way is None:
-        return one
+        return one, True
+    if over(deadline):
+        return one, False
     meter.say(f"going on between {way.old} and {way.new} of tree {way.tree}")
+    place = outer.folder / "inside" / safe_name(one.commit)
     try:
-        found = conclude(_session(outer.plan, way, _place(outer, one), meter))
+        found = conclude(_session(outer.plan, way, place, meter))
     except (UserError, Undecided, BuildFailed, GuestFailed) as error:
-        return replace(one, inside=f"{way}: {error.message}; again by hand: {inside.command(outer.plan, way)}")
-    return replace(one, inside=f"{way}: {_in_words(found)} (lab report {found.result})", inside_result=found.result)
+        said = f"{way}: {error.message}; again by hand: {inside.command(outer.plan, way)}"
+        # Undecided is what the budget was too short for; the others would be the same again.
+        return replace(one, inside=said), not isinstance(error, Undecided)
+    said = f"{way}: {_in_words(found)} (lab report {found.result})"
+    return replace(one, inside=said, inside_result=found.result), (place / FILE).exists()
 
 
 def _session(plan: BisectPlan, way: Way, folder: Path, meter: Meter) -> Session:

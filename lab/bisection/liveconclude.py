@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from lab import records
 from lab.bisection import answer as answers
@@ -16,11 +17,22 @@ from lab.bisection.searching import require_same
 from lab.bisection.session import CONDITIONS, Conditions, Session
 from lab.progress import Meter
 
+GoOn = Callable[[Answer], tuple[Answer, bool]]
+
 
 def conclude(
-    session: Session, booter: Booter, prover: Prover | None, *, deadline: float | None, meter: Meter
+    session: Session,
+    booter: Booter,
+    prover: Prover | None,
+    *,
+    go_on: GoOn | None = None,
+    deadline: float | None,
+    meter: Meter,
 ) -> Answer:
-    """Do what is left of a session, and keep the answer. Without a prover, its proof is the fresh boots alone."""
+    """Do what is left of a session, and keep the answer. Without a prover, its proof is the fresh boots alone.
+
+    go_on: what else there is to do with an answer; it says whether all of that was done.
+    """
     started = time.monotonic()
     here = Conditions(metric=booter.metric, environment=booter.environment)
     require_same(session, here)
@@ -32,9 +44,12 @@ def conclude(
     answer = liveanswer.make(session, work.state, done, out_of_time=work.out_of_time)
     if prover is not None and not over(deadline):
         answer = liveproof.complete(prover, answer)
+    answer, whole = go_on(answer) if go_on else (answer, True)
     meter.say(f"{time.monotonic() - started:.0f} s in all")
-    if not work.out_of_time:
+    if whole and not work.out_of_time:
         answers.save(session.folder, answer)
+    else:
+        meter.say(f"the budget was used up before all was done; go on by lab bisect resume {session.name}")
     return answer
 
 

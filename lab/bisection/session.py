@@ -78,6 +78,12 @@ class Session:
         return LiveState(self.plan, self.history, self.conditions.metric, self.journal.standing)
 
     @property
+    def afterwards(self) -> str:
+        """What is left when the search is over, in words."""
+        packages = self.history.kind == "packages" and self.plan.inside
+        return "the proof, or the search inside," if packages else "the proof"
+
+    @property
     def name(self) -> str:
         """What names it on the command line."""
         return results.reference(self.folder)

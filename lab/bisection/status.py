@@ -73,7 +73,7 @@ def text(session: Session) -> Iterator[str]:
     if now.finished:
         yield f"finished: lab report {now.result}"
     elif now.next is None:
-        yield f"nothing more to measure; the proof is left: lab bisect resume {now.result}"
+        yield f"nothing more to measure; {session.afterwards} is left: lab bisect resume {now.result}"
     else:
         left = f", about {now.left_s:.0f} s" if now.left_s is not None else ""
         yield f"next {now.next}; about {now.steps_left} more to measure{left}: lab bisect resume {now.result}"

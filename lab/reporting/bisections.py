@@ -79,7 +79,9 @@ def _so_far(found: Session) -> Answer | None:
         made, left = liveanswer.make(found, live, live.conclude("")), f"{len(live.boots)} boots so far"
     elif found.started:
         state = found.state
-        left = f"about {state.steps_left} more to measure" if state.next() is not None else "the proof is left"
+        left = (
+            f"about {state.steps_left} more to measure" if state.next() is not None else f"{found.afterwards} is left"
+        )
         made = answering.make(found)
     else:
         return None

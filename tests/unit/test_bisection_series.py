@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from lab import cli, debs, kernels, results, runs, trees
-from lab.bisection import inside, series
+from lab.bisection import conclude, goingon, inside, series
 from lab.bisection.answer import Answer, load
 from lab.debs import DebSource
 from lab.errors import UserError
@@ -139,6 +139,28 @@ def test_an_end_inside_that_does_not_build_leaves_the_packages_answer(deb_bisect
     assert answer.outcome == "found"
     said = answer.changes[0].inside or ""
     assert "does not build" in said and "lab bisect --old v6.12.10" in said
+    assert load(results.open_folder(answer.result)) == answer
+
+
+@pytest.mark.parametrize("left", ["the proof", "the search inside"])
+def test_a_budget_that_ends_after_the_search_of_packages_leaves_something_to_go_on_with(
+    deb_bisector: Bisector, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    commits = with_tags(deb_bisector, 100.0, 60.0)
+    with monkeypatch.context() as patch:
+        for after in [goingon] if left == "the search inside" else [conclude, goingon]:
+            patch.setattr(after, "over", lambda deadline: True)
+        stopped = searched(deb_bisector)
+    (found,) = stopped.changes
+    assert found.commit == "linux-image-6.12.57-cloud-amd64" and found.inside_result is None
+    assert (found.proof is None) == (left == "the proof")
+    assert f"lab bisect resume {stopped.result}" in deb_bisector.said.splitlines()[-1]
+    assert not (results.open_folder(stopped.result) / "result.json").exists()
+    assert deb_bisector.run("status") == 0
+    assert "the proof, or the search inside, is left" in deb_bisector.printed
+    assert deb_bisector.run("resume") == 0
+    (found,) = load(results.open_folder(stopped.result)).changes
+    assert found.proof is not None and found.proof.confirmed and commits[2][:12] in (found.inside or "")
 
 
 def test_a_search_inside_is_gone_on_with(deb_bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:
