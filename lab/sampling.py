@@ -160,14 +160,13 @@ def run_all(work: Sequence[Work], limits: Limits, task: Task) -> None:
     running, crew = Running(), elsewhere.crew()
     jobs = crew.guests(work[0][0].bench) if crew and work else limits.jobs
     with ThreadPoolExecutor(max_workers=jobs) as pool:
-        futures = [pool.submit(_one, *item, limits, running, task) for item in work]
         try:
+            futures = [pool.submit(_one, *item, limits, running, task) for item in work]
             finished, _ = wait(futures, return_when=FIRST_EXCEPTION)
             _raise_first(finished)
         except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
             running.stop_all()
-            for future in futures:
-                future.cancel()
             raise
 
 

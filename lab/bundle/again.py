@@ -131,13 +131,12 @@ def _run_all(
             task.advance()
             return found
 
-        futures = {guest.name: pool.submit(one, guest) for guest in guests}
         try:
+            futures = {guest.name: pool.submit(one, guest) for guest in guests}
             return {name: future.result() for name, future in futures.items()}
         except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
             running.stop_all()
-            for future in futures.values():
-                future.cancel()
             raise
 
 

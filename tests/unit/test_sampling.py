@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from lab import ab, records, runs
+from lab import ab, records, runs, sampling
 from lab.errors import GuestFailed, HostFailed
 from lab.progress import Meter
 from lab.results import AbResult
@@ -226,6 +228,30 @@ def test_ctrl_c_stops_all_guests(start: Start, folder: Path, jobs: int) -> None:
         sleeping.kill()
     assert {"mine-base-0001", "mine-test-0001"} <= {path.stem for path in (folder / "runs").iterdir()}
     assert len(guests.calls) < 40
+
+
+def test_ctrl_c_while_guests_are_given_out_stops_those_that_were(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(ThreadPoolExecutor):
+        given = 0
+
+        def submit(self, *words: Any, **more: Any) -> Any:
+            self.given += 1
+            if self.given == 4:
+                raise KeyboardInterrupt
+            return super().submit(*words, **more)
+
+    def until_stopped(arm: str, seed: int, case: str) -> float:
+        for _ in range(500):
+            if guests.running is not None and guests.running._closed:
+                break
+            time.sleep(0.01)
+        return equal(arm, seed, case)
+
+    monkeypatch.setattr(sampling, "ThreadPoolExecutor", Interrupted)
+    guests, measure = start(until_stopped, seeds=40, fixed_seeds=True)
+    with pytest.raises(KeyboardInterrupt):
+        measure()
+    assert len(guests.boots) <= 1
 
 
 def test_side_by_side_gives_what_one_after_another_gives(start: Start, folder: Path) -> None:
