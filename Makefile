@@ -7,7 +7,7 @@
 # make test    everything that must hold: lint, types, unit tests, pages in a browser, docs, guests,
 #              a real kernel build
 #
-# Both set up whatever is missing first. BASE=, TEST= and ARGS= change what `make ab` compares.
+# All of them set up whatever is missing first. BASE=, TEST= and ARGS= change what `make ab` compares.
 
 BASE ?= efa7df3e3bb5^
 TEST ?= efa7df3e3bb5

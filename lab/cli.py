@@ -25,7 +25,7 @@ _COMMANDS = {
     "bisect": "Find the commit that changed a measurement.",
     "doctor": "What this machine can do, what not, and what to do about it.",
     "explain": "Why a result's arms differ, by function.",
-    "gc": "Delete kernels and consoles that were not used for a while.",
+    "gc": "Delete what was not used for a while, and can be made again or is not read any more.",
     "history": "Trends over all results, and the steps in them.",
     "image": "The guest image that both arms boot.",
     "kernel": "Build kernels, list them, clear them out.",

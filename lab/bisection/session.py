@@ -4,7 +4,9 @@
 <folder>/history.json      all candidates
 <folder>/journal.jsonl     every reading, as soon as it was made
 <folder>/commits/*/runs/   every guest of every commit
+<folder>/ends/             the comparison of the ends that chose a case, where that was left open
 <folder>/proof/*/          comparisons that confirm what was found, each a result of its own
+<folder>/inside/*/         searches between the sources of two packages, each a bisection of its own
 <folder>/result.json       the finished answer
 """
 
