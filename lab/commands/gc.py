@@ -54,4 +54,4 @@ def gc(older_than: float, size: int | None, dry_run: bool, as_json: bool) -> Non
     freed = sum(item.size for item in gone)
     click.echo(f"{freed >> 20} MiB {'would be ' if dry_run else ''}free, {left >> 20} MiB left")
     if size is not None and left > size:
-        click.echo(f"that is more than {size >> 20} MiB: the rest was used within a day", err=True)
+        click.echo(f"that is more than {size >> 20} MiB: the rest was used within a day, or is in use", err=True)
