@@ -13,7 +13,7 @@ import msgspec
 
 from lab import channel, cpio, delivery, diskspace, guests, records, runs
 from lab.channel import GuestReport
-from lab.errors import GuestFailed, HostFailed
+from lab.errors import GuestFailed
 from lab.exact import MachineType
 from lab.guests import Running
 from lab.live import machine, perfrecord, perfstat, pinning, vng
@@ -26,6 +26,7 @@ from lab.runs import Arm
 from lab.workload import Case, Workload
 
 _LEAST_FREE = 32 << 20
+"""Bytes: a report that a full disk cut short would read as a guest that died."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +114,7 @@ def boot(
     """
     folder = runs.guest_folder(bench.folder, name)
     shutil.rmtree(folder, ignore_errors=True)
-    _require_space(bench.folder)
+    diskspace.require(bench.folder, _LEAST_FREE, "a guest")
     folder.mkdir(parents=True)
     record_path(bench.folder, name).parent.mkdir(exist_ok=True)
     composed, argv = vng.compose(bench.guest_of(arm, seat), arm.kernel.image(bench.machine), bench.room)
@@ -199,16 +200,6 @@ def _take_profiles(report: GuestReport) -> dict[str, Profile]:
         if one.profile is not None:
             found[outcome.name] = one.profile
     return found
-
-
-def _require_space(folder: Path) -> None:
-    """A report that was cut short by a full disk would read as a guest that died."""
-    free = shutil.disk_usage(folder).free
-    if free < _LEAST_FREE:
-        raise HostFailed(
-            f"no disk space left for {folder}: {free >> 20} MiB, a guest needs {_LEAST_FREE >> 20}",
-            hint="free some, e.g. with `lab kernel gc`; then go on",
-        )
 
 
 def _initrd(bench: LiveBench, arm: Arm, cases: Sequence[Case], seed: int, iterations: int) -> bytes:

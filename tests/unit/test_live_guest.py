@@ -6,6 +6,8 @@ import json
 import math
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import msgspec
 import pytest
@@ -13,12 +15,15 @@ import pytest
 from lab import doctor, exact, libraries, manycases, paths, verdict, workloads
 from lab.channel import CaseOutcome, GuestReport
 from lab.commands import ab as command
-from lab.errors import GuestFailed, HostFailed, UserError
+from lab.errors import DiskFull, GuestFailed, HostFailed, UserError
 from lab.exact import Qemu
+from lab.guests import Running
 from lab.live import boots, counters, kvm, preparing, rootfolder, shell, vng
-from lab.live.boots import BootRecord
+from lab.live.boots import BootRecord, LiveBench
 from lab.live.document import Live, LiveRound
+from lab.live.topology import Seat
 from lab.progress import Meter
+from lab.runs import Arm
 from lab.verdict import Metric
 
 from .fakeguest import QEMU, WORKLOAD, kernel, write_workload
@@ -75,8 +80,10 @@ def test_a_metric_that_only_some_iterations_print_has_holes(tmp_path: Path) -> N
 
 def test_no_guest_is_started_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda folder: type("Usage", (), {"free": 1 << 20})())
-    with pytest.raises(HostFailed, match="no disk space left"):
-        boots._require_space(tmp_path)
+    bench = cast(LiveBench, SimpleNamespace(folder=tmp_path))
+    with pytest.raises(DiskFull, match="1 MiB free, a guest needs 32 MiB"):
+        boots.boot(bench, cast(Arm, None), [], name="n", seed=1, iterations=1, seat=cast(Seat, None), running=Running())
+    assert not list(tmp_path.iterdir())
 
 
 # ---- KVM
