@@ -181,7 +181,8 @@ class Rounds:
         """Iterations a boot, by where the noise of the cases still open is: see `summaries.iterations`.
 
         Two until four blocks are in; estimated afresh before each block after that, until the rounds are planned to
-        fit into a time. Iterations of warm-up come on top, as part of the boot.
+        fit into a time. As that plan may not depend on how the kernels compare, all cases count before it. Iterations
+        of warm-up come on top, as part of the boot.
         """
         if self.fixed_iterations:
             return self.fixed_iterations
@@ -189,7 +190,7 @@ class Rounds:
             return FIRST_ITERATIONS
         if self.horizon and self.horizon.iterations:
             return self.horizon.iterations
-        cases = self.undecided() or list(self.metrics)
+        cases = (self.undecided() if self.horizon else []) or list(self.metrics)
         known = [found for found in map(self.spread, cases) if found and found.iteration > 0]
         if not known:
             return FIRST_ITERATIONS

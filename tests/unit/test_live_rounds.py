@@ -284,6 +284,26 @@ def test_iterations_follow_the_variances_and_the_costs(
     assert 0.4 < found.iteration / iteration_sd < 2.5
 
 
+def test_what_rounds_take_does_not_depend_on_how_the_kernels_compare_until_they_are_planned() -> None:
+    def iterations(change: float) -> list[int]:
+        machine = rounds(cases=("steady", "moved"), max_blocks=12, fixed_blocks=True, boot_s=45.0)
+        steady = noisy(1, boot_sd=0.1, iteration_sd=0.01)
+        moved = noisy(2, boot_sd=0.001, iteration_sd=0.1, change=change)
+        while block := machine.next():
+            readings = []
+            for arm in block.order:
+                both = (("steady", steady), ("moved", moved))
+                readings.append(BootReading(arm, {name: {"throughput": f(arm, 6)} for name, f in both}))
+            machine.add(block, readings)
+        assert ("moved" in machine.undecided()) == (change == 0)
+        before = machine.iterations()
+        machine.plan(Horizon(rounds=12, iterations=None))
+        return [before, machine.iterations()]
+
+    still, moved = iterations(0.0), iterations(-2.0)
+    assert still[0] == moved[0] == still[1] > moved[1]
+
+
 def test_iterations_that_were_asked_for_are_kept() -> None:
     machine = run(rounds(fixed_iterations=2, max_blocks=9, fixed_blocks=True), noisy(9, boot_sd=0.01, iteration_sd=0.3))
     assert machine.sampling()["a"].iterations == [2] * 9
