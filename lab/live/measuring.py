@@ -189,11 +189,11 @@ class Taking:
                 self._boot(stand, stand.seats[0], block, attempt, cases, *together[0], done)
                 continue
             with ThreadPoolExecutor(max_workers=several) as pool:
-                futures = [
-                    pool.submit(self._boot, stand, seat, block, attempt, cases, *place, done)
-                    for seat, place in zip(stand.seats, together, strict=False)
-                ]
                 try:
+                    futures = [
+                        pool.submit(self._boot, stand, seat, block, attempt, cases, *place, done)
+                        for seat, place in zip(stand.seats, together, strict=False)
+                    ]
                     for future in futures:
                         future.result()
                 except BaseException as error:
