@@ -74,8 +74,8 @@ def each(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
     if given is None or len(items) < 2:
         return [function(item) for item in items]
     with ThreadPoolExecutor(max_workers=len(items)) as pool:
-        futures = [pool.submit(function, item) for item in items]
         try:
+            futures = [pool.submit(function, item) for item in items]
             wait(futures)
         except BaseException:
             given.stop()
