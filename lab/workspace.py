@@ -29,6 +29,9 @@ MAKE_VARIABLES = [
     "KBUILD_BUILD_HOST=lab",
     "KBUILD_BUILD_VERSION=1",
     "LOCALVERSION=",
+    # kconfig writes down which of them it finds; they may come, go and grow older between two builds.
+    "RUSTC=none",
+    "PAHOLE=none",
 ]
 
 # Variables of the caller that would reach kbuild behind the key's back, or make's own from `make ab`.

@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,14 @@ def lab() -> Lab:
     if os.geteuid() == 0:
         shutil.chown(home, "nobody")
     return Lab(home=home, python=home / "venv" / "bin" / "python3")
+
+
+@pytest.fixture
+def open_folder(lab: Lab) -> Path:
+    """An empty folder of the tests' that the lab's user can read, which pytest's own are not."""
+    found = Path(tempfile.mkdtemp(dir=lab.home))
+    found.chmod(0o755)
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -42,11 +42,9 @@ def test_a_spec_that_means_nothing_is_one_line(lab: Lab, spec: str, words: str) 
     assert not Path("/tmp/lab-canary").exists()  # noqa: S108  (what the spec would have made)
 
 
-def test_a_patch_that_does_not_fit_is_named_with_its_hunk(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
-    patch = tmp_path_factory.mktemp("patch") / "misfit.patch"
+def test_a_patch_that_does_not_fit_is_named_with_its_hunk(lab: Lab, open_folder: Path) -> None:
+    patch = open_folder / "misfit.patch"
     patch.write_text("--- a/mm/mmap.c\n+++ b/mm/mmap.c\n@@ -1,3 +1,3 @@\n no\n-such\n+text\n here\n")
-    for folder in (patch.parent, *patch.parent.parents[:2]):
-        folder.chmod(0o755)
     line = lab.refused(2, "kernel", "build", f"HEAD+{patch}")
     assert "misfit.patch" in line
     assert "mm/mmap.c" in line
@@ -57,12 +55,11 @@ def test_unknown_workloads_and_cases_are_refused_before_anything_is_done(lab: La
     assert "layout-" in lab.refused(2, "ab", "--base", "HEAD", "--test", "HEAD", "-w", "alloc-burst:layuot-512k")
 
 
-def test_a_missing_or_old_qemu_is_the_hosts_failure(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_missing_or_old_qemu_is_the_hosts_failure(lab: Lab, open_folder: Path) -> None:
     assert "qemu-nowhere" in lab.refused(4, *_ab("deb:6.12", None, "--qemu", "qemu-nowhere"))
-    old = tmp_path_factory.mktemp("old") / "qemu-old"
+    old = open_folder / "qemu-old"
     old.write_text("#!/bin/sh\necho 'QEMU emulator version 5.2.0 (Debian)'\n")
-    for path in (old, *old.parents[:3]):
-        path.chmod(0o755)
+    old.chmod(0o755)
     assert "5.2" in lab.refused(4, *_ab("deb:6.12", None, "--qemu", str(old)))
 
 
@@ -85,6 +82,7 @@ def test_a_setting_that_the_guest_refuses_is_named(lab: Lab) -> None:
 
 def _workload(folder: Path, memory_mb: int, argv: list[str]) -> str:
     """A workload of a user's own that runs the shipped program in another way."""
+    folder.mkdir()
     (folder / "workload.toml").write_text(
         f"""
 schema = 1
@@ -104,19 +102,15 @@ description = "buffers a second"
 name = "only"
 """
     )
-    for path in (folder / "workload.toml", folder, *folder.parents[:2]):
-        path.chmod(0o755)
     return str(folder)
 
 
-def test_a_workload_that_fails_is_told_from_one_that_ran_out_of_memory(
-    lab: Lab, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_workload_that_fails_is_told_from_one_that_ran_out_of_memory(lab: Lab, open_folder: Path) -> None:
     arms = ("ab", "--base", "deb:6.12", "--test", "deb:6.12", "--seeds", "1")
-    broken = _workload(tmp_path_factory.mktemp("broken"), 640, ["--case", "sideways-3m"])
+    broken = _workload(open_folder / "broken", 640, ["--case", "sideways-3m"])
     line = lab.refused(4, *arms, "-w", broken)
     assert "exited with status" in line
-    greedy = _workload(tmp_path_factory.mktemp("greedy"), 320, ["--case", "layout-4096k", "--total", "600m"])
+    greedy = _workload(open_folder / "greedy", 320, ["--case", "layout-4096k", "--total", "600m"])
     line = lab.refused(4, *arms, "-w", greedy)
     assert "memory" in line
 

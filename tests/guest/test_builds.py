@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -22,8 +24,17 @@ def test_a_stored_kernel_is_not_built_again(story: Lab) -> None:
     assert first["kernels"][0]["build"] == by_another_name["kernels"][0]["build"]
 
 
-def test_the_same_key_in_another_folder_gives_the_same_bytes(story: Lab) -> None:
-    """With the objects that ccache has: preprocessing, links and images are all done again, elsewhere."""
+def test_the_same_key_in_another_folder_gives_the_same_bytes(
+    story: Lab, open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the objects that ccache has: preprocessing, links and images are all done again, elsewhere.
+
+    There are programs about there whose versions kconfig likes to note.
+    """
+    for name, version in {"rustc": "rustc 1.99.9 (0123456789 2026-01-01)", "pahole": "v1.99"}.items():
+        program = open_folder / name
+        program.write_text(f"#!/bin/sh\necho '{version}'\n")
+        program.chmod(0o755)
     here = story.json("kernel", "build", FIX)["kernels"][0]
     elsewhere = Lab(home=story.home / "elsewhere", python=story.python)
     elsewhere.home.mkdir()
@@ -38,6 +49,7 @@ def test_the_same_key_in_another_folder_gives_the_same_bytes(story: Lab) -> None
     for path in (elsewhere.home, *elsewhere.home.rglob("*")):
         if not path.is_symlink():
             shutil.chown(path, story.home.owner(), story.home.group())
+    monkeypatch.setenv("PATH", f"{open_folder}:{os.environ['PATH']}")
     there = elsewhere.json("kernel", "build", FIX)["kernels"][0]
     assert there["build"] == here["build"]
     assert there["sha256"] == here["sha256"]
