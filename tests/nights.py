@@ -44,7 +44,6 @@ FIRST = date(2026, 11, 1)
 PLAN = """\
 schema = 1
 name = "nights"
-mode = "exact"
 workloads = ["{workload}"]
 
 [[branch]]

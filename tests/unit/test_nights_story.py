@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from lab.nightly import planfile
 from lab.nightly.night import Culprit, Event
 
 from .. import nights
@@ -30,6 +32,13 @@ def test_what_arrives_is_a_regression_on_the_sixth_night_and_its_fix_on_the_nint
     assert [number for number, words in enumerate(arriving, start=1) if "culprit" in words] == [6]
     assert [number for number, words in enumerate(arriving, start=1) if "fix" in words] == [9]
     assert min(map(len, arriving)) > 1 and len(arriving[5]) == 8
+
+
+def test_its_plan_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "nightly.toml"
+    path.write_text(nights.PLAN.format(workload=nights.WORKLOAD, tree="default"))
+    plan = planfile.load(path)
+    assert plan.modes == ("exact",) and plan.workloads == (nights.WORKLOAD,)
 
 
 def test_one_alarm_the_right_commit_one_fixed() -> None:
