@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lab import records
 from lab.bisection.proof import Prover
 from lab.errors import LabError
+from lab.guests import Running
 from lab.live import boots, hostgate, kvm, measuring, memory, perfstat, rootfolder, topology, vng
 from lab.live.boots import BootRecord, LiveBench
 from lab.live.hostgate import RoundHost
@@ -22,6 +24,22 @@ from .fakebisect import dice
 
 QUIET = RoundHost(steal=0.0, load=0.0, throttled=None, suspended_s=0.0, reasons=[])
 Value = Callable[[float, str], float]
+Values = dict[str, dict[str, list[float | None]]]
+
+
+def ran(
+    bench: LiveBench, arm: Arm, values: Values, *, name: str, seed: int, iterations: int, seat: Seat, running: Running
+) -> BootRecord:
+    """The record of a guest that gave these values, case by case, kept where `boots.boot` keeps it."""
+    record = BootRecord(
+        name=name, arm=arm.name, workload=bench.workload.name, cases=list(values), iterations=iterations, seed=seed,
+        kernel=arm.kernel.key, fingerprint=bench.fingerprint, started="now", wall_s=3.0 + iterations, boot_s=3.0,
+        cpus=seat.cpus, others=seat.others, vng=[], argv=[], values=values,
+    )  # fmt: skip
+    path = boots.record_path(bench.folder, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    records.save(path, record)
+    return record
 
 
 def plain(fate: float, case: str) -> float:
@@ -38,32 +56,22 @@ class LiveHost:
     booted: list[str] = field(default_factory=list)
     failure: LabError | None = None
 
-    def boot(self, bench: LiveBench, arm: Arm, cases: list[Case], **how: object) -> BootRecord:
+    def boot(self, bench: LiveBench, arm: Arm, cases: Sequence[Case], **how: Any) -> BootRecord:
         """A guest that has run."""
         if self.failure is not None:
             raise self.failure
-        name, seed, iterations = str(how["name"]), int(str(how["seed"])), int(str(how["iterations"]))
         fate = float(arm.kernel.image(bench.machine).read_text().partition("\n")[0])
         self.booted.append(arm.kernel.commit or "")
-        chance = dice(f"{len(self.booted)} {name}")
-        seat = how["seat"]
-        assert isinstance(seat, Seat)
-        record = BootRecord(
-            name=name, arm=arm.name, workload=bench.workload.name, cases=[case.name for case in cases],
-            iterations=iterations, seed=seed, kernel=arm.kernel.key, fingerprint=bench.fingerprint, started="now",
-            wall_s=3.0 + iterations, boot_s=3.0, cpus=seat.cpus, others=seat.others, vng=[], argv=[],
-            values={
-                case.name: {
-                    "throughput": [
-                        self.value(fate, case.name) * (1 + chance.gauss(0, self.noise)) for _ in range(iterations)
-                    ]
-                }
-                for case in cases
-            },
-        )  # fmt: skip
-        boots.record_path(bench.folder, name).parent.mkdir(parents=True, exist_ok=True)
-        records.save(boots.record_path(bench.folder, name), record)
-        return record
+        chance = dice(f"{len(self.booted)} {how['name']}")
+        values: Values = {
+            case.name: {
+                "throughput": [
+                    self.value(fate, case.name) * (1 + chance.gauss(0, self.noise)) for _ in range(how["iterations"])
+                ]
+            }
+            for case in cases
+        }
+        return ran(bench, arm, values, **how)
 
     def start(self) -> None:
         """A watch begins."""

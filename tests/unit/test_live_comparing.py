@@ -17,7 +17,6 @@ from lab.errors import GuestFailed, HostFailed, UserError
 from lab.live import boots, comparing, hostgate, measuring, memory, preparing, rootfolder, topology, vng
 from lab.live.boots import BootRecord
 from lab.live.document import LivePlan
-from lab.live.hostgate import RoundHost
 from lab.live.topology import HostCpu
 from lab.progress import Meter
 from lab.reporting import document, formats
@@ -167,15 +166,7 @@ def test_what_fits_into_a_budget_is_said_once(
     tmp_path: Path, host: Host, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rounds of 10 s: 4 are done when 60 s are left, so 10 in all."""
-    now, stop = [0.0], host.stop
-    host.speed = lambda arm, seed, case: 100.0 * (1 + 0.1 * (seed % 3 - 1) * (arm == "test"))
-    monkeypatch.setattr(measuring.time, "monotonic", lambda: now[0])
-
-    def later() -> RoundHost:
-        now[0] += 10
-        return stop()
-
-    monkeypatch.setattr(host, "stop", later)
+    host.keep_time(monkeypatch, try_s=10)
     folder = results.new_folder(tmp_path / "result")
     results.store_plan(folder, planned(tmp_path))
     comparing.measure(results.load_plan(folder), folder, jobs=1, deadline=100.0, meter=Meter())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from lab import ab, records, workloads
 from lab.errors import GuestFailed
@@ -21,9 +23,10 @@ from lab.live.topology import Seat, Shape
 from lab.runs import Arm
 from lab.verdict import Outcome
 
+from . import fakelive
 from .fakeguest import WORKLOAD, kernel, write_workload
+from .fakelive import QUIET
 
-QUIET = RoundHost(steal=0.0, load=0.0, throttled=None, suspended_s=0.0, reasons=[])
 SEAT = Seat(cpus=[0], others=[1], nodes=[])
 Formula = Callable[[str, int, str], float]
 
@@ -36,36 +39,33 @@ class Host:
         self.booted: list[str] = []
         self.seats: dict[str, list[int]] = {}
         self.troubles: Iterator[list[str]] = iter(())
+        self.now_s = self.try_s = 0.0
 
-    def boot(self, bench: LiveBench, arm: Arm, cases: list[workloads.Case], **how: object) -> BootRecord:
-        name, seed, iterations = str(how["name"]), int(str(how["seed"])), int(str(how["iterations"]))
-        self.booted.append(name)
-        seat = how["seat"]
-        assert isinstance(seat, Seat)
-        self.seats[name] = seat.cpus
-        record = BootRecord(
-            name=name, arm=arm.name, workload=bench.workload.name, cases=[case.name for case in cases],
-            iterations=iterations, seed=seed, kernel=arm.kernel.key, fingerprint=bench.fingerprint, started="now",
-            wall_s=3.0 + iterations, boot_s=3.0, cpus=seat.cpus, others=seat.others, vng=[], argv=[],
-            values={
-                case.name: {
-                    "throughput": [self.speed(arm.name, seed, case.name)] * iterations,
-                    "faults": [None] * iterations,
-                }
-                for case in cases
-            },
-        )  # fmt: skip
-        boots.record_path(bench.folder, name).parent.mkdir(exist_ok=True)
-        records.save(boots.record_path(bench.folder, name), record)
-        return record
+    def boot(self, bench: LiveBench, arm: Arm, cases: Sequence[workloads.Case], **how: Any) -> BootRecord:
+        self.booted.append(how["name"])
+        self.seats[how["name"]] = how["seat"].cpus
+        values: fakelive.Values = {
+            case.name: {
+                "throughput": [self.speed(arm.name, how["seed"], case.name)] * how["iterations"],
+                "faults": [None] * how["iterations"],
+            }
+            for case in cases
+        }
+        return fakelive.ran(bench, arm, values, **how)
 
     def start(self) -> None:
         """A watch begins."""
 
     def stop(self) -> RoundHost:
         """It ends, with the next trouble of the list."""
-        reasons = next(self.troubles, [])
-        return RoundHost(steal=0.0, load=0.0, throttled=None, suspended_s=0.0, reasons=reasons)
+        self.now_s += self.try_s
+        return replace(QUIET, reasons=next(self.troubles, []))
+
+    def keep_time(self, monkeypatch: pytest.MonkeyPatch, *, try_s: float) -> None:
+        """A clock of its own, by which a try of a round takes so long; and a speed that few rounds do not settle."""
+        self.try_s = try_s
+        self.speed = lambda arm, seed, case: 100.0 * (1 + 0.1 * (seed % 3 - 1) * (arm == "test"))
+        monkeypatch.setattr(measuring.time, "monotonic", lambda: self.now_s)
 
 
 @pytest.fixture
@@ -249,16 +249,7 @@ def test_the_budget_ends_it_between_rounds(tmp_path: Path, host: Host, monkeypat
 
 def test_rounds_are_planned_once_and_for_good(tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds of 10 s on a clock of their own: 4 of 9 done, and 10 more seconds come too late."""
-    now = [0.0]
-    host.speed = lambda arm, seed, case: 100.0 * (1 + 0.1 * (seed % 3 - 1) * (arm == "test"))
-    monkeypatch.setattr(measuring.time, "monotonic", lambda: now[0])
-    stop = host.stop
-
-    def later() -> RoundHost:
-        now[0] += 10
-        return stop()
-
-    monkeypatch.setattr(host, "stop", later)
+    host.keep_time(monkeypatch, try_s=10)
     one = taking(tmp_path, fixed=True)
     one.deadline = 99.0
     for number in range(4):
@@ -267,7 +258,7 @@ def test_rounds_are_planned_once_and_for_good(tmp_path: Path, host: Host, monkey
     assert one.rounds.horizon == Horizon(rounds=9, iterations=2)
     assert records.load(tmp_path / "horizon.json", Horizon) == one.rounds.horizon
     all_of(one)
-    assert (now[0], len(one.rounds.blocks)) == (90.0, 9)
+    assert (host.now_s, len(one.rounds.blocks)) == (90.0, 9)
 
     again = taking(tmp_path, fixed=True)
     again.deadline = 1000.0
@@ -285,16 +276,7 @@ def test_without_a_budget_the_rounds_asked_for_are_planned(tmp_path: Path, host:
 
 def test_repeated_rounds_are_in_the_plan(tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every second try disturbed: half as many rounds fit."""
-    now = [0.0]
-    host.speed = lambda arm, seed, case: 100.0 * (1 + 0.1 * (seed % 3 - 1) * (arm == "test"))
-    monkeypatch.setattr(measuring.time, "monotonic", lambda: now[0])
-    stop = host.stop
-
-    def later() -> RoundHost:
-        now[0] += 5
-        return stop()
-
-    monkeypatch.setattr(host, "stop", later)
+    host.keep_time(monkeypatch, try_s=5)
     host.troubles = iter([["steal 3 %"], []] * 4)
     one = taking(tmp_path, fixed=True)
     one.deadline = 100.0
