@@ -271,6 +271,7 @@ def test_two_labs_that_want_the_same_kernel_build_it_once(
     assert made().count("mm/mmap") == 1
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_interrupting_a_build_stops_make(built: Build, linux: Path, head: str, hold: Path) -> None:
     process = start_build(linux, head)
     _wait_for(Path(f"{hold}.reached").exists)
