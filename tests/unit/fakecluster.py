@@ -13,9 +13,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+import pytest
+
+from lab import exact, runs
+
+from . import fakeqemu
 
 TOP = Path(__file__).resolve().parents[2]
 _PATIENCE_S = 60
+_REAL = {(exact, "find_qemu"): exact.find_qemu, (runs, "measure"): runs.measure}
+
+
+def boot_really(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Undo those fakes of `fakebisect` that workers do not have: guests are started, by a QEMU that is a fake."""
+    for (where, name), what in _REAL.items():
+        monkeypatch.setattr(where, name, what)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    fakeqemu.write(folder / "qemu-system-x86_64")
 
 
 @dataclass

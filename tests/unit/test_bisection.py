@@ -10,15 +10,9 @@ from lab import cli, results
 from lab.bisection.answer import proving
 from lab.errors import UserError
 
-from .bisector import Bisector, culprits, make
+from .bisector import Bisector, culprits
 from .fakebisect import commit, dice, line, start, wobbly
 from .fakekernel import fingerprint, git
-
-
-@pytest.fixture
-def bisector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bisector:
-    return make(tmp_path, monkeypatch, capsys)
-
 
 # ---- the answer
 

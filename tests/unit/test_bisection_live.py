@@ -28,7 +28,7 @@ from lab.progress import Meter
 from lab.results import ArmPlan
 from lab.verdict import Metric
 
-from .bisector import Bisector, make
+from .bisector import Bisector
 from .fakebisect import commit, dice, fate_of, line
 from .fakekernel import git
 
@@ -373,12 +373,12 @@ class FakeBoots:
 
 
 @pytest.fixture
-def bisector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bisector:
+def bisector(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> Bisector:
     monkeypatch.setattr(FakeBoots, "booted", [])
     monkeypatch.setattr(booting, "Boots", FakeBoots)
     monkeypatch.setattr(Prover, "explain", lambda *_: [])
     monkeypatch.setattr(live, "measure", no_guests)
-    return make(tmp_path, monkeypatch, capsys)
+    return bisector
 
 
 def no_guests(*_: Any, **__: Any) -> Any:

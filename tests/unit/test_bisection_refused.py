@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from .bisector import Bisector, make
+from .bisector import Bisector
 from .fakebisect import commit, line
 from .fakekernel import git
-
-
-@pytest.fixture
-def bisector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bisector:
-    return make(tmp_path, monkeypatch, capsys)
 
 
 def test_ends_that_make_no_range(bisector: Bisector) -> None:

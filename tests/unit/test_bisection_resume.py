@@ -19,16 +19,11 @@ from lab.bisection.answer import Answer
 from lab.sampling import Limits
 
 from . import fakebisect
-from .bisector import Bisector, culprits, make
+from .bisector import Bisector, culprits
 from .fakebisect import Dice, dice, line, wobbly
 from .fakekernel import git
 
 TOP = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def bisector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bisector:
-    return make(tmp_path, monkeypatch, capsys)
 
 
 @pytest.mark.parametrize("guests", [7, 8, 9, 10, 13, 17, 20])

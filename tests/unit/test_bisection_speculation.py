@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from lab.kernelspec import KernelSpec, TreeSource
 from lab.runs import Arm, Bench, Run
 
 from . import fakebisect
-from .bisector import Bisector, culprits, make
+from .bisector import Bisector, culprits
 from .fakebisect import line
 from .fakekernel import git
 
@@ -107,11 +106,6 @@ def test_a_build_that_fails_is_not_told_and_the_next_is_begun() -> None:
 
 
 # ---- in a search
-
-
-@pytest.fixture
-def bisector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bisector:
-    return make(tmp_path, monkeypatch, capsys)
 
 
 @dataclass

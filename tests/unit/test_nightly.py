@@ -24,11 +24,6 @@ from .fakekernel import git
 from .fakenights import FIRST, Nights
 
 
-@pytest.fixture
-def nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Nights:
-    return fakenights.make(tmp_path, monkeypatch, capsys)
-
-
 def test_ten_nights_one_alarm_the_right_commit_one_fix(nights: Nights) -> None:
     culprit, fix = fakenights.story(nights)
     told = [(event.kind, event.night) for event in nights.events()]

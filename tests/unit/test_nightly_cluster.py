@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,24 +11,20 @@ import pytest
 from lab import cli, trees
 from lab.nightly import night
 
-from . import fakenights, fakeqemu
-from .fakecluster import Cluster, running
+from . import fakenights
+from .fakecluster import Cluster, boot_really, running
 from .fakenights import FIRST, Nights
-from .test_cluster import REAL, documents, who_ran
+from .test_cluster import documents, who_ran
 
 ID = re.compile(rb"\d{8}-\d{6}-[0-9a-f]{4}")
 FINISHED = re.compile(rb'"finished": [^,\n]*')
 
 
 @pytest.fixture
-def nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Nights:
+def nights(nights: Nights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nights:
     """Nights with a real way to guests of a QEMU that is a fake."""
-    made = fakenights.make(tmp_path, monkeypatch, capsys)
-    for (where, name), what in REAL.items():
-        monkeypatch.setattr(where, name, what)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    fakeqemu.write(tmp_path / "qemu-system-x86_64")
-    return made
+    boot_really(tmp_path, monkeypatch)
+    return nights
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from lab.nightly import night
 from lab.nightly.livemode import LiveAllowance
 from lab.nightly.night import Night
 
-from . import fakelive, fakenights
+from . import fakelive
 from .fakelive import LiveHost
 from .fakenights import Nights
 
@@ -21,10 +21,9 @@ MODES = 'modes = ["exact", "live"]'
 
 
 @pytest.fixture
-def nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Nights:
-    made = fakenights.make(tmp_path, monkeypatch, capsys)
-    write(made)
-    return made
+def nights(nights: Nights) -> Nights:
+    write(nights)
+    return nights
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from lab.history import database, schema
 from lab.history.database import opened
 from lab.nightly import night
 
-from . import fakenights
 from .fakenights import FIRST, Nights
 
 
@@ -35,8 +34,7 @@ class Team:
 
 
 @pytest.fixture
-def team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Team:
-    nights = fakenights.make(tmp_path, monkeypatch, capsys)
+def team(nights: Nights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Team:
     monkeypatch.setenv(database.VARIABLE, f"sqlite:///{tmp_path}/team.sqlite")
     return Team(nights, tmp_path / "machines")
 

@@ -35,11 +35,6 @@ class Links(HTMLParser):
         self.found += [value for name, value in attrs if name in ("href", "src") and value]
 
 
-@pytest.fixture
-def nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Nights:
-    return fakenights.make(tmp_path, monkeypatch, capsys)
-
-
 def test_the_site_of_ten_nights(nights: Nights, tmp_path: Path) -> None:
     culprit, _ = fakenights.story(nights)
     output = tmp_path / "site"
