@@ -13,20 +13,19 @@ import random
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lab import exact, images, kernels, records, runs, slices
+from lab import exact, images, kernels, records, runs, slices, trees
 from lab.channel import CaseOutcome, GuestReport
 from lab.errors import BuildFailed, GuestFailed
 from lab.exact import Qemu
-from lab.git import Repo
 from lab.guests import Running
 from lab.images import Image
 from lab.kernels import Kernel
 from lab.kernelspec import KernelSpec, TreeSource
 from lab.runs import Arm, Bench, Run
-from lab.trees import open_tree
 from lab.workloads import Case
 
 from .fakekernel import commit_all, git, write_kernel
@@ -103,17 +102,21 @@ def note(variable: str, text: str) -> None:
         os.close(descriptor)
 
 
+@cache
+def _content(tree: str, tree_id: str) -> tuple[str, str]:
+    """The fate in a tree of git, and what of it makes the kernel."""
+    repo = trees.repository(tree)
+    return repo.git("show", f"{tree_id}:fate"), repo.git("ls-tree", "-r", tree_id, "--", "mm", "fate")
+
+
 def fate_of(source: TreeSource) -> str:
-    repo: Repo = open_tree(source.tree).repo
-    return repo.git("show", f"{source.tree_id}:fate")
+    return _content(source.tree, source.tree_id)[0]
 
 
 def obtain(spec: KernelSpec, **_: object) -> Kernel:
     """The kernel of a commit: a file that holds its fate. Trees that differ in `docs` alone give the same one."""
     assert isinstance(spec.source, TreeSource)
-    fate = fate_of(spec.source)
-    tree = open_tree(spec.source.tree).repo
-    code = tree.git("ls-tree", "-r", spec.source.tree_id, "--", "mm", "fate")
+    fate, code = _content(spec.source.tree, spec.source.tree_id)
     note("FAKE_BUILDS", spec.source.commit)
     time.sleep(float(os.environ.get("FAKE_BUILD_S", "0")))
     if fate == "build":
