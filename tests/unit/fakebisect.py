@@ -21,6 +21,7 @@ from lab import exact, images, kernels, records, runs, slices, trees
 from lab.channel import CaseOutcome, GuestReport
 from lab.errors import BuildFailed, GuestFailed
 from lab.exact import Qemu
+from lab.git import Repo
 from lab.guests import Running
 from lab.images import Image
 from lab.kernels import Kernel
@@ -28,7 +29,7 @@ from lab.kernelspec import KernelSpec, TreeSource
 from lab.runs import Arm, Bench, Run
 from lab.workloads import Case
 
-from .fakekernel import commit_all, git, write_kernel
+from .fakekernel import WHO, commit_all, git, write_kernel
 
 WORKLOAD = """\
 schema = 1
@@ -75,16 +76,32 @@ def start(top: Path, fate: float | str = 100.0) -> str:
 
 def commit(top: Path, title: str, fate: float | str, path: str = "mm/file.c") -> str:
     """One commit more, with a change of its own to a file."""
-    (top / "fate").write_text(str(fate))
-    (top / path).parent.mkdir(exist_ok=True)
-    (top / path).write_text(f"{title}\n")
+    for name, text in _files(title, fate, path).items():
+        (top / name).parent.mkdir(exist_ok=True)
+        (top / name).write_text(text)
     return commit_all(top, title)
 
 
+def _files(title: str, fate: float | str, path: str = "mm/file.c") -> dict[str, str]:
+    return {"fate": str(fate), path: f"{title}\n"}
+
+
 def line(top: Path, fates: Fates) -> list[str]:
-    """A history without branches; all commits, the old end first."""
-    first = start(top, fates[0])
-    return [first, *(commit(top, f"change {i}", fate) for i, fate in enumerate(fates[1:], start=1))]
+    """A history without branches, as `commit` makes it, but all at once; all commits, the old end first."""
+    start(top, fates[0])
+    with Repo(top / ".git").fast_import() as stream:
+        for number, fate in enumerate(fates[1:], start=1):
+            title = f"change {number}"
+            said = _data(f"{title}\n")
+            files = "".join(f"M 644 inline {name}\n{_data(text)}" for name, text in _files(title, fate).items())
+            parent = "from refs/heads/main^0\n" if number == 1 else ""
+            stream.write(f"commit refs/heads/main\ncommitter {WHO}\n{said}{parent}{files}".encode())
+    git(top, "reset", "-q", "--hard")
+    return git(top, "rev-list", "--reverse", "HEAD").split()
+
+
+def _data(text: str) -> str:
+    return f"data {len(text)}\n{text}\n"
 
 
 def write_workload(folder: Path) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 MMAP_C = "int place(void)\n{\n\tint addr = 0;\n\n\taddr += 1;\n\n\treturn addr;\n}\n"
 UPSTREAM = "efa7df3e3bb5da8e6abbe37727417f32a37fba47"
+WHO = "A <a@b> 1700000000 +0000"
 _WHO = {
     f"GIT_{who}_{what}": value
     for who in ("AUTHOR", "COMMITTER")
