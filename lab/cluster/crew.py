@@ -41,7 +41,8 @@ class Crew:
         self._client, self._share, self._meter = client, share, meter
         self._lock = threading.RLock()
         self._sources = threading.Lock()
-        self._guests: dict[str, str] = {}
+        self._guests: dict[str, str] = {}  # the resource of each QEMU here, by its path
+        self._builds: dict[str, str] = {}  # that of each compiler, by its command
         self._digests: dict[Path, str] = {}
         self._under_way: set[Future[Any]] = set()
         self._stopped = False
@@ -171,10 +172,10 @@ class Crew:
 
     def _builder(self, compiler: Compiler) -> str:
         with self._lock:
-            if compiler.command not in self._guests:
+            if compiler.command not in self._builds:
                 self._client.register_plugin(worker.Builds(compiler.command))
-                self._guests[compiler.command] = fingerprint.builds_resource(compiler)
-            return self._guests[compiler.command]
+                self._builds[compiler.command] = fingerprint.builds_resource(compiler)
+            return self._builds[compiler.command]
 
     # ---- having something done
 
