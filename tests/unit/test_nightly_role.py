@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import configparser
-import os
-import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-TOP = Path(__file__).resolve().parents[2]
+from . import roles
+
 UNITS = ("lab-nightly.service", "lab-nightly.timer")
 
 
@@ -21,22 +17,7 @@ def play(root: Path, **values: str) -> int:
     plan = root.parent / "plan.toml"
     plan.write_text("schema = 1\n[[branch]]\n")
     chosen = {"nightly_root": str(root), "nightly_plan": str(plan), "nightly_command": "/bin/true", **values}
-    words = [word for name, value in chosen.items() for word in ("-e", f"{name}={value}")]
-    env = {
-        **os.environ, "ANSIBLE_ROLES_PATH": str(TOP / "ansible" / "roles"), "ANSIBLE_LOCALHOST_WARNING": "false",
-        "ANSIBLE_HOME": str(root.parent / "ansible"), "ANSIBLE_NOCOLOR": "1",
-    }  # fmt: skip
-    done = subprocess.run(
-        [
-            str(Path(sys.executable).parent / "ansible-playbook"), "-i", "localhost,", "-c", "local",
-            "-e", f"ansible_python_interpreter={sys.executable}", *words, str(TOP / "ansible/playbooks/nightly.yml"),
-        ],
-        env=env, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = re.search(r"changed=(\d+)", done.stdout)
-    assert found is not None
-    return int(found[1])
+    return roles.play("nightly.yml", "localhost,", root.parent / "ansible", chosen)
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +34,7 @@ def test_a_second_time_changes_nothing(root: Path) -> None:
 
 
 def _unit(root: Path, name: str) -> configparser.ConfigParser:
-    parsed = configparser.ConfigParser(strict=False, interpolation=None)
-    parsed.optionxform = str  # type: ignore[assignment,method-assign]
-    parsed.read(root / "etc/systemd/system" / name)
-    return parsed
+    return roles.unit(root / "etc/systemd/system" / name)
 
 
 def test_the_service_has_a_user_limits_and_a_journal(root: Path) -> None:
@@ -85,12 +63,7 @@ def test_the_password_is_for_nobody_else(root: Path) -> None:
 
 
 def test_systemd_takes_both_units(root: Path) -> None:
-    if shutil.which("systemd-analyze") is None:
-        pytest.skip("systemd is not installed")
-    paths = [str(root / "etc/systemd/system" / name) for name in UNITS]
-    done = subprocess.run(["systemd-analyze", "verify", *paths], capture_output=True, text=True, check=False)
-    own = [line for line in done.stderr.splitlines() if "lab-nightly" in line]
-    assert done.returncode == 0 and own == [], done.stderr
+    roles.require_valid([root / "etc/systemd/system" / name for name in UNITS])
 
 
 def test_it_is_taken_away_but_for_what_was_measured(root: Path) -> None:

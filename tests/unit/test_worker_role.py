@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import configparser
-import os
-import re
 import shlex
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,7 +11,8 @@ import pytest
 import yaml
 from distributed.cli import dask_scheduler, dask_worker
 
-TOP = Path(__file__).resolve().parents[2]
+from . import roles
+
 UNITS = ("lab-scheduler.service", "lab-worker.service")
 INVENTORY = "scheduler:\n  hosts: {head: }\nworkers:\n  hosts: {head: , node: }\n"
 
@@ -24,22 +21,9 @@ def play(top: Path, **values: str) -> int:
     """Run the playbook for two hosts that are folders of this machine; how many tasks changed something."""
     (top / "workers.yml").write_text(INVENTORY)
     chosen = {"worker_root": f"{top}/{{{{ inventory_hostname }}}}", "worker_python": sys.executable, **values}
-    words = [word for name, value in chosen.items() for word in ("-e", f"{name}={value}")]
     for host in ("head", "node"):
         (top / host).mkdir(exist_ok=True)
-    env = {
-        **os.environ, "ANSIBLE_ROLES_PATH": str(TOP / "ansible" / "roles"), "ANSIBLE_LOCALHOST_WARNING": "false",
-        "ANSIBLE_HOME": str(top / "ansible"), "ANSIBLE_NOCOLOR": "1",
-    }  # fmt: skip
-    done = subprocess.run(
-        [
-            str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(top / "workers.yml"), "-c", "local",
-            "-e", f"ansible_python_interpreter={sys.executable}", *words, str(TOP / "ansible/playbooks/worker.yml"),
-        ],
-        env=env, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return sum(map(int, re.findall(r"changed=(\d+)", done.stdout)))
+    return roles.play("worker.yml", str(top / "workers.yml"), top / "ansible", chosen)
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +35,7 @@ def top(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def unit(top: Path, host: str, name: str) -> configparser.SectionProxy:
-    parsed = configparser.ConfigParser(strict=False, interpolation=None)
-    parsed.optionxform = str  # type: ignore[assignment,method-assign]
-    parsed.read(top / host / "etc/systemd/system" / name)
-    return parsed["Service"]
+    return roles.unit(top / host / "etc/systemd/system" / name)["Service"]
 
 
 def test_a_second_time_changes_nothing(top: Path) -> None:
@@ -78,16 +59,11 @@ def test_dask_takes_the_command_lines(top: Path) -> None:
 
 
 def test_systemd_takes_both_units(top: Path) -> None:
-    if shutil.which("systemd-analyze") is None:
-        pytest.skip("systemd is not installed")
-    paths = [str(top / "head/etc/systemd/system" / name) for name in UNITS]
-    done = subprocess.run(["systemd-analyze", "verify", *paths], capture_output=True, text=True, check=False)
-    own = [line for line in done.stderr.splitlines() if "/lab-" in line]
-    assert done.returncode == 0 and own == [], done.stderr
+    roles.require_valid([top / "head/etc/systemd/system" / name for name in UNITS])
 
 
 def test_the_example_has_both_groups() -> None:
-    example = yaml.safe_load((TOP / "ansible/inventory/workers.example.yml").read_text())
+    example = yaml.safe_load((roles.TOP / "ansible/inventory/workers.example.yml").read_text())
     assert set(example) == {"scheduler", "workers"} and example["workers"]["vars"]["worker_share"]
 
 
