@@ -112,27 +112,31 @@ def _blobs() -> Iterator[Item]:
 
 
 def _leftovers() -> Iterator[Item]:
-    """Of removals that were interrupted, and of images whose makers died."""
+    """Of removals that were interrupted, and of images and copies whose makers died."""
     cache = paths.cache_dir()
     for pattern in ("kernels/.*.old", "images/.*.old", "work/*/.*.old", "blobs/.*.old"):
         for path in cache.glob(pattern):
             yield Item(path=path, kind="leftover", size=_size(path), used=0.0)
     for path in cache.glob("images/.*.partial"):
         yield Item(path=path, kind="leftover", size=_size(path), used=0.0, lock=path.with_suffix(".lock"))
+    for path in cache.glob("blobs/.*"):
+        if path.suffix != ".old":
+            lock = path.with_name(f"{path.stem.removeprefix('.')}.lock")
+            yield Item(path=path, kind="leftover", size=_size(path), used=0.0, lock=lock)
 
 
 def _size(path: Path) -> int:
     """Bytes of a file, or of all files below a folder; links are not followed."""
     if not path.is_dir():
-        return path.lstat().st_size
-    found = 0
-    for top, _, names in os.walk(path):
-        for name in names:
-            try:
-                found += os.lstat(f"{top}/{name}").st_size
-            except FileNotFoundError:
-                continue  # somebody works there
-    return found
+        return _bytes(str(path))
+    return sum(_bytes(f"{top}/{name}") for top, _, names in os.walk(path) for name in names)
+
+
+def _bytes(path: str) -> int:
+    try:
+        return os.lstat(path).st_size
+    except FileNotFoundError:
+        return 0  # somebody works there
 
 
 def _remove(path: Path) -> None:

@@ -247,3 +247,8 @@ def test_a_removal_that_was_interrupted_is_finished(
     with FileLock(paths.cache_dir("images") / ".new.lock"):
         assert _removed(capsys) == set()
     assert _removed(capsys) == {("leftover", "images/.new.partial")}
+    half = paths.cache_dir("blobs") / ".b1.1a2b3c4d"
+    half.write_bytes(b"x" * 100)
+    with FileLock(paths.cache_dir("blobs") / "b1.lock"):
+        assert _removed(capsys) == set()
+    assert _removed(capsys) == {("leftover", "blobs/.b1.1a2b3c4d")}
