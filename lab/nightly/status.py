@@ -34,7 +34,8 @@ def find(name: str | None, database: str | None, meter: Meter) -> Status:
     team = sharing.team_if_it_works(database, meter)
     if name in known or (name is None and len(known) == 1):
         plan = name or known[0]
-        return _of(plan, night.load_all(plan), remember(night.load_all(plan), sharing.known_acks(team)))
+        nights = night.load_all(plan)
+        return _of(plan, nights, remember(nights, sharing.known_acks(team)))
     host, plan = _elsewhere(name, known, sorted(team.plans))
     return _of(plan, team.plans[host, plan], team.memory((host, plan)), host)
 
