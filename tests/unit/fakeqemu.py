@@ -15,11 +15,10 @@ from pathlib import Path
 VERSION = "7.2.22"
 
 
-def write(path: Path, version: str = VERSION) -> Path:
+def write(path: Path) -> None:
     """The program, as a file that can be run."""
-    path.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).resolve()} {version} "$@"\n')
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).resolve()} {VERSION} "$@"\n')
     path.chmod(0o755)
-    return path
 
 
 def _job(initrd: bytes) -> dict[str, list[list[str]]]:
