@@ -29,8 +29,6 @@ MODES: tuple[Mode, ...] = ("exact", "live")
 CaseName = tuple[str, str]
 Key = tuple[str, str, Mode]
 
-ALARMS: tuple[Kind, ...] = ("regression", "creep", "step", "broken")
-
 
 class CaseMoved(Record, frozen=True, kw_only=True):
     """What a comparison said of a case's primary metric, in one mode. counts: a change beyond chance."""
