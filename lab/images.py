@@ -198,6 +198,8 @@ def _explain(error: playbooks.PlaybookFailed, log: Path) -> Exception:
             hint="check the network and the package sources (`sudo apt-get update`)",
             log=log,
         )
+    if error.task is None:
+        return HostFailed(f"making the guest image was broken off: {text}", hint="do it again", log=log)
     return BuildFailed(f"the guest image failed at '{error.task}': {text}", log=log)
 
 

@@ -22,10 +22,13 @@ _POLL_S = 0.02
 
 
 class PlaybookFailed(HostFailed):
-    """A task of a playbook failed. `task` is its name, `detail` the module's own message."""
+    """A task of a playbook failed. `task` is its name, `detail` the module's own message.
 
-    def __init__(self, playbook: str, task: str, detail: str) -> None:
-        super().__init__(f"{playbook}: {task}: {detail}")
+    Without a task, Ansible itself did not start, or was killed; then `detail` is the last it said.
+    """
+
+    def __init__(self, playbook: str, task: str | None, detail: str) -> None:
+        super().__init__(f"{playbook}: {task or 'not finished'}: {detail}")
         self.task = task
         self.detail = detail
 
@@ -104,4 +107,4 @@ def _failure(name: str, runner: Any) -> PlaybookFailed:
             return PlaybookFailed(name, data.get("task", "?"), str(detail).strip().splitlines()[-1])
     with runner.stdout as stream:
         output = stream.read().strip().splitlines()
-    return PlaybookFailed(name, "start", output[-1] if output else f"status {runner.status}")
+    return PlaybookFailed(name, None, output[-1] if output else f"status {runner.status}")

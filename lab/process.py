@@ -73,7 +73,10 @@ def run_text(argv: Sequence[str | Path], *, cwd: Path | None = None, env: Mappin
 
 
 def kill_tagged(variable: str, value: str) -> None:
-    """Kill every process of this user that has a variable in its environment, and wait until none is left."""
+    """Kill every process of this user that has a variable in its environment, and wait until none is left.
+
+    Of containers that see each other's processes, only this one's: in another the same path is another folder.
+    """
     deadline = time.monotonic() + 10
     while found := _tagged(f"{variable}={value}".encode()):
         for pid in found:
@@ -119,6 +122,6 @@ def _tagged(wanted: bytes) -> list[int]:
     for path in Path("/proc").glob("[0-9]*/environ"):
         # It may be another user's, or gone by now.
         with suppress(OSError):
-            if wanted in path.read_bytes().split(b"\0"):
+            if wanted in path.read_bytes().split(b"\0") and (path.parent / "root").samefile("/"):
                 found.append(int(path.parent.name))
     return found

@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 
 from lab import compilers, diskspace, kconfig, paths, playbooks, process, records, store
 from lab.compilers import Compiler
-from lab.errors import BuildFailed, DiskFull
+from lab.errors import BuildFailed, DiskFull, HostFailed
 from lab.git import Repo
 from lab.kernelspec import KernelSpec, TreeSource
 from lab.progress import Meter, follow_log
@@ -212,6 +212,19 @@ class Workspace:
             return DiskFull(
                 f"no disk space left while building {self.source.describe}",
                 hint="free some, e.g. with `lab gc`; what was finished is kept by ccache",
+                log=self.log,
+            )
+        if error.task is None:
+            self._mark()
+            return HostFailed(
+                f"the build of {self.source.describe} was broken off: {error.detail}",
+                hint="do it again; what was finished is kept by ccache",
+                log=self.log,
+            )
+        if "Killed signal terminated program" in text:
+            return HostFailed(
+                f"the compiler was killed while building {self.source.describe}",
+                hint="most likely there is too little memory for so many compilers: use a smaller -j",
                 log=self.log,
             )
         complaint = first_error(text) or error.detail

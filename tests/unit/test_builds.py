@@ -24,6 +24,7 @@ from lab.errors import BuildFailed, HostFailed, UserError
 from lab.exact import MachineType
 from lab.git import Repo
 from lab.kernelspec import FileSource, KernelSpec
+from lab.process import kill_tagged
 from lab.progress import Meter
 from lab.store import Build
 
@@ -212,6 +213,27 @@ def test_a_full_disk_is_the_hosts_failure_and_the_build_folder_is_not_trusted(bu
         _obtain(spec_of(linux, bad))
     assert caught.value.exit_status == 4 and caught.value.log is not None
     assert _unfinished()
+
+
+def test_a_compiler_that_was_killed_is_not_the_commits_fault(built: Build, linux: Path) -> None:
+    bad = _break(linux, '#error "gcc: fatal error: Killed signal terminated program cc1"\n')
+    with pytest.raises(HostFailed, match="the compiler was killed while building") as caught:
+        _obtain(spec_of(linux, bad))
+    assert "smaller -j" in str(caught.value.hint) and caught.value.exit_status == 4
+
+
+def test_a_build_that_was_broken_off_is_not_the_commits_fault(
+    built: Build, linux: Path, head: str, hold: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worktree = workspace.worktree_of(spec_of(linux, head).source.tree)
+    building = start_build(linux, head)
+    _wait_for(Path(f"{hold}.reached").exists)
+    kill_tagged(playbooks.TAG, str(worktree))
+    _, said = building.communicate(timeout=30)
+    assert "HostFailed: the build of" in said and "was broken off" in said
+    assert _unfinished(), "what make was at is not trusted"
+    monkeypatch.setenv("FAKE_HOLD", "")
+    assert _obtain(spec_of(linux, head)).commit == head
 
 
 def test_too_little_space_is_said_before_anything_is_run(

@@ -66,6 +66,23 @@ def test_only_what_carries_the_tag_is_killed() -> None:
     process.kill_tagged("LAB_TEST", "nobody")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a root of its own")
+def test_another_containers_processes_are_left_alone(tmp_path: Path) -> None:
+    for file in ("bin/sleep", "lib/x86_64-linux-gnu/libc.so.6", "lib64/ld-linux-x86-64.so.2"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(Path("/") / file, tmp_path / file)
+    words = ["/usr/sbin/chroot", str(tmp_path), "/bin/sleep", "60"]
+    other = subprocess.Popen(words, env={**os.environ, "LAB_TEST": "this one"})
+    try:
+        while Path(f"/proc/{other.pid}/comm").read_text() != "sleep\n":
+            assert other.poll() is None
+        process.kill_tagged("LAB_TEST", "this one")
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
 @pytest.mark.skipif(not shutil.which("make"), reason="needs make")
 def test_an_interrupted_make_leaves_nothing_half_done_and_what_does_not_carry_the_tag_goes_on(tmp_path: Path) -> None:
     makefile = "all: whole half\nwhole:\n\techo done > $@\nhalf: whole\n\techo begun > $@; sleep 60; echo done > $@\n"
