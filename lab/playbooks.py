@@ -28,7 +28,7 @@ class PlaybookFailed(HostFailed):
     """
 
     def __init__(self, playbook: str, task: str | None, detail: str) -> None:
-        super().__init__(f"{playbook}: {task or 'not finished'}: {detail}")
+        super().__init__(f"{playbook}: {task or 'start'}: {detail}")
         self.task = task
         self.detail = detail
 
