@@ -1,6 +1,6 @@
 """`make bench-verdict`: what live mode's verdict reaches on simulated hosts (docs/verdict.md). Never a test.
 
-make bench-verdict                               both tables, a quarter of an hour on one core
+make bench-verdict                               both tables, five minutes on one core
 make bench-verdict ARGS='--table power'          one of quiet, power
 make bench-verdict ARGS='--comparisons 1000'     more comparisons a row
 make bench-verdict ARGS='--table quiet --row 3'  that row alone, with the numbers it has in the table
