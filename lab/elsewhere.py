@@ -9,16 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol, TypeVar
-
-if TYPE_CHECKING:
-    from lab.compilers import Compiler
-    from lab.guests import Running
-    from lab.kernelspec import KernelSpec, TreeSource
-    from lab.progress import Meter
-    from lab.runs import Arm, Bench, Run
-    from lab.store import Build
-    from lab.workload import Case
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -27,20 +18,16 @@ R = TypeVar("R")
 class Crew(Protocol):
     """Machines that work for this one. All of it may be called from several threads at once."""
 
-    def machines(self, bench: Bench) -> int:
+    def machines(self, bench: Any) -> int:
         """How many there are whose guests give the same numbers as this machine's."""
 
-    def guests(self, bench: Bench) -> int:
+    def guests(self, bench: Any) -> int:
         """How many guests they run at a time, all together."""
 
-    def measure(
-        self, bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], fingerprint: str, running: Running
-    ) -> Run:
+    def measure(self, bench: Any, arm: Any, seed: int, cases: Sequence[Any], fingerprint: str, running: Any) -> Any:
         """What `runs.measure` does: the record is saved, and the guest's folder filled, here."""
 
-    def build(
-        self, spec: KernelSpec, source: TreeSource, compiler: Compiler, request: str, meter: Meter
-    ) -> Build | None:
+    def build(self, spec: Any, source: Any, compiler: Any, request: str, meter: Any) -> Any:
         """The kernel of a request, now in this machine's store; None when it has to be built here."""
 
     def stop(self) -> None:

@@ -5,21 +5,42 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from lab import terminal
 from lab.explain import Arm, Cost, Explanation, FunctionRow, by_cost, differing, total
 from lab.flamegraph import change, short, signed
 from lab.mechanisms import Mechanism
 from lab.table import number
 from lab.verdict import percent
 from lab.visible import visible, visible_record
+from lab.why import Why
 
 _NAME_AT_LEAST = 16
 _MEANING_BESIDE = 130
 
 # A share of a difference that almost cancels out says nothing.
 _SHARE_AT_MOST = 10
+
+
+def show(why: Why, console: Console, *, everything: bool = False) -> None:
+    """Print an explanation for people."""
+    terminal.show(lambda width: _titled(why, width, everything), console)
+
+
+def _titled(why: Why, width: int, everything: bool) -> Group:
+    body = render_explain(
+        why.explanation,
+        why.mechanisms,
+        base=why.result.base.spec,
+        test=why.result.test.spec,
+        machine=why.machine,
+        width=width,
+        cost=why.cost,
+        everything=everything,
+    )
+    return Group(f"{why.case.workload}:{why.case.case}", body)
 
 
 def render_explain(

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group
-
-from lab import explain, explaintable, profiles, records, terminal
+from lab import explain, profiles, records
 from lab.explain import Cost, Explanation
 from lab.mechanisms import Mechanism, mechanisms
 from lab.progress import Meter
@@ -44,23 +42,6 @@ class Why:
             "model": self.model,
             "mechanisms": records.plain(self.mechanisms),
         }
-
-    def show(self, console: Console, *, everything: bool = False) -> None:
-        """Print the answer for people."""
-        terminal.show(lambda width: self._text(width, everything), console)
-
-    def _text(self, width: int, everything: bool) -> Group:
-        body = explaintable.render_explain(
-            self.explanation,
-            self.mechanisms,
-            base=self.result.base.spec,
-            test=self.result.test.spec,
-            machine=self.machine,
-            width=width,
-            cost=self.cost,
-            everything=everything,
-        )
-        return Group(f"{self.case.workload}:{self.case.case}", body)
 
 
 def find(

@@ -11,7 +11,7 @@ import msgspec
 from rich.console import Console
 
 from lab import ab as comparing
-from lab import compilers, exact, kernelspec, machines, records, results, table, trees, why, workloads
+from lab import compilers, exact, explaintable, kernelspec, machines, records, results, table, trees, why, workloads
 from lab.cluster.joining import exact_only, joined
 from lab.commands import options
 from lab.errors import Undecided, UserError
@@ -218,4 +218,4 @@ def _print(result: AbResult, reason: Why | None, *, as_json: bool) -> None:
     table.show(result, console)
     if reason:
         click.echo()
-        reason.show(console)
+        explaintable.show(reason, console)

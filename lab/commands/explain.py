@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from lab import flamegraph, records, results, why
+from lab import explaintable, flamegraph, records, results, why
 from lab.ab import default_jobs
 from lab.commands import options
 from lab.explain import Cost
@@ -57,4 +57,4 @@ def explain(
     if as_json:
         click.echo(records.encode(found.document()), nl=False)
         return
-    found.show(Console(), everything=everything)
+    explaintable.show(found, Console(), everything=everything)
