@@ -24,8 +24,10 @@ from lab import (
     verdict,
     workloads,
 )
+from lab import workload as lab_workload
 from lab.errors import HostFailed
 from lab.exact import Environment, Qemu
+from lab.guests import Arm
 from lab.images import Image
 from lab.instrument import load_instrument
 from lab.kernels import Kernel
@@ -33,10 +35,10 @@ from lab.kernelspec import TreeSource
 from lab.progress import Meter
 from lab.requirements import check_guest
 from lab.results import AbResult, ArmPlan, ArmResult, CaseResult, GuestShape, Measuring, Plan, ResultEnvironment
-from lab.runs import Arm, Bench
+from lab.runs import Bench
 from lab.sampling import Limits, Series, Wanted, sample
 from lab.verdict import Comparison, Metric, Outcome
-from lab.workloads import Case, Workload
+from lab.workload import Case, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +152,7 @@ def _compare(one: Series, case: Case, plan: Plan) -> list[Comparison]:
     ]
 
 
-def metrics_of(own: Sequence[workloads.Metric], *, modelled: bool) -> list[Metric]:
+def metrics_of(own: Sequence[lab_workload.Metric], *, modelled: bool) -> list[Metric]:
     """What is compared, the primary one first: modelled cycles where a model is run, else the workload's own."""
     return [
         *(costs.METRICS if modelled else ()),

@@ -7,6 +7,7 @@ last line: what came before is kept, and `complete` says whether it is all.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -244,3 +245,19 @@ def _take_text(lines: list[str], stream: str, text: str, more: bool, parts: dict
         parts[stream] = text
     else:
         lines.append(text)
+
+
+_THP = "/sys/kernel/mm/transparent_hugepage"
+_FILES = {
+    "thp": f"{_THP}/enabled",
+    "thp.defrag": f"{_THP}/defrag",
+    "thp.khugepaged": f"{_THP}/khugepaged/scan_sleep_millisecs",
+    "hugepages": "/proc/sys/vm/nr_hugepages",
+}
+
+
+def setting_command(name: str, value: str) -> str | None:
+    """What sets one thing in a guest; None for what the guest only reports."""
+    if name.startswith("sysctl."):
+        return f"sysctl -w {shlex.quote(name.removeprefix('sysctl.') + '=' + value)}"
+    return f"echo {shlex.quote(value)} > {_FILES[name]}" if name in _FILES else None

@@ -6,6 +6,7 @@ way down to a single guest need not know.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -68,3 +69,8 @@ def each(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
             given.stop()
             raise
     return [future.result() for future in futures]
+
+
+def over(deadline: float | None) -> bool:
+    """Whether a budget, as a time on the monotonic clock, is used up."""
+    return deadline is not None and time.monotonic() > deadline

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
@@ -18,17 +17,10 @@ import msgspec
 
 from lab import records
 from lab.errors import HostFailed
+from lab.kernels import MachineType
 from lab.process import find_tool, run_text
 from lab.records import Record
 from lab.rooms import room
-
-
-class MachineType(StrEnum):
-    """How a guest is put together. Both arms of a comparison get the same one."""
-
-    MICROVM = "microvm"  # PVH boot of an uncompressed vmlinux: the fastest
-    Q35_PVH = "q35-pvh"  # the same on a PC, for kernels that want one
-    Q35 = "q35"  # bzImage through the decompressor: boots anything
 
 
 class ExactMachine(Record, frozen=True, kw_only=True):

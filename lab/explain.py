@@ -9,9 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, Protocol
+from pathlib import Path
+from typing import Any, Literal
 
+from lab import profiles, records
+from lab.mechanisms import Mechanism, mechanisms
+from lab.profiles import ArmProfile
+from lab.progress import Meter
 from lab.records import Record
+from lab.results import AbResult, CaseResult
 from lab.symbols import KERNEL_HALF, Symbol, SymbolTable, base_name
 
 Arm = Literal["base", "test"]
@@ -23,37 +29,6 @@ MILLI = 1000
 
 LEAST = Fraction(1, 200)
 """What differs by less than this part of all that moved is not worth a line."""
-
-
-class BlockLike(Protocol):
-    """Straight-line code and what it did in the measured window, all executions together.
-
-    cycles: in whatever unit `explain` is told. executions: how often it was entered at its first instruction.
-    """
-
-    @property
-    def address(self) -> int: ...
-    @property
-    def instructions(self) -> int: ...
-    @property
-    def cycles(self) -> int: ...
-    @property
-    def executions(self) -> int: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmProfile:
-    """What one arm executed, and the names for it.
-
-    operations: of the workload, in the same window or windows as the blocks; several runs are one profile when
-    blocks and operations of all are given. kernel, user: asked in this order, so the measured program comes
-    first; addresses alone cannot tell two programs apart that lie at the same place.
-    """
-
-    blocks: Iterable[BlockLike]
-    operations: int
-    kernel: Sequence[SymbolTable]
-    user: Sequence[SymbolTable] = ()
 
 
 class FunctionRow(Record, frozen=True, kw_only=True):
@@ -227,3 +202,101 @@ def differing(explanation: Explanation, cost: Cost = "cycles", *, least: Fractio
     return [
         row for row in by_cost(explanation, cost) if (delta := abs(explanation.delta(row, cost))) > 0 and delta >= bound
     ]
+
+
+class Remembered(Record, frozen=True, kw_only=True):
+    """An explanation kept beside its result, so that reports can show it without running a guest."""
+
+    schema: int = 1
+    workload: str
+    case: str
+    machine: str
+    model: str
+    cost: Cost
+    explanation: Explanation
+
+
+def remember(folder: Path, found: Remembered) -> None:
+    """Keep an explanation; a newer one of the same case takes its place."""
+    path = _remembered_path(folder, found.workload, found.case)
+    path.parent.mkdir(exist_ok=True)
+    records.save(path, found)
+
+
+def remembered(folder: Path, case: CaseResult) -> Remembered | None:
+    """The explanation of a case that was made last, if any."""
+    path = _remembered_path(folder, case.workload, case.case)
+    return records.load(path, Remembered) if path.is_file() else None
+
+
+def _remembered_path(folder: Path, workload: str, case: str) -> Path:
+    return folder / "explain" / f"{workload}-{case}.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Why:
+    """One case explained. machine, model: what cycles were modelled by."""
+
+    result: AbResult
+    case: CaseResult
+    explanation: Explanation
+    mechanisms: list[Mechanism]
+    machine: str
+    model: str
+    cost: Cost
+
+    @property
+    def title(self) -> str:
+        """The case and its arms in words."""
+        return f"{self.case.workload}:{self.case.case}, {self.result.base.spec} against {self.result.test.spec}"
+
+    def document(self) -> dict[str, Any]:
+        """The answer as `lab explain --json` prints it."""
+        return {
+            **records.plain(self.explanation),
+            "schema": "lab.explain/1",
+            "result": self.result.result,
+            "workload": self.case.workload,
+            "case": self.case.case,
+            "machine": self.machine,
+            "model": self.model,
+            "mechanisms": records.plain(self.mechanisms),
+        }
+
+
+def find(
+    folder: Path,
+    result: AbResult,
+    case: str | None = None,
+    *,
+    machine: str | None = None,
+    model: str | None = None,
+    cost: Cost = "cycles",
+    jobs: int,
+    meter: Meter,
+) -> Why:
+    """Explain one case of a finished result: the one named, else the one that changed most.
+
+    machine, model: of the cost model; None for what the result was measured with, or the whole model.
+    """
+    chosen = profiles.choose(result, case)
+    found = profiles.collect(folder, chosen, machine=machine, model=model, jobs=jobs, meter=meter)
+    explanation = explain(found.base, found.test, cost=cost)
+    kept = Remembered(
+        workload=chosen.workload,
+        case=chosen.case,
+        machine=found.machine,
+        model=found.model,
+        cost=cost,
+        explanation=explanation,
+    )
+    remember(folder, kept)
+    return Why(
+        result=result,
+        case=chosen,
+        explanation=explanation,
+        mechanisms=mechanisms([*chosen.metrics, *profiles.kernel_counters(folder, chosen)]),
+        machine=found.machine,
+        model=found.model,
+        cost=cost,
+    )

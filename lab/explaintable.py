@@ -9,13 +9,12 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from lab import terminal
-from lab.explain import Arm, Cost, Explanation, FunctionRow, by_cost, differing, total
+from lab.explain import Arm, Cost, Explanation, FunctionRow, Why, by_cost, differing, total
 from lab.flamegraph import change, short, signed
 from lab.mechanisms import Mechanism
-from lab.table import number
+from lab.results import number
 from lab.verdict import percent
 from lab.visible import visible, visible_record
-from lab.why import Why
 
 _NAME_AT_LEAST = 16
 _MEANING_BESIDE = 130

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import NamedTuple
-from xml.sax.saxutils import escape
+from xml.sax import saxutils
 
 from lab.explain import Arm, Cost, Explanation, FunctionRow, Space, total
-from lab.table import number
+from lab.results import number
 from lab.verdict import percent
 
 _SPACES: tuple[Space, ...] = ("kernel", "user")
@@ -207,7 +207,7 @@ def _text(left: float, baseline: int, words: str, room: int, style: str = "") ->
 
 def plain(words: str) -> str:
     """Words as XML may have them."""
-    return escape(_UNPRINTABLE.sub("\ufffd", words))
+    return saxutils.escape(_UNPRINTABLE.sub("\ufffd", words))
 
 
 # --- numbers for people

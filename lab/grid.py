@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from lab import axes, costs
 from lab.matrixresults import Cell, MatrixResult
-from lab.table import clock
+from lab.results import clock
 
 
 class Grid(NamedTuple):

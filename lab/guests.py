@@ -6,13 +6,23 @@ import re
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from lab.channel import GuestReport, parse
 from lab.errors import GuestFailed, HostFailed
+from lab.kernels import Kernel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """`base` or `test`: a kernel and what is set in its guest."""
+
+    name: str
+    kernel: Kernel
+    settings: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

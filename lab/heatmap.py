@@ -14,7 +14,7 @@ from lab import grid, matrix
 from lab.flamegraph import plain
 from lab.matrixresults import Cell, MatrixResult
 from lab.matrixtable import SIGNS
-from lab.table import number
+from lab.results import number
 from lab.verdict import percent
 from lab.visible import visible_record
 

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
-from lab import builds, compilers, debs, kernelfile, paths, store
+from lab import builds, compilers, debs, kconfig, kernelfile, paths, store
 from lab.debs import DebSource
 from lab.errors import UserError
-from lab.exact import MachineType
 from lab.kernelspec import FileSource, KernelSpec, TreeSource
 from lab.progress import Meter
 from lab.records import write_atomic
+
+
+class MachineType(StrEnum):
+    """How a guest is put together. Both arms of a comparison get the same one."""
+
+    MICROVM = "microvm"  # PVH boot of an uncompressed vmlinux: the fastest
+    Q35_PVH = "q35-pvh"  # the same on a PC, for kernels that want one
+    Q35 = "q35"  # bzImage through the decompressor: boots anything
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,3 +108,15 @@ def _unpacked(bzimage: Path, sha256: str) -> Path | None:
         vmlinux = kernelfile.extract_vmlinux(bzimage)
         write_atomic(target, vmlinux if kernelfile.has_pvh(vmlinux) else b"")
     return target if target.stat().st_size else None
+
+
+def configuration(kernel: Kernel) -> dict[str, str] | None:
+    """The kconfig that a kernel was built with; None where nothing tells."""
+    if isinstance(kernel.spec.source, TreeSource):
+        return kconfig.parse((store.folder_of(kernel.key) / "config").read_text())
+    image = kernel.bzimage or kernel.vmlinux
+    if image is None:
+        return None
+    beside = next(image.parent.glob(f"config-{kernel.release}"), None)
+    text = beside.read_text() if beside else kernelfile.kconfig_of(image)
+    return kconfig.parse(text) if text else None

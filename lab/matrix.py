@@ -31,11 +31,11 @@ from lab import (
 from lab.ab import Prepared
 from lab.axes import Span
 from lab.errors import HostFailed, UserError
+from lab.guests import Arm
 from lab.kernelspec import KernelSpec
 from lab.manycases import CaseVerdict
 from lab.matrixresults import Cell, MatrixArm, MatrixArmPlan, MatrixPlan, MatrixResult
 from lab.progress import Meter
-from lab.runs import Arm
 from lab.sampling import Limits, Series, Wanted, sample
 from lab.suggest import suggestion
 from lab.trees import Tree

@@ -10,7 +10,7 @@ from rich.text import Text
 from lab import grid, matrix, terminal
 from lab.grid import Grid
 from lab.matrixresults import Cell, MatrixResult
-from lab.table import number
+from lab.results import number
 from lab.verdict import percent
 from lab.visible import visible_record
 

@@ -2,22 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
 from lab import ab, images, instrument, machines, records, results, runs, sampling, slices, symbols, verdict, workloads
 from lab.errors import GuestFailed, UserError
-from lab.explain import ArmProfile, Cost, Explanation
+from lab.guests import Arm
 from lab.progress import Meter
-from lab.records import Record
-from lab.results import AbResult, CaseResult
-from lab.runs import Arm, Run
-from lab.table import primary_of
+from lab.results import AbResult, CaseResult, primary_of
+from lab.runs import Run
+from lab.symbols import SymbolTable
 from lab.verdict import Comparison, Metric, Outcome
 from lab.workload import Workload
+
+
+class BlockLike(Protocol):
+    """Straight-line code and what it did in the measured window, all executions together.
+
+    cycles: in whatever unit `explain` is told. executions: how often it was entered at its first instruction.
+    """
+
+    @property
+    def address(self) -> int: ...
+    @property
+    def instructions(self) -> int: ...
+    @property
+    def cycles(self) -> int: ...
+    @property
+    def executions(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmProfile:
+    """What one arm executed, and the names for it.
+
+    operations: of the workload, in the same window or windows as the blocks; several runs are one profile when
+    blocks and operations of all are given. kernel, user: asked in this order, so the measured program comes
+    first; addresses alone cannot tell two programs apart that lie at the same place.
+    """
+
+    blocks: Iterable[BlockLike]
+    operations: int
+    kernel: Sequence[SymbolTable]
+    user: Sequence[SymbolTable] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,35 +59,6 @@ class Profiles:
     test: ArmProfile
     machine: str
     model: str
-
-
-class Remembered(Record, frozen=True, kw_only=True):
-    """An explanation kept beside its result, so that reports can show it without running a guest."""
-
-    schema: int = 1
-    workload: str
-    case: str
-    machine: str
-    model: str
-    cost: Cost
-    explanation: Explanation
-
-
-def remember(folder: Path, found: Remembered) -> None:
-    """Keep an explanation; a newer one of the same case takes its place."""
-    path = _place(folder, found.workload, found.case)
-    path.parent.mkdir(exist_ok=True)
-    records.save(path, found)
-
-
-def remembered(folder: Path, case: CaseResult) -> Remembered | None:
-    """The explanation of a case that was made last, if any."""
-    path = _place(folder, case.workload, case.case)
-    return records.load(path, Remembered) if path.is_file() else None
-
-
-def _place(folder: Path, workload: str, case: str) -> Path:
-    return folder / "explain" / f"{workload}-{case}.json"
 
 
 def choose(result: AbResult, case: str | None) -> CaseResult:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -69,3 +70,8 @@ def load(path: Path, kind: type[T]) -> T:
 def plain(value: Any) -> Any:
     """A record as dicts and lists, for those who speak JSON but not our types."""
     return msgspec.to_builtins(value)
+
+
+def now() -> str:
+    """The time, for people."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

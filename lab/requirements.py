@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from lab import kconfig, kernelfile, libraries, store
+from lab import libraries
 from lab.errors import LabError, UserError
+from lab.guests import Arm
 from lab.images import Image
-from lab.kernels import Kernel
+from lab.kernels import Kernel, configuration
 from lab.kernelspec import TreeSource
-from lab.runs import Arm
 from lab.suggest import suggestion
 from lab.workload import HUGE_PAGE_MIB, Case, Workload
 
@@ -53,18 +53,6 @@ def _what_to_do(kernel: Kernel, option: str) -> str:
     if isinstance(kernel.spec.source, TreeSource):
         return f"add it with %{option}=y, or leave the workload out"
     return "this kernel is built already: build one from a tree, or leave the workload out"
-
-
-def configuration(kernel: Kernel) -> dict[str, str] | None:
-    """The kconfig that a kernel was built with; None where nothing tells."""
-    if isinstance(kernel.spec.source, TreeSource):
-        return kconfig.parse((store.folder_of(kernel.key) / "config").read_text())
-    image = kernel.bzimage or kernel.vmlinux
-    if image is None:
-        return None
-    beside = next(image.parent.glob(f"config-{kernel.release}"), None)
-    text = beside.read_text() if beside else kernelfile.kconfig_of(image)
-    return kconfig.parse(text) if text else None
 
 
 def _require_name(workload: Workload, case: Case, root: Path) -> None:

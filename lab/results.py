@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ from lab.kernelspec import KernelSpec
 from lab.live.document import Live, LivePlan
 from lab.progress import Meter
 from lab.records import Record
-from lab.verdict import Comparison, Outcome
+from lab.verdict import Comparison, Outcome, percent
 
 T = TypeVar("T")
 
@@ -302,3 +303,41 @@ def all_finished(kind_of_result: type[T]) -> list[T]:
         except (OSError, msgspec.MsgspecError):
             continue
     return found
+
+
+def undecided(primary: Comparison, result: AbResult) -> str:
+    """Why a comparison is unknown, and how much more would settle it."""
+    more = f", about {primary.more_blocks} more {result.pairs}s would settle it" if primary.more_blocks else ""
+    return f"{primary.reason}{more}"
+
+
+def primary_of(case: CaseResult) -> Comparison:
+    """The comparison that a case's verdict is about."""
+    return next(comparison for comparison in case.metrics if comparison.primary)
+
+
+def interval(c: Comparison) -> str:
+    """The interval of a change for people; `exact` where all pairs say the same; empty without one."""
+    if c.interval is None:
+        return ""
+    low, high = c.interval
+    return f"[{percent(low)}, {percent(high)}]" if low != high else "exact"
+
+
+def number(value: float) -> str:
+    """Four digits are enough to read; the JSON has them all."""
+    if not math.isfinite(value):
+        return "n/a"
+    return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4g}"
+
+
+def counted_in(result: AbResult) -> str:
+    """What the primary numbers of a result are counted in."""
+    if result.live is None:
+        return clock(result.environment.model)
+    return "real time" if result.live.accelerator == "kvm" else "real time of an emulator"
+
+
+def clock(model: str) -> str:
+    """What exact mode's primary numbers are counted in; whatever is modelled says so, and on which machine."""
+    return "guest clock (instructions)" if model == "none" else f"modelled cycles ({model})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -13,10 +13,10 @@ import msgspec
 from lab import channel, costs, cpio, delivery, diskspace, exact, guests, records
 from lab.channel import GuestReport
 from lab.errors import GuestFailed
-from lab.exact import MachineType, Qemu
-from lab.guests import Running
+from lab.exact import Qemu
+from lab.guests import Arm, Running
 from lab.instrument import Instrument, by_case
-from lab.kernels import Kernel
+from lab.kernels import MachineType
 from lab.records import Record
 from lab.workload import Case, Workload
 
@@ -33,15 +33,6 @@ PROFILED_SEED = 1
 
 #: Ways in which a guest fails that never speak of what was in it.
 HOSTS_DOING = ("qemu-died",)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arm:
-    """`base` or `test`: a kernel and what is set in its guest."""
-
-    name: str
-    kernel: Kernel
-    settings: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

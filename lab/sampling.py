@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from lab import elsewhere, records, runs
 from lab.errors import GuestFailed
-from lab.guests import Running
+from lab.guests import Arm, Running
 from lab.progress import Meter, Task
-from lab.runs import Arm, Bench, Run
+from lab.runs import Bench, Run
 from lab.workload import Case, Metric
 
 # Numbers without spread are decided by three seeds; all others need six to be able to (see docs/verdict.md).

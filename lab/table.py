@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from rich.console import Console, Group, RenderableType
@@ -10,7 +9,7 @@ from rich.text import Text
 
 from lab import terminal, verdict
 from lab.live import counters
-from lab.results import AbResult, ArmResult, CaseResult
+from lab.results import AbResult, ArmResult, CaseResult, counted_in, interval, number, primary_of, undecided
 from lab.verdict import Comparison, Outcome, percent
 from lab.visible import visible_record
 
@@ -129,29 +128,10 @@ def _notes(case: CaseResult, result: AbResult) -> list[str]:
     return [*notes, moved] if moved else notes
 
 
-def undecided(primary: Comparison, result: AbResult) -> str:
-    """Why a comparison is unknown, and how much more would settle it."""
-    more = f", about {primary.more_blocks} more {result.pairs}s would settle it" if primary.more_blocks else ""
-    return f"{primary.reason}{more}"
-
-
-def primary_of(case: CaseResult) -> Comparison:
-    """The comparison that a case's verdict is about."""
-    return next(comparison for comparison in case.metrics if comparison.primary)
-
-
 def _counters(case: CaseResult) -> list[Comparison]:
     """The case's counters: percentiles and the other clock follow the cost, and say nothing of why."""
     same = ("latency_p", "cycles_p")
     return [c for c in case.metrics if not c.primary and c.name != case.guest_clock and not c.name.startswith(same)]
-
-
-def interval(c: Comparison) -> str:
-    """The interval of a change for people; `exact` where all pairs say the same; empty without one."""
-    if c.interval is None:
-        return ""
-    low, high = c.interval
-    return f"[{percent(low)}, {percent(high)}]" if low != high else "exact"
 
 
 def _moved(c: Comparison) -> str:
@@ -168,30 +148,11 @@ def _mean(values: Sequence[float | None]) -> str:
     return number(_average(values))
 
 
-def number(value: float) -> str:
-    """Four digits are enough to read; the JSON has them all."""
-    if not math.isfinite(value):
-        return "n/a"
-    return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4g}"
-
-
 def _verdict(result: AbResult) -> Text:
     words = Text("verdict: ", style="bold")
     words.append(str(result.verdict), style=_STYLES[result.verdict])
     words.append(f": {result.reason} (threshold {100 * result.threshold:g} %, {len(result.seeds)} {result.pairs}s)")
     return words
-
-
-def counted_in(result: AbResult) -> str:
-    """What the primary numbers of a result are counted in."""
-    if result.live is None:
-        return clock(result.environment.model)
-    return "real time" if result.live.accelerator == "kvm" else "real time of an emulator"
-
-
-def clock(model: str) -> str:
-    """What exact mode's primary numbers are counted in; whatever is modelled says so, and on which machine."""
-    return "guest clock (instructions)" if model == "none" else f"modelled cycles ({model})"
 
 
 def _footer(result: AbResult) -> str:

@@ -11,9 +11,7 @@ import msgspec
 from lab import records, rooms, workloadfile
 from lab.errors import UserError
 from lab.suggest import suggestion
-from lab.workload import Case, Metric, Workload
-
-__all__ = ["FILE_NAME", "Case", "Metric", "Workload", "list_workloads", "load", "select", "select_all"]
+from lab.workload import Case, Workload
 
 FILE_NAME = "workload.toml"
 

@@ -10,11 +10,39 @@ import msgspec
 from lab import records
 from lab.bisection.history import Candidate
 from lab.bisection.livedocument import Posterior
-from lab.bisection.proof import Proof
 from lab.errors import HostFailed, UserError
 from lab.records import Record
 from lab.results import ResultEnvironment
 from lab.verdict import Comparison, Outcome
+
+
+class Function(Record, frozen=True, kw_only=True):
+    """A function that costs something else than before, in modelled cycles an operation."""
+
+    name: str
+    space: str
+    base: float
+    test: float
+
+
+class Proof(Record, frozen=True, kw_only=True):
+    """What was tried on one culprit.
+
+    confirmed: fresh seeds show the same change against its parent. same_image: its kernel is its parent's, so it
+    cannot be the culprit. fresh: that comparison; result: where it is stored. reverted: the new end without the
+    culprit against the new end; not_reverted: why there is none. functions: what `lab explain` says changed.
+    """
+
+    confirmed: bool
+    same_image: bool
+    fresh: Comparison | None = None
+    result: str | None = None
+    reverted: Comparison | None = None
+    revert_result: str | None = None
+    not_reverted: str | None = None
+    functions: list[Function] = msgspec.field(default_factory=list)
+    note: str | None = None
+
 
 FILE = "result.json"
 OutcomeWord = Literal["found", "range", "no culprit", "undecided"]

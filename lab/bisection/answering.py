@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from lab.bisection.answer import Answer, Found, OutcomeWord, Step
+from lab.bisection.answer import Answer, Found, OutcomeWord, Proof, Step
 from lab.bisection.inside import way_on
 from lab.bisection.livedocument import Posterior
-from lab.bisection.proof import Proof
 from lab.bisection.search import Change
 from lab.bisection.session import Session
 from lab.bisection.state import State

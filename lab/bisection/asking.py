@@ -9,8 +9,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from lab import compilers, exact, kernelspec, machines, paths, records, trees, workloads
-from lab.bisection import history as histories
-from lab.bisection import liveasking, recipes, series
+from lab.bisection import history, liveasking, recipes, series
 from lab.bisection.history import History
 from lab.bisection.plan import CONFIDENCE, BisectPlan, Panics
 from lab.bisection.recipes import Recipe
@@ -62,7 +61,7 @@ def plan(asked: Asked, command: Sequence[str], progress: Progress) -> tuple[Bise
         return _plan_of_series(asked, recipe, command, progress)
     words, ends = ends_of(asked, recipe)
     made = plan_for(asked, recipe, words, ends, command, progress)
-    found = histories.commits(
+    found = history.commits(
         made.old.spec,
         made.new.spec,
         first_parent=asked.first_parent or bool(recipe.first_parent) or made.live is not None,

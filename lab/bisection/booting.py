@@ -9,17 +9,17 @@ from pathlib import Path
 
 from lab import ab, exact, kernels, workloads
 from lab.bisection.history import Candidate, History
-from lab.bisection.journal import Built
+from lab.bisection.journal import Built, safe_name
 from lab.bisection.livework import Booted
-from lab.bisection.measuring import chosen_metric, identity, now, safe_name
+from lab.bisection.measuring import chosen_metric, identity
 from lab.bisection.plan import BisectPlan
 from lab.errors import GuestFailed
-from lab.guests import Running
+from lab.guests import Arm, Running
 from lab.kernels import Kernel
 from lab.live import boots, preparing, summaries
 from lab.live.rounds import FIRST_ITERATIONS
 from lab.progress import Meter
-from lab.runs import Arm
+from lab.records import now
 from lab.verdict import Metric
 from lab.workload import Workload
 

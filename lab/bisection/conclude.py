@@ -10,16 +10,15 @@ from msgspec.structs import replace
 from lab import ab, results, workloads
 from lab.bisection import answer as answers
 from lab.bisection import answering, goingon
-from lab.bisection.answer import Answer, Found
-from lab.bisection.measuring import over
-from lab.bisection.proof import Proof, Prover
+from lab.bisection.answer import Answer, Found, Proof
+from lab.bisection.proof import Prover
 from lab.bisection.searching import Search
 from lab.bisection.session import LIVE, PLAN, Session
+from lab.elsewhere import over
 from lab.errors import HostFailed, Undecided, UserError
 from lab.progress import Meter
 from lab.records import save
-from lab.results import AbResult, CaseResult
-from lab.table import primary_of
+from lab.results import AbResult, CaseResult, primary_of
 from lab.verdict import Metric, Outcome, percent
 
 

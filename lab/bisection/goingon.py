@@ -16,9 +16,10 @@ from lab.bisection import asking, inside, session
 from lab.bisection.answer import FILE, Answer, Found
 from lab.bisection.asking import Asked
 from lab.bisection.inside import Way
-from lab.bisection.measuring import over, safe_name
+from lab.bisection.journal import safe_name
 from lab.bisection.plan import BisectPlan
 from lab.bisection.session import PLAN, Session
+from lab.elsewhere import over
 from lab.errors import BuildFailed, GuestFailed, Undecided, UserError
 from lab.progress import Meter
 

@@ -7,12 +7,14 @@ that takes an earlier one back.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from lab import diskspace
+from lab.bisection.history import Candidate
 from lab.errors import HostFailed
 from lab.records import Record
 
@@ -149,3 +151,22 @@ def _drop_torn(descriptor: int, path: Path) -> None:
     whole = content.rfind(b"\n") + 1
     if whole < len(content):
         os.ftruncate(descriptor, whole)
+
+
+def place_of(folder: Path, one: Candidate) -> Path:
+    """Where the runs of one commit are."""
+    return folder / "commits" / safe_name(one.name)
+
+
+def put_aside(folder: Path, one: Candidate) -> None:
+    """Hide the runs of a commit, so that it is really measured again."""
+    place = place_of(folder, one)
+    aside = place.with_name(f"{place.name}.undone")
+    shutil.rmtree(aside, ignore_errors=True)
+    if place.exists():
+        place.rename(aside)
+
+
+def safe_name(name: str) -> str:
+    """A candidate's name as that of a folder."""
+    return "".join(char if char.isalnum() or char in "._-" else "_" for char in name)

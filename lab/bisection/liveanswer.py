@@ -6,12 +6,11 @@ import math
 from collections.abc import Sequence
 
 from lab import verdict
-from lab.bisection.answer import Answer, Found, OutcomeWord, Step
+from lab.bisection.answer import Answer, Found, OutcomeWord, Proof, Step
 from lab.bisection.answering import answer_of, direction_of
 from lab.bisection.inside import way_on
 from lab.bisection.livedocument import Posterior, Suspicion
 from lab.bisection.livestate import GATE_ALPHA, LiveState, certainty
-from lab.bisection.proof import Proof
 from lab.bisection.session import Session
 from lab.bisection.terms import Done, Outcome, Part
 from lab.verdict import Comparison

@@ -11,10 +11,10 @@ from lab.bisection import liveanswer, liveproof
 from lab.bisection.answer import Answer
 from lab.bisection.livestate import rules_of
 from lab.bisection.livework import Booter, LiveWork
-from lab.bisection.measuring import over
 from lab.bisection.proof import Prover
 from lab.bisection.searching import require_same
 from lab.bisection.session import CONDITIONS, Conditions, Session
+from lab.elsewhere import over
 from lab.progress import Meter
 
 GoOn = Callable[[Answer], tuple[Answer, bool]]

@@ -19,11 +19,12 @@ from typing import NamedTuple, Protocol, TypeVar
 from lab.bisection.history import Candidate
 from lab.bisection.journal import Boot, Built, Reading
 from lab.bisection.livestate import LiveState, certainty
-from lab.bisection.measuring import now, over
 from lab.bisection.session import Session
 from lab.bisection.terms import Done, Part, Visit
+from lab.elsewhere import over
 from lab.errors import BuildFailed, GuestFailed, HostFailed, LabError, UserError
 from lab.progress import Meter
+from lab.records import now
 from lab.results import ResultEnvironment
 from lab.runs import HOSTS_DOING
 from lab.verdict import Metric, percent

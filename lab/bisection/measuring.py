@@ -7,25 +7,23 @@ machine's doing never says anything about a commit: it is tried once more, then 
 from __future__ import annotations
 
 import dataclasses
-import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from lab import ab, kernels, records, runs, sampling
 from lab.bisection.history import Candidate, History
-from lab.bisection.journal import Reading
+from lab.bisection.journal import Reading, place_of
 from lab.bisection.plan import BisectPlan
 from lab.errors import BuildFailed, GuestFailed, HostFailed, LabError, UserError
-from lab.exact import MachineType
-from lab.kernels import Kernel
+from lab.guests import Arm
+from lab.kernels import Kernel, MachineType
 from lab.kernelspec import KernelSpec
 from lab.progress import Meter
-from lab.runs import Arm
+from lab.records import now
 from lab.sampling import Limits, Series
 from lab.verdict import Metric
 
@@ -165,32 +163,3 @@ def chosen_metric(known: Sequence[Metric], name: str | None) -> Metric:
         if metric.name == name or (name is None and metric.primary):
             return metric
     raise UserError(f"there is no metric {name!r} here", hint=f"there is {', '.join(metric.name for metric in known)}")
-
-
-def place_of(folder: Path, one: Candidate) -> Path:
-    """Where the runs of one commit are."""
-    return folder / "commits" / safe_name(one.name)
-
-
-def put_aside(folder: Path, one: Candidate) -> None:
-    """Hide the runs of a commit, so that it is really measured again."""
-    place = place_of(folder, one)
-    aside = place.with_name(f"{place.name}.undone")
-    shutil.rmtree(aside, ignore_errors=True)
-    if place.exists():
-        place.rename(aside)
-
-
-def safe_name(name: str) -> str:
-    """A candidate's name as that of a folder."""
-    return "".join(char if char.isalnum() or char in "._-" else "_" for char in name)
-
-
-def over(deadline: float | None) -> bool:
-    """Whether a budget, as a time on the monotonic clock, is used up."""
-    return deadline is not None and time.monotonic() > deadline
-
-
-def now() -> str:
-    """The time, for people."""
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
-from lab.bisection.answer import Answer, Found, Step
-from lab.bisection.proof import Function
-from lab.table import number
+from lab.bisection.answer import Answer, Found, Function, Step
+from lab.results import number
 from lab.verdict import Comparison, percent
 from lab.visible import visible_record
 

@@ -10,53 +10,23 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
-from lab import ab, explain, machines, records, results, trees, why
+from lab import ab, explain, machines, records, results, trees
+from lab.bisection.answer import Function, Proof
 from lab.bisection.history import Candidate, History
-from lab.bisection.measuring import safe_name
+from lab.bisection.journal import safe_name
 from lab.bisection.plan import BisectPlan
 from lab.bisection.state import changed
 from lab.errors import BuildFailed, GuestFailed, UserError
 from lab.kernelspec import KernelSpec, resolve
-from lab.live import comparing as live
+from lab.live import comparing
 from lab.progress import Meter
-from lab.records import Record
-from lab.results import AbResult, ArmPlan, Plan
+from lab.results import AbResult, ArmPlan, Plan, primary_of
 from lab.runs import Run
-from lab.table import primary_of
 from lab.verdict import Comparison, Metric
 
 _FUNCTIONS = 10
-
-
-class Function(Record, frozen=True, kw_only=True):
-    """A function that costs something else than before, in modelled cycles an operation."""
-
-    name: str
-    space: str
-    base: float
-    test: float
-
-
-class Proof(Record, frozen=True, kw_only=True):
-    """What was tried on one culprit.
-
-    confirmed: fresh seeds show the same change against its parent. same_image: its kernel is its parent's, so it
-    cannot be the culprit. fresh: that comparison; result: where it is stored. reverted: the new end without the
-    culprit against the new end; not_reverted: why there is none. functions: what `lab explain` says changed.
-    """
-
-    confirmed: bool
-    same_image: bool
-    fresh: Comparison | None = None
-    result: str | None = None
-    reverted: Comparison | None = None
-    revert_result: str | None = None
-    not_reverted: str | None = None
-    functions: list[Function] = msgspec.field(default_factory=list)
-    note: str | None = None
 
 
 @dataclass(frozen=True)
@@ -114,7 +84,7 @@ class Prover:
         plan = plan or self.plan.comparison(base, test)
         if not (folder / "plan.json").exists():
             results.store_plan(folder, plan)
-        measure = live.measure if plan.live else ab.measure
+        measure = comparing.measure if plan.live else ab.measure
         return measure(plan, folder, jobs=self.jobs, deadline=None, meter=self.meter)
 
     def _comparison(self, result: AbResult) -> Comparison:
@@ -158,7 +128,7 @@ class Prover:
 
     def _functions(self, folder: Path, result: AbResult) -> list[Function]:
         """The functions that differ most, from one guest of each arm under the cost model; reports find them again."""
-        told = why.find(folder, result, jobs=self.jobs, meter=self.meter).explanation
+        told = explain.find(folder, result, jobs=self.jobs, meter=self.meter).explanation
         return [
             Function(
                 name=row.name,

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from lab import builds, elsewhere, records
 from lab.bisection import ends, search
 from lab.bisection.history import Candidate
 from lab.bisection.journal import Reading
-from lab.bisection.measuring import Measurer, OutOfTime, over
+from lab.bisection.measuring import Measurer, OutOfTime
 from lab.bisection.session import CONDITIONS, Conditions, Session
 from lab.bisection.speculation import Speculation
 from lab.bisection.state import State, describe
+from lab.elsewhere import over
 from lab.errors import HostFailed, Undecided
 from lab.kernelspec import TreeSource
 from lab.progress import Meter
@@ -118,7 +120,7 @@ class Search:
         return self.measurer.measure(one, seeds, known)
 
     def _placed(self, one: Candidate, before: State, reading: Reading) -> bool:
-        after = replace(before, readings={**before.readings, one.id: reading})
+        after = dataclasses.replace(before, readings={**before.readings, one.id: reading})
         level = after.known.levels.get(self.session.history.number(one.id))
         return level is not None and level in before.known.effects
 

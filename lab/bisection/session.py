@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING
 
 from lab import records, results
 from lab.bisection.history import Candidate, History
-from lab.bisection.journal import Boot, Journal, Reading, Undone
-from lab.bisection.measuring import now, put_aside
+from lab.bisection.journal import Boot, Journal, Reading, Undone, put_aside
 from lab.bisection.plan import BisectPlan
 from lab.bisection.state import State
 from lab.errors import UserError
-from lab.records import Record
+from lab.records import Record, now
 from lab.results import ResultEnvironment
 from lab.verdict import Metric
 

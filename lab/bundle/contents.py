@@ -14,8 +14,9 @@ import msgspec
 
 from lab import exact, records, runs
 from lab.errors import UserError
-from lab.exact import ExactMachine, MachineType, Qemu
+from lab.exact import ExactMachine, Qemu
 from lab.instrument import Instrument
+from lab.kernels import MachineType
 from lab.plugin import Model
 from lab.records import Record
 from lab.results import AbResult

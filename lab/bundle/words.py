@@ -9,8 +9,7 @@ from lab.bundle import contents, script, sums
 from lab.bundle.contents import Bundle
 from lab.images import Image
 from lab.reporting import figures
-from lab.results import AbResult
-from lab.table import primary_of
+from lab.results import AbResult, primary_of
 from lab.visible import visible, visible_record
 
 _WIDTH = 78

@@ -12,16 +12,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lab import ab, exact, images, machines, plugin, records, runs, workloads
+from lab import ab, exact, images, machines, plugin, records, runs, workload, workloads
 from lab.bundle import archive, contents, script, sources, sums, words
 from lab.bundle.contents import Boot, Bundle, Expected, ExpectedGuest, Guest, Plugin
 from lab.errors import UserError
-from lab.exact import MachineType, Qemu
+from lab.exact import Qemu
+from lab.guests import Arm
+from lab.kernels import MachineType
 from lab.progress import Meter
 from lab.reporting.stored import Report
 from lab.results import Plan, ResultEnvironment
 from lab.rooms import room
-from lab.runs import Arm, Bench, Run
+from lab.runs import Bench, Run
 
 
 class _Part(NamedTuple):
@@ -143,7 +145,7 @@ def _gone(report: Report, what: str) -> UserError:
     )
 
 
-def _cases(part: _Part) -> list[workloads.Case]:
+def _cases(part: _Part) -> list[workload.Case]:
     return [part.bench.workload.case(name) for name in part.run.cases]
 
 

@@ -21,10 +21,10 @@ from lab.cluster.tasks import BuildDone, BuildTask, Done, GuestDone, GuestTask, 
 from lab.compilers import Compiler
 from lab.errors import BuildFailed, GuestFailed, HostFailed
 from lab.exact import Qemu
-from lab.guests import Running
+from lab.guests import Arm, Running
 from lab.kernelspec import KernelSpec, TreeSource
 from lab.progress import Meter
-from lab.runs import Arm, Bench, Run
+from lab.runs import Bench, Run
 from lab.store import Build
 from lab.workload import Case
 

@@ -24,10 +24,10 @@ from lab.cluster import sources
 from lab.cluster.share import Share
 from lab.errors import BuildFailed, GuestFailed, LabError
 from lab.exact import Qemu
-from lab.guests import Running
+from lab.guests import Arm, Running
 from lab.kernelspec import KernelSpec, TreeSource
 from lab.progress import Meter
-from lab.runs import Arm, Bench, Got
+from lab.runs import Bench, Got
 from lab.workload import Case
 
 logger = logging.getLogger(__name__)

@@ -11,10 +11,12 @@ import msgspec
 from rich.console import Console
 
 from lab import ab as comparing
-from lab import compilers, exact, explaintable, kernelspec, machines, records, results, table, trees, why, workloads
+from lab import compilers, exact, explaintable, kernelspec, machines, records, results, table, trees, workloads
+from lab import explain as lab_explain
 from lab.cluster.joining import exact_only, joined
 from lab.commands import options
 from lab.errors import Undecided, UserError
+from lab.explain import Why
 from lab.history.hook import remember
 from lab.live import comparing as live
 from lab.live import kvm, preparing
@@ -22,7 +24,6 @@ from lab.live.document import LivePlan
 from lab.progress import Meter
 from lab.results import AbResult, ArmPlan, Plan
 from lab.verdict import Outcome
-from lab.why import Why
 
 
 @click.command()
@@ -71,7 +72,7 @@ def ab(
             jobs = asked.jobs or comparing.default_jobs()
             finished = measure(plan, folder, jobs, deadline, meter)
             remember(folder, meter)
-            reason = why.find(folder, finished, jobs=jobs, meter=meter) if explain else None
+            reason = lab_explain.find(folder, finished, jobs=jobs, meter=meter) if explain else None
     _print(finished, reason, as_json=as_json)
     if finished.verdict in fail_on:
         return 1

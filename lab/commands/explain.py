@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from lab import explaintable, flamegraph, records, results, why
+from lab import explain as lab_explain
+from lab import explaintable, flamegraph, records, results
 from lab.ab import default_jobs
 from lab.commands import options
 from lab.explain import Cost
@@ -46,7 +47,7 @@ def explain(
     folder = results.open_folder(result_id)
     result = results.load_result(folder)
     with Meter() as meter:
-        found = why.find(
+        found = lab_explain.find(
             folder, result, case, machine=machine, model=model, cost=cost, jobs=jobs or default_jobs(), meter=meter
         )
     if folded:

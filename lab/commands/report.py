@@ -12,7 +12,7 @@ from rich.console import Console
 from lab import ab, matrixresults, matrixtable, records, results, table
 from lab.bisection import answer, session
 from lab.bisection.answer import Answer
-from lab.bundle import write as bundle
+from lab.bundle import write
 from lab.commands import options
 from lab.errors import UserError
 from lab.matrixresults import MatrixResult
@@ -95,7 +95,7 @@ def _write_bundle(result_ids: tuple[str, ...], output: Path | None) -> None:
     found = answer.load(folder) if results.kind(folder) == session.KIND else None
     reports = stored.open_reports([answer.proving(found)] if found else result_ids)
     with Meter() as meter:
-        bundle.write(reports.items[0], output, jobs=ab.default_jobs(), meter=meter)
+        write.write(reports.items[0], output, jobs=ab.default_jobs(), meter=meter)
     click.echo(f"wrote {output}", err=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from lab.history.trends import Change, Dot, Side, Summary, Trend
-from lab.table import number
+from lab.results import number
 from lab.verdict import percent
 from lab.visible import visible
 

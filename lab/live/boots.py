@@ -14,15 +14,14 @@ import msgspec
 from lab import channel, cpio, delivery, diskspace, guests, records, runs
 from lab.channel import GuestReport
 from lab.errors import GuestFailed
-from lab.exact import MachineType
-from lab.guests import Running
+from lab.guests import Arm, Running
+from lab.kernels import MachineType
 from lab.live import machine, perfrecord, perfstat, pinning, vng
 from lab.live.machine import Guest, live_machine
 from lab.live.perfrecord import Profile
 from lab.live.perfstat import Event, PerfSummary
 from lab.live.topology import Seat
 from lab.records import Record
-from lab.runs import Arm
 from lab.workload import Case, Workload
 
 _LEAST_FREE = 32 << 20

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import grp
 import os
+import tempfile
 from pathlib import Path
 from typing import Literal
 
-from lab import doctor, exact, paths, records
+from lab import exact, guests, paths, records, store
 from lab.errors import HostFailed, LabError
 from lab.live.machine import Accelerator
 from lab.progress import Meter
@@ -90,9 +91,68 @@ def _probed(qemu: str) -> str | None:
             kept = None
         if kept is not None and (kept.boot_id, kept.qemu) == (boot_id, found.version):
             return kept.reason
-    kernel = doctor.some_kernel()
+    kernel = some_kernel()
     if kernel is None:
         return "there is no kernel to try it with; build or fetch one first (`lab kernel build deb:6.12`)"
-    reason = doctor.probe_kvm(found.path, kernel)
+    reason = probe_kvm(found.path, kernel)
     records.save(path, _Probe(boot_id=boot_id, qemu=found.version, reason=reason))
     return reason
+
+
+def some_kernel() -> Path | None:
+    """A kernel to try KVM with: the newest of the store, else a downloaded one, else the host's own."""
+    built = sorted(store.builds(), key=lambda found: found[2])
+    if built:
+        return built[-1][1] / "bzImage"
+    others = [*paths.cache_dir("debs").glob("*/boot/vmlinuz-*"), *Path("/boot").glob("vmlinuz-*")]
+    return next((path for path in others if os.access(path, os.R_OK)), None)
+
+
+# A kernel without a root prints this when all of the kernel has come up: good enough, and needs no image.
+_CAME_UP = ("No working init found", "Unable to mount root fs", "VFS: Cannot open root device", "Run /init")
+
+
+# `host` alone makes QEMU give up where a nested hypervisor does not let this register be written.
+_CPU_MODELS = ("host", "host,-arch-capabilities")
+
+
+def probe_kvm(qemu: str, kernel: Path, *, timeout_s: float = 10.0) -> str | None:
+    """Boot a kernel under KVM; None if it came up, else the reasons why it did not, by CPU model."""
+    reasons = []
+    for model in _CPU_MODELS:
+        reason = probe(qemu, kernel, accelerator="kvm", model=model, timeout_s=timeout_s)
+        if reason is None:
+            return None
+        reasons.append(f"{reason} (-cpu {model})")
+    return "; ".join(reasons)
+
+
+def probe(qemu: str, kernel: Path, *, accelerator: str, model: str, timeout_s: float) -> str | None:
+    """Boot a kernel without a root; None if it came up, else the reason that it did not."""
+    with tempfile.TemporaryDirectory(prefix="lab-probe-") as name:
+        folder = Path(name)
+        argv = [
+            qemu,
+            *("-machine", "q35", "-accel", accelerator, "-cpu", model),
+            *("-m", "512M", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
+            *("-chardev", "file,id=console,path=console.log", "-device", "isa-serial,chardev=console"),
+            *("-kernel", str(kernel), "-append", "console=ttyS0 panic=-1 reboot=t"),
+        ]
+        ended = guests.boot(argv, folder=folder, timeout_s=timeout_s)
+        console = ended.console.read_text(errors="replace") if ended.console.exists() else ""
+        if any(words in console for words in _CAME_UP):
+            return None
+        return _why_not(ended, console)
+
+
+def _why_not(ended: guests.Ended, console: str) -> str:
+    complaints = [line.strip() for line in ended.stderr.splitlines() if line.strip() and "warning:" not in line]
+    if any("KVM internal error" in line for line in complaints):
+        return ", ".join(line.rstrip(".") for line in complaints[:2])
+    if complaints:
+        return complaints[0].removeprefix("qemu-system-x86_64: ")
+    if ended.timed_out:
+        last = console.strip().splitlines()
+        where = f"; its last words: {last[-1].strip()}" if last else " and printed nothing"
+        return f"the guest did not come up within {ended.wall_s:.0f} s{where}"
+    return f"QEMU ended with status {ended.status}"

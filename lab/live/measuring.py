@@ -16,7 +16,7 @@ from pathlib import Path
 
 from lab import records
 from lab.errors import GuestFailed, LabError
-from lab.guests import Running
+from lab.guests import Arm, Running
 from lab.live import boots, horizon, perfstat
 from lab.live.boots import BootRecord, LiveBench
 from lab.live.document import LiveBoot, LiveRound, RoundState
@@ -26,7 +26,6 @@ from lab.live.perfstat import PerfSummary
 from lab.live.rounds import Block, BootReading, Rounds
 from lab.live.topology import Seat
 from lab.records import Record
-from lab.runs import Arm
 
 TRIES = 3
 """How often a round is done before it is taken as it is, and how often an arm's guest may die in it."""

@@ -12,6 +12,7 @@ import msgspec
 
 from lab import __version__, images, kernels, records, slices
 from lab.exact import Qemu
+from lab.guests import Arm
 from lab.live import memory, perfstat, rootfolder, topology, vng
 from lab.live.boots import LiveBench
 from lab.live.document import Command, LivePlan
@@ -22,7 +23,6 @@ from lab.live.topology import Layout
 from lab.progress import Meter
 from lab.requirements import check_guest
 from lab.results import GuestShape, ResultEnvironment
-from lab.runs import Arm
 from lab.workload import Case, Workload
 
 

@@ -12,14 +12,13 @@ from pathlib import Path
 from threading import Thread
 from typing import BinaryIO
 
-from lab import images, requirements
+from lab import channel, images, kernels
 from lab.errors import HostFailed, UserError
 from lab.exact import Qemu
 from lab.kernels import Kernel
 from lab.live import machine, rootfolder, vng
 from lab.live.machine import Accelerator
 from lab.progress import Meter
-from lab.reporting import byhand
 
 _NEEDS = ("CONFIG_9P_FS", "CONFIG_NET_9P_VIRTIO", "CONFIG_VIRTIO_PCI", "CONFIG_VIRTIO_CONSOLE", "CONFIG_OVERLAY_FS")
 _LOST = 255  # what vng says when the guest ended by itself, and not the command
@@ -126,12 +125,12 @@ def _setting(name: str, value: str) -> str | None:
     """What applies a setting in a shell; None for what the kernel command line carries."""
     if name.startswith("env."):
         return f"export {name.removeprefix('env.')}={shlex.quote(value)}"
-    return byhand.setting_command(name, value)
+    return channel.setting_command(name, value)
 
 
 def require_root(kernel: Kernel) -> None:
     """Refuse a kernel that cannot mount the image: virtme-ng's root comes by 9p, and no modules are loaded."""
-    have = requirements.configuration(kernel)
+    have = kernels.configuration(kernel)
     missing = [option for option in _NEEDS if have is not None and have.get(option, "n") != "y"]
     if missing:
         raise UserError(

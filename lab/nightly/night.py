@@ -13,8 +13,7 @@ import msgspec
 
 from lab import paths, records
 from lab.records import Record
-from lab.results import AbResult
-from lab.table import primary_of
+from lab.results import AbResult, primary_of
 from lab.verdict import Better, Outcome
 
 Kind = Literal["regression", "creep", "step", "fixed", "broken", "mended", "known", "unfounded"]

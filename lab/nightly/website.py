@@ -33,7 +33,7 @@ from lab.nightly.memory import Memory, remember
 from lab.nightly.night import Ack, Event, Mode, Night
 from lab.progress import Meter
 from lab.reporting import formats, stored
-from lab.table import number
+from lab.results import number
 from lab.verdict import percent
 from lab.visible import visible_record
 

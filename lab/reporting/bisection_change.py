@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from lab import profiles
+from lab import explain
 from lab.bisection.answer import Found
 from lab.reporting import bisections, figures, flames, plots
 from lab.reporting.bisections import Bisection, effect_of, short
 from lab.reporting.plots import Scale
 from lab.reporting.stored import Report
-from lab.table import number
+from lab.results import number
 from lab.verdict import Comparison
 
 
@@ -106,7 +106,7 @@ class ChangeView:
         """The differential flame graph, if the comparison was explained."""
         if self.stored is None or not self.stored.result.cases:
             return None
-        found = profiles.remembered(self.stored.folder, self.stored.raw.cases[0])
+        found = explain.remembered(self.stored.folder, self.stored.raw.cases[0])
         return flames.view(found, self.stored.result.cases[0], self.stored.result) if found else None
 
     @property

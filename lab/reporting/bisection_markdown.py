@@ -9,7 +9,7 @@ from lab.bisection.answer import Answer, Found, Step
 from lab.reporting import bisections, figures
 from lab.reporting.bisections import Bisection, certainty, effect_of, short
 from lab.reporting.markdown import code, table
-from lab.table import interval, number
+from lab.results import interval, number
 from lab.verdict import Comparison, percent
 
 _SUSPECTS = 20

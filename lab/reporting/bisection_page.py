@@ -16,7 +16,7 @@ from lab.reporting import bisections, figures, template
 from lab.reporting.bisection_change import ChangeView
 from lab.reporting.bisections import Bisection, short
 from lab.reporting.range_plot import CLASSES, GLYPHS, Range
-from lab.table import interval, number
+from lab.results import interval, number
 from lab.verdict import percent
 from lab.visible import visible
 

@@ -10,15 +10,14 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from lab import records, results
-from lab.bisection import answer as answers
-from lab.bisection import answering, page, session
+from lab.bisection import answer, answering, page, session
 from lab.bisection.answer import Answer, Found
 from lab.bisection.history import History
-from lab.bisection.measuring import safe_name
+from lab.bisection.journal import safe_name
 from lab.bisection.places import Place, places
 from lab.bisection.session import Session
 from lab.reporting.stored import Report
-from lab.table import interval
+from lab.results import interval
 from lab.verdict import Comparison, percent
 from lab.visible import visible_record
 
@@ -63,9 +62,9 @@ class Bisection:
 
 def open_bisection(folder: Path) -> Bisection:
     """The bisection in a folder; of one that is not finished, what is known so far."""
-    finished = (folder / answers.FILE).is_file()
+    finished = (folder / answer.FILE).is_file()
     so_far = None if finished else _so_far(session.load(folder))
-    return Bisection(raw=so_far or answers.load(folder), folder=folder)
+    return Bisection(raw=so_far or answer.load(folder), folder=folder)
 
 
 def _so_far(found: Session) -> Answer | None:

@@ -7,7 +7,7 @@ from typing import Any
 from lab import records
 from lab.reporting import figures
 from lab.reporting.stored import Report, Reports
-from lab.table import primary_of
+from lab.results import primary_of
 from lab.verdict import Comparison
 
 

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 
 from lab import store
+from lab.channel import setting_command
 from lab.reporting.stored import Report
 from lab.results import CaseResult
 from lab.runs import Run
@@ -15,14 +16,6 @@ from lab.visible import visible
 # A path of this host, inside one of QEMU's options.
 _PATH = re.compile(r"(?<![\w.])/(?:[^/,=]+/)+(?=[^/,=]+(?:,|$))")
 _ARMS = ("base", "test")
-
-_THP = "/sys/kernel/mm/transparent_hugepage"
-_FILES = {
-    "thp": f"{_THP}/enabled",
-    "thp.defrag": f"{_THP}/defrag",
-    "thp.khugepaged": f"{_THP}/khugepaged/scan_sleep_millisecs",
-    "hugepages": "/proc/sys/vm/nr_hugepages",
-}
 
 
 def qemu_commands(report: Report, case: CaseResult) -> dict[str, str]:
@@ -49,13 +42,6 @@ def guest_settings(report: Report, case: CaseResult, arm: str) -> list[str]:
     run = next((run for run in report.runs if _fits(run, arm, case)), None)
     settings = run.report.settings.items() if run else ()
     return [visible(command) for key, value in settings if (command := setting_command(key, value))]
-
-
-def setting_command(name: str, value: str) -> str | None:
-    """What sets one thing in a guest; None for what the guest only reports."""
-    if name.startswith("sysctl."):
-        return f"sysctl -w {shlex.quote(name.removeprefix('sysctl.') + '=' + value)}"
-    return f"echo {shlex.quote(value)} > {_FILES[name]}" if name in _FILES else None
 
 
 def kconfig_path(report: Report) -> str | None:

@@ -7,8 +7,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 
 from lab.live import counters
-from lab.results import AbResult, ArmResult, CaseResult, ResultEnvironment
-from lab.table import interval, number, primary_of, undecided
+from lab.results import AbResult, ArmResult, CaseResult, ResultEnvironment, interval, number, primary_of, undecided
 from lab.verdict import Comparison, Outcome, percent
 
 CHANGED = (Outcome.REGRESSION, Outcome.IMPROVEMENT)

@@ -7,8 +7,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from lab import flamegraph
-from lab.explain import by_cost, differing
-from lab.profiles import Remembered
+from lab.explain import Remembered, by_cost, differing
 from lab.results import AbResult, CaseResult
 from lab.visible import visible_record
 

@@ -10,8 +10,7 @@ from xml.etree import ElementTree as Xml
 
 from lab.reporting import figures
 from lab.reporting.stored import Report, Reports
-from lab.results import CaseResult
-from lab.table import interval, primary_of
+from lab.results import CaseResult, interval, primary_of
 from lab.verdict import Outcome
 
 

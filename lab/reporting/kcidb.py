@@ -10,8 +10,7 @@ from lab import records
 from lab.kernelspec import TreeSource
 from lab.reporting import figures, junit
 from lab.reporting.stored import Report, Reports
-from lab.results import ArmResult, CaseResult
-from lab.table import interval, primary_of
+from lab.results import ArmResult, CaseResult, interval, primary_of
 from lab.verdict import Outcome
 
 ORIGIN = "kernel_ab_lab"

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from lab.reporting import figures, junit
 from lab.reporting.stored import Report, Reports
-from lab.results import CaseResult
-from lab.table import interval, primary_of
+from lab.results import CaseResult, interval, primary_of
 from lab.verdict import Outcome
 
 

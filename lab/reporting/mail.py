@@ -15,8 +15,7 @@ from lab.errors import UserError
 from lab.reporting import byhand, culprit, figures, zeroday
 from lab.reporting.culprit import Change
 from lab.reporting.stored import Report, Reports
-from lab.results import AbResult, CaseResult
-from lab.table import interval, primary_of
+from lab.results import AbResult, CaseResult, interval, primary_of
 from lab.verdict import Outcome
 
 _WIDTH = 75

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from lab.reporting import figures, textual
 from lab.reporting.stored import Report, Reports
-from lab.results import AbResult, CaseResult
-from lab.table import interval, primary_of
+from lab.results import AbResult, CaseResult, interval, primary_of
 
 _MOVERS = 8
 

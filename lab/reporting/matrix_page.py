@@ -12,7 +12,7 @@ from lab.matrixresults import Cell, MatrixResult
 from lab.reporting import figures, matrix_words, template
 from lab.reporting.matrices import Matrix
 from lab.reporting.matrix_words import Titled
-from lab.table import interval
+from lab.results import interval
 from lab.verdict import percent
 from lab.visible import visible
 

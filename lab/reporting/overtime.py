@@ -10,9 +10,8 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from lab.reporting.plots import SIZE, Axis, Tick, drawn
-from lab.results import CaseResult
+from lab.results import CaseResult, number
 from lab.runs import Run
-from lab.table import number
 
 MOST_SEEDS = 24
 """Of each arm, so many curves are drawn; more would hide each other."""

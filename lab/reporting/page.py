@@ -10,14 +10,13 @@ from typing import Any
 
 from markupsafe import Markup
 
-from lab import mechanisms, profiles
+from lab import explain, mechanisms, profiles
 from lab.reporting import byhand, figures, flames, overtime, plots, template, textual
 from lab.reporting.liverounds import LiveView
 from lab.reporting.overtime import OverTime
 from lab.reporting.plots import Curve, Scale
 from lab.reporting.stored import Report, Reports
-from lab.results import CaseResult
-from lab.table import counted_in, number, primary_of
+from lab.results import CaseResult, counted_in, number, primary_of
 from lab.verdict import Comparison, Outcome
 from lab.visible import visible
 
@@ -120,7 +119,7 @@ class CaseView:
     @cached_property
     def flame(self) -> dict[str, Any] | None:
         """The differential flame graph, where `lab explain` was run."""
-        stored = profiles.remembered(self.report.folder, self.case)
+        stored = explain.remembered(self.report.folder, self.case)
         return flames.view(stored, self.case, self.report.result) if stored else None
 
     def _span(self, values: Sequence[float | None]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 
-from lab import table
+from lab import results, table
 from lab.reporting import figures
 from lab.reporting.stored import Report, Reports
 from lab.results import CaseResult
@@ -57,13 +57,13 @@ def _find(item: Report, workload: str, case: str) -> CaseResult | None:
 
 
 def _metric(item: Report, case: CaseResult) -> str:
-    primary = table.primary_of(case)
+    primary = results.primary_of(case)
     return f"{primary.name}, {figures.unit(primary, item.result)}"
 
 
 def _cell(case: CaseResult) -> str:
-    primary = table.primary_of(case)
-    return f"{figures.change(primary)} {table.interval(primary)} {case.verdict}".replace("  ", " ")
+    primary = results.primary_of(case)
+    return f"{figures.change(primary)} {results.interval(primary)} {case.verdict}".replace("  ", " ")
 
 
 def _legend(reports: Reports) -> list[str]:

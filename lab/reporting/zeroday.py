@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from lab.reporting import figures
-from lab.results import AbResult, ArmResult, CaseResult
-from lab.table import primary_of
+from lab.results import AbResult, ArmResult, CaseResult, primary_of
 from lab.verdict import Comparison
 
 _LEAST_DEVIATION = 0.01

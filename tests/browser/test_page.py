@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from lab.explain import Explanation, FunctionRow
-from lab.profiles import Remembered, remember
+from lab.explain import Explanation, FunctionRow, Remembered, remember
 from lab.reporting import document, page
 from lab.reporting.stored import Reports
-from lab.results import AbResult
-from lab.table import primary_of
+from lab.results import AbResult, primary_of
 from lab.visible import visible
 
 from ..unit import fakeresult

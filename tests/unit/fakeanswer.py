@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from lab import axes, records, verdict
-from lab.bisection.answer import Answer, Found, Step
+from lab.bisection.answer import Answer, Found, Function, Proof, Step
 from lab.bisection.history import Candidate, History
-from lab.bisection.proof import Function, Proof
-from lab.explain import Explanation, FunctionRow
+from lab.explain import Explanation, FunctionRow, Remembered, remember
 from lab.matrixresults import Cell, MatrixArm, MatrixResult
-from lab.profiles import Remembered, remember
 from lab.reporting.bisections import Bisection
 from lab.reporting.matrices import Matrix
 from lab.verdict import Comparison, Outcome

@@ -22,12 +22,12 @@ from lab.channel import CaseOutcome, GuestReport
 from lab.errors import BuildFailed, GuestFailed
 from lab.exact import Qemu
 from lab.git import Repo
-from lab.guests import Running
+from lab.guests import Arm, Running
 from lab.images import Image
 from lab.kernels import Kernel
 from lab.kernelspec import KernelSpec, TreeSource
-from lab.runs import Arm, Bench, Run
-from lab.workloads import Case
+from lab.runs import Bench, Run
+from lab.workload import Case
 
 from .fakekernel import WHO, commit_all, git, write_kernel
 

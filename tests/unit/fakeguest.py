@@ -11,13 +11,13 @@ import pytest
 from lab import exact, images, kernels, records, runs, slices
 from lab.channel import CaseOutcome, GuestReport
 from lab.exact import Qemu
-from lab.guests import Running
+from lab.guests import Arm, Running
 from lab.images import Image
 from lab.kernels import Kernel
 from lab.kernelspec import FileSource, KernelSpec
 from lab.results import ArmPlan, Plan
-from lab.runs import Arm, Bench, Run
-from lab.workloads import Case
+from lab.runs import Bench, Run
+from lab.workload import Case
 
 WORKLOAD = """\
 schema = 1

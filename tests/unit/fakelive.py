@@ -12,13 +12,12 @@ import pytest
 from lab import records
 from lab.bisection.proof import Prover
 from lab.errors import LabError
-from lab.guests import Running
+from lab.guests import Arm, Running
 from lab.live import boots, hostgate, kvm, measuring, memory, perfstat, rootfolder, topology, vng
 from lab.live.boots import BootRecord, LiveBench
 from lab.live.hostgate import RoundHost
 from lab.live.topology import HostCpu, Seat
-from lab.runs import Arm
-from lab.workloads import Case
+from lab.workload import Case
 
 from .fakebisect import dice
 

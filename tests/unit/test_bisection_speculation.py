@@ -16,9 +16,10 @@ from lab import kernels, runs
 from lab.bisection.answer import Answer
 from lab.bisection.speculation import Speculation
 from lab.errors import BuildFailed
+from lab.guests import Arm
 from lab.kernels import Kernel
 from lab.kernelspec import KernelSpec, TreeSource
-from lab.runs import Arm, Bench, Run
+from lab.runs import Bench, Run
 
 from . import fakebisect
 from .bisector import Bisector, culprits

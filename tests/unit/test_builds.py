@@ -21,8 +21,8 @@ import pytest
 from lab import builds, compilers, discardable, garbage, kernels, paths, playbooks, records, store, workspace
 from lab.compilers import Compiler
 from lab.errors import BuildFailed, HostFailed, UserError
-from lab.exact import MachineType
 from lab.git import Repo
+from lab.kernels import MachineType
 from lab.kernelspec import FileSource, KernelSpec
 from lab.process import kill_tagged
 from lab.progress import Meter

@@ -16,8 +16,9 @@ from lab import cli, exact, machines, records
 from lab.bundle import again, archive, contents, script, sums, write
 from lab.bundle.contents import Boot, Bundle, Expected, Guest, Plugin
 from lab.errors import UserError
-from lab.exact import MachineType, Qemu
+from lab.exact import Qemu
 from lab.instrument import Instrument
+from lab.kernels import MachineType
 from lab.plugin import Model
 from lab.progress import Meter
 from lab.reporting.stored import Report

@@ -11,7 +11,8 @@ import pytest
 
 from lab import exact
 from lab.errors import HostFailed
-from lab.exact import Environment, ExactMachine, MachineType, Qemu
+from lab.exact import Environment, ExactMachine, Qemu
+from lab.kernels import MachineType
 
 QEMU = Qemu(path="/usr/bin/qemu-system-x86_64", version="7.2.22", numbers=(7, 2))
 

@@ -14,7 +14,8 @@ from rich.console import Console
 
 from lab import explain, explaintable, mechanisms, records, terminal, verdict
 from lab.errors import UserError
-from lab.explain import ArmProfile, Explanation, FunctionRow
+from lab.explain import Explanation, FunctionRow
+from lab.profiles import ArmProfile
 from lab.symbols import Label, SymbolTable
 from lab.verdict import Comparison, Metric
 

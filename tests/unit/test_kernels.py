@@ -11,8 +11,7 @@ import pytest
 
 from lab import kernels, kernelspec
 from lab.errors import UserError
-from lab.exact import MachineType
-from lab.kernels import Kernel
+from lab.kernels import Kernel, MachineType
 
 from .fakebuild import own_folders, quiet
 from .fakeguest import kernel

@@ -12,18 +12,17 @@ from typing import cast
 import msgspec
 import pytest
 
-from lab import doctor, exact, libraries, manycases, paths, verdict, workloads
+from lab import exact, libraries, manycases, paths, verdict, workloads
 from lab.channel import CaseOutcome, GuestReport
-from lab.commands import ab as command
+from lab.commands import ab
 from lab.errors import DiskFull, GuestFailed, HostFailed, UserError
 from lab.exact import Qemu
-from lab.guests import Running
+from lab.guests import Arm, Running
 from lab.live import boots, counters, kvm, preparing, rootfolder, shell, vng
 from lab.live.boots import BootRecord, LiveBench
 from lab.live.document import Live, LiveRound
 from lab.live.topology import Seat
 from lab.progress import Meter
-from lab.runs import Arm
 from lab.verdict import Metric
 
 from .fakeguest import QEMU, WORKLOAD, kernel, write_workload
@@ -99,8 +98,8 @@ def probing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reason: str | None)
 
     monkeypatch.setattr(paths, "cache_dir", lambda *parts: tmp_path)
     monkeypatch.setattr(exact, "find_qemu", lambda command="": QEMU)
-    monkeypatch.setattr(doctor, "some_kernel", lambda: tmp_path / "kernel")
-    monkeypatch.setattr(doctor, "probe_kvm", probe)
+    monkeypatch.setattr(kvm, "some_kernel", lambda: tmp_path / "kernel")
+    monkeypatch.setattr(kvm, "probe_kvm", probe)
     return asked
 
 
@@ -154,7 +153,7 @@ def test_auto_falls_back_and_says_so(monkeypatch: pytest.MonkeyPatch, capsys: py
 # ---- which mode
 
 
-def asked(**more: object) -> command.Asked:
+def asked(**more: object) -> ab.Asked:
     values: dict[str, object] = {
         "base": "v1", "test": "v2", "workload": ("alloc-burst:layout-4632k",), "tree": None, "mode": "auto",
         "threshold": 0.02, "seeds": None, "max_seeds": 24, "budget": None, "cc": "gcc", "base_cc": None,
@@ -163,7 +162,7 @@ def asked(**more: object) -> command.Asked:
         "iterations": None, "perf": None, "perf_record": False, "fail_on": None,
         "require_verdict": False, "explain": False,
     }  # fmt: skip
-    return msgspec.convert({**values, **more}, command.Asked)
+    return msgspec.convert({**values, **more}, ab.Asked)
 
 
 @pytest.mark.parametrize(
@@ -184,19 +183,19 @@ def test_the_mode(monkeypatch: pytest.MonkeyPatch, works: bool, more: dict[str, 
     monkeypatch.setattr(kvm, "works", lambda qemu: works)
     monkeypatch.setattr(kvm, "accelerator", lambda asked, qemu, meter: "tcg")
     monkeypatch.setattr(preparing, "check", lambda chosen, plan: None)
-    found, plan = command._live_plan(asked(**more), QUIET)
+    found, plan = ab._live_plan(asked(**more), QUIET)
     assert (found, plan is not None) == (mode, mode == "live")
 
 
 def test_options_of_the_other_mode_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="--seeds is of exact mode"):
-        command._live_plan(asked(mode="live", seeds=3), QUIET)
+        ab._live_plan(asked(mode="live", seeds=3), QUIET)
     with pytest.raises(UserError, match="--model is of exact mode"):
-        command._live_plan(asked(mode="live", model="full"), QUIET)
+        ab._live_plan(asked(mode="live", model="full"), QUIET)
     with pytest.raises(UserError, match="--seeds is of exact mode"):
-        command._live_plan(asked(rounds=3, seeds=3), QUIET)
+        ab._live_plan(asked(rounds=3, seeds=3), QUIET)
     with pytest.raises(UserError, match="are of live mode"):
-        command._live_plan(asked(mode="exact", duet=True), QUIET)
+        ab._live_plan(asked(mode="exact", duet=True), QUIET)
 
 
 # ---- counters beside a verdict
@@ -269,7 +268,7 @@ def test_a_shell_needs_a_terminal_and_a_kernel_that_mounts_its_root(monkeypatch:
     with pytest.raises(UserError, match="needs a terminal"):
         shell.require_terminal([])
     shell.require_terminal(["true"])
-    monkeypatch.setattr("lab.requirements.configuration", lambda kernel: {"CONFIG_9P_FS": "m"})
+    monkeypatch.setattr("lab.kernels.configuration", lambda kernel: {"CONFIG_9P_FS": "m"})
     with pytest.raises(UserError, match=r"not built in .*: CONFIG_9P_FS, CONFIG_NET_9P_VIRTIO"):
         shell.prepare(kernel("one"), ["true"], settings={}, meter=QUIET)
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from lab import ab, records, workloads
+from lab import ab, records, workload, workloads
 from lab.errors import GuestFailed
-from lab.exact import MachineType
+from lab.guests import Arm
+from lab.kernels import MachineType
 from lab.live import boots, measuring
 from lab.live.boots import BootRecord, LiveBench
 from lab.live.horizon import Horizon
@@ -20,7 +21,6 @@ from lab.live.machine import Guest
 from lab.live.measuring import Stand, Taking
 from lab.live.rounds import Rounds
 from lab.live.topology import Seat, Shape
-from lab.runs import Arm
 from lab.verdict import Outcome
 
 from . import fakelive
@@ -41,7 +41,7 @@ class Host:
         self.troubles: Iterator[list[str]] = iter(())
         self.now_s = self.try_s = 0.0
 
-    def boot(self, bench: LiveBench, arm: Arm, cases: Sequence[workloads.Case], **how: Any) -> BootRecord:
+    def boot(self, bench: LiveBench, arm: Arm, cases: Sequence[workload.Case], **how: Any) -> BootRecord:
         self.booted.append(how["name"])
         self.seats[how["name"]] = how["seat"].cpus
         values: fakelive.Values = {
@@ -188,7 +188,7 @@ def test_on_a_host_that_is_never_quiet_rounds_are_taken_as_they_are(tmp_path: Pa
 def test_a_guest_that_dies_costs_its_round(tmp_path: Path, host: Host) -> None:
     boot, deaths = host.boot, iter([True, False])
 
-    def fragile(bench: LiveBench, arm: Arm, cases: list[workloads.Case], **how: object) -> BootRecord:
+    def fragile(bench: LiveBench, arm: Arm, cases: list[workload.Case], **how: object) -> BootRecord:
         if arm.name == "test" and next(deaths, False):
             raise GuestFailed("oops", "the guest's kernel oopsed")
         return boot(bench, arm, cases, **how)
@@ -203,7 +203,7 @@ def test_a_guest_that_dies_costs_its_round(tmp_path: Path, host: Host) -> None:
 def test_an_arm_that_dies_three_times_in_a_round_is_broken(tmp_path: Path, host: Host) -> None:
     boot = host.boot
 
-    def broken(bench: LiveBench, arm: Arm, cases: list[workloads.Case], **how: object) -> BootRecord:
+    def broken(bench: LiveBench, arm: Arm, cases: list[workload.Case], **how: object) -> BootRecord:
         if arm.name == "test" and int(str(how["seed"])) == 2:
             raise GuestFailed("panic", "the guest's kernel panicked: why")
         return boot(bench, arm, cases, **how)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lab import trees
+from lab import channel, trees
 from lab.errors import UserError
 from lab.reporting import byhand, culprit, mail, zeroday
 from lab.reporting.stored import Reports
@@ -202,7 +202,7 @@ def test_qemu_commands_hold_no_path_of_this_machine(tmp_path: Path) -> None:
     ],
 )
 def test_settings_are_commands(name: str, value: str, command: str | None) -> None:
-    assert byhand.setting_command(name, value) == command
+    assert channel.setting_command(name, value) == command
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import profiles
+from lab import explain
 from lab.explain import Explanation, FunctionRow
 from lab.reporting import page, plots
 from lab.reporting.plots import Axis, Curve, Scale
@@ -100,11 +100,11 @@ def test_a_stored_explanation_is_drawn_and_written_out(tmp_path: Path) -> None:
             FunctionRow(name=f"<b>{HOSTILE}", space="user", base_cycles=50_000, test_cycles=40_000),
         ],
     )
-    kept = profiles.Remembered(
+    kept = explain.Remembered(
         workload="alloc-burst", case=SLOWER.case, machine="made-up-machine", model="full", cost="cycles",
         explanation=explanation,
     )  # fmt: skip
-    profiles.remember(together.items[0].folder, kept)
+    explain.remember(together.items[0].folder, kept)
     reader = _read(page.render(together))
     flames = [attrs for tag, attrs in reader.tags if tag == "svg" and "flame" in (attrs.get("aria-label") or "")]
     assert len(flames) == 1 and "modelled cycles/op (full made-up-machine)" in (flames[0]["aria-label"] or "")

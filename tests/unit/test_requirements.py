@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from lab import libraries, requirements, store, workloads
+from lab import kernelfile, kernels, libraries, requirements, store, workloads
 from lab.errors import HostFailed, UserError
+from lab.guests import Arm
 from lab.images import Image
 from lab.kernels import Kernel
 from lab.kernelspec import KernelSpec, TreeSource
-from lab.runs import Arm
 from lab.workload import Workload
 
 from .fakebuild import own_folders
@@ -67,7 +67,7 @@ def test_what_a_kernel_has_is_enough(tmp_path: Path) -> None:
 def test_the_configuration_beside_a_packaged_kernel_counts(tmp_path: Path) -> None:
     (tmp_path / "config-6.99").write_text(CONFIG)
     boot = dataclasses.replace(kernel("test"), bzimage=tmp_path / "vmlinuz-6.99")
-    assert requirements.configuration(boot) == {
+    assert kernels.configuration(boot) == {
         "CONFIG_AIO": "y", "CONFIG_BLK_DEV_NULL_BLK": "m", "CONFIG_IO_URING": "n", "CONFIG_HZ": "250",
     }  # fmt: skip
     with pytest.raises(UserError, match="a module") as caught:
@@ -76,7 +76,7 @@ def test_the_configuration_beside_a_packaged_kernel_counts(tmp_path: Path) -> No
 
 
 def test_a_kernel_that_says_nothing_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requirements.kernelfile, "kconfig_of", lambda path: None)
+    monkeypatch.setattr(kernelfile, "kconfig_of", lambda path: None)
     check(workload(tmp_path, 'kconfig = ["CONFIG_AIO"]'))
 
 

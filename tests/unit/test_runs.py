@@ -10,10 +10,11 @@ import pytest
 
 from lab import channel, records, runs, workloads
 from lab.errors import DiskFull, GuestFailed
-from lab.exact import MachineType, Qemu, exact_machine
-from lab.guests import Running
-from lab.runs import Arm, Bench, Run
-from lab.workloads import Case
+from lab.exact import Qemu, exact_machine
+from lab.guests import Arm, Running
+from lab.kernels import MachineType
+from lab.runs import Bench, Run
+from lab.workload import Case
 
 from . import smalldisk
 from .fakeguest import kernel, write_workload

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from lab import ab, table, verdict
+from lab import results, table, verdict
 from lab.results import AbResult, ArmResult, CaseResult, GuestShape, ResultEnvironment
 from lab.verdict import Comparison, Metric, Outcome
 
@@ -115,12 +115,12 @@ def test_cases_of_several_workloads_are_told_apart() -> None:
     ],
 )
 def test_numbers(value: float, text: str) -> None:
-    assert table.number(value) == text
+    assert results.number(value) == text
 
 
 def test_the_primary_metric_is_the_one_a_verdict_is_about() -> None:
-    assert table.primary_of(SLOWER).name == "throughput"
-    assert ab.verdict is verdict
+    assert results.primary_of(SLOWER).name == "throughput"
+    assert verdict is verdict
 
 
 def test_beside_modelled_cycles_the_guest_clock_has_its_own_column() -> None:

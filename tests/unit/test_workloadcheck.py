@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import cli, requirements, workloadcheck
+from lab import cli, kernels, kernelspec, workloadcheck
 from lab.errors import GuestFailed
 from lab.runs import Run
 from lab.workload import Case
@@ -23,7 +23,7 @@ SIZED = WORKLOAD.replace('name = "large"', 'name = "large"\nmemory_mb = 300').re
 @pytest.fixture
 def guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGuests:
     own_folders(monkeypatch, tmp_path)
-    monkeypatch.setattr(requirements, "configuration", lambda kernel: None)
+    monkeypatch.setattr(kernels, "configuration", lambda kernel: None)
     found = pretend(monkeypatch, tmp_path, FakeGuests(lambda arm, seed, case: 12.5))
     monkeypatch.setattr(workloadcheck, "measure", found.measure)
     return found
@@ -32,7 +32,7 @@ def guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGuests:
 @pytest.fixture
 def kernel_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A spec that resolves without being looked at."""
-    monkeypatch.setattr(workloadcheck.kernelspec, "resolve", lambda text, **_: kernel("boot").spec)
+    monkeypatch.setattr(kernelspec, "resolve", lambda text, **_: kernel("boot").spec)
     return "file:/boot/boot"
 
 
