@@ -9,35 +9,23 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lab import (
-    __version__,
-    costs,
-    elsewhere,
-    exact,
-    images,
-    kernels,
-    manycases,
-    records,
-    results,
-    slices,
-    store,
-    verdict,
-    workloads,
-)
+from lab import __version__, costs, exact, images, kernels, results, slices, store, workloads
 from lab import workload as lab_workload
-from lab.errors import HostFailed
+from lab.core import executor, records
+from lab.core.errors import HostFailed
+from lab.core.progress import Meter
 from lab.exact import Environment, Qemu
 from lab.guests import Arm
 from lab.images import Image
 from lab.instrument import load_instrument
 from lab.kernels import Kernel
 from lab.kernelspec import TreeSource
-from lab.progress import Meter
 from lab.requirements import check_guest
 from lab.results import AbResult, ArmPlan, ArmResult, CaseResult, GuestShape, Measuring, Plan, ResultEnvironment
 from lab.runs import Bench
 from lab.sampling import Limits, Series, Wanted, sample
-from lab.verdict import Comparison, Metric, Outcome
+from lab.stats import multiple, verdict
+from lab.stats.verdict import Comparison, Metric, Outcome
 from lab.workload import Case, Workload
 
 
@@ -118,16 +106,16 @@ def measure(plan: Plan, folder: Path, *, jobs: int, deadline: float | None, mete
     return result
 
 
-def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], manycases.Overall]:
+def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], multiple.Overall]:
     """Every case of every series compared, and the verdict over all of them."""
     compared = [(one, case, _compare(one, case, plan)) for one in series for case in one.cases]
-    marked = iter(manycases.mark_secondary([c for _, _, comparisons in compared for c in comparisons]))
+    marked = iter(multiple.mark_secondary([c for _, _, comparisons in compared for c in comparisons]))
     compared = [(one, case, [next(marked) for _ in comparisons]) for one, case, comparisons in compared]
     verdicts = [
-        manycases.case_verdict(f"{one.bench.workload.name}:{case.name}", comparisons)
+        multiple.case_verdict(f"{one.bench.workload.name}:{case.name}", comparisons)
         for one, case, comparisons in compared
     ]
-    overall = manycases.overall(verdicts, plan.alpha)
+    overall = multiple.overall(verdicts, plan.alpha)
     changed = (Outcome.REGRESSION, Outcome.IMPROVEMENT)
     cases = [
         CaseResult(
@@ -174,7 +162,7 @@ def _undecided(one: Series, series: Sequence[Series], plan: Plan) -> list[Case]:
 def obtain_arms(plan: Plan, jobs: int, meter: Meter) -> tuple[Arm, Arm]:
     """Both arms with their kernels, built or fetched."""
     plans = {"base": plan.base, "test": plan.test}
-    base, test = elsewhere.each(lambda name: obtain_arm(name, plans[name], jobs, meter), list(plans))
+    base, test = executor.each(lambda name: obtain_arm(name, plans[name], jobs, meter), list(plans))
     return base, test
 
 

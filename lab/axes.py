@@ -11,8 +11,8 @@ from itertools import count, product
 from typing import NamedTuple
 
 from lab import specs
-from lab.errors import UserError
-from lab.records import Record
+from lab.core.errors import UserError
+from lab.core.records import Record
 
 KERNEL = "kernel"
 """The name of the axis whose values are kernels."""

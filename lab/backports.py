@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from lab.errors import UserError
-from lab.git import Repo
+from lab.core.errors import UserError
+from lab.core.git import Repo
 
 _FORMS = tuple(
     re.compile(form)

@@ -8,10 +8,10 @@ from typing import Literal
 
 import msgspec
 
-from lab import playbooks, records
-from lab.errors import HostFailed
-from lab.playbooks import PlaybookFailed
-from lab.records import Record
+from lab.core import ansible, records
+from lab.core.ansible import PlaybookFailed
+from lab.core.errors import HostFailed
+from lab.core.records import Record
 
 STATE_FILE = Path("/var/lib/kernel-ab-lab/bench-host.json")
 _ROOT = Path("/")
@@ -61,7 +61,7 @@ def _play(name: str, variables: dict[str, bool], *, check: bool, root: Path, sta
         report = Path(folder) / "report.json"
         places = {"bench_host_root": str(root), "bench_host_state": str(state), "bench_host_report": str(report)}
         try:
-            playbooks.play(name, {**variables, **places}, check=check)
+            ansible.play(name, {**variables, **places}, check=check)
         except PlaybookFailed as error:
             raise HostFailed(error.message, hint="it needs root: run it by sudo, or as root") from error
         return records.load(report, dict[str, list[_File]])

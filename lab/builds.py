@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lab import elsewhere, kconfig, paths, playbooks, process, records, store
+from lab import kconfig, store
 from lab.compilers import Compiler
+from lab.core import ansible, executor, paths, process, records
+from lab.core.progress import Meter
 from lab.kernelspec import KernelSpec, TreeSource
-from lab.progress import Meter
 from lab.store import Build, BuildInputs
 from lab.workspace import MAKE_VARIABLES, Workspace, worktree_of
 
@@ -28,7 +29,7 @@ def obtain(spec: KernelSpec, *, compiler: Compiler, jobs: int, meter: Meter) -> 
     required, optional = kconfig.requested(spec.kconfig)
     request = records.digest([source.tree_id, required, optional, compiler, MAKE_VARIABLES])
     if (build := store.find_request(request)) is None:
-        crew = elsewhere.crew()
+        crew = executor.crew()
         given = crew.build(spec, source, compiler, request, meter) if crew else None
         build = given or _build(spec, source, required, optional, compiler, jobs, meter)
         store.remember_request(request, build.key)
@@ -92,9 +93,9 @@ def interrupt(tree: str) -> None:
 
     make then removes what is half done, so the build fails and its folder stays good.
     """
-    process.interrupt_tagged(playbooks.TAG, str(worktree_of(tree)), "make")
+    process.interrupt_tagged(ansible.TAG, str(worktree_of(tree)), "make")
 
 
 def hurry(tree: str) -> None:
     """Give a build of this process in a tree's worktree, if there is one, the priority of the caller."""
-    process.hurry_tagged(playbooks.TAG, str(worktree_of(tree)))
+    process.hurry_tagged(ansible.TAG, str(worktree_of(tree)))

@@ -14,14 +14,15 @@ from statistics import quantiles
 
 import msgspec
 
-from lab import evidence, paths, records
-from lab.errors import HostFailed
+from lab.core import paths, records
+from lab.core.errors import HostFailed
+from lab.core.records import Record
 from lab.live import hostgate, hostreading
 from lab.live.rounds import primary_of
-from lab.looks import Looks
-from lab.records import Record
 from lab.results import AbResult, CaseResult
-from lab.verdict import Outcome
+from lab.stats import evidence
+from lab.stats.sequential import Looks
+from lab.stats.verdict import Outcome
 
 ROUNDS = (6, 10, 15, 20, 30, 40)
 """Numbers of rounds that a certificate says the smallest change of."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from lab.errors import GuestFailed, UserError
+from lab.core.errors import GuestFailed, UserError
 
 SEED_MAX = 2**64 - 1
 

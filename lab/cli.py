@@ -13,7 +13,7 @@ from typing import NoReturn
 import click
 
 from lab import __version__
-from lab.errors import LabError
+from lab.core.errors import LabError
 
 # What `git bisect run` takes for "stop", and no verdict on the commit.
 _ABORT = 128
@@ -146,6 +146,6 @@ def _complain(message: str, hint: str | None, log: object) -> None:
     if log:
         text += f" (log: {log})"
     # Only now: help should not wait for what it does not need.
-    from lab.visible import visible_lines
+    from lab.core.text import visible_lines
 
     click.echo(visible_lines(text), err=True)

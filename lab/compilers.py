@@ -6,10 +6,10 @@ import re
 import shutil
 import tomllib
 
-from lab.errors import HostFailed, UserError
-from lab.process import find_tool, run_text
-from lab.records import Record
-from lab.rooms import room
+from lab.core.errors import HostFailed, UserError
+from lab.core.paths import room
+from lab.core.process import find_tool, run_text
+from lab.core.records import Record
 
 DEFAULT = "gcc"
 

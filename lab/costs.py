@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from lab.verdict import Metric
+from lab.stats.verdict import Metric
 
 _MILLI = 1000
 

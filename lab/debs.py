@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from debian.debian_support import Version
 
-from lab import paths
-from lab.errors import HostFailed, UserError
-from lab.git import environment
-from lab.process import CommandFailed, find_tool, run, run_text
-from lab.records import Record
-from lab.staging import Progress, make_once, quiet
+from lab.core import paths
+from lab.core.errors import HostFailed, UserError
+from lab.core.git import environment
+from lab.core.locks import Progress, make_once, quiet
+from lab.core.process import CommandFailed, find_tool, run, run_text
+from lab.core.records import Record
 
 if TYPE_CHECKING:
     from debian.deb822 import Packages

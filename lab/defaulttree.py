@@ -16,12 +16,12 @@ import tarfile
 from pathlib import Path
 from typing import IO
 
-from lab.errors import HostFailed
-from lab.git import PatchFailed, Repo, environment, init_bare
-from lab.process import CommandFailed, find_tool, run, run_text
-from lab.records import Record
-from lab.rooms import room
-from lab.staging import Progress
+from lab.core.errors import HostFailed
+from lab.core.git import PatchFailed, Repo, environment, init_bare
+from lab.core.locks import Progress
+from lab.core.paths import room
+from lab.core.process import CommandFailed, find_tool, run, run_text
+from lab.core.records import Record
 
 PACKAGE = "linux-source-6.12"
 INSTALLED = Path("/usr/src") / f"{PACKAGE}.tar.xz"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lab.channel import CaseOutcome, GuestReport
-from lab.errors import GuestFailed
+from lab.core.errors import GuestFailed
 from lab.parsers import fio, jsonlines, regex, stress_ng
 from lab.parsers.document import Document, Unreadable
 from lab.workload import Case, Parse, Workload

@@ -12,7 +12,8 @@ from typing import Literal
 
 from filelock import FileLock, Timeout
 
-from lab import holding, paths, results, store
+from lab import results, store
+from lab.core import locks, paths
 
 Kind = Literal["kernel", "consoles", "image", "build folder", "blob", "leftover"]
 
@@ -21,7 +22,7 @@ Kind = Literal["kernel", "consoles", "image", "build folder", "blob", "leftover"
 class Item:
     """Something that could go. used: when it last was, in seconds since the epoch.
 
-    lock: who makes it, or writes to it, has this one. held: who uses it holds this file (see `lab.holding`).
+    lock: who makes it, or writes to it, has this one. held: who uses it holds this file (see `lab.core.locks`).
     """
 
     path: Path
@@ -41,7 +42,7 @@ class Item:
                 except (Timeout, FileNotFoundError):
                     yield False
                     return
-            free = stack.enter_context(holding.unheld(self.held)) if self.held is not None else True
+            free = stack.enter_context(locks.unheld(self.held)) if self.held is not None else True
             yield free and self.path.exists()
 
     def delete(self) -> None:

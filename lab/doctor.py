@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from lab import exact, paths
-from lab.errors import LabError
+from lab import exact
+from lab.core import paths
+from lab.core.errors import LabError
+from lab.core.process import run_text
+from lab.core.records import Record
 from lab.live import hostgate
 from lab.live.kvm import probe_kvm, some_kernel
-from lab.process import run_text
-from lab.records import Record
 
 State = Literal["ok", "limited", "missing"]
 

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import msgspec
 
-from lab import records
-from lab.errors import HostFailed
+from lab.core import records
+from lab.core.errors import HostFailed
+from lab.core.paths import room
+from lab.core.process import find_tool, run_text
+from lab.core.records import Record
 from lab.kernels import MachineType
-from lab.process import find_tool, run_text
-from lab.records import Record
-from lab.rooms import room
 
 
 class ExactMachine(Record, frozen=True, kw_only=True):

@@ -12,11 +12,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
-from lab import profiles, records
+from lab import profiles
+from lab.core import records
+from lab.core.progress import Meter
+from lab.core.records import Record
 from lab.mechanisms import Mechanism, mechanisms
 from lab.profiles import ArmProfile
-from lab.progress import Meter
-from lab.records import Record
 from lab.results import AbResult, CaseResult
 from lab.symbols import KERNEL_HALF, Symbol, SymbolTable, base_name
 

@@ -8,13 +8,13 @@ from fractions import Fraction
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from lab import terminal
+from lab.core import text
+from lab.core.text import visible, visible_record
 from lab.explain import Arm, Cost, Explanation, FunctionRow, Why, by_cost, differing, total
 from lab.flamegraph import change, short, signed
 from lab.mechanisms import Mechanism
 from lab.results import number
-from lab.verdict import percent
-from lab.visible import visible, visible_record
+from lab.stats.verdict import percent
 
 _NAME_AT_LEAST = 16
 _MEANING_BESIDE = 130
@@ -25,7 +25,7 @@ _SHARE_AT_MOST = 10
 
 def show(why: Why, console: Console, *, everything: bool = False) -> None:
     """Print an explanation for people."""
-    terminal.show(lambda width: _titled(why, width, everything), console)
+    text.show(lambda width: _titled(why, width, everything), console)
 
 
 def _titled(why: Why, width: int, everything: bool) -> Group:

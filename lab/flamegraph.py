@@ -15,7 +15,7 @@ from xml.sax import saxutils
 
 from lab.explain import Arm, Cost, Explanation, FunctionRow, Space, total
 from lab.results import number
-from lab.verdict import percent
+from lab.stats.verdict import percent
 
 _SPACES: tuple[Space, ...] = ("kernel", "user")
 _ARMS: tuple[Arm, ...] = ("base", "test")

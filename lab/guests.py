@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from lab.channel import GuestReport, parse
-from lab.errors import GuestFailed, HostFailed
+from lab.core.errors import GuestFailed, HostFailed
 from lab.kernels import Kernel
 
 

@@ -11,12 +11,12 @@ import math
 from typing import NamedTuple
 
 from lab import grid, matrix
+from lab.core.text import visible_record
 from lab.flamegraph import plain
 from lab.matrixresults import Cell, MatrixResult
 from lab.matrixtable import SIGNS
 from lab.results import number
-from lab.verdict import percent
-from lab.visible import visible_record
+from lab.stats.verdict import percent
 
 
 class Colour(NamedTuple):

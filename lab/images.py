@@ -10,13 +10,14 @@ from urllib.parse import unquote
 
 import msgspec
 
-from lab import compilers, cpio, diskspace, holding, paths, playbooks, records
+from lab import compilers
 from lab.compilers import Compiler
-from lab.errors import BuildFailed, HostFailed, UserError
-from lab.progress import Meter
-from lab.records import Record
-from lab.rooms import room
-from lab.staging import make_once
+from lab.core import ansible, cpio, disk, locks, paths, records
+from lab.core.errors import BuildFailed, HostFailed, UserError
+from lab.core.locks import make_once
+from lab.core.paths import room
+from lab.core.progress import Meter
+from lab.core.records import Record
 from lab.workloads import list_workloads
 
 _SPACE_NEEDED = 1 << 30
@@ -61,14 +62,14 @@ def obtain(meter: Meter, *, compiler: Compiler | None = None) -> tuple[Image, Pa
     key = _key(recipe, programs, suite, compiler)
     folder = paths.cache_dir("images") / key[:24]
     if not folder.is_dir():
-        diskspace.require(folder.parent, _SPACE_NEEDED, "the guest image")
+        disk.require(folder.parent, _SPACE_NEEDED, "the guest image")
         meter.say("building the guest image")
         make_once(
             folder,
             lambda partial: _build(partial, recipe, programs, suite, compiler, key, meter),
             progress=meter.news,
         )
-    if not holding.hold(folder / "image.json") and not folder.is_dir():  # `lab gc` took it this very moment
+    if not locks.hold(folder / "image.json") and not folder.is_dir():  # `lab gc` took it this very moment
         return obtain(meter, compiler=compiler)
     return records.load(folder / "image.json", Image), folder
 
@@ -168,8 +169,8 @@ def _build(
         "guest_image_log": str(log),
     }
     try:
-        playbooks.play("guest_image", variables, cancelled=meter.cancelled)
-    except playbooks.PlaybookFailed as error:
+        ansible.play("guest_image", variables, cancelled=meter.cancelled)
+    except ansible.PlaybookFailed as error:
         raise _explain(error, log) from error
     versions = _versions(root / "var/cache/apt/archives")
     shutil.rmtree(root / "var/cache")
@@ -188,7 +189,7 @@ def _build(
     records.save(partial / "image.json", image)
 
 
-def _explain(error: playbooks.PlaybookFailed, log: Path) -> Exception:
+def _explain(error: ansible.PlaybookFailed, log: Path) -> Exception:
     lines = log.read_text(errors="replace").splitlines()
     complaints = [line for line in lines if line.startswith("E: ") or "error:" in line or "Err:" in line]
     text = complaints[0] if complaints else error.detail

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from lab.errors import UserError
-from lab.rooms import room
+from lab.core.errors import UserError
+from lab.core.paths import room
 
 _LINE = re.compile(r"(CONFIG_\w+)=(.+)")
 _UNSET = re.compile(r"# (CONFIG_\w+) is not set")

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from lab.errors import HostFailed, UserError
-from lab.process import find_tool, run
-from lab.records import Record, file_digest
+from lab.core.errors import HostFailed, UserError
+from lab.core.process import find_tool, run
+from lab.core.records import Record, file_digest
 
 Buffer = bytes | mmap.mmap
 

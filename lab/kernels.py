@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from lab import builds, compilers, debs, kconfig, kernelfile, paths, store
+from lab import builds, compilers, debs, kconfig, kernelfile, store
+from lab.core import paths
+from lab.core.errors import UserError
+from lab.core.progress import Meter
+from lab.core.records import write_atomic
 from lab.debs import DebSource
-from lab.errors import UserError
 from lab.kernelspec import FileSource, KernelSpec, TreeSource
-from lab.progress import Meter
-from lab.records import write_atomic
 
 
 class MachineType(StrEnum):

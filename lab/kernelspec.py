@@ -11,11 +11,11 @@ import re
 from pathlib import Path
 
 from lab import backports, debs, kernelfile, patchsets, specs, trees, worktree
+from lab.core.errors import UserError
+from lab.core.git import PatchFailed
+from lab.core.locks import Progress, quiet
+from lab.core.records import Record
 from lab.debs import DebSource
-from lab.errors import UserError
-from lab.git import PatchFailed
-from lab.records import Record
-from lab.staging import Progress, quiet
 from lab.trees import Tree
 
 # The date of commits that the lab makes of patched trees: any, as long as it never changes.

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from lab import process
+from lab.core import process
 
-# pyelftools is imported where a program is looked into, which most commands never do.
 if TYPE_CHECKING:
     from elftools.elf.elffile import ELFFile
 

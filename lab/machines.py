@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import msgspec
 
-from lab import records
-from lab.errors import UserError
-from lab.records import Record
-from lab.rooms import room
+from lab.core import records
+from lab.core.errors import UserError
+from lab.core.paths import room
+from lab.core.records import Record
 
 SCHEMA = 1
 DEFAULT = "sapphire-rapids"

@@ -13,33 +13,20 @@ from statistics import fmean
 
 import msgspec
 
-from lab import (
-    ab,
-    axes,
-    elsewhere,
-    exact,
-    kernels,
-    kernelspec,
-    manycases,
-    records,
-    results,
-    runs,
-    specs,
-    verdict,
-    workloads,
-)
+from lab import ab, axes, exact, kernels, kernelspec, results, runs, specs, workloads
 from lab.ab import Prepared
 from lab.axes import Span
-from lab.errors import HostFailed, UserError
+from lab.core import executor, records
+from lab.core.errors import HostFailed, UserError, suggestion
+from lab.core.progress import Meter
 from lab.guests import Arm
 from lab.kernelspec import KernelSpec
-from lab.manycases import CaseVerdict
 from lab.matrixresults import Cell, MatrixArm, MatrixArmPlan, MatrixPlan, MatrixResult
-from lab.progress import Meter
 from lab.sampling import Limits, Series, Wanted, sample
-from lab.suggest import suggestion
+from lab.stats import multiple, verdict
+from lab.stats.multiple import CaseVerdict
+from lab.stats.verdict import Comparison, Metric, Outcome
 from lab.trees import Tree
-from lab.verdict import Comparison, Metric, Outcome
 from lab.workload import Case, Workload
 
 _CHANGED = (Outcome.REGRESSION, Outcome.IMPROVEMENT)
@@ -94,7 +81,7 @@ def prepare(plan: MatrixPlan, folder: Path, *, jobs: int, meter: Meter) -> Prepa
     wanted: dict[str, KernelSpec] = {}
     for key, arm in zip(keys, plan.arms, strict=True):
         wanted.setdefault(key, arm.spec)
-    made = elsewhere.each(lambda spec: kernels.obtain(spec, cc=plan.cc, jobs=jobs, meter=meter), list(wanted.values()))
+    made = executor.each(lambda spec: kernels.obtain(spec, cc=plan.cc, jobs=jobs, meter=meter), list(wanted.values()))
     built = dict(zip(wanted, made, strict=True))
     arms = []
     for key, arm in zip(keys, plan.arms, strict=True):
@@ -156,7 +143,7 @@ def judge(series: Sequence[Series], plan: MatrixPlan) -> list[Cell]:
     """Every cell; its change counts when it survives Holm over all cells."""
     cells = [_cell(one, case, arm, plan) for one in series for case in one.cases for arm in plan.arms]
     family = [_key(cell) for cell in cells if cell.comparison and cell.verdict]
-    survived = manycases.overall(family, plan.alpha).survived
+    survived = multiple.overall(family, plan.alpha).survived
     return [
         msgspec.structs.replace(cell, holm=_key(cell).name in survived) if cell.verdict in _CHANGED else cell
         for cell in cells

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from lab import records, results
+from lab import results
 from lab.axes import Axis
+from lab.core import records
+from lab.core.records import Record
 from lab.kernelspec import KernelSpec
-from lab.records import Record
 from lab.results import ArmResult, Measuring, ResultEnvironment
-from lab.verdict import Better, Comparison, Outcome
+from lab.stats.verdict import Better, Comparison, Outcome
 
 KIND = "matrix"
 

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from rich.console import Console, Group
 from rich.text import Text
 
-from lab import grid, matrix, terminal
+from lab import grid, matrix
+from lab.core import text
+from lab.core.text import visible_record
 from lab.grid import Grid
 from lab.matrixresults import Cell, MatrixResult
 from lab.results import number
-from lab.verdict import percent
-from lab.visible import visible_record
+from lab.stats.verdict import percent
 
 # Signs, so that a row fits and no colour is needed.
 SIGNS = {"regression": "▼", "improvement": "▲", "same": "=", "unknown": "?", "failed": "✗"}
@@ -22,7 +23,7 @@ _MOST_NOTES = 12
 
 def show(result: MatrixResult, console: Console) -> None:
     """Print a matrix as a table."""
-    terminal.show(lambda width: render(result, width), console)
+    text.show(lambda width: render(result, width), console)
 
 
 def render(result: MatrixResult, width: int) -> Group:

@@ -11,10 +11,10 @@ from typing import Annotated
 
 import msgspec
 
-from lab import rooms
-from lab.errors import UserError
-from lab.records import Record
-from lab.verdict import Comparison
+from lab.core import paths
+from lab.core.errors import UserError
+from lab.core.records import Record
+from lab.stats.verdict import Comparison
 
 SCHEMA = 1
 
@@ -54,7 +54,7 @@ class Mechanism(Record, frozen=True, kw_only=True):
 @cache
 def counters(path: Path | None = None) -> Mapping[str, Counter]:
     """The known counters by name, from `reports/counters.toml`. `UserError` when the file is broken."""
-    file = path or rooms.room("reports") / "counters.toml"
+    file = path or paths.room("reports") / "counters.toml"
     try:
         parsed = msgspec.toml.decode(file.read_bytes(), type=_File)
     except (OSError, msgspec.MsgspecError, ValueError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from pathlib import Path
 
-from lab.rooms import room
+from lab.core.paths import room
 
 
 def names() -> list[str]:

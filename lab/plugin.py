@@ -14,13 +14,14 @@ from typing import Annotated
 
 import msgspec
 
-from lab import compilers, paths, records
+from lab import compilers
 from lab.compilers import Compiler
-from lab.errors import BuildFailed, GuestFailed
+from lab.core import paths, records
+from lab.core.errors import BuildFailed, GuestFailed
+from lab.core.locks import make_once
+from lab.core.paths import room
+from lab.core.process import CommandFailed, find_tool, run
 from lab.machines import Machine
-from lab.process import CommandFailed, find_tool, run
-from lab.rooms import room
-from lab.staging import make_once
 
 SCHEMA = 1
 NAME = "libcost.so"

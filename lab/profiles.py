@@ -9,14 +9,16 @@ from typing import Protocol
 
 import msgspec
 
-from lab import ab, images, instrument, machines, records, results, runs, sampling, slices, symbols, verdict, workloads
-from lab.errors import GuestFailed, UserError
+from lab import ab, images, instrument, machines, results, runs, sampling, slices, symbols, workloads
+from lab.core import records
+from lab.core.errors import GuestFailed, UserError
+from lab.core.progress import Meter
 from lab.guests import Arm
-from lab.progress import Meter
 from lab.results import AbResult, CaseResult, primary_of
 from lab.runs import Run
+from lab.stats import verdict
+from lab.stats.verdict import Comparison, Metric, Outcome
 from lab.symbols import SymbolTable
-from lab.verdict import Comparison, Metric, Outcome
 from lab.workload import Workload
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from lab import ab as comparing
-from lab import matrix, matrixresults, records, results, sampling
-from lab.errors import UserError
+from lab import ab, matrix, matrixresults, results, sampling
+from lab.core import records
+from lab.core.errors import UserError
+from lab.core.progress import Meter
+from lab.core.records import Record
 from lab.matrixresults import MatrixResult
-from lab.progress import Meter
-from lab.records import Record
 from lab.results import AbResult
 from lab.runs import Run, run_name
 
@@ -85,13 +85,13 @@ def _stored(folder: Path) -> AbResult | MatrixResult:
     return results.load_result(folder)
 
 
-def _prepare(folder: Path, scratch: Path, jobs: int, meter: Meter) -> comparing.Prepared:
+def _prepare(folder: Path, scratch: Path, jobs: int, meter: Meter) -> ab.Prepared:
     if results.kind(folder) == matrixresults.KIND:
         return matrix.prepare(matrixresults.load_plan(folder), scratch, jobs=jobs, meter=meter)
-    return comparing.prepare(results.load_plan(folder), scratch, jobs=jobs, meter=meter)
+    return ab.prepare(results.load_plan(folder), scratch, jobs=jobs, meter=meter)
 
 
-def _run_again(before: list[Run], ready: comparing.Prepared, jobs: int, meter: Meter) -> None:
+def _run_again(before: list[Run], ready: ab.Prepared, jobs: int, meter: Meter) -> None:
     """Repeat each stored run: the same arm, seed and cases."""
     series = {one.bench.workload.name: one for one in ready.series}
     arms = {arm.name: arm for arm in ready.arms}
@@ -104,7 +104,7 @@ def _run_again(before: list[Run], ready: comparing.Prepared, jobs: int, meter: M
         sampling.run_all(work, limits, task)
 
 
-def _again(run: Run, ready: comparing.Prepared) -> Run:
+def _again(run: Run, ready: ab.Prepared) -> Run:
     series = next(one for one in ready.series if one.bench.workload.name == run.workload)
     cases = [series.bench.workload.case(name) for name in run.cases]
     return series.done[run_name(series.bench.workload, run.arm, run.seed, cases)]

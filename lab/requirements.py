@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lab import libraries
-from lab.errors import LabError, UserError
+from lab.core.errors import LabError, UserError, suggestion
 from lab.guests import Arm
 from lab.images import Image
 from lab.kernels import Kernel, configuration
 from lab.kernelspec import TreeSource
-from lab.suggest import suggestion
 from lab.workload import HUGE_PAGE_MIB, Case, Workload
 
 

@@ -21,13 +21,13 @@ from typing import TypeVar
 import msgspec
 from filelock import FileLock, Timeout
 
-from lab import paths, records
-from lab.errors import HostFailed, UserError
+from lab.core import paths, records
+from lab.core.errors import HostFailed, UserError
+from lab.core.progress import Meter
+from lab.core.records import Record
 from lab.kernelspec import KernelSpec
 from lab.live.document import Live, LivePlan
-from lab.progress import Meter
-from lab.records import Record
-from lab.verdict import Comparison, Outcome, percent
+from lab.stats.verdict import Comparison, Outcome, percent
 
 T = TypeVar("T")
 

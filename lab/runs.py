@@ -10,14 +10,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from lab import channel, costs, cpio, delivery, diskspace, exact, guests, records
+from lab import channel, costs, delivery, exact, guests
 from lab.channel import GuestReport
-from lab.errors import GuestFailed
+from lab.core import cpio, disk, records
+from lab.core.errors import GuestFailed
+from lab.core.records import Record
 from lab.exact import Qemu
 from lab.guests import Arm, Running
 from lab.instrument import Instrument, by_case
 from lab.kernels import MachineType
-from lab.records import Record
 from lab.workload import Case, Workload
 
 # The job follows the root in the initrd, always this large: its length must not move what lies behind it.
@@ -128,7 +129,7 @@ def execute(
     argv: Sequence[str], guest: Path, bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], running: Running
 ) -> Got:
     """Boot the guest of a folder, and take what it gives."""
-    with diskspace.writing(guest / INITRD):
+    with disk.writing(guest / INITRD):
         (guest / INITRD).write_bytes(bench.slice.read_bytes() + job_part(bench, arm, seed, cases))
     try:
         return conduct(
@@ -192,7 +193,7 @@ def conduct(
         delivery.collect(report, workload, cases, guest)
         found = _modelled(guest / COSTS, shuffled(cases, seed), workload, report) if modelled else {}
     except GuestFailed:
-        diskspace.require(guest)  # what it said may be lost, and that is not its kernel's doing
+        disk.require(guest)  # what it said may be lost, and that is not its kernel's doing
         raise
     finally:
         (guest / INITRD).unlink(missing_ok=True)

@@ -12,10 +12,11 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from lab import elsewhere, records, runs
-from lab.errors import GuestFailed
+from lab import runs
+from lab.core import executor, records
+from lab.core.errors import GuestFailed
+from lab.core.progress import Meter, Task
 from lab.guests import Arm, Running
-from lab.progress import Meter, Task
 from lab.runs import Bench, Run
 from lab.workload import Case, Metric
 
@@ -157,7 +158,7 @@ Work = tuple[Series, Arm, int, Sequence[Case]]
 def run_all(work: Sequence[Work], limits: Limits, task: Task) -> None:
     """Do all of the work, some at a time; the first failure stops the rest. What ended is on disk by then."""
     task.grow(len(work))
-    running, crew = Running(), elsewhere.crew()
+    running, crew = Running(), executor.crew()
     jobs = crew.guests(work[0][0].bench) if crew and work else limits.jobs
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         try:
@@ -182,7 +183,7 @@ def _one(
     run = _stored(series, arm, seed, cases)
     if run is None and not limits.over() and not series.failure(arm.name, cases[0]):
         try:
-            crew = elsewhere.crew()
+            crew = executor.crew()
             measure = crew.measure if crew else runs.measure
             run = measure(series.bench, arm, seed, cases, series.fingerprint, running)
         except GuestFailed as error:

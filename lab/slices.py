@@ -12,12 +12,13 @@ from pathlib import Path, PurePosixPath
 
 from filelock import FileLock
 
-from lab import compilers, cpio, images, libraries, paths, process, records, workloads
+from lab import compilers, images, libraries, workloads
 from lab.compilers import Compiler
-from lab.errors import BuildFailed, UserError
-from lab.git import environment
+from lab.core import cpio, paths, process, records
+from lab.core.errors import BuildFailed, UserError
+from lab.core.git import environment
+from lab.core.paths import room
 from lab.images import Image
-from lab.rooms import room
 from lab.workload import Workload
 
 # Where a shell's names are when the image has no shell but busybox; a workload's `setup` makes the links.

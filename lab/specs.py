@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Literal, NoReturn
 
 from lab import patchsets
-from lab.errors import UserError
-from lab.records import Record
+from lab.core.errors import UserError
+from lab.core.records import Record
 
 Kind = Literal["rev", "worktree", "deb", "file"]
 Pair = tuple[str, str]

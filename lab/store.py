@@ -13,9 +13,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from lab import holding, paths, records
-from lab.errors import LabError
-from lab.records import Record
+from lab.core import locks, paths, records
+from lab.core.errors import LabError
+from lab.core.records import Record
 
 
 class BuildInputs(Record, frozen=True, kw_only=True):
@@ -120,7 +120,7 @@ def builds() -> Iterator[tuple[Build, Path, float]]:
 
 def hold(build: Build) -> bool:
     """Mark a kernel as used now, and as in use until this process ends; False where it just went."""
-    return holding.hold(folder_of(build.key) / "build.json")
+    return locks.hold(folder_of(build.key) / "build.json")
 
 
 def collect_garbage(older_than_s: float, *, dry_run: bool) -> list[tuple[Path, int]]:
@@ -131,7 +131,7 @@ def collect_garbage(older_than_s: float, *, dry_run: bool) -> list[tuple[Path, i
     removed = []
     for path in victims:
         size = sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
-        with holding.unheld(path / "build.json") as ours:
+        with locks.unheld(path / "build.json") as ours:
             if not ours:
                 continue
             removed.append((path, size))

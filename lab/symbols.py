@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab import kallsyms, kernelfile
-from lab.errors import UserError
+from lab.core.errors import UserError
 
-# pyelftools is imported where a program is looked into, which most commands never do.
 if TYPE_CHECKING:
     from elftools.elf.elffile import ELFFile
 

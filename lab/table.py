@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from lab import terminal, verdict
+from lab.core import text
+from lab.core.text import visible_record
 from lab.live import counters
 from lab.results import AbResult, ArmResult, CaseResult, counted_in, interval, number, primary_of, undecided
-from lab.verdict import Comparison, Outcome, percent
-from lab.visible import visible_record
+from lab.stats import verdict
+from lab.stats.verdict import Comparison, Outcome, percent
 
 _STYLES = {
     Outcome.REGRESSION: "bold red",
@@ -23,7 +24,7 @@ _STYLES = {
 
 def show(result: AbResult, console: Console) -> None:
     """Print a result as a table."""
-    terminal.show(lambda width: render(result, width), console)
+    text.show(lambda width: render(result, width), console)
 
 
 def render(result: AbResult, width: int) -> RenderableType:

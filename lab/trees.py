@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from lab import defaulttree, git, paths, records
-from lab.errors import HostFailed, UserError
-from lab.git import Repo
-from lab.process import CommandFailed, run_text
-from lab.staging import Progress, make_once, quiet
+from lab import defaulttree
+from lab.core import git, paths, records
+from lab.core.errors import HostFailed, UserError
+from lab.core.git import Repo
+from lab.core.locks import Progress, make_once, quiet
+from lab.core.process import CommandFailed, run_text
 
 DEFAULT = "default"
 _RECORD = "tree.json"

@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from lab.errors import UserError
-from lab.suggest import suggestion
+from lab.core.errors import UserError, suggestion
 
 _NAME = r"^[a-z0-9][a-z0-9._-]*\Z"
 Name = Annotated[str, msgspec.Meta(pattern=_NAME, max_length=64)]

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import msgspec
 
-from lab import compilers, exact, images, kernels, kernelspec, paths, slices, workloads
+from lab import compilers, exact, images, kernels, kernelspec, slices, workloads
+from lab.core import paths
+from lab.core.progress import Meter
+from lab.core.records import Record
 from lab.guests import Arm, Running
-from lab.progress import Meter
-from lab.records import Record
 from lab.requirements import check_guest
 from lab.runs import Bench, measure
 from lab.workload import Case, Workload

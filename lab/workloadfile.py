@@ -9,22 +9,9 @@ from typing import Annotated, Any
 import msgspec
 
 from lab import specs
-from lab.errors import UserError
-from lab.suggest import suggestion
-from lab.tomllines import TomlText
-from lab.workload import (
-    HUGE_PAGE_MIB,
-    Case,
-    CostModel,
-    GuestPath,
-    Metric,
-    Name,
-    Option,
-    Parse,
-    Text,
-    Word,
-    Workload,
-)
+from lab.core.errors import UserError, suggestion
+from lab.core.toml import TomlText
+from lab.workload import HUGE_PAGE_MIB, Case, CostModel, GuestPath, Metric, Name, Option, Parse, Text, Word, Workload
 
 SCHEMA = 1
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from lab import records, rooms, workloadfile
-from lab.errors import UserError
-from lab.suggest import suggestion
+from lab import workloadfile
+from lab.core import paths, records
+from lab.core.errors import UserError, suggestion
 from lab.workload import Case, Workload
 
 FILE_NAME = "workload.toml"
@@ -23,7 +23,7 @@ def list_workloads() -> list[Workload]:
 
 def is_shipped(workload: Workload) -> bool:
     """Whether it comes with the lab, and is not a folder of the user's."""
-    return workload.folder.parent == rooms.room("workloads").resolve()
+    return workload.folder.parent == paths.room("workloads").resolve()
 
 
 def load(ref: str) -> Workload:
@@ -33,7 +33,7 @@ def load(ref: str) -> Workload:
         if not file.is_file():
             raise UserError(f"{ref} is not a workload: it has no {FILE_NAME}")
     elif ref in _shipped():
-        file = rooms.room("workloads") / ref / FILE_NAME
+        file = paths.room("workloads") / ref / FILE_NAME
     else:
         known = _shipped()
         raise UserError(
@@ -156,7 +156,7 @@ def require_unchanged(files: Mapping[str, str]) -> None:
 
 
 def _shipped() -> list[str]:
-    return sorted(file.parent.name for file in rooms.room("workloads").glob(f"*/{FILE_NAME}"))
+    return sorted(file.parent.name for file in paths.room("workloads").glob(f"*/{FILE_NAME}"))
 
 
 def _is_path(ref: str) -> bool:

@@ -12,12 +12,13 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from lab import compilers, diskspace, kconfig, paths, playbooks, process, records, store
+from lab import compilers, kconfig, store
 from lab.compilers import Compiler
-from lab.errors import BuildFailed, DiskFull, HostFailed
-from lab.git import Repo
+from lab.core import ansible, disk, paths, process, records
+from lab.core.errors import BuildFailed, DiskFull, HostFailed
+from lab.core.git import Repo
+from lab.core.progress import Meter, follow_log
 from lab.kernelspec import KernelSpec, TreeSource
-from lab.progress import Meter, follow_log
 from lab.store import Build, BuildInputs
 from lab.trees import open_tree
 
@@ -155,13 +156,13 @@ class Workspace:
         build folder whose last use did not end is thrown away; ccache has the objects that were whole.
         """
         # Ansible and make outlive a lab that is killed, and would go on writing here.
-        process.kill_tagged(playbooks.TAG, str(self.worktree))
+        process.kill_tagged(ansible.TAG, str(self.worktree))
         for folder, marker in self._markers.items():
             if marker.exists():
                 shutil.rmtree(folder, ignore_errors=True)
         if not self.worktree.exists():
             self.repo.git("worktree", "prune")
-        diskspace.require(self.out.parent, _SPACE_NEEDED, "a kernel build")
+        disk.require(self.out.parent, _SPACE_NEEDED, "a kernel build")
         self.out.mkdir(parents=True, exist_ok=True)
         self._mark()
         self.log.write_bytes(b"")
@@ -196,8 +197,8 @@ class Workspace:
             "kernel_build_log": str(self.log),
         }
         try:
-            playbooks.play(playbook, {**common, **variables}, cancelled=meter.cancelled, tag=str(self.worktree))
-        except playbooks.PlaybookFailed as error:
+            ansible.play(playbook, {**common, **variables}, cancelled=meter.cancelled, tag=str(self.worktree))
+        except ansible.PlaybookFailed as error:
             self._finish_failed()
             raise self._explain(error) from error
 
@@ -205,7 +206,7 @@ class Workspace:
         # make itself removed the target that failed; what is there is whole.
         self._finish()
 
-    def _explain(self, error: playbooks.PlaybookFailed) -> Exception:
+    def _explain(self, error: ansible.PlaybookFailed) -> Exception:
         text = self.log.read_text(errors="replace")
         if "No space left on device" in text or "No space left on device" in error.detail:
             self._mark()

@@ -11,9 +11,9 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from lab.errors import UserError
-from lab.git import Repo
-from lab.process import CommandFailed
+from lab.core.errors import UserError
+from lab.core.git import Repo
+from lab.core.process import CommandFailed
 from lab.trees import SNAPSHOTS, Tree, open_local
 
 

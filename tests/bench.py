@@ -91,8 +91,9 @@ def _timed(work: Callable[[], object], rounds: int) -> float:
 def _boot_s(rounds: int = 5) -> float:
     """From the start of QEMU until the guest says that it begins the first case."""
     document = json.loads(_ab("-w", "alloc-burst:layout-512k", "--seeds", "1"))
-    from lab import channel, cpio, images, results, slices, workloads
-    from lab.progress import Meter
+    from lab import channel, images, results, slices, workloads
+    from lab.core import cpio
+    from lab.core.progress import Meter
 
     folder = results.open_folder(document["result"])
     run = json.loads((folder / "runs" / "alloc-burst-base-0001.json").read_text())

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lab import trees
-from lab.rooms import room
+from lab.core.paths import room
 
 BASE = "main~3"
 _FILES = ("mm/memory.c", "mm/rmap.c", "mm/madvise.c", "mm/mprotect.c", "mm/mremap.c", "mm/mlock.c")

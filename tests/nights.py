@@ -23,7 +23,7 @@ from pathlib import Path
 from unittest import mock
 
 from lab import cli, trees
-from lab.git import Repo
+from lab.core.git import Repo
 from lab.nightly import night, running
 from lab.nightly.night import Event
 

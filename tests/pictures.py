@@ -30,9 +30,9 @@ from PIL import Image
 
 from lab import results
 from lab.bisection.answer import Answer
-from lab.errors import LabError
+from lab.core.errors import LabError
+from lab.core.records import write_atomic
 from lab.matrixresults import MatrixResult
-from lab.records import write_atomic
 from lab.reporting import bisections, formats, matrices, stored
 
 TOP = Path(__file__).resolve().parent.parent

@@ -7,13 +7,13 @@ from typing import Literal
 
 import msgspec
 
-from lab import records
 from lab.bisection.history import Candidate
 from lab.bisection.livedocument import Posterior
-from lab.errors import HostFailed, UserError
-from lab.records import Record
+from lab.core import records
+from lab.core.errors import HostFailed, UserError
+from lab.core.records import Record
 from lab.results import ResultEnvironment
-from lab.verdict import Comparison, Outcome
+from lab.stats.verdict import Comparison, Outcome
 
 
 class Function(Record, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from lab.bisection.livedocument import Posterior
 from lab.bisection.search import Change
 from lab.bisection.session import Session
 from lab.bisection.state import State
-from lab.verdict import Comparison, Metric, Outcome, percent
+from lab.stats.verdict import Comparison, Metric, Outcome, percent
 
 
 def make(session: Session, *, out_of_time: bool = False) -> Answer:

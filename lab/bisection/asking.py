@@ -8,14 +8,15 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from lab import compilers, exact, kernelspec, machines, paths, records, trees, workloads
+from lab import compilers, exact, kernelspec, machines, trees, workloads
 from lab.bisection import history, liveasking, recipes, series
 from lab.bisection.history import History
 from lab.bisection.plan import CONFIDENCE, BisectPlan, Panics
 from lab.bisection.recipes import Recipe
-from lab.errors import UserError
+from lab.core import paths, records
+from lab.core.errors import UserError
+from lab.core.locks import Progress
 from lab.results import ArmPlan
-from lab.staging import Progress
 
 PROBES = 3
 T = TypeVar("T")

@@ -13,14 +13,15 @@ from lab.bisection.journal import Built, safe_name
 from lab.bisection.livework import Booted
 from lab.bisection.measuring import chosen_metric, identity
 from lab.bisection.plan import BisectPlan
-from lab.errors import GuestFailed
+from lab.core.errors import GuestFailed
+from lab.core.progress import Meter
+from lab.core.records import now
 from lab.guests import Arm, Running
 from lab.kernels import Kernel
-from lab.live import boots, preparing, summaries
+from lab.live import boots, preparing
 from lab.live.rounds import FIRST_ITERATIONS
-from lab.progress import Meter
-from lab.records import now
-from lab.verdict import Metric
+from lab.stats import iterations
+from lab.stats.verdict import Metric
 from lab.workload import Workload
 
 
@@ -84,7 +85,7 @@ class Boots:
             )
             task.advance()
         samples = record.reading()[bench.cases[0].name].get(self.metric.name, [])
-        value = summaries.summary(samples)
+        value = iterations.summary(samples)
         if not math.isfinite(value):
             raise GuestFailed("workload", f"{one.name}: the workload did not report {self.metric.name}")
         return Booted(value, samples)

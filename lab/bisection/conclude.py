@@ -14,12 +14,12 @@ from lab.bisection.answer import Answer, Found, Proof
 from lab.bisection.proof import Prover
 from lab.bisection.searching import Search
 from lab.bisection.session import LIVE, PLAN, Session
-from lab.elsewhere import over
-from lab.errors import HostFailed, Undecided, UserError
-from lab.progress import Meter
-from lab.records import save
+from lab.core.errors import HostFailed, Undecided, UserError
+from lab.core.executor import over
+from lab.core.progress import Meter
+from lab.core.records import save
 from lab.results import AbResult, CaseResult, primary_of
-from lab.verdict import Metric, Outcome, percent
+from lab.stats.verdict import Metric, Outcome, percent
 
 
 def conclude(session: Session, *, jobs: int, deadline: float | None, meter: Meter) -> Answer:

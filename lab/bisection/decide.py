@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lab import evidence
+from lab.stats import evidence
 
 _BAND_OF_EFFECT = 1 / 3
 _ERRORS_APART = 3.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from lab import evidence
-from lab.evidence import Estimate, Moments
+from lab.stats import evidence
+from lab.stats.evidence import Estimate, Moments
 
 FEWEST_BLOCKS = 4
 

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from lab import elsewhere
 from lab.bisection.history import Candidate
 from lab.bisection.journal import Reading, Seeds
 from lab.bisection.measuring import Measurer
 from lab.bisection.plan import FIRST_SEED, BisectPlan
 from lab.bisection.session import Session
 from lab.bisection.state import PANICS, State
-from lab.errors import GuestFailed
-from lab.progress import Meter
-from lab.verdict import Outcome, percent
+from lab.core import executor
+from lab.core.errors import GuestFailed
+from lab.core.progress import Meter
+from lab.stats.verdict import Outcome, percent
 
 _FIRST_LOOK = 3
 _SECOND_LOOK = 6
@@ -30,7 +30,7 @@ def measure(session: Session, measurer: Measurer) -> None:
     for count in _looks(plan):
         seeds = list(range(FIRST_SEED, FIRST_SEED + count))
         ends_and_words = list(zip((history.old, history.new), plan.words, strict=True))
-        measured = elsewhere.each(partial(_end, plan, measurer, seeds), ends_and_words)
+        measured = executor.each(partial(_end, plan, measurer, seeds), ends_and_words)
         readings = {reading.commit: reading for reading in measured}
         ends = State(plan=plan, history=history, metric=measurer.metric, readings=readings).ends
         if ends is None or ends.verdict != Outcome.UNKNOWN:

@@ -19,9 +19,9 @@ from lab.bisection.inside import Way
 from lab.bisection.journal import safe_name
 from lab.bisection.plan import BisectPlan
 from lab.bisection.session import PLAN, Session
-from lab.elsewhere import over
-from lab.errors import BuildFailed, GuestFailed, Undecided, UserError
-from lab.progress import Meter
+from lab.core.errors import BuildFailed, GuestFailed, Undecided, UserError
+from lab.core.executor import over
+from lab.core.progress import Meter
 
 Conclude = Callable[[Session], Answer]
 

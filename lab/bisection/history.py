@@ -7,12 +7,12 @@ from typing import Literal
 
 from lab import kernelspec, specs, trees
 from lab.bisection.search import OLD, Graph
-from lab.errors import UserError
-from lab.git import Repo
+from lab.core.errors import UserError
+from lab.core.git import Repo
+from lab.core.locks import Progress, quiet
+from lab.core.process import CommandFailed
+from lab.core.records import Record
 from lab.kernelspec import KernelSpec, TreeSource
-from lab.process import CommandFailed
-from lab.records import Record
-from lab.staging import Progress, quiet
 from lab.trees import Tree
 
 Kind = Literal["commits", "packages", "patches", "options"]

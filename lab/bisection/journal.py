@@ -13,10 +13,10 @@ from pathlib import Path
 
 import msgspec
 
-from lab import diskspace
 from lab.bisection.history import Candidate
-from lab.errors import HostFailed
-from lab.records import Record
+from lab.core import disk
+from lab.core.errors import HostFailed
+from lab.core.records import Record
 
 
 class Reading(Record, frozen=True, kw_only=True, tag_field="event", tag="reading"):
@@ -94,7 +94,7 @@ class Journal:
         """Add a line; it is on disk when this returns. Not for a journal that somebody else writes to."""
         line = msgspec.json.encode(event) + b"\n"
         try:
-            with diskspace.writing(self.path), self.path.open("r+b" if self.path.exists() else "w+b") as stream:
+            with disk.writing(self.path), self.path.open("r+b" if self.path.exists() else "w+b") as stream:
                 _drop_torn(stream.fileno(), self.path)
                 stream.seek(0, os.SEEK_END)
                 stream.write(line)

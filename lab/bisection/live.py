@@ -20,10 +20,10 @@ import numpy as np
 from lab.bisection import planning
 from lab.bisection.duel import FEWEST_BLOCKS, Duel
 from lab.bisection.planning import Choice, Costs
-from lab.bisection.posterior import Belief, Reading, believe, prior_of, shortest
 from lab.bisection.terms import Done, Outcome, Part, Rules, Status, Visit
-from lab.evidence import Estimate, Moments
-from lab.looks import Looks
+from lab.stats.evidence import Estimate, Moments
+from lab.stats.posterior import Belief, Reading, believe, prior_of, shortest
+from lab.stats.sequential import Looks
 
 
 class LiveSearch:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from lab import verdict
 from lab.bisection.answer import Answer, Found, OutcomeWord, Proof, Step
 from lab.bisection.answering import answer_of, direction_of
 from lab.bisection.inside import way_on
@@ -13,7 +12,8 @@ from lab.bisection.livedocument import Posterior, Suspicion
 from lab.bisection.livestate import GATE_ALPHA, LiveState, certainty
 from lab.bisection.session import Session
 from lab.bisection.terms import Done, Outcome, Part
-from lab.verdict import Comparison
+from lab.stats import verdict
+from lab.stats.verdict import Comparison
 
 _GAPS = 10
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lab.bisection.recipes import Recipe
-from lab.errors import UserError
+from lab.core.errors import UserError
+from lab.core.progress import Meter
 from lab.live import kvm
 from lab.live.document import LivePlan
-from lab.progress import Meter
 from lab.workload import Case, Workload
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from lab import records
 from lab.bisection import answer as answers
 from lab.bisection import liveanswer, liveproof
 from lab.bisection.answer import Answer
@@ -14,8 +13,9 @@ from lab.bisection.livework import Booter, LiveWork
 from lab.bisection.proof import Prover
 from lab.bisection.searching import require_same
 from lab.bisection.session import CONDITIONS, Conditions, Session
-from lab.elsewhere import over
-from lab.progress import Meter
+from lab.core import records
+from lab.core.executor import over
+from lab.core.progress import Meter
 
 GoOn = Callable[[Answer], tuple[Answer, bool]]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.records import Record
+from lab.core.records import Record
 
 
 class Suspicion(Record, frozen=True, kw_only=True):

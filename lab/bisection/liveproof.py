@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from lab.bisection.answer import Answer, Found
 from lab.bisection.proof import Prover
-from lab.errors import LabError
+from lab.core.errors import LabError
 
 
 def complete(prover: Prover, answer: Answer) -> Answer:

@@ -11,11 +11,11 @@ from lab.bisection.journal import Boot, Built, Event, Reading
 from lab.bisection.live import LiveSearch
 from lab.bisection.plan import BisectPlan
 from lab.bisection.planning import Costs
-from lab.bisection.posterior import Reading as Point
 from lab.bisection.search import OLD
 from lab.bisection.terms import Done, Outcome, Part, Rules, Visit
-from lab.evidence import Estimate
-from lab.verdict import Metric, percent
+from lab.stats.evidence import Estimate
+from lab.stats.posterior import Reading as Point
+from lab.stats.verdict import Metric, percent
 
 FIRST_GUESS = Costs(build_s=60.0, boot_s=10.0)
 """What a build and a boot are thought to cost before there was one; weighs as much as one of them."""

@@ -11,7 +11,7 @@ from lab.bisection.livestate import LiveState, certainty
 from lab.bisection.session import Session
 from lab.bisection.standing import Label, Open, Status
 from lab.bisection.terms import Visit
-from lab.verdict import percent
+from lab.stats.verdict import percent
 
 _SHOWN = 5
 _SURE = 0.95

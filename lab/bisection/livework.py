@@ -21,13 +21,13 @@ from lab.bisection.journal import Boot, Built, Reading
 from lab.bisection.livestate import LiveState, certainty
 from lab.bisection.session import Session
 from lab.bisection.terms import Done, Part, Visit
-from lab.elsewhere import over
-from lab.errors import BuildFailed, GuestFailed, HostFailed, LabError, UserError
-from lab.progress import Meter
-from lab.records import now
+from lab.core.errors import BuildFailed, GuestFailed, HostFailed, LabError, UserError
+from lab.core.executor import over
+from lab.core.progress import Meter
+from lab.core.records import now
 from lab.results import ResultEnvironment
 from lab.runs import HOSTS_DOING
-from lab.verdict import Metric, percent
+from lab.stats.verdict import Metric, percent
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class Booted(NamedTuple):
 
 
 class Booter(Protocol):
-    """Who builds and boots. Failures are those of `lab.errors`; `GuestFailed.kind` says whose fault it was."""
+    """Who builds and boots. Failures are those of `lab.core.errors`; `GuestFailed.kind` says whose fault it was."""
 
     @property
     def metric(self) -> Metric:

@@ -14,18 +14,19 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab import ab, kernels, records, runs, sampling
+from lab import ab, kernels, runs, sampling
 from lab.bisection.history import Candidate, History
 from lab.bisection.journal import Reading, place_of
 from lab.bisection.plan import BisectPlan
-from lab.errors import BuildFailed, GuestFailed, HostFailed, LabError, UserError
+from lab.core import records
+from lab.core.errors import BuildFailed, GuestFailed, HostFailed, LabError, UserError
+from lab.core.progress import Meter
+from lab.core.records import now
 from lab.guests import Arm
 from lab.kernels import Kernel, MachineType
 from lab.kernelspec import KernelSpec
-from lab.progress import Meter
-from lab.records import now
 from lab.sampling import Limits, Series
-from lab.verdict import Metric
+from lab.stats.verdict import Metric
 
 
 class OutOfTime(Exception):

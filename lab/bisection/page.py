@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from lab.bisection.answer import Answer, Found, Function, Step
+from lab.core.text import visible_record
 from lab.results import number
-from lab.verdict import Comparison, percent
-from lab.visible import visible_record
+from lab.stats.verdict import Comparison, percent
 
 _SHOWN = 12
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from lab.core.records import Record
 from lab.live.document import LivePlan
-from lab.records import Record
 from lab.results import ArmPlan, Plan
 
 Panics = Literal["untestable", "bad"]

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lab.bisection.drift import Array
-from lab.bisection.posterior import Belief
+from lab.stats.posterior import Array, Belief
 
 OPEN = 0.004
 """A measured commit is worth another visit while both answers are likelier than this."""

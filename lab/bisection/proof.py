@@ -12,19 +12,20 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab import ab, explain, machines, records, results, trees
+from lab import ab, explain, machines, results, trees
 from lab.bisection.answer import Function, Proof
 from lab.bisection.history import Candidate, History
 from lab.bisection.journal import safe_name
 from lab.bisection.plan import BisectPlan
 from lab.bisection.state import changed
-from lab.errors import BuildFailed, GuestFailed, UserError
+from lab.core import records
+from lab.core.errors import BuildFailed, GuestFailed, UserError
+from lab.core.progress import Meter
 from lab.kernelspec import KernelSpec, resolve
 from lab.live import comparing
-from lab.progress import Meter
 from lab.results import AbResult, ArmPlan, Plan, primary_of
 from lab.runs import Run
-from lab.verdict import Comparison, Metric
+from lab.stats.verdict import Comparison, Metric
 
 _FUNCTIONS = 10
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from lab import rooms
-from lab.errors import UserError
-from lab.records import Record
+from lab.core import paths
+from lab.core.errors import UserError
+from lab.core.records import Record
 
 Fraction = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 
@@ -51,14 +51,14 @@ class Recipe(Record, frozen=True, kw_only=True):
 
 def shipped() -> list[str]:
     """The names of the recipes that come with the lab."""
-    return sorted(path.stem for path in (rooms.room("bisect") / "recipes").glob("*.toml"))
+    return sorted(path.stem for path in (paths.room("bisect") / "recipes").glob("*.toml"))
 
 
 def load(reference: str) -> Recipe:
     """A recipe by file, or by the name of one that comes with the lab. `UserError` names the line that is wrong."""
     path = Path(reference)
     if not path.is_file() and reference in shipped():
-        path = rooms.room("bisect") / "recipes" / f"{reference}.toml"
+        path = paths.room("bisect") / "recipes" / f"{reference}.toml"
     if not path.is_file():
         close = difflib.get_close_matches(path.stem, shipped(), n=1)
         raise UserError(

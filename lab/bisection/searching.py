@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from lab import builds, elsewhere, records
+from lab import builds
 from lab.bisection import ends, search
 from lab.bisection.history import Candidate
 from lab.bisection.journal import Reading
@@ -16,11 +16,12 @@ from lab.bisection.measuring import Measurer, OutOfTime
 from lab.bisection.session import CONDITIONS, Conditions, Session
 from lab.bisection.speculation import Speculation
 from lab.bisection.state import State, describe
-from lab.elsewhere import over
-from lab.errors import HostFailed, Undecided
+from lab.core import executor, records
+from lab.core.errors import HostFailed, Undecided
+from lab.core.executor import over
+from lab.core.progress import Meter
 from lab.kernelspec import TreeSource
-from lab.progress import Meter
-from lab.verdict import percent
+from lab.stats.verdict import percent
 
 _FIRST_LOOK = 3
 
@@ -95,7 +96,7 @@ class Search:
     @cached_property
     def _width(self) -> int:
         """How many commits are measured at once: one here, else one for each machine."""
-        crew = elsewhere.crew()
+        crew = executor.crew()
         return max(1, crew.machines(self.measurer.bench)) if crew else 1
 
     def _round(self, numbers: Sequence[int]) -> None:
@@ -106,7 +107,7 @@ class Search:
         names = ", ".join(session.history[number].name for number in numbers)
         self.meter.say(f"{len(numbers)} commits at once: {names}")
         for number, reading in zip(
-            numbers, elsewhere.each(lambda number: self._read(session.history[number], state), numbers), strict=True
+            numbers, executor.each(lambda number: self._read(session.history[number], state), numbers), strict=True
         ):
             session.journal.append(reading)
             self._say(number, reading)
@@ -137,7 +138,7 @@ class Search:
     def _speculation(self) -> Speculation | None:
         """None where it would disturb (live mode), or where there is no make here that could be stopped."""
         plan, history, source = self.session.plan, self.session.history, self.session.plan.new.spec.source
-        if not plan.speculate or plan.mode != "exact" or not isinstance(source, TreeSource) or elsewhere.crew():
+        if not plan.speculate or plan.mode != "exact" or not isinstance(source, TreeSource) or executor.crew():
             return None
         quiet, tree = Meter(quiet=True), source.tree
         return Speculation(

@@ -11,10 +11,11 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
 
-from lab import debs, git, specs
+from lab import debs, specs
 from lab.bisection.history import Candidate, History, Kind
-from lab.errors import UserError
-from lab.process import CommandFailed, run
+from lab.core import git
+from lab.core.errors import UserError
+from lab.core.process import CommandFailed, run
 
 _PATCHES = ("*.patch", "*.diff", "*.eml")
 _UNSET = re.compile(r"# (CONFIG_\w+) is not set")

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from lab.errors import LabError
+from lab.core.errors import LabError
 
 _PATIENCE_S = 0.1
 _HURRY_EVERY_S = 1.0

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from lab.bisection.livedocument import Suspicion
-from lab.records import Record
+from lab.core.records import Record
 
 
 class Open(Record, frozen=True, kw_only=True):

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from lab import verdict
 from lab.bisection import decide, search
 from lab.bisection.history import History
 from lab.bisection.journal import Reading
 from lab.bisection.plan import BisectPlan
 from lab.bisection.search import OLD, Change, Readings
-from lab.verdict import Comparison, Metric, Outcome, percent
+from lab.stats import verdict
+from lab.stats.verdict import Comparison, Metric, Outcome, percent
 
 PANICS = ("panic", "oops")
 _PANICKED = 1_000_000

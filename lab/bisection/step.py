@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab import ab, exact, images, paths, records, results, trees, workloads
+from lab import ab, exact, images, results, trees, workloads
 from lab.bisection import asking, decide, recipes
 from lab.bisection.asking import Asked
 from lab.bisection.history import Candidate, History, suffix_of
@@ -21,12 +21,13 @@ from lab.bisection.plan import BisectPlan
 from lab.bisection.searching import Search
 from lab.bisection.session import JOURNAL, Session, conditions
 from lab.bisection.state import State, describe
-from lab.errors import UserError
-from lab.git import Repo
+from lab.core import paths, records
+from lab.core.errors import UserError
+from lab.core.git import Repo
+from lab.core.process import CommandFailed
+from lab.core.progress import Meter
 from lab.instrument import load_instrument
 from lab.kernelspec import KernelSpec, TreeSource
-from lab.process import CommandFailed
-from lab.progress import Meter
 
 GOOD, BAD, UNTESTABLE = 0, 1, 125
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lab.bisection.drift import DRIFTS, Drift
-from lab.evidence import Estimate
+from lab.stats.evidence import Estimate
+from lab.stats.posterior import DRIFTS, Drift
 
 
 class Outcome(StrEnum):

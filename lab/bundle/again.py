@@ -14,15 +14,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import __version__, exact, machines, plugin, process, records, runs
+from lab import __version__, exact, machines, plugin, runs
 from lab.bundle import archive, contents, script, sums
 from lab.bundle.contents import ExpectedGuest, Guest, Opened
-from lab.errors import GuestFailed, UserError
+from lab.core import process, records
+from lab.core.errors import GuestFailed, UserError
+from lab.core.progress import Meter
 from lab.exact import Qemu
 from lab.guests import Running
 from lab.instrument import Instrument
 from lab.plugin import Model
-from lab.progress import Meter
 from lab.replaying import Replay, differences
 from lab.runs import Got
 

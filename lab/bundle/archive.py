@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import IO
 
 from lab.bundle.contents import is_inside
-from lab.errors import HostFailed, UserError
-from lab.process import find_tool
-from lab.visible import visible
+from lab.core.errors import HostFailed, UserError
+from lab.core.process import find_tool
+from lab.core.text import visible
 
 SUFFIXES = (".tar.zst", ".tar")
 _COMPRESS = ("--quiet", "-10", "--long=27", "--single-thread", "--stdout")

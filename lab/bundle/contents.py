@@ -12,13 +12,14 @@ from typing import Any, Literal
 
 import msgspec
 
-from lab import exact, records, runs
-from lab.errors import UserError
+from lab import exact, runs
+from lab.core import records
+from lab.core.errors import UserError
+from lab.core.records import Record
 from lab.exact import ExactMachine, Qemu
 from lab.instrument import Instrument
 from lab.kernels import MachineType
 from lab.plugin import Model
-from lab.records import Record
 from lab.results import AbResult
 from lab.workload import Case, Workload
 

@@ -7,7 +7,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from lab import debs, records, store, trees
+from lab import debs, store, trees
+from lab.core import records
 from lab.debs import DebSource
 from lab.kernels import Kernel
 from lab.kernelspec import FileSource, TreeSource

@@ -11,10 +11,10 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from lab import records
 from lab.bundle.contents import OUT, is_inside
-from lab.errors import UserError
-from lab.visible import visible
+from lab.core import records
+from lab.core.errors import UserError
+from lab.core.text import visible
 
 NAME = "SHA256SUMS"
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")

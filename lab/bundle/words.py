@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from lab.bundle import contents, script, sums
 from lab.bundle.contents import Bundle
+from lab.core.text import visible, visible_record
 from lab.images import Image
 from lab.reporting import figures
 from lab.results import AbResult, primary_of
-from lab.visible import visible, visible_record
 
 _WIDTH = 78
 

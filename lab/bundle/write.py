@@ -12,17 +12,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lab import ab, exact, images, machines, plugin, records, runs, workload, workloads
+from lab import ab, exact, images, machines, plugin, runs, workload, workloads
 from lab.bundle import archive, contents, script, sources, sums, words
 from lab.bundle.contents import Boot, Bundle, Expected, ExpectedGuest, Guest, Plugin
-from lab.errors import UserError
+from lab.core import records
+from lab.core.errors import UserError
+from lab.core.paths import room
+from lab.core.progress import Meter
 from lab.exact import Qemu
 from lab.guests import Arm
 from lab.kernels import MachineType
-from lab.progress import Meter
 from lab.reporting.stored import Report
 from lab.results import Plan, ResultEnvironment
-from lab.rooms import room
 from lab.runs import Bench, Run
 
 

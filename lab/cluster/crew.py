@@ -13,17 +13,18 @@ from typing import Any
 from distributed import Client, Future, KilledWorker
 from distributed.client import FutureCancelledError
 
-from lab import paths, records, runs
+from lab import runs
 from lab.cluster import fingerprint, sources, tasks, worker
 from lab.cluster.fingerprint import Facts
 from lab.cluster.share import Share
 from lab.cluster.tasks import BuildDone, BuildTask, Done, GuestDone, GuestTask, Task, WorkerTrouble, Wrong
 from lab.compilers import Compiler
-from lab.errors import BuildFailed, GuestFailed, HostFailed
+from lab.core import paths, records
+from lab.core.errors import BuildFailed, GuestFailed, HostFailed
+from lab.core.progress import Meter
 from lab.exact import Qemu
 from lab.guests import Arm, Running
 from lab.kernelspec import KernelSpec, TreeSource
-from lab.progress import Meter
 from lab.runs import Bench, Run
 from lab.store import Build
 from lab.workload import Case

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lab import elsewhere
-from lab.errors import HostFailed, UserError
-from lab.progress import Meter
+from lab.core import executor
+from lab.core.errors import HostFailed, UserError
+from lab.core.progress import Meter
 
 _PATIENCE_S = 10
 
@@ -46,7 +46,7 @@ def joined(cluster: str | None, share: str | None, meter: Meter) -> Iterator[Non
         raise HostFailed(f"no cluster answers at {cluster}: {error}", hint="see docs/cluster.md") from error
     crew = Crew(client, place, meter)
     try:
-        with elsewhere.joined(crew):
+        with executor.joined(crew):
             yield
     finally:
         crew.stop()

@@ -24,9 +24,10 @@ import fsspec
 import msgspec
 from filelock import FileLock
 
-from lab import paths, records, store
-from lab.errors import HostFailed, UserError
-from lab.records import Record
+from lab import store
+from lab.core import paths, records
+from lab.core.errors import HostFailed, UserError
+from lab.core.records import Record
 from lab.store import Build
 
 T = TypeVar("T")

@@ -12,11 +12,12 @@ from pathlib import Path
 import msgspec
 from filelock import FileLock
 
-from lab import paths, records, trees
+from lab import trees
 from lab.cluster.share import Share
-from lab.git import Repo
+from lab.core import paths, records
+from lab.core.git import Repo
+from lab.core.records import Record
 from lab.kernelspec import TreeSource
-from lab.records import Record
 
 _FOLDER = "sources"
 

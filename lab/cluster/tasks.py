@@ -19,14 +19,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from lab import ab, builds, compilers, exact, paths, plugin, runs
+from lab import ab, builds, compilers, exact, plugin, runs
 from lab.cluster import sources
 from lab.cluster.share import Share
-from lab.errors import BuildFailed, GuestFailed, LabError
+from lab.core import paths
+from lab.core.errors import BuildFailed, GuestFailed, LabError
+from lab.core.progress import Meter
 from lab.exact import Qemu
 from lab.guests import Arm, Running
 from lab.kernelspec import KernelSpec, TreeSource
-from lab.progress import Meter
 from lab.runs import Bench, Got
 from lab.workload import Case
 

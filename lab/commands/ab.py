@@ -11,19 +11,20 @@ import msgspec
 from rich.console import Console
 
 from lab import ab as comparing
-from lab import compilers, exact, explaintable, kernelspec, machines, records, results, table, trees, workloads
+from lab import compilers, exact, explaintable, kernelspec, machines, results, table, trees, workloads
 from lab import explain as lab_explain
 from lab.cluster.joining import exact_only, joined
 from lab.commands import options
-from lab.errors import Undecided, UserError
+from lab.core import records
+from lab.core.errors import Undecided, UserError
+from lab.core.progress import Meter
 from lab.explain import Why
 from lab.history.hook import remember
 from lab.live import comparing as live
 from lab.live import kvm, preparing
 from lab.live.document import LivePlan
-from lab.progress import Meter
 from lab.results import AbResult, ArmPlan, Plan
-from lab.verdict import Outcome
+from lab.stats.verdict import Outcome
 
 
 @click.command()

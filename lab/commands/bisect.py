@@ -8,19 +8,19 @@ from typing import Any
 
 import click
 
-from lab import machines, records, results
+from lab import machines, results
 from lab.ab import default_jobs
-from lab.bisection import asking, page, session
-from lab.bisection import conclude as concluding
+from lab.bisection import asking, conclude, page, session
 from lab.bisection import step as stepping
 from lab.bisection.answer import Answer
 from lab.bisection.asking import Asked
 from lab.cluster.joining import exact_only, joined
 from lab.commands import options
-from lab.errors import UserError
+from lab.core import records
+from lab.core.errors import UserError
+from lab.core.progress import Meter
+from lab.core.text import visible
 from lab.history.hook import remember
-from lab.progress import Meter
-from lab.visible import visible
 
 _PATHS = "lab.bisect.paths"
 _WORDS = "lab.bisect.words"
@@ -127,7 +127,7 @@ def bisect(
         folder = results.new_folder(result)
         with results.claimed(folder):
             made = session.create(folder, plan, history)
-            answer = concluding.conclude(made, jobs=jobs or default_jobs(), deadline=deadline, meter=meter)
+            answer = conclude.conclude(made, jobs=jobs or default_jobs(), deadline=deadline, meter=meter)
             remember(folder, meter)
     return _print(answer, as_json=as_json)
 
@@ -175,7 +175,7 @@ def resume(
     found = session.find(result_id)
     exact_only(cluster, found.plan.mode)
     with Meter() as meter, joined(cluster, share, meter), results.claimed(found.folder):
-        answer = concluding.conclude(
+        answer = conclude.conclude(
             session.load(found.folder), jobs=jobs or default_jobs(), deadline=deadline, meter=meter
         )
         remember(found.folder, meter)

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import click
 
-from lab import benchhost, records
+from lab import benchhost
 from lab import doctor as examining
 from lab.benchhost import Change
 from lab.commands import options
+from lab.core import records
 from lab.doctor import Finding
 
 _MARKS = {"ok": "ok     ", "limited": "limited", "missing": "MISSING"}

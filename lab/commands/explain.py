@@ -8,11 +8,12 @@ import click
 from rich.console import Console
 
 from lab import explain as lab_explain
-from lab import explaintable, flamegraph, records, results
+from lab import explaintable, flamegraph, results
 from lab.ab import default_jobs
 from lab.commands import options
+from lab.core import records
+from lab.core.progress import Meter
 from lab.explain import Cost
-from lab.progress import Meter
 
 
 @click.command()

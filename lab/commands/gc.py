@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from lab import garbage, records
+from lab import garbage
 from lab.commands import options
+from lab.core import records
 
 
 class Size(click.ParamType[int]):

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 import click
 
-from lab import records
 from lab.commands import options
+from lab.core import records
+from lab.core.progress import Meter
 from lab.history import indexing, text, trends
 from lab.history.database import Database, is_shared, opened
 from lab.history.trends import Wanted
 from lab.nightly import acks, sharing
-from lab.progress import Meter
 
 _which = options.together(
     click.option("--workload", "-w", metavar="NAME[:CASE]", help="Of this workload, or this case of it."),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
-from lab import images, records
+from lab import images
 from lab.commands import options
-from lab.progress import Meter
+from lab.core import records
+from lab.core.progress import Meter
 
 
 @click.group()

@@ -6,11 +6,12 @@ from datetime import UTC, datetime
 
 import click
 
-from lab import compilers, elsewhere, kernels, kernelspec, records, store
+from lab import compilers, kernels, kernelspec, store
 from lab.ab import default_jobs
 from lab.cluster.joining import joined
 from lab.commands import options
-from lab.progress import Meter
+from lab.core import executor, records
+from lab.core.progress import Meter
 
 
 @click.group()
@@ -45,7 +46,7 @@ def build(
         resolved = [kernelspec.resolve(text, tree, progress=meter.news) for text in specs]
         for note in [spec.note for spec in resolved if spec.note]:
             meter.say(note)
-        made = elsewhere.each(
+        made = executor.each(
             lambda spec: kernels.obtain(spec, cc=cc, jobs=jobs or default_jobs(), meter=meter), resolved
         )
         for spec, ready in zip(resolved, made, strict=True):

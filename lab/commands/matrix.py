@@ -10,14 +10,15 @@ import click
 import msgspec
 from rich.console import Console
 
-from lab import ab, axes, compilers, exact, heatmap, machines, matrixtable, records, results, trees, workloads
+from lab import ab, axes, compilers, exact, heatmap, machines, matrixtable, results, trees, workloads
 from lab import matrix as measuring
 from lab.cluster.joining import exact_only, joined
 from lab.commands import options
-from lab.errors import GuestFailed
+from lab.core import records
+from lab.core.errors import GuestFailed
+from lab.core.progress import Meter
 from lab.history.hook import remember
 from lab.matrixresults import MatrixPlan, MatrixResult, load_plan
-from lab.progress import Meter
 
 
 @click.command()

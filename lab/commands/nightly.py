@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from lab import records
 from lab.ab import default_jobs
 from lab.commands import options
-from lab.errors import HostFailed
+from lab.core import records
+from lab.core.errors import HostFailed
+from lab.core.progress import Meter
 from lab.nightly import planfile, running, website
 from lab.nightly import status as statuses
 from lab.nightly.night import Night
-from lab.progress import Meter
 
 _plan = click.option(
     "--plan", type=click.Path(path_type=Path), required=True, metavar="FILE", help="What to measure, and how."

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from lab import compilers, machines
-from lab.errors import UserError
+from lab.core.errors import UserError
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
-from lab import ab, records, replaying
+from lab import ab, replaying
 from lab.bundle import again
 from lab.commands import options
-from lab.errors import GuestFailed, UserError
-from lab.progress import Meter
+from lab.core import records
+from lab.core.errors import GuestFailed, UserError
+from lab.core.progress import Meter
+from lab.core.text import visible
 from lab.replaying import Replay
-from lab.visible import visible
 
 _QEMU = "qemu-system-x86_64"
 

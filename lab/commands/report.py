@@ -9,17 +9,18 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from lab import ab, matrixresults, matrixtable, records, results, table
+from lab import ab, matrixresults, matrixtable, results, table
 from lab.bisection import answer, session
 from lab.bisection.answer import Answer
 from lab.bundle import write
 from lab.commands import options
-from lab.errors import UserError
+from lab.core import records
+from lab.core.errors import UserError
+from lab.core.progress import Meter
+from lab.core.text import visible
 from lab.matrixresults import MatrixResult
-from lab.progress import Meter
 from lab.reporting import bisections, formats, matrices, stored
 from lab.results import AbResult
-from lab.visible import visible
 
 _BUNDLE = "bundle"
 

@@ -8,9 +8,9 @@ import click
 
 from lab import ab, compilers, exact, kernels, kernelspec, trees
 from lab.commands import options
+from lab.core.progress import Meter
 from lab.live import kvm
 from lab.live import shell as guest_shell
-from lab.progress import Meter
 
 
 @click.command(context_settings={"ignore_unknown_options": True})

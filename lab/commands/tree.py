@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 import msgspec
 
-from lab import records, trees
+from lab import trees
+from lab.core import records
 
 
 def _say(message: str, share: float | None = None) -> None:

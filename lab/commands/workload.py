@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 import msgspec
 
-from lab import records, workloadcheck, workloads, workloadtext
+from lab import workloadcheck, workloads, workloadtext
 from lab.ab import default_jobs
 from lab.commands import options
-from lab.errors import LabError
-from lab.progress import Meter
+from lab.core import records
+from lab.core.errors import LabError
+from lab.core.progress import Meter
 from lab.workloadcheck import Checked
 
 

@@ -13,10 +13,10 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from lab import paths
-from lab.errors import HostFailed, UserError
+from lab.core import paths
+from lab.core.errors import HostFailed, UserError
+from lab.core.toml import TomlText
 from lab.history.schema import HEAD, series
-from lab.tomllines import TomlText
 
 VARIABLE = "LAB_DATABASE"
 _SAFE = "no result is lost by that: `lab history rebuild` makes the index again from the stored results"

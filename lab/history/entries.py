@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab import matrixresults, records, results, specs
-from lab.bisection import answer as answers
+from lab import matrixresults, results, specs
+from lab.bisection import answer
 from lab.bisection.answer import Answer
+from lab.core import records
+from lab.core.errors import LabError, UserError
+from lab.core.records import Record
 from lab.debs import DebSource
-from lab.errors import LabError, UserError
 from lab.kernelspec import KernelSpec, TreeSource
 from lab.matrixresults import Cell, MatrixPlan, MatrixResult
-from lab.records import Record
 from lab.results import AbResult, ArmResult, Plan, ResultEnvironment
-from lab.verdict import Better, Comparison, Outcome
+from lab.stats.verdict import Better, Comparison, Outcome
 
 LABEL = "night.json"
 
@@ -118,7 +119,7 @@ def read(folder: Path) -> Entry | None:
         case matrixresults.KIND:
             return _of_matrix(folder, matrixresults.load_result(folder), matrixresults.load_plan(folder))
         case "bisect":
-            return _of_bisection(folder, answers.load(folder))
+            return _of_bisection(folder, answer.load(folder))
         case other:
             raise UserError(f"{folder.name} is a result of `lab {other}`, which the history does not know")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from lab import results
-from lab.errors import LabError
-from lab.progress import Meter
+from lab.core.errors import LabError
+from lab.core.progress import Meter
 
 
 def remember(folder: Path, meter: Meter, database: str | None = None) -> None:
@@ -14,11 +14,11 @@ def remember(folder: Path, meter: Meter, database: str | None = None) -> None:
     if folder.parent != results.results_dir() or not (folder / "result.json").is_file():
         return  # somewhere of the user's own, where a rebuild would not find it; or the budget was used up
     # SQLAlchemy takes a moment to load: only now that something is to be written.
-    from lab.history import database as databases
+    from lab.history import database as history_database
     from lab.history import indexing
 
     try:
-        with databases.opened(database) as base:
+        with history_database.opened(database) as base:
             indexing.index(base, [folder], meter)
     except LabError as error:
         meter.say(f"{folder.name} is not in the history yet: {error.message}; the next `lab history` adds it")

@@ -12,13 +12,13 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from lab import results
-from lab.errors import LabError
+from lab.core.errors import LabError
+from lab.core.progress import Meter
 from lab.history import entries
 from lab.history.database import Database
 from lab.history.entries import Entry, Point, SeriesName
 from lab.history.schema import comparisons, points, samples, series
 from lab.history.schema import results as indexed
-from lab.progress import Meter
 
 _NAME = (series.c.workload, series.c.case_name, series.c.metric, series.c.tree, series.c.branch, series.c.conditions)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.engine import Engine
 
-from lab.errors import HostFailed
+from lab.core.errors import HostFailed
 from lab.history.database import write_to
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from lab.core.text import visible
 from lab.history.trends import Change, Dot, Side, Summary, Trend
 from lab.results import number
-from lab.verdict import percent
-from lab.visible import visible
+from lab.stats.verdict import percent
 
 
 def listed(found: Sequence[Summary]) -> Iterator[str]:

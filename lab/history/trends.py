@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from lab.errors import UserError
+from lab.core.errors import UserError, suggestion
+from lab.core.records import Record
 from lab.history.schema import points, results, series
-from lab.records import Record
-from lab.suggest import suggestion
 
 if TYPE_CHECKING:
-    from lab.history.changepoints import Step
+    from lab.stats.changepoints import Step
 
 
 class Wanted(Record, frozen=True, kw_only=True):
@@ -189,7 +188,7 @@ def check_names(connection: Connection, wanted: Wanted) -> None:
 
 def trend(connection: Connection, one: Summary, *, also: Sequence[str] = (), least: float = 0.01) -> Trend:
     """A series over time, with its steps of at least that size."""
-    from lab.history import changepoints  # brings numpy and scipy along: only when steps are looked for
+    from lab.stats import changepoints  # brings numpy and scipy along: only when steps are looked for
 
     dots, seeds = _dots(connection, one)
     known = [(i, dot.value) for i, dot in enumerate(dots) if dot.value is not None]

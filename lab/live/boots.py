@@ -11,9 +11,11 @@ from pathlib import Path
 
 import msgspec
 
-from lab import channel, cpio, delivery, diskspace, guests, records, runs
+from lab import channel, delivery, guests, runs
 from lab.channel import GuestReport
-from lab.errors import GuestFailed
+from lab.core import cpio, disk, records
+from lab.core.errors import GuestFailed
+from lab.core.records import Record
 from lab.guests import Arm, Running
 from lab.kernels import MachineType
 from lab.live import machine, perfrecord, perfstat, pinning, vng
@@ -21,7 +23,6 @@ from lab.live.machine import Guest, live_machine
 from lab.live.perfrecord import Profile
 from lab.live.perfstat import Event, PerfSummary
 from lab.live.topology import Seat
-from lab.records import Record
 from lab.workload import Case, Workload
 
 _LEAST_FREE = 32 << 20
@@ -113,7 +114,7 @@ def boot(
     """
     folder = runs.guest_folder(bench.folder, name)
     shutil.rmtree(folder, ignore_errors=True)
-    diskspace.require(bench.folder, _LEAST_FREE, "a guest")
+    disk.require(bench.folder, _LEAST_FREE, "a guest")
     folder.mkdir(parents=True)
     record_path(bench.folder, name).parent.mkdir(exist_ok=True)
     composed, argv = vng.compose(bench.guest_of(arm, seat), arm.kernel.image(bench.machine), bench.room)
@@ -168,7 +169,7 @@ def _measured(
         profiles = _take_profiles(report) if bench.profiled else {}
         values = collect(report, bench.workload, cases, record.iterations, folder, counted)
     except GuestFailed:
-        diskspace.require(folder)  # what it said may be lost, and that is not its kernel's doing
+        disk.require(folder)  # what it said may be lost, and that is not its kernel's doing
         raise
     finally:
         initrd.unlink(missing_ok=True)

@@ -9,8 +9,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lab import ab, certificates, exact, manycases, records, results, workloads
-from lab.errors import GuestFailed, HostFailed
+from lab import ab, certificates, exact, results, workloads
+from lab.core import records
+from lab.core.errors import GuestFailed, HostFailed
+from lab.core.progress import Meter
 from lab.guests import Running
 from lab.live import boots, hostgate, perfrecord, preparing, vng
 from lab.live.document import Live, LivePlan
@@ -20,10 +22,10 @@ from lab.live.narration import Narrator
 from lab.live.perfrecord import Difference, Profile
 from lab.live.preparing import Ready
 from lab.live.rounds import Rounds, primary_of
-from lab.manycases import CaseVerdict
-from lab.progress import Meter
 from lab.results import AbResult, CaseResult, Plan
-from lab.verdict import Comparison, Outcome
+from lab.stats import multiple
+from lab.stats.multiple import CaseVerdict
+from lab.stats.verdict import Comparison, Outcome
 
 # What a boot and an iteration take, before the first round has shown it.
 _BOOT_S, _SAMPLE_S = 2.0, 0.5
@@ -115,7 +117,7 @@ def _announce(plan: LivePlan, stands: Sequence[Stand], facts: Sequence[hostgate.
         meter.say(f"this host adds noise: {', '.join(noisy)}; `lab doctor` says what to do about it")
 
 
-def judge(rounds: Rounds, stands: Sequence[Stand], plan: Plan) -> tuple[list[CaseResult], manycases.Overall]:
+def judge(rounds: Rounds, stands: Sequence[Stand], plan: Plan) -> tuple[list[CaseResult], multiple.Overall]:
     """Every case as it stands, and the verdict over all of them."""
     standing = rounds.standing()
     cases = [
@@ -129,7 +131,7 @@ def judge(rounds: Rounds, stands: Sequence[Stand], plan: Plan) -> tuple[list[Cas
         for stand in stands
         for case in stand.bench.cases
     ]
-    overall = manycases.overall(
+    overall = multiple.overall(
         [
             CaseVerdict(name=name, verdict=_decided(found), p_value=primary_of(found).p_value)
             for name, found in standing.items()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lab.verdict import Comparison, Outcome, percent
+from lab.stats.verdict import Comparison, Outcome, percent
 
 _STEADY = 0.01
 _MOST = 3

@@ -7,13 +7,13 @@ from typing import Literal
 
 import msgspec
 
+from lab.core.records import Record
 from lab.live.hostgate import HostFact, RoundHost
 from lab.live.machine import Accelerator
 from lab.live.perfrecord import Difference
 from lab.live.perfstat import PerfSummary
 from lab.live.rounds import Sampling
 from lab.live.topology import Seat, Shape
-from lab.records import Record
 
 RoundState = Literal["kept", "disturbed", "repeated", "died"]
 
@@ -81,7 +81,7 @@ class Command(Record, frozen=True, kw_only=True):
 class Live(Record, frozen=True, kw_only=True):
     """How a result in live mode was measured. commands: by workload and arm. sampling, profiles: by case.
 
-    planned_rounds: that verdicts are about, see `lab.live.horizon`; None: it ended before they could be planned.
+    planned_rounds: that verdicts are about, see `lab.stats.sequential`; None: it ended before they could be planned.
     certificates: by case, what this host's noise certificate says to it.
     """
 

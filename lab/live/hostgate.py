@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from lab.live import hostreading as reading
-from lab.records import Record
+from lab.core.records import Record
+from lab.live import hostreading
 
 STEAL_LIMIT = 0.005
 """Share of the guests' CPUs' time that a hypervisor took away in a round."""
@@ -82,7 +82,7 @@ _SETTINGS = ("governor", "turbo", "SMT", "THP", "KSM", "swap", "clocksource")
 
 
 def _governor(root: Path, cpus: Sequence[int]) -> HostFact:
-    found = sorted(reading.governors(root, cpus))
+    found = sorted(hostreading.governors(root, cpus))
     value = ", ".join(found) or "none"
     if found == ["performance"]:
         return _ok("governor", value, "performance on all CPUs of the guests")
@@ -93,7 +93,7 @@ def _governor(root: Path, cpus: Sequence[int]) -> HostFact:
 
 
 def _turbo(root: Path) -> HostFact:
-    match reading.turbo(root):
+    match hostreading.turbo(root):
         case False:
             return _ok("turbo", "off", "off: no CPU runs above its base frequency")
         case True:
@@ -102,8 +102,8 @@ def _turbo(root: Path) -> HostFact:
 
 
 def _smt(root: Path) -> HostFact:
-    active = reading.number(root, f"{reading.CPU}/smt/active")
-    control = reading.word(root, f"{reading.CPU}/smt/control") or "unknown"
+    active = hostreading.number(root, f"{hostreading.CPU}/smt/active")
+    control = hostreading.word(root, f"{hostreading.CPU}/smt/control") or "unknown"
     if active == 0:
         return _ok("SMT", control, f"no CPU shares a core with another ({control})")
     if active is None:
@@ -113,8 +113,8 @@ def _smt(root: Path) -> HostFact:
 
 
 def _thp(root: Path) -> HostFact:
-    value = reading.selected(reading.word(root, "sys/kernel/mm/transparent_hugepage/enabled")) or "none"
-    pages, free = reading.huge_pages(root)
+    value = hostreading.selected(hostreading.word(root, "sys/kernel/mm/transparent_hugepage/enabled")) or "none"
+    pages, free = hostreading.huge_pages(root)
     if free:
         return _ok("THP", value, f"{value}; {free} of {pages} huge pages of 2 MiB are free for guests")
     if value in ("never", "none"):
@@ -124,7 +124,7 @@ def _thp(root: Path) -> HostFact:
 
 
 def _ksm(root: Path) -> HostFact:
-    running = reading.number(root, "sys/kernel/mm/ksm/run")
+    running = hostreading.number(root, "sys/kernel/mm/ksm/run")
     if running == 1:
         return _limited("KSM", "on", "on: it merges equal pages, of guests too, while they run", FIX)
     value = {None: "none", 0: "off", 2: "off, unmerged"}.get(running, str(running))
@@ -132,10 +132,10 @@ def _ksm(root: Path) -> HostFact:
 
 
 def _swap(root: Path) -> HostFact:
-    size_mb, used_mb = reading.swap(root)
+    size_mb, used_mb = hostreading.swap(root)
     if not size_mb:
         return _ok("swap", "none", "none")
-    swappiness = reading.number(root, "proc/sys/vm/swappiness")
+    swappiness = hostreading.number(root, "proc/sys/vm/swappiness")
     text = f"{size_mb / 1024:.1f} GiB, {used_mb / 1024:.1f} used, swappiness {swappiness}"
     if swappiness == 0:
         return _ok("swap", "last resort", text)
@@ -143,7 +143,7 @@ def _swap(root: Path) -> HostFact:
 
 
 def _clocksource(root: Path) -> HostFact:
-    value = reading.word(root, "sys/devices/system/clocksource/clocksource0/current_clocksource") or "unknown"
+    value = hostreading.word(root, "sys/devices/system/clocksource/clocksource0/current_clocksource") or "unknown"
     if value == "tsc":
         return _ok("clocksource", value, "tsc")
     text = f"{value}: reading the time is slow or goes through a hypervisor"
@@ -151,7 +151,7 @@ def _clocksource(root: Path) -> HostFact:
 
 
 def _steal(root: Path) -> HostFact:
-    times = reading.cpu_times(root, ticks_per_s=_TICKS)
+    times = hostreading.cpu_times(root, ticks_per_s=_TICKS)
     share = times.steal_s / times.total_s if times.total_s else 0.0
     value = f"{100 * share:.2f} %"
     if share <= STEAL_LIMIT:
@@ -161,7 +161,7 @@ def _steal(root: Path) -> HostFact:
 
 
 def _load(root: Path) -> HostFact:
-    average = reading.load(root)
+    average = hostreading.load(root)
     value = "unknown" if average is None else f"{average:.2f}"
     if average is not None and average <= BUSY_LOAD:
         return _ok("load", value, f"{value} over the last minute")
@@ -169,7 +169,7 @@ def _load(root: Path) -> HostFact:
 
 
 def _throttling(root: Path, cpus: Sequence[int]) -> HostFact:
-    count = reading.throttles(root, cpus)
+    count = hostreading.throttles(root, cpus)
     if count is None:
         return _limited(
             "throttling", "unknown", "nobody counts here how often CPUs get too hot", "measure on bare metal"
@@ -181,7 +181,7 @@ def _throttling(root: Path, cpus: Sequence[int]) -> HostFact:
 
 
 def _other_guests(root: Path) -> HostFact:
-    found = reading.guests(root, parent=os.getpid())
+    found = hostreading.guests(root, parent=os.getpid())
     if not found:
         return _ok("other guests", "0", "none")
     named = ", ".join(f"{name} ({pid})" for pid, name in found[:4]) + (", ..." if len(found) > 4 else "")
@@ -231,7 +231,7 @@ class Watch:
         self._root = root
         self._clock = clock
         self._ticks = ticks
-        self._begun: tuple[Clocks, reading.Times, reading.Times, int | None] | None = None
+        self._begun: tuple[Clocks, hostreading.Times, hostreading.Times, int | None] | None = None
 
     def start(self) -> None:
         """A round begins."""
@@ -252,12 +252,12 @@ class Watch:
             suspended_s=max(0.0, clock1.boot_s - clock.boot_s - wall_s),
         )
 
-    def _look(self) -> tuple[Clocks, reading.Times, reading.Times, int | None]:
+    def _look(self) -> tuple[Clocks, hostreading.Times, hostreading.Times, int | None]:
         return (
             self._clock(),
-            reading.cpu_times(self._root, self.cpus, ticks_per_s=self._ticks),
-            reading.cpu_times(self._root, ticks_per_s=self._ticks),
-            reading.throttles(self._root, self.cpus),
+            hostreading.cpu_times(self._root, self.cpus, ticks_per_s=self._ticks),
+            hostreading.cpu_times(self._root, ticks_per_s=self._ticks),
+            hostreading.throttles(self._root, self.cpus),
         )
 
 

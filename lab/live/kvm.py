@@ -11,11 +11,12 @@ import tempfile
 from pathlib import Path
 from typing import Literal
 
-from lab import exact, guests, paths, records, store
-from lab.errors import HostFailed, LabError
+from lab import exact, guests, store
+from lab.core import paths, records
+from lab.core.errors import HostFailed, LabError
+from lab.core.progress import Meter
+from lab.core.records import Record
 from lab.live.machine import Accelerator
-from lab.progress import Meter
-from lab.records import Record
 
 Asked = Literal["auto", "kvm", "tcg"]
 

@@ -15,10 +15,10 @@ from typing import Literal
 
 import msgspec
 
-from lab.errors import HostFailed
+from lab.core.errors import HostFailed
+from lab.core.paths import room
+from lab.core.records import Record
 from lab.live.topology import Seat, Shape
-from lab.records import Record
-from lab.rooms import room
 
 Accelerator = Literal["kvm", "tcg"]
 

@@ -14,18 +14,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lab import records
-from lab.errors import GuestFailed, LabError
+from lab.core import records
+from lab.core.errors import GuestFailed, LabError
+from lab.core.records import Record
 from lab.guests import Arm, Running
-from lab.live import boots, horizon, perfstat
+from lab.live import boots, perfstat
 from lab.live.boots import BootRecord, LiveBench
 from lab.live.document import LiveBoot, LiveRound, RoundState
-from lab.live.horizon import Horizon
 from lab.live.hostgate import Watch
 from lab.live.perfstat import PerfSummary
 from lab.live.rounds import Block, BootReading, Rounds
 from lab.live.topology import Seat
-from lab.records import Record
+from lab.stats import sequential
+from lab.stats.sequential import Horizon
 
 TRIES = 3
 """How often a round is done before it is taken as it is, and how often an arm's guest may die in it."""
@@ -115,10 +116,10 @@ class Taking:
             return
         most, fewest, done = self.rounds.max_blocks, self.rounds.min_blocks, len(self.rounds.blocks)
         if self.deadline is None:
-            planned: Horizon | None = horizon.without_budget(most, fewest)
+            planned: Horizon | None = sequential.without_budget(most, fewest)
         else:
             tries = len(self.tried) / done if done else 1.0
-            planned = horizon.within(
+            planned = sequential.within(
                 self.deadline - time.monotonic(), round_s=self.seconds_a_round() * tries, done=done, most=most,
                 fewest=fewest, iterations=self.rounds.iterations(),
             )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from lab.errors import HostFailed
+from lab.core.errors import HostFailed
 from lab.live.topology import Layout
 
 _SYS = Path("/sys")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
+from lab.core.progress import Meter, Task
 from lab.live.document import LiveRound
 from lab.live.measuring import Taking
 from lab.live.rounds import primary_of
-from lab.progress import Meter, Task
-from lab.verdict import Comparison, Outcome, percent
+from lab.stats.verdict import Comparison, Outcome, percent
 
 
 class Narrator:

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from lab.core.records import Record
 from lab.live.perfstat import PERF, SHELL, TELLS
-from lab.records import Record
 
 PROGRAMS = (PERF, SHELL)
 FREQUENCY_HZ = 999

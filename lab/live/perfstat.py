@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lab import libraries
+from lab.core.records import Record
 from lab.live.machine import Accelerator
-from lab.records import Record
-from lab.verdict import Metric
+from lab.stats.verdict import Metric
 from lab.workload import Better
 
 PERF = "/usr/bin/perf"

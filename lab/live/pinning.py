@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lab.errors import GuestFailed
+from lab.core.errors import GuestFailed
 from lab.live.machine import QMP
 from lab.live.topology import Seat
 

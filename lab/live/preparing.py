@@ -10,7 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from lab import __version__, images, kernels, records, slices
+from lab import __version__, images, kernels, slices
+from lab.core import records
+from lab.core.progress import Meter
 from lab.exact import Qemu
 from lab.guests import Arm
 from lab.live import memory, perfstat, rootfolder, topology, vng
@@ -20,7 +22,6 @@ from lab.live.machine import Guest, live_machine
 from lab.live.measuring import Stand
 from lab.live.perfstat import Event
 from lab.live.topology import Layout
-from lab.progress import Meter
 from lab.requirements import check_guest
 from lab.results import GuestShape, ResultEnvironment
 from lab.workload import Case, Workload

@@ -6,8 +6,9 @@ import os
 import shutil
 from pathlib import Path
 
-from lab import libraries, records
-from lab.staging import make_once
+from lab import libraries
+from lab.core import records
+from lab.core.locks import make_once
 
 _BUSYBOX = "/bin/busybox"
 # Where a guest mounts something: an image holds only what its packages do.

@@ -11,12 +11,11 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lab import evidence, verdict
-from lab.live import family, summaries
-from lab.live.horizon import Horizon
-from lab.live.summaries import Spread, WarmUp
-from lab.records import Record
-from lab.verdict import Comparison, Metric, Outcome
+from lab.core.records import Record
+from lab.stats import evidence, iterations, multiple, verdict
+from lab.stats.iterations import Spread, WarmUp
+from lab.stats.sequential import Horizon
+from lab.stats.verdict import Comparison, Metric, Outcome
 
 ARMS = ("base", "test")
 FIRST_ITERATIONS = 2
@@ -133,7 +132,7 @@ class Rounds:
             compared = {
                 case: [self._compare(case, metric) for metric in measured] for case, measured in self.metrics.items()
             }
-            self._standing = family.beyond_chance(
+            self._standing = multiple.beyond_chance(
                 compared, alpha=self.alpha, min_blocks=self.min_blocks, planned=self._planned
             )
         return self._standing
@@ -171,11 +170,11 @@ class Rounds:
         """Where a case's noise is; None as long as that cannot be told."""
         dropped = self.warm_up(case).dropped
         boots = [values[dropped:] for values in self._boots(case)]
-        return summaries.spread(self.differences(case), boots)
+        return iterations.spread(self.differences(case), boots)
 
     def warm_up(self, case: str) -> WarmUp:
         """What the first iterations of a case's boots are like, by its primary metric."""
-        return summaries.warm_up(self._boots(case))
+        return iterations.warm_up(self._boots(case))
 
     def iterations(self) -> int:
         """Iterations a boot, by where the noise of the cases still open is: see `summaries.iterations`.
@@ -196,7 +195,7 @@ class Rounds:
             return FIRST_ITERATIONS
         warm = max(self.warm_up(case).dropped for case in cases)
         boot_s = self.boot_s + warm * self.sample_s
-        return warm + summaries.iterations(known, boot_s=boot_s, sample_s=self.sample_s)
+        return warm + iterations.iterations(known, boot_s=boot_s, sample_s=self.sample_s)
 
     # ---- the numbers
 
@@ -218,7 +217,7 @@ class Rounds:
 
         def of(arm: str) -> list[float]:
             boots = [[_values(one, case, metric) for one in block if one.arm == arm] for _, block in self.blocks]
-            return [summaries.together([summaries.summary(values, dropped) for values in block]) for block in boots]
+            return [iterations.together([iterations.summary(values, dropped) for values in block]) for block in boots]
 
         return of("base"), of("test")
 

@@ -13,12 +13,12 @@ from threading import Thread
 from typing import BinaryIO
 
 from lab import channel, images, kernels
-from lab.errors import HostFailed, UserError
+from lab.core.errors import HostFailed, UserError
+from lab.core.progress import Meter
 from lab.exact import Qemu
 from lab.kernels import Kernel
 from lab.live import machine, rootfolder, vng
 from lab.live.machine import Accelerator
-from lab.progress import Meter
 
 _NEEDS = ("CONFIG_9P_FS", "CONFIG_NET_9P_VIRTIO", "CONFIG_VIRTIO_PCI", "CONFIG_VIRTIO_CONSOLE", "CONFIG_OVERLAY_FS")
 _LOST = 255  # what vng says when the guest ended by itself, and not the command

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from lab.errors import HostFailed, UserError
-from lab.process import run
-from lab.records import Record
+from lab.core.errors import HostFailed, UserError
+from lab.core.process import run
+from lab.core.records import Record
 
 LSCPU = ("lscpu", "--json", "--extended=CPU,CORE,SOCKET,NODE,ONLINE")
 

@@ -10,8 +10,8 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from lab import process
-from lab.errors import HostFailed
+from lab.core import process
+from lab.core.errors import HostFailed
 from lab.live import machine
 from lab.live.machine import Guest
 

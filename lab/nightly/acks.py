@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from lab.errors import UserError
+from lab.core.errors import UserError, suggestion
+from lab.core.progress import Meter
 from lab.nightly import night, sharing
 from lab.nightly.memory import remember
 from lab.nightly.night import Ack
-from lab.progress import Meter
-from lab.suggest import suggestion
 
 
 def acknowledge(event: str, note: str, database: str | None, meter: Meter) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lab import results
-from lab.errors import LabError
+from lab.core.errors import LabError
+from lab.core.text import visible
 from lab.nightly.night import BranchNight, Event, Night
 from lab.reporting import bisections, formats
-from lab.visible import visible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

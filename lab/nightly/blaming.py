@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from lab.bisection.answer import Answer, Found
-from lab.errors import LabError
+from lab.core.errors import LabError
 from lab.nightly.night import Culprit, Event
-from lab.verdict import Outcome, percent
+from lab.stats.verdict import Outcome, percent
 
 _MOST_SHARES = 5
 

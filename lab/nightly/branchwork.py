@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from lab import results
-from lab.errors import BuildFailed, DiskFull, GuestFailed, HostFailed, LabError
+from lab.core.errors import BuildFailed, DiskFull, GuestFailed, HostFailed, LabError
 from lab.history.entries import Label
 from lab.nightly import deciding, fetching, looking, measuring, news
 from lab.nightly.chasing import Chase

@@ -11,21 +11,19 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from lab import ab, results, workloads
-from lab.bisection import answer as answers
-from lab.bisection import conclude, recipes, session
-from lab.bisection import history as histories
+from lab.bisection import answer, conclude, history, recipes, session
 from lab.bisection.answer import Answer
 from lab.bisection.asking import Asked, plan_for
-from lab.errors import UserError
+from lab.core.errors import UserError
+from lab.core.progress import Meter
 from lab.history.hook import remember
 from lab.live import comparing
 from lab.nightly import fetching, measuring
 from lab.nightly.livemode import LiveAllowance
 from lab.nightly.night import CaseMoved, CaseName, Event, Mode
 from lab.nightly.planfile import BranchPlan, NightlyPlan
-from lab.progress import Meter
+from lab.stats.verdict import Outcome
 from lab.trees import Tree
-from lab.verdict import Outcome
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +68,7 @@ class Chase:
         made = plan_for(asked, recipe, ("good", "bad"), (old, event.test), words, self.meter.news)
         folder = results.new_folder(None)
         with results.claimed(folder):
-            found = histories.commits(made.old.spec, made.new.spec, first_parent=made.live is not None)
+            found = history.commits(made.old.spec, made.new.spec, first_parent=made.live is not None)
             session.create(folder, made, found)
         return folder
 
@@ -86,8 +84,8 @@ class Chase:
 
     def finish(self, folder: Path) -> Answer | None:
         """The answer of a bisection, as far as the budget goes; None where there is none yet."""
-        if (folder / answers.FILE).is_file():
-            return answers.load(folder)
+        if (folder / answer.FILE).is_file():
+            return answer.load(folder)
         begun = session.load(folder)
         mode: Mode = "exact" if begun.plan.live is None else "live"
         if self.out_of_time(mode):

@@ -6,9 +6,9 @@ import uuid
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
+from lab.core.text import visible
 from lab.nightly.night import Event, Night
 from lab.nightly.status import line
-from lab.visible import visible
 
 _ATOM = "http://www.w3.org/2005/Atom"
 _NEWEST = 100

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from lab import trees
 from lab.bisection.history import is_ancestor
-from lab.errors import HostFailed, UserError
-from lab.git import Repo
-from lab.process import CommandFailed
-from lab.staging import Progress
+from lab.core.errors import HostFailed, UserError
+from lab.core.git import Repo
+from lab.core.locks import Progress
+from lab.core.process import CommandFailed
 from lab.trees import Tree
 
 

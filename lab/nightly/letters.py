@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.errors import LabError
+from lab.core.errors import LabError
 from lab.nightly.night import Event
 from lab.reporting import mail, stored
 

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from lab import workloads
-from lab.errors import LabError
+from lab.core.errors import LabError
+from lab.core.progress import Meter
 from lab.live import kvm, preparing, vng
 from lab.live.document import LivePlan
 from lab.live.machine import Accelerator
 from lab.nightly.planfile import NightlyPlan
-from lab.progress import Meter
 
 
 @dataclass(kw_only=True)

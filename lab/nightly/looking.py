@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lab.errors import LabError
+from lab.core.errors import LabError
+from lab.core.progress import Meter
 from lab.history import indexing, trends
 from lab.history.database import opened
 from lab.history.trends import Change, Dot, Trend, Wanted
 from lab.nightly.memory import Branch
 from lab.nightly.news import SeriesStep
-from lab.progress import Meter
 
 
 def steps(branch: Branch, least: float, database: str | None, meter: Meter) -> tuple[list[SeriesStep], str]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab import ab, exact, kernels, kernelspec, machines, records, results, workloads
-from lab.errors import BuildFailed, GuestFailed
+from lab import ab, exact, kernels, kernelspec, machines, results, workloads
+from lab.core import records
+from lab.core.errors import BuildFailed, GuestFailed
+from lab.core.progress import Meter
 from lab.history.entries import LABEL, Label
 from lab.history.hook import remember
 from lab.live import comparing
@@ -13,7 +15,6 @@ from lab.live.machine import Accelerator
 from lab.nightly import livemode
 from lab.nightly.night import Measured, Mode, cases_of
 from lab.nightly.planfile import BranchPlan, NightlyPlan
-from lab.progress import Meter
 from lab.results import AbResult, ArmPlan, Plan
 from lab.trees import Tree
 

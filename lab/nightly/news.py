@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from lab.nightly.memory import Branch, Memory
 from lab.nightly.night import MODES, CaseMoved, CaseName, Event, Kind, Measured, Mode
-from lab.verdict import Better, Outcome
+from lab.stats.verdict import Better, Outcome
 
 _NEAR_NIGHTS = 5
 """A step of the history is that of an event that lies this near: its date is uncertain by some points."""

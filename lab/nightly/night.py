@@ -11,10 +11,10 @@ from typing import Literal
 
 import msgspec
 
-from lab import paths, records
-from lab.records import Record
+from lab.core import paths, records
+from lab.core.records import Record
 from lab.results import AbResult, primary_of
-from lab.verdict import Better, Outcome
+from lab.stats.verdict import Better, Outcome
 
 Kind = Literal["regression", "creep", "step", "fixed", "broken", "mended", "known", "unfounded"]
 State = Literal["pending", "measured", "nothing new", "broken", "failed"]

@@ -9,11 +9,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from lab import compilers, exact, machines, workloads
-from lab.errors import UserError
+from lab.core.errors import UserError, suggestion
+from lab.core.records import Record
+from lab.core.toml import TomlText
 from lab.nightly.night import Mode
-from lab.records import Record
-from lab.suggest import suggestion
-from lab.tomllines import TomlText
 
 Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 BaselineName = Literal["yesterday", "last-good", "release", "creep"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from lab import results
-from lab.errors import DiskFull, LabError
+from lab.core.errors import DiskFull, LabError
 from lab.nightly import blaming, chasing
 from lab.nightly.chasing import Chase
 from lab.nightly.night import Event

@@ -8,14 +8,14 @@ from filelock import FileLock, Timeout
 from msgspec.structs import replace
 
 from lab.cluster.joining import joined
-from lab.errors import UserError
+from lab.core.errors import UserError
+from lab.core.progress import Meter
 from lab.nightly import deciding, night, sharing
 from lab.nightly.branchwork import BranchWork
 from lab.nightly.memory import remember
 from lab.nightly.night import BranchNight, Night
 from lab.nightly.planfile import NightlyPlan
 from lab.nightly.tonight import BranchTonight, Tonight, now
-from lab.progress import Meter
 
 
 def today() -> str:

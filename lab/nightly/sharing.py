@@ -12,14 +12,14 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from lab.errors import LabError
+from lab.core.errors import LabError
+from lab.core.progress import Meter
 from lab.history.database import Database, is_shared, opened
 from lab.history.indexing import origin
 from lab.history.schema import acks, nights
 from lab.nightly import night
 from lab.nightly.memory import Memory, remember
 from lab.nightly.night import Ack, Night
-from lab.progress import Meter
 
 PlanOf = tuple[str, str]
 """A machine, and a plan of its own."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lab.errors import UserError
+from lab.core.errors import UserError
+from lab.core.progress import Meter
+from lab.core.records import Record
+from lab.core.text import visible
 from lab.nightly import night, sharing
 from lab.nightly.memory import Memory, remember
 from lab.nightly.night import Ack, BranchNight, Event, Night
 from lab.nightly.sharing import PlanOf
-from lab.progress import Meter
-from lab.records import Record
-from lab.verdict import percent
-from lab.visible import visible
+from lab.stats.verdict import percent
 
 
 class Status(Record, frozen=True, kw_only=True):

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
+from lab.core.progress import Meter
 from lab.nightly import livemode, night, sharing
 from lab.nightly.livemode import LiveAllowance
 from lab.nightly.memory import Memory, remember
 from lab.nightly.night import Ack, BranchNight, Night
 from lab.nightly.planfile import BranchPlan, NightlyPlan
 from lab.nightly.sharing import Team
-from lab.progress import Meter
 
 
 @dataclass

@@ -22,8 +22,10 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from lab import records, rooms
-from lab.errors import LabError, UserError
+from lab.core import paths, records
+from lab.core.errors import LabError, UserError
+from lab.core.progress import Meter
+from lab.core.text import visible_record
 from lab.history import indexing, trends
 from lab.history.database import opened
 from lab.history.trends import Change, Trend, Wanted
@@ -31,11 +33,9 @@ from lab.nightly import bisected, feed, letters, metrics, night, pictures, shari
 from lab.nightly.bisected import Bisected
 from lab.nightly.memory import Memory, remember
 from lab.nightly.night import Ack, Event, Mode, Night
-from lab.progress import Meter
 from lab.reporting import formats, stored
 from lab.results import number
-from lab.verdict import percent
-from lab.visible import visible_record
+from lab.stats.verdict import percent
 
 _MARK = ".lab-nightly-site"
 _TONES: Mapping[str, str] = {
@@ -229,7 +229,7 @@ def _step_tone(trend: Trend, change: Change) -> str:
 
 
 def _environment() -> jinja2.Environment:
-    folder = rooms.room("reports") / "templates"
+    folder = paths.room("reports") / "templates"
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
         autoescape=True,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from lab.reporting import figures
 from lab.reporting.stored import Report, Reports
 from lab.results import CaseResult
-from lab.verdict import Comparison
+from lab.stats.verdict import Comparison
 
 
 def render(reports: Reports) -> str:

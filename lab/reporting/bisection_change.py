@@ -16,7 +16,7 @@ from lab.reporting.bisections import Bisection, effect_of, short
 from lab.reporting.plots import Scale
 from lab.reporting.stored import Report
 from lab.results import number
-from lab.verdict import Comparison
+from lab.stats.verdict import Comparison
 
 
 class Compared(NamedTuple):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lab.bisection.answer import Answer, Found, Step
-from lab.errors import UserError
+from lab.core.errors import UserError
 from lab.reporting import mail
 from lab.reporting.bisections import Bisection, short
 from lab.reporting.stored import Reports
-from lab.verdict import Outcome, percent
+from lab.stats.verdict import Outcome, percent
 
 _STEPS = 40
 

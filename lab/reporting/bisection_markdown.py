@@ -10,7 +10,7 @@ from lab.reporting import bisections, figures
 from lab.reporting.bisections import Bisection, certainty, effect_of, short
 from lab.reporting.markdown import code, table
 from lab.results import interval, number
-from lab.verdict import Comparison, percent
+from lab.stats.verdict import Comparison, percent
 
 _SUSPECTS = 20
 

@@ -12,13 +12,13 @@ from markupsafe import Markup
 
 from lab.bisection.answer import Answer
 from lab.bisection.places import Place, Stand, Stretch, stretches
+from lab.core.text import visible
 from lab.reporting import bisections, figures, template
 from lab.reporting.bisection_change import ChangeView
 from lab.reporting.bisections import Bisection, short
 from lab.reporting.range_plot import CLASSES, GLYPHS, Range
 from lab.results import interval, number
-from lab.verdict import percent
-from lab.visible import visible
+from lab.stats.verdict import percent
 
 MOST_ROWS = 2000
 """Rows of the table of commits; of a longer one the plots and the JSON have the rest."""

@@ -9,17 +9,18 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab import records, results
+from lab import results
 from lab.bisection import answer, answering, page, session
 from lab.bisection.answer import Answer, Found
 from lab.bisection.history import History
 from lab.bisection.journal import safe_name
 from lab.bisection.places import Place, places
 from lab.bisection.session import Session
+from lab.core import records
+from lab.core.text import visible_record
 from lab.reporting.stored import Report
 from lab.results import interval
-from lab.verdict import Comparison, percent
-from lab.visible import visible_record
+from lab.stats.verdict import Comparison, percent
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab import records
+from lab.core import records
 from lab.reporting import figures
 from lab.reporting.stored import Report, Reports
 from lab.results import primary_of
-from lab.verdict import Comparison
+from lab.stats.verdict import Comparison
 
 
 def render(reports: Reports) -> str:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from lab import store
 from lab.channel import setting_command
+from lab.core.text import visible
 from lab.reporting.stored import Report
 from lab.results import CaseResult
 from lab.runs import Run
-from lab.visible import visible
 
 # A path of this host, inside one of QEMU's options.
 _PATH = re.compile(r"(?<![\w.])/(?:[^/,=]+/)+(?=[^/,=]+(?:,|$))")

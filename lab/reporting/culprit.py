@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab import backports, trees
-from lab.errors import LabError, UserError
-from lab.git import Repo
+from lab.core.errors import LabError, UserError
+from lab.core.git import Repo
+from lab.core.process import CommandFailed, find_tool, run
+from lab.core.text import visible
 from lab.kernelspec import KernelSpec, TreeSource
-from lab.process import CommandFailed, find_tool, run
 from lab.reporting.stored import Report
-from lab.visible import visible
 
 # A list that wants every report, one that wants those of its own series, and which in tags stands for nobody.
 REGRESSIONS = "regressions@lists.linux.dev"

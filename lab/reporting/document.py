@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from lab import records, rooms
+from lab.core import paths, records
 from lab.reporting.stored import Reports
 from lab.results import AbResult
 
@@ -45,7 +45,7 @@ def schema() -> dict[str, Any]:
 
 def schema_path() -> Path:
     """Where the schema is kept."""
-    return rooms.room("reports") / "schemas" / "lab.ab-1.json"
+    return paths.room("reports") / "schemas" / "lab.ab-1.json"
 
 
 def write_schema() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from lab.live import counters
 from lab.results import AbResult, ArmResult, CaseResult, ResultEnvironment, interval, number, primary_of, undecided
-from lab.verdict import Comparison, Outcome, percent
+from lab.stats.verdict import Comparison, Outcome, percent
 
 CHANGED = (Outcome.REGRESSION, Outcome.IMPROVEMENT)
 

@@ -7,9 +7,9 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from lab import flamegraph
+from lab.core.text import visible_record
 from lab.explain import Remembered, by_cost, differing
 from lab.results import AbResult, CaseResult
-from lab.visible import visible_record
 
 _ROWS = 15
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-from lab.errors import UserError
+from lab.core.errors import UserError
 
 FORMATS = {
     "text": "textual",

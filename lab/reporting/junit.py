@@ -11,7 +11,7 @@ from xml.etree import ElementTree as Xml
 from lab.reporting import figures
 from lab.reporting.stored import Report, Reports
 from lab.results import CaseResult, interval, primary_of
-from lab.verdict import Outcome
+from lab.stats.verdict import Outcome
 
 
 def render(reports: Reports) -> str:

@@ -6,12 +6,12 @@ import hashlib
 import re
 from typing import Any
 
-from lab import records
+from lab.core import records
 from lab.kernelspec import TreeSource
 from lab.reporting import figures, junit
 from lab.reporting.stored import Report, Reports
 from lab.results import ArmResult, CaseResult, interval, primary_of
-from lab.verdict import Outcome
+from lab.stats.verdict import Outcome
 
 ORIGIN = "kernel_ab_lab"
 _VERSION = {"major": 5, "minor": 3}

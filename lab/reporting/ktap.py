@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from lab.reporting import figures, junit
 from lab.reporting.stored import Report, Reports
 from lab.results import CaseResult, interval, primary_of
-from lab.verdict import Outcome
+from lab.stats.verdict import Outcome
 
 
 def render(reports: Reports) -> str:

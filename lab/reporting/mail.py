@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from email.message import EmailMessage
 from email.policy import SMTPUTF8
 
-from lab.errors import UserError
+from lab.core.errors import UserError
 from lab.reporting import byhand, culprit, figures, zeroday
 from lab.reporting.culprit import Change
 from lab.reporting.stored import Report, Reports
 from lab.results import AbResult, CaseResult, interval, primary_of
-from lab.verdict import Outcome
+from lab.stats.verdict import Outcome
 
 _WIDTH = 75
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from lab import heatmap, matrixresults, matrixtable, records
+from lab import heatmap, matrixresults, matrixtable
+from lab.core import records
+from lab.core.text import visible_record
 from lab.matrixresults import MatrixResult
-from lab.visible import visible_record
 
 _WIDTH = 1000
 

@@ -7,14 +7,14 @@ from functools import cached_property
 from typing import NamedTuple
 
 from lab import grid, heatmap, matrix
+from lab.core.text import visible
 from lab.heatmap import COLOURS
 from lab.matrixresults import Cell, MatrixResult
 from lab.reporting import figures, matrix_words, template
 from lab.reporting.matrices import Matrix
 from lab.reporting.matrix_words import Titled
 from lab.results import interval
-from lab.verdict import percent
-from lab.visible import visible
+from lab.stats.verdict import percent
 
 MOST_VALUES = 3000
 """Raw values that are listed; of more, the JSON and the CSV have them."""

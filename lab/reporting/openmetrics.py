@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from lab.reporting import figures
 from lab.reporting.stored import Report, Reports
 from lab.results import CaseResult
-from lab.verdict import Comparison, Outcome
+from lab.stats.verdict import Comparison, Outcome
 
 Labels = Mapping[str, str]
 

@@ -11,14 +11,14 @@ from typing import Any
 from markupsafe import Markup
 
 from lab import explain, mechanisms, profiles
+from lab.core.text import visible
 from lab.reporting import byhand, figures, flames, overtime, plots, template, textual
 from lab.reporting.liverounds import LiveView
 from lab.reporting.overtime import OverTime
 from lab.reporting.plots import Curve, Scale
 from lab.reporting.stored import Report, Reports
 from lab.results import CaseResult, counted_in, number, primary_of
-from lab.verdict import Comparison, Outcome
-from lab.visible import visible
+from lab.stats.verdict import Comparison, Outcome
 
 MOST_ROWS = 100
 """Pairs that are listed number by number; of more, the page shows the plot and a few quantiles."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from lab.verdict import percent
+from lab.stats.verdict import percent
 
 SIZE = 1000
 

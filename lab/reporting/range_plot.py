@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from lab.bisection.places import Place, Stand
 from lab.reporting.plots import SIZE, Axis, Tick, drawn
-from lab.verdict import percent
+from lab.stats.verdict import percent
 
 CLASSES = {
     Stand.OLD: "old",

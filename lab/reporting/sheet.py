@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from lab.reporting.stored import Report, Reports
 from lab.results import CaseResult
-from lab.verdict import Comparison
+from lab.stats.verdict import Comparison
 
 COLUMNS = (
     "result", "fingerprint", "comparable", "base_spec", "test_spec", "workload", "case", "control", "case_verdict",

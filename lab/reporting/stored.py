@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from lab import records, results
-from lab.errors import UserError
+from lab import results
+from lab.core import records
+from lab.core.errors import UserError
+from lab.core.text import visible_record
 from lab.results import AbResult, CaseResult, Plan
 from lab.runs import Run
-from lab.visible import visible_record
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ import hashlib
 import jinja2
 from markupsafe import Markup
 
-from lab import rooms
+from lab.core import paths
 
 
 def fill(name: str, *, more_style: str = "", **values: object) -> str:
@@ -24,7 +24,7 @@ def fill(name: str, *, more_style: str = "", **values: object) -> str:
 
 def _environment() -> jinja2.Environment:
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(rooms.room("reports") / "templates"),
+        loader=jinja2.FileSystemLoader(paths.room("reports") / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -33,4 +33,4 @@ def _environment() -> jinja2.Environment:
 
 
 def _source(name: str) -> str:
-    return (rooms.room("reports") / "templates" / name).read_text()
+    return (paths.room("reports") / "templates" / name).read_text()

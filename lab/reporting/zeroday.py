@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from lab.reporting import figures
 from lab.results import AbResult, ArmResult, CaseResult, primary_of
-from lab.verdict import Comparison
+from lab.stats.verdict import Comparison
 
 _LEAST_DEVIATION = 0.01
 _LEFT, _MIDDLE, _RIGHT = 16, 13, 22

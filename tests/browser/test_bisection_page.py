@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from lab.core.text import visible
 from lab.reporting import bisection_page, bisections
-from lab.visible import visible
 
 from ..unit.fakeanswer import BROKEN, CULPRIT, answer, bisection, name_of
 from ..unit.fakeresult import HOSTILE

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from lab.core.text import visible
 from lab.matrixresults import MatrixResult
 from lab.reporting import matrices, matrix_page
-from lab.visible import visible
 
 from ..unit import fakeanswer
 from ..unit.fakeanswer import stored_matrix

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.git import Repo
+from lab.core.git import Repo
 
 from ..history.history import History, write
 from .conftest import BASE, Lab, verdicts

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from lab import channel, cpio, exact, guests, kernels, kernelspec, machines, plugin
+from lab import channel, exact, guests, kernels, kernelspec, machines, plugin
+from lab.core import cpio
+from lab.core.progress import Meter
 from lab.machines import Machine
 from lab.plugin import Brackets, Model, Output, Window
-from lab.progress import Meter
 
 pytestmark = [pytest.mark.guest, pytest.mark.network]
 

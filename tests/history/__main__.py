@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from lab import trees
-from lab.errors import LabError
+from lab.core.errors import LabError
 
 from .history import History, write
 from .layout import LayoutError

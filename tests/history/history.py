@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from lab import defaulttree, git
-from lab.git import Repo
+from lab import defaulttree
+from lab.core import git
+from lab.core.git import Repo
 
 from . import kinds, layout, neutral
 from .kinds import KINDS, MERGE, NEUTRAL

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.rooms import room
+from lab.core.paths import room
 
 NEUTRAL = "neutral"
 MERGE = "merge"

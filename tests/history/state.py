@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import git
-from lab.git import Repo
-from lab.process import run
+from lab.core import git
+from lab.core.git import Repo
+from lab.core.process import run
 
 from .layout import LayoutError
 

@@ -11,9 +11,9 @@ from functools import partial
 import numpy as np
 from scipy import stats
 
-from lab.live import horizon
 from lab.live.rounds import Block, BootReading, Rounds, primary_of
-from lab.verdict import Metric, Outcome
+from lab.stats import sequential
+from lab.stats.verdict import Metric, Outcome
 
 CHANGED = (Outcome.REGRESSION, Outcome.IMPROVEMENT)
 
@@ -182,10 +182,10 @@ def _plan(rounds: Rounds, noise: Noise, left_s: float) -> None:
     if rounds.horizon is not None:
         return
     if math.isinf(left_s):
-        rounds.plan(horizon.without_budget(rounds.max_blocks, rounds.min_blocks))
+        rounds.plan(sequential.without_budget(rounds.max_blocks, rounds.min_blocks))
         return
     iterations = rounds.iterations()
-    planned = horizon.within(
+    planned = sequential.within(
         left_s, round_s=_round_s(noise, iterations), done=len(rounds.blocks), most=rounds.max_blocks,
         fewest=rounds.min_blocks, iterations=iterations,
     )  # fmt: skip

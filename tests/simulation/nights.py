@@ -17,14 +17,13 @@ from datetime import date, timedelta
 
 import numpy as np
 
-from lab import manycases, verdict
-from lab.history import changepoints
 from lab.nightly import deciding, news
 from lab.nightly.memory import remember
 from lab.nightly.news import SeriesStep, Setting
 from lab.nightly.night import BranchNight, CaseMoved, Event, Measured, Night
 from lab.nightly.planfile import BranchPlan
-from lab.verdict import Metric, Outcome
+from lab.stats import changepoints, multiple, verdict
+from lab.stats.verdict import Metric, Outcome
 
 METRIC = Metric(name="time", unit="s", better="lower", primary=True)
 PLAN = BranchPlan(tree="linux", branch="main")
@@ -152,8 +151,8 @@ def compared(world: World, base: int, test: int) -> tuple[list[CaseMoved], list[
         comparisons.append(
             verdict.compare_metric(METRIC, left, right, threshold=THRESHOLD, exact=world.host.exact)
         )  # fmt: skip
-    words = [manycases.case_verdict(str(case), [one]) for case, one in enumerate(comparisons)]
-    survived = manycases.overall(words).survived
+    words = [multiple.case_verdict(str(case), [one]) for case, one in enumerate(comparisons)]
+    survived = multiple.overall(words).survived
     said = [
         CaseMoved(
             workload="w", case=str(case), metric="time", better="lower", verdict=one.verdict or Outcome.UNKNOWN,

@@ -9,12 +9,11 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from lab.bisection.drift import NO_DRIFT
 from lab.bisection.live import LiveSearch
 from lab.bisection.planning import Costs
-from lab.bisection.posterior import Reading
 from lab.bisection.terms import Done, Outcome, Rules
-from lab.evidence import Estimate
+from lab.stats.evidence import Estimate
+from lab.stats.posterior import NO_DRIFT, Reading
 
 from .world import Noise, World
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lab import axes, records, verdict
+from lab import axes
 from lab.bisection.answer import Answer, Found, Function, Proof, Step
 from lab.bisection.history import Candidate, History
+from lab.core import records
 from lab.explain import Explanation, FunctionRow, Remembered, remember
 from lab.matrixresults import Cell, MatrixArm, MatrixResult
 from lab.reporting.bisections import Bisection
 from lab.reporting.matrices import Matrix
-from lab.verdict import Comparison, Outcome
+from lab.stats import verdict
+from lab.stats.verdict import Comparison, Outcome
 
 from . import fakeresult
 from .fakeresult import CYCLES, compared

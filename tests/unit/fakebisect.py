@@ -17,11 +17,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lab import exact, images, kernels, records, runs, slices, trees
+from lab import exact, images, kernels, runs, slices, trees
 from lab.channel import CaseOutcome, GuestReport
-from lab.errors import BuildFailed, GuestFailed
+from lab.core import records
+from lab.core.errors import BuildFailed, GuestFailed
+from lab.core.git import Repo
 from lab.exact import Qemu
-from lab.git import Repo
 from lab.guests import Arm, Running
 from lab.images import Image
 from lab.kernels import Kernel

@@ -18,8 +18,8 @@ import pytest
 
 from lab import compilers, kconfig
 from lab.compilers import Compiler
+from lab.core.progress import Meter
 from lab.kernelspec import KernelSpec, resolve
-from lab.progress import Meter
 
 from .fakekernel import change, commit_all, git, write_kernel
 
@@ -135,7 +135,7 @@ def own_folders(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
 def start_build(top: Path, text: str = "HEAD", *, env: Iterable[tuple[str, str]] = ()) -> subprocess.Popen[str]:
     """A build in a process of its own, which prints the key."""
     program = (
-        "import sys; from lab import builds, compilers, kernelspec; from lab.progress import Meter\n"
+        "import sys; from lab import builds, compilers, kernelspec; from lab.core.progress import Meter\n"
         "spec = kernelspec.resolve(sys.argv[2], sys.argv[1])\n"
         "print(builds.obtain(spec, compiler=compilers.identify(), jobs=1, meter=Meter(quiet=True)).key)\n"
     )

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from lab import ab, exact, images, kernels, results, runs
+from lab.core.progress import Meter
 from lab.exact import Qemu
 from lab.images import Image
 from lab.kernels import Kernel
-from lab.progress import Meter
 from lab.reporting.stored import Report
 
 from .fakeguest import FakeGuests, kernel, plan, pretend, write_workload

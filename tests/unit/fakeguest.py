@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import exact, images, kernels, records, runs, slices
+from lab import exact, images, kernels, runs, slices
 from lab.channel import CaseOutcome, GuestReport
+from lab.core import records
 from lab.exact import Qemu
 from lab.guests import Arm, Running
 from lab.images import Image

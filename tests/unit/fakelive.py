@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from lab import records
 from lab.bisection.proof import Prover
-from lab.errors import LabError
+from lab.core import records
+from lab.core.errors import LabError
 from lab.guests import Arm, Running
 from lab.live import boots, hostgate, kvm, measuring, memory, perfstat, rootfolder, topology, vng
 from lab.live.boots import BootRecord, LiveBench

@@ -8,18 +8,19 @@ from typing import Any
 
 import msgspec
 
-from lab import manycases, records, verdict
 from lab.channel import CaseOutcome, GuestReport
+from lab.core import records
 from lab.kernelspec import KernelSpec, TreeSource
 from lab.live.document import Command, Live, LiveRound, RoundState
 from lab.live.hostgate import HostFact, RoundHost
 from lab.live.rounds import Sampling
-from lab.live.summaries import WarmUp
 from lab.live.topology import Seat, Shape
 from lab.reporting.stored import Report, Reports
 from lab.results import AbResult, ArmPlan, ArmResult, CaseResult, GuestShape, Plan, ResultEnvironment
 from lab.runs import Run
-from lab.verdict import Comparison, Metric
+from lab.stats import multiple, verdict
+from lab.stats.iterations import WarmUp
+from lab.stats.verdict import Comparison, Metric
 
 CYCLES = Metric(name="cycles_per_op", unit="modelled cycles/op", better="lower", primary=True)
 RATE = Metric(name="throughput", unit="op/s", better="higher", primary=True)
@@ -50,7 +51,7 @@ def case(name: str, base: list[float], test: list[float], *, primary: Metric = C
         *(compared(m, [100.0 * (i + 1)] * n, [120.0 * (i + 1)] * n) for i, m in enumerate(LATENCIES)),
     ]
     return CaseResult(
-        case=name, verdict=first.verdict, metrics=manycases.mark_secondary([first, *others]),
+        case=name, verdict=first.verdict, metrics=multiple.mark_secondary([first, *others]),
         **{"workload": "alloc-burst", "control": False, **more},
     )  # fmt: skip
 
@@ -94,7 +95,7 @@ def result(
         cmdline=["quiet", "nokaslr"], settings={"thp": "always"}, image="i" * 64, lab="0.1.0", guests=shapes,
         model=MODEL,
     )  # fmt: skip
-    found = manycases.overall([manycases.case_verdict(f"{c.workload}:{c.case}", c.metrics) for c in cases])
+    found = multiple.overall([multiple.case_verdict(f"{c.workload}:{c.case}", c.metrics) for c in cases])
     values: dict[str, Any] = {
         "mode": "exact", "threshold": 0.02, "alpha": 0.01,
         "base": arm("v1^", "1", subject="mm: before"), "test": arm("v1", "2", subject="mm: the change"),

@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab import ab, records, results, workloads
-from lab.errors import UserError
-from lab.progress import Meter
+from lab import ab, kernels, results, workloads
+from lab.core import records
+from lab.core.errors import UserError
+from lab.core.progress import Meter
 from lab.results import AbResult
-from lab.verdict import Outcome
+from lab.stats.verdict import Outcome
 
 from .fakebuild import own_folders
 from .fakeguest import WORKLOAD, FakeGuests, Formula, kernel, plan, pretend, write_workload
@@ -143,7 +144,7 @@ def test_what_will_be_run_is_said_before(tmp_path: Path, capsys: pytest.CaptureF
 def test_arms_without_a_common_machine_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, tmp_path, FakeGuests(slower))
     one = kernel("base")
-    monkeypatch.setattr(ab.kernels, "obtain", lambda spec, **_: __import__("dataclasses").replace(one, bzimage=None))
+    monkeypatch.setattr(kernels, "obtain", lambda spec, **_: __import__("dataclasses").replace(one, bzimage=None))
     with pytest.raises(UserError, match="no machine type boots all of"):
         ab.measure(plan(write_workload(tmp_path / "mine")), tmp_path, jobs=1, deadline=None, meter=Meter(quiet=True))
 

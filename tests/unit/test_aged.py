@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lab import workloads
-from lab.rooms import room
+from lab.core.paths import room
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("gcc") and shutil.which("make")), reason="needs gcc and make to compile the workload"

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from lab import workloads
-from lab.errors import UserError
-from lab.rooms import room
+from lab.core.errors import UserError
+from lab.core.paths import room
 
 PAGE = 4096
 DEVICE_BYTES = 8 << 20

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab import workloads
-from lab.rooms import room
+from lab.core.paths import room
 
 PAGE = 4096
 EXACT = ("throughput", "latency_p50", "latency_p95", "latency_p99", "page_faults", "ops")

@@ -6,7 +6,7 @@ import pytest
 
 from lab import axes, specs
 from lab.axes import Axis
-from lab.errors import UserError
+from lab.core.errors import UserError
 
 
 def test_settings_span_every_combination_the_last_one_fastest() -> None:

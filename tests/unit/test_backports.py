@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from lab import backports
-from lab.errors import UserError
-from lab.git import Repo
+from lab.core.errors import UserError
+from lab.core.git import Repo
 
 from . import fakekernel
 from .fakekernel import UPSTREAM, commit_all, make_kernel

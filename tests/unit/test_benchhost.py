@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from lab import benchhost, cli, playbooks
+from lab import benchhost, cli
 from lab.benchhost import Change, fix, restore, succeeded
-from lab.errors import HostFailed
-from lab.playbooks import PlaybookFailed
-from lab.rooms import room
+from lab.core import ansible
+from lab.core.ansible import PlaybookFailed
+from lab.core.errors import HostFailed
+from lab.core.paths import room
 
 from .fakehost import CPU, LAPTOP, plant
 
@@ -114,7 +115,7 @@ def test_without_the_right_to_it_says_what_it_needs(host: Path, monkeypatch: pyt
     def refuse(*_: object, **__: object) -> None:
         raise PlaybookFailed("bench_host", "Set it", "sudo: a password is required")
 
-    monkeypatch.setattr(playbooks, "play", refuse)
+    monkeypatch.setattr(ansible, "play", refuse)
     with pytest.raises(HostFailed, match="a password is required") as caught:
         fix(without_smt=False, check=False, root=host)
     assert "sudo" in str(caught.value.hint)

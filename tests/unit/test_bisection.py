@@ -8,7 +8,7 @@ import pytest
 
 from lab import cli, results
 from lab.bisection.answer import proving
-from lab.errors import UserError
+from lab.core.errors import UserError
 
 from .bisector import Bisector, culprits
 from .fakebisect import commit, dice, line, start, wobbly

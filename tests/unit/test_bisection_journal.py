@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.bisection.journal import Journal, Reading, Seeds, Undone
-from lab.errors import HostFailed
+from lab.core.errors import HostFailed
 
 EVENTS = [
     Reading(commit="a", values=[1.5, 2.0], at="now"),

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from lab import cli, records
+from lab import cli
 from lab.bisection import booting, liveconclude, page, session, status
 from lab.bisection.answer import Answer
 from lab.bisection.history import Candidate, History
@@ -20,13 +20,14 @@ from lab.bisection.livework import Booted
 from lab.bisection.plan import BisectPlan
 from lab.bisection.proof import Prover
 from lab.bisection.session import Session
+from lab.core import records
+from lab.core.errors import BuildFailed, GuestFailed, HostFailed, UserError
+from lab.core.progress import Meter
 from lab.debs import DebSource
-from lab.errors import BuildFailed, GuestFailed, HostFailed, UserError
 from lab.kernelspec import KernelSpec, TreeSource
-from lab.live import comparing as live
-from lab.progress import Meter
+from lab.live import comparing
 from lab.results import ArmPlan
-from lab.verdict import Metric
+from lab.stats.verdict import Metric
 
 from .bisector import Bisector
 from .fakebisect import commit, dice, fate_of, line
@@ -377,7 +378,7 @@ def bisector(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> Bisector:
     monkeypatch.setattr(FakeBoots, "booted", [])
     monkeypatch.setattr(booting, "Boots", FakeBoots)
     monkeypatch.setattr(Prover, "explain", lambda *_: [])
-    monkeypatch.setattr(live, "measure", no_guests)
+    monkeypatch.setattr(comparing, "measure", no_guests)
     return bisector
 
 

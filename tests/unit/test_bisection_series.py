@@ -13,8 +13,8 @@ import pytest
 from lab import cli, debs, kernels, results, runs, trees
 from lab.bisection import conclude, goingon, inside, series
 from lab.bisection.answer import Answer, load
+from lab.core.errors import UserError
 from lab.debs import DebSource
-from lab.errors import UserError
 from lab.kernels import Kernel
 from lab.kernelspec import KernelSpec
 

@@ -15,7 +15,7 @@ import pytest
 from lab import kernels, runs
 from lab.bisection.answer import Answer
 from lab.bisection.speculation import Speculation
-from lab.errors import BuildFailed
+from lab.core.errors import BuildFailed
 from lab.guests import Arm
 from lab.kernels import Kernel
 from lab.kernelspec import KernelSpec, TreeSource

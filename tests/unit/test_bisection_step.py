@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from lab import cli
-from lab.bisection import step as stepping
+from lab.bisection import step
 from lab.bisection.answer import Answer
-from lab.errors import BuildFailed, GuestFailed, HostFailed, Undecided, UserError
+from lab.core.errors import BuildFailed, GuestFailed, HostFailed, Undecided, UserError
 
 from .bisector import culprits
 from .fakebisect import line, write_workload
@@ -153,7 +153,7 @@ def test_whatever_goes_wrong_is_never_a_verdict(
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(stepping, "take", fail)
+    monkeypatch.setattr(step, "take", fail)
     monkeypatch.setattr(os, "dup2", lambda *_: None)  # the tester's own standard output
     assert cli.run(["bisect", "step", "--recipe", str(recipe)]) == 128
     assert cli.run(["-v", "bisect", "step", "--recipe", str(recipe)]) == 128

@@ -18,14 +18,15 @@ from pathlib import Path
 
 import pytest
 
-from lab import builds, compilers, discardable, garbage, kernels, paths, playbooks, records, store, workspace
+from lab import builds, compilers, discardable, garbage, kernels, store, workspace
 from lab.compilers import Compiler
-from lab.errors import BuildFailed, HostFailed, UserError
-from lab.git import Repo
+from lab.core import ansible, paths, records
+from lab.core.errors import BuildFailed, HostFailed, UserError
+from lab.core.git import Repo
+from lab.core.process import kill_tagged
+from lab.core.progress import Meter
 from lab.kernels import MachineType
 from lab.kernelspec import FileSource, KernelSpec
-from lab.process import kill_tagged
-from lab.progress import Meter
 from lab.store import Build
 
 from .fakebuild import commit_change, compiler, make_buildable, own_folders, quiet, spec_of, start_build
@@ -144,7 +145,7 @@ def test_a_hit_runs_nothing(built: Build, linux: Path, monkeypatch: pytest.Monke
     spec = spec_of(linux, built.commit)
     record = store.folder_of(built.key) / "build.json"
     os.utime(record, (1, 1))
-    monkeypatch.setattr(playbooks, "play", _refuse)
+    monkeypatch.setattr(ansible, "play", _refuse)
     monkeypatch.setattr(Repo, "git_bytes", _refuse)
     assert _obtain(spec) == built
     assert record.stat().st_mtime > time.time() - 60, "a hit is a use"
@@ -228,7 +229,7 @@ def test_a_build_that_was_broken_off_is_not_the_commits_fault(
     worktree = workspace.worktree_of(spec_of(linux, head).source.tree)
     building = start_build(linux, head)
     _wait_for(Path(f"{hold}.reached").exists)
-    kill_tagged(playbooks.TAG, str(worktree))
+    kill_tagged(ansible.TAG, str(worktree))
     _, said = building.communicate(timeout=30)
     assert "HostFailed: the build of" in said and "was broken off" in said
     assert _unfinished(), "what make was at is not trusted"
@@ -240,7 +241,7 @@ def test_too_little_space_is_said_before_anything_is_run(
     linux: Path, head: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = spec_of(linux, head)
-    monkeypatch.setattr(playbooks, "play", _refuse)
+    monkeypatch.setattr(ansible, "play", _refuse)
     usage = shutil.disk_usage("/")
     monkeypatch.setattr(workspace.shutil, "disk_usage", lambda _: usage._replace(free=7 << 20))
     with pytest.raises(HostFailed, match="7 MiB free, a kernel build needs 3072 MiB"):

@@ -12,15 +12,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab import cli, exact, machines, records
+from lab import cli, exact, machines
 from lab.bundle import again, archive, contents, script, sums, write
 from lab.bundle.contents import Boot, Bundle, Expected, Guest, Plugin
-from lab.errors import UserError
+from lab.core import records
+from lab.core.errors import UserError
+from lab.core.progress import Meter
 from lab.exact import Qemu
 from lab.instrument import Instrument
 from lab.kernels import MachineType
 from lab.plugin import Model
-from lab.progress import Meter
 from lab.reporting.stored import Report
 
 from .fakebuild import own_folders

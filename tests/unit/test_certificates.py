@@ -11,15 +11,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab import cli, paths, results, table
+from lab import cli, results, table
 from lab.certificates import certify, keep, kept, quote, setup
 from lab.commands import ab
-from lab.errors import HostFailed
+from lab.core import paths
+from lab.core.errors import HostFailed
 from lab.live.document import Live, LiveRound
 from lab.live.rounds import Sampling
-from lab.live.summaries import WarmUp
-from lab.looks import Looks
 from lab.results import AbResult
+from lab.stats.iterations import WarmUp
+from lab.stats.sequential import Looks
 
 from . import fakeresult
 from .fakeguest import FakeGuests, plan, pretend, write_workload

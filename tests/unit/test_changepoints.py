@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lab.history.changepoints import change_points, outlying, steps
+from lab.stats.changepoints import change_points, outlying, steps
 
 REFERENCE = json.loads((Path(__file__).parents[1] / "data" / "otava-0.8.0.json").read_text())
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from lab import channel
-from lab.errors import GuestFailed, UserError
+from lab.core.errors import GuestFailed, UserError
 
 HELLO = {
     "t": "hello",

@@ -13,8 +13,9 @@ from pathlib import Path
 import click
 import pytest
 
-from lab import cli, records, results
-from lab.errors import BuildFailed, GuestFailed, HostFailed, LabError, Undecided, UserError
+from lab import cli, results
+from lab.core import records
+from lab.core.errors import BuildFailed, GuestFailed, HostFailed, LabError, Undecided, UserError
 
 from .fakebuild import own_folders
 from .fakeguest import FakeGuests, plan, pretend, write_workload

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from lab import compilers, plugin
 from lab.cluster import fingerprint
 from lab.cluster.fingerprint import Facts
-from lab.errors import HostFailed
+from lab.core.errors import HostFailed
 
 from .fakeguest import QEMU
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lab import paths, records, store
+from lab import store
 from lab.cluster.share import Share
-from lab.errors import HostFailed, UserError
+from lab.core import paths, records
+from lab.core.errors import HostFailed, UserError
 from lab.store import Build, BuildInputs
 
 from .fakebuild import own_folders

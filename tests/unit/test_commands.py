@@ -8,9 +8,10 @@ from pathlib import Path
 import click
 import pytest
 
-from lab import cli, images, kernels, records, store
+from lab import cli, images, kernels, store
 from lab.commands import options
-from lab.errors import UserError
+from lab.core import records
+from lab.core.errors import UserError
 from lab.images import Image
 from lab.kernels import Kernel
 from lab.store import Build, BuildInputs

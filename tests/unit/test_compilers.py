@@ -9,7 +9,7 @@ import pytest
 
 from lab import compilers
 from lab.compilers import Compiler
-from lab.errors import HostFailed, LabError, UserError
+from lab.core.errors import HostFailed, LabError, UserError
 
 from .fakecc import write_compiler
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import cpio
+from lab.core import cpio
 
 
 def pack(root: Path, names: list[str]) -> bytes:

@@ -8,7 +8,7 @@ import pytest
 
 from lab import delivery, workloads
 from lab.channel import CaseOutcome, GuestReport
-from lab.errors import GuestFailed
+from lab.core.errors import GuestFailed
 from lab.workload import Workload
 
 from .fakeguest import WORKLOAD, write_workload

@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 import lab
-from lab.records import Record
-from lab.verdict import Outcome
+from lab.core.records import Record
+from lab.stats.verdict import Outcome
 
 from ..docs import dryrun
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from lab import evidence
+from lab.stats import evidence
 
 ALPHA = 0.01
 
@@ -178,5 +178,5 @@ def test_benjamini_hochberg_agrees_with_scipy() -> None:
 
 
 def test_statistics_never_import_the_heavy_libraries() -> None:
-    code = "import sys, lab.verdict; sys.exit(bool({'scipy', 'numpy'} & set(sys.modules)))"
+    code = "import sys, lab.stats.verdict; sys.exit(bool({'scipy', 'numpy'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

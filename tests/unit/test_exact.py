@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from lab import exact
-from lab.errors import HostFailed
+from lab.core.errors import HostFailed
 from lab.exact import Environment, ExactMachine, Qemu
 from lab.kernels import MachineType
 

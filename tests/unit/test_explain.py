@@ -12,12 +12,15 @@ from typing import NamedTuple
 import pytest
 from rich.console import Console
 
-from lab import explain, explaintable, mechanisms, records, terminal, verdict
-from lab.errors import UserError
+from lab import explain, explaintable, mechanisms
+from lab.core import records
+from lab.core import text as core_text
+from lab.core.errors import UserError
 from lab.explain import Explanation, FunctionRow
 from lab.profiles import ArmProfile
+from lab.stats import verdict
+from lab.stats.verdict import Comparison, Metric
 from lab.symbols import Label, SymbolTable
-from lab.verdict import Comparison, Metric
 
 K = 0xFFFFFFFF81000000
 
@@ -266,7 +269,7 @@ def shown(
         everything=everything,
     )
     out = io.StringIO()
-    terminal.show(lambda _: text, Console(file=out, force_terminal=False))
+    core_text.show(lambda _: text, Console(file=out, force_terminal=False))
     return out.getvalue()
 
 

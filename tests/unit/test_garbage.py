@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from lab import cli, discardable, garbage, holding, paths, records, results, store
+from lab import cli, discardable, garbage, results, store
+from lab.core import locks, paths, records
 from lab.discardable import Item
 from lab.store import Build, BuildInputs
 
@@ -213,18 +214,18 @@ def _somebody_holds(*files: Path) -> Iterator[None]:
 
 def test_what_is_used_is_marked_and_what_is_gone_cannot_be_held(tmp_path: Path) -> None:
     path = tmp_path / "record"
-    assert not holding.hold(path)
+    assert not locks.hold(path)
     path.write_text("")
     _old(path)
-    assert holding.hold(path) and holding.hold(path)
+    assert locks.hold(path) and locks.hold(path)
     assert time.time() - path.stat().st_mtime < DAY
-    with holding.unheld(path) as ours:
+    with locks.unheld(path) as ours:
         assert not ours
     path.rename(tmp_path / "away")
     path.write_text("made anew")
-    with holding.unheld(path) as ours:
+    with locks.unheld(path) as ours:
         assert ours
-    assert holding.hold(path)
+    assert locks.hold(path)
 
 
 def test_a_removal_that_was_interrupted_is_finished(

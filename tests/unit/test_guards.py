@@ -14,7 +14,8 @@ from pathlib import Path
 import click
 import pytest
 
-from lab import cli, rooms
+from lab import cli
+from lab.core import paths
 
 TOP = Path(__file__).resolve().parents[2]
 MODULES = sorted(
@@ -25,7 +26,7 @@ MODULES = sorted(
 
 
 def test_no_room_is_a_package() -> None:
-    for room in rooms.ROOMS:
+    for room in paths.ROOMS:
         assert not list((TOP / room).rglob("__init__.py")), f"{room} would shadow a module"
 
 

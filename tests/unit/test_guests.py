@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lab import guests
-from lab.errors import GuestFailed, HostFailed
+from lab.core.errors import GuestFailed, HostFailed
 from lab.guests import Ended, Running
 
 HELLO = {"t": "hello", "release": "6.99.0", "clocksource": "tsc", "mem_kb": 600000, "cmdline": "quiet", "cpus": 1}

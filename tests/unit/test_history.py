@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import git as lab_git
-from lab.git import Repo
+from lab.core import git as lab_git
+from lab.core.git import Repo
 
 from ..history import kinds, layout, neutral
 from ..history.history import History, write

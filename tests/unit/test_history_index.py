@@ -13,13 +13,14 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
-from lab import cli, records, results
-from lab.errors import HostFailed, UserError
+from lab import cli, results
+from lab.core import records
+from lab.core.errors import HostFailed, UserError
+from lab.core.progress import Meter
 from lab.history import database, entries, hook, indexing, migrations, schema, trends
 from lab.history.database import Database, opened
 from lab.history.entries import Label
 from lab.history.trends import Wanted
-from lab.progress import Meter
 
 from .. import manysamples
 from . import fakeresult

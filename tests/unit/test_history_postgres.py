@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
-from lab.errors import HostFailed
+from lab.core.errors import HostFailed
 from lab.history import indexing, schema
 from lab.history.database import opened
 

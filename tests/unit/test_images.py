@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from lab import images, playbooks, records, slices, workloads
+from lab import images, slices, workloads
 from lab.compilers import Compiler
-from lab.errors import BuildFailed, HostFailed, UserError
+from lab.core import ansible, records
+from lab.core.errors import BuildFailed, HostFailed, UserError
 from lab.images import Image, Recipe
 
 from .fakebuild import compiler, own_folders, quiet
@@ -67,7 +68,7 @@ def test_an_image_is_whole(image: tuple[Image, Path]) -> None:
 
 @needs_static
 def test_a_hit_runs_nothing(image: tuple[Image, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(playbooks, "play")
+    monkeypatch.delattr(ansible, "play")
     assert images.obtain(quiet()) == image
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from lab import machines
+from lab.core.paths import room
 from lab.instrument import WINDOW_MARK, Instrument, load_instrument
 from lab.plugin import Model
-from lab.rooms import room
 
 
 @pytest.fixture

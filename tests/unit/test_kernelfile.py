@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lab import kernelfile
-from lab.errors import HostFailed, UserError
+from lab.core.errors import HostFailed, UserError
 
 CONFIG = "CONFIG_FOO=y\n"
 

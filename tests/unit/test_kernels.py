@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab import kernels, kernelspec
-from lab.errors import UserError
+from lab.core.errors import UserError
 from lab.kernels import Kernel, MachineType
 
 from .fakebuild import own_folders, quiet

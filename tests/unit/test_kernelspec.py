@@ -9,8 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab import records, trees
-from lab.errors import UserError
+from lab import trees
+from lab.core import records
+from lab.core.errors import UserError
 from lab.kernelspec import FileSource, KernelSpec, TreeSource, resolve
 
 from .fakekernel import UPSTREAM, change, commit_all, fingerprint, git, make_kernel

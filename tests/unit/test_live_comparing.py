@@ -11,18 +11,19 @@ import jsonschema
 import msgspec
 import pytest
 
-from lab import ab, records, results
-from lab.commands import ab as command
-from lab.errors import GuestFailed, HostFailed, UserError
+from lab import results, workloads
+from lab.commands import ab
+from lab.core import records
+from lab.core.errors import GuestFailed, HostFailed, UserError
+from lab.core.progress import Meter
 from lab.live import boots, comparing, hostgate, measuring, memory, preparing, rootfolder, topology, vng
 from lab.live.boots import BootRecord
 from lab.live.document import LivePlan
 from lab.live.topology import HostCpu
-from lab.progress import Meter
 from lab.reporting import document, formats
 from lab.reporting.stored import open_reports
 from lab.results import AbResult, Plan
-from lab.verdict import Outcome
+from lab.stats.verdict import Outcome
 
 from .fakeguest import FakeGuests, plan, pretend, write_workload
 from .test_live_measuring import Host
@@ -88,7 +89,7 @@ def test_the_command_that_repeats_it_asks_for_the_same(tmp_path: Path, host: Hos
     assert how is not None
     program, name, *words = shlex.split(comparing.again(wanted, how))
     assert (program, name) == ("lab", "ab")
-    asked = command.ab.make_context("ab", words).params
+    asked = ab.ab.make_context("ab", words).params
     assert (asked["mode"], asked["accel"], asked["duet"]) == ("live", "tcg", how.duet)
     assert (asked["base"], asked["test"]) == (wanted.base.spec.text, wanted.test.spec.text)
     assert (asked["base_cc"], asked["test_cc"]) == (wanted.base.cc, wanted.test.cc)
@@ -185,7 +186,7 @@ def test_a_duet_has_two_seats(tmp_path: Path, host: Host) -> None:
 
 def test_what_the_host_cannot_do_is_refused_first(tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = planned(tmp_path)
-    chosen = ab.workloads.select_all(wanted.workloads)
+    chosen = workloads.select_all(wanted.workloads)
     monkeypatch.setattr(vng, "find", lambda: "/vng")
     preparing.check(chosen, HOW)
     with pytest.raises(UserError, match="not enough CPUs"):

@@ -12,18 +12,20 @@ from typing import cast
 import msgspec
 import pytest
 
-from lab import exact, libraries, manycases, paths, verdict, workloads
+from lab import exact, libraries, workloads
 from lab.channel import CaseOutcome, GuestReport
 from lab.commands import ab
-from lab.errors import DiskFull, GuestFailed, HostFailed, UserError
+from lab.core import paths
+from lab.core.errors import DiskFull, GuestFailed, HostFailed, UserError
+from lab.core.progress import Meter
 from lab.exact import Qemu
 from lab.guests import Arm, Running
 from lab.live import boots, counters, kvm, preparing, rootfolder, shell, vng
 from lab.live.boots import BootRecord, LiveBench
 from lab.live.document import Live, LiveRound
 from lab.live.topology import Seat
-from lab.progress import Meter
-from lab.verdict import Metric
+from lab.stats import multiple, verdict
+from lab.stats.verdict import Metric
 
 from .fakeguest import QEMU, WORKLOAD, kernel, write_workload
 
@@ -203,7 +205,7 @@ def test_options_of_the_other_mode_are_refused(monkeypatch: pytest.MonkeyPatch) 
 
 def compared(name: str, base: list[float], test: list[float], better: verdict.Better = "lower") -> verdict.Comparison:
     found = verdict.compare_metric(Metric(name=name, unit="faults", better=better), base, test, exact=False)
-    return manycases.mark_secondary([found])[0]
+    return multiple.mark_secondary([found])[0]
 
 
 def test_steady_counters_that_changed_stand_beside_an_unknown() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.live.horizon import Horizon, within, without_budget
+from lab.stats.sequential import Horizon, within, without_budget
 
 
 def planned(left_s: float, done: int, *, round_s: float = 30.0, most: int = 40, fewest: int = 6) -> Horizon | None:

@@ -9,19 +9,20 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from lab import ab, records, workload, workloads
-from lab.errors import GuestFailed
+from lab import ab, workload, workloads
+from lab.core import records
+from lab.core.errors import GuestFailed
 from lab.guests import Arm
 from lab.kernels import MachineType
 from lab.live import boots, measuring
 from lab.live.boots import BootRecord, LiveBench
-from lab.live.horizon import Horizon
 from lab.live.hostgate import RoundHost
 from lab.live.machine import Guest
 from lab.live.measuring import Stand, Taking
 from lab.live.rounds import Rounds
 from lab.live.topology import Seat, Shape
-from lab.verdict import Outcome
+from lab.stats.sequential import Horizon
+from lab.stats.verdict import Outcome
 
 from . import fakelive
 from .fakeguest import WORKLOAD, kernel, write_workload

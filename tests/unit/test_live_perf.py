@@ -9,7 +9,7 @@ import pytest
 
 from lab import workloads
 from lab.channel import CaseOutcome, GuestReport
-from lab.errors import GuestFailed
+from lab.core.errors import GuestFailed
 from lab.live import boots, perfstat
 from lab.live.perfstat import HARDWARE, SOFTWARE, WALKS
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from lab.live import family, summaries
-from lab.live.horizon import Horizon
 from lab.live.rounds import Block, BootReading, Rounds, order, primary_of
-from lab.verdict import Comparison, Metric, Outcome
+from lab.stats import iterations, multiple
+from lab.stats.sequential import Horizon
+from lab.stats.verdict import Comparison, Metric, Outcome
 
 SPEED = Metric(name="throughput", unit="op/s", better="higher", primary=True)
 FAULTS = Metric(name="faults", unit="", better="lower")
@@ -223,7 +223,7 @@ def test_secondary_metrics_have_a_fifth_of_alpha_among_them() -> None:
     def words(*p_values: float) -> list[Outcome | None]:
         first, second, third, fourth = p_values
         cases = {"a": [found(True, first), found(False, second)], "b": [found(True, third), found(False, fourth)]}
-        out = family.beyond_chance(cases, alpha=0.01, min_blocks=6, planned=30)
+        out = multiple.beyond_chance(cases, alpha=0.01, min_blocks=6, planned=30)
         return [one.verdict for comparisons in out.values() for one in comparisons]
 
     yes, no = Outcome.IMPROVEMENT, Outcome.UNKNOWN
@@ -313,13 +313,13 @@ def test_iterations_that_were_asked_for_are_kept() -> None:
 
 
 def test_a_boot_is_one_number() -> None:
-    assert summaries.summary([1.0, 2.0, 100.0]) == 2.0
-    assert summaries.summary([1.0, 4.0]) == pytest.approx(2.0)
-    assert summaries.summary([0.0, 4.0]) == 2.0
-    assert summaries.summary([50.0, 1.0, 2.0, 3.0], dropped=1) == 2.0
-    assert summaries.summary([5.0], dropped=2) == 5.0
-    assert math.isnan(summaries.summary([]))
-    assert math.isnan(summaries.summary([1.0, math.nan, 1.0]))
+    assert iterations.summary([1.0, 2.0, 100.0]) == 2.0
+    assert iterations.summary([1.0, 4.0]) == pytest.approx(2.0)
+    assert iterations.summary([0.0, 4.0]) == 2.0
+    assert iterations.summary([50.0, 1.0, 2.0, 3.0], dropped=1) == 2.0
+    assert iterations.summary([5.0], dropped=2) == 5.0
+    assert math.isnan(iterations.summary([]))
+    assert math.isnan(iterations.summary([1.0, math.nan, 1.0]))
 
 
 def test_iterations_are_not_pooled() -> None:
@@ -354,7 +354,7 @@ def test_warm_up_is_kept_where_it_is_not() -> None:
 def test_warm_up_of_three_iterations_is_found() -> None:
     chance = np.random.default_rng(1)
     boots = [(1000 + chance.normal(0, 5, 8) - np.array([300, 200, 100, 0, 0, 0, 0, 0])).tolist() for _ in range(12)]
-    assert summaries.warm_up(boots).dropped == 3
+    assert iterations.warm_up(boots).dropped == 3
 
 
 def test_warm_up_costs_an_iteration_more_and_none_is_not_judged() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from lab.bisection.live import LiveSearch
 from lab.bisection.planning import Costs
-from lab.bisection.posterior import Reading
 from lab.bisection.terms import Done, Outcome, Part, Rules, Visit
+from lab.stats.posterior import Reading
 
 from ..simulation import searches
 from ..simulation.world import Noise, World

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab.errors import HostFailed, UserError
+from lab.core.errors import HostFailed, UserError
 from lab.live import machine, memory, pinning, topology
 from lab.live.machine import Guest
 from lab.live.topology import HostCpu, Layout, Seat, Shape

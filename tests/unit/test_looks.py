@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lab import evidence, planned
-from lab.looks import Looks
+from lab.stats import evidence
+from lab.stats.sequential import Looks
 
 ALPHA = 0.01
 ALONE = Looks(ALPHA)
@@ -36,14 +36,14 @@ def test_without_a_plan_it_is_the_e_value_to_the_last_digit() -> None:
 def test_a_plan_has_four_fifths_of_alpha_and_the_e_value_one() -> None:
     x = evidence.clip(blocks(0.4, 18))
     t = evidence.t_statistic(evidence.moments(x))
-    by_plan, by_evidence = planned.p_value(18, t, 20) / 0.8, 5 * evidence.p_value(evidence.log_evidence(x))
+    by_plan, by_evidence = evidence.bound_p_value(18, t, 20) / 0.8, 5 * evidence.p_value(evidence.log_evidence(x))
     assert by_plan < by_evidence
     assert PLANNED.p_value(x) == pytest.approx(by_plan)
-    assert PLANNED.critical_t(18) == planned.critical_t(18, 20, 0.008)
+    assert PLANNED.critical_t(18) == evidence.bound_t(18, 20, 0.008)
     # At the end 1 - Phi(c) = .008 / 4, so c = 2.878; t of that tail with 19 degrees of freedom is 3.27.
     assert PLANNED.critical_t(20) == pytest.approx(stats.t.isf(0.002, 19), rel=1e-3)
     # Early on the e-value is nearer: E = 500 at the sixth block.
-    assert PLANNED.critical_t(6) == evidence.critical_t(6, 0.002) < planned.critical_t(6, 20, 0.008)
+    assert PLANNED.critical_t(6) == evidence.critical_t(6, 0.002) < evidence.bound_t(6, 20, 0.008)
     # Before there is a plan its part is not spent.
     assert Looks(ALPHA, 0).critical_t(20) == evidence.critical_t(20, 0.002)
     assert Looks(ALPHA, 0).p_value(x) == pytest.approx(by_evidence)

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from lab import machines
-from lab.errors import UserError
+from lab.core import paths
+from lab.core.errors import UserError
 
 
 def _file(tmp_path: Path, *changes: tuple[str, str]) -> str:
-    text = (machines.room("machines") / "zen4.toml").read_text()
+    text = (paths.room("machines") / "zen4.toml").read_text()
     for old, new in changes:
         assert old in text
         text = text.replace(old, new, 1)

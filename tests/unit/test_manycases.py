@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lab import manycases
-from lab.manycases import CaseVerdict
-from lab.verdict import Outcome, compare_metric
+from lab.stats import multiple
+from lab.stats.multiple import CaseVerdict
+from lab.stats.verdict import Outcome, compare_metric
 
 from .test_verdict import FAULTS, SPEED, live, noisy
 
@@ -17,10 +17,10 @@ def case(name: str, word: str, p: float) -> CaseVerdict:
 
 def test_overall_counts_only_what_survives_holm() -> None:
     # sorted .002, .004, .5: Holm multiplies by 3, 2, 1 -> .006, .008, .5
-    both = manycases.overall([case("a", "regression", 0.004), case("b", "same", 0.5), case("c", "improvement", 0.002)])
+    both = multiple.overall([case("a", "regression", 0.004), case("b", "same", 0.5), case("c", "improvement", 0.002)])
     assert (both.verdict, both.survived) == (Outcome.REGRESSION, ["a", "c"])
     # .004 * 3 = .012 > .01
-    lone = manycases.overall([case("a", "regression", 0.004), case("b", "same", 0.5), case("c", "same", 1.0)])
+    lone = multiple.overall([case("a", "regression", 0.004), case("b", "same", 0.5), case("c", "same", 1.0)])
     assert (lone.verdict, lone.survived) == (Outcome.UNKNOWN, [])
     assert "beyond chance" in lone.reason
 
@@ -37,7 +37,7 @@ def test_overall_counts_only_what_survives_holm() -> None:
 )
 def test_overall_order(words: str, wanted: str) -> None:
     p = {"same": 1.0, "unknown": 1.0, "improvement": 1e-9, "regression": 1e-9}
-    got = manycases.overall([case(f"c{i}", w, p[w]) for i, w in enumerate(words.split())])
+    got = multiple.overall([case(f"c{i}", w, p[w]) for i, w in enumerate(words.split())])
     assert got.verdict == wanted
     assert got.reason
 
@@ -45,24 +45,24 @@ def test_overall_order(words: str, wanted: str) -> None:
 def test_quiet_cases_together_raise_few_alarms() -> None:
     wrong = 0
     for run in range(60):
-        cases = [manycases.case_verdict(str(k), [live(0.0, 0.05, 12, 1000 * run + k)]) for k in range(20)]
-        wrong += manycases.overall(cases).verdict in (Outcome.REGRESSION, Outcome.IMPROVEMENT)
+        cases = [multiple.case_verdict(str(k), [live(0.0, 0.05, 12, 1000 * run + k)]) for k in range(20)]
+        wrong += multiple.overall(cases).verdict in (Outcome.REGRESSION, Outcome.IMPROVEMENT)
     assert wrong <= 2
 
 
 def test_case_verdict_needs_one_primary() -> None:
     judged = compare_metric(SPEED, [1, 2, 3], [1, 2, 3], exact=True)
     other = compare_metric(FAULTS, [1, 2, 3], [1, 2, 3], exact=True)
-    assert manycases.case_verdict("c", [other, judged]).verdict == Outcome.SAME
+    assert multiple.case_verdict("c", [other, judged]).verdict == Outcome.SAME
     for bad in ([other], [judged, judged]):
         with pytest.raises(ValueError, match="exactly one primary"):
-            manycases.case_verdict("c", bad)
+            multiple.case_verdict("c", bad)
 
 
 def test_secondary_metrics_are_marked_and_controlled() -> None:
     judged = compare_metric(SPEED, [1, 2, 3], [2, 4, 6], exact=True)
     found = compare_metric(FAULTS, [1, 2, 3], [2, 4, 6], exact=True)
     noise = [compare_metric(FAULTS, *noisy(0, 0.1, 8, seed), exact=False) for seed in range(5)]
-    marked = manycases.mark_secondary([judged, found, *noise])
+    marked = multiple.mark_secondary([judged, found, *noise])
     assert [c.exploratory for c in marked] == [False, *[True] * 6]
     assert [c.survived for c in marked] == [None, True, *[False] * 5]

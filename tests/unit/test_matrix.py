@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab import cli, kernels, matrix, matrixresults, results
-from lab.errors import GuestFailed, HostFailed
+from lab import axes, cli, kernels, matrix, matrixresults, results
+from lab.core.errors import GuestFailed, HostFailed
+from lab.core.progress import Meter
 from lab.matrixresults import Cell, MatrixPlan, MatrixResult
-from lab.progress import Meter
-from lab.verdict import Outcome
+from lab.stats.verdict import Outcome
 
 from .fakebuild import own_folders
 from .fakeguest import WORKLOAD, FakeGuests, Formula, kernel, pretend, write_workload
@@ -45,9 +45,9 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def a_plan(workload: str, kernel_files: list[str], settings: list[str], **changes: Any) -> MatrixPlan:
     """A plan of kernel files that exist only in name."""
-    span = matrix.axes.span([f"{name}=file:/boot/{name}" for name in kernel_files], settings)
+    span = axes.span([f"{name}=file:/boot/{name}" for name in kernel_files], settings)
     found = [kernel(name).spec for name in kernel_files]
-    names = matrix.axes.file_names([arm.label for arm in span.arms])
+    names = axes.file_names([arm.label for arm in span.arms])
     arms = [
         matrixresults.MatrixArmPlan(
             label=arm.label, name=name, at=arm.at, spec=matrix._with_suffixes(found[arm.kernel], arm.spec)

@@ -13,11 +13,12 @@ import pytest
 from rich.console import Console
 
 from lab import grid, heatmap, matrix, matrixtable, results
-from lab.errors import GuestFailed
+from lab.core.errors import GuestFailed
+from lab.core.progress import Meter
 from lab.heatmap import COLOURS
 from lab.matrixresults import Cell, MatrixResult
-from lab.progress import Meter
-from lab.verdict import Outcome, percent
+from lab.stats import verdict
+from lab.stats.verdict import Outcome, percent
 
 from .fakebuild import own_folders
 from .fakeguest import FakeGuests, Formula, pretend, write_workload
@@ -192,8 +193,8 @@ def test_the_picture_says_all_in_words_too(measured: Any) -> None:
 
 
 def _cell(ratio: float | None, outcome: Outcome | None, **more: Any) -> Cell:
-    comparison = matrix.verdict.compare_metric(
-        matrix.Metric(name="m", unit="u", better="higher", primary=True), [1.0] * 3, [ratio or 1.0] * 3, exact=True
+    comparison = verdict.compare_metric(
+        verdict.Metric(name="m", unit="u", better="higher", primary=True), [1.0] * 3, [ratio or 1.0] * 3, exact=True
     )
     comparison = msgspec.structs.replace(comparison, ratio=ratio, verdict=outcome)
     values: dict[str, Any] = {

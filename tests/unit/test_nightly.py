@@ -13,7 +13,7 @@ import pytest
 
 from lab import cli
 from lab.bisection import conclude
-from lab.errors import DiskFull, GuestFailed
+from lab.core.errors import DiskFull, GuestFailed
 from lab.history import database
 from lab.nightly import night, planfile, running
 from lab.nightly.chasing import Chase

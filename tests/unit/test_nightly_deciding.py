@@ -12,7 +12,7 @@ from lab.nightly.memory import Memory, Tip, remember
 from lab.nightly.news import SeriesStep, Setting
 from lab.nightly.night import Ack, BranchNight, CaseMoved, Event, Kind, Measured, Mode, Night, State
 from lab.nightly.planfile import BranchPlan
-from lab.verdict import Outcome
+from lab.stats.verdict import Outcome
 
 BRANCH = ("linux", "main")
 PLAN = BranchPlan(tree="linux", branch="main")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab import cli
-from lab.errors import DiskFull, GuestFailed
+from lab.core.errors import DiskFull, GuestFailed
 from lab.live import kvm
 from lab.nightly import night
 from lab.nightly.livemode import LiveAllowance
@@ -188,9 +188,9 @@ def test_an_interrupted_night_boots_nothing_of_live_mode_twice(nights: Nights, h
 
 def results_of(nights: Nights) -> Path:
     from lab import results
-    from lab.nightly import night
+    from lab.nightly import night as nightly_night
 
-    found = night.load_all("plan")[-1].branches[0].measured[-1]
+    found = nightly_night.load_all("plan")[-1].branches[0].measured[-1]
     assert found.mode == "live"
     return results.open_folder(found.result)
 

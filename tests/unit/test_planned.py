@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lab import planned
+from lab.stats import evidence
 
 ALPHA = 0.01
 
@@ -17,40 +17,40 @@ ALPHA = 0.01
 @pytest.mark.parametrize("tail", [0.2, 0.025, 0.005, 1e-3, 1e-5])
 def test_deviate_has_the_tail_of_t(freedom: int, tail: float) -> None:
     t = float(stats.t.isf(tail, freedom))
-    assert planned.deviate(t, freedom) == pytest.approx(stats.norm.isf(tail), abs=1e-3)
-    assert planned.deviate(-t, freedom) == planned.deviate(t, freedom)
+    assert evidence.deviate(t, freedom) == pytest.approx(stats.norm.isf(tail), abs=1e-3)
+    assert evidence.deviate(-t, freedom) == evidence.deviate(t, freedom)
 
 
 def test_deviate_of_nothing_and_of_everything() -> None:
-    assert planned.deviate(0.0, 5) == 0.0
-    assert planned.deviate(math.inf, 5) == math.inf
-    rising = [planned.deviate(10.0**k, 3) for k in range(9)]
+    assert evidence.deviate(0.0, 5) == 0.0
+    assert evidence.deviate(math.inf, 5) == math.inf
+    rising = [evidence.deviate(10.0**k, 3) for k in range(9)]
     assert rising == sorted(rising)
 
 
 def test_p_value_by_hand() -> None:
     """At the end 4 (1 - Phi(z)): for z = 3 it is 4 x .00135 = .0054. After a quarter of the blocks z counts half."""
     at_the_end = float(stats.t.isf(stats.norm.sf(3.0), 19))
-    assert planned.p_value(20, at_the_end, 20) == pytest.approx(4 * 0.001349898, rel=1e-3)
+    assert evidence.bound_p_value(20, at_the_end, 20) == pytest.approx(4 * 0.001349898, rel=1e-3)
     at_a_quarter = float(stats.t.isf(stats.norm.sf(4.0), 9))
-    assert planned.p_value(10, at_a_quarter, 40) == pytest.approx(4 * stats.norm.sf(2.0), rel=5e-3)
-    assert planned.p_value(10, -at_a_quarter, 40) == planned.p_value(10, at_a_quarter, 40)
-    assert planned.p_value(20, 0.5, 20) == 1.0
+    assert evidence.bound_p_value(10, at_a_quarter, 40) == pytest.approx(4 * stats.norm.sf(2.0), rel=5e-3)
+    assert evidence.bound_p_value(10, -at_a_quarter, 40) == evidence.bound_p_value(10, at_a_quarter, 40)
+    assert evidence.bound_p_value(20, 0.5, 20) == 1.0
 
 
 def test_critical_t_round_trip() -> None:
     for n in (4, 6, 12, 24):
-        t = planned.critical_t(n, 24, ALPHA)
-        assert planned.p_value(n, t, 24) == pytest.approx(ALPHA, rel=1e-6)
-        assert planned.p_value(n, 0.999 * t, 24) > ALPHA
+        t = evidence.bound_t(n, 24, ALPHA)
+        assert evidence.bound_p_value(n, t, 24) == pytest.approx(ALPHA, rel=1e-6)
+        assert evidence.bound_p_value(n, 0.999 * t, 24) > ALPHA
     # 4 (1 - Phi(c)) = .01 is 1 - Phi(c) = .0025: at the end the critical t is the one with that tail.
-    assert planned.critical_t(24, 24, ALPHA) == pytest.approx(stats.t.isf(0.0025, 23), rel=1e-3)
+    assert evidence.bound_t(24, 24, ALPHA) == pytest.approx(stats.t.isf(0.0025, 23), rel=1e-3)
 
 
 @pytest.mark.parametrize("n", [1, 3, 25, 100])
 def test_it_says_nothing_before_four_blocks_and_beyond_the_plan(n: int) -> None:
-    assert planned.p_value(n, 1e6, 24) == 1.0
-    assert planned.critical_t(n, 24, ALPHA) == math.inf
+    assert evidence.bound_p_value(n, 1e6, 24) == 1.0
+    assert evidence.bound_t(n, 24, ALPHA) == math.inf
 
 
 def t_statistics(runs: int, blocks: int) -> np.ndarray:
@@ -66,9 +66,9 @@ def t_statistics(runs: int, blocks: int) -> np.ndarray:
 def test_looking_after_every_block_keeps_the_false_alarms_below_alpha(blocks: int) -> None:
     """And the same looks at the boundary of the last one alone do not."""
     t = np.abs(t_statistics(20_000, blocks))
-    critical = np.array([planned.critical_t(k, blocks, ALPHA) for k in range(1, blocks + 1)])
+    critical = np.array([evidence.bound_t(k, blocks, ALPHA) for k in range(1, blocks + 1)])
     alarms = (t > critical).any(1).mean()
     assert 0.3 * ALPHA < alarms < 1.15 * ALPHA, "at most alpha, but for three standard errors of the simulation"
     if blocks > 6:
         naive = np.array([stats.t.isf(ALPHA / 2, max(k - 1, 1)) for k in range(1, blocks + 1)])
-        assert (t > naive)[:, planned.FIRST_LOOK - 1 :].any(1).mean() > 2 * ALPHA
+        assert (t > naive)[:, evidence.FIRST_LOOK - 1 :].any(1).mean() > 2 * ALPHA

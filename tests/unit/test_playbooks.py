@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import playbooks
-from lab.playbooks import PlaybookFailed
+from lab.core import ansible
+from lab.core.ansible import PlaybookFailed
 
 PLAYBOOK = """\
 - name: Try
@@ -44,7 +44,7 @@ def test_words_arrive_as_they_are_and_a_failure_names_its_task(tmp_path: Path, m
         "list": ["a b", "{% if %}", 1, 2.5, True, None], "text": "é \U0001f600 ' \" \\ \n#",
     }  # fmt: skip
     with pytest.raises(PlaybookFailed, match="try: The task that fails: the reason") as caught:
-        playbooks.play("try", {"words": words, "target": str(tmp_path / "said")}, tag="a tag")
+        ansible.play("try", {"words": words, "target": str(tmp_path / "said")}, tag="a tag")
     assert (caught.value.task, caught.value.detail) == ("The task that fails", "the reason")
     assert json.loads((tmp_path / "said").read_text()) == {"words": words, "tag": "a tag"}
     assert not (tmp_path / "canary").exists()
@@ -54,11 +54,11 @@ def test_words_arrive_as_they_are_and_a_failure_names_its_task(tmp_path: Path, m
 def test_a_playbook_that_is_not_there_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_HOME", str(tmp_path))
     with pytest.raises(PlaybookFailed, match="gone: start: "):
-        playbooks.play("gone", {})
+        ansible.play("gone", {})
 
 
 def test_ansible_comes_from_beside_the_labs_own_python() -> None:
-    given = playbooks._environment("/private")
+    given = ansible._environment("/private")
     first = given["PATH"].split(os.pathsep)[0]
     assert (Path(first) / "ansible-playbook").exists()
     assert given["ANSIBLE_LOCAL_TEMP"] == "/private"

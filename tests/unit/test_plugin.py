@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from lab import machines, paths, plugin
+from lab import machines, plugin
 from lab.compilers import Compiler
-from lab.errors import BuildFailed, GuestFailed
+from lab.core import paths
+from lab.core.errors import BuildFailed, GuestFailed
 from lab.plugin import Brackets, Model
 
 HEADER = '{"t":"header","schema":1,"interface":1,"model":"tlb","vcpus":1}'

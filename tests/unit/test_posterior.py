@@ -9,9 +9,8 @@ import pytest
 from scipy import integrate, stats
 
 from lab.bisection import planning
-from lab.bisection.drift import DRIFTS, NO_DRIFT, Array, Drift, weigh, whiten
 from lab.bisection.planning import Costs
-from lab.bisection.posterior import Belief, Reading, believe
+from lab.stats.posterior import DRIFTS, NO_DRIFT, Array, Belief, Drift, Reading, believe, weigh, whiten
 
 ONE_DRIFT = (Drift(1.0, 0.7, 400.0),)
 

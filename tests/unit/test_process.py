@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import process
-from lab.errors import HostFailed
-from lab.process import CommandFailed
+from lab.core import process
+from lab.core.errors import HostFailed
+from lab.core.process import CommandFailed
 
 
 def test_output_is_given_back(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import progress
-from lab.progress import Meter, follow_log
+from lab.core import progress
+from lab.core.progress import Meter, follow_log
 
 LOG = """\
 make: Entering directory '/x'

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import records
-from lab.errors import HostFailed
-from lab.records import Record
+from lab.core import records
+from lab.core.errors import HostFailed
+from lab.core.records import Record
 
 
 class Thing(Record, frozen=True, kw_only=True):

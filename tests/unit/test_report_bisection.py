@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from lab import cli, results
 from lab.bisection.answer import Answer
 from lab.bisection.places import Stand, places, stretches
-from lab.errors import BuildFailed, UserError
+from lab.core.errors import BuildFailed, UserError
 from lab.reporting import bisection_mail, bisection_markdown, bisection_page, bisections, formats
-from lab.verdict import Outcome
+from lab.stats.verdict import Outcome
 
 from . import fakeanswer, fakebisect
 from .bisector import make

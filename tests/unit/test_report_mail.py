@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lab import channel, trees
-from lab.errors import UserError
+from lab.core.errors import UserError
 from lab.reporting import byhand, culprit, mail, zeroday
 from lab.reporting.stored import Reports
 from lab.results import AbResult

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import records
+from lab.core import records
 from lab.reporting import overtime, page
 from lab.reporting.stored import Report
 from lab.runs import Run

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from lab import explain
+from lab.core.text import visible
 from lab.explain import Explanation, FunctionRow
 from lab.reporting import page, plots
 from lab.reporting.plots import Axis, Curve, Scale
-from lab.visible import visible
 
 from . import fakeresult
 from .fakeresult import HOSTILE, MODEL, SLOWER, hostile, large, reports, result

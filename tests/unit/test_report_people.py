@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from lab import cli, results
-from lab.errors import UserError
+from lab.core.errors import UserError
 from lab.reporting import figures, markdown, stored, textual
 from lab.results import CaseResult
-from lab.verdict import Metric, Outcome
+from lab.stats.verdict import Metric, Outcome
 
 from . import fakeresult
 from .fakebuild import own_folders

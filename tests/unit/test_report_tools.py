@@ -17,10 +17,10 @@ from junitparser import JUnitXml
 from kcidb_io.schema import V5_3
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from lab import records
+from lab.core import records
+from lab.core.text import visible
 from lab.reporting import benchstat, bmf, document, formats, junit, kcidb, ktap, openmetrics, sheet
 from lab.results import AbResult
-from lab.visible import visible
 
 from .fakeresult import EVERY_KIND, HOSTILE, MODEL, hostile, reports, result
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab import kernelfile, kernels, libraries, requirements, store, workloads
-from lab.errors import HostFailed, UserError
+from lab.core.errors import HostFailed, UserError
 from lab.guests import Arm
 from lab.images import Image
 from lab.kernels import Kernel

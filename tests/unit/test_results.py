@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import records, results
-from lab.errors import HostFailed, UserError
+from lab import results
+from lab.core import records
+from lab.core.errors import HostFailed, UserError
 
 from .fakebuild import own_folders
 from .fakeguest import plan

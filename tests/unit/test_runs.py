@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import channel, records, runs, workloads
-from lab.errors import DiskFull, GuestFailed
+from lab import channel, runs, workloads
+from lab.core import records
+from lab.core.errors import DiskFull, GuestFailed
 from lab.exact import Qemu, exact_machine
 from lab.guests import Arm, Running
 from lab.kernels import MachineType

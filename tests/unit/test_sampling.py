@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from lab import ab, records, runs, sampling
-from lab.errors import GuestFailed, HostFailed
-from lab.progress import Meter
+from lab import ab, runs, sampling
+from lab.core import records
+from lab.core.errors import GuestFailed, HostFailed
+from lab.core.progress import Meter
 from lab.results import AbResult
-from lab.verdict import Outcome
+from lab.stats.verdict import Outcome
 
 from .fakebuild import own_folders
 from .fakeguest import WORKLOAD, FakeGuests, Formula, plan, pretend, write_workload

@@ -10,7 +10,7 @@ import pytest
 
 from lab import slices, workloads
 from lab.compilers import Compiler
-from lab.errors import BuildFailed, UserError
+from lab.core.errors import BuildFailed, UserError
 from lab.images import Image
 from lab.workload import Workload
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import UserError
+from lab.core.errors import UserError
 from lab.specs import parse
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import records, store
-from lab.errors import HostFailed
+from lab import store
+from lab.core import records
+from lab.core.errors import HostFailed
 from lab.store import Build, BuildInputs
 
 from .fakebuild import own_folders

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import kallsyms, kernelfile, paths, symbols
-from lab.errors import UserError
+from lab import kallsyms, kernelfile, symbols
+from lab.core import paths
+from lab.core.errors import UserError
 from lab.symbols import Label, Symbol, SymbolTable
 
 TEXT = 0xFFFFFFFF81000000

@@ -9,9 +9,10 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from lab import results, table, verdict
+from lab import results, table
 from lab.results import AbResult, ArmResult, CaseResult, GuestShape, ResultEnvironment
-from lab.verdict import Comparison, Metric, Outcome
+from lab.stats import verdict
+from lab.stats.verdict import Comparison, Metric, Outcome
 
 THROUGHPUT = Metric(name="throughput", unit="op/s", better="higher", primary=True)
 FAULTS = Metric(name="faults", unit="faults", better="lower")

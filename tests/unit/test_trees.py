@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from lab import defaulttree, paths, trees
+from lab import defaulttree, trees
 from lab.commands.tree import tree as tree_command
-from lab.errors import HostFailed, UserError
-from lab.git import PatchFailed, Repo
-from lab.staging import make_once
+from lab.core import paths
+from lab.core.errors import HostFailed, UserError
+from lab.core.git import PatchFailed, Repo
+from lab.core.locks import make_once
 
 from .fakekernel import MMAP_C, commit_all, fingerprint, git, make_kernel, write_kernel
 

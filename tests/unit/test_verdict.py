@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from lab import evidence, verdict
-from lab.verdict import Comparison, Metric, Outcome, compare_metric
+from lab.stats import evidence, verdict
+from lab.stats.verdict import Comparison, Metric, Outcome, compare_metric
 
 SPEED = Metric(name="throughput", unit="op/s", better="higher", primary=True)
 FAULTS = Metric(name="faults", unit="", better="lower")

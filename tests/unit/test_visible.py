@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from lab.visible import visible, visible_record
+from lab.core.text import visible, visible_record
 
 from .fakeresult import HOSTILE, hostile, result
 

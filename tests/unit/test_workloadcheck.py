@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab import cli, kernels, kernelspec, workloadcheck
-from lab.errors import GuestFailed
+from lab.core.errors import GuestFailed
 from lab.runs import Run
 from lab.workload import Case
 

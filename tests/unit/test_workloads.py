@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from lab import cli, workloads, workloadtext
-from lab.errors import UserError
+from lab.core.errors import UserError
 from lab.workload import Case, Workload
 
 GOOD = """\

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from lab.errors import HostFailed
+from lab.core.errors import HostFailed
 
 logger = logging.getLogger(__name__)
 

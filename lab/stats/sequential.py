@@ -1,8 +1,13 @@
 """What may be said at one of many looks at blocks: by evidence that needs no plan, and by a planned number of blocks.
 
 Without a plan the e-value has all of alpha. With one it keeps a fifth: it says so when a change is very large, and
-goes on beyond the plan. The other four fifths are the plan's (`lab.planned`), which finds what is small sooner. Both
-hold at all looks together, and the sum of their errors is alpha at most.
+goes on beyond the plan. The other four fifths are the plan's (`lab.stats.evidence`), which finds what is small sooner.
+Both hold at all looks together, and the sum of their errors is alpha at most.
+
+How many rounds a comparison has ahead of it: planned once, and kept.
+
+A test that may be looked at after each of N rounds (`lab.stats.evidence`) needs N before the changes are seen, so it
+comes from the options and from how long rounds take, and never from how the kernels compare.
 """
 
 from __future__ import annotations
@@ -14,8 +19,9 @@ from functools import cache
 from statistics import NormalDist
 from typing import NamedTuple
 
-from lab import evidence, planned
-from lab.evidence import Moments
+from lab.core.records import Record
+from lab.stats import evidence
+from lab.stats.evidence import Moments
 
 PLAN_SHARE = 0.8
 """Of alpha, where there is a plan."""
@@ -46,7 +52,7 @@ class Looks(NamedTuple):
         free = evidence.critical_t(n, self._free)
         if self.blocks is None or n > self.blocks:
             return free
-        return min(free, planned.critical_t(n, self.blocks, PLAN_SHARE * self.alpha))
+        return min(free, evidence.bound_t(n, self.blocks, PLAN_SHARE * self.alpha))
 
     # ---- of blocks that are in
 
@@ -64,7 +70,7 @@ class Looks(NamedTuple):
             return min(free, self.p_value(x[: self.blocks]))
         t = evidence.t_statistic(evidence.moments(used))
         # Infinite t is about numbers without any spread, of which the e-value knows how many it takes.
-        return free if math.isinf(t) else min(free, planned.p_value(len(x), t, self.blocks) / PLAN_SHARE)
+        return free if math.isinf(t) else min(free, evidence.bound_p_value(len(x), t, self.blocks) / PLAN_SHARE)
 
     def interval(self, x: Sequence[float]) -> Interval | None:
         """Where the mean lies, with coverage 1 - alpha at all looks together; it leaves out 0 when p < alpha.
@@ -152,3 +158,34 @@ def _horizons() -> tuple[int, ...]:
     while out[-1] < _LIMIT:
         out.append(math.ceil(out[-1] * 1.05))
     return tuple(out)
+
+
+PLAN_AFTER = 1 / 3
+"""Of the rounds that time allows: then what they take, and how many iterations are best, are known well enough."""
+
+FEWEST_SEEN = 4
+_SHORTEST_S = 1e-3
+
+
+class Horizon(Record, frozen=True, kw_only=True):
+    """The rounds that were planned, and the iterations of the boots after that; None: judged before each round."""
+
+    schema: int = 1
+    rounds: int
+    iterations: int | None
+
+
+def without_budget(most: int, fewest: int) -> Horizon:
+    """Of a comparison that has all the time it wants: the most rounds that were asked for."""
+    return Horizon(rounds=max(most, fewest), iterations=None)
+
+
+def within(left_s: float, *, round_s: float, done: int, most: int, fewest: int, iterations: int) -> Horizon | None:
+    """Of a comparison with so much time left; None as long as it is too early to plan.
+
+    round_s: what a round takes with that many iterations. done: rounds so far; most, fewest: that may be planned.
+    """
+    rounds = max(fewest, min(most, done + math.floor(max(0.0, left_s) / max(round_s, _SHORTEST_S))))
+    if done < max(FEWEST_SEEN, PLAN_AFTER * rounds):
+        return None
+    return Horizon(rounds=rounds, iterations=iterations)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.visible import visible_lines
+from lab.core.text import visible_lines
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

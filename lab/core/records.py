@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from lab import diskspace
-from lab.errors import DiskFull, HostFailed
+from lab.core import disk
+from lab.core.errors import DiskFull, HostFailed
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ def write_atomic(path: Path, content: bytes) -> None:
     """Write a file so that a reader, at any instant and after any crash, sees the old one or the new one."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with diskspace.writing(path), temporary.open("wb") as stream:
+        with disk.writing(path), temporary.open("wb") as stream:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())

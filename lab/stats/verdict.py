@@ -13,9 +13,9 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from lab import evidence
-from lab.looks import Looks
-from lab.records import Record
+from lab.core.records import Record
+from lab.stats import evidence
+from lab.stats.sequential import Looks
 
 FIRST_LOOK = 4
 EXACT_DECIDES = 3
@@ -130,9 +130,8 @@ def compare_metric(
 
     threshold: the smallest relative change that counts. alpha: chance of a wrong `regression` or
     `improvement` over all looks. min_blocks: pairs needed for those two words. planned: pairs that were
-    planned; 0: they will be; None: nothing is planned (see `lab.looks`). exact: numbers come from exact mode, so
-    they carry no noise and nothing is clipped.
-    ValueError: lengths differ, or a parameter is out of range.
+    planned; 0: they will be; None: nothing is planned (see `lab.stats.sequential`). exact: numbers come from exact
+    mode, so they carry no noise and nothing is clipped. ValueError: lengths differ, or a parameter is out of range.
     """
     if len(base) != len(test):
         raise ValueError(f"{metric.name}: {len(base)} values of base, {len(test)} of test")

@@ -5,10 +5,14 @@ these and exits; nothing else in the package prints an error.
 
 The rule for the status: 2 for anything the user asked for that cannot be (found before work starts),
 3 when building failed, 4 when a guest or the host failed, 5 when an answer was demanded and there is none.
+
+What somebody probably meant.
 """
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -64,3 +68,9 @@ class Undecided(LabError):
     """A decision was demanded, and the measurements do not support one."""
 
     exit_status = 5
+
+
+def suggestion(word: str, known: Iterable[str]) -> str | None:
+    """A question that names the close matches of a word; None when nothing comes close."""
+    close = difflib.get_close_matches(word, list(known), n=3, cutoff=0.6)
+    return f"did you mean {' or '.join(close)}?" if close else None

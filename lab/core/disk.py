@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab.errors import DiskFull
+from lab.core.errors import DiskFull
 
 LEAST = 1 << 20
 """Bytes. Where less is free, what a guest wrote last may be missing."""

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from lab.errors import HostFailed
-from lab.rooms import room
+from lab.core.errors import HostFailed
+from lab.core.paths import room
 
 TAG = "LAB_PLAY"
 

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from lab.errors import UserError
+from lab.core.errors import UserError
 
 
 class TomlText:

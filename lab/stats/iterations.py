@@ -11,8 +11,8 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from lab import evidence
-from lab.records import Record
+from lab.core.records import Record
+from lab.stats import evidence
 
 MEDIAN_FROM = 3
 """Iterations from which a boot's number is their median, which one outlier cannot move far."""

@@ -2,16 +2,19 @@
 
 Workload and case names, commit subjects and kernel specs are other people's words. Control characters could move
 a terminal's cursor, bidirectional marks could show a line in another order than it is written.
+
+Text for people on whatever stdout is: as wide as a terminal, never broken into a pipe or a file.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
+from rich.console import Console, RenderableType
 
 R = TypeVar("R", bound=msgspec.Struct)
 
@@ -54,3 +57,12 @@ def _mapped(value: Any) -> Any:
 def _pairs(value: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     for key, one in value.items():
         yield visible(key), _mapped(one)
+
+
+_UNBOUND = 1000
+
+
+def show(render: Callable[[int], RenderableType], console: Console) -> None:
+    """Print what is rendered for the console's width."""
+    width = console.width if console.is_terminal else _UNBOUND
+    console.print(render(width), width=width, highlight=False, soft_wrap=not console.is_terminal)

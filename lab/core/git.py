@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from lab.errors import HostFailed
-from lab.process import CommandFailed, run
+from lab.core.errors import HostFailed
+from lab.core.process import CommandFailed, run
 
 # What a user's own settings could change in an answer or an object id. Proxies, credentials and
 # safe.directory stay theirs.

@@ -1,0 +1,1 @@
+"""Files, processes, git, locks, progress: nothing here knows of kernels or guests."""

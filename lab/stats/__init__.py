@@ -1,0 +1,1 @@
+"""Statistics: pure functions of numbers, without files, guests or kernels."""
