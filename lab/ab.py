@@ -9,24 +9,28 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lab import __version__, costs, exact, images, kernels, results, slices, store, workloads
-from lab import workload as lab_workload
+from lab import __version__, results
 from lab.core import executor, records
 from lab.core.errors import HostFailed
 from lab.core.progress import Meter
-from lab.exact import Environment, Qemu
-from lab.guests import Arm
-from lab.images import Image
-from lab.instrument import load_instrument
-from lab.kernels import Kernel
-from lab.kernelspec import TreeSource
+from lab.guests import costs, exact, initrd
+from lab.guests import image as guest_image
+from lab.guests.exact import Environment, Qemu
+from lab.guests.image import Image
+from lab.guests.plugin import load_instrument
+from lab.guests.run import Arm
+from lab.kernels import kernel as kernel_kernel
+from lab.kernels import store
+from lab.kernels.kernel import Kernel
+from lab.kernels.resolve import TreeSource
 from lab.requirements import check_guest
 from lab.results import AbResult, ArmPlan, ArmResult, CaseResult, GuestShape, Measuring, Plan, ResultEnvironment
 from lab.runs import Bench
 from lab.sampling import Limits, Series, Wanted, sample
 from lab.stats import multiple, verdict
 from lab.stats.verdict import Comparison, Metric, Outcome
-from lab.workload import Case, Workload
+from lab.workloads import selection, spec
+from lab.workloads.spec import Case, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +44,7 @@ class Prepared:
 
 def prepare(plan: Plan, folder: Path, *, jobs: int, meter: Meter) -> Prepared:
     """Build or fetch both kernels and the image, and describe the guests around them."""
-    workloads.require_unchanged(plan.files)
+    selection.require_unchanged(plan.files)
     qemu = exact.find_qemu(plan.qemu)
     arms = obtain_arms(plan, jobs, meter)
     return prepare_around(arms, qemu, plan, folder, meter)
@@ -48,17 +52,17 @@ def prepare(plan: Plan, folder: Path, *, jobs: int, meter: Meter) -> Prepared:
 
 def prepare_around(arms: tuple[Arm, ...], qemu: Qemu, plan: Measuring, folder: Path, meter: Meter) -> Prepared:
     """The guests around arms whose kernels are at hand."""
-    machine = kernels.common_machine(*(arm.kernel for arm in arms))
-    image = images.obtain(meter)
+    machine = kernel_kernel.common_machine(*(arm.kernel for arm in arms))
+    image = guest_image.obtain(meter)
     series = []
     shapes = {}
-    for workload, cases in workloads.select_all(plan.workloads):
+    for workload, cases in selection.select_all(plan.workloads):
         check_guest(workload, cases, arms, image)
         bench = Bench(
             qemu=qemu,
             machine=machine,
             workload=workload,
-            slice=slices.slice_for(image, workload),
+            slice=initrd.slice_for(image, workload),
             timeout_s=plan.guest_timeout_s,
             folder=folder,
             instrument=load_instrument(plan.machine, model_of(plan.model, workload)),
@@ -140,7 +144,7 @@ def _compare(one: Series, case: Case, plan: Plan) -> list[Comparison]:
     ]
 
 
-def metrics_of(own: Sequence[lab_workload.Metric], *, modelled: bool) -> list[Metric]:
+def metrics_of(own: Sequence[spec.Metric], *, modelled: bool) -> list[Metric]:
     """What is compared, the primary one first: modelled cycles where a model is run, else the workload's own."""
     return [
         *(costs.METRICS if modelled else ()),
@@ -168,7 +172,7 @@ def obtain_arms(plan: Plan, jobs: int, meter: Meter) -> tuple[Arm, Arm]:
 
 def obtain_arm(name: str, plan: ArmPlan, jobs: int, meter: Meter) -> Arm:
     """An arm of a plan with its kernel at hand: from the store, built, or fetched."""
-    kernel = kernels.obtain(plan.spec, cc=plan.cc, jobs=jobs, meter=meter)
+    kernel = kernel_kernel.obtain(plan.spec, cc=plan.cc, jobs=jobs, meter=meter)
     return Arm(name=name, kernel=kernel, settings=dict(plan.spec.settings))
 
 

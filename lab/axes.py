@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from itertools import count, product
 from typing import NamedTuple
 
-from lab import specs
 from lab.core.errors import UserError
 from lab.core.records import Record
+from lab.kernels import spec
 
 KERNEL = "kernel"
 """The name of the axis whose values are kernels."""
@@ -72,7 +72,7 @@ def span(kernels: Sequence[str], settings: Sequence[str]) -> Span:
             "a matrix of one arm has nothing to compare", hint="give it more kernels, or --set thp=always,never"
         )
     for arm in arms:
-        specs.parse(arm.spec)
+        spec.parse(arm.spec)
     return Span(axes=axes, kernels=[spec for _, spec in labelled], arms=arms)
 
 

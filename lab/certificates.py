@@ -17,7 +17,7 @@ import msgspec
 from lab.core import paths, records
 from lab.core.errors import HostFailed
 from lab.core.records import Record
-from lab.live import hostgate, hostreading
+from lab.guests import host
 from lab.live.rounds import primary_of
 from lab.results import AbResult, CaseResult
 from lab.stats import evidence
@@ -76,14 +76,14 @@ class Certificate(Record, frozen=True, kw_only=True):
 
 def setup(qemu: str, root: Path = Path("/")) -> dict[str, str]:
     """What this host is, and how it is set up: everything that a certificate holds for. qemu: its version."""
-    cpus = hostreading.online(root)
+    cpus = host.online(root)
     return {
-        "CPU": hostreading.cpu_model(root),
+        "CPU": host.cpu_model(root),
         "CPUs": str(len(cpus)),
-        "memory": f"{hostreading.memory_gb(root)} GiB",
-        "kernel": hostreading.word(root, "proc/sys/kernel/osrelease") or "unknown",
+        "memory": f"{host.memory_gb(root)} GiB",
+        "kernel": host.word(root, "proc/sys/kernel/osrelease") or "unknown",
         "QEMU": qemu,
-        **hostgate.setup(hostgate.survey(cpus, root)),
+        **host.setup(host.survey(cpus, root)),
     }
 
 

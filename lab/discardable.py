@@ -12,8 +12,9 @@ from typing import Literal
 
 from filelock import FileLock, Timeout
 
-from lab import results, store
+from lab import results
 from lab.core import locks, paths
+from lab.kernels import store
 
 Kind = Literal["kernel", "consoles", "image", "build folder", "blob", "leftover"]
 

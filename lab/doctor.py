@@ -11,13 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from lab import exact
 from lab.core import paths
 from lab.core.errors import LabError
 from lab.core.process import run_text
 from lab.core.records import Record
-from lab.live import hostgate
-from lab.live.kvm import probe_kvm, some_kernel
+from lab.guests import exact, host
+from lab.guests.kvm import probe_kvm, some_kernel
 
 State = Literal["ok", "limited", "missing"]
 
@@ -203,7 +202,7 @@ def bench() -> list[Finding]:
     """How this machine is set up for live mode; nothing of it matters to exact mode."""
     return [
         Finding(name=f"live: {fact.name}", state=fact.state, text=fact.text, remedy=fact.remedy)
-        for fact in hostgate.survey(sorted(os.sched_getaffinity(0)))
+        for fact in host.survey(sorted(os.sched_getaffinity(0)))
     ]
 
 

@@ -16,10 +16,10 @@ from lab import profiles
 from lab.core import records
 from lab.core.progress import Meter
 from lab.core.records import Record
+from lab.kernels.symbols import KERNEL_HALF, Symbol, SymbolTable, base_name
 from lab.mechanisms import Mechanism, mechanisms
 from lab.profiles import ArmProfile
 from lab.results import AbResult, CaseResult
-from lab.symbols import KERNEL_HALF, Symbol, SymbolTable, base_name
 
 Arm = Literal["base", "test"]
 Cost = Literal["cycles", "instructions"]

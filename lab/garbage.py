@@ -8,8 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from lab import discardable, store
+from lab import discardable
 from lab.discardable import Item
+from lab.kernels import store
 
 RECENT_S = 86400.0
 """What was used within a day stays, however little room there is: somebody may be at work with it."""

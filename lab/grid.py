@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from lab import axes, costs
+from lab import axes
+from lab.guests import costs
 from lab.matrixresults import Cell, MatrixResult
 from lab.results import clock
 

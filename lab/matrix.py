@@ -13,21 +13,25 @@ from statistics import fmean
 
 import msgspec
 
-from lab import ab, axes, exact, kernels, kernelspec, results, runs, specs, workloads
+from lab import ab, axes, results, runs
 from lab.ab import Prepared
 from lab.axes import Span
 from lab.core import executor, records
 from lab.core.errors import HostFailed, UserError, suggestion
 from lab.core.progress import Meter
-from lab.guests import Arm
-from lab.kernelspec import KernelSpec
+from lab.guests import exact
+from lab.guests.run import Arm
+from lab.kernels import kernel as kernel_kernel
+from lab.kernels import resolve, spec
+from lab.kernels.resolve import KernelSpec
+from lab.kernels.trees import Tree
 from lab.matrixresults import Cell, MatrixArm, MatrixArmPlan, MatrixPlan, MatrixResult
 from lab.sampling import Limits, Series, Wanted, sample
 from lab.stats import multiple, verdict
 from lab.stats.multiple import CaseVerdict
 from lab.stats.verdict import Comparison, Metric, Outcome
-from lab.trees import Tree
-from lab.workload import Case, Workload
+from lab.workloads import selection
+from lab.workloads.spec import Case, Workload
 
 _CHANGED = (Outcome.REGRESSION, Outcome.IMPROVEMENT)
 
@@ -36,7 +40,7 @@ def plan_arms(span: Span, tree: Tree | None, meter: Meter) -> list[MatrixArmPlan
     """The arms resolved: each kernel is looked up once, however many settings it gets."""
     found = []
     for text in span.kernels:
-        spec = kernelspec.resolve(text, tree, progress=meter.news)
+        spec = resolve.resolve(text, tree, progress=meter.news)
         if spec.note:
             meter.news(spec.note)
         found.append(spec)
@@ -49,7 +53,7 @@ def plan_arms(span: Span, tree: Tree | None, meter: Meter) -> list[MatrixArmPlan
 
 def _with_suffixes(kernel: KernelSpec, text: str) -> KernelSpec:
     """A resolved kernel as another spec of it has it: settings and kconfig do not change its source."""
-    parsed = specs.parse(text)
+    parsed = spec.parse(text)
     return KernelSpec(
         text=text, source=kernel.source, kconfig=parsed.kconfig, settings=parsed.settings, note=kernel.note
     )  # fmt: skip
@@ -75,13 +79,15 @@ def metric_of(workload: Workload, name: str | None, *, modelled: bool) -> Metric
 
 def prepare(plan: MatrixPlan, folder: Path, *, jobs: int, meter: Meter) -> Prepared:
     """Build or fetch every kernel once, and the image, and describe the guests around them."""
-    workloads.require_unchanged(plan.files)
+    selection.require_unchanged(plan.files)
     qemu = exact.find_qemu(plan.qemu)
     keys = [records.digest([arm.spec.source, arm.spec.kconfig]) for arm in plan.arms]
     wanted: dict[str, KernelSpec] = {}
     for key, arm in zip(keys, plan.arms, strict=True):
         wanted.setdefault(key, arm.spec)
-    made = executor.each(lambda spec: kernels.obtain(spec, cc=plan.cc, jobs=jobs, meter=meter), list(wanted.values()))
+    made = executor.each(
+        lambda spec: kernel_kernel.obtain(spec, cc=plan.cc, jobs=jobs, meter=meter), list(wanted.values())
+    )
     built = dict(zip(wanted, made, strict=True))
     arms = []
     for key, arm in zip(keys, plan.arms, strict=True):
@@ -251,7 +257,7 @@ def state(cell: Cell, baseline: str) -> str:
 
 def announce(plan: MatrixPlan, folder: Path, *, jobs: int, budget_s: float | None, meter: Meter) -> None:
     """Say what will be run and about how long that takes, before it starts."""
-    selected = workloads.select_all(plan.workloads)
+    selected = selection.select_all(plan.workloads)
     cells = sum(len(cases) for _, cases in selected) * len(plan.arms)
     shared = [(workload, together) for workload, cases in selected for together in workload.by_guest(cases)]
     left = [_guests_left(plan, folder, workload, together) for workload, together in shared]
@@ -286,5 +292,5 @@ def plural(number: int, word: str) -> str:
 
 def check_metrics(asked: Sequence[str], metric: str | None, model: str) -> None:
     """Refuse a metric that one of the workloads does not have, before any work."""
-    for workload, _ in workloads.select_all(asked):
+    for workload, _ in selection.select_all(asked):
         metric_of(workload, metric, modelled=ab.model_of(model, workload) != "none")

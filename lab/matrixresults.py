@@ -9,7 +9,7 @@ from lab import results
 from lab.axes import Axis
 from lab.core import records
 from lab.core.records import Record
-from lab.kernelspec import KernelSpec
+from lab.kernels.resolve import KernelSpec
 from lab.results import ArmResult, Measuring, ResultEnvironment
 from lab.stats.verdict import Better, Comparison, Outcome
 

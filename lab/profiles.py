@@ -9,17 +9,20 @@ from typing import Protocol
 
 import msgspec
 
-from lab import ab, images, instrument, machines, results, runs, sampling, slices, symbols, workloads
+from lab import ab, results, runs, sampling
 from lab.core import records
 from lab.core.errors import GuestFailed, UserError
 from lab.core.progress import Meter
-from lab.guests import Arm
+from lab.guests import hardware, image, initrd, plugin
+from lab.guests.run import Arm
+from lab.kernels import symbols
+from lab.kernels.symbols import SymbolTable
 from lab.results import AbResult, CaseResult, primary_of
 from lab.runs import Run
 from lab.stats import verdict
 from lab.stats.verdict import Comparison, Metric, Outcome
-from lab.symbols import SymbolTable
-from lab.workload import Workload
+from lab.workloads import selection
+from lab.workloads.spec import Workload
 
 
 class BlockLike(Protocol):
@@ -94,8 +97,8 @@ def collect(
     own = _kept(folder, case, machine or asked.machine, model)
     plan = msgspec.structs.replace(
         asked,
-        workloads=[workloads.only(asked.workloads, case.workload, case.case)],
-        machine=machine or asked.machine or machines.DEFAULT,
+        workloads=[selection.only(asked.workloads, case.workload, case.case)],
+        machine=machine or asked.machine or hardware.DEFAULT,
         model=model or own or "full",
     )
     place = folder
@@ -108,10 +111,10 @@ def collect(
         limits = sampling.Limits(seeds=1, max_seeds=1, fixed=True, jobs=jobs, deadline=None)
         with meter.task("profiling", 0) as task:
             sampling.run_all([(series, arm, runs.PROFILED_SEED, series.cases) for arm in ready.arms], limits, task)
-    root = images.obtain(meter)[1] / "root"
+    root = image.obtain(meter)[1] / "root"
     base, test = (_profile(place, series.bench.workload, case, arm, root) for arm in ready.arms)
     return Profiles(
-        base=base, test=test, machine=machines.load(plan.machine or machines.DEFAULT).name, model=plan.model
+        base=base, test=test, machine=hardware.load(plan.machine or hardware.DEFAULT).name, model=plan.model
     )
 
 
@@ -121,7 +124,7 @@ def _kept(folder: Path, case: CaseResult, machine: str | None, model: str | None
     kind = kept.partition(" ")[0]
     if model not in (None, kind):
         return None
-    wanted = instrument.load_instrument(machine, kind)
+    wanted = plugin.load_instrument(machine, kind)
     return kind if wanted is not None and wanted.identity == kept else None
 
 
@@ -162,11 +165,11 @@ def _profile(place: Path, workload: Workload, case: CaseResult, arm: Arm, root: 
     path = runs.guest_folder(place, name) / runs.COSTS
     # The plugin knows cases by their order in the boot.
     number = 1 + runs.order(run.cases, runs.PROFILED_SEED).index(case.case)
-    windows = instrument.by_case(path).get(number)
+    windows = plugin.by_case(path).get(number)
     if not windows:
         raise GuestFailed("no-report", "the cost model saw nothing of the case", log=path)
     counted = runs.operations_of(workload, run.report, case.case)
-    program = slices.own_files(workload).get(workload.program, root / workload.program.lstrip("/"))
+    program = initrd.own_files(workload).get(workload.program, root / workload.program.lstrip("/"))
     return ArmProfile(
         blocks=[block for window in windows for block in window.blocks],
         operations=sum(len(window.operations) for window in windows) or round(counted or 1),

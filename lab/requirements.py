@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from lab import libraries
 from lab.core.errors import LabError, UserError, suggestion
-from lab.guests import Arm
-from lab.images import Image
-from lab.kernels import Kernel, configuration
-from lab.kernelspec import TreeSource
-from lab.workload import HUGE_PAGE_MIB, Case, Workload
+from lab.guests import initrd
+from lab.guests.image import Image
+from lab.guests.run import Arm
+from lab.kernels.kernel import Kernel, configuration
+from lab.kernels.resolve import TreeSource
+from lab.workloads.spec import HUGE_PAGE_MIB, Case, Workload
 
 
 def check_guest(workload: Workload, cases: Sequence[Case], arms: Sequence[Arm], image: tuple[Image, Path]) -> None:
@@ -59,8 +59,8 @@ def _require_name(workload: Workload, case: Case, root: Path) -> None:
     if not workload.case_names or any(known == case for known in workload.cases):
         return
     try:
-        known = libraries.run_inside(root, workload.program, workload.case_names).split()
-    except (LabError, libraries.Missing):
+        known = initrd.run_inside(root, workload.program, workload.case_names).split()
+    except (LabError, initrd.Missing):
         return  # this machine cannot run the guest's programs; the guest will say what is wrong
     if case.name not in known:
         raise UserError(

@@ -25,7 +25,7 @@ from lab.core import paths, records
 from lab.core.errors import HostFailed, UserError
 from lab.core.progress import Meter
 from lab.core.records import Record
-from lab.kernelspec import KernelSpec
+from lab.kernels.resolve import KernelSpec
 from lab.live.document import Live, LivePlan
 from lab.stats.verdict import Comparison, Outcome, percent
 

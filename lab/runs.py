@@ -10,16 +10,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from lab import channel, costs, delivery, exact, guests
-from lab.channel import GuestReport
 from lab.core import cpio, disk, records
 from lab.core.errors import GuestFailed
 from lab.core.records import Record
-from lab.exact import Qemu
-from lab.guests import Arm, Running
-from lab.instrument import Instrument, by_case
-from lab.kernels import MachineType
-from lab.workload import Case, Workload
+from lab.guests import channel, costs, exact, output, run
+from lab.guests.channel import GuestReport
+from lab.guests.exact import Qemu
+from lab.guests.plugin import Instrument, by_case
+from lab.guests.run import Arm, Running
+from lab.kernels.kernel import MachineType
+from lab.workloads.spec import Case, Workload
 
 # The job follows the root in the initrd, always this large: its length must not move what lies behind it.
 _JOB_BYTES = 16 << 10
@@ -188,9 +188,9 @@ def conduct(
     Whatever comes of it, the initrd is removed: it is large, and can be made again.
     """
     try:
-        ended = guests.boot(argv, folder=guest, timeout_s=timeout_s, running=running)
-        report = guests.judge(ended)
-        delivery.collect(report, workload, cases, guest)
+        ended = run.boot(argv, folder=guest, timeout_s=timeout_s, running=running)
+        report = run.judge(ended)
+        output.collect(report, workload, cases, guest)
         found = _modelled(guest / COSTS, shuffled(cases, seed), workload, report) if modelled else {}
     except GuestFailed:
         disk.require(guest)  # what it said may be lost, and that is not its kernel's doing

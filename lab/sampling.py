@@ -16,9 +16,9 @@ from lab import runs
 from lab.core import executor, records
 from lab.core.errors import GuestFailed
 from lab.core.progress import Meter, Task
-from lab.guests import Arm, Running
+from lab.guests.run import Arm, Running
 from lab.runs import Bench, Run
-from lab.workload import Case, Metric
+from lab.workloads.spec import Case, Metric
 
 # Numbers without spread are decided by three seeds; all others need six to be able to (see docs/verdict.md).
 _FIRST_LOOK = 3

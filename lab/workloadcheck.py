@@ -6,14 +6,17 @@ from pathlib import Path
 
 import msgspec
 
-from lab import compilers, exact, images, kernels, kernelspec, slices, workloads
 from lab.core import paths
 from lab.core.progress import Meter
 from lab.core.records import Record
-from lab.guests import Arm, Running
+from lab.guests import exact, initrd
+from lab.guests import image as guest_image
+from lab.guests.run import Arm, Running
+from lab.kernels import compilers, kernel, resolve
 from lab.requirements import check_guest
 from lab.runs import Bench, measure
-from lab.workload import Case, Workload
+from lab.workloads import selection
+from lab.workloads.spec import Case, Workload
 
 
 class Checked(Record, frozen=True, kw_only=True):
@@ -31,15 +34,15 @@ def check(ref: str, *, run: str | None, timeout_s: float, jobs: int, meter: Mete
 
     A `LabError` says what is wrong.
     """
-    workload, cases = workloads.select(ref)
-    image = images.obtain(meter)
+    workload, cases = selection.select(ref)
+    image = guest_image.obtain(meter)
     check_guest(workload, cases, [], image)
-    packed = slices.slice_for(image, workload)
+    packed = initrd.slice_for(image, workload)
     size = round(packed.stat().st_size / (1 << 20), 1)
     if run is None or not cases:
         return Checked(workload=workload.name, cases=len(cases), slice_mb=size)
     case = smallest(cases)
-    arm = Arm(name="check", kernel=_kernel(run, jobs, meter), settings=dict(kernelspec.resolve(run).settings))
+    arm = Arm(name="check", kernel=_kernel(run, jobs, meter), settings=dict(resolve.resolve(run).settings))
     check_guest(workload, [case], [arm], image)
     folder = paths.cache_dir("checks") / workload.name
     (folder / "runs").mkdir(parents=True, exist_ok=True)
@@ -54,14 +57,14 @@ def smallest(cases: list[Case]) -> Case:
     return min(cases, key=lambda case: case.memory_mb or 0)
 
 
-def _kernel(spec: str, jobs: int, meter: Meter) -> kernels.Kernel:
-    return kernels.obtain(kernelspec.resolve(spec, progress=meter.news), cc=compilers.DEFAULT, jobs=jobs, meter=meter)
+def _kernel(spec: str, jobs: int, meter: Meter) -> kernel.Kernel:
+    return kernel.obtain(resolve.resolve(spec, progress=meter.news), cc=compilers.DEFAULT, jobs=jobs, meter=meter)
 
 
 def _run(workload: Workload, case: Case, arm: Arm, packed: Path, folder: Path, timeout_s: float) -> dict[str, float]:
     bench = Bench(
         qemu=exact.find_qemu(),
-        machine=kernels.common_machine(arm.kernel),
+        machine=kernel.common_machine(arm.kernel),
         workload=workload,
         slice=packed,
         timeout_s=timeout_s,

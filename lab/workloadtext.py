@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from lab.workload import Metric, Workload
+from lab.workloads.spec import Metric, Workload
 
 
 def render(workload: Workload) -> str:

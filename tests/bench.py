@@ -91,18 +91,20 @@ def _timed(work: Callable[[], object], rounds: int) -> float:
 def _boot_s(rounds: int = 5) -> float:
     """From the start of QEMU until the guest says that it begins the first case."""
     document = json.loads(_ab("-w", "alloc-burst:layout-512k", "--seeds", "1"))
-    from lab import channel, images, results, slices, workloads
+    from lab import results
     from lab.core import cpio
     from lab.core.progress import Meter
+    from lab.guests import channel, image, initrd
+    from lab.workloads import selection
 
     folder = results.open_folder(document["result"])
     run = json.loads((folder / "runs" / "alloc-burst-base-0001.json").read_text())
-    workload, cases = workloads.select("alloc-burst:layout-512k")
+    workload, cases = selection.select("alloc-burst:layout-512k")
     job = channel.encode_job(seed=1, cases=[(case.name, workload.command(case)) for case in cases])
     seconds = []
     with tempfile.TemporaryDirectory() as name:
         here = Path(name)
-        root = slices.slice_for(images.obtain(Meter(quiet=True)), workload).read_bytes()
+        root = initrd.slice_for(image.obtain(Meter(quiet=True)), workload).read_bytes()
         (here / "initrd.cpio").write_bytes(root + cpio.entry("job", 0o100444, job) + cpio.trailer())
         argv = [word.replace(str(folder / "guests" / "alloc-burst-base-0001"), name) for word in run["argv"]]
         for _ in range(rounds):

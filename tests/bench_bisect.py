@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from lab import trees
 from lab.core.paths import room
+from lab.kernels import trees
 
 BASE = "main~3"
 _FILES = ("mm/memory.c", "mm/rmap.c", "mm/madvise.c", "mm/mprotect.c", "mm/mremap.c", "mm/mlock.c")

@@ -22,8 +22,9 @@ from datetime import date, timedelta
 from pathlib import Path
 from unittest import mock
 
-from lab import cli, trees
+from lab import cli
 from lab.core.git import Repo
+from lab.kernels import trees
 from lab.nightly import night, running
 from lab.nightly.night import Event
 

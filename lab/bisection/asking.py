@@ -8,7 +8,6 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from lab import compilers, exact, kernelspec, machines, trees, workloads
 from lab.bisection import history, liveasking, recipes, series
 from lab.bisection.history import History
 from lab.bisection.plan import CONFIDENCE, BisectPlan, Panics
@@ -16,7 +15,10 @@ from lab.bisection.recipes import Recipe
 from lab.core import paths, records
 from lab.core.errors import UserError
 from lab.core.locks import Progress
+from lab.guests import exact, hardware
+from lab.kernels import compilers, resolve, trees
 from lab.results import ArmPlan
+from lab.workloads import selection as workload_selection
 
 PROBES = 3
 T = TypeVar("T")
@@ -139,17 +141,17 @@ def plan_for(
     selection = asked.workload or recipe.selection
     if not selection:
         raise UserError("what is to be measured? give --workload NAME[:CASE], or a --recipe")
-    workload, cases = workloads.select(selection)
+    workload, cases = workload_selection.select(selection)
     exact.find_qemu(asked.qemu)
     how = liveasking.plan_of(asked, recipe, workload, cases)
     model = first_of(asked.model, recipe.model, "auto")
-    machine = first_of(asked.machine, recipe.machine, machines.DEFAULT)
-    machines.load(machine)
+    machine = first_of(asked.machine, recipe.machine, hardware.DEFAULT)
+    hardware.load(machine)
     cc = first_of(asked.cc, recipe.cc, compilers.DEFAULT)
     compilers.identify(cc)
     tree_name = first_of(asked.tree, recipe.tree, "")
     tree = trees.open_tree(tree_name, progress=progress) if tree_name else None
-    old, new = (ArmPlan(spec=kernelspec.resolve(text, tree, progress=progress), cc=cc) for text in ends)
+    old, new = (ArmPlan(spec=resolve.resolve(text, tree, progress=progress), cc=cc) for text in ends)
     for note in dict.fromkeys(arm.spec.note for arm in (old, new) if arm.spec.note):
         progress(note, None)
     return BisectPlan(
@@ -159,8 +161,8 @@ def plan_for(
         new=new,
         workload=workload.name,
         case=cases[0].name if len(cases) == 1 else None,
-        selection=workloads.canonical(selection),
-        files=workloads.user_files([selection]),
+        selection=workload_selection.canonical(selection),
+        files=workload_selection.user_files([selection]),
         metric=first_of(asked.metric, recipe.metric, "") or None,
         threshold=first_of(asked.threshold, recipe.threshold, 0.02),
         confidence=first_of(asked.confidence, recipe.confidence, CONFIDENCE),

@@ -7,7 +7,7 @@ import math
 import time
 from pathlib import Path
 
-from lab import ab, exact, kernels, workloads
+from lab import ab
 from lab.bisection.history import Candidate, History
 from lab.bisection.journal import Built, safe_name
 from lab.bisection.livework import Booted
@@ -16,13 +16,16 @@ from lab.bisection.plan import BisectPlan
 from lab.core.errors import GuestFailed
 from lab.core.progress import Meter
 from lab.core.records import now
-from lab.guests import Arm, Running
-from lab.kernels import Kernel
+from lab.guests import exact
+from lab.guests.run import Arm, Running
+from lab.kernels import kernel as kernel_kernel
+from lab.kernels.kernel import Kernel
 from lab.live import boots, preparing
 from lab.live.rounds import FIRST_ITERATIONS
 from lab.stats import iterations
 from lab.stats.verdict import Metric
-from lab.workload import Workload
+from lab.workloads import selection
+from lab.workloads.spec import Workload
 
 
 def metric_of(workload: Workload, name: str | None) -> Metric:
@@ -37,13 +40,13 @@ class Boots:
         """Bring both ends' kernels to hand, and the guest around all of them."""
         assert plan.live is not None  # noqa: S101  (it is a plan of live mode)
         self.plan, self.history, self.folder, self.jobs, self.meter = plan, history, folder, jobs, meter
-        chosen = workloads.select(plan.selection)
+        chosen = selection.select(plan.selection)
         self.metric = metric_of(chosen[0], plan.metric)
         self.iterations = plan.live.iterations or FIRST_ITERATIONS
         self._kernels: dict[str, Kernel] = {}
         self._build_s: dict[str, float] = {}
         self._running = Running()
-        workloads.require_unchanged(plan.files)
+        selection.require_unchanged(plan.files)
         ready = preparing.prepare(
             (self._arm(history.old), self._arm(history.new)),
             [chosen],
@@ -100,7 +103,7 @@ class Boots:
         if one.id not in self._kernels:
             started = time.monotonic()
             spec = self.history.resolve(self.history.number(one.id), progress=self.meter.news)
-            self._kernels[one.id] = kernels.obtain(spec, cc=self.plan.new.cc, jobs=self.jobs, meter=self.meter)
+            self._kernels[one.id] = kernel_kernel.obtain(spec, cc=self.plan.new.cc, jobs=self.jobs, meter=self.meter)
             self._build_s[one.id] = time.monotonic() - started
         kernel = self._kernels[one.id]
         return Arm(name="commit", kernel=kernel, settings=dict(kernel.spec.settings))

@@ -7,7 +7,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from lab import ab, results, workloads
+from lab import ab, results
 from lab.bisection import answer as answers
 from lab.bisection import answering, goingon
 from lab.bisection.answer import Answer, Found, Proof
@@ -20,6 +20,7 @@ from lab.core.progress import Meter
 from lab.core.records import save
 from lab.results import AbResult, CaseResult, primary_of
 from lab.stats.verdict import Metric, Outcome, percent
+from lab.workloads import selection
 
 
 def conclude(session: Session, *, jobs: int, deadline: float | None, meter: Meter) -> Answer:
@@ -90,7 +91,7 @@ def choose_case(session: Session, *, jobs: int, deadline: float | None, meter: M
     if over(deadline):
         raise _too_short(session, "a case was chosen")
     chosen = _most_changed(found, worse_only=plan.worse_only)
-    only = workloads.only([plan.selection], plan.workload, chosen)
+    only = selection.only([plan.selection], plan.workload, chosen)
     session.plan = replace(plan, case=chosen, selection=only)
     save(session.folder / PLAN, session.plan)
 

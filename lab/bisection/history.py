@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from lab import kernelspec, specs, trees
 from lab.bisection.search import OLD, Graph
 from lab.core.errors import UserError
 from lab.core.git import Repo
 from lab.core.locks import Progress, quiet
 from lab.core.process import CommandFailed
 from lab.core.records import Record
-from lab.kernelspec import KernelSpec, TreeSource
-from lab.trees import Tree
+from lab.kernels import resolve, trees
+from lab.kernels import spec as kernel_spec
+from lab.kernels.resolve import KernelSpec, TreeSource
+from lab.kernels.trees import Tree
 
 Kind = Literal["commits", "packages", "patches", "options"]
 _FIELDS = "%H%x00%P%x00%an <%ae>%x00%aI%x00%s"
@@ -76,7 +77,7 @@ class History(Record, frozen=True, kw_only=True):
 
     def resolve(self, number: int, *, progress: Progress = quiet) -> KernelSpec:
         """The kernel of a candidate."""
-        return kernelspec.resolve(self[number].spec, self.tree, progress=progress)
+        return resolve.resolve(self[number].spec, self.tree, progress=progress)
 
 
 def _parents(one: Candidate, number: dict[str, int]) -> tuple[int, ...]:
@@ -135,7 +136,7 @@ def _common_suffix(old: KernelSpec, new: KernelSpec) -> str:
 
 def suffix_of(text: str) -> str:
     """What a spec adds to its revision, in one fixed order."""
-    parsed = specs.parse(text)
+    parsed = kernel_spec.parse(text)
     kconfig = ",".join(f"{name}={value}" for name, value in sorted(parsed.kconfig))
     settings = ",".join(f"{name}={value}" for name, value in sorted(parsed.settings))
     patches = "".join(f"+{name}" for name in parsed.patches)

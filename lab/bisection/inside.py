@@ -6,10 +6,10 @@ import re
 import shlex
 from typing import NamedTuple
 
-from lab import trees
 from lab.bisection.history import Candidate, is_ancestor
 from lab.bisection.plan import BisectPlan
 from lab.core.errors import UserError
+from lab.kernels import trees
 
 _UPSTREAM = re.compile(r"(?:\d+:)?(\d+\.\d+(?:\.\d+)?)(?:~(rc\d+))?")
 _STABLE = "https://git.kernel.org/pub/scm/linux/kernel/git/stable/linux.git"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from lab.bisection.recipes import Recipe
 from lab.core.errors import UserError
 from lab.core.progress import Meter
-from lab.live import kvm
+from lab.guests import kvm
 from lab.live.document import LivePlan
-from lab.workload import Case, Workload
+from lab.workloads.spec import Case, Workload
 
 if TYPE_CHECKING:
     from lab.bisection.asking import Asked

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab import ab, kernels, runs, sampling
+from lab import ab, runs, sampling
 from lab.bisection.history import Candidate, History
 from lab.bisection.journal import Reading, place_of
 from lab.bisection.plan import BisectPlan
@@ -22,9 +22,10 @@ from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, HostFailed, LabError, UserError
 from lab.core.progress import Meter
 from lab.core.records import now
-from lab.guests import Arm
-from lab.kernels import Kernel, MachineType
-from lab.kernelspec import KernelSpec
+from lab.guests.run import Arm
+from lab.kernels import kernel
+from lab.kernels.kernel import Kernel, MachineType
+from lab.kernels.resolve import KernelSpec
 from lab.sampling import Limits, Series
 from lab.stats.verdict import Metric
 
@@ -51,7 +52,7 @@ class Measurer:
 
     def obtain(self, spec: KernelSpec, meter: Meter | None = None) -> Kernel:
         """The kernel of a spec, built if need be."""
-        return kernels.obtain(spec, cc=self.plan.new.cc, jobs=self.jobs, meter=meter or self.meter)
+        return kernel.obtain(spec, cc=self.plan.new.cc, jobs=self.jobs, meter=meter or self.meter)
 
     def measure(
         self,

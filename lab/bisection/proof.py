@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab import ab, explain, machines, results, trees
+from lab import ab, explain, results
 from lab.bisection.answer import Function, Proof
 from lab.bisection.history import Candidate, History
 from lab.bisection.journal import safe_name
@@ -21,7 +21,9 @@ from lab.bisection.state import changed
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, UserError
 from lab.core.progress import Meter
-from lab.kernelspec import KernelSpec, resolve
+from lab.guests import hardware
+from lab.kernels import trees
+from lab.kernels.resolve import KernelSpec, resolve
 from lab.live import comparing
 from lab.results import AbResult, ArmPlan, Plan, primary_of
 from lab.runs import Run
@@ -69,7 +71,7 @@ class Prover:
         base, test = (self._arm(spec) for spec in (parent, culprit))
         plan = replace(
             self.plan.comparison(base, test), mode="exact", live=None, seeds=1, fixed_seeds=True, model="full",
-            machine=machines.DEFAULT,
+            machine=hardware.DEFAULT,
         )  # fmt: skip
         return self._functions(folder, self._compare(folder, base, test, "which functions changed", plan))
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from lab import builds
 from lab.bisection import ends, search
 from lab.bisection.history import Candidate
 from lab.bisection.journal import Reading
@@ -20,7 +19,8 @@ from lab.core import executor, records
 from lab.core.errors import HostFailed, Undecided
 from lab.core.executor import over
 from lab.core.progress import Meter
-from lab.kernelspec import TreeSource
+from lab.kernels import build
+from lab.kernels.resolve import TreeSource
 from lab.stats.verdict import percent
 
 _FIRST_LOOK = 3
@@ -143,8 +143,8 @@ class Search:
         quiet, tree = Meter(quiet=True), source.tree
         return Speculation(
             lambda number: self.measurer.obtain(history.resolve(number), quiet),
-            lambda: builds.interrupt(tree),
-            lambda: builds.hurry(tree),
+            lambda: build.interrupt(tree),
+            lambda: build.hurry(tree),
         )
 
     def _build_ahead(self, state: State, number: int) -> None:

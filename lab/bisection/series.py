@@ -11,11 +11,11 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
 
-from lab import debs, specs
 from lab.bisection.history import Candidate, History, Kind
 from lab.core import git
 from lab.core.errors import UserError
 from lab.core.process import CommandFailed, run
+from lab.kernels import debs, spec
 
 _PATCHES = ("*.patch", "*.diff", "*.eml")
 _UNSET = re.compile(r"# (CONFIG_\w+) is not set")
@@ -88,7 +88,7 @@ def _title(file: Path) -> str:
 
 def _split(base: str) -> tuple[str, str]:
     """A spec without its kconfig and settings, and those: patches go between."""
-    parsed = specs.parse(base)
+    parsed = spec.parse(base)
     if parsed.kind not in ("rev", "worktree"):
         raise UserError(f"{base} is a kernel that is built already: no patch can be put on it")
     prefix = "worktree:" if parsed.kind == "worktree" else ""
@@ -137,14 +137,14 @@ def _options(path: Path) -> dict[str, str]:
 
 def _with_options(base: str, wanted: dict[str, str]) -> str:
     """A spec with more kconfig and settings. Raises `UserError` for those that no spec may have."""
-    parsed = specs.parse(base)
+    parsed = spec.parse(base)
     revision = _split(base)[0] if parsed.kind in ("rev", "worktree") else f"{parsed.kind}:{parsed.body}"
     kconfig = dict(parsed.kconfig) | {k: v for k, v in wanted.items() if k.startswith("CONFIG_")}
     settings = dict(parsed.settings) | {k: v for k, v in wanted.items() if not k.startswith("CONFIG_")}
     text = revision
     for mark, pairs in (("%", kconfig), ("@", settings)):
         text += mark + ",".join(f"{name}={value}" for name, value in pairs.items()) if pairs else ""
-    specs.parse(text)
+    spec.parse(text)
     return text
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab import ab, exact, images, results, trees, workloads
+from lab import ab, results
 from lab.bisection import asking, decide, recipes
 from lab.bisection.asking import Asked
 from lab.bisection.history import Candidate, History, suffix_of
@@ -26,8 +26,11 @@ from lab.core.errors import UserError
 from lab.core.git import Repo
 from lab.core.process import CommandFailed
 from lab.core.progress import Meter
-from lab.instrument import load_instrument
-from lab.kernelspec import KernelSpec, TreeSource
+from lab.guests import exact, image
+from lab.guests.plugin import load_instrument
+from lab.kernels import trees
+from lab.kernels.resolve import KernelSpec, TreeSource
+from lab.workloads import selection
 
 GOOD, BAD, UNTESTABLE = 0, 1, 125
 
@@ -112,13 +115,13 @@ def _id(spec: KernelSpec) -> str:
 
 def _folder(plan: BisectPlan, meter: Meter) -> Path:
     """Where steps of equal conditions keep what they measured: ends, settings, guest, emulator, model."""
-    workload, _ = workloads.select(plan.selection)
+    workload, _ = selection.select(plan.selection)
     instrument = load_instrument(plan.machine, ab.model_of(plan.model, workload))
     conditions_ = [
         plan,
         exact.find_qemu(plan.qemu),
         exact.exact_machine(),
-        images.obtain(meter)[0].sha256,
+        image.obtain(meter)[0].sha256,
         instrument.identity if instrument else "none",
     ]
     return paths.cache_dir("steps", records.digest(conditions_)[:24])

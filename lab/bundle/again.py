@@ -14,16 +14,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import __version__, exact, machines, plugin, runs
+from lab import __version__, runs
 from lab.bundle import archive, contents, script, sums
 from lab.bundle.contents import ExpectedGuest, Guest, Opened
 from lab.core import process, records
 from lab.core.errors import GuestFailed, UserError
 from lab.core.progress import Meter
-from lab.exact import Qemu
-from lab.guests import Running
-from lab.instrument import Instrument
-from lab.plugin import Model
+from lab.guests import exact, hardware, plugin
+from lab.guests.exact import Qemu
+from lab.guests.plugin import Instrument, Model
+from lab.guests.run import Running
 from lab.replaying import Replay, differences
 from lab.runs import Got
 
@@ -166,7 +166,7 @@ def _boot(
 def _instrument(opened: Opened, model: Model | None, library: Path | None) -> Instrument | None:
     if model is None or library is None or opened.bundle.plugin is None:
         return None
-    machine = machines.read(opened.folder / opened.bundle.plugin.machine)
+    machine = hardware.read(opened.folder / opened.bundle.plugin.machine)
     return Instrument(library=library, machine=machine, model=model)
 
 

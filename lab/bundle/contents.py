@@ -12,16 +12,16 @@ from typing import Any, Literal
 
 import msgspec
 
-from lab import exact, runs
+from lab import runs
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.records import Record
-from lab.exact import ExactMachine, Qemu
-from lab.instrument import Instrument
-from lab.kernels import MachineType
-from lab.plugin import Model
+from lab.guests import exact
+from lab.guests.exact import ExactMachine, Qemu
+from lab.guests.plugin import Instrument, Model
+from lab.kernels.kernel import MachineType
 from lab.results import AbResult
-from lab.workload import Case, Workload
+from lab.workloads.spec import Case, Workload
 
 SCHEMA = "lab.bundle/1"
 DESCRIPTION = "bundle.json"

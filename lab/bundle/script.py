@@ -11,8 +11,8 @@ from lab import runs
 from lab.bundle import contents
 from lab.bundle.contents import Boot, Bundle
 from lab.core.text import visible
-from lab.exact import ExactMachine, Qemu
-from lab.instrument import Instrument
+from lab.guests.exact import ExactMachine, Qemu
+from lab.guests.plugin import Instrument
 
 # Where the script puts the kernel and QEMU, whatever they are called on the machine that it is run on.
 _KERNEL = "KERNEL"

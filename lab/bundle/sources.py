@@ -7,13 +7,13 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from lab import debs, store, trees
 from lab.core import records
-from lab.debs import DebSource
-from lab.kernels import Kernel
-from lab.kernelspec import FileSource, TreeSource
-from lab.store import Build
-from lab.trees import Tree
+from lab.kernels import debs, store, trees
+from lab.kernels.debs import DebSource
+from lab.kernels.kernel import Kernel
+from lab.kernels.resolve import FileSource, TreeSource
+from lab.kernels.store import Build
+from lab.kernels.trees import Tree
 
 NAME = "SOURCE.txt"
 PATCH = "source.patch"

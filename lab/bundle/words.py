@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from lab.bundle import contents, script, sums
 from lab.bundle.contents import Bundle
 from lab.core.text import visible, visible_record
-from lab.images import Image
+from lab.guests.image import Image
 from lab.reporting import figures
 from lab.results import AbResult, primary_of
 

@@ -12,19 +12,22 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lab import ab, exact, images, machines, plugin, runs, workload, workloads
+from lab import ab, runs
 from lab.bundle import archive, contents, script, sources, sums, words
 from lab.bundle.contents import Boot, Bundle, Expected, ExpectedGuest, Guest, Plugin
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.paths import room
 from lab.core.progress import Meter
-from lab.exact import Qemu
-from lab.guests import Arm
-from lab.kernels import MachineType
+from lab.guests import exact, hardware, plugin
+from lab.guests import image as guest_image
+from lab.guests.exact import Qemu
+from lab.guests.run import Arm
+from lab.kernels.kernel import MachineType
 from lab.reporting.stored import Report
 from lab.results import Plan, ResultEnvironment
 from lab.runs import Bench, Run
+from lab.workloads import selection, spec
 
 
 class _Part(NamedTuple):
@@ -82,7 +85,7 @@ def _plan(report: Report) -> Plan:
 
 
 def _parts(report: Report, plan: Plan, scratch: Path, jobs: int, meter: Meter) -> list[_Part]:
-    workloads.require_unchanged(plan.files)
+    selection.require_unchanged(plan.files)
     arms = (ab.obtain_arm("base", plan.base, jobs, meter), ab.obtain_arm("test", plan.test, jobs, meter))
     # The QEMU that it was measured with, whatever is installed by now: nothing is run here.
     then = Qemu(path=plan.qemu, version=report.raw.environment.qemu, numbers=(0, 0))
@@ -146,7 +149,7 @@ def _gone(report: Report, what: str) -> UserError:
     )
 
 
-def _cases(part: _Part) -> list[workload.Case]:
+def _cases(part: _Part) -> list[spec.Case]:
     return [part.bench.workload.case(name) for name in part.run.cases]
 
 
@@ -205,7 +208,7 @@ def _roots(folder: Path, benches: Mapping[str, Bench]) -> None:
     _copy_sources(room("workloads") / "include", folder / "sources" / "include")
     for name, bench in benches.items():
         shutil.copyfile(bench.slice, folder / f"guests/{name}.cpio")
-        if workloads.is_shipped(bench.workload):
+        if selection.is_shipped(bench.workload):
             _copy_sources(bench.workload.folder, folder / "sources" / name)
 
 
@@ -248,7 +251,7 @@ def _plugin(folder: Path, plan: Plan, benches: Sequence[Bench]) -> Plugin | None
     shutil.copyfile(instrument.library, target / plugin.NAME)
     machine = f"machines/{instrument.machine.name}.toml"
     (folder / "machines").mkdir()
-    shutil.copyfile(machines.path_of(plan.machine or machines.DEFAULT), folder / machine)
+    shutil.copyfile(hardware.path_of(plan.machine or hardware.DEFAULT), folder / machine)
     return Plugin(sources=records.digest(plugin.sources(target)), machine=machine)
 
 
@@ -280,7 +283,7 @@ def _script(folder: Path, bundle: Bundle, benches: Mapping[str, Bench], report: 
 
 
 def _texts(folder: Path, bundle: Bundle, report: Report, meter: Meter) -> None:
-    image, _ = images.obtain(meter)
+    image, _ = guest_image.obtain(meter)
     foreign = [name for name in bundle.readings if not (folder / "sources" / name).is_dir()]
     (folder / "README.txt").write_text(words.readme(report.raw, bundle))
     (folder / "LICENCES.txt").write_text(words.licences(image, foreign))

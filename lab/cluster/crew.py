@@ -18,16 +18,16 @@ from lab.cluster import fingerprint, sources, tasks, worker
 from lab.cluster.fingerprint import Facts
 from lab.cluster.share import Share
 from lab.cluster.tasks import BuildDone, BuildTask, Done, GuestDone, GuestTask, Task, WorkerTrouble, Wrong
-from lab.compilers import Compiler
 from lab.core import paths, records
 from lab.core.errors import BuildFailed, GuestFailed, HostFailed
 from lab.core.progress import Meter
-from lab.exact import Qemu
-from lab.guests import Arm, Running
-from lab.kernelspec import KernelSpec, TreeSource
+from lab.guests.exact import Qemu
+from lab.guests.run import Arm, Running
+from lab.kernels.compilers import Compiler
+from lab.kernels.resolve import KernelSpec, TreeSource
+from lab.kernels.store import Build
 from lab.runs import Bench, Run
-from lab.store import Build
-from lab.workload import Case
+from lab.workloads.spec import Case
 
 _LOOK_EVERY_S = 5.0
 _PATIENCE_S = 60.0

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from lab import exact, plugin
-from lab.compilers import Compiler
 from lab.core import records
 from lab.core.errors import LabError
 from lab.core.records import Record
-from lab.exact import Qemu
+from lab.guests import exact, plugin
+from lab.guests.exact import Qemu
+from lab.kernels.compilers import Compiler
 
 _GUESTS = "lab-guests-"
 _BUILDS = "lab-builds-"

@@ -24,11 +24,11 @@ import fsspec
 import msgspec
 from filelock import FileLock
 
-from lab import store
 from lab.core import paths, records
 from lab.core.errors import HostFailed, UserError
 from lab.core.records import Record
-from lab.store import Build
+from lab.kernels import store
+from lab.kernels.store import Build
 
 T = TypeVar("T")
 _CHUNK = 4 << 20

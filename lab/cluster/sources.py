@@ -12,12 +12,12 @@ from pathlib import Path
 import msgspec
 from filelock import FileLock
 
-from lab import trees
 from lab.cluster.share import Share
 from lab.core import paths, records
 from lab.core.git import Repo
 from lab.core.records import Record
-from lab.kernelspec import TreeSource
+from lab.kernels import trees
+from lab.kernels.resolve import TreeSource
 
 _FOLDER = "sources"
 

@@ -19,17 +19,20 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from lab import ab, builds, compilers, exact, plugin, runs
+from lab import ab, runs
 from lab.cluster import sources
 from lab.cluster.share import Share
 from lab.core import paths
 from lab.core.errors import BuildFailed, GuestFailed, LabError
 from lab.core.progress import Meter
-from lab.exact import Qemu
-from lab.guests import Arm, Running
-from lab.kernelspec import KernelSpec, TreeSource
+from lab.guests import exact, plugin
+from lab.guests.exact import Qemu
+from lab.guests.run import Arm, Running
+from lab.kernels import build as kernel_build
+from lab.kernels import compilers
+from lab.kernels.resolve import KernelSpec, TreeSource
 from lab.runs import Bench, Got
-from lab.workload import Case
+from lab.workloads.spec import Case
 
 logger = logging.getLogger(__name__)
 Task = TypeVar("Task")
@@ -159,7 +162,7 @@ def build_kernel(task: BuildTask) -> BuildDone:
     share = Share(task.share)
     try:
         spec = msgspec.structs.replace(task.spec, source=sources.at_home(share, task.source))
-        build = builds.obtain(
+        build = kernel_build.obtain(
             spec, compiler=compilers.identify(task.cc), jobs=ab.default_jobs(), meter=Meter(quiet=True)
         )
         share.put_kernel(build, task.request)

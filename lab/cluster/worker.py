@@ -14,12 +14,12 @@ from typing import TypeVar
 from distributed import Worker
 from distributed.diagnostics.plugin import WorkerPlugin
 
-from lab import compilers
 from lab.cluster import fingerprint
 from lab.cluster.fingerprint import Facts
 from lab.cluster.tasks import find_qemu
 from lab.core import paths
 from lab.core.errors import LabError
+from lab.kernels import compilers
 
 T = TypeVar("T")
 

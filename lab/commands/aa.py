@@ -12,12 +12,13 @@ from rich.console import Console
 from rich.table import Table
 
 from lab import ab as comparing
-from lab import certificates, exact, results
+from lab import certificates, results
 from lab.certificates import Certificate
 from lab.commands import ab, options
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.progress import Meter
+from lab.guests import exact
 from lab.history.hook import remember
 from lab.results import Plan
 

@@ -11,20 +11,23 @@ import msgspec
 from rich.console import Console
 
 from lab import ab as comparing
-from lab import compilers, exact, explaintable, kernelspec, machines, results, table, trees, workloads
 from lab import explain as lab_explain
+from lab import explaintable, results, table
 from lab.cluster.joining import exact_only, joined
 from lab.commands import options
 from lab.core import records
 from lab.core.errors import Undecided, UserError
 from lab.core.progress import Meter
 from lab.explain import Why
+from lab.guests import exact, hardware, kvm
 from lab.history.hook import remember
+from lab.kernels import compilers, resolve, trees
 from lab.live import comparing as live
-from lab.live import kvm, preparing
+from lab.live import preparing
 from lab.live.document import LivePlan
 from lab.results import AbResult, ArmPlan, Plan
 from lab.stats.verdict import Outcome
+from lab.workloads import selection
 
 
 @click.command()
@@ -124,7 +127,7 @@ def measure(plan: Plan, folder: Path, jobs: int, deadline: float | None, meter: 
     if plan.live is not None:
         with results.kept(folder, meter):
             return live.measure(plan, folder, jobs=jobs, deadline=deadline, meter=meter)
-    comparing.announce(plan, workloads.select_all(plan.workloads), jobs, meter)
+    comparing.announce(plan, selection.select_all(plan.workloads), jobs, meter)
     with results.kept(folder, meter):
         return comparing.measure(plan, folder, jobs=jobs, deadline=deadline, meter=meter)
 
@@ -133,14 +136,14 @@ def plan_of(asked: Asked, meter: Meter) -> Plan:
     """Everything resolved, so that nothing asked for can turn out wrong after hours."""
     if not asked.base or not asked.test:
         raise UserError("both --base and --test are needed", hint="e.g. --base v6.11 --test v6.12")
-    workloads.select_all(asked.workload)
+    selection.select_all(asked.workload)
     exact.find_qemu(asked.qemu)
-    machines.load(asked.machine)
+    hardware.load(asked.machine)
     tree = trees.open_tree(asked.tree, progress=meter.news) if asked.tree else None
     arms = []
     for text, cc in ((asked.base, asked.base_cc), (asked.test, asked.test_cc)):
         compilers.identify(cc or asked.cc)
-        spec = kernelspec.resolve(text, tree, progress=meter.news)
+        spec = resolve.resolve(text, tree, progress=meter.news)
         if spec.note:
             meter.news(spec.note)
         arms.append(ArmPlan(spec=spec, cc=cc or asked.cc))
@@ -149,8 +152,8 @@ def plan_of(asked: Asked, meter: Meter) -> Plan:
         mode=mode,
         base=arms[0],
         test=arms[1],
-        workloads=[workloads.canonical(text) for text in asked.workload],
-        files=workloads.user_files(asked.workload),
+        workloads=[selection.canonical(text) for text in asked.workload],
+        files=selection.user_files(asked.workload),
         threshold=asked.threshold,
         alpha=0.01,
         seeds=asked.seeds or 6,
@@ -198,7 +201,7 @@ def _live_plan(asked: Asked, meter: Meter) -> tuple[str, LivePlan | None]:
         perf_record=asked.perf_record,
         seed=preparing.draw_seed(),
     )
-    preparing.check(workloads.select_all(asked.workload), how)
+    preparing.check(selection.select_all(asked.workload), how)
     return "live", how
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from lab import machines, results
+from lab import results
 from lab.ab import default_jobs
 from lab.bisection import asking, conclude, page, session
 from lab.bisection import step as stepping
@@ -20,6 +20,7 @@ from lab.core import records
 from lab.core.errors import UserError
 from lab.core.progress import Meter
 from lab.core.text import visible
+from lab.guests import hardware
 from lab.history.hook import remember
 
 _PATHS = "lab.bisect.paths"
@@ -54,7 +55,7 @@ _ends = options.together(
     click.option("--threshold", type=options.Share(), help="The smallest change that counts (2%)."),
     click.option("--seeds", type=click.IntRange(min=1), help="Exactly that many seeds a commit."),
     click.option("--model", type=click.Choice(["auto", "none", "tlb", "full"]), help="Cost model, as in `lab ab`."),
-    click.option("--machine", metavar="NAME|FILE", help=f"The machine that is modelled ({machines.DEFAULT})."),
+    click.option("--machine", metavar="NAME|FILE", help=f"The machine that is modelled ({hardware.DEFAULT})."),
     click.option("--cc", help="Compiler of all kernels (gcc)."),
     options.qemu,
     options.guest_timeout,

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import click
 
-from lab import benchhost
 from lab import doctor as examining
-from lab.benchhost import Change
 from lab.commands import options
 from lab.core import records
 from lab.doctor import Finding
+from lab.guests import host_setup
+from lab.guests.host_setup import Change
 
 _MARKS = {"ok": "ok     ", "limited": "limited", "missing": "MISSING"}
 
@@ -44,9 +44,9 @@ def doctor(qemu: str, fix: bool, without_smt: bool, restore: bool, check: bool, 
         findings = examining.examine(qemu)
         _print(findings, None, as_json=as_json)
         return 0 if examining.works(findings) else 4
-    changes = benchhost.fix(without_smt=without_smt, check=check) if fix else benchhost.restore(check=check)
+    changes = host_setup.fix(without_smt=without_smt, check=check) if fix else host_setup.restore(check=check)
     _print(examining.bench(), changes, as_json=as_json)
-    return 0 if benchhost.succeeded(changes) or (restore and not changes) else 4
+    return 0 if host_setup.succeeded(changes) or (restore and not changes) else 4
 
 
 def _print(findings: Sequence[Finding], changes: Sequence[Change] | None, *, as_json: bool) -> None:

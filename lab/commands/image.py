@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from lab import images
 from lab.commands import options
 from lab.core import records
 from lab.core.progress import Meter
+from lab.guests import image as guest_image
 
 
 @click.group()
@@ -26,7 +26,7 @@ def build(refresh: bool, as_json: bool) -> None:
       lab image build
     """
     with Meter() as meter:
-        record, folder = images.rebuild(meter) if refresh else images.obtain(meter)
+        record, folder = guest_image.rebuild(meter) if refresh else guest_image.obtain(meter)
     if as_json:
         click.echo(records.encode({**records.plain(record), "folder": str(folder)}), nl=False)
     else:
@@ -42,7 +42,7 @@ def list_(as_json: bool) -> None:
     Example:
       lab image list
     """
-    found = images.built()
+    found = guest_image.built()
     if as_json:
         rows = [{**records.plain(record), "folder": str(folder)} for record, folder in found]
         click.echo(records.encode({"schema": "lab.images/1", "images": rows}), nl=False)

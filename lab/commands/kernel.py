@@ -6,12 +6,13 @@ from datetime import UTC, datetime
 
 import click
 
-from lab import compilers, kernels, kernelspec, store
 from lab.ab import default_jobs
 from lab.cluster.joining import joined
 from lab.commands import options
 from lab.core import executor, records
 from lab.core.progress import Meter
+from lab.kernels import compilers, resolve, store
+from lab.kernels import kernel as kernel_kernel
 
 
 @click.group()
@@ -43,11 +44,11 @@ def build(
     """
     rows = []
     with Meter() as meter, joined(cluster, share, meter):
-        resolved = [kernelspec.resolve(text, tree, progress=meter.news) for text in specs]
+        resolved = [resolve.resolve(text, tree, progress=meter.news) for text in specs]
         for note in [spec.note for spec in resolved if spec.note]:
             meter.say(note)
         made = executor.each(
-            lambda spec: kernels.obtain(spec, cc=cc, jobs=jobs or default_jobs(), meter=meter), resolved
+            lambda spec: kernel_kernel.obtain(spec, cc=cc, jobs=jobs or default_jobs(), meter=meter), resolved
         )
         for spec, ready in zip(resolved, made, strict=True):
             files = {"bzImage": ready.bzimage, "vmlinux": ready.vmlinux, "System.map": ready.symbols}

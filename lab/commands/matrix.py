@@ -10,15 +10,18 @@ import click
 import msgspec
 from rich.console import Console
 
-from lab import ab, axes, compilers, exact, heatmap, machines, matrixtable, results, trees, workloads
+from lab import ab, axes, heatmap, matrixtable, results
 from lab import matrix as measuring
 from lab.cluster.joining import exact_only, joined
 from lab.commands import options
 from lab.core import records
 from lab.core.errors import GuestFailed
 from lab.core.progress import Meter
+from lab.guests import exact, hardware
 from lab.history.hook import remember
+from lab.kernels import compilers, trees
 from lab.matrixresults import MatrixPlan, MatrixResult, load_plan
+from lab.workloads import selection
 
 
 @click.command()
@@ -120,7 +123,7 @@ def _plan(asked: Asked, meter: Meter) -> MatrixPlan:
     baseline = axes.choose(span.arms, asked.against)
     measuring.check_metrics(asked.workload, asked.metric, asked.model)
     exact.find_qemu(asked.qemu)
-    machines.load(asked.machine)
+    hardware.load(asked.machine)
     compilers.identify(asked.cc)
     tree = trees.open_tree(asked.tree, progress=meter.news) if asked.tree else None
     return MatrixPlan(
@@ -131,8 +134,8 @@ def _plan(asked: Asked, meter: Meter) -> MatrixPlan:
         baseline=baseline.label,
         cc=asked.cc,
         metric=asked.metric,
-        workloads=[workloads.canonical(text) for text in asked.workload],
-        files=workloads.user_files(asked.workload),
+        workloads=[selection.canonical(text) for text in asked.workload],
+        files=selection.user_files(asked.workload),
         threshold=asked.threshold,
         alpha=0.01,
         seeds=asked.seeds or 6,

@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
-from lab import compilers, machines
 from lab.core.errors import UserError
+from lab.guests import hardware
+from lab.kernels import compilers
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -159,7 +160,7 @@ def measured(*, max_seeds: int) -> Decorator:
             help="Cost model: modelled cycles decide, by TLBs alone or by caches too; none: the guest clock does.",
         ),
         click.option(
-            "--machine", metavar="NAME|FILE", default=machines.DEFAULT, show_default=True,
+            "--machine", metavar="NAME|FILE", default=hardware.DEFAULT, show_default=True,
             help="The machine that is modelled.",
         ),
         click.option("--threshold", type=Share(), default=0.02, help="The smallest change that counts (2%)."),

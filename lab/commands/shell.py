@@ -6,11 +6,13 @@ from typing import Literal
 
 import click
 
-from lab import ab, compilers, exact, kernels, kernelspec, trees
+from lab import ab
 from lab.commands import options
 from lab.core.progress import Meter
-from lab.live import kvm
-from lab.live import shell as guest_shell
+from lab.guests import exact, kvm
+from lab.guests import shell as guest_shell
+from lab.kernels import compilers, resolve, trees
+from lab.kernels import kernel as kernel_kernel
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -46,9 +48,9 @@ def shell(
     found = exact.find_qemu(qemu)
     with Meter() as meter:
         chosen = trees.open_tree(tree, progress=meter.news) if tree else None
-        resolved = kernelspec.resolve(spec, chosen, progress=meter.news)
+        resolved = resolve.resolve(spec, chosen, progress=meter.news)
         accelerator = kvm.accelerator(accel, qemu, meter)
-        kernel = kernels.obtain(resolved, cc=cc, jobs=jobs or ab.default_jobs(), meter=meter)
+        kernel = kernel_kernel.obtain(resolved, cc=cc, jobs=jobs or ab.default_jobs(), meter=meter)
         room = guest_shell.prepare(kernel, command, settings=dict(resolved.settings), meter=meter)
     return guest_shell.run(
         kernel, room, command, qemu=found, accelerator=accelerator, cpus=cpus, memory_mb=memory,

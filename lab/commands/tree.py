@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 import msgspec
 
-from lab import trees
 from lab.core import records
+from lab.kernels import trees
 
 
 def _say(message: str, share: float | None = None) -> None:

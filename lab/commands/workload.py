@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 import msgspec
 
-from lab import workloadcheck, workloads, workloadtext
+from lab import workloadcheck, workloadtext
 from lab.ab import default_jobs
 from lab.commands import options
 from lab.core import records
 from lab.core.errors import LabError
 from lab.core.progress import Meter
 from lab.workloadcheck import Checked
+from lab.workloads import selection
 
 
 @click.group()
@@ -29,7 +30,7 @@ def list_command(as_json: bool) -> None:
 
     Example: lab workload list
     """
-    found = workloads.list_workloads()
+    found = selection.list_workloads()
     if as_json:
         document = [
             {
@@ -56,9 +57,9 @@ def show_command(name: str, as_json: bool) -> None:
 
     Example: lab workload show alloc-burst
     """
-    shown = workloads.load(name)
+    shown = selection.load(name)
     if as_json:
-        _print_json({"schema": "lab.workload/1", **workloads.described(shown)})
+        _print_json({"schema": "lab.workload/1", **selection.described(shown)})
     else:
         click.echo(workloadtext.render(shown))
 
@@ -95,7 +96,7 @@ def check_command(refs: tuple[str, ...], run: str | None, guest_timeout: float, 
             if not as_json:
                 click.echo(line)
     if as_json:
-        _print_json({"schema": "lab.workload-check/1", "workloads": msgspec.to_builtins(rows, enc_hook=str)})
+        _print_json({"schema": "lab.workloads.spec-check/1", "workloads": msgspec.to_builtins(rows, enc_hook=str)})
     return status
 
 

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab import matrixresults, results, specs
+from lab import matrixresults, results
 from lab.bisection import answer
 from lab.bisection.answer import Answer
 from lab.core import records
 from lab.core.errors import LabError, UserError
 from lab.core.records import Record
-from lab.debs import DebSource
-from lab.kernelspec import KernelSpec, TreeSource
+from lab.kernels import spec as kernel_spec
+from lab.kernels.debs import DebSource
+from lab.kernels.resolve import KernelSpec, TreeSource
 from lab.matrixresults import Cell, MatrixPlan, MatrixResult
 from lab.results import AbResult, ArmResult, Plan, ResultEnvironment
 from lab.stats.verdict import Better, Comparison, Outcome
@@ -213,7 +214,7 @@ def _commit(arm: ArmResult, spec: KernelSpec) -> str:
 
 def _setup(arm: ArmResult, spec: KernelSpec) -> str:
     """What was chosen beside the commit: patches, kconfig, settings, and the compiler."""
-    parsed = specs.parse(spec.text)
+    parsed = kernel_spec.parse(spec.text)
     words = [f"+{name}" for name in parsed.patches]
     words += [f"%{name}={value}" for name, value in sorted(parsed.kconfig)]
     words += [f"@{name}={value}" for name, value in sorted(parsed.settings)]

@@ -11,19 +11,19 @@ from pathlib import Path
 
 import msgspec
 
-from lab import channel, delivery, guests, runs
-from lab.channel import GuestReport
+from lab import runs
 from lab.core import cpio, disk, records
 from lab.core.errors import GuestFailed
 from lab.core.records import Record
-from lab.guests import Arm, Running
-from lab.kernels import MachineType
-from lab.live import machine, perfrecord, perfstat, pinning, vng
-from lab.live.machine import Guest, live_machine
-from lab.live.perfrecord import Profile
-from lab.live.perfstat import Event, PerfSummary
-from lab.live.topology import Seat
-from lab.workload import Case, Workload
+from lab.guests import channel, live_machine, output, perf_record, perf_stat, pinning, run
+from lab.guests.channel import GuestReport
+from lab.guests.live_machine import Guest, load_live_machine
+from lab.guests.perf_record import Profile
+from lab.guests.perf_stat import Event, PerfSummary
+from lab.guests.run import Arm, Running
+from lab.guests.topology import Seat
+from lab.kernels.kernel import MachineType
+from lab.workloads.spec import Case, Workload
 
 _LEAST_FREE = 32 << 20
 """Bytes: a report that a full disk cut short would read as a guest that died."""
@@ -117,7 +117,7 @@ def boot(
     disk.require(bench.folder, _LEAST_FREE, "a guest")
     folder.mkdir(parents=True)
     record_path(bench.folder, name).parent.mkdir(exist_ok=True)
-    composed, argv = vng.compose(bench.guest_of(arm, seat), arm.kernel.image(bench.machine), bench.room)
+    composed, argv = live_machine.compose(bench.guest_of(arm, seat), arm.kernel.image(bench.machine), bench.room)
     record = BootRecord(
         name=name,
         arm=arm.name,
@@ -152,19 +152,19 @@ def _measured(
     running: Running,
     seat: Seat,
 ) -> BootRecord:
-    (folder / machine.KERNEL).symlink_to(arm.kernel.image(bench.machine))
-    (folder / machine.ROOM).symlink_to(bench.room)
-    initrd = folder / machine.INITRD
+    (folder / live_machine.KERNEL).symlink_to(arm.kernel.image(bench.machine))
+    (folder / live_machine.ROOM).symlink_to(bench.room)
+    initrd = folder / live_machine.INITRD
     initrd.write_bytes(_initrd(bench, arm, cases, record.seed, record.iterations))
     try:
-        ended = guests.boot(
+        ended = run.boot(
             record.argv,
             folder=folder,
             timeout_s=bench.timeout_s,
             running=running,
             on_start=lambda process: pinning.pin_and_start(process, folder, seat),
         )
-        report = guests.judge(ended)
+        report = run.judge(ended)
         counted = _take_events(report) if bench.perf else []
         profiles = _take_profiles(report) if bench.profiled else {}
         values = collect(report, bench.workload, cases, record.iterations, folder, counted)
@@ -173,19 +173,19 @@ def _measured(
         raise
     finally:
         initrd.unlink(missing_ok=True)
-        (folder / machine.QMP).unlink(missing_ok=True)
+        (folder / live_machine.QMP).unlink(missing_ok=True)
     spent_s = sum(one.end_ns - one.begin_ns for one in report.cases if one.end_ns is not None) / 1e9
     return msgspec.structs.replace(
         record, wall_s=ended.wall_s, boot_s=max(0.0, ended.wall_s - spent_s), values=values, report=report,
-        perf=perfstat.summary(counted) if bench.perf else None, profiles=profiles,
+        perf=perf_stat.summary(counted) if bench.perf else None, profiles=profiles,
     )  # fmt: skip
 
 
-def _take_events(report: GuestReport) -> list[perfstat.Reading]:
+def _take_events(report: GuestReport) -> list[perf_stat.Reading]:
     """What perf counted in each case of a boot, in order; taken out of what the case's program said."""
     found = []
     for outcome in report.cases:
-        one = perfstat.read(outcome.stderr)
+        one = perf_stat.read(outcome.stderr)
         outcome.stderr = list(one.rest)
         found.append(one)
     return found
@@ -195,7 +195,7 @@ def _take_profiles(report: GuestReport) -> dict[str, Profile]:
     """What perf recorded of each case; taken out of what the case's program said."""
     found = {}
     for outcome in report.cases:
-        one = perfrecord.read(outcome.stderr)
+        one = perf_record.read(outcome.stderr)
         outcome.stderr = list(one.rest)
         if one.profile is not None:
             found[outcome.name] = one.profile
@@ -208,7 +208,7 @@ def _initrd(bench: LiveBench, arm: Arm, cases: Sequence[Case], seed: int, iterat
     job = channel.encode_job(
         seed=seed,
         cases=once * iterations,
-        settings=bench.workload.guest_settings(live_machine().settings, arm.settings),
+        settings=bench.workload.guest_settings(load_live_machine().settings, arm.settings),
         env=bench.workload.environment(arm.settings),
         setup=bench.workload.setup,
     )
@@ -219,8 +219,8 @@ def _initrd(bench: LiveBench, arm: Arm, cases: Sequence[Case], seed: int, iterat
 def _command(bench: LiveBench, case: Case) -> list[str]:
     command = bench.workload.command(case)
     if bench.profiled:
-        return perfrecord.wrapped(command)
-    return perfstat.wrapped(command, bench.perf) if bench.perf else command
+        return perf_record.wrapped(command)
+    return perf_stat.wrapped(command, bench.perf) if bench.perf else command
 
 
 def collect(
@@ -229,7 +229,7 @@ def collect(
     cases: Sequence[Case],
     iterations: int,
     guest: Path,
-    counted: Sequence[perfstat.Reading] = (),
+    counted: Sequence[perf_stat.Reading] = (),
 ) -> dict[str, dict[str, list[float | None]]]:
     """Each metric of each iteration, from a report that has every case so often; `GuestFailed` if one is missing.
 
@@ -240,10 +240,10 @@ def collect(
     by_case = {case.name: [one for one in report.cases if one.name == case.name] for case in cases}
     for turn in range(iterations):
         outcomes = [found[turn] for found in by_case.values() if turn < len(found)]
-        delivery.collect(GuestReport(cases=outcomes), workload, cases, guest)
+        output.collect(GuestReport(cases=outcomes), workload, cases, guest)
         for outcome in outcomes:
             if (one := events.get(id(outcome))) is not None:
-                outcome.metrics |= {perfstat.metric_name(name): value for name, value in one.values.items()}
+                outcome.metrics |= {perf_stat.metric_name(name): value for name, value in one.values.items()}
             for metric, value in outcome.metrics.items():
                 column = values[outcome.name].setdefault(metric, [])
                 column += [None] * (turn - len(column))

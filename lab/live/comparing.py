@@ -9,23 +9,25 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lab import ab, certificates, exact, results, workloads
+from lab import ab, certificates, results
 from lab.core import records
 from lab.core.errors import GuestFailed, HostFailed
 from lab.core.progress import Meter
-from lab.guests import Running
-from lab.live import boots, hostgate, perfrecord, preparing, vng
+from lab.guests import exact, host, live_machine, perf_record
+from lab.guests.live_machine import load_live_machine
+from lab.guests.perf_record import Difference, Profile
+from lab.guests.run import Running
+from lab.live import boots, preparing
 from lab.live.document import Live, LivePlan
-from lab.live.machine import live_machine
 from lab.live.measuring import Stand, Taking
 from lab.live.narration import Narrator
-from lab.live.perfrecord import Difference, Profile
 from lab.live.preparing import Ready
 from lab.live.rounds import Rounds, primary_of
 from lab.results import AbResult, CaseResult, Plan
 from lab.stats import multiple
 from lab.stats.multiple import CaseVerdict
 from lab.stats.verdict import Comparison, Outcome
+from lab.workloads import selection
 
 # What a boot and an iteration take, before the first round has shown it.
 _BOOT_S, _SAMPLE_S = 2.0, 0.5
@@ -59,14 +61,14 @@ def measure(plan: Plan, folder: Path, *, jobs: int, deadline: float | None, mete
     """Do what a plan says, in its result folder; what is already there is not done again. jobs: of builds."""
     assert plan.live is not None  # noqa: S101
     started, clock = datetime.now(UTC), time.monotonic()
-    workloads.require_unchanged(plan.files)
-    chosen = workloads.select_all(plan.workloads)
+    selection.require_unchanged(plan.files)
+    chosen = selection.select_all(plan.workloads)
     qemu = exact.find_qemu(plan.qemu)
     ready = preparing.prepare(
         ab.obtain_arms(plan, jobs, meter), chosen, plan.live, folder, qemu=qemu, timeout_s=plan.guest_timeout_s,
         meter=meter,
     )  # fmt: skip
-    facts = hostgate.survey(sorted({cpu for stand in ready.stands for seat in stand.seats for cpu in seat.cpus}))
+    facts = host.survey(sorted({cpu for stand in ready.stands for seat in stand.seats for cpu in seat.cpus}))
     taking = Taking(
         stands=ready.stands, arms=ready.arms, rounds=rounds_of(ready.stands, plan), folder=folder, deadline=deadline
     )
@@ -85,8 +87,8 @@ def measure(plan: Plan, folder: Path, *, jobs: int, deadline: float | None, mete
         mode=plan.mode,
         threshold=plan.threshold,
         alpha=plan.alpha,
-        base=ab.arm_result(ready.arms[0], live_machine().settings),
-        test=ab.arm_result(ready.arms[1], live_machine().settings),
+        base=ab.arm_result(ready.arms[0], load_live_machine().settings),
+        test=ab.arm_result(ready.arms[1], load_live_machine().settings),
         environment=ready.environment,
         seeds=[block.number + 1 for block, _ in taking.rounds.blocks],
         cases=cases,
@@ -102,7 +104,7 @@ def measure(plan: Plan, folder: Path, *, jobs: int, deadline: float | None, mete
     return result
 
 
-def _announce(plan: LivePlan, stands: Sequence[Stand], facts: Sequence[hostgate.HostFact], meter: Meter) -> None:
+def _announce(plan: LivePlan, stands: Sequence[Stand], facts: Sequence[host.HostFact], meter: Meter) -> None:
     """Say what will be run and where, and what about the host makes it noisier than it need be."""
     cases = sum(len(stand.bench.cases) for stand in stands)
     guests = 2 * sum(len(stand.bench.workload.by_guest(stand.bench.cases)) for stand in stands)
@@ -177,19 +179,19 @@ def _profiles(ready: Ready, meter: Meter) -> dict[str, Difference]:
                     of_case = found.setdefault(f"{workload.name}:{case.name}", {})
                     of_case |= {arm.name: record.profiles[case.name]} if case.name in record.profiles else {}
     both = {case: arms for case, arms in found.items() if case not in lost}
-    return {case: perfrecord.difference(arms.get("base"), arms.get("test")) for case, arms in both.items()}
+    return {case: perf_record.difference(arms.get("base"), arms.get("test")) for case, arms in both.items()}
 
 
 def _live(
     plan: LivePlan,
     ready: Ready,
     taking: Taking,
-    facts: list[hostgate.HostFact],
+    facts: list[host.HostFact],
     profiles: dict[str, Difference],
 ) -> Live:
     return Live(
         accelerator=plan.accelerator,
-        virtme_ng=vng.version(),
+        virtme_ng=live_machine.version(),
         duet=plan.duet,
         shapes={name: layout.shape for name, layout in ready.shapes.items()},
         seats={name: layout.seats for name, layout in ready.shapes.items()},

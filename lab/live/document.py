@@ -8,12 +8,12 @@ from typing import Literal
 import msgspec
 
 from lab.core.records import Record
-from lab.live.hostgate import HostFact, RoundHost
-from lab.live.machine import Accelerator
-from lab.live.perfrecord import Difference
-from lab.live.perfstat import PerfSummary
+from lab.guests.host import HostFact, RoundHost
+from lab.guests.live_machine import Accelerator
+from lab.guests.perf_record import Difference
+from lab.guests.perf_stat import PerfSummary
+from lab.guests.topology import Seat, Shape
 from lab.live.rounds import Sampling
-from lab.live.topology import Seat, Shape
 
 RoundState = Literal["kept", "disturbed", "repeated", "died"]
 

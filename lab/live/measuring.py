@@ -17,14 +17,15 @@ from pathlib import Path
 from lab.core import records
 from lab.core.errors import GuestFailed, LabError
 from lab.core.records import Record
-from lab.guests import Arm, Running
-from lab.live import boots, perfstat
+from lab.guests import perf_stat
+from lab.guests.host import Watch
+from lab.guests.perf_stat import PerfSummary
+from lab.guests.run import Arm, Running
+from lab.guests.topology import Seat
+from lab.live import boots
 from lab.live.boots import BootRecord, LiveBench
 from lab.live.document import LiveBoot, LiveRound, RoundState
-from lab.live.hostgate import Watch
-from lab.live.perfstat import PerfSummary
 from lab.live.rounds import Block, BootReading, Rounds
-from lab.live.topology import Seat
 from lab.stats import sequential
 from lab.stats.sequential import Horizon
 
@@ -130,7 +131,7 @@ class Taking:
     def counted(self) -> PerfSummary:
         """What perf counted in the boots of the rounds so far."""
         found = [self._record(boot.name) for one in self.tried if one.counts for boot in one.boots]
-        return perfstat.together(record.perf for record in found if record is not None and record.perf is not None)
+        return perf_stat.together(record.perf for record in found if record is not None and record.perf is not None)
 
     def _late(self) -> bool:
         """Whether the next round would end after the deadline. The first is always done."""

@@ -10,21 +10,23 @@ from pathlib import Path
 
 import msgspec
 
-from lab import __version__, images, kernels, slices
+from lab import __version__
 from lab.core import records
 from lab.core.progress import Meter
-from lab.exact import Qemu
-from lab.guests import Arm
-from lab.live import memory, perfstat, rootfolder, topology, vng
+from lab.guests import image as guest_image
+from lab.guests import initrd, live_machine, perf_stat, pinning, topology
+from lab.guests.exact import Qemu
+from lab.guests.live_machine import Guest, load_live_machine
+from lab.guests.perf_stat import Event
+from lab.guests.run import Arm
+from lab.guests.topology import Layout
+from lab.kernels import kernel
 from lab.live.boots import LiveBench
 from lab.live.document import Command, LivePlan
-from lab.live.machine import Guest, live_machine
 from lab.live.measuring import Stand
-from lab.live.perfstat import Event
-from lab.live.topology import Layout
 from lab.requirements import check_guest
 from lab.results import GuestShape, ResultEnvironment
-from lab.workload import Case, Workload
+from lab.workloads.spec import Case, Workload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,16 +43,16 @@ class Ready:
 
 def check(chosen: Sequence[tuple[Workload, Sequence[Case]]], plan: LivePlan) -> None:
     """Refuse what this machine cannot do before anything is built: virtme-ng, CPUs, memory."""
-    vng.find()
+    live_machine.find()
     for workload, _ in chosen:
         layout = layout_of(workload, plan)
-        memory.require(_memory_mb(workload, layout, plan), len(layout.seats))
+        pinning.require(_memory_mb(workload, layout, plan), len(layout.seats))
 
 
 def _memory_mb(workload: Workload, layout: Layout, plan: LivePlan) -> int:
     """What a guest gets: the workload's memory, and room for perf."""
-    return memory.rounded_mb(
-        workload.memory_mb + (perfstat.MEMORY_MB if plan.perf or plan.perf_record else 0), layout.shape.nodes
+    return pinning.rounded_mb(
+        workload.memory_mb + (perf_stat.MEMORY_MB if plan.perf or plan.perf_record else 0), layout.shape.nodes
     )
 
 
@@ -77,9 +79,9 @@ def prepare(
     meter: Meter,
 ) -> Ready:
     """The guests of every workload around arms whose kernels are at hand."""
-    image = images.obtain(meter)
-    room = rootfolder.obtain(image[1])
-    board = kernels.common_machine(*(arm.kernel for arm in arms))
+    image = guest_image.obtain(meter)
+    room = live_machine.obtain(image[1])
+    board = kernel.common_machine(*(arm.kernel for arm in arms))
     counted = _events(plan, image[1])
     stands, shapes, layouts, commands = [], {}, {}, {}
     for workload, cases in chosen:
@@ -92,10 +94,10 @@ def prepare(
             shape=layout.shape,
             seat=layout.seats[0],
             memory_mb=memory_mb,
-            hugepage_kb=memory.hugepage_kb(memory_mb, layout),
+            hugepage_kb=pinning.hugepage_kb(memory_mb, layout),
             arguments=[],
         )
-        packed = slices.slice_for(image, _with_perf(workload) if counted or plan.perf_record else workload)
+        packed = initrd.slice_for(image, _with_perf(workload) if counted or plan.perf_record else workload)
         shape = _shape(guest, qemu, workload, cases, packed, counted)
         bench = LiveBench(
             guest=guest, machine=board, workload=workload, cases=cases, slice=packed, room=room,
@@ -118,32 +120,34 @@ def _events(plan: LivePlan, image: Path) -> tuple[Event, ...]:
     """What perf is asked to count around every case."""
     if not plan.perf:
         return ()
-    known = perfstat.known_events(image / "root") if plan.accelerator == "kvm" else ()
-    return perfstat.events(plan.accelerator, known)
+    known = perf_stat.known_events(image / "root") if plan.accelerator == "kvm" else ()
+    return perf_stat.events(plan.accelerator, known)
 
 
 def _with_perf(workload: Workload) -> Workload:
     """The workload as its guest's root is cut for: exact mode's root has no perf, and stays as it is."""
-    return msgspec.structs.replace(workload, extra_files=(*workload.extra_files, *perfstat.PROGRAMS))
+    return msgspec.structs.replace(workload, extra_files=(*workload.extra_files, *perf_stat.PROGRAMS))
 
 
 def command(bench: LiveBench, arm: Arm) -> Command:
     """What makes and starts an arm's guest of a workload, on its first seat."""
-    composed, argv = vng.compose(bench.guest_of(arm, bench.guest.seat), arm.kernel.image(bench.machine), bench.room)
+    composed, argv = live_machine.compose(
+        bench.guest_of(arm, bench.guest.seat), arm.kernel.image(bench.machine), bench.room
+    )
     return Command(vng=composed, qemu=argv)
 
 
 def _shape(
     guest: Guest, qemu: Qemu, workload: Workload, cases: Sequence[Case], packed: Path, counted: Sequence[Event]
 ) -> GuestShape:
-    settings = workload.guest_settings(live_machine().settings, {})
+    settings = workload.guest_settings(load_live_machine().settings, {})
     initrd_sha256 = records.file_digest(packed)
     facts = [
-        qemu.version, guest.accelerator, guest.shape, guest.memory_mb, guest.hugepage_kb, live_machine(), settings,
+        qemu.version, guest.accelerator, guest.shape, guest.memory_mb, guest.hugepage_kb, load_live_machine(), settings,
         workload.cmdline, workload.env, workload.setup, initrd_sha256, *([counted] if counted else []),
     ]  # fmt: skip
     return GuestShape(
-        settings={name: value for name, value in settings.items() if live_machine().settings.get(name) != value},
+        settings={name: value for name, value in settings.items() if load_live_machine().settings.get(name) != value},
         cmdline=list(workload.cmdline),
         env=dict(workload.env),
         setup=list(workload.setup),
@@ -159,11 +163,11 @@ def _environment(guest: Guest, qemu: Qemu, shapes: dict[str, GuestShape], image:
     return ResultEnvironment(
         fingerprint=records.digest({name: shape.fingerprint for name, shape in shapes.items()})[:16],
         qemu=qemu.version,
-        machine=f"{live_machine().machine}, {guest.accelerator}",
+        machine=f"{load_live_machine().machine}, {guest.accelerator}",
         cpu="host" if guest.accelerator == "kvm" else "max",
         shift=0,
-        cmdline=live_machine().cmdline,
-        settings=live_machine().settings,
+        cmdline=load_live_machine().cmdline,
+        settings=load_live_machine().settings,
         image=image,
         lab=__version__,
         guests=shapes,

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from lab import results
 from lab.core.errors import BuildFailed, DiskFull, GuestFailed, HostFailed, LabError
 from lab.history.entries import Label
+from lab.kernels.trees import Tree
 from lab.nightly import deciding, fetching, looking, measuring, news
 from lab.nightly.chasing import Chase
 from lab.nightly.deciding import Baseline
@@ -19,7 +20,6 @@ from lab.nightly.news import Setting
 from lab.nightly.night import Measured, Mode, started_as
 from lab.nightly.pursuit import Pursuit
 from lab.nightly.tonight import BranchTonight
-from lab.trees import Tree
 
 
 @dataclass(frozen=True)

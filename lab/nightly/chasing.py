@@ -10,20 +10,21 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab import ab, results, workloads
+from lab import ab, results
 from lab.bisection import answer, conclude, history, recipes, session
 from lab.bisection.answer import Answer
 from lab.bisection.asking import Asked, plan_for
 from lab.core.errors import UserError
 from lab.core.progress import Meter
 from lab.history.hook import remember
+from lab.kernels.trees import Tree
 from lab.live import comparing
 from lab.nightly import fetching, measuring
 from lab.nightly.livemode import LiveAllowance
 from lab.nightly.night import CaseMoved, CaseName, Event, Mode
 from lab.nightly.planfile import BranchPlan, NightlyPlan
 from lab.stats.verdict import Outcome
-from lab.trees import Tree
+from lab.workloads import selection
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +51,8 @@ class Chase:
         if not fetching.is_behind(self.tree, old, event.test):
             # Pushed anew: what was measured is on another line; the two part after this.
             old = fetching.meeting(self.tree.source, old, event.test) or old
-        asked_for = [workloads.canonical(text) for text in self.plan.workloads_of(self.branch)]
-        chosen = workloads.only(asked_for, worst.workload, worst.case)
+        asked_for = [selection.canonical(text) for text in self.plan.workloads_of(self.branch)]
+        chosen = selection.only(asked_for, worst.workload, worst.case)
         # A step, and the parts of a creep, may be smaller than what a single night tells.
         threshold = self.plan.threshold if event.kind == "regression" else self.plan.small
         asked = Asked(
@@ -102,7 +103,7 @@ class Chase:
         """
         mode = worst_of(event).mode
         chosen = {case.workload for case in event.cases}
-        asked = {text for text in self.plan.workloads_of(self.branch) if workloads.select(text)[0].name in chosen}
+        asked = {text for text in self.plan.workloads_of(self.branch) if selection.select(text)[0].name in chosen}
         base, test = (
             measuring.arm(self.tree, spec, self.plan.cc, self.meter) for spec in (f"{culprit}^", culprit)
         )  # fmt: skip

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from lab import trees
 from lab.bisection.history import is_ancestor
 from lab.core.errors import HostFailed, UserError
 from lab.core.git import Repo
 from lab.core.locks import Progress
 from lab.core.process import CommandFailed
-from lab.trees import Tree
+from lab.kernels import trees
+from lab.kernels.trees import Tree
 
 
 def update(name: str, branch: str, progress: Progress) -> Tree:

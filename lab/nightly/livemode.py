@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from lab import workloads
 from lab.core.errors import LabError
 from lab.core.progress import Meter
-from lab.live import kvm, preparing, vng
+from lab.guests import kvm, live_machine
+from lab.guests.live_machine import Accelerator
+from lab.live import preparing
 from lab.live.document import LivePlan
-from lab.live.machine import Accelerator
 from lab.nightly.planfile import NightlyPlan
+from lab.workloads import selection
 
 
 @dataclass(kw_only=True)
@@ -48,7 +49,7 @@ def allowance(plan: NightlyPlan, deadline: float, meter: Meter) -> LiveAllowance
     if "live" not in plan.modes:
         return LiveAllowance()
     try:
-        vng.find()
+        live_machine.find()
         accelerator = kvm.accelerator(plan.live.accel, plan.qemu, meter)
     except LabError as error:
         return LiveAllowance(why=f"live mode is not measured on this host: {error.message}")
@@ -65,5 +66,5 @@ def plan_of(plan: NightlyPlan, asked: tuple[str, ...], accelerator: Accelerator)
         perf=accelerator == "kvm",
         seed=preparing.draw_seed(),
     )
-    preparing.check(workloads.select_all(asked), how)
+    preparing.check(selection.select_all(asked), how)
     return how

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab import ab, exact, kernels, kernelspec, machines, results, workloads
+from lab import ab, results
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed
 from lab.core.progress import Meter
+from lab.guests import exact, hardware
+from lab.guests.live_machine import Accelerator
 from lab.history.entries import LABEL, Label
 from lab.history.hook import remember
+from lab.kernels import kernel, resolve
+from lab.kernels.trees import Tree
 from lab.live import comparing
-from lab.live.machine import Accelerator
 from lab.nightly import livemode
 from lab.nightly.night import Measured, Mode, cases_of
 from lab.nightly.planfile import BranchPlan, NightlyPlan
 from lab.results import AbResult, ArmPlan, Plan
-from lab.trees import Tree
+from lab.workloads import selection
 
 #: What a guest's death says of the kernel in it; the others are this machine's doing.
 KERNELS_DOING = ("panic", "oops", "oom", "hang", "no-report")
@@ -32,13 +35,13 @@ class Broken(Exception):
 
 def arm(tree: Tree, commit: str, cc: str, meter: Meter) -> ArmPlan:
     """A commit as an arm."""
-    return ArmPlan(spec=kernelspec.resolve(commit, tree, progress=meter.news), cc=cc)
+    return ArmPlan(spec=resolve.resolve(commit, tree, progress=meter.news), cc=cc)
 
 
 def build(plan: NightlyPlan, tree: Tree, commit: str, jobs: int, meter: Meter) -> None:
     """Build a tip, so that a failure is known to be its own."""
     try:
-        kernels.obtain(arm(tree, commit, plan.cc, meter).spec, cc=plan.cc, jobs=jobs, meter=meter)
+        kernel.obtain(arm(tree, commit, plan.cc, meter).spec, cc=plan.cc, jobs=jobs, meter=meter)
     except BuildFailed as error:
         log = f" (log: {error.log})" if error.log else ""
         raise Broken(f"it does not build: {error.message}{log}") from error
@@ -50,15 +53,15 @@ def plan_of(
     """A comparison as the plan wants it: in live mode, with an accelerator."""
     asked = plan.workloads_of(one)
     exact.find_qemu(plan.qemu)
-    machines.load(plan.machine)
+    hardware.load(plan.machine)
     live = livemode.plan_of(plan, asked, accelerator) if accelerator else None
     model = plan.model if live is None else "none"
     return Plan(
         mode="exact" if live is None else "live",
         base=base,
         test=test,
-        workloads=[workloads.canonical(text) for text in asked],
-        files=workloads.user_files(asked),
+        workloads=[selection.canonical(text) for text in asked],
+        files=selection.user_files(asked),
         threshold=plan.threshold,
         alpha=0.01,
         seeds=plan.seeds,

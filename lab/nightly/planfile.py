@@ -8,11 +8,13 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from lab import compilers, exact, machines, workloads
 from lab.core.errors import UserError, suggestion
 from lab.core.records import Record
 from lab.core.toml import TomlText
+from lab.guests import exact, hardware
+from lab.kernels import compilers
 from lab.nightly.night import Mode
+from lab.workloads import selection
 
 Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 BaselineName = Literal["yesterday", "last-good", "release", "creep"]
@@ -77,7 +79,7 @@ class NightlyPlan(Record, frozen=True, kw_only=True):
     modes: tuple[Mode, ...] = ("exact",)
     live: LivePart = LivePart()
     model: Literal["auto", "none", "tlb", "full"] = "auto"
-    machine: str = machines.DEFAULT
+    machine: str = hardware.DEFAULT
     cc: str = compilers.DEFAULT
     qemu: str = "qemu-system-x86_64"
     guest_timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 300.0
@@ -183,7 +185,7 @@ def _check_sense(toml: TomlText, plan: NightlyPlan) -> None:
     _check_named(toml, "workloads", None, plan.workloads)
     for number, one in enumerate(plan.branch):
         _check_named(toml, "workloads", number, one.workloads)
-    for key, check in (("machine", machines.load), ("cc", compilers.identify), ("qemu", exact.find_qemu)):
+    for key, check in (("machine", hardware.load), ("cc", compilers.identify), ("qemu", exact.find_qemu)):
         try:
             check(getattr(plan, key))
         except UserError as error:
@@ -197,9 +199,9 @@ def _repeated(names: list[str]) -> str | None:
 def _check_named(toml: TomlText, key: str, branch: int | None, names: tuple[str, ...]) -> None:
     try:
         for text in names:
-            workloads.select(text)
+            selection.select(text)
         if names:
-            workloads.select_all(names)
+            selection.select_all(names)
     except UserError as error:
         line = toml.line(key) if branch is None else toml.line(key, "branch", branch)
         raise toml.wrong(line, f"{key}: {error.message}", hint=error.hint) from error

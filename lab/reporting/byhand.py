@@ -6,9 +6,9 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from lab import store
-from lab.channel import setting_command
 from lab.core.text import visible
+from lab.guests.channel import setting_command
+from lab.kernels import store
 from lab.reporting.stored import Report
 from lab.results import CaseResult
 from lab.runs import Run

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import backports, trees
 from lab.core.errors import LabError, UserError
 from lab.core.git import Repo
 from lab.core.process import CommandFailed, find_tool, run
 from lab.core.text import visible
-from lab.kernelspec import KernelSpec, TreeSource
+from lab.kernels import resolve, trees
+from lab.kernels.resolve import KernelSpec, TreeSource
 from lab.reporting.stored import Report
 
 # A list that wants every report, one that wants those of its own series, and which in tags stands for nobody.
@@ -107,7 +107,7 @@ def _of_tree(base_spec: KernelSpec, test_spec: KernelSpec, base: TreeSource, tes
             people=(),
             notes=tuple(notes),
         )
-    upstream = next((found for found, _ in backports.upstream_of(message)), None)
+    upstream = next((found for found, _ in resolve.upstream_of(message)), None)
     if upstream:
         notes.append(f"measured on its backport {test.commit[:12]}; mainline itself was not measured")
     people = [*_tagged(repo, test.commit, message), *_maintainers(repo, test.commit, notes)]

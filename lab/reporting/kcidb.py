@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from lab.core import records
-from lab.kernelspec import TreeSource
+from lab.kernels.resolve import TreeSource
 from lab.reporting import figures, junit
 from lab.reporting.stored import Report, Reports
 from lab.results import ArmResult, CaseResult, interval, primary_of

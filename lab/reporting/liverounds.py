@@ -6,8 +6,8 @@ import shlex
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from lab.guests.host import HostFact
 from lab.live.document import Live, LiveRound
-from lab.live.hostgate import HostFact
 
 _STATES = ("kept", "disturbed", "repeated", "died")
 

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from lab import channel, exact, guests, kernels, kernelspec, machines, plugin
 from lab.core import cpio
 from lab.core.progress import Meter
-from lab.machines import Machine
-from lab.plugin import Brackets, Model, Output, Window
+from lab.guests import channel, exact, hardware, plugin, run
+from lab.guests.hardware import Machine
+from lab.guests.plugin import Brackets, Model, Output, Window
+from lab.kernels import kernel as kernel_kernel
+from lab.kernels import resolve
 
 pytestmark = [pytest.mark.guest, pytest.mark.network]
 
@@ -27,7 +29,7 @@ class Bench:
     """Everything that a guest is made of."""
 
     folder: Path
-    kernel: kernels.Kernel
+    kernel: kernel_kernel.Kernel
     plugin: Path
     machine: Machine
 
@@ -37,7 +39,7 @@ class Bench:
         """Run cases of the probe; gives what guest and plugin reported."""
         out = self.folder / "cost.jsonl"
         out.unlink(missing_ok=True)
-        machine = kernels.common_machine(self.kernel)
+        machine = kernel_kernel.common_machine(self.kernel)
         argv = exact.argv(
             exact.find_qemu(),
             machine,
@@ -51,8 +53,8 @@ class Bench:
         )
         if model:
             argv += ["-plugin", plugin.argument(self.plugin, self.machine, model=model, brackets=brackets, out=out)]
-        ended = guests.boot(argv, folder=self.folder, timeout_s=300)
-        report = guests.judge(ended)
+        ended = run.boot(argv, folder=self.folder, timeout_s=300)
+        report = run.judge(ended)
         assert [case.status for case in report.cases] == [0] * len(cases)
         return ended.report.read_bytes(), out.read_bytes() if model else b""
 
@@ -93,8 +95,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     source = Path(__file__).with_name("probe.c")
     subprocess.run(["gcc", *flags, "-o", folder / "probe", source], check=True)
     with Meter(quiet=True) as meter:
-        kernel = kernels.obtain(kernelspec.resolve("deb:6.12"), jobs=2, meter=meter)
-    return Bench(folder=folder, kernel=kernel, plugin=plugin.obtain(), machine=machines.load("sapphire-rapids"))
+        kernel = kernel_kernel.obtain(resolve.resolve("deb:6.12"), jobs=2, meter=meter)
+    return Bench(folder=folder, kernel=kernel, plugin=plugin.obtain(), machine=hardware.load("sapphire-rapids"))
 
 
 @contextmanager

@@ -12,8 +12,8 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from lab import trees
 from lab.core.errors import LabError
+from lab.kernels import trees
 
 from .history import History, write
 from .layout import LayoutError

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from lab import defaulttree
 from lab.core import git
 from lab.core.git import Repo
+from lab.kernels import default_tree
 
 from . import kinds, layout, neutral
 from .kinds import KINDS, MERGE, NEUTRAL
@@ -228,7 +228,7 @@ class _Planner:
             have = ", ".join(sorted(effects)) or "nothing"
             raise LayoutError(f"{word!r} cannot be commit {len(self.planned) + 1}: what was planted so far is {have}")
         patch = self.patches[kind.effect]
-        message, _ = defaulttree.message_of(patch)
+        message, _ = default_tree.message_of(patch)
         if kind.reverse:
             subject = message.partition("\n")[0]
             message = f'Revert "{subject}"\n'

@@ -17,18 +17,22 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lab import exact, images, kernels, runs, slices, trees
-from lab.channel import CaseOutcome, GuestReport
+from lab import runs
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed
 from lab.core.git import Repo
-from lab.exact import Qemu
-from lab.guests import Arm, Running
-from lab.images import Image
-from lab.kernels import Kernel
-from lab.kernelspec import KernelSpec, TreeSource
+from lab.guests import exact
+from lab.guests import image as guest_image
+from lab.guests import initrd as guest_initrd
+from lab.guests.channel import CaseOutcome, GuestReport
+from lab.guests.exact import Qemu
+from lab.guests.image import Image
+from lab.guests.run import Arm, Running
+from lab.kernels import kernel, trees
+from lab.kernels.kernel import Kernel
+from lab.kernels.resolve import KernelSpec, TreeSource
 from lab.runs import Bench, Run
-from lab.workload import Case
+from lab.workloads.spec import Case
 
 from .fakekernel import WHO, commit_all, git, write_kernel
 
@@ -211,9 +215,9 @@ def replacements(folder: Path, guests: Guests) -> Mapping[tuple[Any, str], Any]:
         schema=1, name="guest", key="i", sha256="image sum", suite="bookworm", compiler="gcc", packages={}, programs={}
     )
     return {
-        (kernels, "obtain"): obtain,
-        (images, "obtain"): lambda meter, **_: (image, folder),
-        (slices, "slice_for"): lambda image, workload: initrd,
+        (kernel, "obtain"): obtain,
+        (guest_image, "obtain"): lambda meter, **_: (image, folder),
+        (guest_initrd, "slice_for"): lambda image, workload: initrd,
         (exact, "find_qemu"): lambda command="": QEMU,
         (runs, "measure"): guests.measure,
         (proof.Prover, "_functions"): lambda self, folder, result: [],

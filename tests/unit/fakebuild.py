@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from lab import compilers, kconfig
-from lab.compilers import Compiler
 from lab.core.progress import Meter
-from lab.kernelspec import KernelSpec, resolve
+from lab.kernels import compilers, kconfig
+from lab.kernels.compilers import Compiler
+from lab.kernels.resolve import KernelSpec, resolve
 
 from .fakekernel import change, commit_all, git, write_kernel
 

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from lab import ab, exact, images, kernels, results, runs
+from lab import ab, results, runs
 from lab.core.progress import Meter
-from lab.exact import Qemu
-from lab.images import Image
-from lab.kernels import Kernel
+from lab.guests import exact
+from lab.guests import image as guest_image
+from lab.guests.exact import Qemu
+from lab.guests.image import Image
+from lab.kernels import kernel as kernel_kernel
+from lab.kernels.kernel import Kernel
 from lab.reporting.stored import Report
 
 from .fakeguest import FakeGuests, kernel, plan, pretend, write_workload
@@ -59,12 +62,12 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Report:
     monkeypatch.setattr(runs, "measure", measure)
     program = write_qemu(tmp_path / "qemu")
     monkeypatch.setattr(exact, "find_qemu", lambda command="": Qemu(path=str(program), version=VERSION, numbers=(7, 2)))
-    monkeypatch.setattr(kernels, "obtain", lambda spec, **_: _kernel(tmp_path, Path(spec.source.path).name))
+    monkeypatch.setattr(kernel_kernel, "obtain", lambda spec, **_: _kernel(tmp_path, Path(spec.source.path).name))
     image = Image(
         schema=1, name="guest", key="i", sha256="s", suite="bookworm", compiler="gcc",
         packages={"busybox": "1:1.35"}, programs={},
     )  # fmt: skip
-    monkeypatch.setattr(images, "obtain", lambda meter, **_: (image, tmp_path))
+    monkeypatch.setattr(guest_image, "obtain", lambda meter, **_: (image, tmp_path))
     folder = results.new_folder(tmp_path / "measured")
     asked = plan(write_workload(tmp_path / "mine"), seeds=1, fixed_seeds=True, qemu=str(program))
     results.store_plan(folder, asked)

@@ -15,7 +15,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab import exact, runs
+from lab import runs
+from lab.guests import exact
 
 from . import fakeqemu
 

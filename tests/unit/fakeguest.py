@@ -8,17 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from lab import exact, images, kernels, runs, slices
-from lab.channel import CaseOutcome, GuestReport
+from lab import runs
 from lab.core import records
-from lab.exact import Qemu
-from lab.guests import Arm, Running
-from lab.images import Image
-from lab.kernels import Kernel
-from lab.kernelspec import FileSource, KernelSpec
+from lab.guests import exact
+from lab.guests import image as guest_image
+from lab.guests import initrd as guest_initrd
+from lab.guests.channel import CaseOutcome, GuestReport
+from lab.guests.exact import Qemu
+from lab.guests.image import Image
+from lab.guests.run import Arm, Running
+from lab.kernels import kernel as kernel_kernel
+from lab.kernels.kernel import Kernel
+from lab.kernels.resolve import FileSource, KernelSpec
 from lab.results import ArmPlan, Plan
 from lab.runs import Bench, Run
-from lab.workload import Case
+from lab.workloads.spec import Case
 
 WORKLOAD = """\
 schema = 1
@@ -132,9 +136,9 @@ def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, guests: FakeGuests)
     image = Image(
         schema=1, name="guest", key="i", sha256="image sum", suite="bookworm", compiler="gcc", packages={}, programs={}
     )
-    monkeypatch.setattr(kernels, "obtain", lambda spec, **_: kernel(Path(spec.source.path).name))
-    monkeypatch.setattr(images, "obtain", lambda meter, **_: (image, tmp_path))
-    monkeypatch.setattr(slices, "slice_for", lambda image, workload: initrd)
+    monkeypatch.setattr(kernel_kernel, "obtain", lambda spec, **_: kernel(Path(spec.source.path).name))
+    monkeypatch.setattr(guest_image, "obtain", lambda meter, **_: (image, tmp_path))
+    monkeypatch.setattr(guest_initrd, "slice_for", lambda image, workload: initrd)
     monkeypatch.setattr(exact, "find_qemu", lambda command="": QEMU)
     monkeypatch.setattr(runs, "measure", guests.measure)
     return guests

@@ -12,12 +12,14 @@ import pytest
 from lab.bisection.proof import Prover
 from lab.core import records
 from lab.core.errors import LabError
-from lab.guests import Arm, Running
-from lab.live import boots, hostgate, kvm, measuring, memory, perfstat, rootfolder, topology, vng
+from lab.guests import host as guest_host
+from lab.guests import kvm, live_machine, perf_stat, pinning, topology
+from lab.guests.host import RoundHost
+from lab.guests.run import Arm, Running
+from lab.guests.topology import HostCpu, Seat
+from lab.live import boots, measuring
 from lab.live.boots import BootRecord, LiveBench
-from lab.live.hostgate import RoundHost
-from lab.live.topology import HostCpu, Seat
-from lab.workload import Case
+from lab.workloads.spec import Case
 
 from .fakebisect import dice
 
@@ -85,14 +87,14 @@ def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> LiveHost:
     host = LiveHost()
     monkeypatch.setattr(boots, "boot", host.boot)
     monkeypatch.setattr(measuring, "Watch", lambda cpus: host)
-    monkeypatch.setattr(hostgate, "survey", lambda cpus, root=None: [])
-    monkeypatch.setattr(rootfolder, "obtain", lambda image: tmp_path / "room")
-    monkeypatch.setattr(vng, "find", lambda: "/usr/bin/vng")
-    monkeypatch.setattr(vng, "compose", lambda guest, kernel, room: (["vng", "--run"], ["qemu", "-S"]))
+    monkeypatch.setattr(guest_host, "survey", lambda cpus, root=None: [])
+    monkeypatch.setattr(live_machine, "obtain", lambda image: tmp_path / "room")
+    monkeypatch.setattr(live_machine, "find", lambda: "/usr/bin/vng")
+    monkeypatch.setattr(live_machine, "compose", lambda guest, kernel, room: (["vng", "--run"], ["qemu", "-S"]))
     monkeypatch.setattr(topology, "host_cpus", lambda allowed: [HostCpu(cpu=n, core=n) for n in range(4)])
-    monkeypatch.setattr(memory, "require", lambda memory_mb, guests: None)
+    monkeypatch.setattr(pinning, "require", lambda memory_mb, guests: None)
     monkeypatch.setattr(kvm, "require", lambda qemu, device=None: None)
-    monkeypatch.setattr(perfstat, "known_events", lambda root: ())
-    monkeypatch.setattr(perfstat, "events", lambda accelerator, known=(): ())
+    monkeypatch.setattr(perf_stat, "known_events", lambda root: ())
+    monkeypatch.setattr(perf_stat, "events", lambda accelerator, known=(): ())
     monkeypatch.setattr(Prover, "explain", lambda *_: [])
     return host

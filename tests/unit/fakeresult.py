@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from lab.channel import CaseOutcome, GuestReport
 from lab.core import records
-from lab.kernelspec import KernelSpec, TreeSource
+from lab.guests.channel import CaseOutcome, GuestReport
+from lab.guests.host import HostFact, RoundHost
+from lab.guests.topology import Seat, Shape
+from lab.kernels.resolve import KernelSpec, TreeSource
 from lab.live.document import Command, Live, LiveRound, RoundState
-from lab.live.hostgate import HostFact, RoundHost
 from lab.live.rounds import Sampling
-from lab.live.topology import Seat, Shape
 from lab.reporting.stored import Report, Reports
 from lab.results import AbResult, ArmPlan, ArmResult, CaseResult, GuestShape, Plan, ResultEnvironment
 from lab.runs import Run

@@ -8,12 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab import ab, kernels, results, workloads
+from lab import ab, results
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.progress import Meter
+from lab.kernels import kernel as kernel_kernel
 from lab.results import AbResult
 from lab.stats.verdict import Outcome
+from lab.workloads import selection
 
 from .fakebuild import own_folders
 from .fakeguest import WORKLOAD, FakeGuests, Formula, kernel, plan, pretend, write_workload
@@ -132,11 +134,11 @@ def test_cases_of_one_workload_in_two_options_are_one_series(tmp_path: Path, mon
 def test_two_workloads_of_one_name_are_refused(tmp_path: Path) -> None:
     chosen = [write_workload(tmp_path / name) for name in ("mine", "other")]
     with pytest.raises(UserError, match="two workloads are called mine"):
-        workloads.select_all(chosen)
+        selection.select_all(chosen)
 
 
 def test_what_will_be_run_is_said_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    chosen = workloads.select_all([write_workload(tmp_path / "mine")])
+    chosen = selection.select_all([write_workload(tmp_path / "mine")])
     ab.announce(plan("mine"), chosen, 2, Meter())
     assert capsys.readouterr().err.startswith("2 cases, 6 seeds: 12 guests, 2 at a time, about ")
 
@@ -144,7 +146,7 @@ def test_what_will_be_run_is_said_before(tmp_path: Path, capsys: pytest.CaptureF
 def test_arms_without_a_common_machine_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, tmp_path, FakeGuests(slower))
     one = kernel("base")
-    monkeypatch.setattr(kernels, "obtain", lambda spec, **_: __import__("dataclasses").replace(one, bzimage=None))
+    monkeypatch.setattr(kernel_kernel, "obtain", lambda spec, **_: __import__("dataclasses").replace(one, bzimage=None))
     with pytest.raises(UserError, match="no machine type boots all of"):
         ab.measure(plan(write_workload(tmp_path / "mine")), tmp_path, jobs=1, deadline=None, meter=Meter(quiet=True))
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import workloads
 from lab.core.paths import room
+from lab.workloads import selection
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("gcc") and shutil.which("make")), reason="needs gcc and make to compile the workload"
@@ -45,7 +45,7 @@ def measure(program: Path, case: str) -> dict[str, dict[str, float]]:
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\n") == 1
     document: dict[str, dict[str, float]] = json.loads(done.stdout)
-    declared = {metric.name for metric in workloads.load(program.name).metrics}
+    declared = {metric.name for metric in selection.load(program.name).metrics}
     assert set(document["metrics"]) <= declared
     return document
 

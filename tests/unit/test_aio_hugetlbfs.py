@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import workloads
 from lab.core.errors import UserError
 from lab.core.paths import room
+from lab.workloads import selection
 
 PAGE = 4096
 DEVICE_BYTES = 8 << 20
@@ -59,7 +59,7 @@ def metrics_of(done: subprocess.CompletedProcess[str]) -> dict[str, float]:
     document = json.loads(done.stdout)
     assert list(document) == ["metrics"]
     metrics: dict[str, float] = document["metrics"]
-    assert set(metrics) <= {metric.name for metric in workloads.load("aio-hugetlbfs").metrics}
+    assert set(metrics) <= {metric.name for metric in selection.load("aio-hugetlbfs").metrics}
     assert metrics["throughput"] > 0
     assert 0 < metrics["latency_p50"] <= metrics["latency_p95"] <= metrics["latency_p99"]
     return metrics
@@ -175,7 +175,7 @@ def test_a_seed_that_is_no_number_is_misuse(program: Path, device: Path) -> None
 
 
 def test_the_lab_knows_the_names_that_the_program_knows() -> None:
-    workload = workloads.load("aio-hugetlbfs")
+    workload = selection.load("aio-hugetlbfs")
     for name in ("read-8k", "read-2m-d64-malloc", "uring-128k-d4-registered", *(case.name for case in workload.cases)):
         assert workload.case(name).name == name
     for name in ("read-64k-registered", "write-64k", "read-64", "read-64k-d0"):

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import workloads
 from lab.core.paths import room
+from lab.workloads import selection
 
 PAGE = 4096
 EXACT = ("throughput", "latency_p50", "latency_p95", "latency_p99", "page_faults", "ops")
@@ -50,7 +50,7 @@ def measure(program: Path, case: str, *words: str, seed: int = 1) -> dict[str, f
 
 
 def test_every_case_of_the_sweep_runs_and_gives_declared_metrics_only(program: Path) -> None:
-    loaded = workloads.load("alloc-burst")
+    loaded = selection.load("alloc-burst")
     declared = {metric.name for metric in loaded.metrics}
     for case in loaded.cases:
         metrics = measure(program, case.name)

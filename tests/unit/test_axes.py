@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lab import axes, specs
+from lab import axes
 from lab.axes import Axis
 from lab.core.errors import UserError
+from lab.kernels import spec
 
 
 def test_settings_span_every_combination_the_last_one_fastest() -> None:
@@ -20,8 +21,8 @@ def test_settings_span_every_combination_the_last_one_fastest() -> None:
         ("always", "defer"), ("always", "defer+madvise"), ("always", "never"),
         ("never", "defer"), ("never", "defer+madvise"), ("never", "never"),
     ]  # fmt: skip
-    assert dict(specs.parse(span.arms[1].spec).settings) == {"thp": "always", "thp.defrag": "defer+madvise"}
-    assert {specs.parse(arm.spec).body for arm in span.arms} == {"v6.12"}
+    assert dict(spec.parse(span.arms[1].spec).settings) == {"thp": "always", "thp.defrag": "defer+madvise"}
+    assert {spec.parse(arm.spec).body for arm in span.arms} == {"v6.12"}
 
 
 def test_only_what_varies_is_in_a_label() -> None:
@@ -51,7 +52,7 @@ def test_a_kernel_may_have_a_name(text: str, label: str, spec: str) -> None:
 
 def test_kconfig_is_an_axis_too_and_adds_to_what_a_spec_has() -> None:
     span = axes.span(["v6.12@thp=never"], ["CONFIG_KSM=y,n"])
-    parsed = specs.parse(span.arms[1].spec)
+    parsed = spec.parse(span.arms[1].spec)
     assert (parsed.kconfig, parsed.settings) == ((("CONFIG_KSM", "n"),), (("thp", "never"),))
 
 

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from lab import benchhost, cli
-from lab.benchhost import Change, fix, restore, succeeded
+from lab import cli
 from lab.core import ansible
 from lab.core.ansible import PlaybookFailed
 from lab.core.errors import HostFailed
 from lab.core.paths import room
+from lab.guests import host_setup
+from lab.guests.host_setup import Change, fix, restore, succeeded
 
 from .fakehost import CPU, LAPTOP, plant
 
@@ -99,15 +100,15 @@ def test_a_switch_that_refuses_says_why(host: Path) -> None:
 
 
 def test_what_became_of_switches_is_told_in_a_line_each(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = benchhost._File(path="sys/a", before="1", after="0", changed=True)
-    bad = benchhost._File(path="sys/b", before=None, after=None, changed=False, refused="Operation not permitted")
-    monkeypatch.setattr(benchhost, "_play", lambda *_, **__: {"turbo": [one, bad], "boost": []})
+    one = host_setup._File(path="sys/a", before="1", after="0", changed=True)
+    bad = host_setup._File(path="sys/b", before=None, after=None, changed=False, refused="Operation not permitted")
+    monkeypatch.setattr(host_setup, "_play", lambda *_, **__: {"turbo": [one, bad], "boost": []})
     done = fix(without_smt=False, check=False)
     assert [(change.outcome, change.text) for change in done] == [
         ("refused", "1 of 2: /sys/b: Operation not permitted"), ("absent", "this machine has no such switch"),
     ]  # fmt: skip
     assert not succeeded(done)
-    monkeypatch.setattr(benchhost, "_play", lambda *_, **__: {"turbo": [], "boost": []})
+    monkeypatch.setattr(host_setup, "_play", lambda *_, **__: {"turbo": [], "boost": []})
     assert not succeeded(fix(without_smt=False, check=False))
 
 
@@ -139,11 +140,11 @@ def test_the_command_says_what_was_refused_and_exits_4(
         Change(name="THP", outcome="set", text="always -> never"),
         Change(name="turbo", outcome="refused", text="/sys/x: Operation not permitted"),
     ]
-    monkeypatch.setattr(benchhost, "fix", lambda **_: told)
+    monkeypatch.setattr(host_setup, "fix", lambda **_: told)
     assert cli.run(["doctor", "--fix"]) == 4
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["set      THP: always -> never", "refused  turbo: /sys/x: Operation not permitted"]
     assert any("live: governor" in line for line in lines)
-    monkeypatch.setattr(benchhost, "restore", lambda **_: [])
+    monkeypatch.setattr(host_setup, "restore", lambda **_: [])
     assert cli.run(["doctor", "--restore"]) == 0
     assert capsys.readouterr().out.startswith("nothing to put back\n")

@@ -23,8 +23,8 @@ from lab.bisection.session import Session
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, HostFailed, UserError
 from lab.core.progress import Meter
-from lab.debs import DebSource
-from lab.kernelspec import KernelSpec, TreeSource
+from lab.kernels.debs import DebSource
+from lab.kernels.resolve import KernelSpec, TreeSource
 from lab.live import comparing
 from lab.results import ArmPlan
 from lab.stats.verdict import Metric

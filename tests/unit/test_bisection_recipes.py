@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from lab import workloads
 from lab.bisection import recipes
+from lab.workloads import selection
 
 
 @pytest.mark.parametrize("name", recipes.shipped())
 def test_a_shipped_recipe_names_a_case_that_there_is(name: str) -> None:
     recipe = recipes.load(name)
     assert recipe.story
-    _, cases = workloads.select(recipe.selection)
+    _, cases = selection.select(recipe.selection)
     assert [case.name for case in cases] == [recipe.case]
 
 

@@ -95,7 +95,7 @@ def test_the_log_rebuilds_the_session_in_git(bisector: Bisector, tmp_path: Path)
 
 
 def test_a_machine_that_changed_is_noticed(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lab import exact
+    from lab.guests import exact
 
     commits = line(bisector.tree, [100.0] * 8 + [60.0] * 8)
     bisector.search(commits[0], commits[-1])

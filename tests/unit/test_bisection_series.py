@@ -10,13 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab import cli, debs, kernels, results, runs, trees
+from lab import cli, results, runs
 from lab.bisection import conclude, goingon, inside, series
 from lab.bisection.answer import Answer, load
 from lab.core.errors import UserError
-from lab.debs import DebSource
-from lab.kernels import Kernel
-from lab.kernelspec import KernelSpec
+from lab.kernels import debs, kernel, trees
+from lab.kernels.debs import DebSource
+from lab.kernels.kernel import Kernel
+from lab.kernels.resolve import KernelSpec
 
 from . import fakebisect
 from .bisector import Bisector, make
@@ -70,7 +71,7 @@ def deb_bisector(
         path.write_text(f"{60.0 if spec.source.version == '6.12.57-1' else 100.0}\n{path.name}")
         return Kernel(spec=spec, key=path.name, release="6.12", commit=None, bzimage=path, vmlinux=None, symbols=None)
 
-    monkeypatch.setattr(kernels, "obtain", obtain)
+    monkeypatch.setattr(kernel, "obtain", obtain)
     monkeypatch.setattr(debs, "resolve_deb", lambda name: DebSource(package=name, version=NAMES[name]))
     return made
 

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from lab import kernels, runs
+from lab import runs
 from lab.bisection.answer import Answer
 from lab.bisection.speculation import Speculation
 from lab.core.errors import BuildFailed
-from lab.guests import Arm
-from lab.kernels import Kernel
-from lab.kernelspec import KernelSpec, TreeSource
+from lab.guests.run import Arm
+from lab.kernels import kernel
+from lab.kernels.kernel import Kernel
+from lab.kernels.resolve import KernelSpec, TreeSource
 from lab.runs import Bench, Run
 
 from . import fakebisect
@@ -117,7 +118,7 @@ class Watch:
     events: list[tuple[str, str]] = field(default_factory=list)
 
     def install(self, bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(kernels, "obtain", self.obtain)
+        monkeypatch.setattr(kernel, "obtain", self.obtain)
         plain = bisector.guests.measure
 
         def measure(bench: Bench, arm: Arm, *more: Any) -> Run:

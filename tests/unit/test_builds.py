@@ -18,16 +18,18 @@ from pathlib import Path
 
 import pytest
 
-from lab import builds, compilers, discardable, garbage, kernels, store, workspace
-from lab.compilers import Compiler
+from lab import discardable, garbage
 from lab.core import ansible, paths, records
 from lab.core.errors import BuildFailed, HostFailed, UserError
 from lab.core.git import Repo
 from lab.core.process import kill_tagged
 from lab.core.progress import Meter
-from lab.kernels import MachineType
-from lab.kernelspec import FileSource, KernelSpec
-from lab.store import Build
+from lab.kernels import build, compilers, store
+from lab.kernels import kernel as kernel_kernel
+from lab.kernels.compilers import Compiler
+from lab.kernels.kernel import MachineType
+from lab.kernels.resolve import FileSource, KernelSpec
+from lab.kernels.store import Build
 
 from .fakebuild import commit_change, compiler, make_buildable, own_folders, quiet, spec_of, start_build
 from .fakecc import write_compiler
@@ -87,7 +89,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _obtain(spec: KernelSpec, cc: Compiler | None = None, meter: Meter | None = None) -> Build:
-    return builds.obtain(spec, compiler=cc or compiler(), jobs=2, meter=meter or quiet())
+    return build.obtain(spec, compiler=cc or compiler(), jobs=2, meter=meter or quiet())
 
 
 def _refuse(*_: object, **__: object) -> None:
@@ -226,7 +228,7 @@ def test_a_compiler_that_was_killed_is_not_the_commits_fault(built: Build, linux
 def test_a_build_that_was_broken_off_is_not_the_commits_fault(
     built: Build, linux: Path, head: str, hold: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worktree = workspace.worktree_of(spec_of(linux, head).source.tree)
+    worktree = build.worktree_of(spec_of(linux, head).source.tree)
     building = start_build(linux, head)
     _wait_for(Path(f"{hold}.reached").exists)
     kill_tagged(ansible.TAG, str(worktree))
@@ -243,7 +245,7 @@ def test_too_little_space_is_said_before_anything_is_run(
     spec = spec_of(linux, head)
     monkeypatch.setattr(ansible, "play", _refuse)
     usage = shutil.disk_usage("/")
-    monkeypatch.setattr(workspace.shutil, "disk_usage", lambda _: usage._replace(free=7 << 20))
+    monkeypatch.setattr(build.shutil, "disk_usage", lambda _: usage._replace(free=7 << 20))
     with pytest.raises(HostFailed, match="7 MiB free, a kernel build needs 3072 MiB"):
         _obtain(spec)
 
@@ -318,7 +320,7 @@ def test_build_folders_that_were_cleared_away_are_made_anew(built: Build, linux:
 
 
 def test_a_tree_source_becomes_a_kernel_that_names_its_files(built: Build, linux: Path) -> None:
-    kernel = kernels.obtain(spec_of(linux, built.commit), jobs=1, meter=quiet())
+    kernel = kernel_kernel.obtain(spec_of(linux, built.commit), jobs=1, meter=quiet())
     folder = store.folder_of(built.key)
     assert (kernel.key, kernel.release, kernel.commit) == (built.key, "6.99.0", built.commit)
     assert (kernel.bzimage, kernel.symbols) == (folder / "bzImage", folder / "System.map")
@@ -355,4 +357,4 @@ def test_only_a_trees_revision_is_built() -> None:
     ],
 )
 def test_the_first_error_of_a_log(log: str, line: str | None) -> None:
-    assert workspace.first_error(log) == line
+    assert build.first_error(log) == line

@@ -12,16 +12,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab import cli, exact, machines
+from lab import cli
 from lab.bundle import again, archive, contents, script, sums, write
 from lab.bundle.contents import Boot, Bundle, Expected, Guest, Plugin
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.progress import Meter
-from lab.exact import Qemu
-from lab.instrument import Instrument
-from lab.kernels import MachineType
-from lab.plugin import Model
+from lab.guests import exact, hardware
+from lab.guests.exact import Qemu
+from lab.guests.plugin import Instrument, Model
+from lab.kernels.kernel import MachineType
 from lab.reporting.stored import Report
 
 from .fakebuild import own_folders
@@ -419,7 +419,7 @@ def modelled(folder: Path) -> tuple[Bundle, Instrument]:
     told = Bundle(
         result="r", boots=[boot], guests=[guest], readings={}, plugin=Plugin(sources="other", machine="machine.toml")
     )
-    return told, Instrument(library=Path("../libcost.so"), machine=machines.load(), model=Model.TLB)
+    return told, Instrument(library=Path("../libcost.so"), machine=hardware.load(), model=Model.TLB)
 
 
 def test_a_shell_loads_the_plugin_from_a_place_without_commas(tmp_path: Path) -> None:

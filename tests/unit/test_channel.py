@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from lab import channel
 from lab.core.errors import GuestFailed, UserError
+from lab.guests import channel
 
 HELLO = {
     "t": "hello",
@@ -69,7 +69,7 @@ def test_a_whole_report_is_read_in_full() -> None:
     assert read.hello.release == "6.12.1"
     assert read.settings == {"thp": "always"}
     one, two = read.cases
-    assert METRICS in one.stdout and one.metrics == {}, "lab.delivery reads them, knowing the workload"
+    assert METRICS in one.stdout and one.metrics == {}, "lab.guests.output reads them, knowing the workload"
     assert one.stdout == ["hello", METRICS]
     assert one.stderr == ["a warning"]
     assert one.vmstat == {"pgfault": 7, "nr_free_pages": -3}

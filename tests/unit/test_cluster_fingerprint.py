@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from lab import compilers, plugin
 from lab.cluster import fingerprint
 from lab.cluster.fingerprint import Facts
 from lab.core.errors import HostFailed
+from lab.guests import plugin
+from lab.kernels import compilers
 
 from .fakeguest import QEMU
 

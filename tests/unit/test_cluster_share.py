@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from lab import store
 from lab.cluster.share import Share
 from lab.core import paths, records
 from lab.core.errors import HostFailed, UserError
-from lab.store import Build, BuildInputs
+from lab.kernels import store
+from lab.kernels.store import Build, BuildInputs
 
 from .fakebuild import own_folders
 

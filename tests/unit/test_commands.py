@@ -8,13 +8,16 @@ from pathlib import Path
 import click
 import pytest
 
-from lab import cli, images, kernels, store
+from lab import cli
 from lab.commands import options
 from lab.core import records
 from lab.core.errors import UserError
-from lab.images import Image
-from lab.kernels import Kernel
-from lab.store import Build, BuildInputs
+from lab.guests import image
+from lab.guests.image import Image
+from lab.kernels import kernel as kernel_kernel
+from lab.kernels import store
+from lab.kernels.kernel import Kernel
+from lab.kernels.store import Build, BuildInputs
 
 from .fakebuild import own_folders
 from .fakeguest import kernel
@@ -120,7 +123,7 @@ def test_a_kernel_is_made_ready(
 
         return dataclasses.replace(kernel("x"), bzimage=path)
 
-    monkeypatch.setattr(kernels, "obtain", ready)
+    monkeypatch.setattr(kernel_kernel, "obtain", ready)
     assert cli.run(["kernel", "build", f"file:{path}"]) == 0
     assert capsys.readouterr().out == f"key of x  6.99  file:{path}\n"
     assert cli.run(["kernel", "build", f"file:{path}", "--json"]) == 0
@@ -136,6 +139,6 @@ def test_images_are_listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         schema=1, name="guest", key="k" * 64, sha256="s" * 64, suite="bookworm", compiler="gcc",
         packages={"fio": "3.33"}, programs={},
     )  # fmt: skip
-    monkeypatch.setattr(images, "built", lambda: [(record, Path("/i"))])
+    monkeypatch.setattr(image, "built", lambda: [(record, Path("/i"))])
     assert cli.run(["image", "list"]) == 0
     assert capsys.readouterr().out == "kkkkkkkkkkkk  bookworm  1 packages  sha256 ssssssssssss\n"

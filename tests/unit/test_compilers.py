@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import compilers
-from lab.compilers import Compiler
 from lab.core.errors import HostFailed, LabError, UserError
+from lab.kernels import compilers
+from lab.kernels.compilers import Compiler
 
 from .fakecc import write_compiler
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from lab import costs
+from lab.guests import costs
 
 
 @dataclass

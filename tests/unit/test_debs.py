@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.core.errors import HostFailed, UserError
-from lab.debs import DebSource, fetch_deb, resolve_deb
+from lab.kernels.debs import DebSource, fetch_deb, resolve_deb
 
 PACKAGES = """linux-image-6.1.0-50-cloud-amd64 6.1.170-1
 linux-image-6.1.0-56-cloud-amd64 6.1.192-2

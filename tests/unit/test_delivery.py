@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from lab import delivery, workloads
-from lab.channel import CaseOutcome, GuestReport
 from lab.core.errors import GuestFailed
-from lab.workload import Workload
+from lab.guests import output
+from lab.guests.channel import CaseOutcome, GuestReport
+from lab.workloads import selection
+from lab.workloads.spec import Workload
 
 from .fakeguest import WORKLOAD, write_workload
 from .test_parsers import FIO, STRESS_NG
@@ -35,14 +36,14 @@ description = "speed"
 
 
 def workload(tmp_path: Path, text: str = WORKLOAD, top: str = "") -> Workload:
-    return workloads.load(write_workload(tmp_path / "mine", text.replace("[[metric]]", f"{top}\n[[metric]]", 1)))
+    return selection.load(write_workload(tmp_path / "mine", text.replace("[[metric]]", f"{top}\n[[metric]]", 1)))
 
 
 def deliver(chosen: Workload, *stdout: str, stderr: tuple[str, ...] = (), **changes: object) -> dict[str, float]:
     """What is found in the outcome of one case."""
     values: dict[str, object] = {"ended": True, "status": 0, "usage": {"max_rss_kb": 77, "elapsed_ns": 5}, **changes}
     outcome = CaseOutcome(name="small", begin_ns=0, stdout=list(stdout), stderr=list(stderr), **values)  # type: ignore[arg-type]
-    delivery.collect(GuestReport(cases=[outcome]), chosen, [chosen.case("small")], Path("/guest"))
+    output.collect(GuestReport(cases=[outcome]), chosen, [chosen.case("small")], Path("/guest"))
     return outcome.metrics
 
 
@@ -101,20 +102,20 @@ def test_operations_that_were_not_counted_are_an_error(tmp_path: Path) -> None:
 
 def test_the_shipped_workloads_read_the_outputs_they_are_for(tmp_path: Path) -> None:
     for name, lines in (("fio", FIO), ("stress-ng", STRESS_NG)):
-        chosen = workloads.load(name)
+        chosen = selection.load(name)
         case = chosen.cases[0]
         outcome = CaseOutcome(
             name=case.name, begin_ns=0, ended=True, status=0, stdout=lines, usage={"page_faults": 3}
         )  # fmt: skip
-        delivery.collect(GuestReport(cases=[outcome]), chosen, [case], tmp_path)
+        output.collect(GuestReport(cases=[outcome]), chosen, [case], tmp_path)
         assert outcome.metrics.keys() == {metric.name for metric in chosen.metrics}
         assert outcome.metrics[chosen.primary.name] > 0 and outcome.metrics[chosen.operations] > 0
 
 
 def test_a_version_whose_output_differs_is_named_with_the_field(tmp_path: Path) -> None:
-    chosen = workloads.load("stress-ng")
+    chosen = selection.load("stress-ng")
     lines = [line.replace("bogo-ops-per-second-real-time", "bogo-rate") for line in STRESS_NG]
     outcome = CaseOutcome(name="mmap", begin_ns=0, ended=True, status=0, stdout=lines, usage={"page_faults": 3})
     with pytest.raises(GuestFailed, match="never reported its metric bogo_rate") as caught:
-        delivery.collect(GuestReport(cases=[outcome]), chosen, [chosen.case("mmap")], tmp_path)
+        output.collect(GuestReport(cases=[outcome]), chosen, [chosen.case("mmap")], tmp_path)
     assert "bogo-ops-per-second-real-time" in caught.value.message and "stress-ng 0.15.06" in caught.value.message

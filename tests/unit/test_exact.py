@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab import exact
 from lab.core.errors import HostFailed
-from lab.exact import Environment, ExactMachine, Qemu
-from lab.kernels import MachineType
+from lab.guests import exact
+from lab.guests.exact import Environment, ExactMachine, Qemu
+from lab.kernels.kernel import MachineType
 
 QEMU = Qemu(path="/usr/bin/qemu-system-x86_64", version="7.2.22", numbers=(7, 2))
 

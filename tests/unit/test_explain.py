@@ -17,10 +17,10 @@ from lab.core import records
 from lab.core import text as core_text
 from lab.core.errors import UserError
 from lab.explain import Explanation, FunctionRow
+from lab.kernels.symbols import Label, SymbolTable
 from lab.profiles import ArmProfile
 from lab.stats import verdict
 from lab.stats.verdict import Comparison, Metric
-from lab.symbols import Label, SymbolTable
 
 K = 0xFFFFFFFF81000000
 

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from lab import cli, discardable, garbage, results, store
+from lab import cli, discardable, garbage, results
 from lab.core import locks, paths, records
 from lab.discardable import Item
-from lab.store import Build, BuildInputs
+from lab.kernels import store
+from lab.kernels.store import Build, BuildInputs
 
 from . import fakeresult
 from .fakebuild import own_folders

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import guests
 from lab.core.errors import GuestFailed, HostFailed
-from lab.guests import Ended, Running
+from lab.guests import run as guest_run
+from lab.guests.run import Ended, Running
 
 HELLO = {"t": "hello", "release": "6.99.0", "clocksource": "tsc", "mem_kb": 600000, "cmdline": "quiet", "cpus": 1}
 BEGIN = {"t": "begin", "case": "layout-4632k", "now_ns": 1}
@@ -91,7 +91,7 @@ def ended(
 
 
 def test_a_guest_that_delivers(tmp_path: Path) -> None:
-    report = guests.judge(ended(tmp_path))
+    report = guest_run.judge(ended(tmp_path))
     outcome = report.case("layout-4632k")
     assert report.complete and outcome is not None and outcome.stdout == [OUT["line"]]
 
@@ -99,7 +99,7 @@ def test_a_guest_that_delivers(tmp_path: Path) -> None:
 def test_a_case_that_was_killed_for_memory_is_for_the_run_to_judge(tmp_path: Path) -> None:
     # The guest lives on and reports it, with the other cases.
     report = whole(HELLO, BEGIN, {**END, "status": 137, "signal": 9, "oom_kills": 1})
-    outcome = guests.judge(ended(tmp_path, console=BOOT + OOM_KILL, report=report)).case("layout-4632k")
+    outcome = guest_run.judge(ended(tmp_path, console=BOOT + OOM_KILL, report=report)).case("layout-4632k")
     assert outcome is not None and outcome.oom_kills == 1
 
 
@@ -160,7 +160,7 @@ def test_a_case_that_was_killed_for_memory_is_for_the_run_to_judge(tmp_path: Pat
 )  # fmt: skip
 def test_ways_to_die(tmp_path: Path, kind: str, words: str, left: dict[str, object]) -> None:
     with pytest.raises(GuestFailed, match=words) as caught:
-        guests.judge(ended(tmp_path, **left))  # type: ignore[arg-type]
+        guest_run.judge(ended(tmp_path, **left))  # type: ignore[arg-type]
     assert caught.value.kind == kind
     assert caught.value.exit_status == 4
     if kind != "malformed":
@@ -171,7 +171,7 @@ def test_console_bytes_that_are_no_text_are_read_anyway(tmp_path: Path) -> None:
     left = ended(tmp_path, report=b"")
     left.console.write_bytes(b"\xff\xfe\x00" + PANIC.encode())
     with pytest.raises(GuestFailed, match="panicked"):
-        guests.judge(left)
+        guest_run.judge(left)
 
 
 # --- booting, with programs that stand in for QEMU
@@ -186,7 +186,7 @@ def qemu(tmp_path: Path, text: str) -> list[str]:
 
 def test_a_guest_that_ends_by_itself(tmp_path: Path) -> None:
     argv = qemu(tmp_path, "echo booted > console.log; printf '{\"t\"' > report.jsonl; echo warned >&2; exit 3")
-    left = guests.boot(argv, folder=tmp_path, timeout_s=20)
+    left = guest_run.boot(argv, folder=tmp_path, timeout_s=20)
     assert (left.status, left.timed_out, left.stderr) == (3, False, "warned\n")
     assert left.console.read_text() == "booted\n" and left.report.read_bytes() == b'{"t"'
     assert (tmp_path / "qemu.log").read_text() == "warned\n"
@@ -195,19 +195,19 @@ def test_a_guest_that_ends_by_itself(tmp_path: Path) -> None:
 
 def test_a_guest_that_takes_too_long_is_killed(tmp_path: Path) -> None:
     argv = qemu(tmp_path, "trap '' TERM INT; echo $$ > pid; exec sleep 600")
-    left = guests.boot(argv, folder=tmp_path, timeout_s=0.3)
+    left = guest_run.boot(argv, folder=tmp_path, timeout_s=0.3)
     assert left.timed_out and left.status == -signal.SIGKILL
     assert 0.3 <= left.wall_s < 5
     assert _gone(tmp_path / "pid")
 
 
 def test_a_program_that_cannot_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    left = guests.boot([str(tmp_path / "nothing")], folder=tmp_path, timeout_s=5)
+    left = guest_run.boot([str(tmp_path / "nothing")], folder=tmp_path, timeout_s=5)
     with pytest.raises(GuestFailed, match="QEMU died with status 127"):
-        guests.judge(left)
+        guest_run.judge(left)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(HostFailed, match="cannot start"):
-        guests.boot(["/bin/true"], folder=tmp_path, timeout_s=5)
+        guest_run.boot(["/bin/true"], folder=tmp_path, timeout_s=5)
 
 
 def test_a_guest_does_not_outlive_a_lab_that_is_killed(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_stop_all_kills_those_that_run_and_those_that_come_later(tmp_path: Path)
     def run(folder: Path) -> None:
         folder.mkdir()
         argv = qemu(folder, "echo $$ > pid; exec sleep 600")
-        ends[folder.name] = guests.boot(argv, folder=folder, timeout_s=8, running=running)
+        ends[folder.name] = guest_run.boot(argv, folder=folder, timeout_s=8, running=running)
 
     threads = [threading.Thread(target=run, args=(folder,)) for folder in folders]
     for thread in threads:
@@ -258,7 +258,7 @@ def test_an_interrupt_kills_the_guest(tmp_path: Path) -> None:
 
     threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
-        guests.boot(argv, folder=tmp_path, timeout_s=30)
+        guest_run.boot(argv, folder=tmp_path, timeout_s=30)
     assert _gone(tmp_path / "pid")
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from lab.live import hostgate, hostreading
-from lab.live.hostgate import Clocks, HostFact, Watch
+from lab.guests import host
+from lab.guests.host import Clocks, HostFact, Watch
 
 from .fakehost import BENCH, CONTAINER, CPU, LAPTOP, plant
 
 
 def facts(root: Path) -> dict[str, HostFact]:
-    return {fact.name: fact for fact in hostgate.survey([0, 1], root)}
+    return {fact.name: fact for fact in host.survey([0, 1], root)}
 
 
 NAMES = [
@@ -70,22 +70,22 @@ def test_swap_of_a_host_that_does_not_swap_is_fine(tmp_path: Path) -> None:
 
 
 def test_the_setup_is_what_stays_until_somebody_changes_it(tmp_path: Path) -> None:
-    found = hostgate.setup(hostgate.survey([0], plant(tmp_path, LAPTOP)))
+    found = host.setup(host.survey([0], plant(tmp_path, LAPTOP)))
     assert set(found) == {"governor", "turbo", "SMT", "THP", "KSM", "swap", "clocksource"}
 
 
 def test_own_guests_are_not_other_guests(tmp_path: Path) -> None:
     root = plant(tmp_path, {**LAPTOP, "proc/80/stat": "80 (qemu-system-x86) S 78 77 77 0 -1 4194560 1 2 3"})
-    assert [pid for pid, _ in hostreading.guests(root, parent=1)] == []
-    assert [pid for pid, _ in hostreading.guests(root, parent=78)] == [77]
-    assert [pid for pid, _ in hostreading.guests(root, parent=99)] == [77, 80]
+    assert [pid for pid, _ in host.guests(root, parent=1)] == []
+    assert [pid for pid, _ in host.guests(root, parent=78)] == [77]
+    assert [pid for pid, _ in host.guests(root, parent=99)] == [77, 80]
 
 
 @pytest.mark.parametrize(
     ("text", "wanted"), [("0-3", [0, 1, 2, 3]), ("0", [0]), ("0-1,4,6-7", [0, 1, 4, 6, 7]), ("", []), ("a-b", [])]
 )
 def test_lists_of_cpus(text: str, wanted: list[int]) -> None:
-    assert hostreading.cpu_list(text) == wanted
+    assert host.cpu_list(text) == wanted
 
 
 # ---- rounds
@@ -175,7 +175,7 @@ def test_each_round_is_looked_at_on_its_own(tmp_path: Path) -> None:
 
 
 def test_this_very_host_can_be_looked_at() -> None:
-    assert [fact.name for fact in hostgate.survey([0])] == NAMES
+    assert [fact.name for fact in host.survey([0])] == NAMES
     watch = Watch([0])
     watch.start()
     seen = watch.stop()

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from lab import images, slices, workloads
-from lab.compilers import Compiler
 from lab.core import ansible, records
 from lab.core.errors import BuildFailed, HostFailed, UserError
-from lab.images import Image, Recipe
+from lab.guests import image as guest_image
+from lab.guests import initrd
+from lab.guests.image import Image, Recipe
+from lab.kernels.compilers import Compiler
+from lab.workloads import selection
 
 from .fakebuild import compiler, own_folders, quiet
 from .fakeguest import WORKLOAD, write_workload
@@ -48,7 +50,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def image(home: Path) -> tuple[Image, Path]:
-    return images.obtain(quiet())
+    return guest_image.obtain(quiet())
 
 
 @needs_static
@@ -63,13 +65,13 @@ def test_an_image_is_whole(image: tuple[Image, Path]) -> None:
     names = {name for name, _, _ in members((folder / "root.cpio").read_bytes())}
     assert {"init", "usr/bin/fio", "usr/bin/link", "usr/bin/alloc-burst"} <= names
     assert not [path for path in folder.parent.iterdir() if path.name.endswith(".partial")]
-    assert images.built() == [image]
+    assert guest_image.built() == [image]
 
 
 @needs_static
 def test_a_hit_runs_nothing(image: tuple[Image, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(ansible, "play")
-    assert images.obtain(quiet()) == image
+    assert guest_image.obtain(quiet()) == image
 
 
 @needs_static
@@ -77,45 +79,45 @@ def test_packages_that_cannot_be_had_are_the_hosts_failure(
     home: Path, image: tuple[Image, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = Recipe(schema=1, name="guest", packages=["more"], trim=[])
-    monkeypatch.setattr(images, "read_recipe", lambda: other)
+    monkeypatch.setattr(guest_image, "read_recipe", lambda: other)
     (home / "fail").touch()
     try:
         with pytest.raises(HostFailed, match="packages: E: Unable to fetch some archives") as caught:
-            images.obtain(quiet())
+            guest_image.obtain(quiet())
     finally:
         (home / "fail").unlink()
     assert not isinstance(caught.value, BuildFailed) and caught.value.log is not None
-    assert images.built() == [image], "nothing that looks finished"
+    assert guest_image.built() == [image], "nothing that looks finished"
 
 
 @needs_static
 def test_a_slice_holds_what_one_workload_needs_and_only_that(image: tuple[Image, Path], tmp_path: Path) -> None:
-    path = slices.slice_for(image, workloads.load("alloc-burst"))
+    path = initrd.slice_for(image, selection.load("alloc-burst"))
     names = [name for name, _, _ in members(path.read_bytes())]
     assert names == ["init", "usr", "usr/bin", "usr/bin/alloc-burst", "TRAILER!!!"]
     before = path.stat().st_mtime_ns
-    assert slices.slice_for(image, workloads.load("alloc-burst")).stat().st_mtime_ns == before
+    assert initrd.slice_for(image, selection.load("alloc-burst")).stat().st_mtime_ns == before
     text = WORKLOAD.replace("/usr/bin/mine", "/usr/bin/fio").replace('"mine"', '"other"')
-    other = slices.slice_for(image, workloads.load(write_workload(tmp_path / "other", text)))
+    other = initrd.slice_for(image, selection.load(write_workload(tmp_path / "other", text)))
     assert "usr/bin/fio" in [name for name, _, _ in members(other.read_bytes())]
 
 
 @needs_static
 def test_a_workload_whose_program_is_not_in_the_image_is_refused(image: tuple[Image, Path], tmp_path: Path) -> None:
     with pytest.raises(UserError, match="workload mine needs /usr/bin/mine, which the guest image guest does not have"):
-        slices.slice_for(image, workloads.load(write_workload(tmp_path / "mine")))
+        initrd.slice_for(image, selection.load(write_workload(tmp_path / "mine")))
 
 
 def test_the_key_depends_on_recipe_sources_suite_and_compiler(tmp_path: Path) -> None:
     source = tmp_path / "program"
     source.mkdir()
     (source / "main.c").write_text("int main(void) { return 0; }\n")
-    program = images.Program(source=str(source), program="program", into="init")
+    program = guest_image.Program(source=str(source), program="program", into="init")
     recipe = Recipe(schema=1, name="guest", packages=["fio"], trim=[])
 
     def key(*, packages: tuple[str, ...] = ("fio",), suite: str = "bookworm", cc: Compiler | None = None) -> str:
         changed = Recipe(schema=1, name="guest", packages=list(packages), trim=recipe.trim)
-        return images._key(changed, [program], suite, cc or compiler())
+        return guest_image._key(changed, [program], suite, cc or compiler())
 
     first = key()
     assert key() == first
@@ -129,14 +131,14 @@ def test_the_key_depends_on_recipe_sources_suite_and_compiler(tmp_path: Path) ->
 def test_too_little_space_is_said_before(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     own_folders(monkeypatch, tmp_path)
     usage = shutil.disk_usage("/")
-    monkeypatch.setattr(images.shutil, "disk_usage", lambda _: usage._replace(free=3 << 20))
+    monkeypatch.setattr(guest_image.shutil, "disk_usage", lambda _: usage._replace(free=3 << 20))
     with pytest.raises(HostFailed, match="3 MiB free, the guest image needs 1024 MiB"):
-        images.obtain(quiet())
+        guest_image.obtain(quiet())
 
 
 def test_the_shipped_recipe_and_programs() -> None:
-    assert {"fio", "busybox"} <= set(images.read_recipe().packages)
-    into = {program.program: program.into for program in images.own_programs()}
+    assert {"fio", "busybox"} <= set(guest_image.read_recipe().packages)
+    into = {program.program: program.into for program in guest_image.own_programs()}
     assert into["init"] == "init" and into["alloc-burst"] == "usr/bin/alloc-burst"
 
 
@@ -145,14 +147,14 @@ def test_a_recipe_that_is_wrong_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "images" / "guest" / "image.toml").write_text("schema = 1\nname = 'guest'\npakages = []\n")
     monkeypatch.setenv("LAB_HOME", str(tmp_path))
     with pytest.raises(UserError, match=r"image\.toml"):
-        images.read_recipe()
+        guest_image.read_recipe()
 
 
 def test_the_hosts_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     release = tmp_path / "os-release"
-    monkeypatch.setattr(images, "_OS_RELEASE", release)
+    monkeypatch.setattr(guest_image, "_OS_RELEASE", release)
     release.write_text('NAME="Debian"\nVERSION_CODENAME="bookworm"\n')
-    assert images.host_suite() == "bookworm"
+    assert guest_image.host_suite() == "bookworm"
     release.write_text("NAME=Other\n")
     with pytest.raises(HostFailed, match="does not name a release"):
-        images.host_suite()
+        guest_image.host_suite()

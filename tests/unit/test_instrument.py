@@ -7,16 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from lab import machines
 from lab.core.paths import room
-from lab.instrument import WINDOW_MARK, Instrument, load_instrument
-from lab.plugin import Model
+from lab.guests import hardware
+from lab.guests.plugin import WINDOW_MARK, Instrument, Model, load_instrument
 
 
 @pytest.fixture
 def instrument(tmp_path: Path) -> Instrument:
     return Instrument(
-        library=tmp_path / "0123456789abcdef" / "libcost.so", machine=machines.load("zen4"), model=Model.TLB
+        library=tmp_path / "0123456789abcdef" / "libcost.so", machine=hardware.load("zen4"), model=Model.TLB
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab import kconfig
+from lab.kernels import kconfig
 
 CONFIG = """\
 # Automatically generated file; DO NOT EDIT.

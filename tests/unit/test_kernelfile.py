@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import kernelfile
 from lab.core.errors import HostFailed, UserError
+from lab.kernels import files
 
 CONFIG = "CONFIG_FOO=y\n"
 
@@ -65,21 +65,21 @@ def test_unpacked_whatever_the_packer(tmp_path: Path, packer: str) -> None:
     }[packer]()
     path = tmp_path / "vmlinuz"
     path.write_bytes(bzimage(payload))
-    assert kernelfile.extract_vmlinux(path) == elf()
-    assert kernelfile.kconfig_of(path) == CONFIG
-    found = kernelfile.inspect(path)
+    assert files.extract_vmlinux(path) == elf()
+    assert files.kconfig_of(path) == CONFIG
+    found = files.inspect(path)
     assert (found.kind, found.release) == ("bzImage", "6.12.1-test")
 
 
 def test_vmlinux(tmp_path: Path) -> None:
     path = tmp_path / "vmlinux"
     path.write_bytes(elf(config=False))
-    found = kernelfile.inspect(path)
+    found = files.inspect(path)
     assert (found.kind, found.release, len(found.sha256)) == ("vmlinux", "6.12.1-test", 64)
-    assert kernelfile.kconfig_of(path) is None
-    assert kernelfile.has_pvh(path) and kernelfile.has_pvh(elf())
-    assert not kernelfile.has_pvh(elf(pvh=False))
-    assert not kernelfile.has_pvh(b"no kernel")
+    assert files.kconfig_of(path) is None
+    assert files.has_pvh(path) and files.has_pvh(elf())
+    assert not files.has_pvh(elf(pvh=False))
+    assert not files.has_pvh(b"no kernel")
 
 
 @pytest.mark.parametrize("content", [b"", b"text", b"\x7fELF\x02\x01" + bytes(100), bytes(0x202) + b"HdrS"])
@@ -87,29 +87,29 @@ def test_no_kernel(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x"
     path.write_bytes(content)
     with pytest.raises(UserError, match="is not a Linux kernel"):
-        kernelfile.inspect(path)
+        files.inspect(path)
     with pytest.raises(UserError, match="not a file"):
-        kernelfile.inspect(tmp_path)
+        files.inspect(tmp_path)
     with pytest.raises(UserError, match="no such file"):
-        kernelfile.inspect(tmp_path / "nothing")
+        files.inspect(tmp_path / "nothing")
 
 
 def test_broken_insides(tmp_path: Path) -> None:
     path = tmp_path / "vmlinuz"
     path.write_bytes(bzimage(b"\xfd7zXZ\0broken, and rather long"))
     with pytest.raises(UserError, match="cannot be unpacked"):
-        kernelfile.extract_vmlinux(path)
+        files.extract_vmlinux(path)
     path.write_bytes(bzimage(b"\x89LZO"))
     with pytest.raises(HostFailed, match="unknown compression"):
-        kernelfile.extract_vmlinux(path)
+        files.extract_vmlinux(path)
     path.write_bytes(bzimage(gzip.compress(b"no ELF")))
     with pytest.raises(UserError, match="not an ELF kernel"):
-        kernelfile.extract_vmlinux(path)
+        files.extract_vmlinux(path)
 
 
 @pytest.mark.parametrize("place", ["boot/lib/modules/r", "boot/modules/r", "lib/modules/r", "boot/modules"])
 def test_modules_are_found_beside(tmp_path: Path, place: str) -> None:
     (tmp_path / "boot").mkdir()
-    assert kernelfile.modules_of(tmp_path / "boot" / "vmlinuz", "r") is None
+    assert files.modules_of(tmp_path / "boot" / "vmlinuz", "r") is None
     (tmp_path / place).mkdir(parents=True)
-    assert kernelfile.modules_of(tmp_path / "boot" / "vmlinuz", "r") == tmp_path / place
+    assert files.modules_of(tmp_path / "boot" / "vmlinuz", "r") == tmp_path / place

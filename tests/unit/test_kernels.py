@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from lab import kernels, kernelspec
 from lab.core.errors import UserError
-from lab.kernels import Kernel, MachineType
+from lab.kernels import kernel as kernel_kernel
+from lab.kernels import resolve
+from lab.kernels.kernel import Kernel, MachineType
 
 from .fakebuild import own_folders, quiet
 from .fakeguest import kernel
@@ -24,7 +25,7 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _obtain(path: Path) -> Kernel:
-    return kernels.obtain(kernelspec.resolve(f"file:{path}"), jobs=1, meter=quiet())
+    return kernel_kernel.obtain(resolve.resolve(f"file:{path}"), jobs=1, meter=quiet())
 
 
 def _bzimage(path: Path, vmlinux: bytes) -> Path:
@@ -67,11 +68,11 @@ def test_a_vmlinux_boots_by_its_note_or_not_at_all(tmp_path: Path) -> None:
 def test_both_arms_get_the_fastest_machine_that_both_boot_on(tmp_path: Path) -> None:
     fast = _obtain(_bzimage(tmp_path / "vmlinuz", elf()))
     slow = kernel("other")
-    assert kernels.common_machine(fast, fast) is MachineType.MICROVM
-    assert kernels.common_machine(fast, slow) is kernels.common_machine(slow, fast) is MachineType.Q35
+    assert kernel_kernel.common_machine(fast, fast) is MachineType.MICROVM
+    assert kernel_kernel.common_machine(fast, slow) is kernel_kernel.common_machine(slow, fast) is MachineType.Q35
     only_fast = dataclasses.replace(fast, bzimage=None)
     with pytest.raises(UserError, match=r"no machine type boots all of .*other \(q35\)"):
-        kernels.common_machine(only_fast, slow)
+        kernel_kernel.common_machine(only_fast, slow)
 
 
 def test_equal_content_is_one_kernel_and_other_content_another(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab import trees
 from lab.core import records
 from lab.core.errors import UserError
-from lab.kernelspec import FileSource, KernelSpec, TreeSource, resolve
+from lab.kernels import trees
+from lab.kernels.resolve import FileSource, KernelSpec, TreeSource, resolve
 
 from .fakekernel import UPSTREAM, change, commit_all, fingerprint, git, make_kernel
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import libraries
-from lab.libraries import Missing
+from lab.guests import initrd
+from lab.guests.initrd import Missing
 
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc to make programs")
 
@@ -49,20 +49,20 @@ ALL = {
 
 @needs_gcc
 def test_loader_and_libraries_come_along_with_the_links_that_lead_to_them(root: Path) -> None:
-    assert libraries.closure(root, {"/usr/bin/tool": None}) == ALL
-    assert libraries.closure(root, {"/usr/bin/alias": None}) == {*ALL, "usr/bin/alias"}
-    assert libraries.closure(root, {"/usr/bin/script": None}) == {*ALL, "usr/bin/script"}
+    assert initrd.closure(root, {"/usr/bin/tool": None}) == ALL
+    assert initrd.closure(root, {"/usr/bin/alias": None}) == {*ALL, "usr/bin/alias"}
+    assert initrd.closure(root, {"/usr/bin/script": None}) == {*ALL, "usr/bin/script"}
 
 
 @needs_gcc
 def test_data_needs_nothing(root: Path) -> None:
-    assert libraries.closure(root, {"/etc/data": None}) == {"etc/data"}
+    assert initrd.closure(root, {"/etc/data": None}) == {"etc/data"}
 
 
 @needs_gcc
 def test_a_file_from_elsewhere_finds_its_libraries_in_the_root(root: Path, tmp_path: Path) -> None:
     shutil.copy(root / "usr/bin/tool", tmp_path / "mine")
-    found = libraries.closure(root, {"/workload/mine": tmp_path / "mine"})
+    found = initrd.closure(root, {"/workload/mine": tmp_path / "mine"})
     assert found == ALL - {"usr/bin/tool"}
 
 
@@ -72,12 +72,12 @@ def test_what_is_missing_is_named_with_who_needs_it(root: Path, tmp_path: Path) 
     shutil.copytree(root, other, symlinks=True)
     (other / "usr/lib/own/libinner.so").unlink()
     with pytest.raises(Missing, match=r"/libouter\.so\.1\.2 needs libinner\.so"):
-        libraries.closure(other, {"/usr/bin/tool": None})
+        initrd.closure(other, {"/usr/bin/tool": None})
     with pytest.raises(Missing, match="/usr/bin/nothing"):
-        libraries.closure(other, {"/usr/bin/nothing": None})
+        initrd.closure(other, {"/usr/bin/nothing": None})
     (tmp_path / "script").write_bytes(b"#!/usr/bin/python3\n")
     with pytest.raises(Missing, match="/usr/bin/python3"):
-        libraries.closure(other, {"/workload/script": tmp_path / "script"})
+        initrd.closure(other, {"/workload/script": tmp_path / "script"})
 
 
 def test_links_in_a_circle_and_out_of_the_root_lead_nowhere(tmp_path: Path) -> None:
@@ -86,10 +86,10 @@ def test_links_in_a_circle_and_out_of_the_root_lead_nowhere(tmp_path: Path) -> N
     (tmp_path / "out").symlink_to("../../../etc/passwd")
     for name in ("/a", "/out"):
         with pytest.raises(Missing):
-            libraries.follow(tmp_path, name)
+            initrd.follow(tmp_path, name)
 
 
 def test_a_damaged_program_is_no_traceback(tmp_path: Path) -> None:
     (tmp_path / "broken").write_bytes(b"\x7fELF and nothing behind it")
     with pytest.raises(Missing, match="can be read"):
-        libraries.closure(tmp_path, {"/broken": None})
+        initrd.closure(tmp_path, {"/broken": None})

@@ -11,25 +11,28 @@ import jsonschema
 import msgspec
 import pytest
 
-from lab import results, workloads
+from lab import results
 from lab.commands import ab
 from lab.core import records
 from lab.core.errors import GuestFailed, HostFailed, UserError
 from lab.core.progress import Meter
-from lab.live import boots, comparing, hostgate, measuring, memory, preparing, rootfolder, topology, vng
+from lab.guests import host as guest_host
+from lab.guests import live_machine, pinning, topology
+from lab.guests.topology import HostCpu
+from lab.live import boots, comparing, measuring, preparing
 from lab.live.boots import BootRecord
 from lab.live.document import LivePlan
-from lab.live.topology import HostCpu
 from lab.reporting import document, formats
 from lab.reporting.stored import open_reports
 from lab.results import AbResult, Plan
 from lab.stats.verdict import Outcome
+from lab.workloads import selection
 
 from .fakeguest import FakeGuests, plan, pretend, write_workload
 from .test_live_measuring import Host
 
 HOW = LivePlan(accelerator="tcg", max_rounds=12, iterations=2, seed=1)
-FACT = hostgate.HostFact(name="governor", value="powersave", state="limited", text="a text", remedy="a remedy")
+FACT = guest_host.HostFact(name="governor", value="powersave", state="limited", text="a text", remedy="a remedy")
 
 
 @pytest.fixture
@@ -38,9 +41,9 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Host:
     pretend(monkeypatch, tmp_path, FakeGuests(lambda arm, seed, case: 1.0))
     monkeypatch.setattr(boots, "boot", lambda *words, **how: found.boot(*words, **how))
     monkeypatch.setattr(measuring, "Watch", lambda cpus: found)
-    monkeypatch.setattr(hostgate, "survey", lambda cpus, root=None: [FACT])
-    monkeypatch.setattr(rootfolder, "obtain", lambda image: tmp_path / "room")
-    monkeypatch.setattr(vng, "compose", lambda guest, kernel, room: (["vng", "--run"], ["qemu", "-S"]))
+    monkeypatch.setattr(guest_host, "survey", lambda cpus, root=None: [FACT])
+    monkeypatch.setattr(live_machine, "obtain", lambda image: tmp_path / "room")
+    monkeypatch.setattr(live_machine, "compose", lambda guest, kernel, room: (["vng", "--run"], ["qemu", "-S"]))
     monkeypatch.setattr(topology, "host_cpus", lambda allowed: [HostCpu(cpu=n, core=n) for n in range(4)])
     return found
 
@@ -186,8 +189,8 @@ def test_a_duet_has_two_seats(tmp_path: Path, host: Host) -> None:
 
 def test_what_the_host_cannot_do_is_refused_first(tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = planned(tmp_path)
-    chosen = workloads.select_all(wanted.workloads)
-    monkeypatch.setattr(vng, "find", lambda: "/vng")
+    chosen = selection.select_all(wanted.workloads)
+    monkeypatch.setattr(live_machine, "find", lambda: "/vng")
     preparing.check(chosen, HOW)
     with pytest.raises(UserError, match="not enough CPUs"):
         preparing.check(chosen, msgspec.structs.replace(HOW, vcpus=8))
@@ -195,6 +198,6 @@ def test_what_the_host_cannot_do_is_refused_first(tmp_path: Path, host: Host, mo
     def refuse(memory_mb: int, guests: int) -> None:
         raise HostFailed("too little memory")
 
-    monkeypatch.setattr(memory, "require", refuse)
+    monkeypatch.setattr(pinning, "require", refuse)
     with pytest.raises(HostFailed, match="too little memory"):
         preparing.check(chosen, HOW)

@@ -12,20 +12,21 @@ from typing import cast
 import msgspec
 import pytest
 
-from lab import exact, libraries, workloads
-from lab.channel import CaseOutcome, GuestReport
 from lab.commands import ab
 from lab.core import paths
 from lab.core.errors import DiskFull, GuestFailed, HostFailed, UserError
 from lab.core.progress import Meter
-from lab.exact import Qemu
-from lab.guests import Arm, Running
-from lab.live import boots, counters, kvm, preparing, rootfolder, shell, vng
+from lab.guests import exact, initrd, kvm, live_machine, shell
+from lab.guests.channel import CaseOutcome, GuestReport
+from lab.guests.exact import Qemu
+from lab.guests.run import Arm, Running
+from lab.guests.topology import Seat
+from lab.live import boots, counters, preparing
 from lab.live.boots import BootRecord, LiveBench
 from lab.live.document import Live, LiveRound
-from lab.live.topology import Seat
 from lab.stats import multiple, verdict
 from lab.stats.verdict import Metric
+from lab.workloads import selection
 
 from .fakeguest import QEMU, WORKLOAD, kernel, write_workload
 
@@ -44,7 +45,7 @@ def printed(**metrics: float) -> str:
 
 
 def test_each_iteration_is_read_by_itself(tmp_path: Path) -> None:
-    workload = workloads.load(write_workload(tmp_path / "mine"))
+    workload = selection.load(write_workload(tmp_path / "mine"))
     report = GuestReport(
         cases=[
             outcome("small", printed(throughput=1, faults=10)),
@@ -65,7 +66,7 @@ def test_each_iteration_is_read_by_itself(tmp_path: Path) -> None:
 
 def test_a_metric_that_only_some_iterations_print_has_holes(tmp_path: Path) -> None:
     optional = WORKLOAD.replace('description = "page faults"', 'description = "page faults"\noptional = true')
-    workload = workloads.load(write_workload(tmp_path / "mine", optional))
+    workload = selection.load(write_workload(tmp_path / "mine", optional))
     (small,) = [case for case in workload.cases if case.name == "small"]
     lines = [printed(throughput=1), printed(throughput=1, faults=7), printed(throughput=1)]
     report = GuestReport(cases=[outcome("small", line) for line in lines])
@@ -239,16 +240,16 @@ def test_how_quiet_the_host_was() -> None:
 
 
 def test_the_root_has_a_shell_and_leaves_the_image_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libraries, "run_inside", lambda root, program, arguments: "sh\nmount\nbusybox\n")
+    monkeypatch.setattr(initrd, "run_inside", lambda root, program, arguments: "sh\nmount\nbusybox\n")
     (tmp_path / "root" / "bin").mkdir(parents=True)
     (tmp_path / "root" / "bin" / "busybox").write_text("program")
     (tmp_path / "root" / "bin" / "bash").write_text("the image's own")
-    room = rootfolder.obtain(tmp_path)
+    room = live_machine.obtain(tmp_path)
     assert (room / "bin" / "sh").readlink() == Path("busybox")
     assert (room / "bin" / "busybox").samefile(tmp_path / "root" / "bin" / "busybox")
     assert (room / "proc").is_dir() and (room / "etc" / "passwd").read_text().startswith("root::0:0:")
     assert (tmp_path / "root" / "bin" / "bash").read_text() == "the image's own", "replaced, not written through"
-    assert rootfolder.obtain(tmp_path) == room
+    assert live_machine.obtain(tmp_path) == room
     for name in ("bin/su", "lib/systemd/systemd-udevd", "bin/udevadm"):
         subprocess.run(["sh", "-n", str(room / name)], check=True)
 
@@ -270,7 +271,7 @@ def test_a_shell_needs_a_terminal_and_a_kernel_that_mounts_its_root(monkeypatch:
     with pytest.raises(UserError, match="needs a terminal"):
         shell.require_terminal([])
     shell.require_terminal(["true"])
-    monkeypatch.setattr("lab.kernels.configuration", lambda kernel: {"CONFIG_9P_FS": "m"})
+    monkeypatch.setattr("lab.kernels.kernel.configuration", lambda kernel: {"CONFIG_9P_FS": "m"})
     with pytest.raises(UserError, match=r"not built in .*: CONFIG_9P_FS, CONFIG_NET_9P_VIRTIO"):
         shell.prepare(kernel("one"), ["true"], settings={}, meter=QUIET)
 
@@ -278,7 +279,7 @@ def test_a_shell_needs_a_terminal_and_a_kernel_that_mounts_its_root(monkeypatch:
 def test_virtme_ng_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name, path=None: None)
     with pytest.raises(HostFailed, match="virtme-ng is not installed"):
-        vng.find()
+        live_machine.find()
 
 
 def test_what_a_command_writes_is_passed_on(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -9,20 +9,21 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from lab import ab, workload, workloads
+from lab import ab
 from lab.core import records
 from lab.core.errors import GuestFailed
-from lab.guests import Arm
-from lab.kernels import MachineType
+from lab.guests.host import RoundHost
+from lab.guests.live_machine import Guest
+from lab.guests.run import Arm
+from lab.guests.topology import Seat, Shape
+from lab.kernels.kernel import MachineType
 from lab.live import boots, measuring
 from lab.live.boots import BootRecord, LiveBench
-from lab.live.hostgate import RoundHost
-from lab.live.machine import Guest
 from lab.live.measuring import Stand, Taking
 from lab.live.rounds import Rounds
-from lab.live.topology import Seat, Shape
 from lab.stats.sequential import Horizon
 from lab.stats.verdict import Outcome
+from lab.workloads import selection, spec
 
 from . import fakelive
 from .fakeguest import WORKLOAD, kernel, write_workload
@@ -42,7 +43,7 @@ class Host:
         self.troubles: Iterator[list[str]] = iter(())
         self.now_s = self.try_s = 0.0
 
-    def boot(self, bench: LiveBench, arm: Arm, cases: Sequence[workload.Case], **how: Any) -> BootRecord:
+    def boot(self, bench: LiveBench, arm: Arm, cases: Sequence[spec.Case], **how: Any) -> BootRecord:
         self.booted.append(how["name"])
         self.seats[how["name"]] = how["seat"].cpus
         values: fakelive.Values = {
@@ -81,7 +82,7 @@ def taking(folder: Path, *, seats: int = 1, rounds: int = 20, fixed: bool = Fals
     """A comparison of two arms over the made-up workload."""
     folder.joinpath("boots").mkdir(parents=True, exist_ok=True)
     text = WORKLOAD.replace("vcpus = 1", "vcpus = 1\nisolate = true") if alone else WORKLOAD
-    workload = workloads.load(write_workload(folder / "mine", text))
+    workload = selection.load(write_workload(folder / "mine", text))
     guest = Guest(
         qemu="/q", accelerator="tcg", shape=Shape(cores=1), seat=SEAT, memory_mb=512, hugepage_kb=None, arguments=[]
     )
@@ -189,7 +190,7 @@ def test_on_a_host_that_is_never_quiet_rounds_are_taken_as_they_are(tmp_path: Pa
 def test_a_guest_that_dies_costs_its_round(tmp_path: Path, host: Host) -> None:
     boot, deaths = host.boot, iter([True, False])
 
-    def fragile(bench: LiveBench, arm: Arm, cases: list[workload.Case], **how: object) -> BootRecord:
+    def fragile(bench: LiveBench, arm: Arm, cases: list[spec.Case], **how: object) -> BootRecord:
         if arm.name == "test" and next(deaths, False):
             raise GuestFailed("oops", "the guest's kernel oopsed")
         return boot(bench, arm, cases, **how)
@@ -204,7 +205,7 @@ def test_a_guest_that_dies_costs_its_round(tmp_path: Path, host: Host) -> None:
 def test_an_arm_that_dies_three_times_in_a_round_is_broken(tmp_path: Path, host: Host) -> None:
     boot = host.boot
 
-    def broken(bench: LiveBench, arm: Arm, cases: list[workload.Case], **how: object) -> BootRecord:
+    def broken(bench: LiveBench, arm: Arm, cases: list[spec.Case], **how: object) -> BootRecord:
         if arm.name == "test" and int(str(how["seed"])) == 2:
             raise GuestFailed("panic", "the guest's kernel panicked: why")
         return boot(bench, arm, cases, **how)

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from lab import workloads
-from lab.channel import CaseOutcome, GuestReport
 from lab.core.errors import GuestFailed
-from lab.live import boots, perfstat
-from lab.live.perfstat import HARDWARE, SOFTWARE, WALKS
+from lab.guests import perf_stat
+from lab.guests.channel import CaseOutcome, GuestReport
+from lab.guests.perf_stat import HARDWARE, SOFTWARE, WALKS
+from lab.live import boots
+from lab.workloads import selection
 
 from .fakeguest import write_workload
 
@@ -30,7 +31,7 @@ def line(event: str, value: str, share: float = 100.0) -> str:
 
 
 def test_what_perf_wrote_on_a_machine_without_a_pmu() -> None:
-    found = perfstat.read(RECORDED.read_text().splitlines())
+    found = perf_stat.read(RECORDED.read_text().splitlines())
     assert found.values == {
         "task-clock": 2.027144, "page-faults": 169.0, "context-switches": 4.0, "cpu-migrations": 0.0,
     }  # fmt: skip
@@ -40,38 +41,38 @@ def test_what_perf_wrote_on_a_machine_without_a_pmu() -> None:
 
 
 def test_events_that_took_turns_say_for_how_long() -> None:
-    found = perfstat.read([line("cycles", "1000.000000"), line("dTLB-load-misses", "500.000000", 45.67)])
+    found = perf_stat.read([line("cycles", "1000.000000"), line("dTLB-load-misses", "500.000000", 45.67)])
     assert found.values == {"cycles": 1000.0, "dTLB-load-misses": 500.0}
     assert found.shares == {"dTLB-load-misses": 45.67}
 
 
 def test_an_event_without_a_counter_has_no_number() -> None:
-    found = perfstat.read([line("iTLB-load-misses", "<not counted>", 0.0), line("cycles", "<not supported>")])
+    found = perf_stat.read([line("iTLB-load-misses", "<not counted>", 0.0), line("cycles", "<not supported>")])
     assert (found.values, found.shares) == ({}, {})
     assert (found.not_counted, found.not_supported) == (("iTLB-load-misses",), ("cycles",))
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "", "many", "1,000"])
 def test_what_is_no_number_is_none(value: str) -> None:
-    found = perfstat.read([line("cycles", value)])
+    found = perf_stat.read([line("cycles", value)])
     assert found.values == {} and found.not_counted == ("cycles",)
 
 
 @pytest.mark.parametrize("text", ["", "{", "{}", "[1]", '{"event": "cycles"}', "\x1b[0m{", '"event"', "{" * 100])
 def test_any_other_line_is_the_programs(text: str) -> None:
-    assert perfstat.read([text]).rest == (text,)
+    assert perf_stat.read([text]).rest == (text,)
 
 
 # ---- asking
 
 
 def test_an_emulator_is_not_asked_for_hardware() -> None:
-    assert perfstat.events("tcg", [event.name for event in WALKS]) == SOFTWARE
+    assert perf_stat.events("tcg", [event.name for event in WALKS]) == SOFTWARE
 
 
 def test_page_walks_are_asked_for_where_perf_has_a_name_for_them() -> None:
-    assert perfstat.events("kvm") == (*SOFTWARE, *HARDWARE)
-    assert perfstat.events("kvm", ["dtlb_load_misses.walk_active", "other"]) == (*SOFTWARE, *HARDWARE, WALKS[0])
+    assert perf_stat.events("kvm") == (*SOFTWARE, *HARDWARE)
+    assert perf_stat.events("kvm", ["dtlb_load_misses.walk_active", "other"]) == (*SOFTWARE, *HARDWARE, WALKS[0])
 
 
 def test_every_event_is_a_metric_of_its_own() -> None:
@@ -79,12 +80,12 @@ def test_every_event_is_a_metric_of_its_own() -> None:
     assert len({metric.name for metric in metrics}) == len(metrics)
     assert not any(metric.primary for metric in metrics)
     assert {metric.better for metric in metrics} == {"lower", "neither"}
-    assert perfstat.metric_name("dTLB-load-misses") == "perf-dtlb-load-misses"
+    assert perf_stat.metric_name("dTLB-load-misses") == "perf-dtlb-load-misses"
 
 
 @pytest.mark.parametrize(("script", "status"), [("exit 0", 0), ("exit 7", 7), ("kill -SEGV $$", 139)])
 def test_a_program_that_is_killed_is_not_taken_for_one_that_ended_well(script: str, status: int) -> None:
-    words = perfstat.wrapped(["sh", "-c", script], SOFTWARE)
+    words = perf_stat.wrapped(["sh", "-c", script], SOFTWARE)
     assert words[:5] == ["/usr/bin/perf", "stat", "-j", "-e", "task-clock,page-faults,context-switches,cpu-migrations"]
     # perf itself would give 0 for the signal, so the shell that it starts must not.
     shell = words[words.index("--") + 2 :]
@@ -102,7 +103,7 @@ def outcome(name: str, *said: str, status: int = 0) -> CaseOutcome:
 
 
 def test_events_stand_beside_the_programs_own_numbers(tmp_path: Path) -> None:
-    workload = workloads.load(write_workload(tmp_path / "mine"))
+    workload = selection.load(write_workload(tmp_path / "mine"))
     report = GuestReport(
         cases=[
             outcome("small", "a warning", line("page-faults", "10.000000")),
@@ -119,12 +120,12 @@ def test_events_stand_beside_the_programs_own_numbers(tmp_path: Path) -> None:
         "perf-cycles": [None, None, 5.0],
     }
     assert report.cases[0].stderr == ["a warning"]
-    told = perfstat.summary(counted)
+    told = perf_stat.summary(counted)
     assert (told.pmu, told.shares, told.not_counted) == (True, {"cycles": 30.0}, ["cycles"])
 
 
 def test_the_last_words_of_a_program_that_failed_are_its_own(tmp_path: Path) -> None:
-    workload = workloads.load(write_workload(tmp_path / "mine"))
+    workload = selection.load(write_workload(tmp_path / "mine"))
     report = GuestReport(cases=[outcome("small", "no memory", line("page-faults", "1.0"), status=3)])
     counted = boots._take_events(report)
     with pytest.raises(GuestFailed, match="status 3: no memory"):
@@ -134,8 +135,8 @@ def test_the_last_words_of_a_program_that_failed_are_its_own(tmp_path: Path) -> 
 # ---- what is told
 
 
-def summary(*lines: str) -> perfstat.PerfSummary:
-    return perfstat.summary([perfstat.read(lines)])
+def summary(*lines: str) -> perf_stat.PerfSummary:
+    return perf_stat.summary([perf_stat.read(lines)])
 
 
 @pytest.mark.parametrize(
@@ -155,8 +156,8 @@ def test_it_is_said_in_words(lines: list[str], said: str) -> None:
 
 def test_of_several_boots_the_least_share_is_told() -> None:
     boots_of = [summary(line("cycles", "1", share)) for share in (80, 35, 60)]
-    both = perfstat.together([*boots_of, summary(line("cycles", "1"), line("instructions", "<not supported>"))])
+    both = perf_stat.together([*boots_of, summary(line("cycles", "1"), line("instructions", "<not supported>"))])
     assert both.shares == {"cycles": 35.0} and both.not_supported == ["instructions"]
-    seen = perfstat.together([both, summary(line("instructions", "7"))])
+    seen = perf_stat.together([both, summary(line("instructions", "7"))])
     assert seen.not_supported == [] and seen.events == ["cycles", "instructions"]
-    assert perfstat.together([]).pmu is False
+    assert perf_stat.together([]).pmu is False

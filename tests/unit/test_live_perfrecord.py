@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.live import perfrecord
-from lab.live.perfrecord import Profile, Symbol
+from lab.guests import perf_record, perf_stat
+from lab.guests.perf_record import Profile, Symbol
 
 RECORDED = (Path(__file__).parents[1] / "data" / "perf-report-6.1.txt").read_text().splitlines()
 
@@ -28,7 +28,7 @@ def profile(event: str = "cycles", **samples: int) -> Profile:
 
 
 def test_what_perf_reported_on_a_machine_without_a_pmu() -> None:
-    found = perfrecord.read(["mine", "lab-perf-report", *RECORDED, "lab-perf-report-end", "mine, too"])
+    found = perf_record.read(["mine", "lab-perf-report", *RECORDED, "lab-perf-report-end", "mine, too"])
     assert found.rest == ("mine", "mine, too")
     assert found.profile is not None and found.profile.event == "cpu-clock", "cycles were asked for"
     first, second, *_ = found.profile.symbols
@@ -43,16 +43,16 @@ def test_what_perf_reported_on_a_machine_without_a_pmu() -> None:
     "told", [[], ["Error:", "The /perf.data data has no samples!"], ["# Samples: 0  of event 'cycles'"]]
 )
 def test_without_samples_there_is_no_profile(told: list[str]) -> None:
-    assert perfrecord.read(["lab-perf-report", *told, "lab-perf-report-end", "x"]) == perfrecord.Read(None, ("x",))
+    assert perf_record.read(["lab-perf-report", *told, "lab-perf-report-end", "x"]) == perf_record.Read(None, ("x",))
 
 
 def test_a_report_that_was_cut_off_is_read_as_far_as_it_goes() -> None:
-    found = perfrecord.read(["lab-perf-report", *RECORDED[:14]])
+    found = perf_record.read(["lab-perf-report", *RECORDED[:14]])
     assert found.profile is not None and found.rest == ()
 
 
 def test_without_a_report_all_is_the_programs() -> None:
-    assert perfrecord.read(["a", "b"]) == perfrecord.Read(None, ("a", "b"))
+    assert perf_record.read(["a", "b"]) == perf_record.Read(None, ("a", "b"))
 
 
 @pytest.mark.parametrize(("script", "status"), [("exit 0", 0), ("exit 7", 7), ("kill -SEGV $$", 139)])
@@ -67,8 +67,8 @@ def test_the_status_is_the_programs(tmp_path: Path, script: str, status: int) ->
     shell.write_text('#!/bin/sh\nshift\nexec sh "$@"\n')
     shell.chmod(0o755)
     words = [
-        word.replace(perfrecord.PERF, str(perf)).replace(perfrecord.SHELL, str(shell))
-        for word in perfrecord.wrapped(["sh", "-c", script])
+        word.replace(perf_stat.PERF, str(perf)).replace(perf_stat.SHELL, str(shell))
+        for word in perf_record.wrapped(["sh", "-c", script])
     ]
     done = subprocess.run(words, check=False, capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
     assert done.returncode == status
@@ -81,7 +81,7 @@ def test_the_status_is_the_programs(tmp_path: Path, script: str, status: int) ->
 
 def test_what_moved_most_comes_first() -> None:
     base, test = profile(clear=400, fault=300, rest=300), profile(clear=600, fault=300, new=100)
-    found = perfrecord.difference(base, test)
+    found = perf_record.difference(base, test)
     assert [(one.name, one.base_share, one.test_share) for one in found.symbols] == [
         ("rest", 0.3, 0.0), ("clear", 0.4, 0.6), ("new", 0.0, 0.1), ("fault", 0.3, 0.3),
     ]  # fmt: skip
@@ -95,7 +95,7 @@ def test_what_moved_most_comes_first() -> None:
 
 
 def test_what_sampling_alone_can_do_is_no_difference() -> None:
-    found = perfrecord.difference(profile(clear=40, rest=60), profile(clear=50, rest=50))
+    found = perf_record.difference(profile(clear=40, rest=60), profile(clear=50, rest=50))
     assert [one.name for one in found.symbols] == ["clear", "rest"], "it is kept"
     assert str(found).endswith("no function moved beyond the noise of sampling")
 
@@ -104,17 +104,17 @@ def test_code_without_symbols_is_one_for_each_file() -> None:
     one = Profile(
         event="cycles", symbols=[Symbol(name=f"0x{n:016x}", place="dash", period=5, samples=1) for n in range(4)]
     )
-    (found,) = perfrecord.difference(one, one).symbols
+    (found,) = perf_record.difference(one, one).symbols
     assert (found.name, found.place, found.base, found.base_share) == ("[no symbol]", "dash", 20, 1.0)
 
 
 def test_arms_that_were_sampled_differently_are_not_compared() -> None:
-    found = perfrecord.difference(profile("cycles", a=5), profile("cpu-clock", a=5))
+    found = perf_record.difference(profile("cycles", a=5), profile("cpu-clock", a=5))
     assert found.symbols == [] and "different events" in str(found)
-    assert str(perfrecord.difference(None, profile(a=5))) == "perf took no samples: the case is too short for it"
-    assert perfrecord.difference(None, None).samples == (0, 0)
+    assert str(perf_record.difference(None, profile(a=5))) == "perf took no samples: the case is too short for it"
+    assert perf_record.difference(None, None).samples == (0, 0)
 
 
 def test_without_a_pmu_it_is_said() -> None:
     one = profile("cpu-clock", a=5)
-    assert "share of cpu-clock, there being no PMU, 5 and 5 samples" in str(perfrecord.difference(one, one))
+    assert "share of cpu-clock, there being no PMU, 5 and 5 samples" in str(perf_record.difference(one, one))

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from lab.core.errors import HostFailed, UserError
-from lab.live import machine, memory, pinning, topology
-from lab.live.machine import Guest
-from lab.live.topology import HostCpu, Layout, Seat, Shape
+from lab.guests import live_machine, pinning, topology
+from lab.guests.live_machine import Guest
+from lab.guests.topology import HostCpu, Layout, Seat, Shape
 
 DATA = Path(__file__).parents[1] / "data" / "lscpu"
 LAPTOP, SERVER, HYBRID = "core-i5-m560", "epyc-7451-2-sockets", "core-ultra-9-185h"
@@ -29,7 +29,7 @@ def qemu(layout: Layout, seat: int = 0, **more: object) -> str:
         qemu="/usr/bin/qemu-system-x86_64", accelerator="kvm", shape=layout.shape, seat=layout.seats[seat],
         memory_mb=1024, hugepage_kb=None, arguments=[],
     )  # fmt: skip
-    return " ".join(machine.qemu_words(msgspec.structs.replace(guest, **more)))
+    return " ".join(live_machine.qemu_words(msgspec.structs.replace(guest, **more)))
 
 
 REST = (
@@ -180,13 +180,13 @@ PRINTED = (
 
 
 def test_what_vng_prints_becomes_a_command_of_the_guests_folder() -> None:
-    words = machine.qemu_argv(f"a warning\n{PRINTED}")
+    words = live_machine.qemu_argv(f"a warning\n{PRINTED}")
     assert "file,id=console,path=console.log" in words
     assert "file,id=report,path=report.jsonl" in words
     assert {"null,id=stdin", "null,id=stdout", "null,id=ret"} < set(words)
     assert words[words.index("-append") + 1] == "virtme_hostname=virtme-ng rdinit=/init"
     with pytest.raises(HostFailed, match="printed no QEMU command"):
-        machine.qemu_argv("usage: vng\n")
+        live_machine.qemu_argv("usage: vng\n")
 
 
 def test_vng_is_asked_for_a_guest_without_network_or_balloon() -> None:
@@ -195,11 +195,11 @@ def test_vng_is_asked_for_a_guest_without_network_or_balloon() -> None:
         qemu="/q", accelerator="kvm", shape=layout.shape, seat=layout.seats[0], memory_mb=640, hugepage_kb=None,
         arguments=["odd=a b"],
     )  # fmt: skip
-    words = machine.vng_words(guest)
+    words = live_machine.vng_words(guest)
     assert words[:4] == ["--run", "./kernel", "--root", "./room"]
     assert not {"--network", "--balloon", "--rw", "--disable-kvm", "--pin"} & set(words)
     assert "'odd=a b'" in words[words.index("--append") + 1], "one argument of the kernel's"
-    assert "--disable-kvm" in machine.vng_words(msgspec.structs.replace(guest, accelerator="tcg"))
+    assert "--disable-kvm" in live_machine.vng_words(msgspec.structs.replace(guest, accelerator="tcg"))
 
 
 # ---- threads and memory
@@ -225,22 +225,22 @@ def test_vcpus_are_pinned_by_their_number(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_memory_is_rounded_and_huge_pages_are_all_or_none(tmp_path: Path) -> None:
-    assert memory.rounded_mb(641, 1) == 642
-    assert memory.rounded_mb(640, 3) == 642
+    assert pinning.rounded_mb(641, 1) == 642
+    assert pinning.rounded_mb(640, 3) == 642
     layout = topology.plan(host(SERVER), vcpus=2, duet=True)
     for node, free in ((0, 320), (1, 319)):
         place = tmp_path / f"devices/system/node/node{node}/hugepages/hugepages-2048kB"
         place.mkdir(parents=True)
         (place / "free_hugepages").write_text(f"{free}\n")
-    assert memory.hugepage_kb(638, layout, tmp_path) == 2048
-    assert memory.hugepage_kb(640, layout, tmp_path) is None, "node 1 lacks one"
+    assert pinning.hugepage_kb(638, layout, tmp_path) == 2048
+    assert pinning.hugepage_kb(640, layout, tmp_path) is None, "node 1 lacks one"
     alone = topology.plan(host(LAPTOP), vcpus=1)
-    assert memory.hugepage_kb(2, alone, tmp_path) is None, "no such folder"
+    assert pinning.hugepage_kb(2, alone, tmp_path) is None, "no such folder"
 
 
 def test_guests_that_do_not_fit_into_memory(tmp_path: Path) -> None:
     path = tmp_path / "meminfo"
     path.write_text("MemTotal: 9999999 kB\nMemAvailable: 1048576 kB\n")
-    memory.require(640, 1, path)
+    pinning.require(640, 1, path)
     with pytest.raises(HostFailed, match="2 guests at once need 1280 MiB of memory, and 1024 MiB are available"):
-        memory.require(640, 2, path)
+        pinning.require(640, 2, path)

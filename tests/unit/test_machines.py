@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import machines
 from lab.core import paths
 from lab.core.errors import UserError
+from lab.guests import hardware
 
 
 def _file(tmp_path: Path, *changes: tuple[str, str]) -> str:
@@ -21,9 +21,9 @@ def _file(tmp_path: Path, *changes: tuple[str, str]) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("name", machines.names())
+@pytest.mark.parametrize("name", hardware.names())
 def test_every_shipped_machine_is_sound_and_says_where_its_numbers_are_from(name: str) -> None:
-    machine = machines.load(name)
+    machine = hardware.load(name)
     assert machine.name == name
     values = [
         value
@@ -36,12 +36,12 @@ def test_every_shipped_machine_is_sound_and_says_where_its_numbers_are_from(name
 
 
 def test_the_guest_of_exact_mode_is_no_machine() -> None:
-    assert machines.names() == ["sapphire-rapids", "sierra-forest", "zen4"]
-    assert machines.DEFAULT in machines.names()
+    assert hardware.names() == ["sapphire-rapids", "sierra-forest", "zen4"]
+    assert hardware.DEFAULT in hardware.names()
 
 
 def test_arguments_are_whole_numbers() -> None:
-    arguments = dict(word.split("=") for word in machines.load("sapphire-rapids").arguments())
+    arguments = dict(word.split("=") for word in hardware.load("sapphire-rapids").arguments())
     assert arguments["dtlb_4k"] == "96:6"
     assert arguments["l1d"] == "49152:12"
     assert arguments["instruction"] == "300"
@@ -51,21 +51,21 @@ def test_arguments_are_whole_numbers() -> None:
 
 
 def test_huge_pages_may_share_an_array() -> None:
-    assert not [word for word in machines.load("zen4").arguments() if word.startswith("dtlb_2m")]
+    assert not [word for word in hardware.load("zen4").arguments() if word.startswith("dtlb_2m")]
 
 
 def test_a_number_changes_the_key_and_a_word_does_not(tmp_path: Path) -> None:
-    key = machines.load("zen4").key
-    assert machines.load(_file(tmp_path, ("AMD Zen 4 (EPYC 9004)", "something"))).key == key
-    assert machines.load(_file(tmp_path, ("entries = 72, ways = 72", "entries = 64, ways = 64"))).key != key
+    key = hardware.load("zen4").key
+    assert hardware.load(_file(tmp_path, ("AMD Zen 4 (EPYC 9004)", "something"))).key == key
+    assert hardware.load(_file(tmp_path, ("entries = 72, ways = 72", "entries = 64, ways = 64"))).key != key
 
 
 def test_an_unknown_machine_gets_the_closest_name() -> None:
     with pytest.raises(UserError, match="no machine is called 'zen-4'") as caught:
-        machines.load("zen-4")
+        hardware.load("zen-4")
     assert caught.value.hint == "did you mean zen4?"
     with pytest.raises(UserError) as caught:
-        machines.load("vax")
+        hardware.load("vax")
     assert "sapphire-rapids" in str(caught.value.hint)
 
 
@@ -86,17 +86,17 @@ def test_an_unknown_machine_gets_the_closest_name() -> None:
 def test_mistakes_are_named(tmp_path: Path, old: str, new: str, message: str) -> None:
     path = _file(tmp_path, (old, new))
     with pytest.raises(UserError) as caught:
-        machines.load(path)
+        hardware.load(path)
     assert path in caught.value.message
     assert message in caught.value.message
 
 
 def test_an_unknown_key_gets_the_closest_one(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
-        machines.load(_file(tmp_path, ("l2_hit =", "l2_hits =")))
+        hardware.load(_file(tmp_path, ("l2_hit =", "l2_hits =")))
     assert caught.value.hint == "did you mean l2_hit?"
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot read the machine file"):
-        machines.load(str(tmp_path / "none.toml"))
+        hardware.load(str(tmp_path / "none.toml"))

@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab import axes, cli, kernels, matrix, matrixresults, results
+from lab import axes, cli, matrix, matrixresults, results
 from lab.core.errors import GuestFailed, HostFailed
 from lab.core.progress import Meter
+from lab.kernels import kernel as kernel_kernel
 from lab.matrixresults import Cell, MatrixPlan, MatrixResult
 from lab.stats.verdict import Outcome
 
@@ -144,7 +145,7 @@ def test_a_kernel_is_made_ready_once_however_many_settings_it_has(
         asked.append(spec.source.path)
         return kernel(Path(spec.source.path).name)
 
-    monkeypatch.setattr(kernels, "obtain", obtain)
+    monkeypatch.setattr(kernel_kernel, "obtain", obtain)
     result = measure()
     assert asked == ["/boot/a", "/boot/b"]
     assert {arm.arm.build for arm in result.arms} == {"key of a", "key of b"}

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import cli, trees
+from lab import cli
+from lab.kernels import trees
 from lab.nightly import night
 
 from . import fakenights

@@ -8,7 +8,7 @@ import pytest
 
 from lab import cli
 from lab.core.errors import DiskFull, GuestFailed
-from lab.live import kvm
+from lab.guests import kvm
 from lab.nightly import night
 from lab.nightly.livemode import LiveAllowance
 from lab.nightly.night import Night

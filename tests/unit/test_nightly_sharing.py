@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from lab import cli, trees
+from lab import cli
 from lab.history import database, schema
 from lab.history.database import opened
+from lab.kernels import trees
 from lab.nightly import night
 
 from .fakenights import FIRST, Nights

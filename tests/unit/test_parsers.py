@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.parsers import fio, jsonlines, regex, stress_ng
-from lab.parsers.document import Document, Unreadable
+from lab.workloads import parsers
+from lab.workloads.parsers import Document, Unreadable
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 FIO = (DATA / "fio-3.33.json").read_text().splitlines()
@@ -40,7 +40,7 @@ def test_what_is_there_and_no_number_is_an_error(value: object) -> None:
 
 
 def test_fio_s_own_fields_by_their_place() -> None:
-    document = fio.read(FIO)
+    document = parsers.read_fio(FIO)
     assert document.program == "fio-3.33"
     assert document.number("jobs.0.read.iops") == 7905.13834
     assert document.number("jobs.0.read.clat_ns.percentile.99.000000") == 4554752
@@ -48,7 +48,7 @@ def test_fio_s_own_fields_by_their_place() -> None:
 
 
 def test_fio_s_total() -> None:
-    document = fio.read(FIO)
+    document = parsers.read_fio(FIO)
     found = {name: document.number(f"total.{name}") for name in ("ios", "bytes", "iops", "bw_bytes", "ctx")}
     assert found == {"ios": 20000, "bytes": 81920000, "iops": 7905.13834, "bw_bytes": 32379446, "ctx": 629}
     assert document.number("total.clat_p50") == 3883008 and document.number("total.clat_p99") == 4554752
@@ -61,13 +61,13 @@ def test_percentiles_of_two_directions_are_not_joined() -> None:
     both = (
         head + write + rest.replace('"total_ios" : 0', '"total_ios" : 5', 1).replace('"iops" : 0.0', '"iops" : 2.0', 1)
     )
-    document = fio.read(both.splitlines())
+    document = parsers.read_fio(both.splitlines())
     assert document.number("total.ios") == 20005 and document.number("total.iops") == 7907.13834
     assert document.number("total.clat_p50") is None
 
 
 def test_fio_s_warnings_around_its_json_are_passed_over() -> None:
-    assert fio.read(["fio: note: something", *FIO, "", "done"]).number("total.ios") == 20000
+    assert parsers.read_fio(["fio: note: something", *FIO, "", "done"]).number("total.ios") == 20000
 
 
 @pytest.mark.parametrize(
@@ -84,14 +84,14 @@ def test_fio_s_warnings_around_its_json_are_passed_over() -> None:
 )
 def test_fio_that_prints_something_else_is_named(lines: list[str], words: str) -> None:
     with pytest.raises(Unreadable, match=words):
-        fio.read(lines)
+        parsers.read_fio(lines)
 
 
 # --- stress-ng ---
 
 
 def test_stress_ng_s_fields_by_their_names() -> None:
-    document = stress_ng.read(STRESS_NG)
+    document = parsers.read_stress_ng(STRESS_NG)
     assert document.program == "stress-ng 0.15.06"
     assert document.number("bogo-ops") == 4 and document.number("bogo-ops-per-second-real-time") == 0.91898
     assert document.number("max-rss") == 6284
@@ -111,7 +111,7 @@ def test_stress_ng_s_fields_by_their_names() -> None:
 )
 def test_stress_ng_that_prints_something_else_is_named(lines: list[str], words: str) -> None:
     with pytest.raises(Unreadable, match=words):
-        stress_ng.read(lines)
+        parsers.read_stress_ng(lines)
 
 
 # --- regular expressions and JSON lines ---
@@ -119,19 +119,19 @@ def test_stress_ng_that_prints_something_else_is_named(lines: list[str], words: 
 
 def test_the_last_match_counts_and_lines_have_ends() -> None:
     lines = ["rate: 1.5 op/s", "rate: 2.5e3 op/s", "total rate: 9 op/s"]
-    assert regex.number(lines, r"^rate: (\S+) op/s$") == 2500
-    assert regex.number(lines, r"^speed: (\S+)") is None
+    assert parsers.number(lines, r"^rate: (\S+) op/s$") == 2500
+    assert parsers.number(lines, r"^speed: (\S+)") is None
 
 
 @pytest.mark.parametrize(("text", "pattern"), [("rate: fast", r"rate: (\S+)"), ("a", "a(b)?"), ("x nan", r"x (\w+)")])
 def test_a_match_that_is_no_number_is_an_error(text: str, pattern: str) -> None:
     with pytest.raises(Unreadable, match="not a number"):
-        regex.number([text], pattern)
+        parsers.number([text], pattern)
 
 
 def test_the_last_line_with_metrics_counts() -> None:
     lines = ['{"metrics": {"a": 1}}', '{"metrics": {"a": 2}}', '{"other": 3}', "{broken", "talk"]
-    assert jsonlines.read(lines).number("a") == 2
-    assert jsonlines.read(["talk"]).number("a") is None
+    assert parsers.read_json_lines(lines).number("a") == 2
+    assert parsers.read_json_lines(["talk"]).number("a") is None
     with pytest.raises(Unreadable, match="not a table"):
-        jsonlines.read(['{"metrics": [1]}'])
+        parsers.read_json_lines(['{"metrics": [1]}'])

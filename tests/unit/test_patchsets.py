@@ -6,19 +6,19 @@ import re
 
 import pytest
 
-from lab import patchsets
-from lab.defaulttree import message_of
+from lab.kernels import default_tree
+from lab.kernels.default_tree import message_of
 
 
 def test_names_and_near_misses() -> None:
-    assert {"hugetlb-pin-tax", "no-folio-batching", "thp-alignment"} <= set(patchsets.names())
-    assert patchsets.close_to("hugetlb-pin-taxes") == "hugetlb-pin-tax"
-    assert patchsets.close_to("v6.12") is None
+    assert {"hugetlb-pin-tax", "no-folio-batching", "thp-alignment"} <= set(default_tree.names())
+    assert default_tree.close_to("hugetlb-pin-taxes") == "hugetlb-pin-tax"
+    assert default_tree.close_to("v6.12") is None
 
 
-@pytest.mark.parametrize("name", patchsets.names())
+@pytest.mark.parametrize("name", default_tree.names())
 def test_every_patch_has_a_message_and_is_numbered(name: str) -> None:
-    for number, patch in enumerate(patchsets.patches(name), start=0 if name == "thp-alignment" else 1):
+    for number, patch in enumerate(default_tree.patches(name), start=0 if name == "thp-alignment" else 1):
         assert patch.name.startswith(f"{number:04}-")
         message, _ = message_of(patch)
         subject, _, body = message.partition("\n\n")
@@ -27,9 +27,9 @@ def test_every_patch_has_a_message_and_is_numbered(name: str) -> None:
         assert body.strip()
 
 
-@pytest.mark.parametrize("name", [name for name in patchsets.names() if name != "thp-alignment"])
+@pytest.mark.parametrize("name", [name for name in default_tree.names() if name != "thp-alignment"])
 def test_a_reconstruction_says_so_and_names_what_it_mirrors(name: str) -> None:
-    for patch in patchsets.patches(name):
+    for patch in default_tree.patches(name):
         message, _ = message_of(patch)
         assert "reconstruction" in message
         assert re.search(r"\b[0-9a-f]{12} \(\"", message)

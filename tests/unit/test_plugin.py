@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from lab import machines, plugin
-from lab.compilers import Compiler
 from lab.core import paths
 from lab.core.errors import BuildFailed, GuestFailed
-from lab.plugin import Brackets, Model
+from lab.guests import hardware, plugin
+from lab.guests.plugin import Brackets, Model
+from lab.kernels.compilers import Compiler
 
 HEADER = '{"t":"header","schema":1,"interface":1,"model":"tlb","vcpus":1}'
 WINDOW = (
@@ -86,7 +86,7 @@ def test_an_output_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_argument_escapes_commas() -> None:
-    machine = machines.load("zen4")
+    machine = hardware.load("zen4")
     text = plugin.argument(
         Path("/a,b/libcost.so"), machine, model=Model.FULL, brackets=Brackets.WINDOW, out=Path("/c,d/cost.jsonl")
     )

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from lab import channel, trees
 from lab.core.errors import UserError
+from lab.guests import channel
+from lab.kernels import trees
 from lab.reporting import byhand, culprit, mail, zeroday
 from lab.reporting.stored import Reports
 from lab.results import AbResult

@@ -7,13 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from lab import kernelfile, kernels, libraries, requirements, store, workloads
+from lab import requirements
 from lab.core.errors import HostFailed, UserError
-from lab.guests import Arm
-from lab.images import Image
-from lab.kernels import Kernel
-from lab.kernelspec import KernelSpec, TreeSource
-from lab.workload import Workload
+from lab.guests import initrd
+from lab.guests.image import Image
+from lab.guests.run import Arm
+from lab.kernels import files, store
+from lab.kernels import kernel as kernel_kernel
+from lab.kernels.kernel import Kernel
+from lab.kernels.resolve import KernelSpec, TreeSource
+from lab.workloads import selection
+from lab.workloads.spec import Workload
 
 from .fakebuild import own_folders
 from .fakeguest import WORKLOAD, kernel, write_workload
@@ -27,7 +31,7 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def workload(tmp_path: Path, top: str) -> Workload:
-    return workloads.load(write_workload(tmp_path / "mine", WORKLOAD.replace("[[metric]]", f"{top}\n[[metric]]", 1)))
+    return selection.load(write_workload(tmp_path / "mine", WORKLOAD.replace("[[metric]]", f"{top}\n[[metric]]", 1)))
 
 
 def check(chosen: Workload, names: tuple[str, ...] = (), which: Kernel | None = None, **settings: str) -> None:
@@ -67,7 +71,7 @@ def test_what_a_kernel_has_is_enough(tmp_path: Path) -> None:
 def test_the_configuration_beside_a_packaged_kernel_counts(tmp_path: Path) -> None:
     (tmp_path / "config-6.99").write_text(CONFIG)
     boot = dataclasses.replace(kernel("test"), bzimage=tmp_path / "vmlinuz-6.99")
-    assert kernels.configuration(boot) == {
+    assert kernel_kernel.configuration(boot) == {
         "CONFIG_AIO": "y", "CONFIG_BLK_DEV_NULL_BLK": "m", "CONFIG_IO_URING": "n", "CONFIG_HZ": "250",
     }  # fmt: skip
     with pytest.raises(UserError, match="a module") as caught:
@@ -76,7 +80,7 @@ def test_the_configuration_beside_a_packaged_kernel_counts(tmp_path: Path) -> No
 
 
 def test_a_kernel_that_says_nothing_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernelfile, "kconfig_of", lambda path: None)
+    monkeypatch.setattr(files, "kconfig_of", lambda path: None)
     check(workload(tmp_path, 'kconfig = ["CONFIG_AIO"]'))
 
 
@@ -102,7 +106,7 @@ def test_a_name_that_the_program_does_not_list_is_refused(tmp_path: Path, monkey
         asked.append((str(root), program, *arguments))
         return "malloc mmap brk\n"
 
-    monkeypatch.setattr(libraries, "run_inside", run_inside)
+    monkeypatch.setattr(initrd, "run_inside", run_inside)
     check(chosen, ("small", "mmap"))
     assert asked == [("/image/root", "/usr/bin/mine", "--names")], "the declared ones need no list"
     with pytest.raises(UserError, match="workload mine has no case 'maloc'") as caught:
@@ -116,5 +120,5 @@ def test_a_program_that_cannot_be_asked_here_is_tried_in_the_guest(
     def run_inside(*_: object) -> str:
         raise HostFailed("another architecture")
 
-    monkeypatch.setattr(libraries, "run_inside", run_inside)
+    monkeypatch.setattr(initrd, "run_inside", run_inside)
     check(workload(tmp_path, "case_pattern = '.*'\ncase_names = ['--names']"), ("anything",))

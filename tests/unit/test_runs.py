@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from lab import channel, runs, workloads
+from lab import runs
 from lab.core import records
 from lab.core.errors import DiskFull, GuestFailed
-from lab.exact import Qemu, exact_machine
-from lab.guests import Arm, Running
-from lab.kernels import MachineType
+from lab.guests import channel
+from lab.guests.exact import Qemu, exact_machine
+from lab.guests.run import Arm, Running
+from lab.kernels.kernel import MachineType
 from lab.runs import Bench, Run
-from lab.workload import Case
+from lab.workloads import selection
+from lab.workloads.spec import Case
 
 from . import smalldisk
 from .fakeguest import kernel, write_workload
@@ -42,7 +44,7 @@ def bench(tmp_path: Path) -> Bench:
     (tmp_path / "slice.cpio").write_bytes(b"SLICE" * 4)
     return Bench(
         qemu=Qemu(path=str(tmp_path / "qemu"), version="7.2", numbers=(7, 2)), machine=MachineType.Q35,
-        workload=workloads.load(write_workload(tmp_path / "mine")), slice=tmp_path / "slice.cpio",
+        workload=selection.load(write_workload(tmp_path / "mine")), slice=tmp_path / "slice.cpio",
         timeout_s=20, folder=tmp_path / "result",
     )  # fmt: skip
 

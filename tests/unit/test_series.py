@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from lab.parsers import jsonlines
-from lab.parsers.document import Unreadable
+from lab.workloads import parsers
+from lab.workloads.parsers import Unreadable
 
 
 def test_curves_come_from_the_line_of_the_metrics() -> None:
     lines = ['{"series":{"rss":[[9]]}}', '{"metrics":{"ops":2},"series":{"rss":[[0,0],[16,4096]],"none":[]}}', "bye"]
-    assert jsonlines.read_series(lines) == {"rss": [[0.0, 0.0], [16.0, 4096.0]], "none": []}
-    assert jsonlines.read(lines).number("ops") == 2.0
+    assert parsers.read_series(lines) == {"rss": [[0.0, 0.0], [16.0, 4096.0]], "none": []}
+    assert parsers.read_json_lines(lines).number("ops") == 2.0
 
 
 @pytest.mark.parametrize("lines", [[], ["talk"], ['{"metrics":{"ops":2}}'], ['{"series":{"rss":[[1]]}}'], ["{"]])
 def test_no_curves(lines: list[str]) -> None:
-    assert jsonlines.read_series(lines) == {}
+    assert parsers.read_series(lines) == {}
 
 
 @pytest.mark.parametrize(
@@ -26,4 +26,4 @@ def test_no_curves(lines: list[str]) -> None:
 )  # fmt: skip
 def test_whatever_is_not_a_curve_is_refused(series: str) -> None:
     with pytest.raises(Unreadable, match="it printed series"):
-        jsonlines.read_series([f'{{"metrics":{{}},"series":{series}}}'])
+        parsers.read_series([f'{{"metrics":{{}},"series":{series}}}'])

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from lab import slices, workloads
-from lab.compilers import Compiler
 from lab.core.errors import BuildFailed, UserError
-from lab.images import Image
-from lab.workload import Workload
+from lab.guests import initrd
+from lab.guests.image import Image
+from lab.kernels.compilers import Compiler
+from lab.workloads import selection
+from lab.workloads.spec import Workload
 
 from .fakebuild import own_folders
 from .fakeguest import WORKLOAD, write_workload
@@ -41,7 +42,7 @@ def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Image, Path]
 
 
 def workload(folder: Path, top: str = "", text: str = WORKLOAD) -> Workload:
-    return workloads.load(write_workload(folder, text.replace("[[metric]]", f"{top}\n[[metric]]", 1)))
+    return selection.load(write_workload(folder, text.replace("[[metric]]", f"{top}\n[[metric]]", 1)))
 
 
 def content(path: Path) -> dict[str, bytes]:
@@ -50,14 +51,14 @@ def content(path: Path) -> dict[str, bytes]:
 
 def test_init_program_and_extra_files(image: tuple[Image, Path], tmp_path: Path) -> None:
     chosen = workload(tmp_path / "w", 'extra_files = ["/usr/bin/tool"]\nsetup = ["/bin/busybox", "true"]')
-    assert content(slices.slice_for(image, chosen)).keys() == {"init", "usr/bin/mine", "usr/bin/tool", "bin/busybox"}
+    assert content(initrd.slice_for(image, chosen)).keys() == {"init", "usr/bin/mine", "usr/bin/tool", "bin/busybox"}
 
 
 def test_own_files_get_into_the_guest(image: tuple[Image, Path], tmp_path: Path) -> None:
     (tmp_path / "w" / "jobs").mkdir(parents=True)
     (tmp_path / "w" / "jobs" / "a.fio").write_text("[job]")
     chosen = workload(tmp_path / "w", 'files = ["jobs/a.fio"]')
-    packed = slices.slice_for(image, chosen)
+    packed = initrd.slice_for(image, chosen)
     assert content(packed)["workload/jobs/a.fio"] == b"[job]"
     modes = {name: mode for name, mode, _ in members(packed.read_bytes())}
     assert modes["workload/jobs/a.fio"] == stat.S_IFREG | 0o555
@@ -69,31 +70,31 @@ def test_a_file_of_the_users_becomes_a_case_with_a_place_of_its_own(image: tuple
     odd.write_text("one")
     chosen, case = workload(tmp_path / "w", 'case_files = "*.fio"').with_file(odd)
     assert (case.name, case.guest_file) == ("my-job", "/workload/user/my-job")
-    one = slices.slice_for(image, chosen)
+    one = initrd.slice_for(image, chosen)
     assert content(one)["workload/user/my-job"] == b"one"
     odd.write_text("two")
-    two = slices.slice_for(image, chosen)
+    two = initrd.slice_for(image, chosen)
     assert content(two)["workload/user/my-job"] == b"two" and content(one)["workload/user/my-job"] == b"one"
     odd.unlink()
     with pytest.raises(UserError, match="is gone"):
-        slices.slice_for(image, chosen)
+        initrd.slice_for(image, chosen)
 
 
 def test_a_slice_is_packed_once_and_depends_on_its_own_workload_alone(
     image: tuple[Image, Path], tmp_path: Path
 ) -> None:
     chosen = workload(tmp_path / "w")
-    before = slices.slice_for(image, chosen)
+    before = initrd.slice_for(image, chosen)
     bytes_before, time_before = before.read_bytes(), before.stat().st_mtime_ns
     # Others of the same name, with more files, and the same again.
     other = tmp_path / "other"
     other.mkdir()
     (other / "data").write_text("more")
-    assert slices.slice_for(image, workload(other, 'files = ["data"]')) != before
-    assert slices.slice_for(image, chosen) == before
+    assert initrd.slice_for(image, workload(other, 'files = ["data"]')) != before
+    assert initrd.slice_for(image, chosen) == before
     assert before.stat().st_mtime_ns == time_before
     before.unlink()
-    assert slices.slice_for(image, chosen).read_bytes() == bytes_before
+    assert initrd.slice_for(image, chosen).read_bytes() == bytes_before
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ def test_what_the_image_does_not_have_is_refused(
     image: tuple[Image, Path], tmp_path: Path, top: str, words: str
 ) -> None:
     with pytest.raises(UserError, match=words):
-        slices.slice_for(image, workload(tmp_path / "w", top))
+        initrd.slice_for(image, workload(tmp_path / "w", top))
 
 
 def test_a_script_needs_its_interpreter(image: tuple[Image, Path], tmp_path: Path) -> None:
@@ -115,11 +116,11 @@ def test_a_script_needs_its_interpreter(image: tuple[Image, Path], tmp_path: Pat
     script = tmp_path / "w" / "run"
     chosen = workload(tmp_path / "w", WORKLOAD and 'case_files = "*"')
     script.write_text("#!/bin/sh\n")
-    packed = slices.slice_for(image, chosen.with_file(script)[0])
+    packed = initrd.slice_for(image, chosen.with_file(script)[0])
     assert "bin/busybox" in content(packed), "it is the image's shell"
     script.write_text("#!/usr/bin/python3\n")
     with pytest.raises(UserError, match=r"needs /usr/bin/python3 \(/workload/user/run does\)"):
-        slices.slice_for(image, chosen.with_file(script)[0])
+        initrd.slice_for(image, chosen.with_file(script)[0])
 
 
 @needs_gcc
@@ -127,12 +128,12 @@ def test_a_folder_with_a_makefile_is_compiled_into_its_slice(image: tuple[Image,
     chosen = workload(tmp_path / "w")
     (tmp_path / "w" / "Makefile").write_text(MAKEFILE)
     (tmp_path / "w" / "mine.c").write_text("#include <lab/mark.h>\nint place;\n")
-    packed = slices.slice_for(image, chosen)
+    packed = initrd.slice_for(image, chosen)
     program = content(packed)["usr/bin/mine"]
     assert program.startswith(b"\x7fELF"), "not the image's"
-    assert slices.slice_for(image, chosen) == packed
+    assert initrd.slice_for(image, chosen) == packed
     (tmp_path / "w" / "mine.c").write_text("int place = 1;\n")
-    assert slices.slice_for(image, chosen) != packed
+    assert initrd.slice_for(image, chosen) != packed
 
 
 @needs_gcc
@@ -149,7 +150,7 @@ def test_what_does_not_compile_is_a_failed_build(
     chosen = workload(tmp_path / "w")
     (tmp_path / "w" / "Makefile").write_text(makefile)
     with pytest.raises(BuildFailed, match=words) as caught:
-        slices.slice_for(image, chosen)
+        initrd.slice_for(image, chosen)
     assert "\n" not in caught.value.message
 
 
@@ -159,5 +160,5 @@ def test_an_error_of_the_compiler_is_quoted(image: tuple[Image, Path], tmp_path:
     (tmp_path / "w" / "Makefile").write_text(MAKEFILE)
     (tmp_path / "w" / "mine.c").write_text("int place = ;\n")
     with pytest.raises(BuildFailed, match=r"mine\.c:1:13: error: ") as caught:
-        slices.compiled(chosen, Compiler(command="gcc", family="gcc", major=1, version="1", linker="ld"))
+        initrd.compiled(chosen, Compiler(command="gcc", family="gcc", major=1, version="1", linker="ld"))
     assert caught.value.log is not None and "error:" in caught.value.log.read_text()

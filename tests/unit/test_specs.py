@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.core.errors import UserError
-from lab.specs import parse
+from lab.kernels.spec import parse
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from lab import store
 from lab.core import records
 from lab.core.errors import HostFailed
-from lab.store import Build, BuildInputs
+from lab.kernels import store
+from lab.kernels.store import Build, BuildInputs
 
 from .fakebuild import own_folders
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from lab import kallsyms, kernelfile, symbols
 from lab.core import paths
 from lab.core.errors import UserError
-from lab.symbols import Label, Symbol, SymbolTable
+from lab.kernels import files, kallsyms, symbols
+from lab.kernels.symbols import Label, Symbol, SymbolTable
 
 TEXT = 0xFFFFFFFF81000000
 
@@ -209,7 +209,7 @@ def test_kallsyms_of_a_real_kernel() -> None:
     if not kernels:
         pytest.skip("no kernel was built here yet (`lab kernel build` makes one)")
     vmlinux, system_map = kernels[0] / "vmlinux", kernels[0] / "System.map"
-    said = kallsyms.read(kernelfile.extract_vmlinux(vmlinux))
+    said = kallsyms.read(files.extract_vmlinux(vmlinux))
     assert said is not None
     lines = [line.split(" ", 2) for line in system_map.read_text().splitlines()]
     mapped = {(int(at, 16), kind, name) for at, kind, name in lines if kind in "tT"}

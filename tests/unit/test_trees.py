@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from lab import defaulttree, trees
 from lab.commands.tree import tree as tree_command
 from lab.core import paths
 from lab.core.errors import HostFailed, UserError
 from lab.core.git import PatchFailed, Repo
 from lab.core.locks import make_once
+from lab.kernels import default_tree, trees
 
 from .fakekernel import MMAP_C, commit_all, fingerprint, git, make_kernel, write_kernel
 
@@ -47,7 +47,7 @@ def _patch(folder: Path, number: int, old: int, new: int, body: str) -> Path:
 
 
 @pytest.fixture
-def package(tmp_path: Path) -> defaulttree.Source:
+def package(tmp_path: Path) -> default_tree.Source:
     """A source archive with all that can be in one."""
     top = tmp_path / "package" / "linux-source-6.12"
     write_kernel(top)
@@ -60,7 +60,7 @@ def package(tmp_path: Path) -> defaulttree.Source:
     archive = tmp_path / "package" / "linux-source-6.12.tar.xz"
     with tarfile.open(archive, "w:xz") as out:
         out.add(top, arcname=top.name)
-    return defaulttree.Source(archive=str(archive), version="6.12.1-1~deb12u1")
+    return default_tree.Source(archive=str(archive), version="6.12.1-1~deb12u1")
 
 
 @pytest.fixture
@@ -78,8 +78,8 @@ def _quiet(message: str, share: float | None) -> None:
     pass
 
 
-def test_the_import_is_the_package_to_the_byte(tmp_path: Path, package: defaulttree.Source, story: list[Path]) -> None:
-    head = defaulttree.build(tmp_path / "a.git", package, story, _quiet)
+def test_the_import_is_the_package_to_the_byte(tmp_path: Path, package: default_tree.Source, story: list[Path]) -> None:
+    head = default_tree.build(tmp_path / "a.git", package, story, _quiet)
     repo = Repo(tmp_path / "a.git")
     top = tmp_path / "package" / "linux-source-6.12"
     git(top, "init", "-q")
@@ -92,32 +92,32 @@ def test_the_import_is_the_package_to_the_byte(tmp_path: Path, package: defaultt
     assert repo.names() == ["main", "debian/6.12.1-1_deb12u1"]
 
 
-def test_the_import_is_reproducible(tmp_path: Path, package: defaulttree.Source, story: list[Path]) -> None:
-    first = defaulttree.build(tmp_path / "a.git", package, story, _quiet)
-    assert defaulttree.build(tmp_path / "b.git", package, story, _quiet) == first
+def test_the_import_is_reproducible(tmp_path: Path, package: default_tree.Source, story: list[Path]) -> None:
+    first = default_tree.build(tmp_path / "a.git", package, story, _quiet)
+    assert default_tree.build(tmp_path / "b.git", package, story, _quiet) == first
 
 
 def test_patches_that_do_not_lead_back_are_refused(
-    tmp_path: Path, package: defaulttree.Source, story: list[Path]
+    tmp_path: Path, package: default_tree.Source, story: list[Path]
 ) -> None:
     with pytest.raises(HostFailed, match="do not lead back"):
-        defaulttree.build(tmp_path / "a.git", package, story[:2], _quiet)
+        default_tree.build(tmp_path / "a.git", package, story[:2], _quiet)
     with pytest.raises(HostFailed, match=r"0001-x.patch does not apply .*mm/mmap.c, the hunk at line 3"):
-        defaulttree.build(tmp_path / "b.git", package, story[1:], _quiet)
+        default_tree.build(tmp_path / "b.git", package, story[1:], _quiet)
 
 
 def test_the_default_tree_is_imported_once_by_many(
-    package: defaulttree.Source, story: list[Path], monkeypatch: pytest.MonkeyPatch
+    package: default_tree.Source, story: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
 
-    def source(downloads: Path, progress: object) -> defaulttree.Source:
+    def source(downloads: Path, progress: object) -> default_tree.Source:
         asked.append(downloads)
         time.sleep(0.1)
         return package
 
-    monkeypatch.setattr(defaulttree, "source", source)
-    monkeypatch.setattr(defaulttree, "story", lambda: story)
+    monkeypatch.setattr(default_tree, "source", source)
+    monkeypatch.setattr(default_tree, "story", lambda: story)
     found: list[trees.Tree] = []
     threads = [threading.Thread(target=lambda: found.append(trees.open_tree())) for _ in range(4)]
     for thread in threads:
@@ -131,15 +131,15 @@ def test_the_default_tree_is_imported_once_by_many(
 
 
 def test_an_interrupted_import_leaves_nothing_that_looks_finished(
-    package: defaulttree.Source, story: list[Path], monkeypatch: pytest.MonkeyPatch
+    package: default_tree.Source, story: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(defaulttree, "source", lambda *_: package)
-    monkeypatch.setattr(defaulttree, "story", lambda: story)
+    monkeypatch.setattr(default_tree, "source", lambda *_: package)
+    monkeypatch.setattr(default_tree, "story", lambda: story)
     with monkeypatch.context() as patch:
-        patch.setattr(defaulttree, "_commit_story", die)
+        patch.setattr(default_tree, "_commit_story", die)
         with pytest.raises(KeyboardInterrupt):
             trees.import_default()
     assert trees.names() == []
@@ -157,12 +157,12 @@ def test_a_broken_archive_is_the_hosts_failure(tmp_path: Path, story: list[Path]
         pipe = tarfile.TarInfo("linux/pipe")
         pipe.type = tarfile.FIFOTYPE
         out.addfile(pipe, io.BytesIO())
-    given = defaulttree.Source(archive=str(archive), version="1")
+    given = default_tree.Source(archive=str(archive), version="1")
     with pytest.raises(HostFailed, match="pipe"):
-        defaulttree.build(tmp_path / "a.git", given, story, _quiet)
+        default_tree.build(tmp_path / "a.git", given, story, _quiet)
     archive.write_bytes(b"\xfd7zXZ\0 no archive")
     with pytest.raises(HostFailed, match="cannot be read"):
-        defaulttree.build(tmp_path / "b.git", given, story, _quiet)
+        default_tree.build(tmp_path / "b.git", given, story, _quiet)
 
 
 def test_a_users_checkout_is_only_read(linux: Path) -> None:
@@ -306,10 +306,10 @@ def test_a_hostile_git_environment_changes_nothing(
 def test_the_real_default_tree(tmp_path: Path) -> None:
     downloads = tmp_path / "download"
     downloads.mkdir()
-    given = defaulttree.source(downloads, _quiet)
+    given = default_tree.source(downloads, _quiet)
     opened = trees.import_default()
     subprocess.run(["tar", "-C", str(tmp_path), "-xf", str(given.archive)], check=True)
-    top = tmp_path / defaulttree.PACKAGE
+    top = tmp_path / default_tree.PACKAGE
     git(top, "init", "-q")
     git(top, "-c", "core.looseCompression=0", "add", "-A", "-f")
     assert opened.repo.tree_id(opened.head) == git(top, "write-tree")

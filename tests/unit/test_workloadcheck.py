@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from lab import cli, kernels, kernelspec, workloadcheck
+from lab import cli, workloadcheck
 from lab.core.errors import GuestFailed
+from lab.kernels import kernel as kernel_kernel
+from lab.kernels import resolve
 from lab.runs import Run
-from lab.workload import Case
+from lab.workloads.spec import Case
 
 from .fakebuild import own_folders
 from .fakeguest import WORKLOAD, FakeGuests, kernel, pretend, write_workload
@@ -23,7 +25,7 @@ SIZED = WORKLOAD.replace('name = "large"', 'name = "large"\nmemory_mb = 300').re
 @pytest.fixture
 def guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGuests:
     own_folders(monkeypatch, tmp_path)
-    monkeypatch.setattr(kernels, "configuration", lambda kernel: None)
+    monkeypatch.setattr(kernel_kernel, "configuration", lambda kernel: None)
     found = pretend(monkeypatch, tmp_path, FakeGuests(lambda arm, seed, case: 12.5))
     monkeypatch.setattr(workloadcheck, "measure", found.measure)
     return found
@@ -32,7 +34,7 @@ def guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGuests:
 @pytest.fixture
 def kernel_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A spec that resolves without being looked at."""
-    monkeypatch.setattr(kernelspec, "resolve", lambda text, **_: kernel("boot").spec)
+    monkeypatch.setattr(resolve, "resolve", lambda text, **_: kernel("boot").spec)
     return "file:/boot/boot"
 
 
@@ -53,7 +55,7 @@ def test_the_smallest_case_is_run(
     mine = write_workload(tmp_path / "mine", SIZED)
     assert cli.run(["workload", "check", mine, "--run", kernel_file, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["schema"] == "lab.workload-check/1"
+    assert document["schema"] == "lab.workloads.spec-check/1"
     (row,) = document["workloads"]
     assert (row["ok"], row["case"], row["metrics"]) == (True, "large", {"throughput": 12.5, "faults": 100.0})
     assert guests.calls == [("check", 1, ("large",))]

@@ -10,9 +10,10 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from lab import cli, workloads, workloadtext
+from lab import cli, workloadtext
 from lab.core.errors import UserError
-from lab.workload import Case, Workload
+from lab.workloads import selection
+from lab.workloads.spec import Case, Workload
 
 GOOD = """\
 schema = 1
@@ -54,7 +55,7 @@ def folder(tmp_path: Path, text: str) -> str:
 
 
 def test_every_shipped_workload_loads_and_has_cases() -> None:
-    found = workloads.list_workloads()
+    found = selection.list_workloads()
     assert "alloc-burst" in [each.name for each in found]
     for each in found:
         assert each.name == each.folder.name
@@ -62,7 +63,7 @@ def test_every_shipped_workload_loads_and_has_cases() -> None:
 
 
 def test_the_default_sweep_of_alloc_burst_fits_its_own_pattern() -> None:
-    loaded = workloads.load("alloc-burst")
+    loaded = selection.load("alloc-burst")
     for case in loaded.cases:
         assert re.fullmatch(loaded.case_pattern, case.name), case.name
     assert {case.name for case in loaded.cases if case.control} == {
@@ -76,14 +77,14 @@ def test_the_default_sweep_of_alloc_burst_fits_its_own_pattern() -> None:
 
 
 def test_select_takes_all_or_some_cases_once_each() -> None:
-    loaded, cases = workloads.select("alloc-burst")
+    loaded, cases = selection.select("alloc-burst")
     assert cases == list(loaded.cases)
-    _, cases = workloads.select("alloc-burst:layout-4632k,layout-4632k,single-128m")
+    _, cases = selection.select("alloc-burst:layout-4632k,layout-4632k,single-128m")
     assert [case.name for case in cases] == ["layout-4632k", "single-128m"]
 
 
 def test_a_case_outside_the_sweep_may_fit_the_pattern() -> None:
-    loaded, cases = workloads.select("alloc-burst:layout-6000k-malloc")
+    loaded, cases = selection.select("alloc-burst:layout-6000k-malloc")
     assert [case.name for case in cases] == ["layout-6000k-malloc"]
     assert not cases[0].control
     assert loaded.command(cases[0]) == ["/usr/bin/alloc-burst", "--case", "layout-6000k-malloc"]
@@ -91,9 +92,9 @@ def test_a_case_outside_the_sweep_may_fit_the_pattern() -> None:
 
 def test_a_folder_is_a_workload_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = folder(tmp_path, GOOD)
-    assert workloads.load(path).image_files == ("/usr/bin/mine",)
+    assert selection.load(path).image_files == ("/usr/bin/mine",)
     monkeypatch.chdir(tmp_path)
-    loaded, cases = workloads.select("./mine:size-12k,small")
+    loaded, cases = selection.select("./mine:size-12k,small")
     assert loaded.folder == tmp_path / "mine"
     assert [case.name for case in cases] == ["size-12k", "small"]
     assert loaded.metric("faults").unit == "faults"
@@ -114,14 +115,14 @@ def test_a_folder_is_a_workload_too(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 )
 def test_unknown_names_come_with_a_hint(ref: str, hint: str) -> None:
     with pytest.raises(UserError) as caught:
-        workloads.select(ref)
+        selection.select(ref)
     assert caught.value.hint is not None
     assert hint in caught.value.hint
 
 
 def test_a_folder_without_a_workload_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"has no workload\.toml"):
-        workloads.load(str(tmp_path))
+        selection.load(str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -180,7 +181,7 @@ def test_mistakes_are_named_with_their_line(tmp_path: Path, old: str, new: str, 
     assert old in GOOD
     path = folder(tmp_path, GOOD.replace(old, new, 1) if "\n[[case]]" in new else GOOD.replace(old, new))
     with pytest.raises(UserError) as caught:
-        workloads.load(path)
+        selection.load(path)
     assert message in caught.value.message
     assert "workload.toml" in caught.value.message
     if line is not None:
@@ -189,7 +190,7 @@ def test_mistakes_are_named_with_their_line(tmp_path: Path, old: str, new: str, 
 
 def test_a_misspelt_key_comes_with_what_was_meant(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
-        workloads.load(folder(tmp_path, GOOD.replace("primary = true", "primry = true")))
+        selection.load(folder(tmp_path, GOOD.replace("primary = true", "primry = true")))
     assert caught.value.hint == "did you mean primary?"
 
 
@@ -231,7 +232,7 @@ def needy(tmp_path: Path) -> Workload:
     (tmp_path / "mine" / "data" / "a b.txt").touch()
     text = NEEDY.replace('thp = "never"\nthp.defrag', "thp.defrag")
     (tmp_path / "mine" / "workload.toml").write_text(text)
-    return workloads.load(str(tmp_path / "mine"))
+    return selection.load(str(tmp_path / "mine"))
 
 
 def test_what_a_workload_needs_of_its_guest(needy: Workload) -> None:
@@ -281,7 +282,7 @@ def test_all_of_it_is_shown(needy: Workload) -> None:
         "CONFIG_AIO", "data/a b.txt", "/bin/busybox true", "regex", "full", "per faults",
     ):  # fmt: skip
         assert words in shown, words
-    assert workloads.described(needy)["env"] == {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+    assert selection.described(needy)["env"] == {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
 
 # --- the user's files as cases ---
@@ -295,16 +296,16 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_file_is_a_case(job: Path) -> None:
-    chosen, (case,) = workloads.select("fio:./My job, 2.fio")
+    chosen, (case,) = selection.select("fio:./My job, 2.fio")
     assert (case.name, case.file) == ("my-job-2", str(job))
     assert chosen.command(case) == ["/usr/bin/fio", "--output-format=json", "/workload/user/my-job-2"]
-    _, cases = workloads.select(f"fio:null-randread-4k,{job.rename(job.with_name('b.fio'))}")
+    _, cases = selection.select(f"fio:null-randread-4k,{job.rename(job.with_name('b.fio'))}")
     assert [case.name for case in cases] == ["null-randread-4k", "b"]
 
 
 def test_files_of_several_options_are_cases_of_one_workload(job: Path) -> None:
     (job.parent / "b.fio").write_text("")
-    ((chosen, cases),) = workloads.select_all(["fio:./My job, 2.fio", "fio:./b.fio", "fio:null-randread-4k"])
+    ((chosen, cases),) = selection.select_all(["fio:./My job, 2.fio", "fio:./b.fio", "fio:null-randread-4k"])
     assert [case.name for case in cases] == ["my-job-2", "b", "null-randread-4k"]
     assert chosen.case("my-job-2") == cases[0] and chosen.case("b") == cases[1]
 
@@ -312,25 +313,25 @@ def test_files_of_several_options_are_cases_of_one_workload(job: Path) -> None:
 def test_a_plan_means_the_same_from_any_folder(job: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     (job.parent / "b.fio").write_text("")
     texts = [
-        workloads.canonical(text)
+        selection.canonical(text)
         for text in ("fio:./My job, 2.fio", "fio:b,null-randread-4k".replace("b,", "./b.fio,"))
     ]
     assert texts == [f"fio:{job}", f"fio:{job.parent}/b.fio,null-randread-4k"]
-    assert workloads.canonical("alloc-burst") == "alloc-burst"
-    assert workloads.only(texts, "fio", "my-job-2") == f"fio:{job}"
-    assert workloads.only(texts, "fio", "null-randread-4k") == "fio:null-randread-4k"
+    assert selection.canonical("alloc-burst") == "alloc-burst"
+    assert selection.only(texts, "fio", "my-job-2") == f"fio:{job}"
+    assert selection.only(texts, "fio", "null-randread-4k") == "fio:null-randread-4k"
 
 
 def test_a_file_that_changed_is_noticed(job: Path) -> None:
-    files = workloads.user_files(["fio:./My job, 2.fio", "alloc-burst"])
+    files = selection.user_files(["fio:./My job, 2.fio", "alloc-burst"])
     assert list(files) == [str(job)]
-    workloads.require_unchanged(files)
+    selection.require_unchanged(files)
     job.write_text("[other]")
     with pytest.raises(UserError, match="has changed since it was measured"):
-        workloads.require_unchanged(files)
+        selection.require_unchanged(files)
     job.unlink()
     with pytest.raises(UserError, match="is gone"):
-        workloads.require_unchanged(files)
+        selection.require_unchanged(files)
 
 
 @pytest.mark.parametrize(
@@ -348,7 +349,7 @@ def test_files_that_cannot_be_cases(job: Path, text: str, message: str, hint: st
     for name in ("notes.txt", "---", "null-randread-4k.fio"):
         (job.parent / name).write_text("")
     with pytest.raises(UserError, match=message) as caught:
-        workloads.select(text)
+        selection.select(text)
     assert hint in (caught.value.hint or "")
 
 

@@ -1,0 +1,263 @@
+"""The channel to a guest: the job that goes in, the report that comes out. Pure functions over bytes.
+
+The job is a text file of TAB-separated fields (`images/guest/init/job.h`); the report is one JSON object per
+line, tagged by `t`. A guest can be killed at any instant, so a report may stop anywhere, also inside its
+last line: what came before is kept, and `complete` says whether it is all.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from lab.core.errors import GuestFailed, UserError
+
+SEED_MAX = 2**64 - 1
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="hello"):
+    """What the guest found itself to be."""
+
+    release: str
+    clocksource: str
+    mem_kb: int
+    cmdline: str
+    cpus: int
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="refused"):
+    """A setting that was asked for and is not in force."""
+
+    name: str
+    value: str
+    error: str
+
+
+class _Setting(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="setting"):
+    name: str
+    value: str
+
+
+class _Begin(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="begin"):
+    case: str
+    now_ns: int
+
+
+class _Out(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="out"):
+    case: str
+    line: str
+    more: bool = False
+
+
+class _Err(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="err"):
+    case: str
+    line: str
+    more: bool = False
+
+
+class _Vmstat(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="vmstat"):
+    case: str
+    delta: dict[str, int]
+
+
+class _End(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="end"):
+    case: str
+    status: int
+    signal: int
+    oom_kills: int
+    now_ns: int
+    usage: dict[str, int] = msgspec.field(default_factory=dict)
+    error: str | None = None
+    truncated: bool = False
+
+
+class _Fatal(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="fatal"):
+    error: str
+
+
+class _Done(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="done"):
+    lines: int
+
+
+_Line = Hello | _Setting | Refusal | _Begin | _Out | _Err | _Vmstat | _End | _Fatal | _Done
+_decoder: msgspec.json.Decoder[_Line] = msgspec.json.Decoder(_Line)
+
+
+class CaseOutcome(msgspec.Struct, kw_only=True):
+    """What one case did. `ended` is false for the case during which the guest was lost."""
+
+    name: str
+    begin_ns: int
+    end_ns: int | None = None
+    ended: bool = False
+    status: int | None = None  # as a shell gives it: 127 could not be started, 128 + signal if killed
+    signal: int = 0
+    oom_kills: int = 0
+    error: str | None = None  # why the program could not be started
+    truncated: bool = False  # more output than the guest keeps
+    usage: dict[str, int] = msgspec.field(default_factory=dict)  # guest time, faults, memory of the program
+    metrics: dict[str, float] = msgspec.field(default_factory=dict)  # see lab.guests.output
+    series: dict[str, list[list[float]]] = msgspec.field(default_factory=dict)  # curves, likewise
+    vmstat: dict[str, int] = msgspec.field(default_factory=dict)
+    stdout: list[str] = msgspec.field(default_factory=list)
+    stderr: list[str] = msgspec.field(default_factory=list)
+
+
+class GuestReport(msgspec.Struct, kw_only=True):
+    """All that a guest said. `complete` is true only if it said it was done, and nothing is missing."""
+
+    hello: Hello | None = None
+    settings: dict[str, str] = msgspec.field(default_factory=dict)
+    refused: list[Refusal] = msgspec.field(default_factory=list)
+    fatal: str | None = None
+    cases: list[CaseOutcome] = msgspec.field(default_factory=list)
+    complete: bool = False
+
+    def case(self, name: str) -> CaseOutcome | None:
+        """The last outcome of that name; nothing if the case never began."""
+        return next((case for case in reversed(self.cases) if case.name == name), None)
+
+
+# --- the job ---
+
+
+def encode_job(
+    *,
+    seed: int,
+    cases: Sequence[tuple[str, Sequence[str]]],
+    settings: Mapping[str, str] | None = None,
+    modules: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+    setup: Sequence[str] = (),
+) -> bytes:
+    """The bytes of /job. Modules come first, since a setting may be one of theirs; the order is kept."""
+    if not 0 <= seed <= SEED_MAX:
+        raise UserError(f"seed {seed} is not between 0 and {SEED_MAX}")
+    lines = [["seed", str(seed)]]
+    lines += [["insmod", path] for path in modules]
+    lines += [["set", name, value] for name, value in (settings or {}).items()]
+    lines += [["env", f"{name}={value}"] for name, value in (env or {}).items()]
+    lines += [["setup", *setup]] if setup else []
+    for name, argv in cases:
+        if not argv:
+            raise UserError(f"case {name} has no program")
+        lines.append(["case", name, *argv])
+    return "".join(_job_line(fields) for fields in lines).encode()
+
+
+def _job_line(fields: Sequence[str]) -> str:
+    for field in fields:
+        if bad := next((character for character in "\t\n\0" if character in field), None):
+            name = {"\t": "TAB", "\n": "newline", "\0": "NUL"}[bad]
+            raise UserError(f"{fields[0]} {field!r} has a {name} in it, which a guest's job cannot carry")
+    return "\t".join(fields) + "\n"
+
+
+# --- the report ---
+
+
+def parse(content: bytes) -> GuestReport:
+    """Read a report. A cut last line is dropped; anything else unreadable is `GuestFailed("malformed")`."""
+    report = GuestReport()
+    parts: dict[str, str] = {}  # a line of output that is continued in the next record
+    ended_at: int | None = None
+    for number, (line, whole) in enumerate(_lines(content), start=1):
+        if ended_at is not None:
+            raise _malformed(number, "there is more after the guest said it was done", line)
+        record = _decode(number, line, whole)
+        if record is None:
+            break
+        if isinstance(record, _Done):
+            ended_at = number
+            report.complete = whole and record.lines == number - 1
+        else:
+            _take(report, record, parts, number, line)
+    return report
+
+
+def _lines(content: bytes) -> list[tuple[bytes, bool]]:
+    """Each line, and whether its end arrived."""
+    pieces = content.split(b"\n")
+    last = pieces.pop()
+    lines = [(piece.rstrip(b"\r"), True) for piece in pieces]
+    return [*lines, (last, False)] if last else lines
+
+
+def _decode(number: int, line: bytes, whole: bool) -> _Line | None:
+    try:
+        record: _Line = _decoder.decode(line)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        if not whole:
+            return None
+        raise _malformed(number, str(error), line) from error
+    return record
+
+
+def _malformed(number: int, why: str, line: bytes) -> GuestFailed:
+    shown = line[:80].decode("ascii", errors="backslashreplace")
+    return GuestFailed("malformed", f"line {number} of the guest's report cannot be read: {why}: {shown!r}")
+
+
+def _take(report: GuestReport, record: _Line, parts: dict[str, str], number: int, line: bytes) -> None:
+    match record:
+        case Hello():
+            report.hello = record
+        case _Setting():
+            report.settings[record.name] = record.value
+        case Refusal():
+            report.refused.append(record)
+        case _Fatal():
+            report.fatal = f"{report.fatal}; {record.error}" if report.fatal else record.error
+        case _Begin():
+            report.cases.append(CaseOutcome(name=record.case, begin_ns=record.now_ns))
+            parts.clear()
+        case _Out() | _Err() | _Vmstat() | _End():
+            outcome = report.cases[-1] if report.cases else None
+            if outcome is None or outcome.name != record.case or outcome.ended:
+                raise _malformed(number, f"case {record.case!r} is not running", line)
+            _take_part(outcome, record, parts)
+
+
+def _take_part(outcome: CaseOutcome, record: _Out | _Err | _Vmstat | _End, parts: dict[str, str]) -> None:
+    match record:
+        case _Out():
+            _take_text(outcome.stdout, "out", record.line, record.more, parts)
+        case _Err():
+            _take_text(outcome.stderr, "err", record.line, record.more, parts)
+        case _Vmstat():
+            outcome.vmstat.update(record.delta)
+        case _End():
+            outcome.ended = True
+            outcome.end_ns = record.now_ns
+            outcome.usage = record.usage
+            outcome.status = record.status
+            outcome.signal = record.signal
+            outcome.oom_kills = record.oom_kills
+            outcome.error = record.error
+            outcome.truncated = record.truncated
+
+
+def _take_text(lines: list[str], stream: str, text: str, more: bool, parts: dict[str, str]) -> None:
+    text = parts.pop(stream, "") + text
+    if more:
+        parts[stream] = text
+    else:
+        lines.append(text)
+
+
+_THP = "/sys/kernel/mm/transparent_hugepage"
+_FILES = {
+    "thp": f"{_THP}/enabled",
+    "thp.defrag": f"{_THP}/defrag",
+    "thp.khugepaged": f"{_THP}/khugepaged/scan_sleep_millisecs",
+    "hugepages": "/proc/sys/vm/nr_hugepages",
+}
+
+
+def setting_command(name: str, value: str) -> str | None:
+    """What sets one thing in a guest; None for what the guest only reports."""
+    if name.startswith("sysctl."):
+        return f"sysctl -w {shlex.quote(name.removeprefix('sysctl.') + '=' + value)}"
+    return f"echo {shlex.quote(value)} > {_FILES[name]}" if name in _FILES else None

@@ -1,0 +1,210 @@
+"""The guest image: one root for both arms, as a folder and as a cpio. Exact mode boots slices of it."""
+
+from __future__ import annotations
+
+import shutil
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import unquote
+
+import msgspec
+
+from lab.core import ansible, cpio, disk, locks, paths, records
+from lab.core.errors import BuildFailed, HostFailed, UserError
+from lab.core.locks import make_once
+from lab.core.paths import room
+from lab.core.progress import Meter
+from lab.core.records import Record
+from lab.kernels import compilers
+from lab.kernels.compilers import Compiler
+from lab.workloads.selection import list_workloads
+
+_SPACE_NEEDED = 1 << 30
+_OS_RELEASE = Path("/etc/os-release")
+_APT = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d/debian.sources"))
+
+
+class Recipe(Record, frozen=True, kw_only=True):
+    """`images/<name>/image.toml`."""
+
+    schema: int
+    name: str
+    packages: list[str]
+    trim: list[str]
+
+
+class Program(Record, frozen=True, kw_only=True):
+    """Something of the lab's own that is compiled into the root."""
+
+    source: str
+    program: str
+    into: str
+
+
+class Image(Record, frozen=True, kw_only=True):
+    """A finished image: `image.json` in its folder. `sha256` is that of the whole root as a cpio."""
+
+    schema: int
+    name: str
+    key: str
+    sha256: str
+    suite: str
+    compiler: str
+    packages: dict[str, str]
+    programs: dict[str, str]
+
+
+def obtain(meter: Meter, *, compiler: Compiler | None = None) -> tuple[Image, Path]:
+    """The guest image for the sources as they are, built when it is not there; with its folder."""
+    compiler = compiler or compilers.identify()
+    recipe, programs, suite = read_recipe(), own_programs(), host_suite()
+    key = _key(recipe, programs, suite, compiler)
+    folder = paths.cache_dir("images") / key[:24]
+    if not folder.is_dir():
+        disk.require(folder.parent, _SPACE_NEEDED, "the guest image")
+        meter.say("building the guest image")
+        make_once(
+            folder,
+            lambda partial: _build(partial, recipe, programs, suite, compiler, key, meter),
+            progress=meter.news,
+        )
+    if not locks.hold(folder / "image.json") and not folder.is_dir():  # `lab gc` took it this very moment
+        return obtain(meter, compiler=compiler)
+    return records.load(folder / "image.json", Image), folder
+
+
+def rebuild(meter: Meter) -> tuple[Image, Path]:
+    """Build the image anew, with the package versions that are offered now."""
+    compiler = compilers.identify()
+    key = _key(read_recipe(), own_programs(), host_suite(), compiler)
+    folder = paths.cache_dir("images") / key[:24]
+    if folder.is_dir():
+        condemned = folder.with_name(f".{folder.name}.old")
+        folder.rename(condemned)
+        shutil.rmtree(condemned)
+    return obtain(meter, compiler=compiler)
+
+
+def built() -> list[tuple[Image, Path]]:
+    """All finished images with their folders."""
+    found = sorted(paths.cache_dir("images").glob("[!.]*/image.json"))
+    return [(records.load(path, Image), path.parent) for path in found]
+
+
+def _pack(target: Path, root: Path, names: Sequence[str]) -> None:
+    temporary = target.with_suffix(".partial")
+    with temporary.open("wb") as stream:
+        cpio.write(stream, root, names)
+    temporary.replace(target)
+
+
+def read_recipe(name: str = "guest") -> Recipe:
+    """The image's recipe."""
+    path = room("images") / name / "image.toml"
+    try:
+        return msgspec.convert(tomllib.loads(path.read_text()), Recipe)
+    except (OSError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise UserError(f"{path}: {error}") from error
+
+
+def own_programs() -> list[Program]:
+    """Init and the reproducers that are C programs of ours: every workload folder with a Makefile."""
+    programs = [Program(source=str(room("images") / "guest"), program="init", into="init")]
+    for workload in list_workloads():
+        if (workload.folder / "Makefile").is_file():
+            programs.append(
+                Program(
+                    source=str(workload.folder),
+                    program=workload.folder.name,
+                    into=workload.program.lstrip("/"),
+                )
+            )
+    return programs
+
+
+def host_suite() -> str:
+    """The host's Debian release: the guest's packages are of the same one."""
+    for line in _OS_RELEASE.read_text().splitlines():
+        if line.startswith("VERSION_CODENAME="):
+            return line.partition("=")[2].strip('"')
+    raise HostFailed(f"{_OS_RELEASE} does not name a release", hint="the guest image is made from Debian's packages")
+
+
+def _key(recipe: Recipe, programs: Sequence[Program], suite: str, compiler: Compiler) -> str:
+    sources = {
+        f"{Path(program.source).name}/{path.relative_to(program.source)}": records.file_digest(path)
+        for program in programs
+        for path in sorted(Path(program.source).rglob("*"))
+        if path.is_file() and path.suffix in {".c", ".h", ""}
+    }
+    return records.digest([recipe, sources, shared_sources(), suite, compiler.version])
+
+
+def shared_sources() -> list[str]:
+    """What the programs of workloads share, as digests: any of it may go into any of them."""
+    return [records.file_digest(path) for path in sorted((room("workloads") / "include").rglob("*")) if path.is_file()]
+
+
+def _build(
+    partial: Path,
+    recipe: Recipe,
+    programs: Sequence[Program],
+    suite: str,
+    compiler: Compiler,
+    key: str,
+    meter: Meter,
+) -> None:
+    root = partial / "root"
+    log = paths.cache_dir("logs") / f"image-{key[:12]}.log"
+    log.write_bytes(b"")
+    variables = {
+        "guest_image_suite": suite,
+        "guest_image_sources": [str(path) for path in _APT if path.is_file()],
+        "guest_image_packages": recipe.packages,
+        "guest_image_trim": recipe.trim,
+        "guest_image_programs": records.plain(list(programs)),
+        "guest_image_compiler": compiler.command,
+        "guest_image_root": str(root),
+        "guest_image_log": str(log),
+    }
+    try:
+        ansible.play("guest_image", variables, cancelled=meter.cancelled)
+    except ansible.PlaybookFailed as error:
+        raise _explain(error, log) from error
+    versions = _versions(root / "var/cache/apt/archives")
+    shutil.rmtree(root / "var/cache")
+    shutil.rmtree(partial / "programs")
+    _pack(partial / "root.cpio", root, list(cpio.everything_in(root)))
+    image = Image(
+        schema=1,
+        name=recipe.name,
+        key=key,
+        sha256=records.file_digest(partial / "root.cpio"),
+        suite=suite,
+        compiler=compiler.version,
+        packages=versions,
+        programs={program.program: records.file_digest(root / program.into) for program in programs},
+    )
+    records.save(partial / "image.json", image)
+
+
+def _explain(error: ansible.PlaybookFailed, log: Path) -> Exception:
+    lines = log.read_text(errors="replace").splitlines()
+    complaints = [line for line in lines if line.startswith("E: ") or "error:" in line or "Err:" in line]
+    text = complaints[0] if complaints else error.detail
+    if error.task == "Unpack the packages":
+        return HostFailed(
+            f"cannot get the guest image's packages: {text}",
+            hint="check the network and the package sources (`sudo apt-get update`)",
+            log=log,
+        )
+    if error.task is None:
+        return HostFailed(f"making the guest image was broken off: {text}", hint="do it again", log=log)
+    return BuildFailed(f"the guest image failed at '{error.task}': {text}", log=log)
+
+
+def _versions(archives: Path) -> dict[str, str]:
+    """Packages and versions, from the names of the archives that were unpacked (`name_version_arch.deb`)."""
+    names = (path.name.removesuffix(".deb").split("_") for path in sorted(archives.glob("*.deb")))
+    return {name[0]: unquote(name[1]) for name in names if len(name) == 3}

@@ -1,0 +1,273 @@
+"""What a program needs beside itself to be started: its interpreter, and the shared libraries behind it.
+
+All paths are those inside a root that is a plain folder here, so links are followed within it. The search is
+that of ld.so(8) on Debian, without /etc/ld.so.cache, which a root that never ran has not.
+
+Slices: the guest image cut down to what one workload needs, with the workload's own files and program.
+
+Exact mode boots a slice. It is packed for its workload alone, so a workload that is added leaves the bytes of
+every other workload's guest, and hence its numbers, as they were.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from filelock import FileLock
+
+from lab.core import cpio, paths, process, records
+from lab.core.errors import BuildFailed, UserError
+from lab.core.git import environment
+from lab.core.paths import room
+from lab.guests import image
+from lab.guests.image import Image
+from lab.kernels import compilers
+from lab.kernels.compilers import Compiler
+from lab.workloads import selection
+from lab.workloads.spec import Workload
+
+if TYPE_CHECKING:
+    from elftools.elf.elffile import ELFFile
+
+_DEFAULT = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
+_LINKS_MAX = 40
+
+
+class Missing(Exception):
+    """Something that a program needs is not in the root."""
+
+    def __init__(self, name: str, needed_by: str) -> None:
+        super().__init__(f"{needed_by} needs {name}")
+        self.name = name
+        self.needed_by = needed_by
+
+
+def closure(root: Path, names: dict[str, Path | None]) -> set[str]:
+    """Names, without their leading slash, of everything in the root that the named files need, with themselves.
+
+    names: each file by its path in the guest; where it does not come from the root, with its place here.
+    """
+    found: set[str] = set()
+    todo = [(name, place, name) for name, place in names.items()]
+    while todo:
+        name, place, needed_by = todo.pop()
+        if place is None:
+            try:
+                links, real = follow(root, name)
+            except Missing as error:
+                raise Missing(name, needed_by) from error
+            found |= {link.lstrip("/") for link in links}
+            if real.lstrip("/") in found:
+                continue
+            found.add(real.lstrip("/"))
+            place = root / real.lstrip("/")
+            name = real
+        todo += [(needed, None, name) for needed in _needs(root, name, place)]
+    return found
+
+
+def follow(root: Path, name: str) -> tuple[list[str], str]:
+    """The links on the way to a file of the root, and its real name there; `Missing` when it leads nowhere."""
+    links: list[str] = []
+    at, todo = PurePosixPath("/"), [part for part in PurePosixPath(name).parts if part != "/"]
+    while todo:
+        part = todo.pop(0)
+        at = at.parent if part == ".." else at / part
+        here = root / str(at).lstrip("/")
+        if here.is_symlink():
+            links.append(str(at))
+            if len(links) > _LINKS_MAX:
+                raise Missing(name, "a circle of links")
+            target = PurePosixPath(here.readlink())
+            at = PurePosixPath("/") if target.is_absolute() else at.parent
+            todo = [part for part in target.parts if part != "/"] + todo
+        elif not here.exists():
+            raise Missing(name, str(at))
+    return links, str(at)
+
+
+def _needs(root: Path, name: str, place: Path) -> Iterator[str]:
+    """What one file needs directly: a script its interpreter, a program its loader and libraries."""
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.segments import InterpSegment
+
+    if not place.is_file():
+        return
+    with place.open("rb") as stream:
+        start = stream.read(256)
+        if start.startswith(b"#!"):
+            yield interpreter(start)
+        if not start.startswith(b"\x7fELF"):
+            return
+        try:
+            elf = ELFFile(stream)
+            for segment in elf.iter_segments():
+                if isinstance(segment, InterpSegment):
+                    yield segment.get_interp_name()
+            yield from _libraries(root, name, elf)
+        except ELFError as error:
+            raise Missing(f"nothing that can be read ({error})", name) from error
+
+
+def interpreter(start: bytes) -> str:
+    """The program that a script's first line names."""
+    words = start[2:].partition(b"\n")[0].split()
+    return words[0].decode(errors="replace") if words else "/"
+
+
+def _libraries(root: Path, name: str, elf: ELFFile) -> Iterator[str]:
+    from elftools.elf.dynamic import DynamicSection
+
+    dynamic = next((section for section in elf.iter_sections() if isinstance(section, DynamicSection)), None)
+    if dynamic is None:
+        return
+    tags = list(dynamic.iter_tags())
+    folders = [folder for tag in tags if tag.entry.d_tag in ("DT_RUNPATH", "DT_RPATH") for folder in _path(tag, name)]
+    for tag in tags:
+        if tag.entry.d_tag == "DT_NEEDED":
+            yield _find(root, getattr(tag, "needed"), [*folders, *_DEFAULT], name)  # noqa: B009
+
+
+def _path(tag: object, name: str) -> list[str]:
+    text = str(getattr(tag, "runpath", None) or getattr(tag, "rpath", ""))
+    origin = str(PurePosixPath(name).parent)
+    return [folder.replace("${ORIGIN}", origin).replace("$ORIGIN", origin) for folder in text.split(":") if folder]
+
+
+def _find(root: Path, library: str, folders: list[str], needed_by: str) -> str:
+    for folder in [""] if "/" in library else folders:
+        path = str(PurePosixPath(folder) / library)
+        try:
+            follow(root, path)
+        except Missing:
+            continue
+        return path
+    raise Missing(library, needed_by)
+
+
+def run_inside(root: Path, program: str, arguments: Sequence[str]) -> str:
+    """What a dynamic program of the root prints when it is run here, with the root's own loader and libraries."""
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.segments import InterpSegment
+
+    place = root / follow(root, program)[1].lstrip("/")
+    with place.open("rb") as stream:
+        loader = next(s.get_interp_name() for s in ELFFile(stream).iter_segments() if isinstance(s, InterpSegment))
+    ours = root / follow(root, loader)[1].lstrip("/")
+    folders = ":".join(str(root / folder.lstrip("/")) for folder in _DEFAULT)
+    return process.run([ours, "--library-path", folders, place, *arguments], timeout_s=20).decode(errors="replace")
+
+
+# Where a shell's names are when the image has no shell but busybox; a workload's `setup` makes the links.
+_BUSYBOX = "/bin/busybox"
+_SHELLS = ("/bin/sh", "/bin/ash", "/usr/bin/env")
+
+
+def slice_for(image: tuple[Image, Path], workload: Workload) -> Path:
+    """The cpio of what one workload's guest needs; packed once for the files as they are."""
+    _, folder = image
+    own = own_files(workload)
+    key = records.digest(
+        [workload.image_files, workload.setup, {name: records.file_digest(path) for name, path in own.items()}]
+    )
+    target = folder / "slices" / f"{workload.name}-{key[:16]}.cpio"
+    if not target.exists():
+        names = _names(image, workload, own)
+        target.parent.mkdir(exist_ok=True)
+        _pack(target, folder / "root", names, own)
+    return target
+
+
+def own_files(workload: Workload) -> dict[str, Path]:
+    """What a workload brings along, by its place in the guest: its files, and a user's compiled program."""
+    own = dict(workload.own_files)
+    for case in workload.cases:
+        if case.file.startswith("/") and not Path(case.file).is_file():
+            raise UserError(f"{workload.name}:{case.name}: {case.file} is gone")
+    if workload.compiled and not selection.is_shipped(workload):
+        own[workload.program] = compiled(workload)
+    return own
+
+
+def _names(image: tuple[Image, Path], workload: Workload, own: dict[str, Path]) -> set[str]:
+    """Everything that comes from the image's root."""
+    record, folder = image
+    wanted: dict[str, Path | None] = dict.fromkeys(("/init", *workload.image_files, *workload.setup[:1]))
+    wanted |= {name: path for name, path in own.items() if not _is_script_of_busybox(path)}
+    if any(map(_is_script_of_busybox, own.values())):
+        wanted[_BUSYBOX] = None
+    try:
+        return closure(folder / "root", wanted) - {name.lstrip("/") for name in own}
+    except Missing as error:
+        by = "" if error.name == error.needed_by else f" ({error.needed_by} does)"
+        raise UserError(
+            f"workload {workload.name} needs {error.name}{by}, which the guest image {record.name} does not have",
+            hint=f"what is in the image: {folder / 'root'}",
+        ) from error
+
+
+def _is_script_of_busybox(path: Path) -> bool:
+    with path.open("rb") as stream:
+        start = stream.read(256)
+    return start.startswith(b"#!") and interpreter(start) in _SHELLS
+
+
+def _pack(target: Path, root: Path, names: set[str], own: dict[str, Path]) -> None:
+    added = {name.lstrip("/"): path for name, path in own.items()}
+    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    try:
+        with partial.open("wb") as stream:
+            cpio.write(stream, root, names, added)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+# --- programs of a user's own ---
+
+
+def compiled(workload: Workload, compiler: Compiler | None = None) -> Path:
+    """The program that a folder's Makefile makes: `make OUT=... CC=... LAB_INCLUDE=...`; made once for the sources."""
+    compiler = compiler or compilers.identify()
+    name = PurePosixPath(workload.program).name
+    target = paths.cache_dir("programs") / f"{workload.name}-{_sources_key(workload, compiler)[:16]}"
+    if not (target / name).is_file():
+        with FileLock(target.with_suffix(".lock")):
+            if not (target / name).is_file():
+                _make(workload, compiler, target, name)
+    return target / name
+
+
+def _sources_key(workload: Workload, compiler: Compiler) -> str:
+    files = [path for path in sorted(workload.folder.rglob("*")) if path.is_file() and path.name != "workload.toml"]
+    sources = {str(path.relative_to(workload.folder)): records.file_digest(path) for path in files}
+    return records.digest([sources, image.shared_sources(), compiler.version, workload.program])
+
+
+def _make(workload: Workload, compiler: Compiler, target: Path, name: str) -> None:
+    process.find_tool("make", package="make")
+    log = paths.cache_dir("logs") / f"{target.name}.log"
+    cleared = {"MAKEFLAGS": "", "MAKELEVEL": "", "CFLAGS": "", "LDFLAGS": ""}
+    partial = target.with_suffix(".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    variables = [f"OUT={partial}", f"CC={compiler.command}", f"LAB_INCLUDE={room('workloads') / 'include'}"]
+    partial.mkdir()
+    try:
+        process.run(["make", f"--directory={workload.folder}", *variables], env={**environment(), **cleared})
+    except process.CommandFailed as error:
+        log.write_text(error.stderr)
+        lines = error.stderr.splitlines()
+        what = next((line for line in lines if "error:" in line or "Error" in line or "***" in line), error.message)
+        raise BuildFailed(f"workload {workload.name} does not compile: {what.strip()}", log=log) from error
+    if not (partial / name).is_file():
+        raise BuildFailed(
+            f"workload {workload.name}: its Makefile made no {name}",
+            hint="`make OUT=DIR CC=gcc` must leave the program, called as in workload.toml, in DIR",
+        )
+    shutil.rmtree(target, ignore_errors=True)
+    partial.rename(target)

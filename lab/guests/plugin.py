@@ -1,0 +1,307 @@
+"""QEMU's cost plugin: built on first use, told what to model, and what it found.
+
+The plugin (`machines/plugin`) is C and needs nothing of QEMU's to be built; one binary runs under every version
+of the plugin interface.
+
+The cost model as used in a comparison: which machine, how much of it, and what it says of each case.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from lab.core import paths, records
+from lab.core.errors import BuildFailed, GuestFailed
+from lab.core.locks import make_once
+from lab.core.paths import room
+from lab.core.process import CommandFailed, find_tool, run
+from lab.guests import hardware
+from lab.guests.hardware import Machine
+from lab.kernels import compilers
+from lab.kernels.compilers import Compiler
+
+SCHEMA = 1
+NAME = "libcost.so"
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Model(StrEnum):
+    """How much is modelled: each includes what is before it, and takes longer."""
+
+    COUNT = "count"  # instructions, profile
+    TLB = "tlb"  # and loads, stores, TLBs
+    FULL = "full"  # and caches
+
+
+class Brackets(StrEnum):
+    """Which marks open a measurement."""
+
+    BOTH = "both"  # the case's, until its program opens a window of its own
+    WINDOW = "window"  # the program's own only: nothing is modelled while it sets up
+    CASE = "case"  # the case's only
+
+
+class Block(msgspec.Struct, frozen=True, array_like=True):
+    """Straight-line code and what it did in a window. One address can come more than once."""
+
+    address: _Count
+    instructions: _Count
+    cycles: _Count  # thousandths
+    executions: _Count
+
+    @property
+    def kernel(self) -> bool:
+        """Whether it lies in the upper half of the address space."""
+        return self.address >> 63 == 1
+
+
+class Window(msgspec.Struct, frozen=True, kw_only=True):
+    """One measurement. Counters that are not part of the model are left out, not zero."""
+
+    sequence: int
+    case: int  # counted from 1, in the order in which the guest ran them
+    own: bool  # marked by the program itself; else a whole case
+    complete: bool  # else it was cut off: by the program's death or the guest's
+    millicycles: int
+    user: dict[str, int]
+    kernel: dict[str, int]
+    operations: list[int]  # thousandths of cycles of each
+    blocks: list[Block]
+
+    @property
+    def instructions(self) -> int:
+        """Of user and kernel."""
+        return self.user["instructions"] + self.kernel["instructions"]
+
+
+class Output(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that one guest's plugin wrote."""
+
+    interface: int  # version of QEMU's plugin interface
+    model: Model
+    vcpus: int
+    windows: list[Window]
+
+    def of_case(self, number: int) -> list[Window]:
+        """The windows of the case that ran as number `number`, counted from 1."""
+        return [window for window in self.windows if window.case == number]
+
+
+# --- building ---
+
+
+def digest(compiler: Compiler | None = None) -> str:
+    """Hash of the plugin's sources and what compiles them."""
+    compiler = compiler or compilers.identify()
+    return records.digest([sources(source_folder()), compiler.version])
+
+
+def obtain(*, compiler: Compiler | None = None) -> Path:
+    """The plugin for the sources as they are, built when it is not there."""
+    compiler = compiler or compilers.identify()
+    folder = paths.cache_dir("plugin") / digest(compiler)[:24]
+    if not (folder / NAME).exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        make_once(folder, lambda partial: _build(partial, compiler))
+    return folder / NAME
+
+
+def source_folder() -> Path:
+    """Where the plugin's sources are."""
+    return room("machines") / "plugin"
+
+
+def sources(folder: Path) -> dict[str, str]:
+    """The plugin's source files in a folder, and their digests."""
+    found = sorted(path for path in folder.iterdir() if path.suffix in {".c", ".h", ""})
+    return {path.name: records.file_digest(path) for path in found}
+
+
+def _build(partial: Path, compiler: Compiler) -> None:
+    make = find_tool("make", package="make")
+    command = [make, "-s", "-C", str(source_folder()), f"OUT={partial}", f"CC={compiler.command}"]
+    try:
+        run(command)
+    except CommandFailed as error:
+        log = paths.cache_dir("logs") / "plugin.log"
+        log.write_text(error.stderr)
+        raise BuildFailed(
+            f"the cost plugin cannot be compiled with {compiler.command}",
+            hint="it needs the C compiler and its headers (build-essential)",
+            log=log,
+        ) from error
+
+
+# --- telling it what to do ---
+
+
+def argument(plugin: Path, machine: Machine, *, model: Model, brackets: Brackets, out: Path) -> str:
+    """What comes after QEMU's `-plugin`."""
+    words = [_escaped(str(plugin)), f"out={_escaped(str(out))}", f"model={model}", f"brackets={brackets}"]
+    return ",".join([*words, *machine.arguments()])
+
+
+def _escaped(text: str) -> str:
+    """A value inside one of QEMU's comma-separated options."""
+    return text.replace(",", ",,")
+
+
+# --- what it found ---
+
+
+class _Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="header", forbid_unknown_fields=True):
+    schema: int
+    interface: int
+    model: Model
+    vcpus: int
+
+
+class _Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="window", forbid_unknown_fields=True):
+    sequence: int
+    case: int
+    kind: str
+    complete: bool
+    millicycles: _Count
+    user: dict[str, _Count]
+    kernel: dict[str, _Count]
+    operations: list[_Count]
+
+
+class _Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="profile", forbid_unknown_fields=True):
+    sequence: int
+    blocks: list[Block]
+
+
+class _End(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="end", forbid_unknown_fields=True):
+    pass
+
+
+_Line = _Header | _Window | _Profile | _End
+_decoder: msgspec.json.Decoder[_Line] = msgspec.json.Decoder(_Line)
+
+
+def read(path: Path) -> Output:
+    """The plugin's output; an output that is missing or cut off is the guest's failure."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise GuestFailed("malformed", f"the cost plugin left no output: {error.strerror}", log=path) from error
+    try:
+        return parse(content)
+    except GuestFailed as error:
+        error.log = path
+        raise
+
+
+def parse(content: bytes) -> Output:
+    """Read the plugin's JSON lines."""
+    lines = _decode(content)
+    header = next(lines, None)
+    if not isinstance(header, _Header):
+        raise _malformed(1, "it does not begin with a header")
+    if header.schema != SCHEMA:
+        raise _malformed(1, f"schema {header.schema} is not known; this lab reads {SCHEMA}")
+    windows: list[Window] = []
+    pending: _Window | None = None
+    for number, line in enumerate(lines, start=2):
+        match line:
+            case _Window() if pending is None:
+                pending = line
+            case _Profile() if pending is not None and line.sequence == pending.sequence:
+                windows.append(_whole(number, pending, line))
+                pending = None
+            case _End() if pending is None:
+                return Output(interface=header.interface, model=header.model, vcpus=header.vcpus, windows=windows)
+            case _:
+                raise _malformed(number, "a line is out of order")
+    raise _malformed(len(content.splitlines()), "its end is missing")
+
+
+def _decode(content: bytes) -> Iterator[_Line]:
+    for number, line in enumerate(content.splitlines(), start=1):
+        try:
+            record: _Line = _decoder.decode(line)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise _malformed(number, str(error)) from error
+        yield record
+
+
+def _whole(number: int, window: _Window, profile: _Profile) -> Window:
+    """A window with its profile. Their sums are equal to the last digit, or one of them is wrong."""
+    for mode, counters in (("user", window.user), ("kernel", window.kernel)):
+        if "instructions" not in counters:
+            raise _malformed(number, f"the {mode} counters have no instructions")
+    whole = Window(
+        sequence=window.sequence,
+        case=window.case,
+        own=window.kind == "own",
+        complete=window.complete,
+        millicycles=window.millicycles,
+        user=window.user,
+        kernel=window.kernel,
+        operations=window.operations,
+        blocks=profile.blocks,
+    )
+    if sum(block.cycles for block in whole.blocks) != whole.millicycles:
+        raise _malformed(number, "the profile's cycles do not add up to the window's")
+    if sum(block.instructions for block in whole.blocks) != whole.instructions:
+        raise _malformed(number, "the profile's instructions do not add up to the window's")
+    return whole
+
+
+def _malformed(number: int, why: str) -> GuestFailed:
+    return GuestFailed("malformed", f"line {number} of the cost plugin's output cannot be used: {why}")
+
+
+WINDOW_MARK = bytes.fromhex("0f1f800142414c")
+"""The instruction that opens a window (`lab_window_begin` in workloads/include/lab/mark.h)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instrument:
+    """The plugin, built, with a machine and a model."""
+
+    library: Path
+    machine: Machine
+    model: Model
+
+    @property
+    def identity(self) -> str:
+        """What modelled numbers depend on: part of the fingerprint, and shown with them."""
+        return f"{self.model} {self.machine.name} {self.machine.key[:8]} {self.library.parent.name[:8]}"
+
+    def arguments(self, root: Path, out: Path) -> list[str]:
+        """What QEMU is given; root: the guest's archive, uncompressed.
+
+        Where a program marks a window of its own, its preparations need not be modelled.
+        """
+        brackets = Brackets.WINDOW if WINDOW_MARK in root.read_bytes() else Brackets.BOTH
+        return [
+            "-plugin",
+            argument(self.library, self.machine, model=self.model, brackets=brackets, out=out),
+        ]
+
+
+def load_instrument(machine: str | None, model: str) -> Instrument | None:
+    """The instrument of a plan; None where nothing is modelled."""
+    if model == "none":
+        return None
+    return Instrument(library=obtain(), machine=hardware.load(machine or hardware.DEFAULT), model=Model(model))
+
+
+def by_case(path: Path) -> dict[int, list[Window]]:
+    """A guest's windows by case number, counted from 1; a program's own windows stand for its case."""
+    output = read(path)
+    found: dict[int, list[Window]] = {}
+    for number in {window.case for window in output.windows}:
+        windows = output.of_case(number)
+        found[number] = [window for window in windows if window.own] or windows
+    return found

@@ -1,0 +1,210 @@
+"""Booting one guest and telling apart what can become of it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from lab.core.errors import GuestFailed, HostFailed
+from lab.guests.channel import GuestReport, parse
+from lab.kernels.kernel import Kernel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """`base` or `test`: a kernel and what is set in its guest."""
+
+    name: str
+    kernel: Kernel
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A guest that is gone: what it left."""
+
+    status: int
+    timed_out: bool
+    stderr: str
+    wall_s: float
+    console: Path
+    report: Path
+
+
+class Stoppable(Protocol):
+    """A guest, here or elsewhere."""
+
+    def kill(self) -> None:
+        """End it."""
+
+
+class Running:
+    """Guests that run now, so that all can be stopped at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._processes: set[Stoppable] = set()
+        self._closed = False
+
+    def add(self, process: Stoppable) -> None:
+        """Take a started guest under control; if all were stopped meanwhile, it is stopped too."""
+        with self._lock:
+            self._processes.add(process)
+            if self._closed:
+                process.kill()
+
+    def discard(self, process: Stoppable) -> None:
+        """A guest ended by itself."""
+        with self._lock:
+            self._processes.discard(process)
+
+    def stop_all(self) -> None:
+        """Kill every guest, and every one that is still to come."""
+        with self._lock:
+            self._closed = True
+            for process in self._processes:
+                process.kill()
+
+
+def boot(
+    argv: Sequence[str],
+    *,
+    folder: Path,
+    timeout_s: float,
+    running: Running | None = None,
+    on_start: Callable[[subprocess.Popen[bytes]], None] | None = None,
+) -> Ended:
+    """Run a guest to its end, or kill it after `timeout_s` of wall time.
+
+    The caller's argv names `folder/console.log` and `folder/report.jsonl`. on_start: called with the new process;
+    what it raises ends the guest.
+    """
+    running = running or Running()
+    started = time.monotonic()
+    # The guest must not outlive the lab, not even when the lab is killed: an exact guest that hangs never sleeps.
+    command = ["setpriv", "--pdeathsig", "KILL", "--", *argv]
+    with (folder / "qemu.log").open("w+b") as log:
+        try:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder)
+        except OSError as error:
+            raise HostFailed(f"cannot start {argv[0]}: {error.strerror}", hint="run `lab doctor`") from error
+        running.add(process)
+        timed_out = False
+        try:
+            if on_start is not None:
+                on_start(process)
+            process.wait(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+        finally:
+            process.kill()
+            process.wait()
+            running.discard(process)
+        log.seek(0)
+        stderr = log.read().decode(errors="replace")
+    return Ended(
+        status=process.returncode,
+        timed_out=timed_out,
+        stderr=stderr,
+        wall_s=time.monotonic() - started,
+        console=folder / "console.log",
+        report=folder / "report.jsonl",
+    )
+
+
+_PANIC = re.compile(r"Kernel panic - not syncing: (.*)")
+_OOPS = re.compile(
+    r"((?<!watchdog: )BUG: .*|Oops: .*|general protection fault.*|kernel BUG at .*|Unable to handle kernel.*)"
+)
+_OOM = re.compile(r"(Out of memory: Killed process .*|invoked oom-killer.*)")
+_STALL = re.compile(r"(rcu: INFO: .*stall.*|INFO: task .* blocked for more than.*|watchdog: BUG: soft lockup.*)")
+
+
+_REFUSED_HINTS = {"hugepages": "its memory does not give that many: reserve fewer, or raise memory_mb in workload.toml"}
+
+
+def judge(ended: Ended) -> GuestReport:
+    """The report of a guest that delivered; else a `GuestFailed` that says how it died.
+
+    An oops is a failure even when the workload went on: what runs on a kernel that oopsed measures nothing.
+    """
+    console = ended.console.read_text(errors="replace") if ended.console.exists() else ""
+    log = ended.console
+    report = parse(ended.report.read_bytes() if ended.report.exists() else b"")
+    if found := _PANIC.search(console):
+        raise _panicked(found[1].strip(), console, log)
+    if found := _OOPS.search(console):
+        raise GuestFailed("oops", f"the guest's kernel oopsed: {found[1].strip()}", log=log)
+    stall = _STALL.search(console)
+    if ended.timed_out:
+        why = f": {stall[1].strip()}" if stall else ""
+        where = "" if console or report.hello else " before it printed anything"
+        raise GuestFailed(
+            "hang",
+            f"the guest hung{where}; stopped after {ended.wall_s:.0f} s{why}",
+            hint="if this machine is slow, give it longer with --guest-timeout",
+            log=log,
+        )
+    if ended.status != 0:
+        words = [line for line in ended.stderr.splitlines() if line.strip() and "warning:" not in line]
+        how = f"signal {-ended.status}" if ended.status < 0 else f"status {ended.status}"
+        raise GuestFailed(
+            "qemu-died",
+            f"QEMU died with {how}: {words[-1] if words else 'no message'}",
+            hint="see its log; `lab doctor` checks this machine",
+            log=log.with_name("qemu.log"),
+        )
+    if stall and "lockup" in stall[1]:
+        raise GuestFailed("oops", f"the guest's kernel complained: {stall[1].strip()}", log=log)
+    if report.fatal:
+        raise GuestFailed("no-report", f"the guest's init gave up: {report.fatal}", log=log)
+    if report.refused:
+        first = report.refused[0]
+        raise GuestFailed(
+            "refused",
+            f"the guest refused the setting {first.name}={first.value}: {first.error}",
+            hint=_REFUSED_HINTS.get(first.name, "check the setting's name and value; an older kernel may not have it"),
+            log=log,
+        )
+    if not report.complete:
+        raise _silent(report, console, log)
+    return report
+
+
+def _panicked(why: str, console: str, log: Path) -> GuestFailed:
+    if _OOM.search(console) and any(words in why.lower() for words in ("out of memory", "deadlocked on memory")):
+        return GuestFailed("oom", f"the guest ran out of memory and panicked: {why}", log=log)
+    if any(words in why for words in ("No working init found", "Unable to mount root fs")):
+        return GuestFailed(
+            "panic",
+            f"the guest's kernel panicked, because it found no init that it can run: {why}",
+            hint="does it have what the guest image needs (CONFIG_BLK_DEV_INITRD, CONFIG_BINFMT_ELF; see "
+            "kernels/fragments/guest.config)? Add it with %CONFIG_...=y",
+            log=log,
+        )
+    return GuestFailed("panic", f"the guest's kernel panicked: {why}", log=log)
+
+
+def _silent(report: GuestReport, console: str, log: Path) -> GuestFailed:
+    if report.hello is None and not console.strip():
+        return GuestFailed(
+            "no-report",
+            "the guest ended without printing anything: not a kernel that boots here, or one without a serial console",
+            hint="it needs CONFIG_SERIAL_8250_CONSOLE, and CONFIG_PVH for the fast boot",
+            log=log,
+        )
+    if report.hello is None:
+        return GuestFailed(
+            "no-report",
+            "the kernel booted, but its init never reported",
+            hint="it needs what kernels/fragments/guest.config lists, such as BLK_DEV_INITRD, BINFMT_ELF, DEVTMPFS",
+            log=log,
+        )
+    last = report.cases[-1].name if report.cases else "the first case"
+    return GuestFailed("no-report", f"the guest ended in the middle of its report (at {last})", log=log)

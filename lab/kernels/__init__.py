@@ -1,0 +1,1 @@
+"""From a kernel spec to a kernel that boots."""

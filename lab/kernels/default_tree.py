@@ -1,0 +1,163 @@
+"""The default tree: a distributor's kernel source as a git history of the THP-alignment story.
+
+The package's source is streamed from its archive into git (no unpacked copy on disk), the patches in
+`kernels/patches/thp-alignment` lay the story out as commits, and the last of them has to give back the
+package's own tree, to the byte. All ids depend on the package's version and the patches alone.
+
+The patches that come with the lab, known by the name of their folder in `kernels/patches`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import email.parser
+import email.policy
+import email.utils
+import lzma
+import re
+import tarfile
+from pathlib import Path
+from typing import IO
+
+from lab.core.errors import HostFailed
+from lab.core.git import PatchFailed, Repo, environment, init_bare
+from lab.core.locks import Progress
+from lab.core.paths import room
+from lab.core.process import CommandFailed, find_tool, run, run_text
+from lab.core.records import Record
+
+PACKAGE = "linux-source-6.12"
+INSTALLED = Path("/usr/src") / f"{PACKAGE}.tar.xz"
+_PRISTINE = "refs/lab/package"
+
+
+class Source(Record, frozen=True, kw_only=True):
+    """A package's source archive and the version of the package that it is from."""
+
+    archive: str
+    version: str
+
+
+def source(downloads: Path, progress: Progress) -> Source:
+    """The source archive: the installed package's, else one downloaded into the folder given."""
+    if INSTALLED.is_file() and (version := _installed_version()):
+        return Source(archive=str(INSTALLED), version=version)
+    progress(f"downloading the package {PACKAGE}", None)
+    find_tool("apt-get", package="apt")
+    try:
+        run(["apt-get", "download", PACKAGE], cwd=downloads, env=environment())
+    except CommandFailed as error:
+        raise HostFailed(
+            f"cannot download {PACKAGE}, from which the default tree is made: {error.message}",
+            hint="check the network, run `sudo apt-get update`, or name a tree of your own with --tree",
+        ) from error
+    deb = next(downloads.glob("*.deb"))
+    version = run_text(["dpkg-deb", "--field", deb, "Version"])
+    run(["dpkg-deb", "-x", deb, downloads / "unpacked"])
+    deb.unlink()
+    return Source(archive=str(next((downloads / "unpacked").glob("usr/src/*.tar.*"))), version=version)
+
+
+def _installed_version() -> str | None:
+    try:
+        return run_text(["dpkg-query", "-W", "-f", "${Version}", PACKAGE]) or None
+    except HostFailed:
+        return None
+
+
+def story() -> list[Path]:
+    """The patches of the history: the first makes its root from the package's source, the others follow."""
+    return sorted((room("kernels") / "patches" / "thp-alignment").glob("*.patch"))
+
+
+def build(git_dir: Path, given: Source, patches: list[Path], progress: Progress) -> str:
+    """Make the bare repository of a source archive and its story; gives the newest commit."""
+    repo = init_bare(git_dir)
+    _import_archive(repo, Path(given.archive), given.version, progress)
+    pristine = repo.tree_id(_PRISTINE)
+    progress("laying out the history", None)
+    head = _commit_story(repo, pristine, given.version, patches)
+    if repo.tree_id(head) != pristine:
+        raise HostFailed(
+            f"the alignment patches do not lead back to the source of {PACKAGE} {given.version}",
+            hint=f"they are in {patches[0].parent}; name another kernel tree with --tree",
+        )
+    repo.git("update-ref", "refs/heads/main", head)
+    repo.git("update-ref", "refs/tags/debian/" + given.version.replace("~", "_").replace(":", "%"), head)
+    repo.git("update-ref", "-d", _PRISTINE)
+    repo.git("config", "gc.auto", "0")
+    return head
+
+
+def _commit_story(repo: Repo, pristine: str, version: str, patches: list[Path]) -> str:
+    """One commit for each patch, on a line; gives the last one."""
+    tree, parents = pristine, list[str]()
+    for patch in patches:
+        try:
+            tree = repo.patched_tree(tree, [patch])
+        except PatchFailed as error:
+            raise HostFailed(
+                f"{patch.name} does not apply to {PACKAGE} {version}: {error.where}",
+                hint="this version of the source has other code there; name another tree with --tree",
+            ) from error
+        message, seconds = message_of(patch)
+        if not parents:
+            message += f"\nSource: {PACKAGE} {version}\n"
+        parents = [repo.commit_tree(tree, parents, message, seconds=seconds)]
+    return parents[0]
+
+
+def message_of(patch: Path) -> tuple[str, int]:
+    """A patch file's commit message and its date in seconds."""
+    mail = email.parser.Parser(policy=email.policy.compat32).parsestr(patch.read_text())
+    subject = re.sub(r"^\[PATCH[^]]*\] ", "", " ".join(str(mail["Subject"]).split()))
+    body = str(mail.get_payload()).split("\n---\n", 1)[0].strip()
+    date = email.utils.parsedate_to_datetime(str(mail["Date"]))
+    return f"{subject}\n\n{body}\n", int(date.timestamp())
+
+
+def _import_archive(repo: Repo, archive: Path, version: str, progress: Progress) -> None:
+    """Put an archive's files, without the folder that holds them, into one commit."""
+    size = archive.stat().st_size
+    with archive.open("rb") as raw, repo.fast_import() as stream:
+        stream.write(f"commit {_PRISTINE}\ncommitter lab <lab@localhost> 0 +0000\ndata 0\n".encode())
+        try:
+            with tarfile.open(fileobj=raw, mode="r|*", encoding="utf-8") as members:
+                for count, member in enumerate(members):
+                    _import_member(stream, members, member)
+                    if count % 1000 == 0:
+                        progress(f"importing {PACKAGE} {version}", raw.tell() / size)
+        except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
+            raise HostFailed(f"{archive} cannot be read: {error}", hint=f"reinstall {PACKAGE}") from error
+
+
+def _import_member(stream: IO[bytes], members: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+    path = member.name.removeprefix("./").partition("/")[2]
+    if member.isdir() or not path:  # git has no folders of their own
+        return
+    if member.issym():
+        mode, content = "120000", member.linkname.encode(errors="surrogateescape")
+    elif member.isfile() and (data := members.extractfile(member)) is not None:
+        mode, content = ("100755" if member.mode & 0o100 else "100644"), data.read()
+    else:
+        raise HostFailed(f"{PACKAGE}: {member.name} is neither file, folder nor symbolic link")
+    quoted = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    stream.write(f'M {mode} inline "{quoted}"\n'.encode(errors="surrogateescape"))
+    stream.write(b"data %d\n" % len(content))
+    stream.write(content)
+    stream.write(b"\n")
+
+
+def names() -> list[str]:
+    """The names of all patch sets."""
+    return sorted({path.parent.name for path in (room("kernels") / "patches").glob("[!.]*/*.patch")})
+
+
+def patches(name: str) -> list[Path]:
+    """The patches of one set, in the order in which they are applied."""
+    return sorted((room("kernels") / "patches" / name).glob("*.patch"))
+
+
+def close_to(word: str) -> str | None:
+    """The name that somebody who typed something else may have meant."""
+    return next(iter(difflib.get_close_matches(word, names(), n=1)), None)

@@ -1,0 +1,200 @@
+"""Which function an address belongs to: of a kernel, from System.map or its own kallsyms; of a program, from its ELF.
+
+Addresses are those of the file, which are those of the guest too: exact mode runs kernels with `nokaslr`, and
+the lab's own programs are static and not position independent (for others see `bias`).
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from lab.core.errors import UserError
+from lab.kernels import files, kallsyms
+
+if TYPE_CHECKING:
+    from elftools.elf.elffile import ELFFile
+
+KERNEL_HALF = 1 << 63
+"""Addresses from here on are the kernel's."""
+
+_TEXT_LETTERS = "tTwWiu"
+_SHF_EXECINSTR = 4
+# Functions in assembler are often labels without a type. 10, STT_GNU_IFUNC, is also called STT_LOOS.
+_ELF_CODE = ("STT_FUNC", "STT_GNU_IFUNC", "STT_LOOS", "STT_NOTYPE")
+
+# What compilers and linkers add to the name of a function that they cloned, cut in pieces or made unique.
+_SUFFIX = re.compile(
+    r"(?:\.(?:constprop|isra|part|cold|hot|warm|clone|llvm|lto_priv|localalias|__uniq)(?:\.\d+)*|\.\d+)+$"
+)
+# Of these the code is another piece of one function: to go there is no call.
+_PIECE = re.compile(r"\.(?:part|cold|hot|warm)\b")
+# The linker script's names for where a section begins or ends: no functions, though nm calls them text.
+_MARKER = re.compile(r"^_(?:s|e|sinit|einit)?text$|^__\w+_(?:text|thunk)_(?:start|end)$")
+
+
+class Label(NamedTuple):
+    """A name at an address. kind: nm's letter. size: bytes, None where only the next label ends it."""
+
+    address: int
+    kind: str
+    name: str
+    size: int | None = None
+
+
+class Symbol(NamedTuple):
+    """A function: its name, first address and size in bytes (to the next label where the file gives none)."""
+
+    name: str
+    start: int
+    size: int
+
+
+class SymbolTable:
+    """Functions by address. Of several names for one address the plainest is taken, so that it is always the same.
+
+    A function without a size goes on to the next label, of code or not; the last one to the end of its page.
+    """
+
+    def __init__(self, labels: Iterable[Label]) -> None:
+        ordered = sorted(labels)
+        spots = [(address, list(group)) for address, group in groupby(ordered, key=lambda label: label.address)]
+        nexts = [address for address, _ in spots[1:]]
+        if spots:
+            nexts.append((spots[-1][0] | 0xFFF) + 1)
+        self._symbols: list[Symbol] = []
+        for (address, group), following in zip(spots, nexts, strict=True):
+            texts = [label for label in group if label.kind in _TEXT_LETTERS and not _MARKER.match(label.name)]
+            if texts:
+                size = max(label.size or 0 for label in texts) or following - address
+                self._symbols.append(Symbol(min(texts, key=_plainness).name, address, size))
+        self._starts = [symbol.start for symbol in self._symbols]
+
+    def __len__(self) -> int:
+        return len(self._symbols)
+
+    def __iter__(self) -> Iterator[Symbol]:
+        return iter(self._symbols)
+
+    def find(self, address: int) -> Symbol | None:
+        """The function that an address lies in; None between and outside of functions."""
+        at = bisect_right(self._starts, address) - 1
+        if at < 0:
+            return None
+        symbol = self._symbols[at]
+        return symbol if address - symbol.start < symbol.size else None
+
+    def entry(self, address: int) -> bool:
+        """Whether an address is where a function is called: its first, and not that of a piece split off it."""
+        symbol = self.find(address)
+        return symbol is not None and symbol.start == address and not _PIECE.search(symbol.name)
+
+
+def _plainness(label: Label) -> tuple[int, int, int, str]:
+    """Order of preference among names of one address; the same names give the same choice in both arms."""
+    name = label.name
+    underscores = len(name) - len(name.lstrip("_"))
+    return (underscores, "TWwt".find(label.kind), len(name), name)
+
+
+def base_name(name: str) -> str:
+    """A function's name in the source: without what compilers add, as in `fn.constprop.0` or `fn.cold`.
+
+    Which clones exist can differ from build to build, so only these names can be compared between two arms.
+    """
+    return _SUFFIX.sub("", name) or name
+
+
+# --- kernels
+
+
+def kernel_symbols(vmlinux: Path | None, system_map: Path | None) -> SymbolTable:
+    """A kernel's functions, by the best source there is: System.map, its kallsyms, its ELF symbols.
+
+    vmlinux may be a bzImage. A System.map that names nothing (Debian's packages have one that only says where
+    the real one is) is passed over. `UserError` when no source has any functions.
+    """
+    if system_map is not None and len(table := from_system_map(system_map)):
+        return table
+    if vmlinux is not None:
+        for source in (from_kallsyms_image, from_elf):
+            if len(table := source(vmlinux)):
+                return table
+    what = vmlinux or system_map or "a kernel without files"
+    raise UserError(
+        f"{what}: no names of the kernel's functions",
+        hint="build it with CONFIG_KALLSYMS=y, or give the System.map that belongs to it",
+    )
+
+
+def from_system_map(path: Path) -> SymbolTable:
+    """The functions in a System.map (`nm` output: address, letter, name). `UserError` when it is not one."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    return SymbolTable(_in_kernel(_map_label(path, number, line) for number, line in enumerate(lines, 1) if line))
+
+
+def _map_label(path: Path, number: int, line: str) -> Label:
+    address, _, rest = line.partition(" ")
+    kind, _, name = rest.partition(" ")
+    try:
+        return Label(int(address, 16), kind, name)
+    except ValueError:
+        raise UserError(f"{path}, line {number}: not a line of a System.map: {line[:60]!r}") from None
+
+
+def _in_kernel(labels: Iterable[Label]) -> Iterator[Label]:
+    """Labels that are addresses of the kernel: not offsets into per-CPU data, not absolute values."""
+    return (label for label in labels if label.address >= KERNEL_HALF and label.kind not in "aA")
+
+
+def from_kallsyms_image(path: Path) -> SymbolTable:
+    """The functions that a kernel file (vmlinux or bzImage) lists for itself; empty when it has no kallsyms.
+
+    Errors are those of `kernelfile.extract_vmlinux`.
+    """
+    image = files.extract_vmlinux(path)
+    listed = kallsyms.read(image) or []
+    return SymbolTable(_in_kernel(Label(*symbol) for symbol in listed))
+
+
+# --- programs
+
+
+def from_elf(path: Path, *, bias: int = 0) -> SymbolTable:
+    """The functions of an ELF program, from .symtab, or .dynsym where it is stripped; empty when it has neither.
+
+    bias: what the loader adds to the addresses of a position-independent program. `UserError` when the file
+    cannot be read or is no ELF file.
+    """
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    try:
+        with path.open("rb") as stream:
+            return SymbolTable(_elf_labels(ELFFile(stream), bias))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except (ELFError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not a readable ELF file: {error}") from error
+
+
+def _elf_labels(elf: ELFFile, bias: int) -> list[Label]:
+    from elftools.elf.sections import SymbolTableSection
+
+    code = {index for index, section in enumerate(elf.iter_sections()) if section["sh_flags"] & _SHF_EXECINSTR}
+    section = elf.get_section_by_name(".symtab") or elf.get_section_by_name(".dynsym")
+    if not isinstance(section, SymbolTableSection):
+        return []
+    labels = []
+    for symbol in section.iter_symbols():
+        if symbol["st_info"]["type"] in _ELF_CODE and symbol.name and symbol["st_shndx"] in code:
+            kind = "t" if symbol["st_info"]["bind"] == "STB_LOCAL" else "T"
+            labels.append(Label(symbol["st_value"] + bias, kind, symbol.name, symbol["st_size"] or None))
+    return labels

@@ -1,0 +1,268 @@
+"""The kernel trees that revisions are looked up in, each a bare repository of the lab's own.
+
+A tree is the imported default, a clone of an address, or stands for a checkout of the user's. The last
+is never written to: revisions are resolved in the user's repository, objects are read from its store
+(git's alternates), and what the lab makes is put into its own.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from lab.core import git, paths, records
+from lab.core.errors import HostFailed, UserError
+from lab.core.git import Repo
+from lab.core.locks import Progress, make_once, quiet
+from lab.core.process import CommandFailed, run_text
+from lab.kernels import default_tree
+
+DEFAULT = "default"
+_RECORD = "tree.json"
+#: An object store inside the repository of a local tree, apart from the user's: see `lab.kernels.resolve`.
+SNAPSHOTS = "snapshots"
+_AT_THE_TOP = frozenset({"Kbuild", "Kconfig", "MAINTAINERS"})
+
+
+class TreeRecord(records.Record, frozen=True, kw_only=True):
+    """What `tree.json` in a tree's repository says about it."""
+
+    schema: Literal[1] = 1
+    name: str
+    kind: Literal["default", "clone", "local", "shared"]
+    origin: str
+    package: str | None = None
+    version: str | None = None
+    git_dir: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tree:
+    """A kernel tree in use: revisions are resolved in `source`, objects are read from and made in `repo`."""
+
+    name: str
+    repo: Repo
+    origin: str
+    head: str
+    source: Repo
+    record: TreeRecord
+
+
+def trees_dir() -> Path:
+    """Where the lab keeps its repositories."""
+    return paths.data_dir("trees")
+
+
+def open_tree(choice: str | None = None, *, progress: Progress = quiet) -> Tree:
+    """The tree of a name or the path of a checkout; without either the default one, imported if need be."""
+    if choice is None or choice == DEFAULT:
+        return import_default(progress)
+    if _is_name(choice) and _folder(choice).is_dir():
+        return _load(_folder(choice))
+    path = Path(choice).expanduser()
+    if path.is_dir():
+        return open_local(path)
+    close = difflib.get_close_matches(choice, [*names(), DEFAULT], n=1)
+    raise UserError(
+        f"there is no kernel tree called {choice!r}, nor a folder of that name",
+        hint=f"did you mean {close[0]}?" if close else "`lab tree list` shows them, `lab tree add` adds one",
+    )
+
+
+def names() -> list[str]:
+    """The names of all trees."""
+    return sorted(found.parent.stem for found in trees_dir().glob(f"[!.]*.git/{_RECORD}"))
+
+
+def list_trees() -> list[TreeRecord]:
+    """The records of all trees, by name."""
+    return [records.load(_folder(name) / _RECORD, TreeRecord) for name in names()]
+
+
+def import_default(progress: Progress = quiet) -> Tree:
+    """The default tree; made from the distributor's source package the first time (about a minute)."""
+    folder = _folder(DEFAULT)
+    if not folder.is_dir():
+        make_once(folder, lambda partial: _make_default(partial, progress), progress=progress)
+    return _load(folder)
+
+
+def _make_default(partial: Path, progress: Progress) -> None:
+    downloads = partial / "download"
+    downloads.mkdir()
+    given = default_tree.source(downloads, progress)
+    default_tree.build(partial, given, default_tree.story(), progress)
+    shutil.rmtree(downloads)
+    record = TreeRecord(
+        name=DEFAULT,
+        kind="default",
+        origin=default_tree.PACKAGE,
+        package=default_tree.PACKAGE,
+        version=given.version,
+    )
+    records.save(partial / _RECORD, record)
+
+
+def add(origin: str, name: str | None = None, *, progress: Progress = quiet) -> Tree:
+    """Add a tree: clone an address (commits now, file contents when needed), or refer to a local checkout."""
+    remote = _is_address(origin)
+    if not remote and not Path(origin).expanduser().is_dir():
+        raise UserError(f"{origin}: no such folder, and not the address of a repository")
+    chosen = name or _name_for(origin)
+    if not _is_name(chosen):
+        raise UserError(f"{chosen!r} cannot be a tree's name", hint="use letters, digits, and . _ - between them")
+    if chosen == DEFAULT or _folder(chosen).exists():
+        raise UserError(f"there is a tree called {chosen} already", hint="give this one another with --name")
+    if not remote:
+        return _make_local(Path(origin).expanduser(), chosen)
+    return _make_clone(origin, chosen, progress)
+
+
+def repository(name: str) -> Repo:
+    """The lab's repository of a tree; one of that name is made, without a commit, where there is none.
+
+    Its sources come from the machines of a cluster (`lab.cluster.sources`).
+    """
+
+    def make(partial: Path) -> None:
+        git.init_bare(partial)
+        records.save(partial / _RECORD, TreeRecord(name=name, kind="shared", origin="given by a cluster"))
+
+    make_once(_folder(name), make)
+    return Repo(_folder(name))
+
+
+def _make_clone(url: str, name: str, progress: Progress) -> Tree:
+    def make(partial: Path) -> None:
+        progress(f"cloning {url} (a kernel's history takes a while)", None)
+        try:
+            repo = git.clone_blobless(url, partial)
+        except CommandFailed as error:
+            raise HostFailed(
+                f"cannot clone {url}: {error.message}", hint="check the address and the network; then repeat"
+            ) from error
+        _require_kernel(repo, url)
+        repo.git("config", "gc.auto", "0")
+        records.save(partial / _RECORD, TreeRecord(name=name, kind="clone", origin=url))
+
+    if not make_once(_folder(name), make, progress=progress):
+        raise UserError(f"there is a tree called {name} already", hint="give this one another with --name")
+    return _load(_folder(name))
+
+
+def open_local(path: Path) -> Tree:
+    """The tree that stands for a checkout (or bare repository) of the user's; added silently if it is new."""
+    origin = _origin_of(path)
+    for record in list_trees():
+        if record.kind == "local" and record.origin == str(origin):
+            return _load(_folder(record.name))
+    tag = hashlib.sha256(str(origin).encode()).hexdigest()[:8]
+    return _make_local(origin, f"{_name_for(str(origin))}-{tag}")
+
+
+def _origin_of(path: Path) -> Path:
+    """The top folder of a checkout, or the bare repository itself."""
+    try:
+        words = git.command("-C", path, "rev-parse", "--show-toplevel")
+        return Path(run_text(words, env=git.environment()))
+    except CommandFailed:
+        return path.resolve()
+
+
+def _make_local(path: Path, name: str) -> Tree:
+    origin = _origin_of(path)
+    try:
+        git_dir = git.git_dir_of(origin)
+    except CommandFailed as error:
+        reason = "" if "not a git repository" in error.stderr else f" that can be read: {error.message}"
+        raise UserError(f"{path} is not a git repository{reason}") from error
+    source = Repo(git_dir)
+    _require_kernel(source, str(path))
+
+    def make(partial: Path) -> None:
+        repo = git.init_bare(partial)
+        store = source.git("rev-parse", "--path-format=absolute", "--git-path", "objects")
+        (partial / "objects" / "info").mkdir(exist_ok=True)
+        (partial / SNAPSHOTS).mkdir()
+        (partial / "objects" / "info" / "alternates").write_text(f"../{SNAPSHOTS}\n{store}\n")
+        repo.git("config", "gc.auto", "0")
+        _copy_promisors(source, repo)
+        record = TreeRecord(name=name, kind="local", origin=str(origin), git_dir=str(git_dir))
+        records.save(partial / _RECORD, record)
+
+    make_once(_folder(name), make)
+    return _load(_folder(name))
+
+
+def _copy_promisors(source: Repo, repo: Repo) -> None:
+    """A partial clone lacks objects; tell the lab's repository where the user's would fetch them."""
+    try:
+        found = source.git("config", "--get-regexp", r"^remote\..*\.promisor$")
+    except CommandFailed:
+        return
+    for line in found.splitlines():
+        remote = line.split()[0].removeprefix("remote.").removesuffix(".promisor")
+        repo.git("config", "core.repositoryFormatVersion", "1")
+        repo.git("config", "extensions.partialClone", remote)
+        repo.git("config", f"remote.{remote}.promisor", "true")
+        repo.git("config", f"remote.{remote}.url", source.git("config", f"remote.{remote}.url"))
+
+
+def _load(folder: Path) -> Tree:
+    record = records.load(folder / _RECORD, TreeRecord)
+    repo = Repo(folder)
+    source = Repo(Path(record.git_dir)) if record.git_dir else repo
+    if not source.git_dir.is_dir():
+        raise UserError(
+            f"the tree {record.name} stands for {record.origin}, which is gone",
+            hint=f"bring it back, or delete {folder}",
+        )
+    _copy_shallow(source, repo)
+    head = source.commit("HEAD")
+    if head is None:
+        raise UserError(f"{record.origin} has no commit yet")
+    return Tree(name=record.name, repo=repo, origin=record.origin, head=head, source=source, record=record)
+
+
+def _copy_shallow(source: Repo, repo: Repo) -> None:
+    """Where the user's history is cut off, the lab's must be too, or it would miss the parents."""
+    if source == repo:
+        return
+    cut = Path(source.git("rev-parse", "--path-format=absolute", "--git-path", "shallow"))
+    if cut.is_file():
+        records.write_atomic(repo.git_dir / "shallow", cut.read_bytes())
+    else:
+        (repo.git_dir / "shallow").unlink(missing_ok=True)
+
+
+def _require_kernel(repo: Repo, origin: str) -> None:
+    head = repo.commit("HEAD")
+    if head is None:
+        raise UserError(f"{origin} has no commit yet")
+    if missing := sorted(_AT_THE_TOP - repo.top_level(head)):
+        raise UserError(f"{origin} is not a Linux kernel tree: it has no {missing[0]} at its top")
+
+
+def _folder(name: str) -> Path:
+    return trees_dir() / f"{name}.git"
+
+
+def _is_name(text: str) -> bool:
+    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", text) is not None
+
+
+def _is_address(text: str) -> bool:
+    """An URL, or scp's `host:path`."""
+    return "://" in text or (re.match(r"[\w.@-]+:[^:]", text) is not None and not Path(text).exists())
+
+
+def _name_for(origin: str) -> str:
+    last = re.split(r"[/:]", origin.rstrip("/"))[-1]
+    if not _is_address(origin):
+        last = Path(origin).expanduser().resolve().name
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", last.removesuffix(".git")).strip("-._") or "linux"

@@ -1,1 +1,0 @@
-"""Numbers out of what programs print. Each module reads one format; all are pure functions over lines."""

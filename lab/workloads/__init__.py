@@ -1,0 +1,1 @@
+"""Workloads, their cases, and parsers of their output."""

@@ -1,0 +1,193 @@
+"""fio's JSON (`--output-format=json`), as documented in its HOWTO under "JSON output".
+
+Beside fio's own fields a document gets a table `total` over all jobs and directions, so that any job file can be
+measured by the same metrics: `ios`, `bytes`, `iops`, `bw_bytes` (bytes per second), `ctx` (context switches), and,
+where only one job in one direction did I/O, `lat_mean`, `clat_mean`, `clat_p50`, `clat_p95`, `clat_p99` in ns.
+Percentiles of several jobs cannot be joined.
+
+Structured output: a number by its place in a document.
+
+JSON lines: the last line that is an object with `metrics`; other lines are the program's talk.
+
+Regular expressions: the one group of the last place where a pattern matches is the number.
+
+stress-ng's YAML (`--metrics --yaml FILE`): one entry of `metrics` for each stressor.
+
+A document's values are those of its only stressor, under stress-ng's own names (`bogo-ops`,
+`bogo-ops-per-second-real-time`, ...), with the whole under `document`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+
+class Unreadable(Exception):
+    """The output is not what the program's documentation says; the message says which part of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """What a program printed, and which version of it did."""
+
+    values: Any
+    program: str
+
+    def number(self, place: str) -> float | None:
+        """The number at a place such as `jobs.0.read.iops`; None where the document has no such place.
+
+        Keys may have dots of their own (`percentile.99.000000`): every way to read the place is tried.
+        `Unreadable` when something is there, and is not a finite number.
+        """
+        for value in _at(self.values, place.split(".")):
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                raise Unreadable(f"{self.program} printed {place} = {value!r:.60}, which is not a number")
+            return float(value)
+        return None
+
+
+def _at(value: Any, parts: list[str]) -> Iterator[Any]:
+    if not parts:
+        yield value
+    elif isinstance(value, list):
+        if parts[0].isdigit() and int(parts[0]) < len(value):
+            yield from _at(value[int(parts[0])], parts[1:])
+    elif isinstance(value, dict):
+        for cut in range(1, len(parts) + 1):
+            key = ".".join(parts[:cut])
+            if key in value:
+                yield from _at(value[key], parts[cut:])
+
+
+_DIRECTIONS = ("read", "write", "trim")
+_SUMS = {"ios": "total_ios", "bytes": "io_bytes", "iops": "iops", "bw_bytes": "bw_bytes"}
+_PERCENTILES = {"clat_p50": "50.000000", "clat_p95": "95.000000", "clat_p99": "99.000000"}
+
+
+def read_fio(lines: Sequence[str]) -> Document:
+    """The JSON document among fio's lines: warnings may stand before and after it."""
+    text = "\n".join(lines)
+    start, end = text.find("{"), text.rfind("}")
+    if start < 0 or end < start:
+        raise Unreadable("fio printed no JSON: is --output-format=json among its arguments?")
+    try:
+        values: Any = msgspec.json.decode(text[start : end + 1])
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise Unreadable(f"fio's JSON cannot be read: {error}") from error
+    program = str(values.get("fio version", "fio of an unknown version"))
+    jobs = values.get("jobs")
+    if not isinstance(jobs, list) or not jobs:
+        raise Unreadable(f"{program} printed no jobs")
+    failed = [job.get("jobname") for job in jobs if job.get("error")]
+    if failed:
+        raise Unreadable(f"{program}: job {failed[0]} failed with error {_error(jobs, failed[0])}")
+    return Document(values={**values, "total": _total(program, jobs)}, program=program)
+
+
+def _error(jobs: list[dict[str, Any]], name: Any) -> Any:
+    return next(job["error"] for job in jobs if job.get("jobname") == name)
+
+
+def _total(program: str, jobs: list[dict[str, Any]]) -> dict[str, Any]:
+    sides = [(direction, job[direction]) for job in jobs for direction in _DIRECTIONS if direction in job]
+    busy = [side for _, side in sides if _field(program, side, "total_ios")]
+    total = {name: sum(_field(program, side, field) for side in busy) for name, field in _SUMS.items()}
+    total["ctx"] = sum(_field(program, job, "ctx") for job in jobs)
+    if len(busy) == 1:
+        (side,) = busy
+        total |= {f"{kind}_mean": _field(program, side, f"{kind}_ns", "mean") for kind in ("lat", "clat")}
+        percentiles = side["clat_ns"].get("percentile", {})
+        total |= {name: percentiles[key] for name, key in _PERCENTILES.items() if key in percentiles}
+    return total
+
+
+def _field(program: str, side: dict[str, Any], *names: str) -> Any:
+    value: Any = side
+    for name in names:
+        if not isinstance(value, dict) or name not in value:
+            raise Unreadable(f"{program} printed no {'.'.join(names)}")
+        value = value[name]
+    return value
+
+
+def read_json_lines(lines: Sequence[str]) -> Document:
+    """The table `metrics` of the last line that has one; an empty one when no line does."""
+    metrics = _last(lines).get("metrics", {})
+    if not isinstance(metrics, dict):
+        raise Unreadable("it printed metrics that are not a table of numbers")
+    return Document(values=metrics, program="it")
+
+
+def read_series(lines: Sequence[str]) -> dict[str, list[list[float]]]:
+    """The curves beside the metrics, by name: each a list of points of equally many numbers."""
+    series = _last(lines).get("series", {})
+    if not isinstance(series, dict):
+        raise Unreadable("it printed series that are not a table of curves")
+    for name, points in series.items():
+        if not isinstance(points, list) or not all(_is_point(point, points[0]) for point in points):
+            raise Unreadable(f"it printed series {name}, which is not a list of points of equally many numbers")
+    return {name: [[float(value) for value in point] for point in points] for name, points in series.items()}
+
+
+def _last(lines: Sequence[str]) -> dict[str, Any]:
+    for line in reversed(lines):
+        if not line.startswith("{"):
+            continue
+        try:
+            value: Any = msgspec.json.decode(line)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            continue
+        if isinstance(value, dict) and "metrics" in value:
+            return value
+    return {}
+
+
+def _is_point(point: object, first: object) -> bool:
+    if not isinstance(point, list) or not isinstance(first, list) or len(point) != len(first):
+        return False
+    return bool(point) and all(
+        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) for value in point
+    )
+
+
+def number(lines: Sequence[str], pattern: str) -> float | None:
+    """The number that a pattern finds; None when it matches nowhere. `^` and `$` are those of a line."""
+    matches = list(re.finditer(pattern, "\n".join(lines), re.MULTILINE))
+    if not matches:
+        return None
+    text = matches[-1][1]
+    try:
+        value = float(text)
+    except (ValueError, TypeError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise Unreadable(f"the pattern {pattern!r} found {text!r}, which is not a number")
+    return value
+
+
+def read_stress_ng(lines: Sequence[str]) -> Document:
+    """The YAML among stress-ng's lines: its talk stands before it, its end is three dots."""
+    import yaml  # most programs need none
+
+    starts = [number for number, line in enumerate(lines) if line == "---"]
+    if not starts:
+        raise Unreadable("stress-ng printed no YAML: are --metrics and --yaml among its arguments?")
+    ends = [number for number, line in enumerate(lines) if line == "..." and number > starts[-1]]
+    try:
+        values: Any = yaml.safe_load("\n".join(lines[starts[-1] : ends[0] if ends else None]))
+    except yaml.YAMLError as error:
+        raise Unreadable(f"stress-ng's YAML cannot be read: {' '.join(str(error).split())}") from error
+    if not isinstance(values, dict):
+        raise Unreadable("stress-ng's YAML is not a table")
+    program = f"stress-ng {(values.get('system-info') or {}).get('stress-ng-version', 'of an unknown version')}"
+    metrics = values.get("metrics")
+    if not isinstance(metrics, list) or len(metrics) != 1:
+        count = len(metrics) if isinstance(metrics, list) else 0
+        raise Unreadable(f"{program} printed metrics of {count} stressors, not of one")
+    return Document(values={**metrics[0], "document": values}, program=program)

@@ -1,0 +1,169 @@
+"""Workloads: which there are, and which of their cases somebody chose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatch
+from pathlib import Path
+
+import msgspec
+
+from lab.core import paths, records
+from lab.core.errors import UserError, suggestion
+from lab.workloads import file as workload_file
+from lab.workloads.spec import Case, Workload
+
+FILE_NAME = "workload.toml"
+
+
+def list_workloads() -> list[Workload]:
+    """The workloads that come with the lab, by name."""
+    return [load(name) for name in _shipped()]
+
+
+def is_shipped(workload: Workload) -> bool:
+    """Whether it comes with the lab, and is not a folder of the user's."""
+    return workload.folder.parent == paths.room("workloads").resolve()
+
+
+def load(ref: str) -> Workload:
+    """A workload by its name, or by the path of its folder (`./mine`, `/somewhere/mine`)."""
+    if _is_path(ref):
+        file = Path(ref) / FILE_NAME
+        if not file.is_file():
+            raise UserError(f"{ref} is not a workload: it has no {FILE_NAME}")
+    elif ref in _shipped():
+        file = paths.room("workloads") / ref / FILE_NAME
+    else:
+        known = _shipped()
+        raise UserError(
+            f"no workload is called {ref!r}",
+            hint=suggestion(ref, known) or f"there is {', '.join(known)}; a folder is given as ./{ref or 'name'}",
+        )
+    return workload_file.read(file)
+
+
+def select(text: str) -> tuple[Workload, list[Case]]:
+    """`NAME` or `NAME:CASE[,CASE...]`: the workload, and the cases chosen or all of them, each once.
+
+    Where a workload takes files of the user's, a case may be a path; the workload then has it as one more case.
+    """
+    ref, names = _split(text)
+    workload = load(ref)
+    if names is None:
+        return workload, list(workload.cases)
+    whole = workload.case_files and Path(names).expanduser().is_file() and "/" in names
+    chosen = [names] if whole else [name.strip() for name in names.split(",")]
+    if not all(chosen):
+        raise UserError(f"{text!r} names an empty case", hint=f"for example {ref}:{workload.cases[0].name}")
+    cases: dict[str, Case] = {}
+    for name in chosen:
+        if workload.case_files and "/" in name:
+            workload, case = workload.with_file(_user_file(workload, name))
+        else:
+            case = workload.case(name)
+        cases[case.name] = case
+    return workload, list(cases.values())
+
+
+def _split(text: str) -> tuple[str, str | None]:
+    """The workload, and its cases where some are named. A path may have colons of its own."""
+    if Path(text).is_dir():
+        return text, None
+    name, colon, cases = text.partition(":")
+    if not (colon and name in _shipped()):
+        name, colon, cases = text.rpartition(":")
+    return (name, cases) if colon else (text, None)
+
+
+def _user_file(workload: Workload, name: str) -> Path:
+    path = Path(name).expanduser()
+    if not path.is_file():
+        raise UserError(f"{workload.name}:{name}: no such file")
+    if not fnmatch(path.name, workload.case_files):
+        raise UserError(f"{workload.name}:{name}: this workload takes files called {workload.case_files}")
+    return path
+
+
+def select_all(texts: Iterable[str]) -> list[tuple[Workload, list[Case]]]:
+    """Several selections as one: of each workload all cases that any of them chose, each once."""
+    chosen: dict[str, tuple[Workload, list[Case]]] = {}
+    for text in texts:
+        workload, cases = select(text)
+        known, before = chosen.get(workload.name, (workload, []))
+        if known.folder != workload.folder:
+            raise UserError(
+                f"two workloads are called {workload.name}: {known.folder} and {workload.folder}",
+                hint="measure one at a time, or rename one",
+            )
+        chosen[workload.name] = (
+            _joined(known, workload),
+            [*before, *(case for case in cases if case not in before)],
+        )
+    return list(chosen.values())
+
+
+def _joined(one: Workload, other: Workload) -> Workload:
+    """A workload with the files of the user's of both."""
+    for case in other.cases:
+        if case not in one.cases:
+            one, _ = one.with_file(Path(case.file))
+    return one
+
+
+# --- a selection as it is written into a plan ---
+
+
+def canonical(text: str) -> str:
+    """A selection that means the same from any folder: paths from the root."""
+    ref, names = _split(text)
+    workload, cases = select(text)
+    ref = str(Path(ref).resolve()) if _is_path(ref) else ref
+    if names is None:
+        return ref
+    return f"{ref}:{','.join(_canonical_case(workload, case) for case in cases)}"
+
+
+def _canonical_case(workload: Workload, case: Case) -> str:
+    return case.file if case.file.startswith("/") else case.name
+
+
+def only(texts: Iterable[str], workload: str, case: str) -> str:
+    """The selection of one case among those of a plan."""
+    for text in texts:
+        found, cases = select(text)
+        if found.name == workload and any(one.name == case for one in cases):
+            return f"{_split(text)[0]}:{_canonical_case(found, found.case(case))}"
+    raise UserError(f"{workload}:{case} is not among {', '.join(texts)}")
+
+
+def user_files(texts: Iterable[str]) -> dict[str, str]:
+    """The user's files that are cases, with their hashes."""
+    files = [case.file for workload, _ in select_all(texts) for case in workload.cases if case.file.startswith("/")]
+    return {file: records.file_digest(Path(file)) for file in files}
+
+
+def require_unchanged(files: Mapping[str, str]) -> None:
+    """Refuse to go on with files that are not what they were when a measurement began."""
+    for file, before in files.items():
+        if not Path(file).is_file():
+            raise UserError(f"{file} was measured, and is gone", hint="put it back, or measure anew")
+        if records.file_digest(Path(file)) != before:
+            raise UserError(
+                f"{file} has changed since it was measured (its sha256 was {before[:12]}...)",
+                hint="put it back as it was, or measure anew",
+            )
+
+
+def _shipped() -> list[str]:
+    return sorted(file.parent.name for file in paths.room("workloads").glob(f"*/{FILE_NAME}"))
+
+
+def _is_path(ref: str) -> bool:
+    return "/" in ref or ref in (".", "..")
+
+
+def described(workload: Workload) -> dict[str, object]:
+    """A workload as plain values."""
+    found: dict[str, object] = msgspec.to_builtins(workload, enc_hook=str)
+    return found
