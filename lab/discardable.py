@@ -12,7 +12,7 @@ from typing import Literal
 
 from filelock import FileLock, Timeout
 
-from lab import results
+from lab.compare import results
 from lab.core import locks, paths
 from lab.kernels import store
 

@@ -74,7 +74,7 @@ def _model_ratios(rounds: int = 5) -> dict[str, float]:
 
 
 def _runs(result: str) -> list[dict[str, float]]:
-    from lab import results
+    from lab.compare import results
 
     return [json.loads(path.read_text()) for path in sorted((results.open_folder(result) / "runs").glob("*.json"))]
 
@@ -91,7 +91,7 @@ def _timed(work: Callable[[], object], rounds: int) -> float:
 def _boot_s(rounds: int = 5) -> float:
     """From the start of QEMU until the guest says that it begins the first case."""
     document = json.loads(_ab("-w", "alloc-burst:layout-512k", "--seeds", "1"))
-    from lab import results
+    from lab.compare import results
     from lab.core import cpio
     from lab.core.progress import Meter
     from lab.guests import channel, image, initrd

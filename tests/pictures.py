@@ -28,12 +28,13 @@ from typing import Any
 
 from PIL import Image
 
-from lab import results
+from lab import report
 from lab.bisection.answer import Answer
+from lab.compare import results
+from lab.compare.matrix_results import MatrixResult
 from lab.core.errors import LabError
 from lab.core.records import write_atomic
-from lab.matrixresults import MatrixResult
-from lab.reporting import bisections, formats, matrices, stored
+from lab.report import inputs
 
 TOP = Path(__file__).resolve().parent.parent
 FOLDER = TOP / "docs" / "pictures"
@@ -76,14 +77,14 @@ def _pages(asked: argparse.Namespace) -> dict[str, str]:
     matrix = asked.matrix or _newest([m.result for m in results.all_finished(MatrixResult)])
     found = {}
     if comparison:
-        found["comparison"] = formats.render("html", stored.open_reports([comparison]))
+        found["comparison"] = report.render("html", inputs.open_reports([comparison]))
     if bisect:
-        one = bisections.open_bisection(results.open_folder(bisect))
-        found["bisection"] = formats.render("html", one, formats.OF_BISECTIONS)
+        one = inputs.open_bisection(results.open_folder(bisect))
+        found["bisection"] = report.render("html", one, report.OF_BISECTIONS)
     if matrix:
-        map_ = matrices.open_matrix(results.open_folder(matrix))
-        found["matrix"] = formats.render("html", map_, formats.OF_MATRICES)
-        write_atomic(FOLDER / "matrix.svg", matrices.svg(map_).encode())
+        map_ = inputs.open_matrix(results.open_folder(matrix))
+        found["matrix"] = report.render("html", map_, report.OF_MATRICES)
+        write_atomic(FOLDER / "matrix.svg", inputs.matrix_as_svg(map_).encode())
     return found
 
 

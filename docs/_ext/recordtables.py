@@ -16,7 +16,8 @@ from sphinx.util.docutils import SphinxDirective
 
 
 class RecordTable(SphinxDirective):
-    """`{record} lab.results.Plan`: a table of its fields, then one of each record in it that the page has not had."""
+    """`{record} lab.compare.results.Plan`: a table of its fields, then one of each record in it that the page has not
+    had."""
 
     required_arguments = 1
     has_content = False

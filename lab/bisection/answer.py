@@ -9,10 +9,10 @@ import msgspec
 
 from lab.bisection.history import Candidate
 from lab.bisection.livedocument import Posterior
+from lab.compare.results import ResultEnvironment
 from lab.core import records
 from lab.core.errors import HostFailed, UserError
 from lab.core.records import Record
-from lab.results import ResultEnvironment
 from lab.stats.verdict import Comparison, Outcome
 
 

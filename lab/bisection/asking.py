@@ -12,12 +12,12 @@ from lab.bisection import history, liveasking, recipes, series
 from lab.bisection.history import History
 from lab.bisection.plan import CONFIDENCE, BisectPlan, Panics
 from lab.bisection.recipes import Recipe
+from lab.compare.results import ArmPlan
 from lab.core import paths, records
 from lab.core.errors import UserError
 from lab.core.locks import Progress
 from lab.guests import exact, hardware
 from lab.kernels import compilers, resolve, trees
-from lab.results import ArmPlan
 from lab.workloads import selection as workload_selection
 
 PROBES = 3

@@ -7,21 +7,20 @@ import math
 import time
 from pathlib import Path
 
-from lab import ab
 from lab.bisection.history import Candidate, History
 from lab.bisection.journal import Built, safe_name
 from lab.bisection.livework import Booted
 from lab.bisection.measuring import chosen_metric, identity
 from lab.bisection.plan import BisectPlan
+from lab.compare import boots, exact, live_guests
+from lab.compare.rounds import FIRST_ITERATIONS
 from lab.core.errors import GuestFailed
 from lab.core.progress import Meter
 from lab.core.records import now
-from lab.guests import exact
+from lab.guests import exact as guest_exact
 from lab.guests.run import Arm, Running
 from lab.kernels import kernel as kernel_kernel
 from lab.kernels.kernel import Kernel
-from lab.live import boots, preparing
-from lab.live.rounds import FIRST_ITERATIONS
 from lab.stats import iterations
 from lab.stats.verdict import Metric
 from lab.workloads import selection
@@ -30,7 +29,7 @@ from lab.workloads.spec import Workload
 
 def metric_of(workload: Workload, name: str | None) -> Metric:
     """The metric that decides: the workload's own primary one, or the one named. `UserError` if there is none."""
-    return chosen_metric(ab.metrics_of(workload.metrics, modelled=False), name)
+    return chosen_metric(exact.metrics_of(workload.metrics, modelled=False), name)
 
 
 class Boots:
@@ -47,12 +46,12 @@ class Boots:
         self._build_s: dict[str, float] = {}
         self._running = Running()
         selection.require_unchanged(plan.files)
-        ready = preparing.prepare(
+        ready = live_guests.prepare(
             (self._arm(history.old), self._arm(history.new)),
             [chosen],
             plan.live,
             folder,
-            qemu=exact.find_qemu(plan.qemu),
+            qemu=guest_exact.find_qemu(plan.qemu),
             timeout_s=plan.guest_timeout_s,
             meter=meter,
         )

@@ -7,18 +7,18 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from lab import ab, results
 from lab.bisection import answer as answers
 from lab.bisection import answering, goingon
 from lab.bisection.answer import Answer, Found, Proof
 from lab.bisection.proof import Prover
 from lab.bisection.searching import Search
 from lab.bisection.session import LIVE, PLAN, Session
+from lab.compare import exact, results
+from lab.compare.results import AbResult, CaseResult, primary_of
 from lab.core.errors import HostFailed, Undecided, UserError
 from lab.core.executor import over
 from lab.core.progress import Meter
 from lab.core.records import save
-from lab.results import AbResult, CaseResult, primary_of
 from lab.stats.verdict import Metric, Outcome, percent
 from lab.workloads import selection
 
@@ -83,7 +83,7 @@ def choose_case(session: Session, *, jobs: int, deadline: float | None, meter: M
     if not (place / "plan.json").exists():
         results.store_plan(place, compared)
     try:
-        found = ab.measure(compared, place, jobs=jobs, deadline=deadline, meter=meter)
+        found = exact.measure(compared, place, jobs=jobs, deadline=deadline, meter=meter)
     except HostFailed as error:
         if over(deadline):
             raise _too_short(session, "a case was chosen") from error

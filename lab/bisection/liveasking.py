@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lab.bisection.recipes import Recipe
+from lab.compare.plan import LivePlan
 from lab.core.errors import UserError
 from lab.core.progress import Meter
 from lab.guests import kvm
-from lab.live.document import LivePlan
 from lab.workloads.spec import Case, Workload
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def plan_of(asked: Asked, recipe: Recipe, workload: Workload, cases: Sequence[Ca
             raise UserError("--accel, --cpus and --iterations are of live mode", hint="add --mode live")
         return None
     from lab.bisection import booting  # brings numpy along, which exact mode does without
-    from lab.live import preparing
+    from lab.compare import live_guests
 
     _refuse_exact(asked, recipe)
     if len(cases) != 1:
@@ -44,9 +44,9 @@ def plan_of(asked: Asked, recipe: Recipe, workload: Workload, cases: Sequence[Ca
         mirror=asked.cpus == 0,
         max_rounds=MOST_ROUNDS,
         iterations=asked.iterations,
-        seed=preparing.draw_seed(),
+        seed=live_guests.draw_seed(),
     )
-    preparing.check([(workload, cases)], how)
+    live_guests.check([(workload, cases)], how)
     return how
 
 

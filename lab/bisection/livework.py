@@ -21,12 +21,12 @@ from lab.bisection.journal import Boot, Built, Reading
 from lab.bisection.livestate import LiveState, certainty
 from lab.bisection.session import Session
 from lab.bisection.terms import Done, Part, Visit
+from lab.compare.results import ResultEnvironment
+from lab.compare.runs import HOSTS_DOING
 from lab.core.errors import BuildFailed, GuestFailed, HostFailed, LabError, UserError
 from lab.core.executor import over
 from lab.core.progress import Meter
 from lab.core.records import now
-from lab.results import ResultEnvironment
-from lab.runs import HOSTS_DOING
 from lab.stats.verdict import Metric, percent
 
 T = TypeVar("T")

@@ -14,10 +14,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab import ab, runs, sampling
 from lab.bisection.history import Candidate, History
 from lab.bisection.journal import Reading, place_of
 from lab.bisection.plan import BisectPlan
+from lab.compare import exact, runs, sampling
+from lab.compare.sampling import Limits, Series
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, HostFailed, LabError, UserError
 from lab.core.progress import Meter
@@ -26,7 +27,6 @@ from lab.guests.run import Arm
 from lab.kernels import kernel
 from lab.kernels.kernel import Kernel, MachineType
 from lab.kernels.resolve import KernelSpec
-from lab.sampling import Limits, Series
 from lab.stats.verdict import Metric
 
 
@@ -43,7 +43,7 @@ class Measurer:
         self.plan, self.history, self.folder = plan, history, folder
         self.jobs, self.deadline, self.meter = jobs, deadline, meter
         self._resolving = threading.Lock()
-        ready = ab.prepare(plan.comparison(plan.old, plan.new), folder, jobs=jobs, meter=meter)
+        ready = exact.prepare(plan.comparison(plan.old, plan.new), folder, jobs=jobs, meter=meter)
         (self._series,) = ready.series
         self.environment = ready.environment
         self.bench = self._series.bench
@@ -156,7 +156,7 @@ def identity(kernel: Kernel, machine: MachineType) -> str:
 
 def _metrics(series: Series) -> list[Metric]:
     own = series.metrics(series.cases[0])
-    return ab.metrics_of(own, modelled=series.bench.instrument is not None)
+    return exact.metrics_of(own, modelled=series.bench.instrument is not None)
 
 
 def chosen_metric(known: Sequence[Metric], name: str | None) -> Metric:

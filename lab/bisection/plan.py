@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from lab.compare.plan import LivePlan
+from lab.compare.results import ArmPlan, Plan
 from lab.core.records import Record
-from lab.live.document import LivePlan
-from lab.results import ArmPlan, Plan
 
 Panics = Literal["untestable", "bad"]
 

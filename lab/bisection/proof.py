@@ -12,21 +12,20 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab import ab, explain, results
 from lab.bisection.answer import Function, Proof
 from lab.bisection.history import Candidate, History
 from lab.bisection.journal import safe_name
 from lab.bisection.plan import BisectPlan
 from lab.bisection.state import changed
+from lab.compare import exact, explain, live, results
+from lab.compare.results import AbResult, ArmPlan, Plan, primary_of
+from lab.compare.runs import Run
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, UserError
 from lab.core.progress import Meter
 from lab.guests import hardware
 from lab.kernels import trees
 from lab.kernels.resolve import KernelSpec, resolve
-from lab.live import comparing
-from lab.results import AbResult, ArmPlan, Plan, primary_of
-from lab.runs import Run
 from lab.stats.verdict import Comparison, Metric
 
 _FUNCTIONS = 10
@@ -87,7 +86,7 @@ class Prover:
         plan = plan or self.plan.comparison(base, test)
         if not (folder / "plan.json").exists():
             results.store_plan(folder, plan)
-        measure = comparing.measure if plan.live else ab.measure
+        measure = live.measure if plan.live else exact.measure
         return measure(plan, folder, jobs=self.jobs, deadline=None, meter=self.meter)
 
     def _comparison(self, result: AbResult) -> Comparison:

@@ -16,15 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab import results
 from lab.bisection.history import Candidate, History
 from lab.bisection.journal import Boot, Journal, Reading, Undone, put_aside
 from lab.bisection.plan import BisectPlan
 from lab.bisection.state import State
+from lab.compare import results
+from lab.compare.results import ResultEnvironment
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.records import Record, now
-from lab.results import ResultEnvironment
 from lab.stats.verdict import Metric
 
 if TYPE_CHECKING:

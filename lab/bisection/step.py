@@ -12,7 +12,6 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab import ab, results
 from lab.bisection import asking, decide, recipes
 from lab.bisection.asking import Asked
 from lab.bisection.history import Candidate, History, suffix_of
@@ -21,12 +20,14 @@ from lab.bisection.plan import BisectPlan
 from lab.bisection.searching import Search
 from lab.bisection.session import JOURNAL, Session, conditions
 from lab.bisection.state import State, describe
+from lab.compare import exact, results
 from lab.core import paths, records
 from lab.core.errors import UserError
 from lab.core.git import Repo
 from lab.core.process import CommandFailed
 from lab.core.progress import Meter
-from lab.guests import exact, image
+from lab.guests import exact as guest_exact
+from lab.guests import image
 from lab.guests.plugin import load_instrument
 from lab.kernels import trees
 from lab.kernels.resolve import KernelSpec, TreeSource
@@ -116,11 +117,11 @@ def _id(spec: KernelSpec) -> str:
 def _folder(plan: BisectPlan, meter: Meter) -> Path:
     """Where steps of equal conditions keep what they measured: ends, settings, guest, emulator, model."""
     workload, _ = selection.select(plan.selection)
-    instrument = load_instrument(plan.machine, ab.model_of(plan.model, workload))
+    instrument = load_instrument(plan.machine, exact.model_of(plan.model, workload))
     conditions_ = [
         plan,
-        exact.find_qemu(plan.qemu),
-        exact.exact_machine(),
+        guest_exact.find_qemu(plan.qemu),
+        guest_exact.exact_machine(),
         image.obtain(meter)[0].sha256,
         instrument.identity if instrument else "none",
     ]

@@ -13,11 +13,12 @@ from typing import Any
 from distributed import Client, Future, KilledWorker
 from distributed.client import FutureCancelledError
 
-from lab import runs
 from lab.cluster import fingerprint, sources, tasks, worker
 from lab.cluster.fingerprint import Facts
 from lab.cluster.share import Share
 from lab.cluster.tasks import BuildDone, BuildTask, Done, GuestDone, GuestTask, Task, WorkerTrouble, Wrong
+from lab.compare import runs
+from lab.compare.runs import Bench, Run
 from lab.core import paths, records
 from lab.core.errors import BuildFailed, GuestFailed, HostFailed
 from lab.core.progress import Meter
@@ -26,7 +27,6 @@ from lab.guests.run import Arm, Running
 from lab.kernels.compilers import Compiler
 from lab.kernels.resolve import KernelSpec, TreeSource
 from lab.kernels.store import Build
-from lab.runs import Bench, Run
 from lab.workloads.spec import Case
 
 _LOOK_EVERY_S = 5.0

@@ -19,9 +19,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from lab import ab, runs
 from lab.cluster import sources
 from lab.cluster.share import Share
+from lab.compare import exact as compare_exact
+from lab.compare import runs
+from lab.compare.runs import Bench, Got
 from lab.core import paths
 from lab.core.errors import BuildFailed, GuestFailed, LabError
 from lab.core.progress import Meter
@@ -31,7 +33,6 @@ from lab.guests.run import Arm, Running
 from lab.kernels import build as kernel_build
 from lab.kernels import compilers
 from lab.kernels.resolve import KernelSpec, TreeSource
-from lab.runs import Bench, Got
 from lab.workloads.spec import Case
 
 logger = logging.getLogger(__name__)
@@ -114,7 +115,7 @@ def _at_home(task: GuestTask) -> tuple[Bench, Arm]:
     bench = dataclasses.replace(task.bench, qemu=find_qemu(task.bench.qemu.path), slice=share.fetch(task.slice))
     if bench.instrument is not None:
         bench = dataclasses.replace(bench, instrument=dataclasses.replace(bench.instrument, library=plugin.obtain()))
-    if (found := ab.environment_of(bench).fingerprint) != task.fingerprint:
+    if (found := compare_exact.environment_of(bench).fingerprint) != task.fingerprint:
         raise WorkerTrouble(f"its guests are others: fingerprint {found}, and {task.fingerprint} is asked for")
     image = share.fetch(task.image)
     kernel = dataclasses.replace(task.arm.kernel, bzimage=image, vmlinux=image)
@@ -163,7 +164,7 @@ def build_kernel(task: BuildTask) -> BuildDone:
     try:
         spec = msgspec.structs.replace(task.spec, source=sources.at_home(share, task.source))
         build = kernel_build.obtain(
-            spec, compiler=compilers.identify(task.cc), jobs=ab.default_jobs(), meter=Meter(quiet=True)
+            spec, compiler=compilers.identify(task.cc), jobs=compare_exact.default_jobs(), meter=Meter(quiet=True)
         )
         share.put_kernel(build, task.request)
     except sources.Missing as missing:

@@ -11,16 +11,15 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from lab import ab as comparing
-from lab import certificates, results
-from lab.certificates import Certificate
 from lab.commands import ab, options
+from lab.compare import certificates, exact, results
+from lab.compare.certificates import Certificate
+from lab.compare.results import Plan
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.progress import Meter
-from lab.guests import exact
+from lab.guests import exact as guest_exact
 from lab.history.hook import remember
-from lab.results import Plan
 
 ROUNDS = 30
 """Enough for a standard deviation that is right within a quarter (one over the root of twice as many, twice)."""
@@ -66,7 +65,7 @@ def aa(spec: str | None, resume: str | None, listing: bool, result: Path | None,
         with results.claimed(folder):
             if resume is None:
                 results.store_plan(folder, plan)
-            finished = ab.measure(plan, folder, asked.jobs or comparing.default_jobs(), deadline, meter)
+            finished = ab.measure(plan, folder, asked.jobs or exact.default_jobs(), deadline, meter)
             remember(folder, meter)
     made = certificates.certify(finished)
     certificates.keep(made)
@@ -111,7 +110,7 @@ def _print(made: Sequence[Certificate], *, as_json: bool) -> None:
 
 def _list(*, as_json: bool) -> None:
     found = certificates.kept()
-    present = certificates.setup(exact.find_qemu("qemu-system-x86_64").version)
+    present = certificates.setup(guest_exact.find_qemu("qemu-system-x86_64").version)
     if as_json:
         told = [{**records.plain(one), "changed": certificates.changed(one, present)} for one in found]
         click.echo(records.encode({"schema": "lab.aa/1", "certificates": told}), nl=False)

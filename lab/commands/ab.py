@@ -10,22 +10,22 @@ import click
 import msgspec
 from rich.console import Console
 
-from lab import ab as comparing
-from lab import explain as lab_explain
-from lab import explaintable, results, table
 from lab.cluster.joining import exact_only, joined
 from lab.commands import options
+from lab.compare import exact, live, live_guests, results
+from lab.compare import explain as lab_explain
+from lab.compare.explain import Why
+from lab.compare.plan import LivePlan
+from lab.compare.results import AbResult, ArmPlan, Plan
 from lab.core import records
 from lab.core.errors import Undecided, UserError
 from lab.core.progress import Meter
-from lab.explain import Why
-from lab.guests import exact, hardware, kvm
+from lab.guests import exact as guest_exact
+from lab.guests import hardware, kvm
 from lab.history.hook import remember
 from lab.kernels import compilers, resolve, trees
-from lab.live import comparing as live
-from lab.live import preparing
-from lab.live.document import LivePlan
-from lab.results import AbResult, ArmPlan, Plan
+from lab.report import explain_text
+from lab.report import text as report_text
 from lab.stats.verdict import Outcome
 from lab.workloads import selection
 
@@ -73,7 +73,7 @@ def ab(
         with results.claimed(folder):
             if resume is None:
                 results.store_plan(folder, plan)
-            jobs = asked.jobs or comparing.default_jobs()
+            jobs = asked.jobs or exact.default_jobs()
             finished = measure(plan, folder, jobs, deadline, meter)
             remember(folder, meter)
             reason = lab_explain.find(folder, finished, jobs=jobs, meter=meter) if explain else None
@@ -127,9 +127,9 @@ def measure(plan: Plan, folder: Path, jobs: int, deadline: float | None, meter: 
     if plan.live is not None:
         with results.kept(folder, meter):
             return live.measure(plan, folder, jobs=jobs, deadline=deadline, meter=meter)
-    comparing.announce(plan, selection.select_all(plan.workloads), jobs, meter)
+    exact.announce(plan, selection.select_all(plan.workloads), jobs, meter)
     with results.kept(folder, meter):
-        return comparing.measure(plan, folder, jobs=jobs, deadline=deadline, meter=meter)
+        return exact.measure(plan, folder, jobs=jobs, deadline=deadline, meter=meter)
 
 
 def plan_of(asked: Asked, meter: Meter) -> Plan:
@@ -137,7 +137,7 @@ def plan_of(asked: Asked, meter: Meter) -> Plan:
     if not asked.base or not asked.test:
         raise UserError("both --base and --test are needed", hint="e.g. --base v6.11 --test v6.12")
     selection.select_all(asked.workload)
-    exact.find_qemu(asked.qemu)
+    guest_exact.find_qemu(asked.qemu)
     hardware.load(asked.machine)
     tree = trees.open_tree(asked.tree, progress=meter.news) if asked.tree else None
     arms = []
@@ -199,9 +199,9 @@ def _live_plan(asked: Asked, meter: Meter) -> tuple[str, LivePlan | None]:
         iterations=asked.iterations,
         perf=accelerator == "kvm" if asked.perf is None else asked.perf,
         perf_record=asked.perf_record,
-        seed=preparing.draw_seed(),
+        seed=live_guests.draw_seed(),
     )
-    preparing.check(selection.select_all(asked.workload), how)
+    live_guests.check(selection.select_all(asked.workload), how)
     return "live", how
 
 
@@ -220,7 +220,7 @@ def _print(result: AbResult, reason: Why | None, *, as_json: bool) -> None:
         click.echo(records.encode(document), nl=False)
         return
     console = Console()
-    table.show(result, console)
+    report_text.show(result, console)
     if reason:
         click.echo()
-        explaintable.show(reason, console)
+        explain_text.show(reason, console)

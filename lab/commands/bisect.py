@@ -8,20 +8,21 @@ from typing import Any
 
 import click
 
-from lab import results
-from lab.ab import default_jobs
-from lab.bisection import asking, conclude, page, session
+from lab.bisection import asking, conclude, session
 from lab.bisection import step as stepping
 from lab.bisection.answer import Answer
 from lab.bisection.asking import Asked
 from lab.cluster.joining import exact_only, joined
 from lab.commands import options
+from lab.compare import results
+from lab.compare.exact import default_jobs
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.progress import Meter
 from lab.core.text import visible
 from lab.guests import hardware
 from lab.history.hook import remember
+from lab.report import bisection_text
 
 _PATHS = "lab.bisect.paths"
 _WORDS = "lab.bisect.words"
@@ -148,7 +149,7 @@ def _print(answer: Answer, *, as_json: bool) -> int:
     if as_json:
         click.echo(records.encode(answer), nl=False)
     else:
-        click.echo(page.render(answer), nl=False)
+        click.echo(bisection_text.render(answer), nl=False)
     return 0 if answer.named else 5
 
 

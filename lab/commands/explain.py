@@ -7,13 +7,15 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from lab import explain as lab_explain
-from lab import explaintable, flamegraph, results
-from lab.ab import default_jobs
 from lab.commands import options
+from lab.compare import explain as lab_explain
+from lab.compare import results
+from lab.compare.exact import default_jobs
+from lab.compare.explain import Cost
 from lab.core import records
 from lab.core.progress import Meter
-from lab.explain import Cost
+from lab.report import explain_text
+from lab.report import svg as report_svg
 
 
 @click.command()
@@ -52,11 +54,11 @@ def explain(
             folder, result, case, machine=machine, model=model, cost=cost, jobs=jobs or default_jobs(), meter=meter
         )
     if folded:
-        records.write_atomic(folded, flamegraph.folded(found.explanation, cost).encode())
+        records.write_atomic(folded, report_svg.folded(found.explanation, cost).encode())
     if svg:
-        drawing = flamegraph.svg(found.explanation, cost, title=found.title, machine=found.machine)
+        drawing = report_svg.svg(found.explanation, cost, title=found.title, machine=found.machine)
         records.write_atomic(svg, drawing.encode())
     if as_json:
         click.echo(records.encode(found.document()), nl=False)
         return
-    explaintable.show(found, Console(), everything=everything)
+    explain_text.show(found, Console(), everything=everything)

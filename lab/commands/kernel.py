@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import click
 
-from lab.ab import default_jobs
 from lab.cluster.joining import joined
 from lab.commands import options
+from lab.compare.exact import default_jobs
 from lab.core import executor, records
 from lab.core.progress import Meter
 from lab.kernels import compilers, resolve, store

@@ -10,17 +10,19 @@ import click
 import msgspec
 from rich.console import Console
 
-from lab import ab, axes, heatmap, matrixtable, results
-from lab import matrix as measuring
 from lab.cluster.joining import exact_only, joined
 from lab.commands import options
+from lab.compare import exact, matrix_results, results
+from lab.compare import matrix as measuring
+from lab.compare.matrix_results import MatrixPlan, MatrixResult, load_plan
 from lab.core import records
 from lab.core.errors import GuestFailed
 from lab.core.progress import Meter
-from lab.guests import exact, hardware
+from lab.guests import exact as guest_exact
+from lab.guests import hardware
 from lab.history.hook import remember
 from lab.kernels import compilers, trees
-from lab.matrixresults import MatrixPlan, MatrixResult, load_plan
+from lab.report import heatmap, matrix_text
 from lab.workloads import selection
 
 
@@ -107,11 +109,11 @@ def show(result: MatrixResult, *, as_json: bool) -> None:
     if as_json:
         click.echo(records.encode(result), nl=False)
     else:
-        matrixtable.show(result, Console())
+        matrix_text.show(result, Console())
 
 
 def _measure(plan: MatrixPlan, folder: Path, asked: Asked, deadline: float | None, meter: Meter) -> MatrixResult:
-    jobs = asked.jobs or ab.default_jobs()
+    jobs = asked.jobs or exact.default_jobs()
     measuring.announce(plan, folder, jobs=jobs, budget_s=asked.budget, meter=meter)
     with results.kept(folder, meter):
         return measuring.measure(plan, folder, jobs=jobs, deadline=deadline, meter=meter)
@@ -119,10 +121,10 @@ def _measure(plan: MatrixPlan, folder: Path, asked: Asked, deadline: float | Non
 
 def _plan(asked: Asked, meter: Meter) -> MatrixPlan:
     """Everything resolved, so that nothing asked for can turn out wrong after hours."""
-    span = axes.span(asked.kernel, asked.settings)
-    baseline = axes.choose(span.arms, asked.against)
+    span = matrix_results.span(asked.kernel, asked.settings)
+    baseline = matrix_results.choose(span.arms, asked.against)
     measuring.check_metrics(asked.workload, asked.metric, asked.model)
-    exact.find_qemu(asked.qemu)
+    guest_exact.find_qemu(asked.qemu)
     hardware.load(asked.machine)
     compilers.identify(asked.cc)
     tree = trees.open_tree(asked.tree, progress=meter.news) if asked.tree else None

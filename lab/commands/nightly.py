@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from lab.ab import default_jobs
 from lab.commands import options
+from lab.compare.exact import default_jobs
 from lab.core import records
 from lab.core.errors import HostFailed
 from lab.core.progress import Meter

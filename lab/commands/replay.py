@@ -6,14 +6,15 @@ from pathlib import Path
 
 import click
 
-from lab import ab, replaying
-from lab.bundle import again
 from lab.commands import options
+from lab.compare import exact
+from lab.compare import replay as compare_replay
+from lab.compare.replay import Replay
 from lab.core import records
 from lab.core.errors import GuestFailed, UserError
 from lab.core.progress import Meter
 from lab.core.text import visible
-from lab.replaying import Replay
+from lab.report.bundle import replay as bundle_replay
 
 _QEMU = "qemu-system-x86_64"
 
@@ -40,17 +41,19 @@ def replay(
       lab replay latest
       lab replay regression.tar.zst
     """
-    jobs = jobs or ab.default_jobs()
+    jobs = jobs or exact.default_jobs()
     with Meter() as meter:
-        if again.is_bundle(what):
-            asked = again.Asked(qemu=qemu or _QEMU, jobs=jobs, guest_timeout_s=guest_timeout, trust=trust_plugin)
-            found = again.replay(Path(what), asked, meter)
+        if bundle_replay.is_bundle(what):
+            asked = bundle_replay.Asked(
+                qemu=qemu or _QEMU, jobs=jobs, guest_timeout_s=guest_timeout, trust=trust_plugin
+            )
+            found = bundle_replay.replay(Path(what), asked, meter)
         elif qemu or trust_plugin:
             raise UserError(
                 "--qemu and --trust-plugin are for bundles", hint="a stored result is measured again as it was"
             )
         else:
-            found = replaying.replay(what, jobs, meter)
+            found = compare_replay.replay(what, jobs, meter)
     _show(found, as_json=as_json)
     if found.differences:
         raise GuestFailed(

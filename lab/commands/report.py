@@ -9,18 +9,19 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from lab import ab, matrixresults, matrixtable, results, table
+from lab import report as lab_report
 from lab.bisection import answer, session
 from lab.bisection.answer import Answer
-from lab.bundle import write
 from lab.commands import options
+from lab.compare import exact, matrix_results, results
+from lab.compare.matrix_results import MatrixResult
+from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.progress import Meter
 from lab.core.text import visible
-from lab.matrixresults import MatrixResult
-from lab.reporting import bisections, formats, matrices, stored
-from lab.results import AbResult
+from lab.report import inputs, matrix_text, text
+from lab.report.bundle import write
 
 _BUNDLE = "bundle"
 
@@ -31,7 +32,7 @@ _BUNDLE = "bundle"
     "--format",
     "-f",
     "form",
-    type=click.Choice([*formats.ALL, _BUNDLE]),
+    type=click.Choice([*lab_report.ALL, _BUNDLE]),
     help="How to show it (default: a table). A bundle is all that repeats it without this lab.",
 )
 @click.option(
@@ -71,20 +72,20 @@ def _show(references: tuple[str, ...], form: str | None, output: Path | None, *,
     folder = results.open_folder(references[0])
     kind = results.kind(folder)
     if len(references) == 1 and kind == session.KIND:
-        found = bisections.open_bisection(folder)
-        _write(formats.render(form or "text", found, formats.OF_BISECTIONS, "bisection"), output)
-    elif len(references) == 1 and kind == matrixresults.KIND:
-        matrix = matrices.open_matrix(folder)
+        found = inputs.open_bisection(folder)
+        _write(lab_report.render(form or "text", found, lab_report.OF_BISECTIONS, "bisection"), output)
+    elif len(references) == 1 and kind == matrix_results.KIND:
+        matrix = inputs.open_matrix(folder)
         if form is None and output is None:
-            matrixtable.show(matrix.raw, Console())
+            matrix_text.show(matrix.raw, Console())
         else:
-            _write(formats.render(form or "text", matrix, formats.OF_MATRICES, "matrix"), output)
+            _write(lab_report.render(form or "text", matrix, lab_report.OF_MATRICES, "matrix"), output)
     else:
-        reports = stored.open_reports(references, anyway=anyway)
+        reports = inputs.open_reports(references, anyway=anyway)
         if form is None and output is None and not reports.several:
-            table.show(reports.items[0].raw, Console())
+            text.show(reports.items[0].raw, Console())
         else:
-            _write(formats.render(form or "text", reports), output)
+            _write(lab_report.render(form or "text", reports), output)
 
 
 def _write_bundle(result_ids: tuple[str, ...], output: Path | None) -> None:
@@ -94,9 +95,9 @@ def _write_bundle(result_ids: tuple[str, ...], output: Path | None) -> None:
         raise UserError("where shall the bundle go?", hint="name a new folder, or a file *.tar.zst, with --output")
     folder = results.open_folder(result_ids[0])
     found = answer.load(folder) if results.kind(folder) == session.KIND else None
-    reports = stored.open_reports([answer.proving(found)] if found else result_ids)
+    reports = inputs.open_reports([answer.proving(found)] if found else result_ids)
     with Meter() as meter:
-        write.write(reports.items[0], output, jobs=ab.default_jobs(), meter=meter)
+        write.write(reports.items[0], output, jobs=exact.default_jobs(), meter=meter)
     click.echo(f"wrote {output}", err=True)
 
 

@@ -6,8 +6,8 @@ from typing import Literal
 
 import click
 
-from lab import ab
 from lab.commands import options
+from lab.compare import exact as compare_exact
 from lab.core.progress import Meter
 from lab.guests import exact, kvm
 from lab.guests import shell as guest_shell
@@ -50,7 +50,7 @@ def shell(
         chosen = trees.open_tree(tree, progress=meter.news) if tree else None
         resolved = resolve.resolve(spec, chosen, progress=meter.news)
         accelerator = kvm.accelerator(accel, qemu, meter)
-        kernel = kernel_kernel.obtain(resolved, cc=cc, jobs=jobs or ab.default_jobs(), meter=meter)
+        kernel = kernel_kernel.obtain(resolved, cc=cc, jobs=jobs or compare_exact.default_jobs(), meter=meter)
         room = guest_shell.prepare(kernel, command, settings=dict(resolved.settings), meter=meter)
     return guest_shell.run(
         kernel, room, command, qemu=found, accelerator=accelerator, cpus=cpus, memory_mb=memory,

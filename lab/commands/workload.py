@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 import msgspec
 
-from lab import workloadcheck, workloadtext
-from lab.ab import default_jobs
+from lab import workloadtext
 from lab.commands import options
+from lab.compare import check
+from lab.compare.check import Checked
+from lab.compare.exact import default_jobs
 from lab.core import records
 from lab.core.errors import LabError
 from lab.core.progress import Meter
-from lab.workloadcheck import Checked
 from lab.workloads import selection
 
 
@@ -83,9 +84,7 @@ def check_command(refs: tuple[str, ...], run: str | None, guest_timeout: float, 
     with Meter() as meter:
         for ref in refs:
             try:
-                found = workloadcheck.check(
-                    ref, run=run, timeout_s=guest_timeout, jobs=jobs or default_jobs(), meter=meter
-                )
+                found = check.check(ref, run=run, timeout_s=guest_timeout, jobs=jobs or default_jobs(), meter=meter)
                 rows.append({"ref": ref, "ok": True, **records.plain(found)})
                 line = f"{ref}: ok, {_facts(found)}"
             except LabError as error:

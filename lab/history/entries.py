@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab import matrixresults, results
 from lab.bisection import answer
 from lab.bisection.answer import Answer
+from lab.compare import matrix_results, results
+from lab.compare.matrix_results import Cell, MatrixPlan, MatrixResult
+from lab.compare.results import AbResult, ArmResult, Plan, ResultEnvironment
 from lab.core import records
 from lab.core.errors import LabError, UserError
 from lab.core.records import Record
 from lab.kernels import spec as kernel_spec
 from lab.kernels.debs import DebSource
 from lab.kernels.resolve import KernelSpec, TreeSource
-from lab.matrixresults import Cell, MatrixPlan, MatrixResult
-from lab.results import AbResult, ArmResult, Plan, ResultEnvironment
 from lab.stats.verdict import Better, Comparison, Outcome
 
 LABEL = "night.json"
@@ -117,8 +117,8 @@ def read(folder: Path) -> Entry | None:
     match results.kind(folder):
         case "ab":
             return _of_ab(folder, results.load_result(folder), results.load_plan(folder))
-        case matrixresults.KIND:
-            return _of_matrix(folder, matrixresults.load_result(folder), matrixresults.load_plan(folder))
+        case matrix_results.KIND:
+            return _of_matrix(folder, matrix_results.load_result(folder), matrix_results.load_plan(folder))
         case "bisect":
             return _of_bisection(folder, answer.load(folder))
         case other:
@@ -253,7 +253,7 @@ def _of_matrix(folder: Path, result: MatrixResult, plan: MatrixPlan) -> Entry:
     }
     cells = [(cell, around[cell.arm].series(cell.workload, cell.case, _metric_of(cell, plan))) for cell in result.cells]
     return Entry(
-        id=folder.name, kind=matrixresults.KIND, started=result.started, mode=result.mode, base=result.baseline,
+        id=folder.name, kind=matrix_results.KIND, started=result.started, mode=result.mode, base=result.baseline,
         test=f"{len(result.arms)} arms", verdict="", reason=result.summary, stamp=stamp(folder),
         fingerprint=result.environment.fingerprint, plan="", night=0,
         points=[around[cell.arm].point(series, cell.arm, cell.values) for cell, series in cells if cell.values],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab import results
+from lab.compare import results
 from lab.core.errors import LabError
 from lab.core.progress import Meter
 

@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from lab import results
+from lab.compare import results
 from lab.core.errors import LabError
 from lab.core.progress import Meter
 from lab.history import entries

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from lab.compare.results import number
 from lab.core.text import visible
 from lab.history.trends import Change, Dot, Side, Summary, Trend
-from lab.results import number
 from lab.stats.verdict import percent
 
 

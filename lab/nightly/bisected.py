@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lab import results
+from lab import report
+from lab.compare import results
 from lab.core.errors import LabError
 from lab.core.text import visible
 from lab.nightly.night import BranchNight, Event, Night
-from lab.reporting import bisections, formats
+from lab.report import inputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +46,9 @@ def _reference(event: Event, branch: BranchNight) -> str | None:
 def _open(reference: str) -> Bisected:
     try:
         folder = results.open_folder(reference)
-        found = bisections.open_bisection(folder)
-        text = "\n".join(visible(line) for line in bisections.text(found).split("\n"))
-        html = formats.render("html", found, formats.OF_BISECTIONS, "bisection")
+        found = inputs.open_bisection(folder)
+        text = "\n".join(visible(line) for line in inputs.bisection_as_text(found).split("\n"))
+        html = report.render("html", found, report.OF_BISECTIONS, "bisection")
     except LabError as error:
         return Bisected(name=reference, text=visible(f"the bisection is gone: {error.message}"))
     return Bisected(name=folder.name, text=text, page=html)

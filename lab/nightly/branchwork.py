@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab import results
+from lab.compare import results
 from lab.core.errors import BuildFailed, DiskFull, GuestFailed, HostFailed, LabError
 from lab.history.entries import Label
 from lab.kernels.trees import Tree

@@ -10,15 +10,14 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab import ab, results
 from lab.bisection import answer, conclude, history, recipes, session
 from lab.bisection.answer import Answer
 from lab.bisection.asking import Asked, plan_for
+from lab.compare import exact, live, results
 from lab.core.errors import UserError
 from lab.core.progress import Meter
 from lab.history.hook import remember
 from lab.kernels.trees import Tree
-from lab.live import comparing
 from lab.nightly import fetching, measuring
 from lab.nightly.livemode import LiveAllowance
 from lab.nightly.night import CaseMoved, CaseName, Event, Mode
@@ -113,7 +112,7 @@ class Chase:
         folder = results.new_folder(None)
         with results.claimed(folder), self.live.spending() if mode == "live" else nullcontext(None) as until:
             results.store_plan(folder, compared)
-            measure = ab.measure if mode == "exact" else comparing.measure
+            measure = exact.measure if mode == "exact" else live.measure
             result = measure(compared, folder, jobs=self.jobs, deadline=until, meter=self.meter)
         remember(folder, self.meter, self.plan.database)
         wanted = (Outcome.REGRESSION,) if mode == "exact" else (Outcome.REGRESSION, Outcome.UNKNOWN)

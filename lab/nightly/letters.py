@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lab.core.errors import LabError
 from lab.nightly.night import Event
-from lab.reporting import mail, stored
+from lab.report import inputs, mail
 
 
 def draft(event: Event) -> str | None:
@@ -16,7 +16,7 @@ def draft(event: Event) -> str | None:
         if reference is None:
             continue
         try:
-            return mail.render(stored.open_reports([reference]))
+            return mail.render(inputs.open_reports([reference]))
         except LabError:
             continue
     return None

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from lab.compare import live_guests
+from lab.compare.plan import LivePlan
 from lab.core.errors import LabError
 from lab.core.progress import Meter
 from lab.guests import kvm, live_machine
 from lab.guests.live_machine import Accelerator
-from lab.live import preparing
-from lab.live.document import LivePlan
 from lab.nightly.planfile import NightlyPlan
 from lab.workloads import selection
 
@@ -64,7 +64,7 @@ def plan_of(plan: NightlyPlan, asked: tuple[str, ...], accelerator: Accelerator)
         max_rounds=plan.live.rounds,
         iterations=plan.live.iterations,
         perf=accelerator == "kvm",
-        seed=preparing.draw_seed(),
+        seed=live_guests.draw_seed(),
     )
-    preparing.check(selection.select_all(asked), how)
+    live_guests.check(selection.select_all(asked), how)
     return how

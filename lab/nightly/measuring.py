@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab import ab, results
+from lab.compare import exact as compare_exact
+from lab.compare import live, results
+from lab.compare.results import AbResult, ArmPlan, Plan
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed
 from lab.core.progress import Meter
@@ -14,11 +16,9 @@ from lab.history.entries import LABEL, Label
 from lab.history.hook import remember
 from lab.kernels import kernel, resolve
 from lab.kernels.trees import Tree
-from lab.live import comparing
 from lab.nightly import livemode
 from lab.nightly.night import Measured, Mode, cases_of
 from lab.nightly.planfile import BranchPlan, NightlyPlan
-from lab.results import AbResult, ArmPlan, Plan
 from lab.workloads import selection
 
 #: What a guest's death says of the kernel in it; the others are this machine's doing.
@@ -90,7 +90,7 @@ def finish(folder: Path, *, jobs: int, deadline: float | None, meter: Meter, dat
         return results.load_result(folder)
     with results.claimed(folder):
         plan = results.load_plan(folder)
-        measure = ab.measure if plan.live is None else comparing.measure
+        measure = compare_exact.measure if plan.live is None else live.measure
         result = measure(plan, folder, jobs=jobs, deadline=deadline, meter=meter)
     remember(folder, meter, database)
     return result

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from lab.history.trends import Trend
 from lab.nightly.memory import Memory
 from lab.nightly.night import Night
-from lab.reporting.openmetrics import family, sample
+from lab.report.bench_formats import family, sample
 
 _KINDS = ("regression", "creep", "step", "known")
 

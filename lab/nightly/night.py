@@ -11,9 +11,9 @@ from typing import Literal
 
 import msgspec
 
+from lab.compare.results import AbResult, primary_of
 from lab.core import paths, records
 from lab.core.records import Record
-from lab.results import AbResult, primary_of
 from lab.stats.verdict import Better, Outcome
 
 Kind = Literal["regression", "creep", "step", "fixed", "broken", "mended", "known", "unfounded"]

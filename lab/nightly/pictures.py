@@ -1,4 +1,4 @@
-"""A trend as a picture: inline SVG without words, stretched to the room there is. See `lab.reporting.plots`."""
+"""A trend as a picture: inline SVG without words, stretched to the room there is. See `lab.report.svg`."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab import results
+from lab.compare import results
 from lab.core.errors import DiskFull, LabError
 from lab.nightly import blaming, chasing
 from lab.nightly.chasing import Chase

@@ -22,6 +22,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from lab import report
+from lab.compare.results import number
 from lab.core import paths, records
 from lab.core.errors import LabError, UserError
 from lab.core.progress import Meter
@@ -33,8 +35,7 @@ from lab.nightly import bisected, feed, letters, metrics, night, pictures, shari
 from lab.nightly.bisected import Bisected
 from lab.nightly.memory import Memory, remember
 from lab.nightly.night import Ack, Event, Mode, Night
-from lab.reporting import formats, stored
-from lab.results import number
+from lab.report import inputs
 from lab.stats.verdict import percent
 
 _MARK = ".lab-nightly-site"
@@ -112,7 +113,7 @@ class _Site:
         found = {}
         for name in sorted(wanted):
             try:
-                found[name] = formats.render("html", stored.open_reports([name]))
+                found[name] = report.render("html", inputs.open_reports([name]))
             except LabError:
                 continue  # cleaned away; what the night kept of it is still told
         return found

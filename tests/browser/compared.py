@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from lab import matrix
-from lab.matrixresults import MatrixResult
-from lab.reporting import figures
+from lab.compare import matrix
+from lab.compare.matrix_results import MatrixResult
+from lab.report import wording
 
 from .opened import Opened
 
@@ -21,7 +21,7 @@ def require_same_comparison(opened: Opened, stored: Any) -> None:
         assert row.get_attribute("data-case") == f"{one['workload']}:{one['case']}"
         assert row.get_attribute("data-verdict") == one["verdict"]
         shown = [cell.get_attribute("data-value") for cell in row.locator("td[data-value]").all()][:3]
-        wanted = [figures.mean(primary["base"]), figures.mean(primary["test"]), primary["ratio"]]
+        wanted = [wording.mean(primary["base"]), wording.mean(primary["test"]), primary["ratio"]]
         assert [float(text) if text else None for text in shown] == wanted
     forest = opened.page.locator("ul.forest li .word").all_inner_texts()
     assert forest == [one["verdict"] for one in stored["cases"]]

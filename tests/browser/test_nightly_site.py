@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from lab import cli, results
+from lab import cli
+from lab.compare import results
 from lab.nightly import night
-from lab.reporting import bisections
+from lab.report import inputs
 
 from ..unit import fakenights
 from .compared import require_same_bisection
@@ -48,7 +49,7 @@ def test_from_the_index_to_the_bisection_and_back(browser: Any, site: Path) -> N
     assert "Kernel comparison" in page.locator("h1").inner_text()
     page.go_back()
     page.get_by_role("link", name="The bisection, commit by commit").click()
-    answer = json.loads(bisections.json(bisections.open_bisection(results.open_folder(alarm.culprit.bisection))))
+    answer = json.loads(inputs.bisection_as_json(inputs.open_bisection(results.open_folder(alarm.culprit.bisection))))
     require_same_bisection(opened, answer)
     assert page.locator("#commits tr.culprit").get_attribute("data-commit") == alarm.culprit.commit[:12]
     page.go_back()

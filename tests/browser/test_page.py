@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from lab.compare.explain import Explanation, FunctionRow, Remembered, remember
+from lab.compare.results import AbResult, primary_of
 from lab.core.text import visible
-from lab.explain import Explanation, FunctionRow, Remembered, remember
-from lab.reporting import document, page
-from lab.reporting.stored import Reports
-from lab.results import AbResult, primary_of
+from lab.report import document, page
+from lab.report.inputs import Reports
 
 from ..unit import fakeresult
 from ..unit.fakeresult import HOSTILE, SLOWER, case, hostile, large, live, result

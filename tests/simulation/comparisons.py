@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 from scipy import stats
 
-from lab.live.rounds import Block, BootReading, Rounds, primary_of
+from lab.compare.rounds import Block, BootReading, Rounds, primary_of
 from lab.stats import sequential
 from lab.stats.verdict import Metric, Outcome
 
@@ -178,7 +178,7 @@ def best_possible(noise: Noise, seconds: float, alpha: float) -> float:
 
 
 def _plan(rounds: Rounds, noise: Noise, left_s: float) -> None:
-    """Plan the rounds as `lab.live.measuring` does."""
+    """Plan the rounds as `lab.compare.round_runner` does."""
     if rounds.horizon is not None:
         return
     if math.isinf(left_s):

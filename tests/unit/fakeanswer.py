@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lab import axes
 from lab.bisection.answer import Answer, Found, Function, Proof, Step
 from lab.bisection.history import Candidate, History
+from lab.compare import matrix_results
+from lab.compare.explain import Explanation, FunctionRow, Remembered, remember
+from lab.compare.matrix_results import Cell, MatrixArm, MatrixResult
 from lab.core import records
-from lab.explain import Explanation, FunctionRow, Remembered, remember
-from lab.matrixresults import Cell, MatrixArm, MatrixResult
-from lab.reporting.bisections import Bisection
-from lab.reporting.matrices import Matrix
+from lab.report.inputs import Bisection, Matrix
 from lab.stats import verdict
 from lab.stats.verdict import Comparison, Outcome
 
@@ -113,7 +112,7 @@ def bisection(folder: Path, document: Answer | None = None, title: str = "change
 
 def matrix(words: str = "") -> MatrixResult:
     """Two kernels, two settings, two cases: better, worse, equal, undecided, failed."""
-    span = axes.span(["old=v1", "new=v2"], ["thp=always,never"])
+    span = matrix_results.span(["old=v1", "new=v2"], ["thp=always,never"])
     values = {
         "old thp=always": FAST, "old thp=never": SLOW, "new thp=always": [50.0 + i for i in range(6)],
         "new thp=never": [80.0, 120.0, 90.0, 130.0, 70.0, 125.0],

@@ -17,7 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lab import runs
+from lab.compare import runs
+from lab.compare.runs import Bench, Run
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed
 from lab.core.git import Repo
@@ -31,7 +32,6 @@ from lab.guests.run import Arm, Running
 from lab.kernels import kernel, trees
 from lab.kernels.kernel import Kernel
 from lab.kernels.resolve import KernelSpec, TreeSource
-from lab.runs import Bench, Run
 from lab.workloads.spec import Case
 
 from .fakekernel import WHO, commit_all, git, write_kernel

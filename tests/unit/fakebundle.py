@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import ab, results, runs
+from lab.compare import exact as compare_exact
+from lab.compare import results, runs
 from lab.core.progress import Meter
 from lab.guests import exact
 from lab.guests import image as guest_image
@@ -15,7 +16,7 @@ from lab.guests.exact import Qemu
 from lab.guests.image import Image
 from lab.kernels import kernel as kernel_kernel
 from lab.kernels.kernel import Kernel
-from lab.reporting.stored import Report
+from lab.report.inputs import Report
 
 from .fakeguest import FakeGuests, kernel, plan, pretend, write_workload
 
@@ -71,7 +72,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Report:
     folder = results.new_folder(tmp_path / "measured")
     asked = plan(write_workload(tmp_path / "mine"), seeds=1, fixed_seeds=True, qemu=str(program))
     results.store_plan(folder, asked)
-    result = ab.measure(asked, folder, jobs=1, deadline=None, meter=Meter(quiet=True))
+    result = compare_exact.measure(asked, folder, jobs=1, deadline=None, meter=Meter(quiet=True))
     return Report(raw=result, folder=folder)
 
 

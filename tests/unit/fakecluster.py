@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab import runs
+from lab.compare import runs
 from lab.guests import exact
 
 from . import fakeqemu

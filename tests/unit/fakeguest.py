@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import runs
+from lab.compare import runs
+from lab.compare.results import ArmPlan, Plan
+from lab.compare.runs import Bench, Run
 from lab.core import records
 from lab.guests import exact
 from lab.guests import image as guest_image
@@ -20,8 +22,6 @@ from lab.guests.run import Arm, Running
 from lab.kernels import kernel as kernel_kernel
 from lab.kernels.kernel import Kernel
 from lab.kernels.resolve import FileSource, KernelSpec
-from lab.results import ArmPlan, Plan
-from lab.runs import Bench, Run
 from lab.workloads.spec import Case
 
 WORKLOAD = """\

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from lab.bisection.proof import Prover
+from lab.compare import boots, round_runner
+from lab.compare.boots import BootRecord, LiveBench
 from lab.core import records
 from lab.core.errors import LabError
 from lab.guests import host as guest_host
@@ -17,8 +19,6 @@ from lab.guests import kvm, live_machine, perf_stat, pinning, topology
 from lab.guests.host import RoundHost
 from lab.guests.run import Arm, Running
 from lab.guests.topology import HostCpu, Seat
-from lab.live import boots, measuring
-from lab.live.boots import BootRecord, LiveBench
 from lab.workloads.spec import Case
 
 from .fakebisect import dice
@@ -86,7 +86,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> LiveHost:
     """Put fakes where live mode's guests and its host would be; KVM works on it."""
     host = LiveHost()
     monkeypatch.setattr(boots, "boot", host.boot)
-    monkeypatch.setattr(measuring, "Watch", lambda cpus: host)
+    monkeypatch.setattr(round_runner, "Watch", lambda cpus: host)
     monkeypatch.setattr(guest_host, "survey", lambda cpus, root=None: [])
     monkeypatch.setattr(live_machine, "obtain", lambda image: tmp_path / "room")
     monkeypatch.setattr(live_machine, "find", lambda: "/usr/bin/vng")

@@ -8,16 +8,16 @@ from typing import Any
 
 import msgspec
 
+from lab.compare.plan import Command, Live, LiveRound, RoundState
+from lab.compare.results import AbResult, ArmPlan, ArmResult, CaseResult, GuestShape, Plan, ResultEnvironment
+from lab.compare.rounds import Sampling
+from lab.compare.runs import Run
 from lab.core import records
 from lab.guests.channel import CaseOutcome, GuestReport
 from lab.guests.host import HostFact, RoundHost
 from lab.guests.topology import Seat, Shape
 from lab.kernels.resolve import KernelSpec, TreeSource
-from lab.live.document import Command, Live, LiveRound, RoundState
-from lab.live.rounds import Sampling
-from lab.reporting.stored import Report, Reports
-from lab.results import AbResult, ArmPlan, ArmResult, CaseResult, GuestShape, Plan, ResultEnvironment
-from lab.runs import Run
+from lab.report.inputs import Report, Reports
 from lab.stats import multiple, verdict
 from lab.stats.iterations import WarmUp
 from lab.stats.verdict import Comparison, Metric

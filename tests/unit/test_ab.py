@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab import ab, results
+from lab.compare import exact, results
+from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.progress import Meter
 from lab.kernels import kernel as kernel_kernel
-from lab.results import AbResult
 from lab.stats.verdict import Outcome
 from lab.workloads import selection
 
@@ -43,7 +43,7 @@ def measured(
     guests = pretend(monkeypatch, tmp_path, FakeGuests(formula))
     folder = results.new_folder(None)
     asked = plan(changes.pop("workload", None) or write_workload(tmp_path / "mine"), *more, **changes)
-    return ab.measure(asked, folder, jobs=2, deadline=None, meter=Meter(quiet=True)), guests, folder
+    return exact.measure(asked, folder, jobs=2, deadline=None, meter=Meter(quiet=True)), guests, folder
 
 
 def test_the_document_has_the_fields_that_are_promised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +139,7 @@ def test_two_workloads_of_one_name_are_refused(tmp_path: Path) -> None:
 
 def test_what_will_be_run_is_said_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     chosen = selection.select_all([write_workload(tmp_path / "mine")])
-    ab.announce(plan("mine"), chosen, 2, Meter())
+    exact.announce(plan("mine"), chosen, 2, Meter())
     assert capsys.readouterr().err.startswith("2 cases, 6 seeds: 12 guests, 2 at a time, about ")
 
 
@@ -148,14 +148,14 @@ def test_arms_without_a_common_machine_are_refused(tmp_path: Path, monkeypatch: 
     one = kernel("base")
     monkeypatch.setattr(kernel_kernel, "obtain", lambda spec, **_: __import__("dataclasses").replace(one, bzimage=None))
     with pytest.raises(UserError, match="no machine type boots all of"):
-        ab.measure(plan(write_workload(tmp_path / "mine")), tmp_path, jobs=1, deadline=None, meter=Meter(quiet=True))
+        exact.measure(plan(write_workload(tmp_path / "mine")), tmp_path, jobs=1, deadline=None, meter=Meter(quiet=True))
 
 
 def test_a_workloads_own_cost_model_decides_unless_another_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     modelled = write_workload(tmp_path / "mine", WORKLOAD.replace('model = "none"', 'model = "tlb"'))
-    monkeypatch.setattr(ab, "load_instrument", lambda machine, model: None if model == "none" else FakeInstrument())
+    monkeypatch.setattr(exact, "load_instrument", lambda machine, model: None if model == "none" else FakeInstrument())
     result, _, _ = measured(monkeypatch, tmp_path, workload=modelled, model="auto")
     (small, large) = result.cases
     (primary,) = (metric for metric in large.metrics if metric.primary)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from lab import axes
-from lab.axes import Axis
+from lab.compare import matrix_results
+from lab.compare.matrix_results import Axis
 from lab.core.errors import UserError
 from lab.kernels import spec
 
 
 def test_settings_span_every_combination_the_last_one_fastest() -> None:
-    span = axes.span(["v6.12"], ["thp=always,never", "thp.defrag=defer,defer+madvise,never"])
+    span = matrix_results.span(["v6.12"], ["thp=always,never", "thp.defrag=defer,defer+madvise,never"])
     assert [(axis.name, axis.values) for axis in span.axes] == [
         ("kernel", ("v6.12",)),
         ("thp", ("always", "never")),
@@ -26,11 +26,11 @@ def test_settings_span_every_combination_the_last_one_fastest() -> None:
 
 
 def test_only_what_varies_is_in_a_label() -> None:
-    assert [arm.label for arm in axes.span(["v6.12"], ["thp=always,never", "hugepages=8"]).arms] == [
+    assert [arm.label for arm in matrix_results.span(["v6.12"], ["thp=always,never", "hugepages=8"]).arms] == [
         "thp=always", "thp=never",
     ]  # fmt: skip
-    assert [arm.label for arm in axes.span(["a=v6.1", "deb:6.12"], []).arms] == ["a", "deb:6.12"]
-    assert axes.span(["a=v6.1", "b=v6.12"], ["thp=always,never"]).arms[3].label == "b thp=never"
+    assert [arm.label for arm in matrix_results.span(["a=v6.1", "deb:6.12"], []).arms] == ["a", "deb:6.12"]
+    assert matrix_results.span(["a=v6.1", "b=v6.12"], ["thp=always,never"]).arms[3].label == "b thp=never"
 
 
 @pytest.mark.parametrize(
@@ -46,12 +46,12 @@ def test_only_what_varies_is_in_a_label() -> None:
     ],
 )
 def test_a_kernel_may_have_a_name(text: str, label: str, spec: str) -> None:
-    span = axes.span([text, "other=v6.1"], [])
+    span = matrix_results.span([text, "other=v6.1"], [])
     assert (span.arms[0].label, span.arms[0].spec, span.kernels[0]) == (label, spec, spec)
 
 
 def test_kconfig_is_an_axis_too_and_adds_to_what_a_spec_has() -> None:
-    span = axes.span(["v6.12@thp=never"], ["CONFIG_KSM=y,n"])
+    span = matrix_results.span(["v6.12@thp=never"], ["CONFIG_KSM=y,n"])
     parsed = spec.parse(span.arms[1].spec)
     assert (parsed.kconfig, parsed.settings) == ((("CONFIG_KSM", "n"),), (("thp", "never"),))
 
@@ -78,28 +78,28 @@ def test_kconfig_is_an_axis_too_and_adds_to_what_a_spec_has() -> None:
 )
 def test_what_spans_nothing_is_refused(kernels: list[str], settings: list[str], words: str) -> None:
     with pytest.raises(UserError, match=words):
-        axes.span(kernels, settings)
+        matrix_results.span(kernels, settings)
 
 
 def test_the_baseline_is_the_first_or_the_one_that_words_name() -> None:
-    arms = axes.span(["a=v6.1", "b=v6.12"], ["thp=always,never", "thp.defrag=defer,never"]).arms
-    assert axes.choose(arms, None) is arms[0]
-    assert axes.choose(arms, "b thp=never thp.defrag=defer").at == ("b", "never", "defer")
-    assert axes.choose(arms, "b,thp=always,defer").at == ("b", "always", "defer")
+    arms = matrix_results.span(["a=v6.1", "b=v6.12"], ["thp=always,never", "thp.defrag=defer,never"]).arms
+    assert matrix_results.choose(arms, None) is arms[0]
+    assert matrix_results.choose(arms, "b thp=never thp.defrag=defer").at == ("b", "never", "defer")
+    assert matrix_results.choose(arms, "b,thp=always,defer").at == ("b", "always", "defer")
     with pytest.raises(UserError, match="fits several arms"):
-        axes.choose(arms, "b")
+        matrix_results.choose(arms, "b")
     with pytest.raises(UserError, match="is no arm") as caught:
-        axes.choose(arms, "c")
+        matrix_results.choose(arms, "c")
     assert "'a thp=always thp.defrag=defer'" in str(caught.value.hint)
 
 
 def test_file_names_are_harmless_and_different() -> None:
-    assert axes.file_names(["thp=never x.y=1", "thp=never,x.y=1", "thp-never-x.y-1"]) == [
+    assert matrix_results.file_names(["thp=never x.y=1", "thp=never,x.y=1", "thp-never-x.y-1"]) == [
         "thp-never-x.y-1", "thp-never-x.y-1-2", "thp-never-x.y-1-3",
     ]  # fmt: skip
-    assert axes.file_names(["file:/boot/a", "../..", "HEAD^"]) == ["file-boot-a", "arm", "HEAD^"]
+    assert matrix_results.file_names(["file:/boot/a", "../..", "HEAD^"]) == ["file-boot-a", "arm", "HEAD^"]
 
 
 def test_axes_of_one_value_do_not_vary() -> None:
     several = [Axis(name="kernel", values=("a",)), Axis(name="thp", values=("always", "never"))]
-    assert axes.varying(several) == [1]
+    assert matrix_results.varying(several) == [1]

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import cli, results
+from lab import cli
 from lab.bisection.answer import proving
+from lab.compare import results
 from lab.core.errors import UserError
 
 from .bisector import Bisector, culprits

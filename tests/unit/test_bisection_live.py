@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from lab import cli
-from lab.bisection import booting, liveconclude, page, session, status
+from lab.bisection import booting, liveconclude, session, status
 from lab.bisection.answer import Answer
 from lab.bisection.history import Candidate, History
 from lab.bisection.journal import Boot, Built
@@ -20,13 +20,14 @@ from lab.bisection.livework import Booted
 from lab.bisection.plan import BisectPlan
 from lab.bisection.proof import Prover
 from lab.bisection.session import Session
+from lab.compare import live
+from lab.compare.results import ArmPlan
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, HostFailed, UserError
 from lab.core.progress import Meter
 from lab.kernels.debs import DebSource
 from lab.kernels.resolve import KernelSpec, TreeSource
-from lab.live import comparing
-from lab.results import ArmPlan
+from lab.report import bisection_text
 from lab.stats.verdict import Metric
 
 from .bisector import Bisector
@@ -156,7 +157,7 @@ def test_ends_that_are_alike_name_nobody(tmp_path: Path) -> None:
     answer = search(begin(tmp_path / "r"), host)
     assert answer.outcome == "no culprit" and not answer.changes
     assert {*host.booted} == {"c0", "c16"}
-    assert "no culprit" in page.render(answer)
+    assert "no culprit" in bisection_text.render(answer)
 
 
 def test_an_improvement_is_nobodys_fault_unless_asked_for(tmp_path: Path) -> None:
@@ -178,7 +179,7 @@ def test_what_cannot_be_tested_is_left_out_and_named(tmp_path: Path, error: Exce
     answer = search(begin(tmp_path / "r"), host)
     assert answer.outcome == "range" and answer.changes[0].among == ["c7", "c8", "c9", "c10"]
     assert {*answer.changes[0].untested} <= {"c7", "c8", "c9"} and answer.skipped
-    assert "could not be tested" in page.render(answer)
+    assert "could not be tested" in bisection_text.render(answer)
 
 
 def test_a_guest_that_dies_is_booted_again(tmp_path: Path) -> None:
@@ -378,7 +379,7 @@ def bisector(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> Bisector:
     monkeypatch.setattr(FakeBoots, "booted", [])
     monkeypatch.setattr(booting, "Boots", FakeBoots)
     monkeypatch.setattr(Prover, "explain", lambda *_: [])
-    monkeypatch.setattr(comparing, "measure", no_guests)
+    monkeypatch.setattr(live, "measure", no_guests)
     return bisector
 
 

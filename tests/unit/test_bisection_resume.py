@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab import results
 from lab.bisection.answer import Answer
-from lab.sampling import Limits
+from lab.compare import results
+from lab.compare.sampling import Limits
 
 from . import fakebisect
 from .bisector import Bisector, culprits

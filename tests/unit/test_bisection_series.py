@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab import cli, results, runs
+from lab import cli
 from lab.bisection import conclude, goingon, inside, series
 from lab.bisection.answer import Answer, load
+from lab.compare import results, runs
 from lab.core.errors import UserError
 from lab.kernels import debs, kernel, trees
 from lab.kernels.debs import DebSource

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from lab import runs
 from lab.bisection.answer import Answer
 from lab.bisection.speculation import Speculation
+from lab.compare import runs
+from lab.compare.runs import Bench, Run
 from lab.core.errors import BuildFailed
 from lab.guests.run import Arm
 from lab.kernels import kernel
 from lab.kernels.kernel import Kernel
 from lab.kernels.resolve import KernelSpec, TreeSource
-from lab.runs import Bench, Run
 
 from . import fakebisect
 from .bisector import Bisector, culprits

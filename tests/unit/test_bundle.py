@@ -13,8 +13,6 @@ import msgspec
 import pytest
 
 from lab import cli
-from lab.bundle import again, archive, contents, script, sums, write
-from lab.bundle.contents import Boot, Bundle, Expected, Guest, Plugin
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.progress import Meter
@@ -22,7 +20,10 @@ from lab.guests import exact, hardware
 from lab.guests.exact import Qemu
 from lab.guests.plugin import Instrument, Model
 from lab.kernels.kernel import MachineType
-from lab.reporting.stored import Report
+from lab.report.bundle import archive, contents, texts, write
+from lab.report.bundle import replay as bundle_replay
+from lab.report.bundle.contents import Boot, Bundle, Expected, Guest, Plugin
+from lab.report.inputs import Report
 
 from .fakebuild import own_folders
 from .fakebundle import VERSION, measured, write_qemu
@@ -42,12 +43,12 @@ def bundle(tmp_path: Path, report: Report) -> Path:
     return folder
 
 
-def asked() -> again.Asked:
-    return again.Asked(qemu="qemu", jobs=2, guest_timeout_s=60)
+def asked() -> bundle_replay.Asked:
+    return bundle_replay.Asked(qemu="qemu", jobs=2, guest_timeout_s=60)
 
 
 def replay(path: Path) -> list[str]:
-    return again.replay(path, asked(), Meter(quiet=True)).differences
+    return bundle_replay.replay(path, asked(), Meter(quiet=True)).differences
 
 
 def shell(folder: Path, *names: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -61,7 +62,7 @@ def shell(folder: Path, *names: str, **variables: str) -> subprocess.CompletedPr
 
 
 def test_a_bundle_replays_to_the_last_digit(bundle: Path) -> None:
-    found = again.replay(bundle, asked(), Meter(quiet=True))
+    found = bundle_replay.replay(bundle, asked(), Meter(quiet=True))
     assert (found.guests, found.differences, found.environment) == (2, [], [])
     assert found.result == "measured", "its name, and nothing of where it was stored"
 
@@ -79,7 +80,7 @@ def test_a_shell_runs_it_and_gets_the_same_bytes(bundle: Path, report: Report) -
         now = bundle / "out" / name / "report.jsonl"
         assert now.read_bytes() == (report.folder / "guests" / name / "report.jsonl").read_bytes()
         assert not (now.parent / "initrd.cpio").exists()
-    sums.check(bundle)
+    contents.check(bundle)
     assert replay(bundle) == [], "what run.sh wrote is no part of the bundle"
 
 
@@ -117,7 +118,7 @@ def test_the_same_result_gives_the_same_tar(report: Report, tmp_path: Path) -> N
 @pytest.mark.parametrize("name", ["b.tar", "b.tar.zst"])
 def test_a_bundle_in_one_file_replays(report: Report, tmp_path: Path, name: str) -> None:
     write.write(report, tmp_path / name, jobs=1, meter=Meter(quiet=True))
-    assert again.is_bundle(str(tmp_path / name))
+    assert bundle_replay.is_bundle(str(tmp_path / name))
     assert replay(tmp_path / name) == []
 
 
@@ -131,7 +132,7 @@ def test_a_kernel_of_both_arms_is_there_once(bundle: Path) -> None:
 
 def resum(folder: Path) -> None:
     """What somebody does who changes a bundle and its sums."""
-    sums.write(folder)
+    contents.write(folder)
 
 
 def test_a_number_that_differs_is_named(bundle: Path) -> None:
@@ -156,7 +157,7 @@ def test_other_bytes_of_a_report_are_told_too(bundle: Path) -> None:
 def test_another_qemu_is_named(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = Qemu(path=str(bundle.parent / "qemu"), version="10.0.2", numbers=(10, 0))
     monkeypatch.setattr(exact, "find_qemu", lambda command="": other)
-    found = again.replay(bundle, asked(), Meter(quiet=True))
+    found = bundle_replay.replay(bundle, asked(), Meter(quiet=True))
     assert found.environment == [f"qemu ({VERSION} then, 10.0.2 here)"]
 
 
@@ -240,7 +241,7 @@ def test_a_sum_of_a_file_elsewhere_is_refused(bundle: Path) -> None:
     with (bundle / "SHA256SUMS").open("a") as stream:
         stream.write(f"{'0' * 64}  ../qemu\n")
     with pytest.raises(UserError, match="no checksum of a file in the bundle"):
-        sums.check(bundle)
+        contents.check(bundle)
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../qemu", "kernels", "kernels/none"])
@@ -382,7 +383,7 @@ def test_where_it_goes_must_be_new(report: Report, tmp_path: Path, capsys: pytes
 def test_an_empty_folder_is_as_good_as_none(report: Report, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     write.write(report, tmp_path / "empty", jobs=1, meter=Meter(quiet=True))
-    sums.check(tmp_path / "empty")
+    contents.check(tmp_path / "empty")
 
 
 def test_what_cannot_be_put_together_any_more_is_refused(report: Report, tmp_path: Path) -> None:
@@ -424,17 +425,17 @@ def modelled(folder: Path) -> tuple[Bundle, Instrument]:
 
 def test_a_shell_loads_the_plugin_from_a_place_without_commas(tmp_path: Path) -> None:
     told, instrument = modelled(tmp_path)
-    text = script.render(told, exact.exact_machine(), {"mine": instrument}, tmp_path, "7.2")
+    text = texts.render(told, exact.exact_machine(), {"mine": instrument}, tmp_path, "7.2")
     assert "-plugin ../libcost.so,out=costs.jsonl,model=tlb,brackets=both,dtlb_4k=96:6," in text
     assert '"${PLUGIN:-$here/plugin/libcost.so}" "$out/libcost.so"' in text
-    assert script.BUILD in text and script.BUILD.startswith("cc ")
+    assert texts.BUILD in text and texts.BUILD.startswith("cc ")
 
 
 def test_a_plugin_that_is_not_the_labs_is_not_run_unasked(bundle: Path, tmp_path: Path) -> None:
     told, _ = modelled(tmp_path)
     opened = msgspec.structs.replace(contents.load(bundle), bundle=told, folder=tmp_path)
     with pytest.raises(UserError, match="another cost plugin than this lab's") as caught:
-        again._library(opened, tmp_path, asked())
+        bundle_replay._library(opened, tmp_path, asked())
     assert caught.value.hint is not None and "--trust-plugin" in caught.value.hint
 
 

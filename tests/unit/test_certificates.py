@@ -11,14 +11,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab import cli, results, table
-from lab.certificates import certify, keep, kept, quote, setup
+from lab import cli
 from lab.commands import ab
+from lab.compare import results
+from lab.compare.certificates import certify, keep, kept, quote, setup
+from lab.compare.plan import Live, LiveRound
+from lab.compare.results import AbResult
+from lab.compare.rounds import Sampling
 from lab.core import paths
 from lab.core.errors import HostFailed
-from lab.live.document import Live, LiveRound
-from lab.live.rounds import Sampling
-from lab.results import AbResult
+from lab.report import text as report_text
 from lab.stats.iterations import WarmUp
 from lab.stats.sequential import Looks
 
@@ -149,7 +151,7 @@ def test_a_verdict_quotes_it(bench: Path) -> None:
     found = live_result()
     assert found.live
     live = msgspec.structs.replace(found.live, certificates={NAME: "by its noise certificate"})
-    shown = table.render(msgspec.structs.replace(found, live=live), 200)
+    shown = report_text.comparison_table(msgspec.structs.replace(found, live=live), 200)
     text = "".join(str(part) for part in shown.renderables)  # type: ignore[union-attr]
     assert "by its noise certificate" in text
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import click
 import pytest
 
-from lab import cli, results
+from lab import cli
+from lab.compare import results
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, HostFailed, LabError, Undecided, UserError
 

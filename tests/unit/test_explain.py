@@ -12,13 +12,14 @@ from typing import NamedTuple
 import pytest
 from rich.console import Console
 
-from lab import explain, explaintable, mechanisms
+from lab.compare import counters, explain
+from lab.compare.explain import Explanation, FunctionRow
+from lab.compare.profiles import ArmProfile
 from lab.core import records
 from lab.core import text as core_text
 from lab.core.errors import UserError
-from lab.explain import Explanation, FunctionRow
 from lab.kernels.symbols import Label, SymbolTable
-from lab.profiles import ArmProfile
+from lab.report import explain_text
 from lab.stats import verdict
 from lab.stats.verdict import Comparison, Metric
 
@@ -193,7 +194,7 @@ def compared(name: str, base: list[float], test: list[float], *, better: verdict
 
 
 def test_every_counter_has_a_meaning_in_a_line() -> None:
-    known = mechanisms.counters()
+    known = counters.counters()
     wanted = """page_faults thp_fault_alloc thp_fault_fallback compact_stall compact_fail pgmigrate_success vmas
                 anon_huge_kb dtlb_walks_4k dtlb_walks_2m llc_misses"""
     for name in wanted.split():
@@ -201,7 +202,7 @@ def test_every_counter_has_a_meaning_in_a_line() -> None:
 
 
 def test_mechanisms_by_how_much_they_moved() -> None:
-    found = mechanisms.mechanisms(
+    found = counters.mechanisms(
         [
             compared("thp_fault_fallback", [0, 0, 0], [1, 1, 1], better="lower"),
             compared("page_faults", [100, 100, 100], [750, 750, 750], better="lower"),
@@ -238,11 +239,11 @@ def test_broken_list_of_counters(tmp_path: Path) -> None:
         ("schema = ", "not a readable list"),
     ):
         path.write_text(text)
-        mechanisms.counters.cache_clear()
+        counters.counters.cache_clear()
         with pytest.raises(UserError, match=message):
-            mechanisms.counters(path)
+            counters.counters(path)
     with pytest.raises(UserError, match="not a readable list"):
-        mechanisms.counters(tmp_path / "nothing")
+        counters.counters(tmp_path / "nothing")
 
 
 # --- text
@@ -256,8 +257,8 @@ def shown(
     top: int | None = 20,
     everything: bool = False,
 ) -> str:
-    moved = mechanisms.mechanisms([compared("vmas", [12], [43])])
-    text = explaintable.render_explain(
+    moved = counters.mechanisms([compared("vmas", [12], [43])])
+    text = explain_text.render_explain(
         explanation,
         moved,
         base="v6.11",

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from lab import cli, discardable, garbage, results
+from lab import cli, discardable, garbage
+from lab.compare import results
 from lab.core import locks, paths, records
 from lab.discardable import Item
 from lab.kernels import store

@@ -13,7 +13,8 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
-from lab import cli, results
+from lab import cli
+from lab.compare import results
 from lab.core import records
 from lab.core.errors import HostFailed, UserError
 from lab.core.progress import Meter

@@ -11,20 +11,20 @@ import jsonschema
 import msgspec
 import pytest
 
-from lab import results
+from lab import report
 from lab.commands import ab
+from lab.compare import boots, live, live_guests, results, round_runner
+from lab.compare.boots import BootRecord
+from lab.compare.plan import LivePlan
+from lab.compare.results import AbResult, Plan
 from lab.core import records
 from lab.core.errors import GuestFailed, HostFailed, UserError
 from lab.core.progress import Meter
 from lab.guests import host as guest_host
 from lab.guests import live_machine, pinning, topology
 from lab.guests.topology import HostCpu
-from lab.live import boots, comparing, measuring, preparing
-from lab.live.boots import BootRecord
-from lab.live.document import LivePlan
-from lab.reporting import document, formats
-from lab.reporting.stored import open_reports
-from lab.results import AbResult, Plan
+from lab.report import document
+from lab.report.inputs import open_reports
 from lab.stats.verdict import Outcome
 from lab.workloads import selection
 
@@ -40,7 +40,7 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Host:
     found = Host(lambda arm, seed, case: (50.0 if (arm, case) == ("test", "large") else 100.0) + seed % 3)
     pretend(monkeypatch, tmp_path, FakeGuests(lambda arm, seed, case: 1.0))
     monkeypatch.setattr(boots, "boot", lambda *words, **how: found.boot(*words, **how))
-    monkeypatch.setattr(measuring, "Watch", lambda cpus: found)
+    monkeypatch.setattr(round_runner, "Watch", lambda cpus: found)
     monkeypatch.setattr(guest_host, "survey", lambda cpus, root=None: [FACT])
     monkeypatch.setattr(live_machine, "obtain", lambda image: tmp_path / "room")
     monkeypatch.setattr(live_machine, "compose", lambda guest, kernel, room: (["vng", "--run"], ["qemu", "-S"]))
@@ -57,7 +57,7 @@ def measured(tmp_path: Path, wanted: Plan, meter: Meter | None = None) -> AbResu
     if not (folder / "plan.json").exists():
         results.store_plan(results.new_folder(folder), wanted)
     meter = meter or Meter(quiet=True)
-    return comparing.measure(results.load_plan(folder), folder, jobs=1, deadline=None, meter=meter)
+    return live.measure(results.load_plan(folder), folder, jobs=1, deadline=None, meter=meter)
 
 
 def test_a_document_of_live_mode(tmp_path: Path, host: Host) -> None:
@@ -90,7 +90,7 @@ def test_the_command_that_repeats_it_asks_for_the_same(tmp_path: Path, host: Hos
     wanted = planned(tmp_path, **changes)
     how = wanted.live
     assert how is not None
-    program, name, *words = shlex.split(comparing.again(wanted, how))
+    program, name, *words = shlex.split(live.again(wanted, how))
     assert (program, name) == ("lab", "ab")
     asked = ab.ab.make_context("ab", words).params
     assert (asked["mode"], asked["accel"], asked["duet"]) == ("live", "tcg", how.duet)
@@ -129,10 +129,10 @@ def test_going_on_gives_the_same_document(tmp_path: Path, host: Host) -> None:
     assert again.live == first.live
 
 
-@pytest.mark.parametrize("form", sorted(formats.FORMATS))
+@pytest.mark.parametrize("form", sorted(report.FORMATS))
 def test_every_format_shows_it(tmp_path: Path, host: Host, form: str) -> None:
     measured(tmp_path, planned(tmp_path))
-    shown = formats.render(form, open_reports([str(tmp_path / "result")]))
+    shown = report.render(form, open_reports([str(tmp_path / "result")]))
     assert "large" in shown
     assert " seeds" not in shown.replace("over all seeds", ""), "rounds, in live mode"
 
@@ -173,7 +173,7 @@ def test_what_fits_into_a_budget_is_said_once(
     host.keep_time(monkeypatch, try_s=10)
     folder = results.new_folder(tmp_path / "result")
     results.store_plan(folder, planned(tmp_path))
-    comparing.measure(results.load_plan(folder), folder, jobs=1, deadline=100.0, meter=Meter())
+    live.measure(results.load_plan(folder), folder, jobs=1, deadline=100.0, meter=Meter())
     lines = capsys.readouterr().err.splitlines()
     said = [number for number, line in enumerate(lines) if line.startswith("planned")]
     assert [lines[number] for number in said] == ["planned for this budget: 10 rounds, 2 iterations a boot"]
@@ -191,13 +191,13 @@ def test_what_the_host_cannot_do_is_refused_first(tmp_path: Path, host: Host, mo
     wanted = planned(tmp_path)
     chosen = selection.select_all(wanted.workloads)
     monkeypatch.setattr(live_machine, "find", lambda: "/vng")
-    preparing.check(chosen, HOW)
+    live_guests.check(chosen, HOW)
     with pytest.raises(UserError, match="not enough CPUs"):
-        preparing.check(chosen, msgspec.structs.replace(HOW, vcpus=8))
+        live_guests.check(chosen, msgspec.structs.replace(HOW, vcpus=8))
 
     def refuse(memory_mb: int, guests: int) -> None:
         raise HostFailed("too little memory")
 
     monkeypatch.setattr(pinning, "require", refuse)
     with pytest.raises(HostFailed, match="too little memory"):
-        preparing.check(chosen, HOW)
+        live_guests.check(chosen, HOW)

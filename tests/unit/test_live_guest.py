@@ -13,6 +13,9 @@ import msgspec
 import pytest
 
 from lab.commands import ab
+from lab.compare import boots, live_guests, rounds
+from lab.compare.boots import BootRecord, LiveBench
+from lab.compare.plan import Live, LiveRound
 from lab.core import paths
 from lab.core.errors import DiskFull, GuestFailed, HostFailed, UserError
 from lab.core.progress import Meter
@@ -21,9 +24,6 @@ from lab.guests.channel import CaseOutcome, GuestReport
 from lab.guests.exact import Qemu
 from lab.guests.run import Arm, Running
 from lab.guests.topology import Seat
-from lab.live import boots, counters, preparing
-from lab.live.boots import BootRecord, LiveBench
-from lab.live.document import Live, LiveRound
 from lab.stats import multiple, verdict
 from lab.stats.verdict import Metric
 from lab.workloads import selection
@@ -185,7 +185,7 @@ def asked(**more: object) -> ab.Asked:
 def test_the_mode(monkeypatch: pytest.MonkeyPatch, works: bool, more: dict[str, object], mode: str) -> None:
     monkeypatch.setattr(kvm, "works", lambda qemu: works)
     monkeypatch.setattr(kvm, "accelerator", lambda asked, qemu, meter: "tcg")
-    monkeypatch.setattr(preparing, "check", lambda chosen, plan: None)
+    monkeypatch.setattr(live_guests, "check", lambda chosen, plan: None)
     found, plan = ab._live_plan(asked(**more), QUIET)
     assert (found, plan is not None) == (mode, mode == "live")
 
@@ -214,10 +214,10 @@ def test_steady_counters_that_changed_stand_beside_an_unknown() -> None:
     latency = compared("latency", [100.0, 150.0, 120.0, 90.0, 200.0, 110.0], [900.0 + i for i in range(6)])
     equal = compared("vmas", [1.0] * 6, [1.0] * 6)
     rate = compared("hits", [10.0] * 6, [20.0] * 6, better="higher")
-    assert counters.changed([latency, faults, equal]) == [faults]
-    assert counters.beside([latency, faults, equal]) == "its counters say regression: page_faults +115.9 %"
-    assert counters.beside([rate, faults]).endswith("regression: page_faults +115.9 %; improvement: hits +100.0 %")
-    assert counters.beside([latency, equal]) == ""
+    assert rounds.changed([latency, faults, equal]) == [faults]
+    assert rounds.beside([latency, faults, equal]) == "its counters say regression: page_faults +115.9 %"
+    assert rounds.beside([rate, faults]).endswith("regression: page_faults +115.9 %; improvement: hits +100.0 %")
+    assert rounds.beside([latency, equal]) == ""
 
 
 def test_how_quiet_the_host_was() -> None:

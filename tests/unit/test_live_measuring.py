@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from lab import ab
+from lab.compare import boots, exact, round_runner
+from lab.compare.boots import BootRecord, LiveBench
+from lab.compare.round_runner import Stand, Taking
+from lab.compare.rounds import Rounds
 from lab.core import records
 from lab.core.errors import GuestFailed
 from lab.guests.host import RoundHost
@@ -17,10 +20,6 @@ from lab.guests.live_machine import Guest
 from lab.guests.run import Arm
 from lab.guests.topology import Seat, Shape
 from lab.kernels.kernel import MachineType
-from lab.live import boots, measuring
-from lab.live.boots import BootRecord, LiveBench
-from lab.live.measuring import Stand, Taking
-from lab.live.rounds import Rounds
 from lab.stats.sequential import Horizon
 from lab.stats.verdict import Outcome
 from lab.workloads import selection, spec
@@ -67,14 +66,14 @@ class Host:
         """A clock of its own, by which a try of a round takes so long; and a speed that few rounds do not settle."""
         self.try_s = try_s
         self.speed = lambda arm, seed, case: 100.0 * (1 + 0.1 * (seed % 3 - 1) * (arm == "test"))
-        monkeypatch.setattr(measuring.time, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(round_runner.time, "monotonic", lambda: self.now_s)
 
 
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     found = Host(lambda arm, seed, case: (50.0 if arm == "test" else 100.0) + seed % 3)
     monkeypatch.setattr(boots, "boot", lambda *words, **how: found.boot(*words, **how))
-    monkeypatch.setattr(measuring, "Watch", lambda cpus: found)
+    monkeypatch.setattr(round_runner, "Watch", lambda cpus: found)
     return found
 
 
@@ -90,7 +89,7 @@ def taking(folder: Path, *, seats: int = 1, rounds: int = 20, fixed: bool = Fals
         guest=guest, machine=MachineType.Q35, workload=workload, cases=workload.cases, slice=folder / "slice",
         room=folder / "room", timeout_s=10, folder=folder, fingerprint="print",
     )  # fmt: skip
-    metrics = {f"mine:{case.name}": ab.metrics_of(workload.metrics, modelled=False) for case in workload.cases}
+    metrics = {f"mine:{case.name}": exact.metrics_of(workload.metrics, modelled=False) for case in workload.cases}
     return Taking(
         stands=[Stand(bench=bench, seats=[Seat(cpus=[n], others=[], nodes=[]) for n in range(seats)])],
         arms=[Arm(name=name, kernel=kernel(name), settings={}) for name in ("base", "test")],

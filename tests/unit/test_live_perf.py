@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from lab.compare import boots
 from lab.core.errors import GuestFailed
 from lab.guests import perf_stat
 from lab.guests.channel import CaseOutcome, GuestReport
 from lab.guests.perf_stat import HARDWARE, SOFTWARE, WALKS
-from lab.live import boots
 from lab.workloads import selection
 
 from .fakeguest import write_workload

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from lab.live.rounds import Block, BootReading, Rounds, order, primary_of
+from lab.compare.rounds import Block, BootReading, Rounds, order, primary_of
 from lab.stats import iterations, multiple
 from lab.stats.sequential import Horizon
 from lab.stats.verdict import Comparison, Metric, Outcome

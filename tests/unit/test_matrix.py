@@ -11,11 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab import axes, cli, matrix, matrixresults, results
+from lab import cli
+from lab.compare import matrix, matrix_results, results
+from lab.compare.matrix_results import Cell, MatrixPlan, MatrixResult
 from lab.core.errors import GuestFailed, HostFailed
 from lab.core.progress import Meter
 from lab.kernels import kernel as kernel_kernel
-from lab.matrixresults import Cell, MatrixPlan, MatrixResult
 from lab.stats.verdict import Outcome
 
 from .fakebuild import own_folders
@@ -46,11 +47,11 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def a_plan(workload: str, kernel_files: list[str], settings: list[str], **changes: Any) -> MatrixPlan:
     """A plan of kernel files that exist only in name."""
-    span = axes.span([f"{name}=file:/boot/{name}" for name in kernel_files], settings)
+    span = matrix_results.span([f"{name}=file:/boot/{name}" for name in kernel_files], settings)
     found = [kernel(name).spec for name in kernel_files]
-    names = axes.file_names([arm.label for arm in span.arms])
+    names = matrix_results.file_names([arm.label for arm in span.arms])
     arms = [
-        matrixresults.MatrixArmPlan(
+        matrix_results.MatrixArmPlan(
             label=arm.label, name=name, at=arm.at, spec=matrix._with_suffixes(found[arm.kernel], arm.spec)
         )
         for arm, name in zip(span.arms, names, strict=True)
@@ -115,7 +116,7 @@ def test_every_arm_is_judged_against_the_baseline(start: Start, folder: Path) ->
     assert result.summary == (
         "against thp=always thp.defrag=always: 1 regression, 1 improvement, 4 same"
     )  # fmt: skip
-    assert matrixresults.load_result(folder) == result
+    assert matrix_results.load_result(folder) == result
 
 
 def test_the_document_says_what_the_arms_are(start: Start) -> None:

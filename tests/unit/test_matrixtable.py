@@ -12,11 +12,12 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from lab import grid, heatmap, matrix, matrixtable, results
+from lab.compare import matrix, results
+from lab.compare.matrix_results import Cell, MatrixResult
 from lab.core.errors import GuestFailed
 from lab.core.progress import Meter
-from lab.heatmap import COLOURS
-from lab.matrixresults import Cell, MatrixResult
+from lab.report import heatmap, matrix_text
+from lab.report.heatmap import COLOURS
 from lab.stats import verdict
 from lab.stats.verdict import Outcome, percent
 
@@ -53,7 +54,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def text_of(result: MatrixResult, width: int = 1000) -> str:
     out = io.StringIO()
-    matrixtable.show(result, Console(file=out, width=width, force_terminal=width < 1000, color_system=None))
+    matrix_text.show(result, Console(file=out, width=width, force_terminal=width < 1000, color_system=None))
     return out.getvalue()
 
 
@@ -91,7 +92,7 @@ def test_one_case_and_kernels_by_a_setting_are_a_grid_of_both(measured: Any) -> 
         return 50.0 if arm.startswith("b") else 100.0
 
     result = measured(formula, ["a", "b"], ["thp=always,never"])
-    shown = grid.lay_out(result)
+    shown = matrix_text.lay_out(result)
     assert (shown.corner, shown.rows, shown.columns) == ("kernel \\ thp", ["a", "b"], ["always", "never"])
     assert [[cell.mean for cell in row] for row in shown.cells] == [[100.0, 100.0], [50.0, 50.0]]
 
@@ -263,9 +264,9 @@ def test_what_is_modelled_says_so_and_what_is_not_does_not(measured: Any) -> Non
     result = measured(rates, THREE, [])
     guests = {"mine": msgspec.structs.replace(result.environment.guests["mine"], model="tlb alderlake 1234")}
     result = msgspec.structs.replace(result, environment=msgspec.structs.replace(result.environment, guests=guests))
-    assert grid.clocks(result) == "guest clock (instructions)", "a model was run, but this is not its metric"
+    assert matrix_text.clocks(result) == "guest clock (instructions)", "a model was run, but this is not its metric"
     cells = [msgspec.structs.replace(cell, metric="cycles_per_op") for cell in result.cells]
     modelled = msgspec.structs.replace(result, cells=cells)
-    assert grid.clocks(modelled) == "modelled cycles (tlb alderlake 1234)"
+    assert matrix_text.clocks(modelled) == "modelled cycles (tlb alderlake 1234)"
     assert "modelled cycles (tlb alderlake 1234)" in text_of(modelled)
     assert "modelled cycles (tlb alderlake 1234)" in heatmap.svg(modelled)

@@ -67,7 +67,7 @@ def test_a_night_that_was_interrupted_goes_on(nights: Nights, stop_after: int) -
             raise KeyboardInterrupt
         return measure(*words)
 
-    from lab import runs
+    from lab.compare import runs
 
     nights.monkeypatch.setattr(runs, "measure", interrupted)
     nights.monkeypatch.setattr(running, "today", lambda: nights.today.isoformat())

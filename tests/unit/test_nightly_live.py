@@ -174,7 +174,7 @@ def test_an_interrupted_night_boots_nothing_of_live_mode_twice(nights: Nights, h
             raise KeyboardInterrupt
         return boot(*words, **how)  # type: ignore[arg-type]
 
-    from lab.live import boots
+    from lab.compare import boots
 
     nights.monkeypatch.setattr(boots, "boot", interrupted)
     nights.run(130)
@@ -187,7 +187,7 @@ def test_an_interrupted_night_boots_nothing_of_live_mode_twice(nights: Nights, h
 
 
 def results_of(nights: Nights) -> Path:
-    from lab import results
+    from lab.compare import results
     from lab.nightly import night as nightly_night
 
     found = nightly_night.load_all("plan")[-1].branches[0].measured[-1]

@@ -13,7 +13,8 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from lab import cli, results
+from lab import cli
+from lab.compare import results
 from lab.history.trends import Change, Dot, Summary, Trend
 from lab.nightly import feed, night, pictures
 from lab.nightly.night import BranchNight, Event, Night

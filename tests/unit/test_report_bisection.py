@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from lab import cli, results
+from lab import cli, report
 from lab.bisection.answer import Answer
 from lab.bisection.places import Stand, places, stretches
+from lab.compare import results
 from lab.core.errors import BuildFailed, UserError
-from lab.reporting import bisection_mail, bisection_markdown, bisection_page, bisections, formats
+from lab.report import bisection_page, inputs, mail, markdown
 from lab.stats.verdict import Outcome
 
 from . import fakeanswer, fakebisect
@@ -77,19 +78,19 @@ def test_what_was_not_tried_is_put_together() -> None:
 
 
 def test_the_sentence_has_all_of_it() -> None:
-    words = bisections.sentence(answer())
+    words = inputs.sentence(answer())
     assert words.startswith(f'regression by {name_of(CULPRIT)[:12]} ("change 12"), +')
     assert "99.5 % sure; regression by one of 5 that could not be told apart" in words
 
 
 def test_what_is_not_certain_never_reads_as_if_it_were() -> None:
-    assert [bisections.share(p) for p in (0.5, 0.99989, 0.99999999, 1.0)] == [
+    assert [inputs.share(p) for p in (0.5, 0.99989, 0.99999999, 1.0)] == [
         "50 %", "99.99 %", "over 99.99 %", "100 %",
     ]  # fmt: skip
 
 
 def test_markdown_names_what_was_found_and_the_path(tmp_path: Path) -> None:
-    text = bisection_markdown.render(bisection(tmp_path / "b"))
+    text = markdown.render_bisection(bisection(tmp_path / "b"))
     assert f"**regression**: `{name_of(CULPRIT)}` `change 12`" in text
     assert text.count("(could not be tested)") == 4
     rows = [line for line in text.splitlines() if re.match(r"\| \d+ \|", line)]
@@ -113,15 +114,15 @@ def test_a_range_of_thousands_is_still_a_small_page(tmp_path: Path) -> None:
 def test_a_mail_is_about_one_culprit_that_was_proved(tmp_path: Path) -> None:
     made = answer()
     with pytest.raises(UserError, match="found 2 regressions"):
-        bisection_mail.render(bisection(tmp_path / "two", made))
+        mail.render_bisection(bisection(tmp_path / "two", made))
     with pytest.raises(UserError, match="no culprit that was proved"):
-        bisection_mail.render(bisection(tmp_path / "range", replace(made, changes=made.changes[1:])))
+        mail.render_bisection(bisection(tmp_path / "range", replace(made, changes=made.changes[1:])))
     with pytest.raises(UserError, match="found no regression"):
-        bisection_mail.render(bisection(tmp_path / "none", replace(made, changes=[], outcome="no culprit")))
+        mail.render_bisection(bisection(tmp_path / "none", replace(made, changes=[], outcome="no culprit")))
 
 
 def test_the_trail_of_a_mail_says_how_it_was_found() -> None:
-    trail = bisection_mail._trail(answer(), answer().changes[0])
+    trail = mail._trail(answer(), answer().changes[0])
     text = "\n".join(trail)
     assert "Found by bisecting 30 commits" in text and "could not be tested" in text
     assert f"{name_of(15)[:12]} like neither end" in text and "reverted" in text
@@ -130,7 +131,7 @@ def test_the_trail_of_a_mail_says_how_it_was_found() -> None:
 @pytest.mark.parametrize("form", ["text", "md", "html"])
 def test_hostile_words_are_shown_and_not_obeyed(tmp_path: Path, form: str) -> None:
     one = bisection(tmp_path / "b", title=ATTACK)
-    text = formats.render(form, one, formats.OF_BISECTIONS)
+    text = report.render(form, one, report.OF_BISECTIONS)
     assert not [mark for mark in SHOWN if mark in text]
     assert "\\x1b" in text and "\\u202e" in text
     if form == "html":
@@ -139,7 +140,7 @@ def test_hostile_words_are_shown_and_not_obeyed(tmp_path: Path, form: str) -> No
         for line in text.splitlines():
             outside = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", line)
             assert "<script>" not in outside and "@all" not in outside, line
-    trail = "\n".join(bisection_mail._trail(one.answer, one.answer.changes[0]))
+    trail = "\n".join(mail._trail(one.answer, one.answer.changes[0]))
     assert not [mark for mark in SHOWN if mark in trail]
 
 
@@ -173,8 +174,8 @@ def test_a_format_that_bisections_do_not_have_is_refused(kept: Answer, capsys: p
 def test_an_improvement_is_no_regression() -> None:
     made = answer()
     better = [replace(made.changes[0], direction=Outcome.IMPROVEMENT)]
-    assert bisections.verdict_class(replace(made, changes=better, outcome="found")) == "improvement"
-    assert bisections.verdict_class(made) == "regression"
+    assert inputs.verdict_class(replace(made, changes=better, outcome="found")) == "improvement"
+    assert inputs.verdict_class(made) == "regression"
 
 
 # --- from a real history to every place where a subject is shown
@@ -226,7 +227,7 @@ def test_live_modes_posterior_is_on_the_page(tmp_path: Path) -> None:
     host = Host(culprit=41, gain=0.7)
     host.fates["c32"] = fails(BuildFailed("c32 does not build"))
     made = search(begin(tmp_path / "r", 64), host)
-    one = bisections.open_bisection(tmp_path / "r")
+    one = inputs.open_bisection(tmp_path / "r")
     chances = [place.chance for place in one.places]
     assert made.live is not None and chances.index(max(chances)) == 41
     assert sum(chances) == pytest.approx(sum(s.probability for s in made.live.suspicions))
@@ -236,7 +237,7 @@ def test_live_modes_posterior_is_on_the_page(tmp_path: Path) -> None:
         and f"{made.live.boots} of {made.live.kernels} kernels" in text
     )
     assert "like bad (over 99.9 %)" in text
-    assert "fresh boots against its parent say the same" in bisection_markdown.render(one)
+    assert "fresh boots against its parent say the same" in markdown.render_bisection(one)
 
 
 def test_live_mode_that_was_stopped_shows_where_the_culprit_may_be(tmp_path: Path) -> None:
@@ -244,7 +245,7 @@ def test_live_mode_that_was_stopped_shows_where_the_culprit_may_be(tmp_path: Pat
     host.kill_after = 24
     with pytest.raises(Killed):
         search(begin(tmp_path / "r", 64), host)
-    one = bisections.open_bisection(tmp_path / "r")
+    one = inputs.open_bisection(tmp_path / "r")
     assert one.answer.outcome == "undecided" and "not finished, 24 boots so far" in one.answer.reason
     assert sum(place.chance for place in one.places) == pytest.approx(1, abs=1e-3)
     assert "undecided: not finished" in bisection_page.render(one)

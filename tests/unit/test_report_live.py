@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from lab.reporting import page
-from lab.reporting.liverounds import LiveView
+from lab.report import page
+from lab.report.page import LiveView
 
 from .fakeresult import HOSTILE, live, reports, result
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from lab.compare.results import AbResult
 from lab.core.errors import UserError
 from lab.guests import channel
 from lab.kernels import trees
-from lab.reporting import byhand, culprit, mail, zeroday
-from lab.reporting.stored import Reports
-from lab.results import AbResult
+from lab.report import by_hand, culprit, mail
+from lab.report.inputs import Reports
 
 from . import fakeresult
 from .fakebuild import own_folders
@@ -165,7 +165,7 @@ def test_the_table_is_read_as_the_robots_is() -> None:
     noisy = case(
         "noisy", [100.0, 110.0, 90.0, 105.0, 95.0, 100.0], [200.0, 210.0, 190.0, 205.0, 195.0, 200.0], holm=True
     )
-    text = zeroday.table(result(SLOWER, noisy), [SLOWER, noisy], SLOWER)
+    text = mail.table(result(SLOWER, noisy), [SLOWER, noisy], SLOWER)
     rows = {row[3]: row for row in _rows(text)}
     assert rows["alloc-burst.layout-4632k.cycles_per_op"][:3] == ("102.50 ±  2%", "+58.5%", "162.50 ±  1%")
     assert rows["page_faults"][:3] == ("10.00", "+650.0%", "75.00")
@@ -177,7 +177,7 @@ def test_the_table_is_read_as_the_robots_is() -> None:
 
 def test_from_zero_there_is_no_percentage() -> None:
     new = fakeresult.compared(fakeresult.FAULTS, [0.0] * 6, [5.0] * 6)
-    assert _rows(zeroday._row(new, "x")) == [("0.00", "new", "5.00", "x.page_faults")]
+    assert _rows(mail._row(new, "x")) == [("0.00", "new", "5.00", "x.page_faults")]
 
 
 # --- by hand
@@ -185,7 +185,7 @@ def test_from_zero_there_is_no_percentage() -> None:
 
 def test_qemu_commands_hold_no_path_of_this_machine(tmp_path: Path) -> None:
     item = fakeresult.store(tmp_path / "r", result())
-    commands = byhand.qemu_commands(item, SLOWER)
+    commands = by_hand.qemu_commands(item, SLOWER)
     assert set(commands) == {"base", "test"}
     assert "somebody" not in "".join(commands.values())
     assert "-kernel base/vmlinux" in commands["base"] and "path=report.jsonl" in commands["base"]

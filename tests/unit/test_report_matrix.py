@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from lab import cli, matrix, results
-from lab.matrixresults import MatrixResult
-from lab.reporting import formats, matrix_markdown, matrix_page, matrix_sheet, matrix_words
+from lab import cli, report
+from lab.compare import matrix, results
+from lab.compare.matrix_results import MatrixResult
+from lab.report import csv_rows, markdown, matrix_page, matrix_text
 
 from . import fakeanswer
 from .fakeanswer import stored_matrix
@@ -23,7 +24,7 @@ from .fakeresult import HOSTILE
 
 def test_two_axes_are_a_grid_for_each_case() -> None:
     made = fakeanswer.matrix()
-    first, second = matrix_words.grids(made)
+    first, second = matrix_text.grids(made)
     assert [first.title, second.title] == ["alloc-burst:large", "alloc-burst:small"]
     assert first.grid.rows == ["old", "new"] and first.grid.columns == ["always", "never"]
     assert {cell.case for row in second.grid.cells for cell in row} == {"small"}
@@ -31,7 +32,7 @@ def test_two_axes_are_a_grid_for_each_case() -> None:
 
 def test_csv_has_every_value_and_every_reason(tmp_path: Path) -> None:
     made = fakeanswer.matrix()
-    rows = list(csv.DictReader(io.StringIO(matrix_sheet.render(stored_matrix(tmp_path / "m")))))
+    rows = list(csv.DictReader(io.StringIO(csv_rows.render_matrix(stored_matrix(tmp_path / "m")))))
     assert len(rows) == sum(len(cell.values) or 1 for cell in made.cells)
     for cell in made.cells:
         mine = [row for row in rows if (row["arm"], row["case"]) == (cell.arm, cell.case)]
@@ -43,7 +44,7 @@ def test_csv_has_every_value_and_every_reason(tmp_path: Path) -> None:
 
 
 def test_markdown_has_a_table_for_each_grid_and_every_reason(tmp_path: Path) -> None:
-    text = matrix_markdown.render(stored_matrix(tmp_path / "m"))
+    text = markdown.render_matrix(stored_matrix(tmp_path / "m"))
     assert text.count("| --- | ---: | ---: |") == 2
     assert "**163 +" in text.replace("162.5", "163") and "failed: the guest panicked: Oh dear" in text
 
@@ -65,7 +66,7 @@ def test_two_thousand_cells_are_less_than_a_megabyte(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["text", "md", "html", "csv", "svg"])
 def test_hostile_words_are_shown_and_not_obeyed(tmp_path: Path, form: str) -> None:
     one = stored_matrix(tmp_path / "m", fakeanswer.matrix(HOSTILE))
-    text = formats.render(form, one, formats.OF_MATRICES)
+    text = report.render(form, one, report.OF_MATRICES)
     assert not [mark for mark in ("\x1b", "\u202e", "\u2066", "\x00", "\ufeff") if mark in text]
     assert "\\x1b" in text and "\\u202e" in text
     if form == "html":

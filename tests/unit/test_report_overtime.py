@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.compare.runs import Run
 from lab.core import records
-from lab.reporting import overtime, page
-from lab.reporting.stored import Report
-from lab.runs import Run
+from lab.report import page
+from lab.report.inputs import Report
 
 from . import fakeresult
 from .fakeresult import SLOWER, reports, result
@@ -31,7 +31,7 @@ def _with_curves(folder: Path, *, arms: tuple[str, ...] = ("base", "test")) -> R
 
 def test_when_it_had_grown_how_far_is_a_median_over_the_seeds(tmp_path: Path) -> None:
     one = _with_curves(tmp_path)
-    (series,) = overtime.of_case(one.runs, SLOWER)
+    (series,) = page.of_case(one.runs, SLOWER)
     assert series.rows[0] == ("64 MiB", "259 ms", "518 ms")
     assert series.rows[-1] == ("256 MiB", "1.03 s", "2.07 s")
     assert "256 MiB after 1.03 s in base, 2.07 s in test" in series.words
@@ -39,7 +39,7 @@ def test_when_it_had_grown_how_far_is_a_median_over_the_seeds(tmp_path: Path) ->
 
 
 def test_each_seed_is_a_line_and_the_faster_arm_ends_on_the_left(tmp_path: Path) -> None:
-    (series,) = overtime.of_case(_with_curves(tmp_path).runs, SLOWER)
+    (series,) = page.of_case(_with_curves(tmp_path).runs, SLOWER)
     base, test = re.findall(r'<path class="line over \w+" d="([^"]*)"', series.plot)
     assert base.count("M") == test.count("M") == 6
     ends = [max(int(x) for x in re.findall(r"[ML](\d+) ", one)) for one in (base, test)]
@@ -48,14 +48,14 @@ def test_each_seed_is_a_line_and_the_faster_arm_ends_on_the_left(tmp_path: Path)
 
 def test_long_curves_are_thinned_to_their_ends(tmp_path: Path) -> None:
     many = [[float(i), float(i)] for i in range(100_001)]
-    series = overtime.OverTime(name="own", curves={"base": {1: many}, "test": {1: many}})
+    series = page.OverTime(name="own", curves={"base": {1: many}, "test": {1: many}})
     assert len(series.plot) < 20_000 and "L1000 " in series.plot
     assert series.meaning.title == "own, as the program reported it"
 
 
 @pytest.mark.parametrize("arms", [("base",), ()])
 def test_a_curve_of_one_arm_alone_is_not_compared(tmp_path: Path, arms: tuple[str, ...]) -> None:
-    assert overtime.of_case(_with_curves(tmp_path, arms=arms).runs, SLOWER) == []
+    assert page.of_case(_with_curves(tmp_path, arms=arms).runs, SLOWER) == []
 
 
 def test_the_page_shows_it_with_its_table(tmp_path: Path) -> None:

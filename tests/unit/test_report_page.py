@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from lab import explain
+from lab.compare import explain
+from lab.compare.explain import Explanation, FunctionRow
 from lab.core.text import visible
-from lab.explain import Explanation, FunctionRow
-from lab.reporting import page, plots
-from lab.reporting.plots import Axis, Curve, Scale
+from lab.report import page
+from lab.report import svg as report_svg
+from lab.report.svg import Axis, Curve, Scale
 
 from . import fakeresult
 from .fakeresult import HOSTILE, MODEL, SLOWER, hostile, large, reports, result
@@ -132,24 +133,24 @@ def _path(svg: str, kind: str) -> str:
 def test_a_scale_keeps_order_and_is_symmetric() -> None:
     scale = Scale.of([0.2, 5.0], 0.02)
     places = [scale.at(ratio) for ratio in (0.2, 0.5, 0.98, 1.0, 1.02, 2.0, 5.0)]
-    assert places == sorted(places) and places[0] >= 0 and places[-1] <= plots.SIZE
-    assert scale.at(1.0) == plots.SIZE / 2
-    assert scale.at(2.0) + scale.at(0.5) == pytest.approx(plots.SIZE, abs=0.3)
+    assert places == sorted(places) and places[0] >= 0 and places[-1] <= report_svg.SIZE
+    assert scale.at(1.0) == report_svg.SIZE / 2
+    assert scale.at(2.0) + scale.at(0.5) == pytest.approx(report_svg.SIZE, abs=0.3)
     ticks = scale.ticks()
     assert "0" in [tick.text for tick in ticks] and all(b.at - a.at >= 9 for a, b in itertools.pairwise(ticks))
 
 
 def test_an_interval_is_drawn_where_it_is() -> None:
     scale = Scale.of([0.5, 2.0], 0.02)
-    svg = plots.interval(scale, 1.5, (1.2, 2.0))
+    svg = report_svg.interval(scale, 1.5, (1.2, 2.0))
     assert _path(svg, "whisker") == f"M{scale.at(1.2)} 500H{scale.at(2.0)}"
     assert _path(svg, "middle") == f"M{scale.at(1.5)} 500h0"
 
 
 def test_every_sample_is_a_dot_at_its_height() -> None:
     base, test = [10.0, 20.0, 30.0], [40.0, None, 60.0]
-    svg = plots.strip(base, test, 'a "label"')
-    axis = plots.axis_of(base, test)
+    svg = report_svg.strip(base, test, 'a "label"')
+    axis = report_svg.axis_of(base, test)
     dots = re.findall(r"M(\d+) (\d+)h0", _path(svg, "dots base"))
     assert [int(y) for _, y in dots] == [axis.at(value) for value in base]
     assert _path(svg, "dots test").count("h0") == 2
@@ -158,7 +159,7 @@ def test_every_sample_is_a_dot_at_its_height() -> None:
 
 def test_a_distribution_counts_every_sample() -> None:
     document = large(500).cases[0].metrics[0]
-    svg = plots.distribution(document.base, document.test)
+    svg = report_svg.distribution(document.base, document.test)
     bars = [int(width) for width in re.findall(r"h-(\d+)v", _path(svg, "bars base"))]
     assert max(bars) <= 480 and len(bars) > 3
     assert statistics.mean(bars) > 0
@@ -167,14 +168,14 @@ def test_a_distribution_counts_every_sample() -> None:
 def test_an_axis_of_one_value_has_a_length() -> None:
     for value in (0.0, 5.0, -3.0):
         axis = Axis.of([value])
-        assert axis.low < value < axis.high and 0 < axis.at(value) < plots.SIZE
+        assert axis.low < value < axis.high and 0 < axis.at(value) < report_svg.SIZE
 
 
 def test_percentiles_of_both_arms_are_curves() -> None:
     arms = [Curve(arm=arm, points=[(50.0, 1, 2, 3), (99.0, 4, 5, 6)]) for arm in ("base", "test")]
-    svg = plots.curves(arms, "x")
+    svg = report_svg.curves(arms, "x")
     assert _path(svg, "line base").count("L") == 1 and _path(svg, "span test").endswith("z")
-    assert plots.share_at(50) < plots.share_at(95) < plots.share_at(99) <= plots.SIZE
+    assert report_svg.share_at(50) < report_svg.share_at(95) < report_svg.share_at(99) <= report_svg.SIZE
 
 
 def test_nothing_measured_is_no_picture_and_no_crash(tmp_path: Path) -> None:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from lab import cli, results
+from lab import cli
+from lab.compare import results
+from lab.compare.results import CaseResult
 from lab.core.errors import UserError
-from lab.reporting import figures, markdown, stored, textual
-from lab.results import CaseResult
+from lab.report import inputs, markdown, wording
+from lab.report import text as report_text
 from lab.stats.verdict import Metric, Outcome
 
 from . import fakeresult
@@ -31,13 +33,13 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_text_is_the_table_without_colour(tmp_path: Path) -> None:
-    text = textual.render(reports(tmp_path, result()))
+    text = report_text.render(reports(tmp_path, result()))
     assert "\x1b" not in text
     assert re.search(r"^layout-4632k .*regression", text, re.MULTILINE) and "verdict: regression" in text
 
 
 def test_several_results_are_columns(tmp_path: Path) -> None:
-    text = textual.render(reports(tmp_path, result(SLOWER, EQUAL), result(FASTER, EQUAL, name="other")))
+    text = report_text.render(reports(tmp_path, result(SLOWER, EQUAL), result(FASTER, EQUAL, name="other")))
     lines = {line.split()[0]: line for line in text.splitlines() if line.startswith("alloc-burst")}
     assert re.search(r"\+5\d\.\d % .*regression +-$", lines["alloc-burst:layout-4632k"])
     assert re.search(r" - +-\d\d\.\d % .*improvement$", lines["alloc-burst:single-2052k"])
@@ -46,7 +48,7 @@ def test_several_results_are_columns(tmp_path: Path) -> None:
 
 def test_numbers_of_different_units_are_never_in_one_row(tmp_path: Path) -> None:
     rate = case("layout-4632k", [100.0] * 6, [90.0] * 6, primary=fakeresult.RATE)
-    text = textual.render(reports(tmp_path, result(SLOWER), result(rate, name="other")))
+    text = report_text.render(reports(tmp_path, result(SLOWER), result(rate, name="other")))
     assert len([line for line in text.splitlines() if line.startswith("alloc-burst:layout-4632k")]) == 2
 
 
@@ -80,7 +82,7 @@ def test_a_hostile_name_stays_in_its_cell(tmp_path: Path) -> None:
 
 def test_a_percentage_changes_by_points() -> None:
     (share,) = [c for c in SLOWER.metrics if c.unit == "%"]
-    assert figures.change(share) == "-2.5"
+    assert wording.change(share) == "-2.5"
 
 
 @pytest.mark.parametrize(
@@ -88,7 +90,7 @@ def test_a_percentage_changes_by_points() -> None:
     [([0.0, 0.0], [0.0, 0.0], "0.0 %"), ([0.0, 4.0], [2.0, 0.0], "-50.0 %"), ([0.0, 0.0], [5.0, 5.0], "n/a")],
 )
 def test_a_change_from_zero_is_no_percentage(base: list[float], test: list[float], words: str) -> None:
-    assert figures.change(fakeresult.compared(fakeresult.FAULTS, base, test)) == words
+    assert wording.change(fakeresult.compared(fakeresult.FAULTS, base, test)) == words
 
 
 def test_what_moved_is_ranked_and_one_event_is_little() -> None:
@@ -97,20 +99,20 @@ def test_what_moved_is_ranked_and_one_event_is_little() -> None:
         fakeresult.compared(Metric(name=name, unit="events", better="neither"), [base] * 6, [test] * 6)
         for name, (base, test) in pairs.items()
     ]
-    assert [c.name for c in figures.ranked(metrics)] == ["gone", "many", "one", "none"]
+    assert [c.name for c in wording.ranked(metrics)] == ["gone", "many", "one", "none"]
 
 
 def test_the_headline_is_the_case_that_moved_most_and_counts() -> None:
     small = case("small", [100.0 + i for i in range(6)], [110.0 + i for i in range(6)], holm=True)
     chance = case("chance", [100.0 + i for i in range(6)], [300.0 + i for i in range(6)], holm=False)
-    found = figures.headline(result(small, SLOWER, chance, EQUAL))
+    found = wording.headline(result(small, SLOWER, chance, EQUAL))
     assert found is not None and found.case == "layout-4632k"
-    assert figures.headline(result(EQUAL)) is None
+    assert wording.headline(result(EQUAL)) is None
 
 
 @pytest.mark.parametrize("one", [SLOWER, UNSURE, EQUAL])
 def test_the_sentence_has_verdict_number_and_machine(one: CaseResult) -> None:
-    words = figures.sentence(result(one))
+    words = wording.sentence(result(one))
     assert words.startswith(f"{one.verdict}: ") and "6 seeds" in words
     assert (MODEL in words) == (one.verdict == Outcome.REGRESSION)
 
@@ -127,13 +129,13 @@ def test_seeds_are_those_of_the_runs(tmp_path: Path) -> None:
 
 def test_results_of_different_environments_are_refused_by_name(kept: Path) -> None:
     with pytest.raises(UserError, match="fingerprint"):
-        stored.open_reports(["one", "strange"])
-    assert stored.open_reports(["one", "two"]).mark == ""
-    assert "ENVIRONMENTS DIFFER" in stored.open_reports(["one", "strange"], anyway=True).mark
+        inputs.open_reports(["one", "strange"])
+    assert inputs.open_reports(["one", "two"]).mark == ""
+    assert "ENVIRONMENTS DIFFER" in inputs.open_reports(["one", "strange"], anyway=True).mark
 
 
 def test_the_same_result_twice_is_one(kept: Path) -> None:
-    assert not stored.open_reports(["one", "one"]).several
+    assert not inputs.open_reports(["one", "one"]).several
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,11 @@ from junitparser import JUnitXml
 from kcidb_io.schema import V5_3
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from lab import report
+from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.text import visible
-from lab.reporting import benchstat, bmf, document, formats, junit, kcidb, ktap, openmetrics, sheet
-from lab.results import AbResult
+from lab.report import bench_formats, csv_rows, document, junit, kcidb, ktap
 
 from .fakeresult import EVERY_KIND, HOSTILE, MODEL, hostile, reports, result
 
@@ -74,7 +75,7 @@ def test_several_documents_are_one_that_says_whether_they_compare(tmp_path: Path
 
 
 def test_csv_has_every_sample_with_its_seed(tmp_path: Path) -> None:
-    rows = list(csv.DictReader(io.StringIO(sheet.render(reports(tmp_path, result())))))
+    rows = list(csv.DictReader(io.StringIO(csv_rows.render(reports(tmp_path, result())))))
     for case in result().cases:
         for metric in case.metrics:
             mine = [row for row in rows if (row["case"], row["metric"]) == (case.case, metric.name)]
@@ -87,7 +88,7 @@ def test_csv_has_every_sample_with_its_seed(tmp_path: Path) -> None:
 
 
 def test_csv_cells_are_no_formulas(tmp_path: Path) -> None:
-    rows = list(csv.reader(io.StringIO(sheet.render(reports(tmp_path, hostile())))))
+    rows = list(csv.reader(io.StringIO(csv_rows.render(reports(tmp_path, hostile())))))
     assert not [cell for row in rows for cell in row if re.match(r"[=@]|[+-][^0-9.]", cell)]
 
 
@@ -191,7 +192,7 @@ def test_no_name_starts_a_directive_or_a_line_in_ktap(tmp_path: Path) -> None:
 
 
 def test_bmf_has_values_between_their_bounds(tmp_path: Path) -> None:
-    found = json.loads(bmf.render(reports(tmp_path, result())))
+    found = json.loads(bench_formats.bmf(reports(tmp_path, result())))
     for name, measures in found.items():
         assert re.fullmatch(r"alloc-burst:\S+ (base|test|change)", name)
         for measure in measures.values():
@@ -203,7 +204,9 @@ def test_bmf_has_values_between_their_bounds(tmp_path: Path) -> None:
 
 
 def test_bmf_keeps_apart_what_does_not_compare(tmp_path: Path) -> None:
-    found = json.loads(bmf.render(reports(tmp_path, result(), result(name="b", fingerprint="e" * 16), mark=MARK)))
+    found = json.loads(
+        bench_formats.bmf(reports(tmp_path, result(), result(name="b", fingerprint="e" * 16), mark=MARK))
+    )
     assert all("[environments differ: " in name for name in found)
     assert len({name.split("]")[0] for name in found}) == 2
 
@@ -212,7 +215,7 @@ def test_bmf_keeps_apart_what_does_not_compare(tmp_path: Path) -> None:
 
 
 def test_benchstat_lines_have_the_form_of_go(tmp_path: Path) -> None:
-    lines = benchstat.render(reports(tmp_path, result())).splitlines()
+    lines = bench_formats.benchstat(reports(tmp_path, result())).splitlines()
     for line in filter(None, lines):
         if line.startswith("Benchmark"):
             name, count, *pairs = line.split(" ")
@@ -254,7 +257,7 @@ def _samples(text: str) -> list[Any]:
 
 
 def test_openmetrics_is_read_by_the_parser_of_prometheus(tmp_path: Path) -> None:
-    samples = _samples(openmetrics.render(reports(tmp_path, result())))
+    samples = _samples(bench_formats.openmetrics(reports(tmp_path, result())))
     ratios = {(s.labels["case"], s.labels["metric"]): s.value for s in samples if s.name == "lab_ratio"}
     for case in result().cases:
         for metric in case.metrics:
@@ -266,7 +269,9 @@ def test_openmetrics_is_read_by_the_parser_of_prometheus(tmp_path: Path) -> None
 
 
 def test_openmetrics_labels_survive_hostile_words(tmp_path: Path) -> None:
-    (info,) = [s for s in _samples(openmetrics.render(reports(tmp_path, hostile()))) if s.name == "lab_result_info"]
+    (info,) = [
+        s for s in _samples(bench_formats.openmetrics(reports(tmp_path, hostile()))) if s.name == "lab_result_info"
+    ]
     assert info.labels["base"] == visible(HOSTILE)
 
 
@@ -275,20 +280,20 @@ def test_openmetrics_labels_survive_hostile_words(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_modelled_numbers_name_their_machine(name: str, tmp_path: Path) -> None:
-    text = formats.render(name, reports(tmp_path, result()))
+    text = report.render(name, reports(tmp_path, result()))
     assert "modelled" in text and "made-up-machine" in text
 
 
-@pytest.mark.parametrize("name", sorted(set(formats.FORMATS) - {"mail"}))
+@pytest.mark.parametrize("name", sorted(set(report.FORMATS) - {"mail"}))
 def test_what_does_not_compare_is_marked_in_every_format(name: str, tmp_path: Path) -> None:
     other = result(name="other", fingerprint="e" * 16)
-    text = formats.render(name, reports(tmp_path, result(), other, mark=MARK))
+    text = report.render(name, reports(tmp_path, result(), other, mark=MARK))
     wanted = {"bmf": "[environments differ: ", "csv": ",false,"}.get(name, MARK)
     assert wanted in text
 
 
-@pytest.mark.parametrize("name", sorted(set(formats.FORMATS) - {"mail", "json"}))
+@pytest.mark.parametrize("name", sorted(set(report.FORMATS) - {"mail", "json"}))
 def test_no_format_passes_on_what_is_obeyed(name: str, tmp_path: Path) -> None:
-    text = formats.render(name, reports(tmp_path, hostile()))
+    text = report.render(name, reports(tmp_path, hostile()))
     assert not set(text) & set("\x1b\x00\r\u202e\u2066\ufeff")
     assert not re.search(r"^X-Injected", text, re.MULTILINE)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import requirements
+from lab.compare import requirements
 from lab.core.errors import HostFailed, UserError
 from lab.guests import initrd
 from lab.guests.image import Image

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import results
+from lab.compare import results
 from lab.core import records
 from lab.core.errors import HostFailed, UserError
 

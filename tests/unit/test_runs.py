@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from lab import runs
+from lab.compare import runs
+from lab.compare.runs import Bench, Run
 from lab.core import records
 from lab.core.errors import DiskFull, GuestFailed
 from lab.guests import channel
 from lab.guests.exact import Qemu, exact_machine
 from lab.guests.run import Arm, Running
 from lab.kernels.kernel import MachineType
-from lab.runs import Bench, Run
 from lab.workloads import selection
 from lab.workloads.spec import Case
 

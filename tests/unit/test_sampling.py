@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from lab import ab, runs, sampling
+from lab.compare import exact, runs, sampling
+from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.errors import GuestFailed, HostFailed
 from lab.core.progress import Meter
-from lab.results import AbResult
 from lab.stats.verdict import Outcome
 
 from .fakebuild import own_folders
@@ -45,7 +45,7 @@ def start(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Star
         workload = write_workload(tmp_path / "mine", text)
         guests = pretend(monkeypatch, tmp_path, FakeGuests(formula))
         asked = plan(workload, **changes)
-        return guests, lambda: ab.measure(asked, folder, jobs=jobs, deadline=deadline, meter=Meter(quiet=True))
+        return guests, lambda: exact.measure(asked, folder, jobs=jobs, deadline=deadline, meter=Meter(quiet=True))
 
     return prepare
 

@@ -9,8 +9,9 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from lab import results, table
-from lab.results import AbResult, ArmResult, CaseResult, GuestShape, ResultEnvironment
+from lab.compare import results
+from lab.compare.results import AbResult, ArmResult, CaseResult, GuestShape, ResultEnvironment
+from lab.report import text
 from lab.stats import verdict
 from lab.stats.verdict import Comparison, Metric, Outcome
 
@@ -61,7 +62,7 @@ EQUAL = _case("layout-512k", [5000.0] * 6, [5000.0] * 6, control=True)
 
 def _text(result: AbResult, *, width: int | None = None) -> str:
     stream = io.StringIO()
-    table.show(result, Console(file=stream, width=width, force_terminal=width is not None, no_color=True))
+    text.show(result, Console(file=stream, width=width, force_terminal=width is not None, no_color=True))
     return stream.getvalue()
 
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from lab import cli, workloadcheck
+from lab import cli
+from lab.compare import check
+from lab.compare.runs import Run
 from lab.core.errors import GuestFailed
 from lab.kernels import kernel as kernel_kernel
 from lab.kernels import resolve
-from lab.runs import Run
 from lab.workloads.spec import Case
 
 from .fakebuild import own_folders
@@ -27,7 +28,7 @@ def guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGuests:
     own_folders(monkeypatch, tmp_path)
     monkeypatch.setattr(kernel_kernel, "configuration", lambda kernel: None)
     found = pretend(monkeypatch, tmp_path, FakeGuests(lambda arm, seed, case: 12.5))
-    monkeypatch.setattr(workloadcheck, "measure", found.measure)
+    monkeypatch.setattr(check, "measure", found.measure)
     return found
 
 
@@ -71,11 +72,11 @@ def test_a_case_that_fails_is_told_with_its_status(
     def fails(*_: object) -> Run:
         raise GuestFailed("workload", "mine:large exited with status 3: no", log=Path("/x/report.jsonl"))
 
-    monkeypatch.setattr(workloadcheck, "measure", fails)
+    monkeypatch.setattr(check, "measure", fails)
     mine = write_workload(tmp_path / "mine", SIZED)
     assert cli.run(["workload", "check", mine, "--run", kernel_file]) == 4
     assert capsys.readouterr().out == f"{mine}: mine:large exited with status 3: no (log: /x/report.jsonl)\n"
 
 
 def test_without_sizes_the_first_case_is_the_smallest() -> None:
-    assert workloadcheck.smallest([Case(name="b"), Case(name="a")]).name == "b"
+    assert check.smallest([Case(name="b"), Case(name="a")]).name == "b"

@@ -1,0 +1,1 @@
+"""Comparisons: A/B, matrix, A/A, in exact and live mode."""

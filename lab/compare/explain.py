@@ -1,0 +1,303 @@
+"""Why two arms differ: what their profiles say by function, and what each function adds to the difference.
+
+All sums are integers, so what the rows say adds up to what was measured, to the last digit. Fractions come in
+only with "per operation", and are exact too; nothing here is rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal
+
+from lab.compare import profiles
+from lab.compare.counters import Mechanism, mechanisms
+from lab.compare.profiles import ArmProfile
+from lab.compare.results import AbResult, CaseResult
+from lab.core import records
+from lab.core.progress import Meter
+from lab.core.records import Record
+from lab.kernels.symbols import KERNEL_HALF, Symbol, SymbolTable, base_name
+
+Arm = Literal["base", "test"]
+Cost = Literal["cycles", "instructions"]
+Space = Literal["kernel", "user"]
+
+MILLI = 1000
+"""The plugin counts thousandths of a modelled cycle, because those are integers."""
+
+LEAST = Fraction(1, 200)
+"""What differs by less than this part of all that moved is not worth a line."""
+
+
+class FunctionRow(Record, frozen=True, kw_only=True):
+    """What one function cost in each arm: whole sums over all operations, exact.
+
+    cycles: in the explanation's unit. calls: how often it was entered at its first instruction; 0 when it did
+    not run, None when it ran without being entered there (it was under way already, or only a piece that the
+    compiler split off ran).
+    """
+
+    name: str
+    space: Space
+    base_instructions: int = 0
+    test_instructions: int = 0
+    base_cycles: int = 0
+    test_cycles: int = 0
+    base_calls: int | None = 0
+    test_calls: int | None = 0
+
+    def cost(self, arm: Arm, cost: Cost) -> int:
+        """One arm's sum."""
+        if cost == "cycles":
+            return self.base_cycles if arm == "base" else self.test_cycles
+        return self.base_instructions if arm == "base" else self.test_instructions
+
+    def calls(self, arm: Arm) -> int | None:
+        """One arm's calls."""
+        return self.base_calls if arm == "base" else self.test_calls
+
+
+class Explanation(Record, frozen=True, kw_only=True):
+    """All functions of both arms, the ones that contribute most to the difference first.
+
+    cycle_units: how many of the rows' units make one modelled cycle.
+    """
+
+    schema: int = 1
+    base_operations: int
+    test_operations: int
+    cycle_units: int = MILLI
+    rows: list[FunctionRow]
+
+    def operations(self, arm: Arm) -> int:
+        """Operations behind one arm's sums."""
+        return self.base_operations if arm == "base" else self.test_operations
+
+    def per_operation(self, row: FunctionRow, arm: Arm, cost: Cost = "cycles") -> Fraction:
+        """One arm's modelled cycles, or instructions, per operation."""
+        unit = self.cycle_units if cost == "cycles" else 1
+        return Fraction(row.cost(arm, cost), self.operations(arm) * unit)
+
+    def calls_per_operation(self, row: FunctionRow, arm: Arm) -> Fraction | None:
+        """One arm's calls per operation, None where no entry was seen."""
+        calls = row.calls(arm)
+        return None if calls is None else Fraction(calls, self.operations(arm))
+
+    def delta(self, row: FunctionRow, cost: Cost = "cycles") -> Fraction:
+        """Test minus base, per operation: positive where the test kernel costs more."""
+        return self.per_operation(row, "test", cost) - self.per_operation(row, "base", cost)
+
+    def share(self, row: FunctionRow, cost: Cost = "cycles") -> Fraction | None:
+        """A row's part of the whole difference; negative where it works against it, None when there is none."""
+        whole = self.delta(total(self.rows), cost)
+        return self.delta(row, cost) / whole if whole else None
+
+    def movement(self, cost: Cost = "cycles") -> Fraction:
+        """All that moved, per operation, up and down alike: what stays when gains and losses cancel out."""
+        return sum((abs(self.delta(row, cost)) for row in self.rows), Fraction())
+
+
+@dataclass(slots=True)
+class _Sum:
+    instructions: int = 0
+    cycles: int = 0
+    entries: int = 0
+    entered: bool = False
+
+
+_Key = tuple[Space, str]
+
+
+def explain(base: ArmProfile, test: ArmProfile, *, cost: Cost = "cycles", cycle_units: int = MILLI) -> Explanation:
+    """Both profiles by function, sorted by what each function adds to the difference of `cost` per operation.
+
+    Functions meet by their name in the source (see `symbols.base_name`); functions of one name in one space
+    are one row. What no table knows is a row of its own, so the rows' sums are the profiles' sums.
+    ValueError when an arm has no operations: nothing can be said per operation.
+    """
+    if base.operations < 1 or test.operations < 1:
+        raise ValueError(f"no operations to divide by: base {base.operations}, test {test.operations}")
+    sums = {"base": _by_function(base), "test": _by_function(test)}
+    rows = [_row(key, sums["base"].get(key), sums["test"].get(key)) for key in sums["base"].keys() | sums["test"]]
+    return Explanation(
+        base_operations=base.operations,
+        test_operations=test.operations,
+        cycle_units=cycle_units,
+        rows=_sorted(rows, base.operations, test.operations, cost),
+    )
+
+
+def _by_function(profile: ArmProfile) -> dict[_Key, _Sum]:
+    sums: dict[_Key, _Sum] = {}
+    for block in profile.blocks:
+        space: Space = "kernel" if block.address >= KERNEL_HALF else "user"
+        key, entry = _place(block.address, space, profile.kernel if space == "kernel" else profile.user)
+        found = sums.setdefault(key, _Sum())
+        found.instructions += block.instructions
+        found.cycles += block.cycles
+        if entry:
+            found.entered = True
+            found.entries += block.executions
+    return sums
+
+
+def _place(address: int, space: Space, tables: Sequence[SymbolTable]) -> tuple[_Key, bool]:
+    """The row that an address belongs to, and whether code there is a function's entry."""
+    for table in tables:
+        symbol: Symbol | None = table.find(address)
+        if symbol is not None:
+            return (space, base_name(symbol.name)), table.entry(address)
+    return (space, f"[unknown {space}]"), False
+
+
+def _row(key: _Key, base: _Sum | None, test: _Sum | None) -> FunctionRow:
+    b, t = base or _Sum(entered=True), test or _Sum(entered=True)
+    return FunctionRow(
+        space=key[0],
+        name=key[1],
+        base_instructions=b.instructions,
+        test_instructions=t.instructions,
+        base_cycles=b.cycles,
+        test_cycles=t.cycles,
+        base_calls=b.entries if b.entered else None,
+        test_calls=t.entries if t.entered else None,
+    )
+
+
+def _sorted(rows: Iterable[FunctionRow], base_ops: int, test_ops: int, cost: Cost) -> list[FunctionRow]:
+    """By |delta| per operation, compared as products of integers; equal ones by size, then by name."""
+
+    def rank(row: FunctionRow) -> tuple[int, int, Space, str]:
+        base, test = row.cost("base", cost) * test_ops, row.cost("test", cost) * base_ops
+        return -abs(test - base), -max(base, test), row.space, row.name
+
+    return sorted(rows, key=rank)
+
+
+def by_cost(explanation: Explanation, cost: Cost) -> list[FunctionRow]:
+    """The rows sorted by what they contribute to the difference of another cost."""
+    return _sorted(explanation.rows, explanation.base_operations, explanation.test_operations, cost)
+
+
+def total(rows: Iterable[FunctionRow], *, name: str = "total", space: Space = "kernel") -> FunctionRow:
+    """The sum of rows as a row; its calls are None, because calls of different functions are not one thing."""
+    many = list(rows)
+    return FunctionRow(
+        name=name,
+        space=space,
+        base_instructions=sum(row.base_instructions for row in many),
+        test_instructions=sum(row.test_instructions for row in many),
+        base_cycles=sum(row.base_cycles for row in many),
+        test_cycles=sum(row.test_cycles for row in many),
+        base_calls=None,
+        test_calls=None,
+    )
+
+
+def differing(explanation: Explanation, cost: Cost = "cycles", *, least: Fraction = LEAST) -> list[FunctionRow]:
+    """Only the rows that differ, by at least that part of all that moved; none when the arms are the same."""
+    bound = least * explanation.movement(cost)
+    return [
+        row for row in by_cost(explanation, cost) if (delta := abs(explanation.delta(row, cost))) > 0 and delta >= bound
+    ]
+
+
+class Remembered(Record, frozen=True, kw_only=True):
+    """An explanation kept beside its result, so that reports can show it without running a guest."""
+
+    schema: int = 1
+    workload: str
+    case: str
+    machine: str
+    model: str
+    cost: Cost
+    explanation: Explanation
+
+
+def remember(folder: Path, found: Remembered) -> None:
+    """Keep an explanation; a newer one of the same case takes its place."""
+    path = _remembered_path(folder, found.workload, found.case)
+    path.parent.mkdir(exist_ok=True)
+    records.save(path, found)
+
+
+def remembered(folder: Path, case: CaseResult) -> Remembered | None:
+    """The explanation of a case that was made last, if any."""
+    path = _remembered_path(folder, case.workload, case.case)
+    return records.load(path, Remembered) if path.is_file() else None
+
+
+def _remembered_path(folder: Path, workload: str, case: str) -> Path:
+    return folder / "explain" / f"{workload}-{case}.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Why:
+    """One case explained. machine, model: what cycles were modelled by."""
+
+    result: AbResult
+    case: CaseResult
+    explanation: Explanation
+    mechanisms: list[Mechanism]
+    machine: str
+    model: str
+    cost: Cost
+
+    @property
+    def title(self) -> str:
+        """The case and its arms in words."""
+        return f"{self.case.workload}:{self.case.case}, {self.result.base.spec} against {self.result.test.spec}"
+
+    def document(self) -> dict[str, Any]:
+        """The answer as `lab explain --json` prints it."""
+        return {
+            **records.plain(self.explanation),
+            "schema": "lab.explain/1",
+            "result": self.result.result,
+            "workload": self.case.workload,
+            "case": self.case.case,
+            "machine": self.machine,
+            "model": self.model,
+            "mechanisms": records.plain(self.mechanisms),
+        }
+
+
+def find(
+    folder: Path,
+    result: AbResult,
+    case: str | None = None,
+    *,
+    machine: str | None = None,
+    model: str | None = None,
+    cost: Cost = "cycles",
+    jobs: int,
+    meter: Meter,
+) -> Why:
+    """Explain one case of a finished result: the one named, else the one that changed most.
+
+    machine, model: of the cost model; None for what the result was measured with, or the whole model.
+    """
+    chosen = profiles.choose(result, case)
+    found = profiles.collect(folder, chosen, machine=machine, model=model, jobs=jobs, meter=meter)
+    explanation = explain(found.base, found.test, cost=cost)
+    kept = Remembered(
+        workload=chosen.workload,
+        case=chosen.case,
+        machine=found.machine,
+        model=found.model,
+        cost=cost,
+        explanation=explanation,
+    )
+    remember(folder, kept)
+    return Why(
+        result=result,
+        case=chosen,
+        explanation=explanation,
+        mechanisms=mechanisms([*chosen.metrics, *profiles.kernel_counters(folder, chosen)]),
+        machine=found.machine,
+        model=found.model,
+        cost=cost,
+    )

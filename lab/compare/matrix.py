@@ -1,0 +1,295 @@
+"""`lab matrix`: kernels, settings and cases, every combination measured, each arm judged against one of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import fmean
+
+import msgspec
+
+from lab.compare import exact, matrix_results, results, runs
+from lab.compare.exact import Prepared
+from lab.compare.matrix_results import Cell, MatrixArm, MatrixArmPlan, MatrixPlan, MatrixResult, Span
+from lab.compare.sampling import Limits, Series, Wanted, sample
+from lab.core import executor, records
+from lab.core.errors import HostFailed, UserError, suggestion
+from lab.core.progress import Meter
+from lab.guests import exact as guest_exact
+from lab.guests.run import Arm
+from lab.kernels import kernel as kernel_kernel
+from lab.kernels import resolve, spec
+from lab.kernels.resolve import KernelSpec
+from lab.kernels.trees import Tree
+from lab.stats import multiple, verdict
+from lab.stats.multiple import CaseVerdict
+from lab.stats.verdict import Comparison, Metric, Outcome
+from lab.workloads import selection
+from lab.workloads.spec import Case, Workload
+
+_CHANGED = (Outcome.REGRESSION, Outcome.IMPROVEMENT)
+
+
+def plan_arms(span: Span, tree: Tree | None, meter: Meter) -> list[MatrixArmPlan]:
+    """The arms resolved: each kernel is looked up once, however many settings it gets."""
+    found = []
+    for text in span.kernels:
+        spec = resolve.resolve(text, tree, progress=meter.news)
+        if spec.note:
+            meter.news(spec.note)
+        found.append(spec)
+    names = matrix_results.file_names([arm.label for arm in span.arms])
+    return [
+        MatrixArmPlan(label=arm.label, name=name, at=arm.at, spec=_with_suffixes(found[arm.kernel], arm.spec))
+        for arm, name in zip(span.arms, names, strict=True)
+    ]
+
+
+def _with_suffixes(kernel: KernelSpec, text: str) -> KernelSpec:
+    """A resolved kernel as another spec of it has it: settings and kconfig do not change its source."""
+    parsed = spec.parse(text)
+    return KernelSpec(
+        text=text, source=kernel.source, kconfig=parsed.kconfig, settings=parsed.settings, note=kernel.note
+    )  # fmt: skip
+
+
+def metric_of(workload: Workload, name: str | None, *, modelled: bool) -> Metric:
+    """The metric that a workload's cells show: the one asked for, or the primary one."""
+    known = exact.metrics_of(workload.metrics, modelled=modelled)
+    if name is None:
+        return next(metric for metric in known if metric.primary)
+    for metric in known:
+        if metric.name == name:
+            return Metric(name=name, unit=metric.unit, better=metric.better, primary=True)
+    if workload.open_metrics:
+        # Only its runs say what else it prints; nothing is known of it.
+        return Metric(name=name, unit="as printed", better="neither", primary=True)
+    raise UserError(
+        f"workload {workload.name} has no metric {name!r}" + ("" if modelled else " without a cost model"),
+        hint=suggestion(name, [metric.name for metric in known])
+        or f"there is {', '.join(metric.name for metric in known)}",
+    )
+
+
+def prepare(plan: MatrixPlan, folder: Path, *, jobs: int, meter: Meter) -> Prepared:
+    """Build or fetch every kernel once, and the image, and describe the guests around them."""
+    selection.require_unchanged(plan.files)
+    qemu = guest_exact.find_qemu(plan.qemu)
+    keys = [records.digest([arm.spec.source, arm.spec.kconfig]) for arm in plan.arms]
+    wanted: dict[str, KernelSpec] = {}
+    for key, arm in zip(keys, plan.arms, strict=True):
+        wanted.setdefault(key, arm.spec)
+    made = executor.each(
+        lambda spec: kernel_kernel.obtain(spec, cc=plan.cc, jobs=jobs, meter=meter), list(wanted.values())
+    )
+    built = dict(zip(wanted, made, strict=True))
+    arms = []
+    for key, arm in zip(keys, plan.arms, strict=True):
+        kernel = dataclasses.replace(built[key], spec=arm.spec)
+        arms.append(Arm(name=arm.name, kernel=kernel, settings=dict(arm.spec.settings)))
+    return exact.prepare_around(tuple(arms), qemu, plan, folder, meter)
+
+
+def measure(plan: MatrixPlan, folder: Path, *, jobs: int, deadline: float | None, meter: Meter) -> MatrixResult:
+    """Do what a plan says, in its result folder; what is already there is not done again.
+
+    A guest that fails takes its arm's cells of that workload with it; all others go on.
+    """
+    started, clock = datetime.now(UTC), time.monotonic()
+    ready = prepare(plan, folder, jobs=jobs, meter=meter)
+    limits = Limits(
+        seeds=plan.seeds,
+        max_seeds=plan.max_seeds,
+        fixed=plan.fixed_seeds,
+        jobs=jobs,
+        deadline=deadline,
+        keep_going=True,
+    )
+    sample(ready.series, ready.arms, limits, lambda one: _undecided(one, ready, plan), meter)
+    name = results.reference(folder)
+    if not any(one.done or one.failed for one in ready.series):
+        raise HostFailed(
+            "the budget was used up before one guest had run",
+            hint=f"give it more; go on by `lab matrix --resume {name}`",
+        )
+    cells = judge(ready.series, plan)
+    result = MatrixResult(
+        mode=plan.mode,
+        threshold=plan.threshold,
+        alpha=plan.alpha,
+        axes=plan.axes,
+        kernels=plan.kernels,
+        arms=[
+            MatrixArm(label=planned.label, at=planned.at, arm=exact.arm_result(arm))
+            for planned, arm in zip(plan.arms, ready.arms, strict=True)
+        ],
+        baseline=plan.baseline,
+        environment=ready.environment,
+        cells=cells,
+        summary=summary(cells, plan),
+        started=started.isoformat(timespec="seconds"),
+        seconds=round(time.monotonic() - clock, 3),
+        result=name,
+        reproduce=f"lab replay {name}",
+    )
+    records.save(folder / "result.json", result)
+    return result
+
+
+# ---- judging
+
+
+def judge(series: Sequence[Series], plan: MatrixPlan) -> list[Cell]:
+    """Every cell; its change counts when it survives Holm over all cells."""
+    cells = [_cell(one, case, arm, plan) for one in series for case in one.cases for arm in plan.arms]
+    family = [_key(cell) for cell in cells if cell.comparison and cell.verdict]
+    survived = multiple.overall(family, plan.alpha).survived
+    return [
+        msgspec.structs.replace(cell, holm=_key(cell).name in survived) if cell.verdict in _CHANGED else cell
+        for cell in cells
+    ]
+
+
+def _key(cell: Cell) -> CaseVerdict:
+    assert cell.comparison is not None and cell.verdict is not None  # noqa: S101
+    name = f"{cell.workload}:{cell.case} {cell.arm}"
+    return CaseVerdict(name=name, verdict=cell.verdict, p_value=cell.comparison.p_value)
+
+
+def _cell(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan) -> Cell:
+    """What was measured of one arm at one case, and what it says against the baseline."""
+    metric = _metric(one, plan)
+    values = one.values(arm.name, case, metric.name)
+    shared = [values[seed] for seed in _shared_seeds(one, case, plan) if seed in values] or [*values.values()]
+    failure = one.failure(arm.name, case)
+    comparison = None if failure or arm.label == plan.baseline else _compare(one, case, metric, arm, plan)
+    return Cell(
+        arm=arm.label,
+        workload=one.bench.workload.name,
+        case=case.name,
+        control=case.control,
+        metric=metric.name,
+        unit=metric.unit,
+        better=metric.better,
+        seeds=list(values),
+        values=[value if math.isfinite(value) else None for value in values.values()],
+        mean=fmean(shared) if shared and all(map(math.isfinite, shared)) else None,
+        comparison=comparison,
+        verdict=comparison.verdict if comparison else None,
+        failed=failure.message if failure else None,
+        means=_means(one, case, arm),
+    )
+
+
+def _shared_seeds(one: Series, case: Case, plan: MatrixPlan) -> list[int]:
+    """The seeds that every arm has that ran the case at all and did not fail."""
+    ran = [set(one.runs_of(arm.name, case)) for arm in plan.arms if not one.failure(arm.name, case)]
+    return sorted(set.intersection(*filter(None, ran))) if any(ran) else []
+
+
+def _compare(one: Series, case: Case, metric: Metric, arm: MatrixArmPlan, plan: MatrixPlan) -> Comparison | None:
+    """An arm against the baseline; None where they share no seed."""
+    base = next(other for other in plan.arms if other.label == plan.baseline)
+    if one.failure(base.name, case):
+        return None
+    _, left, right = one.pairs(case, metric.name, (base.name, arm.name))
+    if not left:
+        return None
+    return verdict.compare_metric(metric, left, right, threshold=plan.threshold, alpha=plan.alpha, exact=True)
+
+
+def _metric(one: Series, plan: MatrixPlan) -> Metric:
+    return metric_of(one.bench.workload, plan.metric, modelled=one.bench.instrument is not None)
+
+
+def _means(one: Series, case: Case, arm: MatrixArmPlan) -> dict[str, float]:
+    """Every metric of the case, averaged over the seeds that all have it."""
+    ran = [run.metrics(case.name) for run in one.runs_of(arm.name, case).values()]
+    names = set.intersection(*(set(values) for values in ran)) if ran else set()
+    return {name: fmean(values[name] for values in ran) for name in sorted(names)}
+
+
+def _undecided(one: Series, ready: Prepared, plan: MatrixPlan) -> Wanted:
+    """The arms and cases of a series that more seeds could settle, with the baseline that they are paired with."""
+    open_cells = [
+        cell
+        for cell in judge(ready.series, plan)
+        if cell.workload == one.bench.workload.name and (cell.verdict == Outcome.UNKNOWN or cell.holm is False)
+    ]
+    if not open_cells:
+        return Wanted([], [])
+    labels = {plan.baseline, *(cell.arm for cell in open_cells)}
+    names = {arm.name for arm in plan.arms if arm.label in labels}
+    cases = {cell.case for cell in open_cells}
+    return Wanted(
+        [arm for arm in ready.arms if arm.name in names], [case for case in one.cases if case.name in cases]
+    )  # fmt: skip
+
+
+def summary(cells: Sequence[Cell], plan: MatrixPlan) -> str:
+    """How many cells say what, in one line."""
+    words = Counter(state(cell, plan.baseline) for cell in cells)
+    del words["baseline"]
+    order = (*Outcome, "measured", "failed", "not measured")
+    counted = [f"{words[word]} {word}" for word in map(str, order) if words[word]]
+    return f"against {plan.baseline}: {', '.join(counted)}"
+
+
+def state(cell: Cell, baseline: str) -> str:
+    """A cell in a word: its verdict, `baseline`, `failed`, `not measured`, or `measured` where nothing judges it."""
+    if cell.failed:
+        return "failed"
+    if not cell.seeds:
+        return "not measured"
+    if cell.arm == baseline:
+        return "baseline"
+    return str(cell.verdict) if cell.verdict else "measured"
+
+
+# ---- before it starts
+
+
+def announce(plan: MatrixPlan, folder: Path, *, jobs: int, budget_s: float | None, meter: Meter) -> None:
+    """Say what will be run and about how long that takes, before it starts."""
+    selected = selection.select_all(plan.workloads)
+    cells = sum(len(cases) for _, cases in selected) * len(plan.arms)
+    shared = [(workload, together) for workload, cases in selected for together in workload.by_guest(cases)]
+    left = [_guests_left(plan, folder, workload, together) for workload, together in shared]
+    work = zip(left, shared, strict=True)
+    seconds = sum(guests * exact.guest_seconds(len(together)) for guests, (_, together) in work) / jobs
+    built = {records.digest([arm.spec.source, arm.spec.kconfig]) for arm in plan.arms}
+    whole, guests = len(plan.arms) * plan.seeds * len(shared), sum(left)
+    kept = f" ({whole - guests} of {whole} are there)" if guests < whole else ""
+    more = "" if plan.fixed_seeds or plan.max_seeds <= plan.seeds else f" (to {plan.max_seeds} where a cell stays open)"
+    meter.say(
+        f"{cells} cells: {plural(len(plan.arms), 'arm')} of {plural(len(built), 'kernel')}, "
+        f"{plural(cells // len(plan.arms), 'case')}, {plural(plan.seeds, 'seed')}{more}: "
+        f"{guests} guests{kept}, {jobs} at a time, about {seconds:.0f} s"
+    )
+    if budget_s is not None and seconds > budget_s:
+        meter.say(f"the budget of {budget_s:.0f} s may not be enough for all; what is measured then is judged and kept")
+
+
+def _guests_left(plan: MatrixPlan, folder: Path, workload: Workload, together: Sequence[Case]) -> int:
+    """Guests of the first seeds that have no record yet."""
+    return sum(
+        not runs.run_path(folder, runs.run_name(workload, arm.name, seed, together)).is_file()
+        for arm in plan.arms
+        for seed in range(1, plan.seeds + 1)
+    )
+
+
+def plural(number: int, word: str) -> str:
+    """A number of things."""
+    return f"{number} {word}{'s' * (number != 1)}"
+
+
+def check_metrics(asked: Sequence[str], metric: str | None, model: str) -> None:
+    """Refuse a metric that one of the workloads does not have, before any work."""
+    for workload, _ in selection.select_all(asked):
+        metric_of(workload, metric, modelled=exact.model_of(model, workload) != "none")

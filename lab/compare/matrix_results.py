@@ -1,0 +1,244 @@
+"""What `lab matrix` stores: its plan and its finished document, in a result folder like that of `lab ab`.
+
+The axes of a matrix, kernels and settings, and the arms that they span.
+
+Pure: nothing is looked up here. A setting that no kernel has is refused when the arm's spec is parsed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import count, product
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from lab.compare import results
+from lab.compare.results import ArmResult, Measuring, ResultEnvironment
+from lab.core import records
+from lab.core.errors import UserError
+from lab.core.records import Record
+from lab.kernels import spec
+from lab.kernels.resolve import KernelSpec
+from lab.stats.verdict import Better, Comparison, Outcome
+
+KERNEL = "kernel"
+"""The name of the axis whose values are kernels."""
+
+# Before anything that a kernel spec is made of: `before=d4148aeab412`, not `HEAD@thp=never`.
+_LABELLED = re.compile(r"([A-Za-z0-9][\w.-]*)=(.+)", re.DOTALL)
+
+
+class Axis(Record, frozen=True, kw_only=True):
+    """What varies (`kernel`, or the name of a setting), and the values that it takes, as they are called."""
+
+    name: str
+    values: tuple[str, ...]
+
+
+class Arm(NamedTuple):
+    """One combination. at: its value on each axis. kernel: which of the kernels. spec: all of it as one spec."""
+
+    label: str
+    at: tuple[str, ...]
+    kernel: int
+    spec: str
+
+
+class Span(NamedTuple):
+    """Axes, the kernels of the first one as specs, and every combination in the order of the axes."""
+
+    axes: list[Axis]
+    kernels: list[str]
+    arms: list[Arm]
+
+
+def span(kernels: Sequence[str], settings: Sequence[str]) -> Span:
+    """All combinations of kernels (`[NAME=]SPEC`) and settings (`KEY=VALUE,VALUE,...`), kernels outermost."""
+    if not kernels:
+        raise UserError("no kernel is given", hint="name at least one, e.g. --kernel v6.12")
+    labelled = [_labelled(text) for text in kernels]
+    axes = [Axis(name=KERNEL, values=tuple(label for label, _ in labelled)), *map(setting_axis, settings)]
+    for axis in axes:
+        if twice := _twice(axis.values):
+            hint = "give each a name of its own: --kernel NAME=SPEC" if axis.name == KERNEL else "give each value once"
+            raise UserError(f"{axis.name} {twice} is given twice", hint=hint)
+    if twice := _twice([axis.name for axis in axes]):
+        raise UserError(f"--set {twice} is given twice", hint=f"give all values at once: --set {twice}=VALUE,VALUE,...")
+    specs_of = dict(labelled)
+    arms = [
+        Arm(
+            label=label_of(axes, at),
+            at=at,
+            kernel=axes[0].values.index(at[0]),
+            spec=specs_of[at[0]] + _suffixes(axes[1:], at[1:]),
+        )
+        for at in product(*(axis.values for axis in axes))
+    ]
+    if len(arms) < 2:
+        raise UserError(
+            "a matrix of one arm has nothing to compare", hint="give it more kernels, or --set thp=always,never"
+        )
+    for arm in arms:
+        spec.parse(arm.spec)
+    return Span(axes=axes, kernels=[spec for _, spec in labelled], arms=arms)
+
+
+def setting_axis(text: str) -> Axis:
+    """`KEY=VALUE,VALUE,...` as an axis."""
+    key, equals, values = text.partition("=")
+    if not equals or not key:
+        raise UserError(f"--set {text!r} is not KEY=VALUE,VALUE,...", hint="e.g. --set thp=always,madvise,never")
+    return Axis(name=key, values=tuple(value.strip() for value in values.split(",")))
+
+
+def varying(axes: Sequence[Axis]) -> list[int]:
+    """Which axes have more than one value: the others need no mention."""
+    return [index for index, axis in enumerate(axes) if len(axis.values) > 1]
+
+
+def label_of(axes: Sequence[Axis], at: Sequence[str]) -> str:
+    """What an arm is called: its place on the axes that vary; a setting with its name, a kernel by itself."""
+    words = [at[index] if axes[index].name == KERNEL else f"{axes[index].name}={at[index]}" for index in varying(axes)]
+    return " ".join(words)
+
+
+def choose(arms: Sequence[Arm], text: str | None) -> Arm:
+    """The arm that words name: its label, or some words of it that no other has. The first without words."""
+    if text is None:
+        return arms[0]
+    words = set(re.split(r"[\s,]+", text.strip()))
+    found = [arm for arm in arms if arm.label == text] or [
+        arm for arm in arms if words <= set(arm.label.split()) | set(arm.at)
+    ]
+    if len(found) == 1:
+        return found[0]
+    some = ", ".join(repr(arm.label) for arm in (found or arms)[:6])
+    raise UserError(f"--against {text!r} {'fits several arms' if found else 'is no arm'}", hint=f"choose from {some}")
+
+
+def file_names(labels: Sequence[str]) -> list[str]:
+    """The labels as parts of file names: of harmless characters, each different."""
+    names: list[str] = []
+    for label in labels:
+        plain = re.sub(r"[^A-Za-z0-9.+^~_]+", "-", label).strip("-.")[:100] or "arm"
+        free = (plain if number == 1 else f"{plain}-{number}" for number in count(1))
+        names.append(next(name for name in free if name not in names))
+    return names
+
+
+def _labelled(text: str) -> tuple[str, str]:
+    """A kernel's label and its spec; the spec is the label where none is given."""
+    found = _LABELLED.fullmatch(text)
+    return (found[1], found[2]) if found else (text, text)
+
+
+def _twice(values: Sequence[str]) -> str | None:
+    return next((value for value in values if values.count(value) > 1), None)
+
+
+def _suffixes(axes: Sequence[Axis], at: Sequence[str]) -> str:
+    """Settings as a spec has them behind the kernel; kconfig symbols have their own sign."""
+    return "".join(
+        f"{'%' if axis.name.startswith('CONFIG_') else '@'}{axis.name}={value}"
+        for axis, value in zip(axes, at, strict=True)
+    )
+
+
+KIND = "matrix"
+
+
+class MatrixArmPlan(Record, frozen=True, kw_only=True):
+    """One arm as resolved. name: what its files are called."""
+
+    label: str
+    name: str
+    at: tuple[str, ...]
+    spec: KernelSpec
+
+
+class MatrixPlan(Measuring, frozen=True, kw_only=True):
+    """Everything that decides a matrix. The same plan gives the same numbers.
+
+    kernels: the specs of the first axis, as they were asked for.
+    """
+
+    kind: Literal["matrix"] = "matrix"
+    axes: list[Axis]
+    kernels: list[str]
+    arms: list[MatrixArmPlan]
+    baseline: str
+    cc: str
+    metric: str | None = None
+
+
+class MatrixArm(Record, frozen=True, kw_only=True):
+    """One arm in the finished document. at: its value on each axis, in the order of the axes."""
+
+    label: str
+    at: tuple[str, ...]
+    arm: ArmResult
+
+
+class Cell(Record, frozen=True, kw_only=True):
+    """One arm at one case.
+
+    values: the metric by seed, as measured (None where it was not a number); mean: over the seeds that all arms
+    with runs of this case have, so that what stands side by side is comparable.
+    comparison: with the baseline arm; None for the baseline itself, and where there is nothing to compare.
+    holm: whether a change is beyond chance over all cells, None where there is none.
+    failed: why there is no number, or no more of them. means: every metric that the runs have.
+    """
+
+    arm: str
+    workload: str
+    case: str
+    control: bool
+    metric: str
+    unit: str
+    better: Better
+    seeds: list[int]
+    values: list[float | None]
+    mean: float | None
+    comparison: Comparison | None = None
+    verdict: Outcome | None = None
+    holm: bool | None = None
+    failed: str | None = None
+    means: dict[str, float]
+
+
+class MatrixResult(Record, frozen=True, kw_only=True):
+    """`lab matrix --json`: the finished document. Cells are by workload, case and arm, in that order."""
+
+    schema: Literal["lab.matrix/1"] = "lab.matrix/1"
+    mode: str
+    threshold: float
+    alpha: float
+    axes: list[Axis]
+    kernels: list[str]
+    arms: list[MatrixArm]
+    baseline: str
+    environment: ResultEnvironment
+    cells: list[Cell]
+    summary: str
+    started: str
+    seconds: float
+    result: str
+    reproduce: str
+
+    @property
+    def failed(self) -> list[Cell]:
+        """The cells that have no number because a guest failed."""
+        return [cell for cell in self.cells if cell.failed]
+
+
+def load_plan(folder: Path) -> MatrixPlan:
+    """What a matrix was asked for."""
+    results.require_kind(folder, KIND)
+    return records.load(folder / "plan.json", MatrixPlan)
+
+
+def load_result(folder: Path) -> MatrixResult:
+    """A finished matrix."""
+    results.require_kind(folder, KIND)
+    return results.load_finished(folder, MatrixResult)

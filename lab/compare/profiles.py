@@ -1,0 +1,178 @@
+"""Profiles of a stored result's arms: those of seed 1, which the measurement kept, or of guests run for it."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from lab.compare import exact, results, runs, sampling
+from lab.compare.results import AbResult, CaseResult, primary_of
+from lab.compare.runs import Run
+from lab.core import records
+from lab.core.errors import GuestFailed, UserError
+from lab.core.progress import Meter
+from lab.guests import hardware, image, initrd, plugin
+from lab.guests.run import Arm
+from lab.kernels import symbols
+from lab.kernels.symbols import SymbolTable
+from lab.stats import verdict
+from lab.stats.verdict import Comparison, Metric, Outcome
+from lab.workloads import selection
+from lab.workloads.spec import Workload
+
+
+class BlockLike(Protocol):
+    """Straight-line code and what it did in the measured window, all executions together.
+
+    cycles: in whatever unit `explain` is told. executions: how often it was entered at its first instruction.
+    """
+
+    @property
+    def address(self) -> int: ...
+    @property
+    def instructions(self) -> int: ...
+    @property
+    def cycles(self) -> int: ...
+    @property
+    def executions(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmProfile:
+    """What one arm executed, and the names for it.
+
+    operations: of the workload, in the same window or windows as the blocks; several runs are one profile when
+    blocks and operations of all are given. kernel, user: asked in this order, so the measured program comes
+    first; addresses alone cannot tell two programs apart that lie at the same place.
+    """
+
+    blocks: Iterable[BlockLike]
+    operations: int
+    kernel: Sequence[SymbolTable]
+    user: Sequence[SymbolTable] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profiles:
+    """Both arms of one case, and what they were modelled on."""
+
+    base: ArmProfile
+    test: ArmProfile
+    machine: str
+    model: str
+
+
+def choose(result: AbResult, case: str | None) -> CaseResult:
+    """The case to explain: the one named, else the one that changed most."""
+    if case is not None:
+        name = case.rpartition(":")[2]
+        for one in result.cases:
+            if one.case == name and case in (name, f"{one.workload}:{name}"):
+                return one
+        raise UserError(
+            f"{result.result} has no case {case!r}", hint=f"it has {', '.join(one.case for one in result.cases)}"
+        )
+    changed = [one for one in result.cases if one.verdict in (Outcome.REGRESSION, Outcome.IMPROVEMENT)]
+    return max(changed or result.cases, key=_movement)
+
+
+def _movement(case: CaseResult) -> float:
+    ratio = primary_of(case).ratio
+    return max(ratio, 1 / ratio) if ratio else 1.0
+
+
+def collect(
+    folder: Path, case: CaseResult, *, machine: str | None, model: str | None, jobs: int, meter: Meter
+) -> Profiles:
+    """Both arms' profiles of one case, by a machine and a model; None: those it was measured with.
+
+    A measurement keeps the profiles of its first seed. Where that one had no model, or another is asked for, one
+    guest of each arm is run again, once.
+    """
+    asked = results.load_plan(folder)
+    own = _kept(folder, case, machine or asked.machine, model)
+    plan = msgspec.structs.replace(
+        asked,
+        workloads=[selection.only(asked.workloads, case.workload, case.case)],
+        machine=machine or asked.machine or hardware.DEFAULT,
+        model=model or own or "full",
+    )
+    place = folder
+    if plan.model != own:
+        place = folder / "explain" / f"{case.case}-{plan.model}-{Path(plan.machine or '').stem}"
+        (place / "runs").mkdir(parents=True, exist_ok=True)
+    ready = exact.prepare(plan, place, jobs=jobs, meter=meter)
+    (series,) = ready.series
+    if plan.model != own:
+        limits = sampling.Limits(seeds=1, max_seeds=1, fixed=True, jobs=jobs, deadline=None)
+        with meter.task("profiling", 0) as task:
+            sampling.run_all([(series, arm, runs.PROFILED_SEED, series.cases) for arm in ready.arms], limits, task)
+    root = image.obtain(meter)[1] / "root"
+    base, test = (_profile(place, series.bench.workload, case, arm, root) for arm in ready.arms)
+    return Profiles(
+        base=base, test=test, machine=hardware.load(plan.machine or hardware.DEFAULT).name, model=plan.model
+    )
+
+
+def _kept(folder: Path, case: CaseResult, machine: str | None, model: str | None) -> str | None:
+    """The model whose profiles the measurement itself kept, if it is the one asked for."""
+    kept = results.load_result(folder).environment.guests[case.workload].model
+    kind = kept.partition(" ")[0]
+    if model not in (None, kind):
+        return None
+    wanted = plugin.load_instrument(machine, kind)
+    return kind if wanted is not None and wanted.identity == kept else None
+
+
+def kernel_counters(folder: Path, case: CaseResult) -> list[Comparison]:
+    """What /proc/vmstat counted around the case, by arm and seed, beside the workload's own metrics."""
+    paths = sorted((folder / "runs").glob("*.json"))
+    return counted_in((records.load(path, Run) for path in paths), case)
+
+
+def counted_in(kept: Iterable[Run], case: CaseResult, known: Container[str] | None = None) -> list[Comparison]:
+    """`kernel_counters` of runs at hand; only of the counters that are known, if that is given."""
+    found: dict[str, dict[int, Mapping[str, int]]] = {"base": {}, "test": {}}
+    for run in kept:
+        if run.workload != case.workload:
+            continue
+        outcome = run.report.case(case.case)
+        if outcome is not None and run.arm in found:
+            found[run.arm][run.seed] = outcome.vmstat
+    seeds = sorted(found["base"].keys() & found["test"].keys())
+    names = {name for arm in found.values() for counted in arm.values() for name in counted}
+    return [
+        verdict.compare_metric(
+            Metric(name=name, unit="events", better="neither"),
+            [float(found["base"][seed].get(name, 0)) for seed in seeds],
+            [float(found["test"][seed].get(name, 0)) for seed in seeds],
+            threshold=0.02,
+            alpha=0.01,
+            exact=True,
+        )
+        for name in sorted(names - {metric.name for metric in case.metrics})
+        if seeds and (known is None or name in known)
+    ]
+
+
+def _profile(place: Path, workload: Workload, case: CaseResult, arm: Arm, root: Path) -> ArmProfile:
+    name = runs.run_name(workload, arm.name, runs.PROFILED_SEED, [workload.case(case.case)])
+    run = records.load(runs.run_path(place, name), Run)
+    path = runs.guest_folder(place, name) / runs.COSTS
+    # The plugin knows cases by their order in the boot.
+    number = 1 + runs.order(run.cases, runs.PROFILED_SEED).index(case.case)
+    windows = plugin.by_case(path).get(number)
+    if not windows:
+        raise GuestFailed("no-report", "the cost model saw nothing of the case", log=path)
+    counted = runs.operations_of(workload, run.report, case.case)
+    program = initrd.own_files(workload).get(workload.program, root / workload.program.lstrip("/"))
+    return ArmProfile(
+        blocks=[block for window in windows for block in window.blocks],
+        operations=sum(len(window.operations) for window in windows) or round(counted or 1),
+        kernel=[symbols.kernel_symbols(arm.kernel.vmlinux or arm.kernel.bzimage, arm.kernel.symbols)],
+        user=[symbols.from_elf(program)],
+    )

@@ -1,0 +1,343 @@
+"""Stored results: one folder each, filled while measuring, never half-written.
+
+<id>/plan.json          what was asked for, resolved: enough to go on, or to do it all again
+<id>/runs/*.json        every guest's raw report, saved as soon as the guest ended
+<id>/boots/*.json       live mode: the same of every boot, and rounds/*.json of every round
+<id>/horizon.json       live mode: how many rounds are planned
+<id>/guests/*/          console, report and QEMU's words of each guest
+<id>/result.json        the finished document; a folder without it can be resumed
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from filelock import FileLock, Timeout
+
+from lab.compare.plan import Live, LivePlan
+from lab.core import paths, records
+from lab.core.errors import HostFailed, UserError
+from lab.core.progress import Meter
+from lab.core.records import Record
+from lab.kernels.resolve import KernelSpec
+from lab.stats.verdict import Comparison, Outcome, percent
+
+T = TypeVar("T")
+
+
+class ArmPlan(Record, frozen=True, kw_only=True):
+    """One arm as resolved: what will be built or booted."""
+
+    spec: KernelSpec
+    cc: str
+
+
+class Measuring(Record, frozen=True, kw_only=True):
+    """How a measurement is done, whatever its arms are."""
+
+    schema: int = 1
+    mode: str
+    workloads: list[str]
+    threshold: float
+    alpha: float
+    seeds: int
+    max_seeds: int
+    fixed_seeds: bool
+    qemu: str
+    guest_timeout_s: float
+    model: str = "none"
+    machine: str | None = None
+    files: dict[str, str] = msgspec.field(default_factory=dict)  # the user's files that are cases, and their sha256
+    live: LivePlan | None = None
+
+
+class Plan(Measuring, frozen=True, kw_only=True):
+    """Everything that decides a comparison. The same plan gives the same numbers."""
+
+    base: ArmPlan
+    test: ArmPlan
+    certificate: bool = False  # base and test are one kernel, and the noise is what is asked for
+
+
+class ArmResult(Record, frozen=True, kw_only=True):
+    """One arm in the finished document."""
+
+    spec: str
+    commit: str | None
+    release: str
+    build: str
+    subject: str | None = None
+    compiler: str | None = None
+    settings: dict[str, str]
+    note: str | None = None
+
+
+class GuestShape(Record, frozen=True, kw_only=True):
+    """What one workload's guests looked like, and what ran in them. Of settings, those beside the machine's."""
+
+    vcpus: int
+    memory_mb: int
+    initrd_sha256: str
+    fingerprint: str
+    model: str = "none"
+    settings: dict[str, str] = msgspec.field(default_factory=dict)
+    cmdline: list[str] = msgspec.field(default_factory=list)
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    setup: list[str] = msgspec.field(default_factory=list)
+    commands: dict[str, list[str]] = msgspec.field(default_factory=dict)
+
+
+class ResultEnvironment(Record, frozen=True, kw_only=True):
+    """Around both arms. Results with different fingerprints are not comparable number by number."""
+
+    fingerprint: str
+    qemu: str
+    machine: str
+    cpu: str
+    shift: int
+    cmdline: list[str]
+    settings: dict[str, str]
+    image: str
+    lab: str
+    guests: dict[str, GuestShape]
+    model: str = "none"
+
+
+class CaseResult(Record, frozen=True, kw_only=True):
+    """One case: its primary metric's verdict, and every metric's raw values.
+
+    guest_clock: the workload's own cost metric, where modelled cycles are the primary one.
+    """
+
+    workload: str
+    case: str
+    control: bool
+    verdict: Outcome
+    metrics: list[Comparison]
+    guest_clock: str | None = None
+    holm: bool | None = None
+
+
+class AbResult(Record, frozen=True, kw_only=True):
+    """`lab ab --json`: the finished document. seeds: of live mode's rounds, whose number is their seed."""
+
+    schema: str = "lab.ab/1"
+    mode: str
+    threshold: float
+    alpha: float
+    base: ArmResult
+    test: ArmResult
+    environment: ResultEnvironment
+    seeds: list[int]
+    cases: list[CaseResult]
+    verdict: Outcome
+    reason: str
+    started: str
+    seconds: float
+    result: str
+    reproduce: str
+    live: Live | None = None
+
+    @property
+    def pairs(self) -> str:
+        """What a pair of numbers is of: each seed of exact mode, each round of live mode."""
+        return "seed" if self.live is None else "round"
+
+
+def results_dir() -> Path:
+    """Where results are kept."""
+    return paths.data_dir("results")
+
+
+def new_folder(chosen: Path | None) -> Path:
+    """A fresh result folder: the one asked for, or a new one named by time."""
+    if chosen is not None:
+        _require_unused(chosen)
+        (chosen / "runs").mkdir(parents=True, exist_ok=True)
+        return chosen.resolve()
+    name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    folder = results_dir() / name
+    (folder / "runs").mkdir(parents=True)
+    return folder
+
+
+def open_folder(reference: str) -> Path:
+    """The folder of a result, by id, unique beginning of one, `latest`, or path."""
+    if (Path(reference) / "plan.json").is_file():
+        return Path(reference).resolve()
+    known = sorted(path.parent for path in results_dir().glob("*/plan.json"))
+    if reference == "latest" and known:
+        return max(known, key=lambda folder: (folder / "plan.json").stat().st_mtime)
+    matching = [folder for folder in known if folder.name == reference] or [
+        folder for folder in known if folder.name.startswith(reference)
+    ]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        raise UserError(
+            f"'{reference}' is ambiguous: {', '.join(folder.name for folder in matching[:5])}",
+            hint="give more of the id",
+        )
+    raise UserError(f"there is no result '{reference}'", hint="`lab report` lists them")
+
+
+def reference(folder: Path) -> str:
+    """What names a result on the command line: its id where results usually are, else the folder."""
+    return folder.name if folder.parent == results_dir() else str(folder)
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Hold a result folder for writing; a second lab in the same folder is refused, and harms nothing."""
+    lock = FileLock(folder / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise UserError(
+            f"another lab is writing to {folder}",
+            hint="wait for it, or measure into another folder with --result",
+        ) from None
+    except OSError as error:
+        raise HostFailed(f"cannot write to {folder}: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def kept(folder: Path, meter: Meter) -> Iterator[None]:
+    """Around measuring: when it is stopped, say what is kept and how to go on."""
+    try:
+        yield
+    except BaseException as error:
+        runs = sum(len(list((folder / kind_of_guest).glob("*.json"))) for kind_of_guest in ("runs", "boots"))
+        meter.say(f"stopped; {runs} runs are kept. To go on: {resume_command(folder)}")
+        if isinstance(error, OSError):
+            raise HostFailed(f"cannot write to {folder}: {error.strerror}", hint="free some space there") from error
+        raise
+
+
+def store_plan(folder: Path, plan: Measuring) -> None:
+    """Write what will be measured into a claimed folder; it must still be unused."""
+    _require_unused(folder)
+    records.save(folder / "plan.json", plan)
+
+
+def _require_unused(folder: Path) -> None:
+    if (folder / "plan.json").exists():
+        raise UserError(
+            f"{folder} already holds a result",
+            hint=f"go on with it by `{resume_command(folder)}`, or name another",
+        )
+
+
+def kind(folder: Path) -> str:
+    """The command that a result is of: `ab`, unless its plan says otherwise."""
+    return _stored_kind(folder).kind
+
+
+def _stored_kind(folder: Path) -> _Kind:
+    plan = folder / "plan.json"
+    return records.load(plan, _Kind) if plan.exists() else _Kind()
+
+
+def resume_command(folder: Path) -> str:
+    """What goes on with a result that was interrupted."""
+    command = "aa" if _stored_kind(folder).certificate else kind(folder)
+    return f"lab {command} {'resume' if command == 'bisect' else '--resume'} {reference(folder)}"
+
+
+class _Kind(msgspec.Struct):
+    kind: str = "ab"
+    certificate: bool = False
+
+
+def require_kind(folder: Path, wanted: str) -> None:
+    """Refuse a result of another command."""
+    if (found := kind(folder)) != wanted:
+        raise UserError(
+            f"{reference(folder)} is a result of `lab {found}`, not of `lab {wanted}`",
+            hint=f"`lab report {reference(folder)}` shows it",
+        )
+
+
+def load_plan(folder: Path) -> Plan:
+    """What a comparison was asked for."""
+    require_kind(folder, "ab")
+    return records.load(folder / "plan.json", Plan)
+
+
+def load_result(folder: Path) -> AbResult:
+    """A finished comparison."""
+    require_kind(folder, "ab")
+    return load_finished(folder, AbResult)
+
+
+def load_finished(folder: Path, kind_of_result: type[T]) -> T:
+    """A result's document, once there is one."""
+    path = folder / "result.json"
+    if not path.is_file():
+        raise UserError(f"{folder.name} is not finished", hint=f"go on with it by `{resume_command(folder)}`")
+    return records.load(path, kind_of_result)
+
+
+def finished() -> list[AbResult]:
+    """All finished comparisons, oldest first."""
+    return all_finished(AbResult)
+
+
+def all_finished(kind_of_result: type[T]) -> list[T]:
+    """All finished results of a kind, oldest first; what is of another or no longer readable is passed over."""
+    found = []
+    for path in sorted(results_dir().glob("*/result.json")):
+        try:
+            found.append(msgspec.json.decode(path.read_bytes(), type=kind_of_result))
+        except (OSError, msgspec.MsgspecError):
+            continue
+    return found
+
+
+def undecided(primary: Comparison, result: AbResult) -> str:
+    """Why a comparison is unknown, and how much more would settle it."""
+    more = f", about {primary.more_blocks} more {result.pairs}s would settle it" if primary.more_blocks else ""
+    return f"{primary.reason}{more}"
+
+
+def primary_of(case: CaseResult) -> Comparison:
+    """The comparison that a case's verdict is about."""
+    return next(comparison for comparison in case.metrics if comparison.primary)
+
+
+def interval(c: Comparison) -> str:
+    """The interval of a change for people; `exact` where all pairs say the same; empty without one."""
+    if c.interval is None:
+        return ""
+    low, high = c.interval
+    return f"[{percent(low)}, {percent(high)}]" if low != high else "exact"
+
+
+def number(value: float) -> str:
+    """Four digits are enough to read; the JSON has them all."""
+    if not math.isfinite(value):
+        return "n/a"
+    return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4g}"
+
+
+def counted_in(result: AbResult) -> str:
+    """What the primary numbers of a result are counted in."""
+    if result.live is None:
+        return clock(result.environment.model)
+    return "real time" if result.live.accelerator == "kvm" else "real time of an emulator"
+
+
+def clock(model: str) -> str:
+    """What exact mode's primary numbers are counted in; whatever is modelled says so, and on which machine."""
+    return "guest clock (instructions)" if model == "none" else f"modelled cycles ({model})"

@@ -1,0 +1,282 @@
+"""The rounds of one comparison: which boots come next, how long each is, and when enough is known. No I/O.
+
+`next()` says what to boot, `add()` takes what that gave. The state depends only on the arguments and on what was
+added, so stored rounds bring back any comparison.
+
+What a case's counters say where its time is too noisy for a verdict.
+
+Counters of events (faults, mappings) come out alike in every boot of a kernel, or nearly so. Where they changed they
+are no verdict on time, but they are evidence, and stand beside an `unknown`.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lab.core.records import Record
+from lab.stats import evidence, iterations, multiple, verdict
+from lab.stats.iterations import Spread, WarmUp
+from lab.stats.sequential import Horizon
+from lab.stats.verdict import Comparison, Metric, Outcome, percent
+
+ARMS = ("base", "test")
+FIRST_ITERATIONS = 2
+"""Before variances are known: enough to tell noise inside a boot from noise between boots, and to see warm-up."""
+
+FIRST_LOOK = verdict.FIRST_LOOK
+
+
+@dataclass(frozen=True)
+class Block:
+    """One round: the arms of its boots in order, and how often each boot runs each case."""
+
+    number: int
+    order: tuple[str, ...]
+    iterations: int
+
+
+@dataclass(frozen=True)
+class BootReading:
+    """What one boot gave: by case and metric, the value of each iteration, in order."""
+
+    arm: str
+    values: dict[str, dict[str, list[float]]]
+
+
+class Sampling(Record, frozen=True, kw_only=True):
+    """How a case was sampled, and what its noise is like.
+
+    boot_sd, iteration_sd: of the logs, between boots and inside them; None when not known. outliers: blocks (from 0)
+    whose change is beyond 3.5 robust sds of the others: they are kept, and pulled in for the test alone.
+    """
+
+    blocks: int
+    iterations: list[int]
+    boot_sd: float | None
+    iteration_sd: float | None
+    warm_up: WarmUp
+    outliers: list[int]
+
+
+class Rounds:
+    """A comparison of two arms, block by block, until every case is decided."""
+
+    def __init__(
+        self,
+        metrics: Mapping[str, Sequence[Metric]],
+        *,
+        threshold: float,
+        alpha: float,
+        max_blocks: int,
+        min_blocks: int = 6,
+        seed: int,
+        boot_s: float,
+        sample_s: float,
+        fixed_iterations: int | None = None,
+        fixed_blocks: bool = False,
+    ) -> None:
+        """metrics: of each case, exactly one of them primary. seed: of the order of boots.
+
+        boot_s: of a boot without any iteration; sample_s: of one iteration of all cases. Both may be set anew when
+        they have been measured. fixed_blocks: go on to max_blocks, decided or not. `horizon` is set once, when the
+        rounds have been planned; before that nothing but very large changes are found.
+        ValueError: a number is out of range, or a case has not exactly one primary metric.
+        """
+        if max_blocks < 1 or min_blocks < 1 or boot_s < 0 or sample_s <= 0 or (fixed_iterations or 1) < 1:
+            raise ValueError("blocks and iterations are 1 or more, seconds above 0")
+        for case, measured in metrics.items():
+            if sum(metric.primary for metric in measured) != 1:
+                raise ValueError(f"{case}: needs exactly one primary metric")
+        self.metrics = {case: list(measured) for case, measured in metrics.items()}
+        self.threshold = threshold
+        self.alpha = alpha
+        self.max_blocks = max_blocks
+        self.min_blocks = min_blocks
+        self.seed = seed
+        self.boot_s = boot_s
+        self.sample_s = sample_s
+        self.fixed_iterations = fixed_iterations
+        self.fixed_blocks = fixed_blocks
+        self.blocks: list[tuple[Block, list[BootReading]]] = []
+        self.horizon: Horizon | None = None
+        self._standing: dict[str, list[Comparison]] | None = None
+
+    # ---- the calls
+
+    def next(self) -> Block | None:
+        """The round to do now; None when every case is decided, or at max_blocks."""
+        done = len(self.blocks)
+        if done >= self.max_blocks or (not self.fixed_blocks and done >= FIRST_LOOK and not self.undecided()):
+            return None
+        return Block(number=done, order=order(self.seed, done), iterations=self.iterations())
+
+    def add(self, block: Block, readings: Sequence[BootReading]) -> None:
+        """Take what the boots of a block gave. ValueError: not the next block, or not what it asked for."""
+        if block.number != len(self.blocks):
+            raise ValueError(f"block {block.number} was added after {len(self.blocks)}")
+        if tuple(reading.arm for reading in readings) != block.order or set(block.order) != set(ARMS):
+            raise ValueError(f"block {block.number}: readings are not of the boots that it asked for")
+        for reading in readings:
+            if missing := set(self.metrics) - set(reading.values):
+                raise ValueError(f"block {block.number}: nothing was read of {', '.join(sorted(missing))}")
+        self.blocks.append((block, list(readings)))
+        self._standing = None
+
+    def plan(self, horizon: Horizon) -> None:
+        """Set the rounds that are planned. ValueError: that was done before, and differently."""
+        if self.horizon not in (None, horizon):
+            raise ValueError(f"{self.horizon.rounds} rounds were planned, and cannot be {horizon.rounds} now")
+        self.horizon, self._standing = horizon, None
+
+    def standing(self) -> dict[str, list[Comparison]]:
+        """Every metric of every case as it stands, corrected for their number (see `family`)."""
+        if self._standing is None:
+            compared = {
+                case: [self._compare(case, metric) for metric in measured] for case, measured in self.metrics.items()
+            }
+            self._standing = multiple.beyond_chance(
+                compared, alpha=self.alpha, min_blocks=self.min_blocks, planned=self._planned
+            )
+        return self._standing
+
+    def undecided(self) -> list[str]:
+        """The cases whose primary metric is not decided yet."""
+        return [case for case, found in self.standing().items() if primary_of(found).verdict == Outcome.UNKNOWN]
+
+    # ---- how it was sampled
+
+    def sampling(self) -> dict[str, Sampling]:
+        """Of each case: its noise, its warm-up, its outliers."""
+        return {case: self._sampling(case) for case in self.metrics}
+
+    def _sampling(self, case: str) -> Sampling:
+        found = self.spread(case)
+        x = self.differences(case)
+        pulled = evidence.clip(x) if all(map(math.isfinite, x)) else x
+        return Sampling(
+            blocks=len(self.blocks),
+            iterations=[block.iterations for block, _ in self.blocks],
+            boot_sd=found.boot if found else None,
+            iteration_sd=found.iteration if found else None,
+            warm_up=self.warm_up(case),
+            outliers=[number for number, (was, now) in enumerate(zip(x, pulled, strict=True)) if was != now],
+        )
+
+    def differences(self, case: str) -> list[float]:
+        """log(test) - log(base) of each block, of the primary metric; NaN where there is none."""
+        base, test = self._arms(case, self._primary(case))
+        pairs = zip(base, test, strict=True)
+        return [math.log(t / b) if 0 < b < math.inf and 0 < t < math.inf else math.nan for b, t in pairs]
+
+    def spread(self, case: str) -> Spread | None:
+        """Where a case's noise is; None as long as that cannot be told."""
+        dropped = self.warm_up(case).dropped
+        boots = [values[dropped:] for values in self._boots(case)]
+        return iterations.spread(self.differences(case), boots)
+
+    def warm_up(self, case: str) -> WarmUp:
+        """What the first iterations of a case's boots are like, by its primary metric."""
+        return iterations.warm_up(self._boots(case))
+
+    def iterations(self) -> int:
+        """Iterations a boot, by where the noise of the cases still open is: see `summaries.iterations`.
+
+        Two until four blocks are in; estimated afresh before each block after that, until the rounds are planned to
+        fit into a time. As that plan may not depend on how the kernels compare, all cases count before it. Iterations
+        of warm-up come on top, as part of the boot.
+        """
+        if self.fixed_iterations:
+            return self.fixed_iterations
+        if len(self.blocks) < FIRST_LOOK:
+            return FIRST_ITERATIONS
+        if self.horizon and self.horizon.iterations:
+            return self.horizon.iterations
+        cases = (self.undecided() if self.horizon else []) or list(self.metrics)
+        known = [found for found in map(self.spread, cases) if found and found.iteration > 0]
+        if not known:
+            return FIRST_ITERATIONS
+        warm = max(self.warm_up(case).dropped for case in cases)
+        boot_s = self.boot_s + warm * self.sample_s
+        return warm + iterations.iterations(known, boot_s=boot_s, sample_s=self.sample_s)
+
+    # ---- the numbers
+
+    @property
+    def _planned(self) -> int:
+        """The rounds planned; before there is a plan none, so that its part of alpha is not spent."""
+        return self.horizon.rounds if self.horizon else 0
+
+    def _compare(self, case: str, metric: Metric) -> Comparison:
+        base, test = self._arms(case, metric)
+        return verdict.compare_metric(
+            metric, base, test, threshold=self.threshold, alpha=self.alpha, min_blocks=self.min_blocks,
+            planned=self._planned, exact=False,
+        )  # fmt: skip
+
+    def _arms(self, case: str, metric: Metric) -> tuple[list[float], list[float]]:
+        """One number a block of each arm; several boots of an arm in one block are taken together."""
+        dropped = self.warm_up(case).dropped
+
+        def of(arm: str) -> list[float]:
+            boots = [[_values(one, case, metric) for one in block if one.arm == arm] for _, block in self.blocks]
+            return [iterations.together([iterations.summary(values, dropped) for values in block]) for block in boots]
+
+        return of("base"), of("test")
+
+    def _primary(self, case: str) -> Metric:
+        return next(metric for metric in self.metrics[case] if metric.primary)
+
+    def _boots(self, case: str) -> list[list[float]]:
+        """The iterations of every boot of both arms, of the primary metric."""
+        return [_values(one, case, self._primary(case)) for _, block in self.blocks for one in block]
+
+
+def order(seed: int, number: int) -> tuple[str, ...]:
+    """The arms of a block's boots. Every two blocks are base-test-test-base or the other way round, by the seed.
+
+    So a drift of the host that is even over two blocks cancels, and no other rhythm of it can side with one arm.
+    """
+    turned = random.Random(f"{seed}/{number // 2}").random() < 0.5  # noqa: S311 - the order of boots, not a secret
+    return ARMS[::-1] if turned != bool(number % 2) else ARMS
+
+
+def primary_of(comparisons: Sequence[Comparison]) -> Comparison:
+    """The comparison that a case's verdict is about."""
+    return next(comparison for comparison in comparisons if comparison.primary)
+
+
+def _values(reading: BootReading, case: str, metric: Metric) -> list[float]:
+    return reading.values[case].get(metric.name, [])
+
+
+_STEADY = 0.01
+_MOST = 3
+
+
+def changed(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """The secondary metrics that hardly scatter in either arm, and have a verdict of their own."""
+    return [
+        one
+        for one in comparisons
+        if not one.primary and one.verdict in (Outcome.REGRESSION, Outcome.IMPROVEMENT) and one.survived is not False
+        if _steady(one.base) and _steady(one.test)
+    ]
+
+
+def _steady(values: Sequence[float | None]) -> bool:
+    numbers = [value for value in values if value is not None]
+    return len(numbers) == len(values) > 0 and max(numbers) - min(numbers) <= _STEADY * abs(max(numbers))
+
+
+def beside(comparisons: Sequence[Comparison]) -> str:
+    """The same in words: `its counters say regression: vmas x14.0`; empty where none changed."""
+    words = []
+    for outcome in (Outcome.REGRESSION, Outcome.IMPROVEMENT):
+        found = [one for one in changed(comparisons) if one.verdict == outcome]
+        if found:
+            shown = ", ".join(f"{one.name} {percent(one.ratio)}" for one in found[:_MOST])
+            words.append(f"{outcome}: {shown}")
+    return f"its counters say {'; '.join(words)}" if words else ""

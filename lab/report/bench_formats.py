@@ -1,0 +1,219 @@
+"""`openmetrics`: gauges for Prometheus and its kin, e.g. through node_exporter's textfile collector.
+
+`bmf`: Bencher's metric format. Means with their smallest and largest value, and the change with its interval.
+
+`benchstat`: Go's benchmark format, one line per seed and arm: `benchstat -col arm FILE` does its own statistics.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from lab.compare.results import CaseResult, primary_of
+from lab.core import records
+from lab.report import wording
+from lab.report.inputs import Report, Reports
+from lab.stats.verdict import Comparison, Outcome
+
+Labels = Mapping[str, str]
+
+_RATIOS: tuple[tuple[str, str, Callable[[Comparison], float | None]], ...] = (
+    ("lab_ratio", "Test over base.", lambda c: c.ratio),
+    ("lab_ratio_low", "Lower end of the interval of the ratio.", lambda c: c.interval[0] if c.interval else None),
+    ("lab_ratio_high", "Upper end of the interval of the ratio.", lambda c: c.interval[1] if c.interval else None),
+)
+
+
+def openmetrics(reports: Reports) -> str:
+    """All families, each with the samples of all results."""
+    lines: list[str] = []
+    lines += family("lab_result", "info", "What was compared, and around what.")
+    for item in reports.items:
+        lines.append(sample("lab_result_info", _about(item, reports), 1))
+    lines += family("lab_result_verdict", "stateset", "The verdict over all cases.")
+    for item in reports.items:
+        lines += _states("lab_result_verdict", {"result": item.result.result}, item.result.verdict)
+    lines += family("lab_case_verdict", "stateset", "The verdict of each case.")
+    for item in reports.items:
+        for case in item.result.cases:
+            lines += _states("lab_case_verdict", _case(item, case), case.verdict)
+    lines += family("lab_mean", "gauge", "Mean of a metric over all seeds, of one arm.")
+    for item in reports.items:
+        lines += _means(item)
+    for name, text, of in _RATIOS:
+        lines += family(name, "gauge", text)
+        for item in reports.items:
+            for case, comparison in _comparisons(item):
+                if (value := of(comparison)) is not None:
+                    lines.append(sample(name, _metric(item, case, comparison), value))
+    return "\n".join([*lines, "# EOF"]) + "\n"
+
+
+def family(name: str, kind: str, text: str) -> list[str]:
+    """What comes before the samples of a family."""
+    return [f"# TYPE {name} {kind}", f"# HELP {name} {text}"]
+
+
+def _about(item: Report, reports: Reports) -> Labels:
+    result = item.result
+    return {
+        "result": result.result,
+        "base": result.base.spec,
+        "test": result.test.spec,
+        "base_commit": result.base.commit or "",
+        "test_commit": result.test.commit or "",
+        "mode": result.mode,
+        "model": result.environment.model,
+        "qemu": result.environment.qemu,
+        "fingerprint": result.environment.fingerprint,
+        "note": reports.mark,
+    }
+
+
+def _comparisons(item: Report) -> Iterator[tuple[CaseResult, Comparison]]:
+    for case in item.result.cases:
+        for comparison in case.metrics:
+            yield case, comparison
+
+
+def _case(item: Report, case: CaseResult) -> dict[str, str]:
+    return {"result": item.result.result, "workload": case.workload, "case": case.case}
+
+
+def _metric(item: Report, case: CaseResult, comparison: Comparison) -> dict[str, str]:
+    return {
+        **_case(item, case),
+        "metric": comparison.name,
+        "unit": wording.unit(comparison, item.result),
+        "primary": "yes" if comparison.primary else "no",
+        "fingerprint": item.result.environment.fingerprint,
+    }
+
+
+def _means(item: Report) -> Iterator[str]:
+    for case, comparison in _comparisons(item):
+        for arm, values in (("base", comparison.base), ("test", comparison.test)):
+            if (value := wording.mean(values)) is not None:
+                yield sample("lab_mean", {**_metric(item, case, comparison), "arm": arm}, value)
+
+
+def _states(name: str, labels: Labels, state: Outcome) -> Iterator[str]:
+    for one in Outcome:
+        yield sample(name, {**labels, name: one}, int(one == state))
+
+
+def sample(name: str, labels: Labels, value: float) -> str:
+    """One sample."""
+    inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+    return f"{name}{{{inside}}} {value!r}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def bmf(reports: Reports) -> str:
+    """Benchmarks `workload:case base`, `... test` and `... change`; the result's id in front if there are several."""
+    document: dict[str, Any] = {}
+    for item in reports.items:
+        # The format has no place for a note, so what does not compare is told apart by its name.
+        front = f"{item.result.result} " if reports.several else ""
+        front += f"[environments differ: {item.result.environment.fingerprint}] " if reports.mark else ""
+        document |= {front + name: measures for name, measures in _benchmarks(item).items() if measures}
+    return records.encode(document).decode()
+
+
+def _benchmarks(item: Report) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for case in item.result.cases:
+        name = wording.case_name(case)
+        for arm in ("base", "test"):
+            found[f"{name} {arm}"] = {
+                _measure(c, item): _spread(values)
+                for c in case.metrics
+                if (values := wording.numbers(c.base if arm == "base" else c.test))
+            }
+        primary = primary_of(case)
+        if primary.ratio is not None:
+            found[f"{name} change"] = {f"ratio of {_measure(primary, item)}": _ratio(primary)}
+    return found
+
+
+def _measure(comparison: Comparison, item: Report) -> str:
+    return f"{comparison.name}, {wording.unit(comparison, item.result)}"
+
+
+def _spread(values: list[float]) -> dict[str, float]:
+    middle = wording.mean(values)
+    assert middle is not None  # noqa: S101  (never empty)
+    return {"value": middle, "lower_value": min(values), "upper_value": max(values)}
+
+
+def _ratio(comparison: Comparison) -> dict[str, float | None]:
+    found = {"value": comparison.ratio}
+    if comparison.interval:
+        found |= {"lower_value": comparison.interval[0], "upper_value": comparison.interval[1]}
+    return found
+
+
+def benchstat(reports: Reports) -> str:
+    """Configuration lines, units with their better side, then the numbers of both arms."""
+    lines: list[str] = []
+    for item in reports.items:
+        lines += _settings(item, reports)
+        lines += _units(item)
+        for arm in ("base", "test"):
+            lines += ["", f"arm: {arm}"]
+            for case in item.result.cases:
+                lines += _benchstat_case(item, case, arm)
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _settings(item: Report, reports: Reports) -> list[str]:
+    around = item.result.environment
+    found = [
+        f"result: {item.result.result}",
+        f"base-kernel: {wording.arm_words(item.result.base)}",
+        f"test-kernel: {wording.arm_words(item.result.test)}",
+        f"mode: {item.result.mode}",
+        f"model: {around.model}",
+        f"fingerprint: {around.fingerprint}",
+    ]
+    return [*found, f"note: {reports.mark}"] if reports.mark else found
+
+
+def _units(item: Report) -> Iterator[str]:
+    seen = {}
+    for case in item.result.cases:
+        for comparison in case.metrics:
+            seen[_unit(comparison)] = comparison.better
+    for unit, better in seen.items():
+        if better != "neither":
+            yield f"Unit {unit} better={better}"
+
+
+def _benchstat_case(item: Report, case: CaseResult, arm: str) -> Iterator[str]:
+    guest = item.result.environment.guests.get(case.workload)
+    # What a Go benchmark has behind the last dash is how many CPUs it used.
+    name = f"BenchmarkLab/workload={_word(case.workload)}/case={_word(case.case)}-{guest.vcpus if guest else 1}"
+    for seed, _ in enumerate(item.seeds(case)):
+        values = [
+            f"{value!r} {_unit(c)}"
+            for c in case.metrics
+            for value in [(c.base if arm == "base" else c.test)[seed]]
+            if value is not None
+        ]
+        if values:
+            yield f"{name} 1 {' '.join(values)}"
+
+
+def _unit(comparison: Comparison) -> str:
+    """Metric and unit in one word: the format knows metrics by their units alone."""
+    return f"{_word(comparison.name)}-{_word(comparison.unit)}"
+
+
+def _word(text: str) -> str:
+    return re.sub(r"\s+", "-", text)

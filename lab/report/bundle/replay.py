@@ -1,0 +1,195 @@
+"""Running a bundle's guests again, and comparing every number: what `lab replay BUNDLE` does.
+
+The files are checked first. QEMU's arguments are put together here from the bundle's values; nothing of the bundle
+is run on this machine but inside the guest, unless its cost plugin is another than the lab's, and trusted by word.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import __version__
+from lab.compare import runs
+from lab.compare.replay import Replay, differences
+from lab.compare.runs import Got
+from lab.core import process, records
+from lab.core.errors import GuestFailed, UserError
+from lab.core.progress import Meter
+from lab.guests import exact, hardware, plugin
+from lab.guests.exact import Qemu
+from lab.guests.plugin import Instrument, Model
+from lab.guests.run import Running
+from lab.report.bundle import archive, contents, texts
+from lab.report.bundle.contents import ExpectedGuest, Guest, Opened
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """How to replay. trust: build and run a cost plugin that is not this lab's."""
+
+    qemu: str
+    jobs: int
+    guest_timeout_s: float
+    trust: bool = False
+
+
+def is_bundle(reference: str) -> bool:
+    """Whether a word is the path of a bundle, and not the id of a result."""
+    path = Path(reference)
+    return path.is_file() or any((path / name).is_file() for name in (contents.DESCRIPTION, contents.NAME))
+
+
+def replay(path: Path, asked: Asked, meter: Meter) -> Replay:
+    """All guests of a bundle once more; `UserError` before anything runs if it is damaged."""
+    qemu = exact.find_qemu(asked.qemu)
+    with tempfile.TemporaryDirectory(prefix="lab-replay-") as scratch, _folder(path, Path(scratch)) as folder:
+        contents.check(folder)
+        opened = contents.load(folder)
+        library = _library(opened, Path(scratch), asked)
+        found = _run_all(opened, qemu, library, Path(scratch), asked, meter)
+    differing = [line for guest in opened.bundle.guests for line in found[guest.name]]
+    return Replay(
+        result=opened.bundle.result,
+        guests=len(found),
+        differences=differing,
+        environment=_around(opened, qemu),
+    )
+
+
+@contextmanager
+def _folder(path: Path, scratch: Path) -> Iterator[Path]:
+    if path.is_dir():
+        yield path.resolve()
+        return
+    into = scratch / "unpacked"
+    into.mkdir()
+    try:
+        yield archive.unpack(path, into)
+    finally:
+        shutil.rmtree(into, ignore_errors=True)
+
+
+def _around(opened: Opened, qemu: Qemu) -> list[str]:
+    """What is not as it was when it was measured; the files are, or nothing would have been run."""
+    then = opened.result.environment
+    found = [("qemu", then.qemu, qemu.version), ("lab", then.lab, __version__)]
+    if opened.bundle.plugin and not _same_plugin(opened):
+        found.append(("plugin", opened.bundle.plugin.sources[:12], "this lab's is another; the bundle's was run"))
+    return [f"{name} ({before} then, {now} here)" for name, before, now in found if before != now]
+
+
+# ---- the plugin
+
+
+def _same_plugin(opened: Opened) -> bool:
+    mine = records.digest(plugin.sources(plugin.source_folder()))
+    return opened.bundle.plugin is not None and opened.bundle.plugin.sources == mine
+
+
+def _library(opened: Opened, scratch: Path, asked: Asked) -> Path | None:
+    """The cost plugin to use: this lab's own where it is the same."""
+    if opened.bundle.plugin is None:
+        return None
+    if _same_plugin(opened):
+        return plugin.obtain()
+    if not asked.trust:
+        raise UserError(
+            f"{opened.folder} was measured with another cost plugin than this lab's",
+            hint=f"it would run on this machine: read {contents.PLUGIN}/, then allow it with --trust-plugin",
+        )
+    target = scratch / plugin.NAME
+    words: list[str | Path] = [
+        *texts.BUILD_WORDS,
+        "-o",
+        target,
+        *sorted((opened.folder / contents.PLUGIN).glob("*.c")),
+        "-ldl",
+    ]
+    process.run(words)
+    return target
+
+
+# ---- the guests
+
+
+def _run_all(
+    opened: Opened, qemu: Qemu, library: Path | None, scratch: Path, asked: Asked, meter: Meter
+) -> dict[str, list[str]]:
+    """What differs in each guest, by name; the first that fails stops the rest."""
+    running = Running()
+    guests = opened.bundle.guests
+    with meter.task("replaying", len(guests)) as task, ThreadPoolExecutor(max_workers=asked.jobs) as pool:
+
+        def one(guest: Guest) -> list[str]:
+            folder = scratch / "guests" / guest.name
+            found = _compare(opened, guest, folder, _boot(opened, guest, qemu, library, folder, asked, running))
+            shutil.rmtree(folder)
+            task.advance()
+            return found
+
+        try:
+            futures = {guest.name: pool.submit(one, guest) for guest in guests}
+            return {name: future.result() for name, future in futures.items()}
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            running.stop_all()
+            raise
+
+
+def _boot(
+    opened: Opened, guest: Guest, qemu: Qemu, library: Path | None, folder: Path, asked: Asked, running: Running
+) -> Got:
+    boot, workload = opened.bundle.boot(guest), opened.readings[guest.workload]
+    folder.mkdir(parents=True)
+    initrd, root = folder / runs.INITRD, opened.folder / boot.root
+    initrd.write_bytes(root.read_bytes() + (opened.folder / guest.job).read_bytes())
+    instrument = _instrument(opened, boot.model, library)
+    argv = contents.words(
+        boot, qemu, opened.machine, kernel=opened.folder / boot.kernel, initrd=initrd, guest=folder
+    ) + contents.plugin_words(instrument, root, folder)
+    try:
+        return runs.conduct(
+            argv, folder, workload, guest.seed, [workload.case(name) for name in guest.cases],
+            modelled=instrument is not None, timeout_s=asked.guest_timeout_s, running=running,
+        )  # fmt: skip
+    except GuestFailed as error:
+        error.message = f"{guest.name}: {error.message}"
+        error.log = None  # it is gone with the rest
+        raise
+
+
+def _instrument(opened: Opened, model: Model | None, library: Path | None) -> Instrument | None:
+    if model is None or library is None or opened.bundle.plugin is None:
+        return None
+    machine = hardware.read(opened.folder / opened.bundle.plugin.machine)
+    return Instrument(library=library, machine=machine, model=model)
+
+
+def _compare(opened: Opened, guest: Guest, folder: Path, got: Got) -> list[str]:
+    """Every number that is not the same; and the files, which hold more than the numbers."""
+    expected = opened.expected.guests[guest.name]
+    found = differences(guest, expected.numbers, _numbers(got, guest))
+    if not found:
+        found = [
+            f"{guest.name}: {name} has other bytes, though every number is the same"
+            for name in _other(folder, expected)
+        ]
+    return found
+
+
+def _numbers(got: Got, guest: Guest) -> dict[str, dict[str, float]]:
+    outcomes = {case: got.report.case(case) for case in guest.cases}
+    return {
+        case: {**(outcome.metrics if outcome else {}), **got.costs.get(case, {})} for case, outcome in outcomes.items()
+    }
+
+
+def _other(folder: Path, expected: ExpectedGuest) -> list[str]:
+    files = ((runs.REPORT, expected.report_sha256), (runs.COSTS, expected.costs_sha256))
+    return [name for name, digest in files if digest and records.file_digest(folder / name) != digest]

@@ -1,0 +1,376 @@
+"""Making a bundle of a stored comparison. Nothing is measured: what was booted is put together again, and proved to
+be the same, by its fingerprint, its kernels' keys and QEMU's recorded arguments.
+
+Where a kernel of a bundle comes from, so that anybody can build it again: source, patch, kconfig, compiler.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from lab.compare import exact, runs
+from lab.compare.results import Plan, ResultEnvironment
+from lab.compare.runs import Bench, Run
+from lab.core import records
+from lab.core.errors import UserError
+from lab.core.paths import room
+from lab.core.progress import Meter
+from lab.guests import exact as guest_exact
+from lab.guests import hardware, plugin
+from lab.guests import image as guest_image
+from lab.guests.exact import Qemu
+from lab.guests.run import Arm
+from lab.kernels import debs, store, trees
+from lab.kernels.debs import DebSource
+from lab.kernels.kernel import Kernel, MachineType
+from lab.kernels.resolve import FileSource, TreeSource
+from lab.kernels.store import Build
+from lab.kernels.trees import Tree
+from lab.report.bundle import archive, contents, texts
+from lab.report.bundle.contents import Boot, Bundle, Expected, ExpectedGuest, Guest, Plugin
+from lab.report.inputs import Report
+from lab.workloads import selection, spec
+
+NAME = "SOURCE.txt"
+PATCH = "source.patch"
+CONFIG = "config"
+
+
+def describe(kernel: Kernel, booted: Path) -> None:
+    """Put beside a kernel all that it was made from, but for the published source itself."""
+    folder = booted.parent
+    match kernel.spec.source:
+        case TreeSource() as source:
+            lines = [*_tree(source, folder), *_build(kernel, folder)]
+        case DebSource() as source:
+            lines = list(_package(source, folder))
+        case FileSource():
+            lines = [
+                "A file that was given to the lab, which does not know its source. Who passes this bundle on",
+                "must.",
+            ]
+    head = [f"Linux {kernel.release}, as {booted.name}", f"sha256 {records.file_digest(booted)}", ""]
+    (folder / NAME).write_text("\n".join([*head, *lines]) + "\n")
+
+
+def _tree(source: TreeSource, folder: Path) -> Iterator[str]:
+    tree = trees.open_tree(source.tree)
+    record = tree.record
+    if record.kind == "default":
+        start = tree.source.tree_id(tree.head)
+        yield f"Source: Debian's package {record.package}, version {record.version}"
+        yield f"        (apt-get download {record.package}={record.version}, or https://snapshot.debian.org/package/linux/)"
+    else:
+        start = source.commit
+        where = f"of {record.origin}" if record.kind == "clone" else "of a checkout on the machine that measured it"
+        yield f"Source: commit {source.commit}"
+        yield f"        {where}"
+    if _patch(tree, start, source.tree_id, folder / PATCH):
+        yield f"        with {PATCH} (patch -p1 < {PATCH})"
+    yield f"Commit: {source.commit} in the lab's tree" if record.kind == "default" else f"Tree:   {source.tree_id}"
+    yield f'        ("{source.subject}")'
+    yield from (f"Patch:  {name} (it is in {PATCH})" for name in source.patches)
+
+
+def _patch(tree: Tree, start: str, end: str, target: Path) -> bool:
+    """What leads from the published source to the one that was built, if they differ."""
+    content = tree.repo.git_bytes("diff", "--binary", "--full-index", "--no-renames", "--end-of-options", start, end)
+    if content:
+        target.write_bytes(content)
+    return bool(content)
+
+
+def _build(kernel: Kernel, folder: Path) -> Iterator[str]:
+    build = store.find(kernel.key)
+    if build is None:
+        return
+    shutil.copyfile(store.folder_of(build.key) / "config", folder / CONFIG)
+    yield f"Built with: {build.inputs.compiler}"
+    yield f"            {build.inputs.linker}"
+    yield ""
+    yield "Build, from the source's folder (here is where this file is):"
+    yield f"  mkdir ../out && cp here/{CONFIG} ../out/.config"
+    yield f"  {make_command(build)}"
+
+
+def make_command(build: Build) -> str:
+    """What builds a kernel of the store."""
+    compiler = f"CC={build.compiler_command}"
+    words = ["make", "O=../out", *build.inputs.make, compiler, f"HOST{compiler}", "bzImage", "vmlinux"]
+    return shlex.join(words)
+
+
+def _package(source: DebSource, folder: Path) -> Iterator[str]:
+    unpacked = debs.fetch_deb(source)
+    yield f"Debian's package {source.package}, version {source.version}, not changed; the vmlinux is what is packed in"
+    yield "its vmlinuz. Binary and source: https://snapshot.debian.org/binary/" + f"{source.package}/"
+    config = next((unpacked / "boot").glob("config-*"), None)
+    if config is not None:
+        shutil.copyfile(config, folder / CONFIG)
+
+
+class _Part(NamedTuple):
+    """A run that was measured, and what it was started from. kernel: its place in the bundle."""
+
+    name: str
+    run: Run
+    bench: Bench
+    arm: Arm
+    kernel: str
+
+
+def write(report: Report, output: Path, *, jobs: int, meter: Meter) -> None:
+    """A result's bundle, as a new folder or, by its name, one file. jobs: for kernels that must be built again."""
+    _check_output(output)
+    plan = _plan(report)
+    with tempfile.TemporaryDirectory(prefix=".lab-bundle-", dir=output.absolute().parent) as scratch:
+        folder = Path(scratch) / "bundle"
+        folder.mkdir()
+        _fill(folder, report, plan, _parts(report, plan, Path(scratch), jobs, meter), meter)
+        contents.write(folder)
+        if archive.is_archive(output):
+            meter.say("packing")
+            archive.pack(folder, output, f"bundle-{report.folder.name}")
+        else:
+            folder.replace(output)
+
+
+def _check_output(output: Path) -> None:
+    if not output.absolute().parent.is_dir():
+        raise UserError(f"there is no folder {output.parent}", hint="make it, or write elsewhere")
+    if archive.is_archive(output):
+        if output.is_dir():
+            raise UserError(f"{output} is a folder", hint="name a file that is not there yet")
+    elif output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise UserError(
+            f"{output} is there already",
+            hint=f"a bundle is a new folder, or a file called *{' or *'.join(archive.SUFFIXES)}",
+        )
+
+
+def _plan(report: Report) -> Plan:
+    result, plan = report.raw, report.plan
+    if result.mode != "exact":
+        raise UserError(
+            f"{result.result} was measured in {result.mode} mode, whose numbers nothing repeats",
+            hint="a bundle is of a result of exact mode",
+        )
+    if plan is None or not any((report.folder / "runs").glob("*.json")):
+        raise UserError(f"the guests of {result.result} were not kept", hint="measure it again, then bundle that")
+    return plan
+
+
+# ---- what was booted, put together again
+
+
+def _parts(report: Report, plan: Plan, scratch: Path, jobs: int, meter: Meter) -> list[_Part]:
+    selection.require_unchanged(plan.files)
+    arms = (exact.obtain_arm("base", plan.base, jobs, meter), exact.obtain_arm("test", plan.test, jobs, meter))
+    # The QEMU that it was measured with, whatever is installed by now: nothing is run here.
+    then = Qemu(path=plan.qemu, version=report.raw.environment.qemu, numbers=(0, 0))
+    ready = exact.prepare_around(arms, then, plan, scratch, meter)
+    _require_same(report, ready.environment)
+    benches = {one.bench.workload.name: one.bench for one in ready.series}
+    places = {arm.kernel.key: arm.name for arm in reversed(arms)}  # one that both arms boot is there once
+    parts = []
+    for path in sorted((report.folder / "runs").glob("*.json")):
+        run = records.load(path, Run)
+        bench, arm = benches[run.workload], next(arm for arm in arms if arm.name == run.arm)
+        image = "bzImage" if bench.machine is MachineType.Q35 else "vmlinux"
+        part = _Part(path.stem, run, bench, arm, f"kernels/{places[arm.kernel.key]}/{image}")
+        _require_argv(report, part)
+        parts.append(part)
+    return parts
+
+
+def _require_same(report: Report, now: ResultEnvironment) -> None:
+    then = report.raw.environment
+    if then.fingerprint == now.fingerprint:
+        return
+    before, after = records.plain(then), records.plain(now)
+    # The whole image is more than what a guest gets of it.
+    aside = ("fingerprint", "image", "lab")
+    names = [name for name in before if name not in aside and before[name] != after[name]]
+    raise _gone(report, ", ".join(names) or "fingerprint")
+
+
+def _require_argv(report: Report, part: _Part) -> None:
+    """What would be started is what was started, to the last word."""
+    run, argv = part.run, part.run.argv
+    if run.kernel != part.arm.kernel.key:
+        raise _gone(report, f"the kernel of {run.arm}")
+    initrd = Path(argv[argv.index("-initrd") + 1])
+    again = contents.words(
+        _boot(part),
+        Qemu(path=argv[0], version="", numbers=(0, 0)),
+        guest_exact.exact_machine(),
+        kernel=Path(argv[argv.index("-kernel") + 1]),
+        initrd=initrd,
+        guest=initrd.parent,
+    ) + contents.plugin_words(part.bench.instrument, part.bench.slice, initrd.parent)
+    commands = {case.name: part.bench.workload.command(case) for case in _cases(part)}
+    if commands != run.commands or _but_library(again) != _but_library(argv):
+        raise _gone(report, "how its guests are started")
+
+
+def _but_library(argv: Sequence[str]) -> list[str]:
+    """Without the place of the plugin: what it is made from is in the fingerprint."""
+    return [
+        word.partition(",out=")[2] if before == "-plugin" else word
+        for before, word in zip(["", *argv], argv, strict=False)
+    ]
+
+
+def _gone(report: Report, what: str) -> UserError:
+    return UserError(
+        f"what {report.raw.result} was measured with cannot be put together any more: {what} differs",
+        hint="measure it again with this lab, then bundle that",
+    )
+
+
+def _cases(part: _Part) -> list[spec.Case]:
+    return [part.bench.workload.case(name) for name in part.run.cases]
+
+
+def _boot(part: _Part) -> Boot:
+    workload, instrument = part.bench.workload, part.bench.instrument
+    return Boot(
+        workload=workload.name,
+        arm=part.arm.name,
+        kernel=part.kernel,
+        root=f"guests/{workload.name}.cpio",
+        machine=part.bench.machine,
+        vcpus=workload.vcpus,
+        memory_mb=workload.memory_mb,
+        append=guest_exact.cmdline(workload.arguments(part.arm.settings)),
+        model=instrument.model if instrument else None,
+    )
+
+
+# ---- the files
+
+
+def _fill(folder: Path, report: Report, plan: Plan, parts: Sequence[_Part], meter: Meter) -> None:
+    benches = {part.bench.workload.name: part.bench for part in parts}
+    # Where it was stored is nothing to anybody else.
+    result = msgspec.structs.replace(report.raw, result=report.folder.name, reproduce="lab replay .")
+    _kernels(folder, parts)
+    _roots(folder, benches)
+    bundle = Bundle(
+        result=result.result,
+        boots=list({boot.name: boot for boot in map(_boot, parts)}.values()),
+        guests=[_guest(folder, part) for part in parts],
+        readings={name: _reading(name, parts) for name in benches},
+        plugin=_plugin(folder, plan, list(benches.values())),
+    )
+    expected = Expected(guests={part.name: _expected(report.folder, part) for part in parts})
+    contents.save(folder, bundle, expected, result)
+    (folder / contents.REPORTS).write_text("".join(_sums_of(expected)))
+    _script(folder, bundle, benches, report)
+    _texts(folder, bundle, report, meter)
+
+
+def _kernels(folder: Path, parts: Sequence[_Part]) -> None:
+    """What is booted, with what it is made from."""
+    for part in {part.kernel: part for part in parts}.values():
+        target = folder / part.kernel
+        target.parent.mkdir(parents=True)
+        shutil.copyfile(part.arm.kernel.image(part.bench.machine), target)
+        describe(part.arm.kernel, target)
+
+
+def _roots(folder: Path, benches: Mapping[str, Bench]) -> None:
+    """The guests' roots and parameters, and the sources of what in them is the lab's own."""
+    (folder / "guests").mkdir()
+    shutil.copyfile(room("machines") / "exact.toml", folder / contents.MACHINE)
+    _copy_sources(room("images") / "guest" / "init", folder / "sources" / "init")
+    _copy_sources(room("workloads") / "include", folder / "sources" / "include")
+    for name, bench in benches.items():
+        shutil.copyfile(bench.slice, folder / f"guests/{name}.cpio")
+        if selection.is_shipped(bench.workload):
+            _copy_sources(bench.workload.folder, folder / "sources" / name)
+
+
+def _copy_sources(source: Path, target: Path) -> None:
+    for path in sorted(path for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
+        place = target / path.relative_to(source)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, place)
+
+
+def _guest(folder: Path, part: _Part) -> Guest:
+    job = f"jobs/{part.name}.cpio"
+    (folder / "jobs").mkdir(exist_ok=True)
+    (folder / job).write_bytes(runs.job_part(part.bench, part.arm, part.run.seed, _cases(part)))
+    return Guest(
+        name=part.name,
+        workload=part.run.workload,
+        arm=part.run.arm,
+        seed=part.run.seed,
+        cases=part.run.cases,
+        job=job,
+    )
+
+
+def _reading(workload: str, parts: Sequence[_Part]) -> dict[str, Any]:
+    mine = [part for part in parts if part.run.workload == workload]
+    cases = {case.name: case for part in mine for case in _cases(part)}
+    return contents.reading(mine[0].bench.workload, list(cases.values()))
+
+
+def _plugin(folder: Path, plan: Plan, benches: Sequence[Bench]) -> Plugin | None:
+    """The cost plugin, source and built, with the machine that it models; None where no model was run."""
+    instrument = next((bench.instrument for bench in benches if bench.instrument), None)
+    if instrument is None:
+        return None
+    target = folder / contents.PLUGIN
+    target.mkdir()
+    for name in plugin.sources(plugin.source_folder()):
+        shutil.copyfile(plugin.source_folder() / name, target / name)
+    shutil.copyfile(instrument.library, target / plugin.NAME)
+    machine = f"machines/{instrument.machine.name}.toml"
+    (folder / "machines").mkdir()
+    shutil.copyfile(hardware.path_of(plan.machine or hardware.DEFAULT), folder / machine)
+    return Plugin(sources=records.digest(plugin.sources(target)), machine=machine)
+
+
+def _expected(result: Path, part: _Part) -> ExpectedGuest:
+    guest = runs.guest_folder(result, part.name)
+    kept = {name: records.file_digest(guest / name) for name in (runs.REPORT, runs.COSTS) if (guest / name).is_file()}
+    return ExpectedGuest(
+        numbers={case: part.run.metrics(case) for case in part.run.cases},
+        report_sha256=kept.get(runs.REPORT),
+        costs_sha256=kept.get(runs.COSTS),
+    )
+
+
+def _sums_of(expected: Expected) -> Iterator[str]:
+    for name, guest in expected.guests.items():
+        for digest, file in ((guest.report_sha256, runs.REPORT), (guest.costs_sha256, runs.COSTS)):
+            if digest:
+                yield f"{digest}  {name}/{file}\n"
+
+
+def _script(folder: Path, bundle: Bundle, benches: Mapping[str, Bench], report: Report) -> None:
+    library = Path("..") / plugin.NAME
+    instruments = {
+        name: replace(bench.instrument, library=library) for name, bench in benches.items() if bench.instrument
+    }
+    text = texts.render(bundle, guest_exact.exact_machine(), instruments, folder, report.raw.environment.qemu)
+    (folder / contents.SCRIPT).write_text(text)
+    (folder / contents.SCRIPT).chmod(0o755)
+
+
+def _texts(folder: Path, bundle: Bundle, report: Report, meter: Meter) -> None:
+    image, _ = guest_image.obtain(meter)
+    foreign = [name for name in bundle.readings if not (folder / "sources" / name).is_dir()]
+    (folder / "README.txt").write_text(texts.readme(report.raw, bundle))
+    (folder / "LICENCES.txt").write_text(texts.licences(image, foreign))

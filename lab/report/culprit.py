@@ -1,0 +1,185 @@
+"""The change a regression report is about: one commit or a range, its upstream id, and who should be told."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.core.errors import LabError, UserError
+from lab.core.git import Repo
+from lab.core.process import CommandFailed, find_tool, run
+from lab.core.text import visible
+from lab.kernels import resolve, trees
+from lab.kernels.resolve import KernelSpec, TreeSource
+from lab.report.inputs import Report
+
+# A list that wants every report, one that wants those of its own series, and which in tags stands for nobody.
+REGRESSIONS = "regressions@lists.linux.dev"
+STABLE = "stable@vger.kernel.org"
+_NOBODY = re.compile(r"^stable@")
+
+_TAG = re.compile(
+    r"^(?:Signed-off-by|Co-developed-by|Suggested-by|Reported-by|Reviewed-by|Acked-by|Tested-by|Cc):\s*(.+?)\s*(?:#.*)?$",
+    re.IGNORECASE,
+)
+_ADDRESS = re.compile(r'(?:"?([^<>"]*?)"?\s*<)?([A-Za-z0-9.!#$%&*+/=?^_{|}~-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)>?')
+_NEEDED = ("MAINTAINERS", "scripts/get_maintainer.pl", ".get_maintainer.ignore")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What lies between the arms. `commit`: the one commit, if it is one. `introduced`: as regzbot wants it.
+
+    people: addresses from the commit's tags and of its maintainers. notes: what the reader must know or fill in.
+    """
+
+    introduced: str
+    commit: str | None
+    subject: str
+    upstream: str | None
+    tree: str
+    people: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def between(report: Report) -> Change:
+    """The change between a result's arms; `UserError` where it is no change of the kernel's source."""
+    plan = report.plan
+    if plan is None:
+        raise UserError(f"{report.folder} has no plan.json", hint="a mail needs the whole result folder")
+    base, test = plan.base.spec, plan.test.spec
+    if isinstance(base.source, TreeSource) and isinstance(test.source, TreeSource):
+        if base.source.tree_id == test.source.tree_id:
+            raise UserError(
+                "both arms have the same source: no commit made the difference",
+                hint="the kernel's lists want to know of commits; use another format",
+            )
+        return _of_tree(base, test, base.source, test.source)
+    return Change(
+        introduced=f"{_version(report.result.base.release)}..{_version(report.result.test.release)}",
+        commit=None,
+        subject="",
+        upstream=None,
+        tree="",
+        people=(),
+        notes=(
+            f"{visible(base.text)} and {visible(test.text)} are no two commits of one tree: bisect first",
+            "maintainers: fill in, from scripts/get_maintainer.pl for the files of the culprit",
+        ),
+    )
+
+
+def same_stable_series(base: str, test: str) -> bool:
+    """Whether both releases are of one stable series: 6.12.3 and 6.12.7."""
+    series = [re.match(r"(\d+\.\d+)\.([1-9]\d*)", release) for release in (base, test)]
+    return all(series) and len({found[1] for found in series if found}) == 1
+
+
+def _version(release: str) -> str:
+    found = re.match(r"\d+\.\d+(?:\.[1-9]\d*)?", release)
+    return f"v{found[0]}" if found else visible(release)
+
+
+def _of_tree(base_spec: KernelSpec, test_spec: KernelSpec, base: TreeSource, test: TreeSource) -> Change:
+    try:
+        repo = trees.open_tree(test.tree).source
+        parents = repo.git("rev-parse", "--end-of-options", f"{test.commit}^@").split()
+        message = repo.git("show", "-s", "--format=%B", "--end-of-options", test.commit, "--")
+    except LabError as error:
+        raise UserError(f"the tree {test.tree} of this result cannot be read: {error.message}") from error
+    notes = []
+    if base.patches or test.patches:
+        notes.append(f"patched: {', '.join(map(visible, (*base.patches, *test.patches)))} are part of the difference")
+    if (base_spec.settings, base_spec.kconfig) != (test_spec.settings, test_spec.kconfig):
+        notes.append("the arms differ in settings or kconfig too")
+    alone = base.commit in parents and not base.patches and not test.patches
+    if not alone:
+        notes.append("this is a range, not a commit: bisect it, and write to the culprit's people")
+        return Change(
+            introduced=f"{base.commit[:12]}..{test.commit[:12]}",
+            commit=None,
+            subject=visible(test.subject),
+            upstream=None,
+            tree=_tree_words(test.tree),
+            people=(),
+            notes=tuple(notes),
+        )
+    upstream = next((found for found, _ in resolve.upstream_of(message)), None)
+    if upstream:
+        notes.append(f"measured on its backport {test.commit[:12]}; mainline itself was not measured")
+    people = [*_tagged(repo, test.commit, message), *_maintainers(repo, test.commit, notes)]
+    return Change(
+        introduced=upstream or test.commit,
+        commit=test.commit,
+        subject=visible(test.subject),
+        upstream=upstream,
+        tree=_tree_words(test.tree),
+        people=tuple(_distinct(people)),
+        notes=tuple(notes),
+    )
+
+
+def _tree_words(name: str) -> str:
+    """A tree by where it came from."""
+    record = trees.open_tree(name).record
+    if record.kind == "local":
+        return visible(record.name)  # where it lies on this machine is nobody's business
+    return visible(" ".join(filter(None, [record.origin, record.version])))
+
+
+def _tagged(repo: Repo, commit: str, message: str) -> Iterator[str]:
+    """The author, and everybody in the tags."""
+    yield from addresses([repo.git("show", "-s", "--format=%an <%ae>", "--end-of-options", commit, "--")])
+    yield from addresses(found[1] for line in message.splitlines() if (found := _TAG.match(line)))
+
+
+def addresses(texts: Iterable[str]) -> Iterator[str]:
+    """The well-formed addresses among lines of text, as `Name <address>`; nobody's are left out."""
+    for text in texts:
+        found = _ADDRESS.fullmatch(visible(text).strip())
+        if found is None or _NOBODY.search(found[2]):
+            continue
+        name = (found[1] or "").strip()
+        if re.search(r"[^\w\s.'-]", name):
+            yield found[2]  # a name that would need quoting; the address is enough
+        else:
+            yield f"{name} <{found[2]}>" if name else found[2]
+
+
+def _distinct(people: Iterable[str]) -> list[str]:
+    """Each address once, in the form in which it came first."""
+    found: dict[str, str] = {}
+    for one in people:
+        address = one.rpartition("<")[2].rstrip(">").lower()
+        found.setdefault(address, one)
+    return list(found.values())
+
+
+def _maintainers(repo: Repo, commit: str, notes: list[str]) -> list[str]:
+    """What the tree's own scripts/get_maintainer.pl says of the commit's diff."""
+    try:
+        perl = find_tool("perl", package="perl")
+        with tempfile.TemporaryDirectory(prefix="lab-maintainers-") as folder:
+            _extract(repo, commit, Path(folder))
+            words = ["--no-tree", "--no-git", "--no-git-fallback", "--no-rolestats", "culprit.patch"]
+            said = run([perl, "scripts/get_maintainer.pl", *words], cwd=Path(folder), timeout_s=120)
+    except (LabError, OSError) as error:
+        notes.append(f"maintainers: fill in; get_maintainer.pl did not work: {visible(str(error))}")
+        return []
+    return list(addresses(said.decode(errors="replace").splitlines()))
+
+
+def _extract(repo: Repo, commit: str, folder: Path) -> None:
+    """What the script reads: itself, the list of maintainers, the commit's diff."""
+    present = repo.git("ls-tree", "--name-only", "--end-of-options", commit, *_NEEDED).splitlines()
+    (folder / "scripts").mkdir()
+    for name in present:
+        (folder / name).write_bytes(repo.git_bytes("cat-file", "blob", f"{commit}:{name}"))
+    try:
+        patch = repo.git_bytes("diff-tree", "-p", "--end-of-options", f"{commit}^", commit)
+    except CommandFailed:
+        patch = repo.git_bytes("diff-tree", "-p", "--root", "--end-of-options", commit)
+    (folder / "culprit.patch").write_bytes(patch)

@@ -1,0 +1,106 @@
+"""`kcidb`: what KernelCI's database takes (schema 5.3). Written to be looked at; the lab sends nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+from lab.compare.results import ArmResult, CaseResult, interval, primary_of
+from lab.core import records
+from lab.kernels.resolve import TreeSource
+from lab.report import junit, wording
+from lab.report.inputs import Report, Reports
+from lab.stats.verdict import Outcome
+
+ORIGIN = "kernel_ab_lab"
+_VERSION = {"major": 5, "minor": 3}
+
+
+def render(reports: Reports) -> str:
+    """A checkout and a build per arm, a test per case on the build of the test arm."""
+    document: dict[str, Any] = {"version": _VERSION, "checkouts": [], "builds": [], "tests": []}
+    for item in reports.items:
+        for arm in ("base", "test"):
+            checkout, build = _arm(item, arm)
+            if build["id"] not in {known["id"] for known in document["builds"]}:
+                document["builds"].append(build)
+            if checkout["id"] not in {known["id"] for known in document["checkouts"]}:
+                document["checkouts"].append(checkout)
+        document["tests"] += [_test(item, case, reports.mark) for case in item.result.cases]
+    return records.encode(document).decode()
+
+
+def _arm(item: Report, arm: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    chosen = item.result.base if arm == "base" else item.result.test
+    checkout: dict[str, Any] = {"id": _checkout_id(chosen), "origin": ORIGIN, "comment": wording.arm_words(chosen)}
+    source = None
+    if item.plan is not None:
+        source = (item.plan.base if arm == "base" else item.plan.test).spec.source
+    if chosen.commit:
+        checkout["git_commit_hash"] = chosen.commit
+        checkout["valid"] = True
+    if isinstance(source, TreeSource):
+        checkout |= {"tree_name": source.tree, "git_commit_name": source.describe}
+        # Without the patches themselves their hash is not known; without patches it is empty.
+        checkout |= {"misc": {"patches": list(source.patches)}} if source.patches else {"patchset_hash": ""}
+    build = {
+        "id": f"{ORIGIN}:b-{_sha(chosen.build)}",
+        "checkout_id": checkout["id"],
+        "origin": ORIGIN,
+        "architecture": "x86_64",
+        "status": "PASS",
+        "comment": f"Linux {chosen.release}",
+        "misc": {"lab_build": chosen.build},
+    }
+    return checkout, build | ({"compiler": chosen.compiler} if chosen.compiler else {})
+
+
+def _checkout_id(arm: ArmResult) -> str:
+    return f"{ORIGIN}:ck-{_sha(arm.commit or '', arm.build)}"
+
+
+def _sha(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _test(item: Report, case: CaseResult, mark: str) -> dict[str, Any]:
+    result, primary = item.result, primary_of(case)
+    found: dict[str, Any] = {
+        "id": f"{ORIGIN}:t-{_sha(result.result, case.workload, case.case)}",
+        "build_id": f"{ORIGIN}:b-{_sha(result.test.build)}",
+        "origin": ORIGIN,
+        "path": f"lab.{_step(case.workload)}.{_step(case.case)}",
+        "status": _status(case),
+        "start_time": result.started,
+        "comment": f"{case.verdict}: {primary.name} {wording.change(primary)} {interval(primary)} against "
+        f"{wording.arm_words(result.base)}",
+        "environment": {
+            "comment": " ".join(filter(None, [f"QEMU {result.environment.qemu}, {result.mode} mode", mark])),
+            "misc": records.plain(result.environment),
+        },
+        "misc": {
+            "lab_result": result.result,
+            "base_build": result.base.build,
+            "case": case.case,
+            "verdict": str(case.verdict),
+            "ratio": primary.ratio,
+            "interval": primary.interval,
+            "comparable": not mark,
+        },
+    }
+    if (value := wording.mean(primary.test)) is not None:
+        found["number"] = {"value": value, "unit": wording.unit(primary, result)}
+    return found
+
+
+def _status(case: CaseResult) -> str:
+    """DONE is a measurement without a judgement, which is what an undecided case is."""
+    if junit.kind(case) == "error":
+        return "ERROR"
+    return {Outcome.REGRESSION: "FAIL", Outcome.UNKNOWN: "DONE"}.get(case.verdict, "PASS")
+
+
+def _step(name: str) -> str:
+    """A name as a step of a test's path."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", name)

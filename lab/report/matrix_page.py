@@ -1,0 +1,184 @@
+"""`html` of a matrix: its heat maps, which are tables, and every cell with its numbers and reasons."""
+
+from __future__ import annotations
+
+import shlex
+from functools import cached_property
+from typing import NamedTuple
+
+from lab.compare import matrix
+from lab.compare.matrix_results import Cell, MatrixResult
+from lab.compare.results import interval
+from lab.core.text import visible
+from lab.report import heatmap, matrix_text, page, wording
+from lab.report.heatmap import COLOURS
+from lab.report.inputs import Matrix
+from lab.report.matrix_text import Titled
+from lab.stats.verdict import percent
+
+MOST_VALUES = 3000
+"""Raw values that are listed; of more, the JSON and the CSV have them."""
+
+MOST_TOOLTIPS, MOST_ROWS = 300, 600
+"""Cells that say all in a tooltip too; rows of the table of cells. The heat map has every cell."""
+
+
+class Field(NamedTuple):
+    """A cell as it is shown on a grid and in the table."""
+
+    cell: Cell
+    state: str
+    kind: str
+    value: str
+    change: str
+    described: str
+    why: str
+
+    @property
+    def ratio(self) -> float | None:
+        """Its change, as a number."""
+        return self.cell.comparison.ratio if self.cell.comparison else None
+
+    @property
+    def span(self) -> str:
+        """The interval of its change."""
+        return interval(self.cell.comparison) if self.cell.comparison else ""
+
+
+class MatrixView:
+    """What the template shows."""
+
+    def __init__(self, one: Matrix) -> None:
+        self.result: MatrixResult = one.result
+
+    @property
+    def heading(self) -> str:
+        """What the numbers are."""
+        return matrix_text.heading(self.result)
+
+    @property
+    def tone(self) -> str:
+        """The verdict's word that the page colours the summary by: the worst there is."""
+        found = {matrix.state(cell, self.result.baseline) for cell in self.result.cells}
+        return next((word for word in ("regression", "failed", "unknown", "improvement") if word in found), "same")
+
+    @cached_property
+    def grids(self) -> list[Titled]:
+        """The heat maps."""
+        return matrix_text.grids(self.result)
+
+    def field(self, cell: Cell) -> Field:
+        """A cell as it is shown."""
+        state = matrix.state(cell, self.result.baseline)
+        return Field(
+            cell=cell,
+            state=state,
+            kind=heatmap.colour_of(cell, self.result.baseline),
+            value=heatmap.value_words(cell, state),
+            change=heatmap.change_words(cell, state),
+            described=heatmap.described(cell, self.result.baseline),
+            why=matrix_text.why(cell),
+        )
+
+    @cached_property
+    def fields(self) -> list[Field]:
+        """All cells."""
+        return [self.field(cell) for cell in self.result.cells]
+
+    @property
+    def units(self) -> bool:
+        """Whether the cells are not all of one metric, so that each has to say its own."""
+        return len({(cell.metric, cell.unit) for cell in self.result.cells}) > 1
+
+    @property
+    def reasons(self) -> bool:
+        """Whether any cell has something to explain."""
+        return any(field.why for field in self.fields)
+
+    def name(self, cell: Cell) -> str:
+        """A case as far as it is needed: without the workload where there is only one."""
+        several = len({one.workload for one in self.result.cells}) > 1
+        return f"{cell.workload}:{cell.case}" if several else cell.case
+
+    @property
+    def states(self) -> list[str]:
+        """What cells can be filtered by."""
+        return list(dict.fromkeys(field.state for field in self.fields))
+
+    @property
+    def tooltips(self) -> bool:
+        """Whether there is room for them."""
+        return len(self.result.cells) <= MOST_TOOLTIPS
+
+    @property
+    def rows(self) -> list[Field]:
+        """The table of cells, as far as there is room."""
+        return self.fields[:MOST_ROWS]
+
+    @property
+    def legend(self) -> list[tuple[str, str]]:
+        """Colours and what they stand for."""
+        words = heatmap.legend(self.result)
+        return [(kind, words[kind]) for kind in COLOURS]
+
+    @property
+    def kernels(self) -> list[tuple[str, str]]:
+        """What each kernel is, and what was noted of it."""
+        notes = dict.fromkeys(arm.arm.note for arm in self.result.arms if arm.arm.note)
+        return [*matrix_text.kernels(self.result), *(("note", note) for note in notes)]
+
+    @property
+    def axes(self) -> list[tuple[str, str]]:
+        """What varies."""
+        return [(axis.name, ", ".join(axis.values)) for axis in self.result.axes]
+
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        """What was around all arms."""
+        result, around = self.result, self.result.environment
+        return [
+            ("fingerprint", around.fingerprint),
+            ("mode", result.mode),
+            ("counted in", matrix_text.clocks(result)),
+            ("threshold", f"±{100 * result.threshold:g} %"),
+            *wording.guest_facts(around),
+            ("started", f"{result.started}, {result.seconds:g} s"),
+            ("lab", around.lab),
+        ]
+
+    @property
+    def listed(self) -> bool:
+        """Whether there is room for every raw value."""
+        return sum(len(cell.values) for cell in self.result.cells) <= MOST_VALUES
+
+    @property
+    def commands(self) -> list[str]:
+        """How to see and repeat it, and how to look closer at the cell that changed most."""
+        result = self.result
+        found = [result.reproduce, f"lab report {result.result}", *self._closer()]
+        return [visible(command) for command in found]
+
+    def _closer(self) -> list[str]:
+        """The comparison of the worst cell as `lab ab` makes it."""
+        specs = {arm.label: arm.arm.spec for arm in self.result.arms}
+        worse = [field for field in self.fields if field.state == "regression" and field.ratio]
+        if not worse:
+            return []
+        chosen = max(worse, key=lambda field: max(field.ratio or 1, 1 / (field.ratio or 1)))
+        words = ["lab", "ab", "--base", specs[self.result.baseline], "--test", specs[chosen.cell.arm]]
+        return [shlex.join([*words, "-w", f"{chosen.cell.workload}:{chosen.cell.case}"])]
+
+
+def render(one: Matrix) -> str:
+    """The whole page."""
+    view = MatrixView(one)
+    return page.fill(
+        "matrix.html.j2", more_style=_style(), view=view, result=view.result, percent=percent, zip=zip
+    )  # fmt: skip
+
+
+def _style() -> str:
+    """The heat map's colours as backgrounds; paper is light."""
+    light = "".join(f".heat-{n}{{background:{c.light};color:{c.light_ink}}}" for n, c in COLOURS.items())
+    dark = "".join(f".heat-{n}{{background:{c.dark};color:{c.dark_ink}}}" for n, c in COLOURS.items())
+    return f"{light}@media (prefers-color-scheme:dark){{{dark}}}@media print{{{light}}}"
