@@ -103,7 +103,7 @@ guest: setup
 
 # The JSON Schema of `lab ab --json`, from the records themselves.
 schema: $(VENV)/ready
-	$(BIN)/python -c 'from lab.reporting import document; document.write_schema()'
+	$(BIN)/python -c 'from lab.report import document; document.write_schema()'
 
 stories: setup
 	$(BIN)/python tests/stories.py

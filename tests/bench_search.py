@@ -20,7 +20,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from simulation.searches import INDEPENDENT, Figures, Found, halvings, many
 from simulation.world import Noise
 
-from lab.bisection.terms import Rules
+from lab.bisection.live_search import Rules
 
 FOUND = Rules(confirm_alpha=None)
 SURER = Rules(confirm_alpha=None, confidence=0.97)

@@ -22,11 +22,11 @@ from datetime import date, timedelta
 from pathlib import Path
 from unittest import mock
 
-from lab import cli
+from lab.cli import main as cli_main
 from lab.core.git import Repo
 from lab.kernels import trees
-from lab.nightly import night, running
-from lab.nightly.night import Event
+from lab.nightly import record, run
+from lab.nightly.record import Event
 
 from .history import history, layout
 from .history.history import History
@@ -77,7 +77,7 @@ def main() -> int:
         upstream.git("update-ref", "refs/heads/main", tip)
         if (status := _night(plan, FIRST + timedelta(days=number - 1))) != 0:
             sys.exit(f"nights: night {number} ended with status {status}")
-    found = [event for one in night.load_all("nights") for event in one.events]
+    found = [event for one in record.load_all("nights") for event in one.events]
     wrong = complaints(found, story)
     _say("\n".join(wrong) or "one alarm, the right commit, one fixed: as it must be")
     return 1 if wrong else 0
@@ -114,8 +114,8 @@ def _plan(folder: Path, upstream: Repo) -> Path:
 
 def _night(plan: Path, today: date) -> int:
     """`lab nightly run` on a date; its exit status."""
-    with mock.patch.object(running, "today", today.isoformat):
-        return cli.run(["nightly", "run", "--plan", str(plan)])
+    with mock.patch.object(run, "today", today.isoformat):
+        return cli_main.run(["nightly", "run", "--plan", str(plan)])
 
 
 def complaints(found: Sequence[Event], story: Story) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from lab.cli import lab
+from lab.cli.main import lab
 
 # What Markdown would take for markup. Code between backticks stays as it is.
 _SPECIAL = re.compile(r"([\\*_\[\]<>|#])")

@@ -1,1 +1,1 @@
-"""Which commit did it: a search over measured kernels, and its proof."""
+"""The search for the commit that changed a measurement."""

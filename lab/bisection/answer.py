@@ -1,19 +1,48 @@
-"""The answer of a bisection: one document, stored in its folder; `lab bisect` and `lab report` show it."""
+"""The answer of a bisection: one document, stored in its folder; `lab bisect` and `lab report` show it.
+
+What live mode's posterior looks like in documents.
+
+What `lab bisect status --json` prints.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
-from lab.bisection.history import Candidate
-from lab.bisection.livedocument import Posterior
+from lab.bisection.commit_range import Candidate
 from lab.compare.results import ResultEnvironment
 from lab.core import records
 from lab.core.errors import HostFailed, UserError
 from lab.core.records import Record
 from lab.stats.verdict import Comparison, Outcome
+
+
+class Suspicion(Record, frozen=True, kw_only=True):
+    """How likely the culprit is one of the commits behind `up_to`, itself included, and not behind `after`."""
+
+    after: str
+    up_to: str
+    commits: int
+    probability: float
+
+
+class Posterior(Record, frozen=True, kw_only=True):
+    """What live mode's search ended with: see docs/live-search.md.
+
+    outcome: `confirmed` by fresh boots, `found`, `undecided`, `no culprit`. probability: of the answer. effect: the
+    change as a ratio. noise: one boot's sd, as a share. suspicions: the likeliest places, likeliest first.
+    """
+
+    outcome: str
+    probability: float
+    boots: int
+    kernels: int
+    effect: float
+    noise: float | None
+    suspicions: list[Suspicion]
 
 
 class Function(Record, frozen=True, kw_only=True):
@@ -161,3 +190,45 @@ def proving(found: Answer) -> str:
     if proved:
         raise UserError(f"{found.result} found {len(proved)} changes", hint=f"name one: {', '.join(proved)}")
     raise UserError(f"{found.result} has no culprit that was proved, so there is no comparison to repeat")
+
+
+class Open(Record, frozen=True, kw_only=True):
+    """A change that is still searched: the commits among which it is."""
+
+    candidates: int
+    first: str
+    last: str
+
+
+class Status(Record, frozen=True, kw_only=True):
+    """Where a bisection stands.
+
+    changes: places that are still searched. left_s: about how long that takes. The rest is live mode's: where the
+    culprit is how likely, likeliest first, how many bits are missing, and how many boots there were.
+    """
+
+    schema: str = "lab.bisect-status/1"
+    result: str
+    finished: bool
+    old: str
+    new: str
+    candidates: int
+    measured: int
+    skipped: int
+    changes: list[Open]
+    next: str | None
+    steps_left: int
+    build_s: float
+    run_s: float
+    left_s: float | None
+    posterior: list[Suspicion] = msgspec.field(default_factory=list)
+    bits_left: float | None = None
+    boots: int | None = None
+
+
+class Label(NamedTuple):
+    """What `git bisect` is told of a commit: good, bad, old, new or skip; and why, in words."""
+
+    commit: str
+    word: str
+    words: str

@@ -8,10 +8,10 @@ from functools import partial
 from msgspec.structs import replace
 
 from lab.bisection import answer as answers
-from lab.bisection import answering, goingon
+from lab.bisection import packages, summarize
 from lab.bisection.answer import Answer, Found, Proof
+from lab.bisection.exact_runner import Search
 from lab.bisection.proof import Prover
-from lab.bisection.searching import Search
 from lab.bisection.session import LIVE, PLAN, Session
 from lab.compare import exact, results
 from lab.compare.results import AbResult, CaseResult, primary_of
@@ -35,10 +35,10 @@ def conclude(session: Session, *, jobs: int, deadline: float | None, meter: Mete
     work.run()
     if not session.started:
         raise _too_short(session, "both ends were measured")
-    answer = answering.make(session, out_of_time=work.out_of_time)
+    answer = summarize.make(session, out_of_time=work.out_of_time)
     answer = _proven(session, answer, jobs=jobs, deadline=deadline, meter=meter)
     inner = partial(conclude, jobs=jobs, deadline=deadline, meter=meter)
-    answer, whole = goingon.go_on(session, answer, inner, deadline=deadline, meter=meter)
+    answer, whole = packages.go_on(session, answer, inner, deadline=deadline, meter=meter)
     meter.say(f"{time.monotonic() - started:.0f} s in all")
     if whole and not work.out_of_time and not any(map(_unproven, answer.changes)):
         answers.save(session.folder, answer)
@@ -48,15 +48,15 @@ def conclude(session: Session, *, jobs: int, deadline: float | None, meter: Mete
 
 
 def _conclude_live(session: Session, *, jobs: int, deadline: float | None, meter: Meter) -> Answer:
-    from lab.bisection import liveconclude  # brings numpy along, which exact mode does without
-    from lab.bisection.booting import Boots
+    from lab.bisection import live_conclude  # brings numpy along, which exact mode does without
+    from lab.bisection.live_runner import Boots
 
-    liveconclude.announce(session, meter)
+    live_conclude.announce(session, meter)
     booter = Boots(session.plan, session.history, session.folder, jobs=jobs, meter=meter)
     prover = _prover(session, booter.metric, jobs=jobs, meter=meter)
     inner = partial(conclude, jobs=jobs, deadline=deadline, meter=meter)
-    go_on = partial(goingon.go_on, session, conclude=inner, deadline=deadline, meter=meter)
-    return liveconclude.conclude(session, booter, prover, go_on=go_on, deadline=deadline, meter=meter)
+    go_on = partial(packages.go_on, session, conclude=inner, deadline=deadline, meter=meter)
+    return live_conclude.conclude(session, booter, prover, go_on=go_on, deadline=deadline, meter=meter)
 
 
 def announce(session: Session, meter: Meter) -> None:
@@ -124,7 +124,7 @@ def _proven(session: Session, answer: Answer, *, jobs: int, deadline: float | No
     assert session.conditions is not None  # noqa: S101  (the search measured something)
     prover = _prover(session, session.conditions.metric, jobs=jobs, meter=meter)
     proofs = [_prove(prover, session, one) if _unproven(one) and not over(deadline) else None for one in answer.changes]
-    return answering.with_proofs(answer, proofs, session.plan.alpha)
+    return summarize.with_proofs(answer, proofs, session.plan.alpha)
 
 
 def _prover(session: Session, metric: Metric, *, jobs: int, meter: Meter) -> Prover:

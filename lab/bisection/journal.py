@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from lab.bisection.history import Candidate
+from lab.bisection.commit_range import Candidate
 from lab.core import disk
 from lab.core.errors import HostFailed
 from lab.core.records import Record

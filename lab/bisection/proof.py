@@ -13,10 +13,10 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from lab.bisection.answer import Function, Proof
-from lab.bisection.history import Candidate, History
+from lab.bisection.commit_range import Candidate, History
+from lab.bisection.exact_state import changed
 from lab.bisection.journal import safe_name
 from lab.bisection.plan import BisectPlan
-from lab.bisection.state import changed
 from lab.compare import exact, explain, live, results
 from lab.compare.results import AbResult, ArmPlan, Plan, primary_of
 from lab.compare.runs import Run

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
 
-from lab.bisection.history import Candidate, History, Kind
+from lab.bisection.commit_range import Candidate, History, Kind
 from lab.core import git
 from lab.core.errors import UserError
 from lab.core.process import CommandFailed, run

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.bisection.history import Candidate, History
+from lab.bisection.commit_range import Candidate, History
+from lab.bisection.exact_state import State
 from lab.bisection.journal import Boot, Journal, Reading, Undone, put_aside
 from lab.bisection.plan import BisectPlan
-from lab.bisection.state import State
 from lab.compare import results
 from lab.compare.results import ResultEnvironment
 from lab.core import records
@@ -28,7 +28,7 @@ from lab.core.records import Record, now
 from lab.stats.verdict import Metric
 
 if TYPE_CHECKING:
-    from lab.bisection.livestate import LiveState
+    from lab.bisection.live_state import LiveState
 
 KIND = "bisect"
 PLAN = "plan.json"
@@ -73,7 +73,7 @@ class Session:
     @property
     def live(self) -> LiveState | None:
         """What is known now in live mode; only once something was booted."""
-        from lab.bisection.livestate import LiveState  # brings numpy along, which exact mode does without
+        from lab.bisection.live_state import LiveState  # brings numpy along, which exact mode does without
 
         if self.conditions is None:
             return None

@@ -5,17 +5,16 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from lab.bisection import livestatus
-from lab.bisection.answer import FILE
+from lab.bisection import live_status
+from lab.bisection.answer import FILE, Label, Open, Status
+from lab.bisection.exact_state import State, describe
 from lab.bisection.session import LIVE, Session
-from lab.bisection.standing import Label, Open, Status
-from lab.bisection.state import State, describe
 
 
 def status(session: Session) -> Status:
     """What is known, what it cost, what is left and about how long that takes."""
     if session.plan.mode == LIVE:
-        return livestatus.status(session)
+        return live_status.status(session)
     history, readings = session.history, session.journal.readings
     state = session.state if session.started else None
     inside = [r for name, r in readings.items() if name not in (history.old.id, history.new.id)]
@@ -54,7 +53,7 @@ def _open(state: State) -> list[Open]:
 def text(session: Session) -> Iterator[str]:
     """The status in lines."""
     if session.plan.mode == LIVE:
-        yield from livestatus.text(session)
+        yield from live_status.text(session)
         return
     now = status(session)
     yield f"{now.result}: {now.candidates} {session.history.kind} from {now.old} to {now.new}"
@@ -99,7 +98,7 @@ def log(session: Session) -> Iterator[str]:
     yield f"# {new}: [{history.new.id}] {history.new.title}"
     yield f"# {old}: [{history.old.id}] {history.old.title}"
     yield shlex.join([*start, *(["--", *history.paths] if history.paths else [])])
-    for label in livestatus.labels(session) if session.plan.mode == LIVE else _labels(session):
+    for label in live_status.labels(session) if session.plan.mode == LIVE else _labels(session):
         yield f"# {label.words}"
         yield f"# {label.word}: [{label.commit}] {history[history.number(label.commit)].title}"
         yield f"git bisect {label.word} {label.commit}"

@@ -1,6 +1,6 @@
 """What can go wrong, by whose doing, and the exit status each kind has.
 
-A message is one line: what happened, to which thing. The hint says what to do next. Only `lab.cli` prints
+A message is one line: what happened, to which thing. The hint says what to do next. Only `lab.cli.main` prints
 these and exits; nothing else in the package prints an error.
 
 The rule for the status: 2 for anything the user asked for that cannot be (found before work starts),

@@ -1,4 +1,7 @@
-"""The history's database: which one, opened, brought up to date, and what is said when it does not answer."""
+"""The history's database: which one, opened, brought up to date, and what is said when it does not answer.
+
+Bringing a database up to date, by the steps in `lab/history/versions`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import platformdirs
 import sqlalchemy as sa
@@ -17,6 +20,9 @@ from lab.core import paths
 from lab.core.errors import HostFailed, UserError
 from lab.core.toml import TomlText
 from lab.history.schema import HEAD, series
+
+if TYPE_CHECKING:
+    from alembic.script import ScriptDirectory
 
 VARIABLE = "LAB_DATABASE"
 _SAFE = "no result is lost by that: `lab history rebuild` makes the index again from the stored results"
@@ -153,9 +159,7 @@ def _bring_up_to_date(engine: Engine) -> None:
     with engine.connect() as connection:
         if _revision(connection) == HEAD:
             return
-    from lab.history import migrations
-
-    migrations.upgrade(engine, shown(engine.url))
+    upgrade(engine, shown(engine.url))
 
 
 def _revision(connection: Connection) -> str | None:
@@ -176,3 +180,39 @@ def _explained(url: URL) -> Iterator[None]:
         if "locked" in reason:
             reason = "another program holds it locked"
         raise HostFailed(f"the history's database {shown(url)} does not work: {reason}", hint=_SAFE) from error
+
+
+_HERE = Path(__file__).parent
+
+
+def scripts() -> ScriptDirectory:
+    """All steps."""
+    # Alembic takes a moment to load, and is wanted only where a database has to be changed.
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", str(_HERE))
+    config.set_main_option("version_locations", str(_HERE / "versions"))
+    config.set_main_option("path_separator", "newline")
+    return ScriptDirectory.from_config(config)
+
+
+def upgrade(engine: Engine, name: str) -> None:
+    """Take every step that a database has not had yet, in one transaction."""
+    from alembic.config import Config
+    from alembic.runtime.environment import EnvironmentContext
+    from alembic.util import CommandError
+
+    found = scripts()
+    context = EnvironmentContext(Config(), found, fn=lambda revision, _: found._upgrade_revs("head", revision))
+    try:
+        with write_to(engine) as connection:
+            context.configure(connection=connection)
+            with context:
+                context.run_migrations()
+    except CommandError as error:
+        raise HostFailed(
+            f"the history's database {name} was written by another version of the lab: {error}",
+            hint="use that one, or name another database with --database",
+        ) from error

@@ -126,7 +126,7 @@ def add(origin: str, name: str | None = None, *, progress: Progress = quiet) -> 
 def repository(name: str) -> Repo:
     """The lab's repository of a tree; one of that name is made, without a commit, where there is none.
 
-    Its sources come from the machines of a cluster (`lab.cluster.sources`).
+    Its sources come from the machines of a cluster (`lab.cluster.share`).
     """
 
     def make(partial: Path) -> None:

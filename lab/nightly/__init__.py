@@ -1,1 +1,1 @@
-"""`lab nightly`: trees measured every night, regressions found, bisected and told once."""
+"""Nights: trees measured by plan, events, and the site."""

@@ -8,10 +8,11 @@ from lab.core.errors import UserError
 from lab.core.progress import Meter
 from lab.core.records import Record
 from lab.core.text import visible
-from lab.nightly import night, sharing
-from lab.nightly.memory import Memory, remember
-from lab.nightly.night import Ack, BranchNight, Event, Night
-from lab.nightly.sharing import PlanOf
+from lab.nightly import record
+from lab.nightly import team as nightly_team
+from lab.nightly.events import Memory, remember
+from lab.nightly.record import Ack, BranchNight, Event, Night
+from lab.nightly.team import PlanOf
 from lab.stats.verdict import percent
 
 
@@ -30,12 +31,12 @@ class Status(Record, frozen=True, kw_only=True):
 
 def find(name: str | None, database: str | None, meter: Meter) -> Status:
     """The status of the plan that is meant: of this machine, else of another one that uses the same database."""
-    known = night.plans()
-    team = sharing.team_if_it_works(database, meter)
+    known = record.plans()
+    team = nightly_team.team_if_it_works(database, meter)
     if name in known or (name is None and len(known) == 1):
         plan = name or known[0]
-        nights = night.load_all(plan)
-        return _of(plan, nights, remember(nights, sharing.known_acks(team)))
+        nights = record.load_all(plan)
+        return _of(plan, nights, remember(nights, nightly_team.known_acks(team)))
     host, plan = _elsewhere(name, known, sorted(team.plans))
     return _of(plan, team.plans[host, plan], team.memory((host, plan)), host)
 
@@ -54,7 +55,7 @@ def _of(plan: str, nights: list[Night], memory: Memory, host: str = "") -> Statu
 
 def choose(name: str | None) -> str:
     """The plan of this machine that is meant: the one named, or the only one there is."""
-    known = night.plans()
+    known = record.plans()
     if name is not None and name in known:
         return name
     if name is None and len(known) == 1:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from lab.bisection.answer import Answer, Found
-from lab.bisection.places import Place, Stand, Stretch, stretches
+from lab.bisection.commit_status import Place, Stand, Stretch, stretches
 from lab.compare import explain
 from lab.compare.results import interval, number
 from lab.core.text import visible

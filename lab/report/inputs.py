@@ -16,11 +16,11 @@ from pathlib import Path
 from msgspec.structs import replace
 from rich.console import Console
 
-from lab.bisection import answer, answering, session
+from lab.bisection import answer, session, summarize
 from lab.bisection.answer import Answer, Found
-from lab.bisection.history import History
+from lab.bisection.commit_range import History
+from lab.bisection.commit_status import Place, places
 from lab.bisection.journal import safe_name
-from lab.bisection.places import Place, places
 from lab.bisection.session import Session
 from lab.compare import matrix_results, results
 from lab.compare.matrix_results import MatrixResult
@@ -160,18 +160,18 @@ def open_bisection(folder: Path) -> Bisection:
 def _so_far(found: Session) -> Answer | None:
     """None before both ends were measured."""
     if found.plan.mode == session.LIVE:
-        from lab.bisection import liveanswer  # brings numpy along, which exact mode does without
+        from lab.bisection import live_summarize  # brings numpy along, which exact mode does without
 
         live = found.live
         if live is None or not live.search.ends.x:
             return None
-        made, left = liveanswer.make(found, live, live.conclude("")), f"{len(live.boots)} boots so far"
+        made, left = live_summarize.make(found, live, live.conclude("")), f"{len(live.boots)} boots so far"
     elif found.started:
         state = found.state
         left = (
             f"about {state.steps_left} more to measure" if state.next() is not None else f"{found.afterwards} is left"
         )
-        made = answering.make(found)
+        made = summarize.make(found)
     else:
         return None
     reason = f"not finished, {left}: go on by lab bisect resume {found.name}"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from lab import cli
+from lab.cli import main
 from lab.compare import results
-from lab.nightly import night
+from lab.nightly import record
 from lab.report import inputs
 
 from ..unit import fakenights
@@ -27,14 +27,14 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     for fate in (100.0, 100.0, 80.0, 80.0):
         nights.add(fate)
         nights.run()
-    assert cli.run(["nightly", "site", "--output", str(tmp_path / "site")]) == 0
+    assert main.run(["nightly", "site", "--output", str(tmp_path / "site")]) == 0
     return tmp_path / "site"
 
 
 def test_from_the_index_to_the_bisection_and_back(browser: Any, site: Path) -> None:
     opened = Opened(browser, site / "index.html")
     page = opened.page
-    (alarm,) = [event for one in night.load_all("plan") for event in one.events]
+    (alarm,) = [event for one in record.load_all("plan") for event in one.events]
     assert alarm.culprit is not None
     assert "regression" in page.locator("section", has_text="Open").first.inner_text()
     rows = page.locator("table.trends tbody tr")

@@ -7,7 +7,7 @@ import shlex
 
 import click
 
-from lab import cli
+from lab.cli import main
 
 
 def parse(line: str) -> None:
@@ -17,8 +17,8 @@ def parse(line: str) -> None:
         if re.match(r"[|>&;]|2>", word):
             break
         words.append(word)
-    command: click.Command = cli.lab
-    ctx = cli.lab.make_context("lab", words)
+    command: click.Command = main.lab
+    ctx = main.lab.make_context("lab", words)
     while isinstance(command, click.Group) and (rest := [*ctx._protected_args, *ctx.args]):
         name, found, rest = command.resolve_command(ctx, rest)
         assert found is not None

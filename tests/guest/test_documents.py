@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.guest, pytest.mark.build, pytest.mark.network]
 
 # What a clone does not have.
 _MADE = shutil.ignore_patterns(".git", ".venv", "build", "__pycache__", ".*_cache")
-_LAB = "#!{python}\nimport sys\n\nfrom lab.cli import main\n\nsys.exit(main())\n"
+_LAB = "#!{python}\nimport sys\n\nfrom lab.cli.main import main\n\nsys.exit(main())\n"
 
 
 @pytest.fixture(scope="module")

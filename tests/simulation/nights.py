@@ -17,11 +17,10 @@ from datetime import date, timedelta
 
 import numpy as np
 
-from lab.nightly import deciding, news
-from lab.nightly.memory import remember
-from lab.nightly.news import SeriesStep, Setting
-from lab.nightly.night import BranchNight, CaseMoved, Event, Measured, Night
-from lab.nightly.planfile import BranchPlan
+from lab.nightly import events
+from lab.nightly.events import SeriesStep, Setting, remember
+from lab.nightly.plan import BranchPlan
+from lab.nightly.record import BranchNight, CaseMoved, Event, Measured, Night
 from lab.stats import changepoints, multiple, verdict
 from lab.stats.verdict import Metric, Outcome
 
@@ -120,7 +119,7 @@ def nights(world: World, count: int) -> list[Event]:
         tip = f"c{number}"
         numbers[tip] = number
         memory = remember(stored, {})
-        chosen = deciding.baselines(PLAN, memory, tip, None, today, 30)
+        chosen = events.baselines(PLAN, memory, tip, None, today, 30)
         measured = []
         for one in chosen:
             said, values = compared(world, numbers[one.commit], number)
@@ -134,7 +133,7 @@ def nights(world: World, count: int) -> list[Event]:
         where = Setting(
             plan="p", night=number, date=today, branch=("linux", "main"), tip=tip, threshold=THRESHOLD
         )  # fmt: skip
-        told = news.news(where, memory, measured, steps(series))
+        told = events.news(where, memory, measured, steps(series))
         branch = BranchNight(
             tree="linux", branch="main", state="measured", tip=tip, measured=measured, events=told
         )  # fmt: skip

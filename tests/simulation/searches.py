@@ -9,9 +9,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from lab.bisection.live import LiveSearch
-from lab.bisection.planning import Costs
-from lab.bisection.terms import Done, Outcome, Rules
+from lab.bisection.acquisition import Costs
+from lab.bisection.live_search import Done, LiveSearch, Outcome, Rules
 from lab.stats.evidence import Estimate
 from lab.stats.posterior import NO_DRIFT, Reading
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab import cli
 from lab.bisection.answer import Answer
+from lab.cli import main
 
 from . import fakebisect
 from .fakebisect import Guests, write_workload
@@ -29,7 +29,7 @@ class Bisector:
 
     def run(self, *words: str) -> int:
         """One command line."""
-        status = cli.run(["bisect", *words])
+        status = main.run(["bisect", *words])
         captured = self.capsys.readouterr()
         self.printed, self.said = captured.out, captured.err
         return status

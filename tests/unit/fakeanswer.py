@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.bisection.answer import Answer, Found, Function, Proof, Step
-from lab.bisection.history import Candidate, History
+from lab.bisection.commit_range import Candidate, History
 from lab.compare import matrix_results
 from lab.compare.explain import Explanation, FunctionRow, Remembered, remember
 from lab.compare.matrix_results import Cell, MatrixArm, MatrixResult

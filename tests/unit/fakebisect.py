@@ -226,12 +226,12 @@ def replacements(folder: Path, guests: Guests) -> Mapping[tuple[Any, str], Any]:
 
 def main() -> None:
     """The lab, with fakes."""
-    from lab import cli
+    from lab.cli import main as cli_main
 
     for (where, name), what in replacements(Path(os.environ["XDG_CACHE_HOME"]) / "fake", Guests()).items():
         setattr(where, name, what)
     sys.argv[0] = "lab"
-    cli.main()
+    cli_main.main()
 
 
 if __name__ == "__main__":

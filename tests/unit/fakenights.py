@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lab import cli
+from lab.cli import main
 from lab.kernels import trees
-from lab.nightly import night, running
-from lab.nightly.night import Event, Night
+from lab.nightly import record, run
+from lab.nightly.record import Event, Night
 
 from . import fakebisect
 from .fakebisect import Guests, commit, start, write_workload
@@ -46,13 +46,13 @@ class Nights:
 
     def run(self, status: int = 0, *more: str) -> Night:
         """One night; its date follows the one before."""
-        self.monkeypatch.setattr(running, "today", lambda: self.today.isoformat())
-        got = cli.run(["nightly", "run", "--plan", str(self.plan), "--json", *more])
+        self.monkeypatch.setattr(run, "today", lambda: self.today.isoformat())
+        got = main.run(["nightly", "run", "--plan", str(self.plan), "--json", *more])
         captured = self.capsys.readouterr()
         self.said = captured.err
         assert got == status, self.said
         self.today += timedelta(days=1)
-        return night.load_all("plan")[-1]
+        return record.load_all("plan")[-1]
 
     def again(self, status: int = 0) -> Night:
         """The same date once more."""
@@ -61,7 +61,7 @@ class Nights:
 
     def events(self) -> list[Event]:
         """All news there ever was."""
-        return [event for one in night.load_all("plan") for event in one.events]
+        return [event for one in record.load_all("plan") for event in one.events]
 
 
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Nights:

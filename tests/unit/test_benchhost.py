@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab import cli
+from lab.cli import main
 from lab.core import ansible
 from lab.core.ansible import PlaybookFailed
 from lab.core.errors import HostFailed
@@ -129,7 +129,7 @@ def test_without_the_right_to_it_says_what_it_needs(host: Path, monkeypatch: pyt
     "words", [["--fix", "--restore"], ["--check"], ["--without-smt"], ["--restore", "--without-smt"]]
 )
 def test_options_that_make_no_sense_together_are_misuse(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["doctor", *words]) == 2
+    assert main.run(["doctor", *words]) == 2
     assert "Error: --" in capsys.readouterr().err
 
 
@@ -141,10 +141,10 @@ def test_the_command_says_what_was_refused_and_exits_4(
         Change(name="turbo", outcome="refused", text="/sys/x: Operation not permitted"),
     ]
     monkeypatch.setattr(host_setup, "fix", lambda **_: told)
-    assert cli.run(["doctor", "--fix"]) == 4
+    assert main.run(["doctor", "--fix"]) == 4
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["set      THP: always -> never", "refused  turbo: /sys/x: Operation not permitted"]
     assert any("live: governor" in line for line in lines)
     monkeypatch.setattr(host_setup, "restore", lambda **_: [])
-    assert cli.run(["doctor", "--restore"]) == 0
+    assert main.run(["doctor", "--restore"]) == 0
     assert capsys.readouterr().out.startswith("nothing to put back\n")

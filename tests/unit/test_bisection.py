@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import cli
 from lab.bisection.answer import proving
+from lab.cli import main
 from lab.compare import results
 from lab.core.errors import UserError
 
@@ -73,9 +73,9 @@ def test_the_page_says_it_all_and_report_shows_it_again(bisector: Bisector) -> N
     page = bisector.printed
     for part in ("regression: one of 3 commits", "could not be tested", "does not build", "panicked", "-40.0 %"):
         assert part in page, page
-    assert cli.run(["report", "latest"]) == 0
+    assert main.run(["report", "latest"]) == 0
     assert bisector.capsys.readouterr().out == page
-    assert cli.run(["report"]) == 0
+    assert main.run(["report"]) == 0
     assert "range" in bisector.capsys.readouterr().out
 
 
@@ -218,7 +218,7 @@ def test_a_host_that_fails_twice_stops_the_search_and_blames_nobody(bisector: Bi
     commits = line(bisector.tree, [100.0] * 4 + ["host"] + [60.0] * 3)
     said = bisector.refused(4, "--good", commits[0], "--bad", commits[-1])
     assert "QEMU died" in said
-    assert cli.run(["bisect", "status"]) == 0
+    assert main.run(["bisect", "status"]) == 0
     assert "next" in bisector.capsys.readouterr().out
 
 

@@ -11,15 +11,15 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from lab import cli
-from lab.bisection import booting, liveconclude, session, status
+from lab.bisection import live_conclude, live_runner, session, status
 from lab.bisection.answer import Answer
-from lab.bisection.history import Candidate, History
+from lab.bisection.commit_range import Candidate, History
 from lab.bisection.journal import Boot, Built
-from lab.bisection.livework import Booted
+from lab.bisection.live_runner import Booted
 from lab.bisection.plan import BisectPlan
 from lab.bisection.proof import Prover
 from lab.bisection.session import Session
+from lab.cli import main
 from lab.compare import live
 from lab.compare.results import ArmPlan
 from lab.core import records
@@ -113,7 +113,7 @@ def begin(folder: Path, commits: int = 16, **more: Any) -> Session:
 
 
 def search(at: Session, host: Host, **more: Any) -> Answer:
-    return liveconclude.conclude(at, host, None, **{"deadline": None, "meter": QUIET, **more})
+    return live_conclude.conclude(at, host, None, **{"deadline": None, "meter": QUIET, **more})
 
 
 def culprits(answer: Answer) -> list[str]:
@@ -250,7 +250,7 @@ def test_a_resumed_search_asks_for_what_the_killed_one_would_have(tmp_path: Path
         return lambda: float(next(ticks))
 
     def run(at: Path, host: Host, clock: Callable[[], float], kill: Iterable[int]) -> list[str]:
-        from lab.bisection.livework import LiveWork
+        from lab.bisection.live_runner import LiveWork
 
         begin(at)
         for after in kill:
@@ -377,7 +377,7 @@ class FakeBoots:
 @pytest.fixture
 def bisector(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> Bisector:
     monkeypatch.setattr(FakeBoots, "booted", [])
-    monkeypatch.setattr(booting, "Boots", FakeBoots)
+    monkeypatch.setattr(live_runner, "Boots", FakeBoots)
     monkeypatch.setattr(Prover, "explain", lambda *_: [])
     monkeypatch.setattr(live, "measure", no_guests)
     return bisector
@@ -405,7 +405,7 @@ def test_its_proof_says_why_there_is_no_revert(bisector: Bisector) -> None:
     assert culprits(answer) == [commits[5]]
     proof = answer.changes[0].proof
     assert proof is not None and proof.confirmed and "does not apply" in (proof.not_reverted or "")
-    assert cli.run(["report", "latest"]) == 0
+    assert main.run(["report", "latest"]) == 0
     printed = bisector.capsys.readouterr().out
     assert "live mode" in printed or "boots of" in printed
     assert commits[5] in printed and "fresh boots against" in printed

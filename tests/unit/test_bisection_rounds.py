@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from lab.bisection import search
-from lab.bisection.search import Graph, Readings
+from lab.bisection import exact_search
+from lab.bisection.exact_search import Graph, Readings
 
 from .fakebisect import dice
 from .test_bisection_search import Value, line
@@ -32,13 +32,13 @@ def rounds(graph: Graph, value: Value, count: int, broken: Iterable[int] = ()) -
 
     measure(graph.new)
     done: list[list[int]] = []
-    while chosen := search.next_commits(graph, known(), count):
+    while chosen := exact_search.next_commits(graph, known(), count):
         assert len(set(chosen)) == len(chosen) <= count
         assert not set(chosen) & ({*levels} | skipped), "asked twice"
         done.append(chosen)
         for commit in chosen:
             measure(commit)
-    return done, [change.at for change in search.changes(graph, known()) if len(change.among) == 1]
+    return done, [change.at for change in exact_search.changes(graph, known()) if len(change.among) == 1]
 
 
 @pytest.mark.parametrize(("size", "count", "most"), [(64, 1, 6), (64, 2, 4), (64, 3, 3), (1024, 3, 5), (1024, 7, 4)])
@@ -59,8 +59,8 @@ def test_what_one_change_does_not_use_up_goes_to_the_next() -> None:
     graph = line(64)
     levels = {10: 0, 12: 1, 40: 1, 63: 2}
     known = Readings(levels, frozenset(), {0: 0.0, 1: 3.0, 2: 4.0}, tolerance=1e-6)
-    assert search.next_commits(graph, known, 1) == [11]
-    assert search.next_commits(graph, known, 3) == [11, 48, 55]
+    assert exact_search.next_commits(graph, known, 1) == [11]
+    assert exact_search.next_commits(graph, known, 3) == [11, 48, 55]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
@@ -68,7 +68,7 @@ def test_the_same_culprits_on_any_history_however_many_at_once(count: int) -> No
     draw = dice(count)
     for _ in range(30):
         size = draw.randrange(20, 60)
-        parents = [(search.OLD,)]
+        parents = [(exact_search.OLD,)]
         for i in range(1, size - 1):
             parents.append(tuple({draw.randrange(max(0, i - 4), i) for _ in range(1 + (draw.random() < 0.3))}))
         tips = set(range(size - 1)) - {parent for ones in parents for parent in ones}
@@ -89,8 +89,8 @@ def test_commits_that_cannot_be_tested_cost_no_culprit() -> None:
 def test_probes_at_once_go_where_probes_one_by_one_would_go() -> None:
     graph, chosen = line(64), list[int]()
     while len(chosen) < 3:
-        one = search.widest_gap(graph, Readings({63: 0, **dict.fromkeys(chosen, 0)}))
+        one = exact_search.widest_gap(graph, Readings({63: 0, **dict.fromkeys(chosen, 0)}))
         assert one is not None
         chosen.append(one)
-    assert search.widest_gaps(graph, Readings({63: 0}), 3) == chosen
-    assert sorted(search.widest_gaps(line(3), Readings({2: 0}), 9)) == [0, 1]
+    assert exact_search.widest_gaps(graph, Readings({63: 0}), 3) == chosen
+    assert sorted(exact_search.widest_gaps(line(3), Readings({2: 0}), 9)) == [0, 1]

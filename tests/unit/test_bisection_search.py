@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from lab.bisection import balance, search
-from lab.bisection.search import OLD, Change, Graph, Readings
+from lab.bisection import exact_search
+from lab.bisection.exact_search import OLD, Change, Graph, Readings
 
 from .fakebisect import Dice, dice
 
@@ -55,10 +55,10 @@ def whole_search(graph: Graph, value: Value, broken: Iterable[int] = (), first: 
 
     for commit in (graph.new, *first):
         measure(commit)
-    while (commit := search.next_commit(graph, known())) is not None:
+    while (commit := exact_search.next_commit(graph, known())) is not None:
         assert commit not in levels and commit not in done.skipped, "asked twice"
         measure(commit)
-    done.changes = search.changes(graph, known())
+    done.changes = exact_search.changes(graph, known())
     return done
 
 
@@ -149,7 +149,7 @@ def test_probes_go_to_the_middle_of_the_longest_gap() -> None:
     levels = {63: 0}
     chosen = []
     for _ in range(3):
-        probe = search.widest_gap(line(64), Readings(levels))
+        probe = exact_search.widest_gap(line(64), Readings(levels))
         assert probe is not None
         levels[probe] = 0
         chosen.append(probe)
@@ -157,9 +157,9 @@ def test_probes_go_to_the_middle_of_the_longest_gap() -> None:
 
 
 def test_probes_avoid_what_could_not_be_tested() -> None:
-    probe = search.widest_gap(line(9), Readings({8: 0}, frozenset({4, 3, 5})))
+    probe = exact_search.widest_gap(line(9), Readings({8: 0}, frozenset({4, 3, 5})))
     assert probe in {0, 1, 2, 6, 7}
-    assert search.widest_gap(line(2), Readings({1: 0}, frozenset({0}))) is None
+    assert exact_search.widest_gap(line(2), Readings({1: 0}, frozenset({0}))) is None
 
 
 # ---- branches and merges
@@ -248,7 +248,7 @@ def test_the_counts_of_ancestors_are_right() -> None:
                     found |= reach(parent)
             return found
 
-        assert balance.ancestor_counts(graph.parents, some) == {commit: len(reach(commit)) for commit in some}
+        assert exact_search.ancestor_counts(graph.parents, some) == {commit: len(reach(commit)) for commit in some}
 
 
 def test_merged_changes_of_two_branches_are_not_blamed_on_the_merge() -> None:
@@ -267,22 +267,22 @@ def test_a_merge_that_is_like_neither_parent_is_blamed() -> None:
 def test_what_is_next_either_way_is_foretold() -> None:
     graph, levels = line(64), {63: 1}
     readings = Readings(levels, effects={0: 0.0, 1: 1.0})
-    commit = search.next_commit(graph, readings)
+    commit = exact_search.next_commit(graph, readings)
     assert commit is not None
-    foretold = search.after(graph, readings, commit)
+    foretold = exact_search.after(graph, readings, commit)
     for level in (0, 1):
-        following = search.next_commit(graph, Readings({**levels, commit: level}, effects={0: 0.0, 1: 1.0}))
+        following = exact_search.next_commit(graph, Readings({**levels, commit: level}, effects={0: 0.0, 1: 1.0}))
         assert following in foretold
 
 
 def test_steps_left_is_about_right() -> None:
-    assert search.steps_left(line(1024), Readings({1023: 1})) == 10
-    assert search.steps_left(line(1024), Readings({1023: 0})) == 0
+    assert exact_search.steps_left(line(1024), Readings({1023: 1})) == 10
+    assert exact_search.steps_left(line(1024), Readings({1023: 0})) == 0
 
 
 def test_tens_of_thousands_of_commits_take_a_second_a_step() -> None:
     draw = dice(3)
     graph = random_graph(draw, 40_000)
     started = time.monotonic()
-    assert search.next_commit(graph, Readings({graph.new: 1}, effects={1: 1.0})) is not None
+    assert exact_search.next_commit(graph, Readings({graph.new: 1}, effects={1: 1.0})) is not None
     assert time.monotonic() - started < 10

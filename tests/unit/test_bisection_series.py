@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab import cli
-from lab.bisection import conclude, goingon, inside, series
+from lab.bisection import conclude, packages, series
 from lab.bisection.answer import Answer, load
+from lab.cli import main
 from lab.compare import results, runs
 from lab.core.errors import UserError
 from lab.kernels import debs, kernel, trees
@@ -89,7 +89,7 @@ def test_the_package_that_did_it_is_found_and_what_leads_inside_is_said(deb_bise
     said = found.inside or ""
     assert said.startswith("no tree known here leads from v6.12.10 to v6.12.57; lab tree add https://")
     assert f"lab bisect --old v6.12.10 --new v6.12.57 --tree stable -w {deb_bisector.workload}" in said
-    assert cli.run(["report", "latest"]) == 0
+    assert main.run(["report", "latest"]) == 0
     assert "  inside      no tree" in deb_bisector.capsys.readouterr().out
 
 
@@ -126,7 +126,7 @@ def test_the_search_goes_on_inside_the_two_packages(deb_bisector: Bisector) -> N
     assert f'found: change by {commits[3][:12]} ("change 3")' in (found.inside or "").replace("regression", "change")
     inner = results.open_folder(found.inside_result or "")
     assert [one.commit for one in load(inner).changes] == [commits[3]]
-    assert cli.run(["report", str(inner)]) == 0
+    assert main.run(["report", str(inner)]) == 0
     assert commits[3] in deb_bisector.capsys.readouterr().out
 
 
@@ -150,7 +150,7 @@ def test_a_budget_that_ends_after_the_search_of_packages_leaves_something_to_go_
 ) -> None:
     commits = with_tags(deb_bisector, 100.0, 60.0)
     with monkeypatch.context() as patch:
-        for after in [goingon] if left == "the search inside" else [conclude, goingon]:
+        for after in [packages] if left == "the search inside" else [conclude, packages]:
             patch.setattr(after, "over", lambda deadline: True)
         stopped = searched(deb_bisector)
     (found,) = stopped.changes
@@ -185,9 +185,9 @@ def test_a_search_inside_is_gone_on_with(deb_bisector: Bisector, monkeypatch: py
 
 
 def test_tags_of_a_version() -> None:
-    assert inside._revisions("6.1.76-1~bpo11+1") == ["debian/6.1.76-1_bpo11+1", "v6.1.76"]
-    assert inside._revisions("1:6.13~rc4-1~exp1")[1] == "v6.13-rc4"
-    assert inside._revisions("unknown") == []
+    assert packages._revisions("6.1.76-1~bpo11+1") == ["debian/6.1.76-1_bpo11+1", "v6.1.76"]
+    assert packages._revisions("1:6.13~rc4-1~exp1")[1] == "v6.13-rc4"
+    assert packages._revisions("unknown") == []
 
 
 def bisected(
@@ -211,7 +211,7 @@ def bisected(
         given.write_bytes(content)
     workload = write_workload(tmp_path / "mine")
     words = ["--series", str(given), "--good", base, "--tree", str(tree), "-w", workload, "--json"]
-    assert cli.run(["bisect", *words]) == 0, capsys.readouterr().err
+    assert main.run(["bisect", *words]) == 0, capsys.readouterr().err
     return msgspec.json.decode(capsys.readouterr().out, type=Answer), names
 
 
@@ -224,7 +224,7 @@ def test_the_patch_that_did_it_is_found(
     assert answer.kind == "patches" and found.title.endswith("mm: step 5")
     assert found.commit == ("0005.patch" if mailbox else names[4])
     assert found.proof is not None and found.proof.confirmed
-    assert cli.run(["bisect", "log"]) == 0
+    assert main.run(["bisect", "log"]) == 0
     assert all(line.startswith("#") for line in capsys.readouterr().out.splitlines())
 
 
@@ -241,7 +241,7 @@ def test_patches_need_what_they_are_put_on(
         ["--series", str(tmp_path / "empty"), "--good", "a", "--bad", "b"],
         ["--series", str(tmp_path / "empty"), "--good", "a", "--first-parent"],
     ):
-        assert cli.run(["bisect", *words, "-w", workload]) == 2
+        assert main.run(["bisect", *words, "-w", workload]) == 2
         assert "Traceback" not in capsys.readouterr().err
 
 
@@ -283,6 +283,6 @@ def test_the_option_that_did_it_is_found(
     (tmp_path / "a").write_text("thp=never\n")
     (tmp_path / "b").write_text("sysctl.vm.a=1\nthp=always\nsysctl.vm.b=1\nhugepages=4\n")
     words = ["--options", str(tmp_path / "a"), str(tmp_path / "b"), "--good", base, "--tree", str(tree)]
-    assert cli.run(["bisect", *words, "-w", write_workload(tmp_path / "mine"), "--json"]) == 0
+    assert main.run(["bisect", *words, "-w", write_workload(tmp_path / "mine"), "--json"]) == 0
     answer = msgspec.json.decode(capsys.readouterr().out, type=Answer)
     assert [one.commit for one in answer.changes] == ["thp"]

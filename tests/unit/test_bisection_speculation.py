@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lab.bisection.answer import Answer
-from lab.bisection.speculation import Speculation
+from lab.bisection.exact_runner import Speculation
 from lab.compare import runs
 from lab.compare.runs import Bench, Run
 from lab.core.errors import BuildFailed

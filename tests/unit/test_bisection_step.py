@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab import cli
-from lab.bisection import step
+from lab.bisection import git_step
 from lab.bisection.answer import Answer
+from lab.cli import main
 from lab.core.errors import BuildFailed, GuestFailed, HostFailed, Undecided, UserError
 
 from .bisector import culprits
@@ -153,14 +153,14 @@ def test_whatever_goes_wrong_is_never_a_verdict(
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(step, "take", fail)
+    monkeypatch.setattr(git_step, "take", fail)
     monkeypatch.setattr(os, "dup2", lambda *_: None)  # the tester's own standard output
-    assert cli.run(["bisect", "step", "--recipe", str(recipe)]) == 128
-    assert cli.run(["-v", "bisect", "step", "--recipe", str(recipe)]) == 128
+    assert main.run(["bisect", "step", "--recipe", str(recipe)]) == 128
+    assert main.run(["-v", "bisect", "step", "--recipe", str(recipe)]) == 128
 
 
 def test_only_steps_turn_failures_into_128() -> None:
-    assert cli.run(["bisect", "--bogus"]) == 2
+    assert main.run(["bisect", "--bogus"]) == 2
 
 
 def test_a_reader_that_went_away_is_no_verdict(tmp_path: Path, recipe: Path) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import discardable, garbage
+from lab.cli import gc
 from lab.core import ansible, paths, records
 from lab.core.errors import BuildFailed, HostFailed, UserError
 from lab.core.git import Repo
@@ -310,8 +310,8 @@ def test_interrupting_a_build_stops_make(built: Build, linux: Path, head: str, h
 
 
 def test_build_folders_that_were_cleared_away_are_made_anew(built: Build, linux: Path, head: str) -> None:
-    folders = {item.path for item in discardable.items() if item.kind == "build folder"}
-    gone, _ = garbage.collect(older_than_s=-1, at_most=None, dry_run=False)
+    folders = {item.path for item in gc.items() if item.kind == "build folder"}
+    gone, _ = gc.collect(older_than_s=-1, at_most=None, dry_run=False)
     assert {item.path for item in gone if item.kind == "build folder"} == folders
     assert {path.name for path in folders} > {"src"} and not any(path.exists() for path in folders)
     # This process works with the kernels that it asked for.

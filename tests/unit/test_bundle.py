@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab import cli
+from lab.cli import main
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.progress import Meter
@@ -162,12 +162,12 @@ def test_another_qemu_is_named(bundle: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_command_says_it_and_exits_4(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["replay", str(bundle)]) == 0
+    assert main.run(["replay", str(bundle)]) == 0
     assert capsys.readouterr().out == "measured: 2 guests run again, 0 numbers differ\n"
     kernel = next(bundle.glob("kernels/test/*Image"))
     kernel.write_bytes(b"another kernel")
     resum(bundle)
-    assert cli.run(["replay", str(bundle)]) == 4
+    assert main.run(["replay", str(bundle)]) == 4
     said = capsys.readouterr()
     assert said.out.count("throughput test seed 1") == 2 and "throughput base" not in said.out
     assert "2 numbers of measured came out differently" in said.err
@@ -175,7 +175,7 @@ def test_the_command_says_it_and_exits_4(bundle: Path, capsys: pytest.CaptureFix
 
 def test_a_guest_that_fails_is_named(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (bundle.parent / "qemu").write_text("#!/bin/sh\necho no >&2; exit 3\n")
-    assert cli.run(["replay", str(bundle), "--jobs", "1"]) == 4
+    assert main.run(["replay", str(bundle), "--jobs", "1"]) == 4
     assert "lab: mine-base-0001: QEMU died with status 3: no" in capsys.readouterr().err
 
 
@@ -226,7 +226,7 @@ def test_damage_is_named_and_nothing_is_run(
 ) -> None:
     act(bundle)
     (bundle.parent / "qemu").write_text('#!/bin/sh\ntouch "$0.was-run"; exit 9\n')
-    assert cli.run(["replay", str(bundle)]) == 2
+    assert main.run(["replay", str(bundle)]) == 2
     told = capsys.readouterr()
     assert said in told.err and told.out == "" and "Traceback" not in told.err
     assert not (bundle.parent / "qemu.was-run").exists()
@@ -356,7 +356,7 @@ def test_a_file_that_is_no_bundle_is_refused(
     report: Report, tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "b").write_bytes(content)
-    assert cli.run(["replay", str(tmp_path / "b")]) == 2
+    assert main.run(["replay", str(tmp_path / "b")]) == 2
     assert "is no bundle" in capsys.readouterr().err
 
 
@@ -367,15 +367,15 @@ def test_where_it_goes_must_be_new(report: Report, tmp_path: Path, capsys: pytes
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").touch()
     words = ["report", str(report.folder), "--format", "bundle"]
-    assert cli.run([*words, "--output", str(tmp_path / "taken")]) == 2
+    assert main.run([*words, "--output", str(tmp_path / "taken")]) == 2
     assert "is there already" in capsys.readouterr().err
-    assert cli.run([*words, "--output", str(tmp_path / "none" / "b.tar")]) == 2
+    assert main.run([*words, "--output", str(tmp_path / "none" / "b.tar")]) == 2
     assert "there is no folder" in capsys.readouterr().err
-    assert cli.run(words) == 2
+    assert main.run(words) == 2
     assert "where shall the bundle go?" in capsys.readouterr().err
-    assert cli.run([*words, str(report.folder), str(report.folder), "--output", str(tmp_path / "b")]) == 2
+    assert main.run([*words, str(report.folder), str(report.folder), "--output", str(tmp_path / "b")]) == 2
     assert "a bundle is of one result" in capsys.readouterr().err
-    assert cli.run([*words, "--output", str(tmp_path / "good")]) == 0
+    assert main.run([*words, "--output", str(tmp_path / "good")]) == 0
     assert (tmp_path / "good" / "README.txt").is_file()
     assert not list(tmp_path.glob(".lab-bundle*"))
 
@@ -440,5 +440,5 @@ def test_a_plugin_that_is_not_the_labs_is_not_run_unasked(bundle: Path, tmp_path
 
 
 def test_options_of_a_bundle_are_not_for_results(report: Report, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["replay", str(report.folder), "--trust-plugin"]) == 2
+    assert main.run(["replay", str(report.folder), "--trust-plugin"]) == 2
     assert "are for bundles" in capsys.readouterr().err

@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab import cli
-from lab.commands import ab
+from lab.cli import ab, main
 from lab.compare import results
 from lab.compare.certificates import certify, keep, kept, quote, setup
 from lab.compare.plan import Live, LiveRound
@@ -162,17 +161,17 @@ def test_a_verdict_quotes_it(bench: Path) -> None:
 def run_aa(monkeypatch: pytest.MonkeyPatch, made: AbResult, *words: str) -> int:
     monkeypatch.setattr(ab, "plan_of", lambda asked, meter: plan("alloc-burst", seeds=asked.seeds or 6))
     monkeypatch.setattr(ab, "measure", lambda *_: made)
-    return cli.run(["aa", *words])
+    return main.run(["aa", *words])
 
 
 def test_the_command_keeps_and_lists_certificates(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(["aa", "--list"]) == 0
+    assert main.run(["aa", "--list"]) == 0
     assert "no certificates yet" in capsys.readouterr().out
     assert run_aa(monkeypatch, live_result(), "v1") == 0
     assert NAME in capsys.readouterr().out
-    assert cli.run(["aa", "--list", "--json"]) == 0
+    assert main.run(["aa", "--list", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["schema"] == "lab.aa/1"
     assert [one["case"] for one in document["certificates"]] == [NAME]
@@ -196,7 +195,7 @@ def test_one_kernel_through_exact_mode_is_equal(
     """All of `lab aa` but the guests, which give numbers by seed."""
     pretend(monkeypatch, tmp_path, FakeGuests(lambda arm, seed, case: 100.0 + seed))
     monkeypatch.setattr(ab, "plan_of", lambda asked, meter: plan(write_workload(tmp_path / "mine")))
-    assert cli.run(["aa", "v1", "--jobs", "1"]) == 0
+    assert main.run(["aa", "v1", "--jobs", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "mine:small: equal to the last digit in every metric, 6 seeds, each run twice: same"
     assert {one.equal for one in kept()} == {True}
@@ -211,12 +210,12 @@ def test_one_kernel_through_exact_mode_is_equal(
     ],
 )
 def test_what_cannot_be_is_refused(words: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["aa", *words]) == 2
+    assert main.run(["aa", *words]) == 2
     assert reason in capsys.readouterr().err
 
 
 def test_a_comparison_of_two_kernels_is_not_resumed_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = results.new_folder(tmp_path / "two")
     results.store_plan(folder, plan("alloc-burst"))
-    assert cli.run(["aa", "--resume", str(folder)]) == 2
+    assert main.run(["aa", "--resume", str(folder)]) == 2
     assert "comparison of two kernels; `lab ab --resume" in capsys.readouterr().err

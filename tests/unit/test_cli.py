@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
-from lab import cli
+from lab.cli import main
 from lab.compare import results
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, HostFailed, LabError, Undecided, UserError
@@ -54,7 +54,7 @@ def _commands(group: click.Group, *before: str) -> list[tuple[str, ...]]:
     return found
 
 
-ALL = _commands(cli.lab)
+ALL = _commands(main.lab)
 
 
 def test_all_commands_are_known() -> None:
@@ -65,7 +65,7 @@ def test_all_commands_are_known() -> None:
 @pytest.mark.parametrize("words", ALL, ids=" ".join)
 @pytest.mark.parametrize("option", ["--help", "-h"])
 def test_every_command_has_help(words: tuple[str, ...], option: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run([*words, option]) == 0
+    assert main.run([*words, option]) == 0
     said = capsys.readouterr()
     assert said.out.startswith(f"Usage: lab {' '.join(words)} ") and said.err == ""
 
@@ -76,23 +76,23 @@ def test_every_command_has_help(words: tuple[str, ...], option: str, capsys: pyt
     ids=" ".join,
 )
 def test_help_of_what_does_something_has_an_example(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    cli.run([*words, "--help"])
+    main.run([*words, "--help"])
     text = capsys.readouterr().out
     assert "list" in words or f"lab {words[0]}" in re.split("Examples?:", text)[1]
 
 
 def test_the_short_help_of_a_command_is_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    cli.run(["--help"])
+    main.run(["--help"])
     listed = " ".join(capsys.readouterr().out.split())
-    for name, text in cli._COMMANDS.items():
+    for name, text in main._COMMANDS.items():
         assert f"{name} {text}" in listed
-        command = cli.lab.get_command(click.Context(cli.lab), name)
+        command = main.lab.get_command(click.Context(main.lab), name)
         assert command is not None and command.name == name
 
 
 def test_help_does_not_wait_for_what_it_does_not_need() -> None:
     program = (
-        "import sys; from lab import cli; status = cli.run(['--help'])\n"
+        "import sys; from lab.cli import main; status = main.run(['--help'])\n"
         f"print(status, [name for name in {HEAVY!r} if name in sys.modules])\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -101,8 +101,8 @@ def test_help_does_not_wait_for_what_it_does_not_need() -> None:
 
 def test_no_command_but_a_build_waits_for_ansible() -> None:
     program = (
-        "import sys, importlib; from lab import cli\n"
-        "for name in cli._COMMANDS: importlib.import_module(f'lab.commands.{name}')\n"
+        "import sys; from lab.cli import main\n"
+        "for name in main._COMMANDS: main.LazyGroup().get_command(None, name)\n"
         "print([name for name in ('ansible', 'ansible_runner') if name in sys.modules])\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -134,7 +134,7 @@ def test_each_error_has_its_status_and_no_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: LabError, status: int
 ) -> None:
     monkeypatch.setattr(results, "finished", _failing(error))
-    assert cli.run(["report"]) == status
+    assert main.run(["report"]) == status
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", "lab: it is wrong; do this (log: /x.log)\n")
 
@@ -151,7 +151,7 @@ def test_other_ends(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, status: int, words: str
 ) -> None:
     monkeypatch.setattr(results, "finished", _failing(error))
-    assert cli.run(["report"]) == status
+    assert main.run(["report"]) == status
     said = capsys.readouterr().err
     assert said.endswith(f"{words}\n") and len(said.strip().splitlines()) == 1
 
@@ -197,7 +197,7 @@ def test_other_ends(
     ids=" ".join,
 )
 def test_misuse_is_2_and_says_why(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(words) == 2
+    assert main.run(words) == 2
     said = capsys.readouterr()
     assert said.out == "" and said.err.strip()
     assert "Traceback" not in said.err
@@ -205,7 +205,7 @@ def test_misuse_is_2_and_says_why(words: list[str], capsys: pytest.CaptureFixtur
 
 def test_a_missing_tool_is_4(linux: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["ab", "--base", "HEAD", "--test", "HEAD", "--tree", str(linux), "--qemu", "qemu-nothing"]
-    assert cli.run(words) == 4
+    assert main.run(words) == 4
     assert "qemu-nothing is not installed" in capsys.readouterr().err
 
 
@@ -256,7 +256,7 @@ def ab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     def run(formula: Callable[[str, int, str], float], *words: str) -> int:
         pretend(monkeypatch, tmp_path, FakeGuests(formula))
         specs = [] if "--resume" in words else ["--base", f"file:{tmp_path}/base", "--test", f"file:{tmp_path}/test"]
-        return cli.run(["ab", *specs, "-w", workload, "--max-seeds", "6", *words])
+        return main.run(["ab", *specs, "-w", workload, "--max-seeds", "6", *words])
 
     return run
 
@@ -287,9 +287,9 @@ def test_json_is_one_document_on_stdout(ab: Callable[..., int], capsys: pytest.C
     document = json.loads(said.out)
     assert (document["schema"], document["verdict"]) == ("lab.ab/1", "regression")
     assert "guests" in said.err
-    assert cli.run(["report", document["result"], "--json"]) == 0
+    assert main.run(["report", document["result"], "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == document
-    assert cli.run(["report", "--json"]) == 0
+    assert main.run(["report", "--json"]) == 0
     assert [row["result"] for row in json.loads(capsys.readouterr().out)["results"]] == [document["result"]]
 
 
@@ -298,14 +298,14 @@ def test_text_names_arms_verdict_and_how_to_repeat(ab: Callable[..., int], capsy
     text = capsys.readouterr().out
     for words in ("base", "verdict: regression", "large", "small (control)", "-48.", "lab replay", "lab report"):
         assert words in text, words
-    assert cli.run(["report", "latest"]) == 0
+    assert main.run(["report", "latest"]) == 0
     assert capsys.readouterr().out == text
 
 
 def test_replay_gives_every_number_again(ab: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     ab(slower)
     capsys.readouterr()
-    assert cli.run(["replay", "latest", "--json"]) == 0
+    assert main.run(["replay", "latest", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["schema"], document["differences"], document["environment"]) == ("lab.replay/1", [], [])
 
@@ -318,7 +318,7 @@ def test_replay_that_differs_names_the_numbers(
         monkeypatch, tmp_path, FakeGuests(lambda a, s, c: slower(a, s, c) + (a == "test" and s == 4 and c == "large"))
     )
     capsys.readouterr()
-    assert cli.run(["replay", "latest"]) == 4
+    assert main.run(["replay", "latest"]) == 4
     said = capsys.readouterr()
     assert "large throughput test seed 4: 54.4 became 55.4" in said.out
     assert "please report" in said.err
@@ -333,7 +333,7 @@ def test_replay_boots_the_very_guests_that_were_booted(
 
     assert ab(formula, "--max-seeds", "8") == 0
     again = pretend(monkeypatch, tmp_path, FakeGuests(formula))
-    assert cli.run(["replay", "latest"]) == 0
+    assert main.run(["replay", "latest"]) == 0
     assert {seed: cases for _, seed, cases in again.calls} == {
         **dict.fromkeys(range(1, 7), ("small", "large")),
         **dict.fromkeys((7, 8), ("large",)),
@@ -375,9 +375,9 @@ def test_sigterm_is_like_ctrl_c(tmp_path: Path) -> None:
     folder = results.new_folder(None)
     records.save(folder / "plan.json", plan(write_workload(tmp_path / "mine")))
     program = (
-        "import os, signal; from lab import cli, results\n"
+        "import os, signal; from lab.cli import main; from lab.compare import results\n"
         "results.finished = lambda: os.kill(os.getpid(), signal.SIGTERM)\n"
-        "import sys; sys.argv = ['lab', 'report']; cli.main()\n"
+        "import sys; sys.argv = ['lab', 'report']; main.main()\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "\nlab: interrupted\n")
@@ -414,6 +414,6 @@ def test_hostile_words_are_only_words(
         ["workload", "show", "--", evil],
         ["report", "--", evil],
     ):
-        assert cli.run(words) in (2, 4), words
+        assert main.run(words) in (2, 4), words
         assert "Traceback" not in capsys.readouterr().err
     assert not list(tmp_path.rglob("canary*"))

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import cli
-from lab.cluster import crew
+from lab.cli import main
+from lab.cluster import client
 
 from . import fakeqemu
 from .bisector import Bisector, culprits
@@ -52,7 +52,7 @@ def who_ran(cluster: Cluster) -> list[str]:
 
 
 def compare(bisector: Bisector, folder: Path, ends: list[str], *more: str) -> int:
-    return cli.run(
+    return main.run(
         ["ab", "--base", ends[0], "--test", ends[-1], "--tree", str(bisector.tree), "--mode", "exact",
          "-w", bisector.workload.removesuffix(":large"), "--result", str(folder), "--json", *more]
     )  # fmt: skip
@@ -111,11 +111,11 @@ def test_a_matrix_by_two_workers_has_the_bytes_of_one_without(
     words = ["matrix", "--kernel", ends[0], "--kernel", ends[1], "--set", "thp=always,never", "--seeds", "2",
              "--tree", str(bisector.tree), "--mode", "exact", "-w", bisector.workload,
              "--result", str(result)]  # fmt: skip
-    assert cli.run(words) == 0
+    assert main.run(words) == 0
     alone = documents(result)
     result.rename(tmp_path / "alone")
     before = len(who_ran(cluster))
-    assert cli.run([*words, *cluster.words]) == 0, bisector.capsys.readouterr().err
+    assert main.run([*words, *cluster.words]) == 0, bisector.capsys.readouterr().err
     assert documents(result) == alone
     assert len(who_ran(cluster)) - before == 8
 
@@ -125,8 +125,8 @@ def test_a_matrix_by_two_workers_has_the_bytes_of_one_without(
 def test_a_command_that_was_stopped_keeps_what_was_measured_and_goes_on_without_a_cluster(
     bisector: Bisector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr(crew, "_LOOK_EVERY_S", 0.2)
-    monkeypatch.setattr(crew, "_PATIENCE_S", 1.0)
+    monkeypatch.setattr(client, "_LOOK_EVERY_S", 0.2)
+    monkeypatch.setattr(client, "_PATIENCE_S", 1.0)
     ends = line(bisector.tree, [100.0, 60.0])
     result = tmp_path / "result"
     with running(tmp_path / "cluster", 1, FAKE_RUN_S="0.3") as cluster:
@@ -148,7 +148,7 @@ def test_a_command_that_was_stopped_keeps_what_was_measured_and_goes_on_without_
     assert how == "Ctrl-C" or how in said
     kept = {path: path.read_bytes() for path in (result / "runs").iterdir()}
     assert 1 <= len(kept) < 16 and f"{len(kept)} runs are kept" in said
-    assert cli.run(["ab", "--resume", str(result)]) == 0
+    assert main.run(["ab", "--resume", str(result)]) == 0
     assert len(list((result / "runs").iterdir())) == 16
     assert {path: path.read_bytes() for path in kept} == kept
 
@@ -214,5 +214,5 @@ def test_what_cannot_be_is_refused_before_any_work(
     bisector: Bisector, tmp_path: Path, words: list[str], complaint: str
 ) -> None:
     ends = line(bisector.tree, [100.0, 60.0])
-    status = cli.run(["ab", "--base", ends[0], "--test", ends[1], "--tree", str(bisector.tree), *words])
+    status = main.run(["ab", "--base", ends[0], "--test", ends[1], "--tree", str(bisector.tree), *words])
     assert status == 2 and complaint in bisector.capsys.readouterr().err

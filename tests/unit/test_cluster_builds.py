@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import cli
-from lab.cluster import sources, tasks
+from lab.cli import main
+from lab.cluster import share, worker
 
 from .fakebuild import commit_change, make_buildable, own_folders
 from .fakecluster import TOP, Cluster, running
@@ -48,7 +48,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
         own_folders(monkeypatch, tmp_path / machine)
         if not (tmp_path / machine).exists():
             add_tree(top, tmp_path / machine)
-        status = cli.run(["kernel", "build", "--tree", "mine", "--json", *words])
+        status = main.run(["kernel", "build", "--tree", "mine", "--json", *words])
         captured = capsys.readouterr()
         rows = json.loads(captured.out)["kernels"] if captured.out else []
         return status, {row["spec"]: row["sha256"] for row in rows}, captured.err
@@ -104,7 +104,7 @@ def test_sources_reach_a_worker_that_has_none(tree: Path, cluster: Cluster, buil
 def test_a_source_that_cannot_be_shared_is_built_here(
     tree: Path, cluster: Cluster, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "offer", lambda *_: None)
+    monkeypatch.setattr(share, "offer", lambda *_: None)
     commit = commit_change(tree, 5)
     status, built, said = build(tree, "asks", commit, *cluster.words)
     assert status == 0 and built[commit]["bzImage"], said
@@ -112,8 +112,8 @@ def test_a_source_that_cannot_be_shared_is_built_here(
 
 
 def test_a_workers_own_failure_is_told_in_a_line() -> None:
-    with pytest.raises(tasks.WorkerTrouble, match="AttributeError: 'str' object has no attribute 'share'"):
-        tasks.perform(tasks.packed(tasks.build_kernel, "no task"))
+    with pytest.raises(worker.WorkerTrouble, match="AttributeError: 'str' object has no attribute 'share'"):
+        worker.perform(worker.packed(worker.build_kernel, "no task"))
 
 
 def git(tree: Path, *words: str) -> str:

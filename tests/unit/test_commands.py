@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from lab import cli
-from lab.commands import options
+from lab.cli import main, options
 from lab.core import records
 from lab.core.errors import UserError
 from lab.guests import image
@@ -58,7 +57,7 @@ def test_what_is_no_time_span(text: str) -> None:
 @pytest.mark.parametrize("option", ["--budget", "--guest-timeout"])
 @pytest.mark.parametrize("span", ["0s", "0.0h", "0h0m"])
 def test_no_time_at_all_is_refused(command: str, option: str, span: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run([command, option, span]) == 2
+    assert main.run([command, option, span]) == 2
     assert f"Invalid value for '{option}': '{span}' is no time at all" in capsys.readouterr().err
 
 
@@ -88,22 +87,22 @@ def _store(subject: str) -> str:
 
 def test_kernels_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     key = _store("mm: one")
-    assert cli.run(["kernel", "list"]) == 0
+    assert main.run(["kernel", "list"]) == 0
     line = capsys.readouterr().out
     assert line.startswith(f"{key[:12]}  6.99.0  cccccccccccc  mm: one  (used 20")
-    assert cli.run(["kernel", "list", "--json"]) == 0
+    assert main.run(["kernel", "list", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["kernels"]
     assert (row["key"], row["folder"], row["subject"]) == (key, str(store.folder_of(key)), "mm: one")
 
 
 def test_kernels_are_removed_when_it_is_meant(capsys: pytest.CaptureFixture[str]) -> None:
     key = _store("mm: one")
-    assert cli.run(["kernel", "gc"]) == 0
+    assert main.run(["kernel", "gc"]) == 0
     assert capsys.readouterr().out == "0 of 1 kernels\n"
-    assert cli.run(["kernel", "gc", "--older-than", "0s", "--dry-run"]) == 0
+    assert main.run(["kernel", "gc", "--older-than", "0s", "--dry-run"]) == 0
     assert capsys.readouterr().out == f"would remove {key[:24]} (2 MiB)\n1 of 1 kernels\n"
     assert store.find(key) is not None
-    assert cli.run(["kernel", "gc", "--older-than", "0s"]) == 0
+    assert main.run(["kernel", "gc", "--older-than", "0s"]) == 0
     assert capsys.readouterr().out == f"removed {key[:24]} (2 MiB)\n1 of 1 kernels\n"
     assert store.find(key) is None
 
@@ -124,21 +123,21 @@ def test_a_kernel_is_made_ready(
         return dataclasses.replace(kernel("x"), bzimage=path)
 
     monkeypatch.setattr(kernel_kernel, "obtain", ready)
-    assert cli.run(["kernel", "build", f"file:{path}"]) == 0
+    assert main.run(["kernel", "build", f"file:{path}"]) == 0
     assert capsys.readouterr().out == f"key of x  6.99  file:{path}\n"
-    assert cli.run(["kernel", "build", f"file:{path}", "--json"]) == 0
+    assert main.run(["kernel", "build", f"file:{path}", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["schema"] == "lab.kernel/1"
     assert document["kernels"][0]["sha256"] == {"bzImage": records.file_digest(path)}
 
 
 def test_images_are_listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["image", "list", "--json"]) == 0
+    assert main.run(["image", "list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"schema": "lab.images/1", "images": []}
     record = Image(
         schema=1, name="guest", key="k" * 64, sha256="s" * 64, suite="bookworm", compiler="gcc",
         packages={"fio": "3.33"}, programs={},
     )  # fmt: skip
     monkeypatch.setattr(image, "built", lambda: [(record, Path("/i"))])
-    assert cli.run(["image", "list"]) == 0
+    assert main.run(["image", "list"]) == 0
     assert capsys.readouterr().out == "kkkkkkkkkkkk  bookworm  1 packages  sha256 ssssssssssss\n"

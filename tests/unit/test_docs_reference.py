@@ -123,9 +123,9 @@ def test_a_record_is_a_table_in_words_of_json() -> None:
 
 # What people write, and what only others are made of: each has a page of its own, or needs none.
 WRITTEN = {
-    "lab.bisection.recipes.Recipe", "lab.guests.exact.ExactMachine", "lab.guests.image.Recipe",
+    "lab.bisection.request.Recipe", "lab.guests.exact.ExactMachine", "lab.guests.image.Recipe",
     "lab.guests.hardware.Machine", "lab.guests.live_machine.LiveMachine", "lab.compare.counters._File",
-    "lab.nightly.planfile.NightlyPlan", "lab.compare.results.Measuring",
+    "lab.nightly.plan.NightlyPlan", "lab.compare.results.Measuring",
 }  # fmt: skip
 
 

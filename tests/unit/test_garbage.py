@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from lab import cli, discardable, garbage
+from lab.cli import gc, main
+from lab.cli.gc import Item
 from lab.compare import results
 from lab.core import locks, paths, records
-from lab.discardable import Item
 from lab.kernels import store
 from lab.kernels.store import Build, BuildInputs
 
@@ -44,12 +44,12 @@ def _item(name: str, days: float, size: int = 10) -> Item:
 )
 def test_what_goes(at_most: int | None, wanted: list[str]) -> None:
     found = [_item("days", 3), _item("old", 40), _item("now", 0.5), _item("week", 7)]
-    chosen = garbage.choose(found, older_than_s=30 * DAY, at_most=at_most, now=NOW)
+    chosen = gc.choose(found, older_than_s=30 * DAY, at_most=at_most, now=NOW)
     assert [item.path.name for item in chosen] == wanted
 
 
 def test_what_comes_from_the_future_is_not_old() -> None:
-    assert garbage.choose([_item("ahead", -5)], older_than_s=0, at_most=0, now=NOW) == []
+    assert gc.choose([_item("ahead", -5)], older_than_s=0, at_most=0, now=NOW) == []
 
 
 @pytest.fixture(autouse=True)
@@ -86,31 +86,31 @@ def _result(name: str, days: float, *, finished: bool = True) -> Path:
 def test_reports_are_the_same_afterwards(capsys: pytest.CaptureFixture[str]) -> None:
     old, new = _kernel("old", 40), _kernel("new", 0)
     finished, stopped = _result("a", 40), _result("b", 40, finished=False)
-    assert cli.run(["report", "a", "--format", "html"]) == 0
+    assert main.run(["report", "a", "--format", "html"]) == 0
     before = capsys.readouterr().out
-    assert cli.run(["gc", "--dry-run", "--json"]) == 0
+    assert main.run(["gc", "--dry-run", "--json"]) == 0
     assert {row["kind"] for row in json.loads(capsys.readouterr().out)["removed"]} == {"kernel", "consoles"}
     assert old.is_dir() and (finished / "guests").is_dir()
-    assert cli.run(["gc"]) == 0
+    assert main.run(["gc"]) == 0
     assert "MiB left" in capsys.readouterr().out
     assert not old.exists() and new.is_dir()
     assert not (finished / "guests").exists() and (stopped / "guests").is_dir()
-    assert cli.run(["report", "a", "--format", "html"]) == 0
+    assert main.run(["report", "a", "--format", "html"]) == 0
     assert capsys.readouterr().out == before
 
 
 def test_a_result_that_is_written_to_is_left_alone() -> None:
     folder = _result("a", 40)
     with FileLock(folder / ".lock"):
-        assert cli.run(["gc"]) == 0
+        assert main.run(["gc"]) == 0
     assert (folder / "guests").is_dir()
 
 
 def test_when_there_is_no_more_room(capsys: pytest.CaptureFixture[str]) -> None:
     _kernel("new", 0)
-    assert cli.run(["gc", "--size", "1K"]) == 0
+    assert main.run(["gc", "--size", "1K"]) == 0
     assert "used within a day" in capsys.readouterr().err
-    assert cli.run(["gc", "--size", "much"]) == 2
+    assert main.run(["gc", "--size", "much"]) == 2
 
 
 def _old(path: Path, days: float = 40) -> Path:
@@ -146,7 +146,7 @@ def _build_folders(tree: str, **days: float) -> Path:
 def _removed(capsys: pytest.CaptureFixture[str], *words: str) -> set[tuple[str, str]]:
     """What `lab gc` removed: kinds, and names with the folder that they are in."""
     capsys.readouterr()
-    assert cli.run(["gc", *words, "--json"]) == 0
+    assert main.run(["gc", *words, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["removed"]
     return {(row["kind"], "/".join(Path(row["path"]).parts[-2:])) for row in rows}
 
@@ -180,7 +180,7 @@ def test_images_build_folders_and_blobs_go_by_age(capsys: pytest.CaptureFixture[
 def test_sizes_are_of_what_would_be_free(capsys: pytest.CaptureFixture[str]) -> None:
     folder = _image("old", 40)
     link = len("/etc/passwd")
-    assert cli.run(["gc", "--dry-run", "--json"]) == 0
+    assert main.run(["gc", "--dry-run", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["removed"]
     assert row["size"] == 4 + 2 + link and row["path"] == str(folder)
 
@@ -196,7 +196,7 @@ def test_what_others_work_with_stays(capsys: pytest.CaptureFixture[str]) -> None
         for path in held:
             _old(path)
         assert _removed(capsys, "--dry-run") == _removed(capsys) == set()
-        assert cli.run(["kernel", "gc", "--older-than", "1d"]) == 0
+        assert main.run(["kernel", "gc", "--older-than", "1d"]) == 0
         assert kernel.is_dir()
     assert len(_removed(capsys)) == 5
 
@@ -240,8 +240,8 @@ def test_a_removal_that_was_interrupted_is_finished(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(discardable, "_remove", interrupted)
-        assert cli.run(["gc"]) == 130
+        patched.setattr(gc, "_remove", interrupted)
+        assert main.run(["gc"]) == 130
     assert not kernel.exists() and list(store.builds()) == []
     assert _removed(capsys) == {("leftover", f"kernels/.{kernel.name}.old")}
     assert list(store.kernels_dir().iterdir()) == []

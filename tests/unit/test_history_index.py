@@ -13,14 +13,15 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
-from lab import cli
+from lab import history
+from lab.cli import main
 from lab.compare import results
 from lab.core import records
 from lab.core.errors import HostFailed, UserError
 from lab.core.progress import Meter
-from lab.history import database, entries, hook, indexing, migrations, schema, trends
+from lab.history import database, index, schema, trends
 from lab.history.database import Database, opened
-from lab.history.entries import Label
+from lab.history.index import Label
 from lab.history.trends import Wanted
 
 from .. import manysamples
@@ -52,7 +53,7 @@ def store(number: int, *, level: float = 100.0, night: int = 0, trend: bool = Tr
         label = Label(
             plan="plan", night=night, date="2026-11-21", tree="linux", branch="main", baseline="yesterday", trend=trend
         )
-        records.save(folder / entries.LABEL, label)
+        records.save(folder / index.LABEL, label)
     return folder
 
 
@@ -83,10 +84,10 @@ def check_everything(asked: str | None) -> None:
     folders = [store(n, level=100.0 if n < 15 else 110.0, night=n) for n in range(1, 31)]
     folders.append(store(31))
     with opened(asked) as base:
-        assert indexing.catch_up(base, QUIET) == 31
-        assert indexing.catch_up(base, QUIET) == 0
+        assert index.catch_up(base, QUIET) == 31
+        assert index.catch_up(base, QUIET) == 0
         before = content(base)
-        assert indexing.rebuild(base, QUIET) == 31
+        assert index.rebuild(base, QUIET) == 31
         assert content(base) == before
         nights = trend_of(base, tree="linux", branch="main", workload="alloc-burst", case="large")
         assert [dot.night for dot in nights.points] == list(range(1, 31))
@@ -98,10 +99,10 @@ def check_everything(asked: str | None) -> None:
         # What was measured on, and is written again, takes the place of what was there.
         document = results.load_result(folders[0])
         records.save(folders[0] / "result.json", fakeresult.result(*document.cases, name=document.result, seconds=1234))
-        assert indexing.catch_up(base, QUIET) == 1
+        assert index.catch_up(base, QUIET) == 1
         # A result that is gone goes with the next rebuild, and its series if it had one of its own.
         (folders[30] / "result.json").unlink()
-        assert indexing.rebuild(base, QUIET) == 30
+        assert index.rebuild(base, QUIET) == 30
         with base.reading() as connection:
             assert not [one for one in trends.list_series(connection, Wanted()) if one.tree == "default"]
             assert connection.execute(sa.select(sa.func.count()).select_from(schema.samples)).scalar_one() > 0
@@ -115,7 +116,7 @@ def test_a_night_counts_once_and_baselines_do_not() -> None:
     store(1, night=1)
     store(2, night=1, trend=False)
     with opened() as base:
-        indexing.catch_up(base, QUIET)
+        index.catch_up(base, QUIET)
         found = trend_of(base, branch="main", case="large", workload="alloc-burst")
         assert [(dot.night, dot.commit) for dot in found.points] == [(1, f"{1:040x}")]
         with base.reading() as connection:
@@ -127,7 +128,7 @@ def test_points_are_means_over_the_seeds_that_all_have() -> None:
     store(2, night=2, count=3)
     store(3, night=3, count=8)
     with opened() as base:
-        indexing.catch_up(base, QUIET)
+        index.catch_up(base, QUIET)
         found = trend_of(base, branch="main", workload="alloc-burst", case="large")
     assert found.seeds == 3
     assert [dot.value for dot in found.points] == [101.0] * 3
@@ -150,7 +151,7 @@ def test_a_matrix_is_in_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     )  # fmt: skip
     workload = fakeguest.write_workload(tmp_path / "mine")
     words = ["--kernel", f"file:{tmp_path}/one", "--kernel", f"file:{tmp_path}/two", "-w", workload]
-    assert cli.run(["matrix", *words]) == 0
+    assert main.run(["matrix", *words]) == 0
     with opened() as base, base.reading() as connection:
         found = trends.list_series(connection, Wanted(workload="mine"))
         assert {one.case: one.points for one in found} == {"small": 2, "large": 2}
@@ -165,7 +166,7 @@ def test_the_steps_lead_to_the_schema() -> None:
         context = MigrationContext.configure(connection)
         assert compare_metadata(context, schema.metadata) == []
         assert context.get_current_revision() == schema.HEAD
-    assert migrations.scripts().get_current_head() == schema.HEAD
+    assert database.scripts().get_current_head() == schema.HEAD
 
 
 def test_a_database_of_a_newer_lab_is_left_alone(tmp_path: Path) -> None:
@@ -228,7 +229,7 @@ def test_a_database_that_does_not_work_is_a_line(
     path = tmp_path / "history.sqlite"
     fault(path)
     url = f"sqlite:///{path}" if fault is _broken else f"sqlite:///{tmp_path}/not-a-folder/history.sqlite"
-    assert cli.run(["history", "show", "--database", url]) == 4
+    assert main.run(["history", "show", "--database", url]) == 4
     (line,) = capsys.readouterr().err.splitlines()
     assert "the history's database" in line and "lab history rebuild" in line
 
@@ -243,13 +244,13 @@ def test_a_locked_database_costs_a_warning_and_the_result_is_found_later(
     holder = sqlite3.connect(str(database.choose(None).database), isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
     started = time.monotonic()
-    hook.remember(folder, Meter())
+    history.remember(folder, Meter())
     assert time.monotonic() - started < 5
     assert "another program holds it locked" in capsys.readouterr().err
     assert results.load_result(folder).result == folder.name
     holder.execute("ROLLBACK")
     holder.close()
-    assert cli.run(["history", "show", "--json", "-w", "alloc-burst:large"]) == 0
+    assert main.run(["history", "show", "--json", "-w", "alloc-burst:large"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [one["case"] for one in document["series"]] == ["large"]
 
@@ -259,7 +260,7 @@ def test_results_that_cannot_be_read_are_named_and_passed_over(capsys: pytest.Ca
     broken = store(2)
     (broken / "result.json").write_text("{")
     with opened() as base:
-        assert indexing.rebuild(base, Meter()) == 1
+        assert index.rebuild(base, Meter()) == 1
     assert f"{broken.name} is not in the history" in capsys.readouterr().err
     assert folder.is_dir()
 
@@ -284,14 +285,14 @@ def test_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     for number in range(1, 11):
         store(number, level=100.0 if number < 6 else 150.0, night=number)
     store(12)
-    assert cli.run(["history", "trend", "-w", "alloc-burst:large", "--branch", "main"]) == 0
+    assert main.run(["history", "trend", "-w", "alloc-burst:large", "--branch", "main"]) == 0
     said = capsys.readouterr().out
     assert "<- step of +48" in said and "1 step, 0 outliers" in said
-    assert cli.run(["history", "trend", "-w", "alloc-burst:large", "--branch", "main", "--json"]) == 0
+    assert main.run(["history", "trend", "-w", "alloc-burst:large", "--branch", "main", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["points"]) == 10
-    assert cli.run(["history", "compare", f"{11:040x}", f"{12:040x}", "-w", "alloc-burst:large"]) == 0
+    assert main.run(["history", "compare", f"{11:040x}", f"{12:040x}", "-w", "alloc-burst:large"]) == 0
     assert "0.0 %" in capsys.readouterr().out
-    assert cli.run(["history", "rebuild"]) == 0
+    assert main.run(["history", "rebuild"]) == 0
     assert capsys.readouterr().out.startswith("11 results")
 
 
@@ -308,5 +309,5 @@ def test_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_the_history_does_not_have(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     store(1)
     store(2)
-    assert cli.run(["history", *words]) == 2
+    assert main.run(["history", *words]) == 2
     assert said in capsys.readouterr().err

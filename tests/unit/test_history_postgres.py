@@ -14,7 +14,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from lab.core.errors import HostFailed
-from lab.history import indexing, schema
+from lab.history import index, schema
 from lab.history.database import opened
 
 from . import postgres
@@ -64,8 +64,8 @@ def test_both_databases_have_the_same_content(database: str) -> None:
     for number in range(1, 4):
         store(number, night=number)
     with opened() as here, opened(database) as there:
-        indexing.rebuild(here, QUIET)
-        indexing.rebuild(there, QUIET)
+        index.rebuild(here, QUIET)
+        index.rebuild(there, QUIET)
         assert content(here) == content(there)
 
 
@@ -77,11 +77,11 @@ def test_a_team_knows_what_one_of_it_acknowledged(database: str, team: Team) -> 
 def test_a_rebuild_leaves_the_results_of_other_machines(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store(1, night=1)
     with opened(database) as base:
-        monkeypatch.setattr(indexing, "origin", lambda: "another")
-        indexing.rebuild(base, QUIET)
-        monkeypatch.setattr(indexing, "origin", lambda: "this")
-        indexing.rebuild(base, QUIET)
-        indexing.rebuild(base, QUIET)
+        monkeypatch.setattr(index, "origin", lambda: "another")
+        index.rebuild(base, QUIET)
+        monkeypatch.setattr(index, "origin", lambda: "this")
+        index.rebuild(base, QUIET)
+        index.rebuild(base, QUIET)
         with base.reading() as connection:
             assert sorted(connection.execute(sa.select(schema.results.c.origin)).scalars()) == ["another", "this"]
 
@@ -95,7 +95,7 @@ def test_two_at_once_add_each_series_once(database: str) -> None:
     def add(folder: Path) -> None:
         try:
             with opened(database) as base:
-                indexing.index(base, [folder], QUIET)
+                index.index(base, [folder], QUIET)
         except BaseException as error:
             failed.append(error)
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from lab import report
-from lab.commands import ab
+from lab.cli import ab
 from lab.compare import boots, live, live_guests, results, round_runner
 from lab.compare.boots import BootRecord
 from lab.compare.plan import LivePlan

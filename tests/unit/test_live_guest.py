@@ -12,7 +12,7 @@ from typing import cast
 import msgspec
 import pytest
 
-from lab.commands import ab
+from lab.cli import ab
 from lab.compare import boots, live_guests, rounds
 from lab.compare.boots import BootRecord, LiveBench
 from lab.compare.plan import Live, LiveRound

@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from lab.bisection.live import LiveSearch
-from lab.bisection.planning import Costs
-from lab.bisection.terms import Done, Outcome, Part, Rules, Visit
+from lab.bisection.acquisition import Costs
+from lab.bisection.live_search import Done, LiveSearch, Outcome, Part, Rules, Visit
 from lab.stats.posterior import Reading
 
 from ..simulation import searches

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab import cli
+from lab.cli import main
 from lab.compare import matrix, matrix_results, results
 from lab.compare.matrix_results import Cell, MatrixPlan, MatrixResult
 from lab.core.errors import GuestFailed, HostFailed
@@ -298,7 +298,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., in
     def run(formula: Formula, *words: str) -> int:
         pretend(monkeypatch, tmp_path, FakeGuests(formula))
         asked = ["--kernel", f"file:{tmp_path}/k", "--set", TWO_AXES[0], "--set", TWO_AXES[1], "-w", workload]
-        return cli.run(["matrix", *([] if "--resume" in words else asked), "--model", "none", *words])
+        return main.run(["matrix", *([] if "--resume" in words else asked), "--model", "none", *words])
 
     return run
 
@@ -311,23 +311,23 @@ def test_the_command_prints_one_document_and_report_the_same(
     document = json.loads(said.out)
     assert document["schema"] == "lab.matrix/1" and len(document["cells"]) == 8
     assert "8 cells: 4 arms of 1 kernel, 2 cases, 6 seeds (to 12 where a cell stays open): 24 guests, " in said.err
-    assert cli.run(["report", document["result"], "--json"]) == 0
+    assert main.run(["report", document["result"], "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == document
-    assert cli.run(["report", "--json"]) == 0
+    assert main.run(["report", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert [row["result"] for row in listed["matrices"]] == [document["result"]] and listed["results"] == []
-    assert cli.run(["report"]) == 0
+    assert main.run(["report"]) == 0
     assert "matrix" in capsys.readouterr().out
 
 
 def test_a_stored_matrix_is_shown_and_replayed(command: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     assert command(by_setting) == 0
     text = capsys.readouterr().out
-    assert cli.run(["report", "latest"]) == 0
+    assert main.run(["report", "latest"]) == 0
     assert capsys.readouterr().out == text
-    assert cli.run(["report", "latest", "--format", "junit"]) == 2
+    assert main.run(["report", "latest", "--format", "junit"]) == 2
     assert "matrix" in capsys.readouterr().err
-    assert cli.run(["replay", "latest", "--json"]) == 0
+    assert main.run(["replay", "latest", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["differences"], document["environment"]) == ([], [])
 
@@ -388,7 +388,7 @@ def test_other_commands_refuse_a_matrix_clearly(
 ) -> None:
     assert command(by_setting) == 0
     for words in (["ab", "--resume", "latest"], ["explain", "latest"]):
-        assert cli.run(words) == 2
+        assert main.run(words) == 2
         assert "is a result of `lab matrix`, not of `lab ab`" in capsys.readouterr().err
 
 

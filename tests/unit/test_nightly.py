@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from lab import cli
 from lab.bisection import conclude
+from lab.cli import main
 from lab.core.errors import DiskFull, GuestFailed
 from lab.history import database
-from lab.nightly import night, planfile, running
-from lab.nightly.chasing import Chase
-from lab.nightly.night import Event
+from lab.nightly import plan as nightly_plan
+from lab.nightly import record, run
+from lab.nightly.bisect import Chase
+from lab.nightly.record import Event
 
 from . import fakenights, smalldisk
 from .fakekernel import git
@@ -33,7 +34,7 @@ def test_ten_nights_one_alarm_the_right_commit_one_fix(nights: Nights) -> None:
     assert [case.case for case in alarm.cases] == ["large"]
     assert alarm.cases[0].ratio == pytest.approx(0.8)
     assert fixed.closes == alarm.id and fixed.test == fix
-    words = [one.outcome for one in night.load_all("plan")]
+    words = [one.outcome for one in record.load_all("plan")]
     assert words == ["green"] * 5 + ["regression", "no news", "no news", "green", "green"]
 
 
@@ -70,8 +71,8 @@ def test_a_night_that_was_interrupted_goes_on(nights: Nights, stop_after: int) -
     from lab.compare import runs
 
     nights.monkeypatch.setattr(runs, "measure", interrupted)
-    nights.monkeypatch.setattr(running, "today", lambda: nights.today.isoformat())
-    assert cli.run(["nightly", "run", "--plan", str(nights.plan)]) in (130, 0)
+    nights.monkeypatch.setattr(run, "today", lambda: nights.today.isoformat())
+    assert main.run(["nightly", "run", "--plan", str(nights.plan)]) in (130, 0)
     nights.monkeypatch.setattr(runs, "measure", measure)
     assert nights.run().outcome == "regression"
     (alarm,) = nights.events()
@@ -171,7 +172,7 @@ def test_a_database_that_is_gone_costs_a_note(nights: Nights, tmp_path: Path) ->
     assert done.outcome == "regression"
     assert any("the history could not be looked at" in note for note in done.branches[0].notes)
     nights.monkeypatch.delenv(database.VARIABLE)
-    assert cli.run(["history", "show", "--branch", "main", "--json"]) == 0
+    assert main.run(["history", "show", "--branch", "main", "--json"]) == 0
     assert json.loads(nights.capsys.readouterr().out)["series"][0]["points"] == 2
 
 
@@ -217,16 +218,16 @@ def test_an_acknowledged_change_is_the_new_level(nights: Nights) -> None:
     nights.add(50.0)
     nights.run()
     (alarm,) = nights.events()
-    assert cli.run(["history", "ack", alarm.id, "--note", "known"]) == 0
+    assert main.run(["history", "ack", alarm.id, "--note", "known"]) == 0
     assert "acknowledged" in nights.capsys.readouterr().out
     nights.add(50.0)
     assert nights.run().outcome == "green"
-    assert cli.run(["nightly", "status"]) == 0
+    assert main.run(["nightly", "status"]) == 0
     assert "(acknowledged: known)" in nights.capsys.readouterr().out
     nights.add(100.0)
     nights.run()
     assert [event.kind for event in nights.events()] == ["regression", "fixed"]
-    assert cli.run(["history", "ack", alarm.id]) == 2
+    assert main.run(["history", "ack", alarm.id]) == 2
     assert "no open change" in nights.capsys.readouterr().err
 
 
@@ -248,7 +249,7 @@ def test_a_creep_is_bisected_to_the_commits_that_had_most_part_in_it(nights: Nig
     named = {one.commit: one.ratio for one in told.culprits}
     assert named == {nights.commits[3]: pytest.approx(0.983), nights.commits[6]: pytest.approx(96.6 / 98.3)}
     assert "of -3.4 %, -1.7 % by" in told.text and "below 1 % were not looked for" in told.text
-    assert cli.run(["nightly", "status"]) == 0
+    assert main.run(["nightly", "status"]) == 0
     assert "and 1 more" in nights.capsys.readouterr().out
 
 
@@ -271,17 +272,17 @@ def test_what_was_told_of_is_not_blamed_for_a_creep_again(nights: Nights) -> Non
 
 
 def test_status(nights: Nights) -> None:
-    assert cli.run(["nightly", "status"]) == 2
+    assert main.run(["nightly", "status"]) == 2
     nights.capsys.readouterr()
     nights.run()
     nights.add(50.0)
     nights.run()
-    assert cli.run(["nightly", "status", "--json"]) == 0
+    assert main.run(["nightly", "status", "--json"]) == 0
     found = json.loads(nights.capsys.readouterr().out)
     assert found["nights"] == 2 and [one["kind"] for one in found["open"]] == ["regression"]
-    assert cli.run(["nightly", "status", "plan"]) == 0
+    assert main.run(["nightly", "status", "plan"]) == 0
     assert "open    plan.2.1 regression linux/main" in nights.capsys.readouterr().out
-    assert cli.run(["nightly", "status", "other"]) == 2
+    assert main.run(["nightly", "status", "other"]) == 2
 
 
 # ---- a full disk
@@ -365,7 +366,7 @@ def _disk_is_full(*_: object, **__: object) -> None:
 def test_plans_with_errors(text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "nightly.toml"
     path.write_text(text)
-    assert cli.run(["nightly", "run", "--plan", str(path)]) == 2
+    assert main.run(["nightly", "run", "--plan", str(path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line and "nightly.toml" in line
 
@@ -373,6 +374,6 @@ def test_plans_with_errors(text: str, said: str, tmp_path: Path, capsys: pytest.
 def test_what_is_left_out_of_a_plan(tmp_path: Path) -> None:
     path = tmp_path / "my nights.toml"
     path.write_text("schema = 1\n[[branch]]\n")
-    plan = planfile.load(path)
+    plan = nightly_plan.load(path)
     assert plan.name == "my-nights" and plan.branch[0].name == "default/HEAD"
     assert plan.budget_s == 8 * 3600

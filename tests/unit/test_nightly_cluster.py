@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import cli
+from lab.cli import main
 from lab.kernels import trees
-from lab.nightly import night
+from lab.nightly import record
 
 from . import fakenights
 from .fakecluster import Cluster, boot_really, running
@@ -84,16 +84,16 @@ def test_a_regression_is_bisected_by_the_workers(nights: Nights, cluster: Cluste
 def test_a_cluster_that_is_away_begins_no_night(
     nights: Nights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lab.cluster import joining
+    from lab import cluster as lab_cluster
 
-    monkeypatch.setattr(joining, "_PATIENCE_S", 1)
+    monkeypatch.setattr(lab_cluster, "_PATIENCE_S", 1)
     nights.run()
     nights.add(60.0)
     (tmp_path / "share").mkdir()
     words = ("--cluster", "tcp://127.0.0.1:9", "--share", str(tmp_path / "share"))
-    assert cli.run(["nightly", "run", "--plan", str(nights.plan), *words]) == 4
+    assert main.run(["nightly", "run", "--plan", str(nights.plan), *words]) == 4
     assert "no cluster answers" in nights.capsys.readouterr().err
-    assert len(night.load_all("plan")) == 1
+    assert len(record.load_all("plan")) == 1
     nights.today = FIRST
     nights.run(0, *words)
     assert "is done" in nights.said, "nobody is asked"

@@ -7,11 +7,10 @@ from dataclasses import replace as replace_step
 import pytest
 from msgspec.structs import replace
 
-from lab.nightly import deciding, news
-from lab.nightly.memory import Memory, Tip, remember
-from lab.nightly.news import SeriesStep, Setting
-from lab.nightly.night import Ack, BranchNight, CaseMoved, Event, Kind, Measured, Mode, Night, State
-from lab.nightly.planfile import BranchPlan
+from lab.nightly import events
+from lab.nightly.events import Memory, SeriesStep, Setting, Tip, remember
+from lab.nightly.plan import BranchPlan
+from lab.nightly.record import Ack, BranchNight, CaseMoved, Event, Kind, Measured, Mode, Night, State
 from lab.stats.verdict import Outcome
 
 BRANCH = ("linux", "main")
@@ -98,7 +97,7 @@ UNKNOWN = case(1.1, verdict=Outcome.UNKNOWN)
     ],
 )  # fmt: skip
 def test_what_is_news(memory: Memory, measured: list[Measured], wanted: list[str]) -> None:
-    assert [one.kind for one in news.news(WHERE, memory, measured)] == wanted
+    assert [one.kind for one in events.news(WHERE, memory, measured)] == wanted
 
 
 def live(ratio: float, name: str = "large", verdict: Outcome | None = None) -> CaseMoved:
@@ -172,14 +171,14 @@ BEFORE = "before p.6.1"
 def test_what_is_news_in_both_modes(
     memory: Memory, measured: list[Measured], wanted: list[tuple[str, tuple[str, ...]]]
 ) -> None:
-    assert [(one.kind, one.modes) for one in news.news(WHERE, memory, measured)] == wanted
+    assert [(one.kind, one.modes) for one in events.news(WHERE, memory, measured)] == wanted
 
 
 def test_what_exact_mode_saw_is_turned_for_metrics_of_which_more_is_better() -> None:
     slower = replace(live(0.8, verdict=Outcome.REGRESSION), better="higher")
-    assert news.news(WHERE, knowing(event()), [against("creep", cases=[slower], commit="c1")]) == []
+    assert events.news(WHERE, knowing(event()), [against("creep", cases=[slower], commit="c1")]) == []
     slower = replace(slower, ratio=0.7, low=0.69, high=0.71)
-    assert len(news.news(WHERE, knowing(event()), [against("creep", cases=[slower], commit="c1")])) == 1
+    assert len(events.news(WHERE, knowing(event()), [against("creep", cases=[slower], commit="c1")])) == 1
 
 
 def step(ratio: float = 1.015, earliest: int = 3, latest: int = 4, name: str = "large") -> SeriesStep:
@@ -202,21 +201,21 @@ def step(ratio: float = 1.015, earliest: int = 3, latest: int = 4, name: str = "
     ],
 )
 def test_steps_that_are_news(memory: Memory, found: list[SeriesStep], wanted: list[str]) -> None:
-    told = news.news(WHERE, memory, [], found)
+    told = events.news(WHERE, memory, [], found)
     assert [one.kind for one in told] == wanted
     assert all((one.base, one.test) == ("c2", "c4") for one in told)
 
 
 def test_a_step_that_both_modes_show_is_told_once() -> None:
     steps = [replace_step(step(), mode="live"), step()]
-    assert [one.modes for one in news.news(WHERE, knowing(), [], steps)] == [("exact",)]
+    assert [one.modes for one in events.news(WHERE, knowing(), [], steps)] == [("exact",)]
     known = knowing(event("regression", 4))
-    assert news.news(WHERE, known, [], [replace_step(step(), mode="live")]) == []
+    assert events.news(WHERE, known, [], [replace_step(step(), mode="live")]) == []
 
 
 def test_news_is_numbered_and_grouped_by_workload() -> None:
     other = replace(case(1.3), workload="v")
-    told = news.news(replace(WHERE, first=3), knowing(), [against("yesterday", cases=[case(1.2), other])])
+    told = events.news(replace(WHERE, first=3), knowing(), [against("yesterday", cases=[case(1.2), other])])
     assert [(one.id, one.cases[0].workload) for one in told] == [("p.7.3", "w"), ("p.7.4", "v")]
 
 
@@ -236,11 +235,11 @@ def test_news_is_numbered_and_grouped_by_workload() -> None:
     ],
 )
 def test_which_night_to_do(nights: list[tuple[int, str, bool]], wanted: tuple[int, bool] | None) -> None:
-    assert deciding.night_to_do(nights, "2026-11-07") == wanted
+    assert events.night_to_do(nights, "2026-11-07") == wanted
 
 
 def _baselines(memory: Memory, plan: BranchPlan = PLAN, release: str | None = None, days: int = 30) -> dict[str, str]:
-    found = deciding.baselines(plan, memory, "tip", release, "2026-11-07", days)
+    found = events.baselines(plan, memory, "tip", release, "2026-11-07", days)
     return {name: one.commit for one in found for name in one.names}
 
 
@@ -256,7 +255,7 @@ def test_baselines() -> None:
 def test_each_commit_is_measured_against_once() -> None:
     memory = knowing()
     memory.last_good[BRANCH, "exact"] = memory.tips[BRANCH][-1]
-    (one,) = deciding.baselines(PLAN, memory, "tip", "c6", "2026-11-07", 30)
+    (one,) = events.baselines(PLAN, memory, "tip", "c6", "2026-11-07", 30)
     assert one.names == ("yesterday", "last-good", "release")
 
 
@@ -276,14 +275,14 @@ def test_each_commit_is_measured_against_once() -> None:
 )
 def test_the_name_of_a_night(states: list[State], still_open: int, wanted: str) -> None:
     branches = [BranchNight(tree="linux", branch=str(i), state=state) for i, state in enumerate(states)]
-    assert deciding.outcome(branches, still_open=still_open) == wanted
+    assert events.outcome(branches, still_open=still_open) == wanted
 
 
 def test_live_mode_has_no_release_and_a_last_good_tip_of_its_own() -> None:
     memory = knowing(event())
     memory.last_good[BRANCH, "exact"] = memory.tips[BRANCH][2]
     memory.last_good[BRANCH, "live"] = memory.tips[BRANCH][4]
-    found = deciding.baselines(PLAN, memory, "tip", "r", "2026-11-07", 3, "live")
+    found = events.baselines(PLAN, memory, "tip", "r", "2026-11-07", 3, "live")
     assert [(one.commit, one.names) for one in found] == [
         ("c6", ("yesterday",)), ("c5", ("last-good",)), ("c4", ("creep",)),
     ]  # fmt: skip
@@ -327,7 +326,7 @@ def test_each_mode_has_a_last_good_tip() -> None:
 def test_a_step_that_was_the_hosts_own_is_told_no_more() -> None:
     old = event("unfounded", 4, live(1.02), name="p.4.1")
     memory = remember([_night(1), _night(4, old)], {})
-    assert not memory.open and news.news(WHERE, memory, [], [replace_step(step(), mode="live")]) == []
+    assert not memory.open and events.news(WHERE, memory, [], [replace_step(step(), mode="live")]) == []
 
 
 def test_what_was_not_measured_is_no_yesterday() -> None:

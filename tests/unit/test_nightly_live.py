@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from lab import cli
+from lab.cli import main
 from lab.core.errors import DiskFull, GuestFailed
 from lab.guests import kvm
-from lab.nightly import night
-from lab.nightly.livemode import LiveAllowance
-from lab.nightly.night import Night
+from lab.nightly import record
+from lab.nightly.context import LiveAllowance
+from lab.nightly.record import Night
 
 from . import fakelive
 from .fakelive import LiveHost
@@ -142,7 +142,7 @@ def test_a_full_disk_stops_the_night_in_live_mode_too(nights: Nights, host: Live
     nights.add(100.0)
     host.failure = DiskFull("no disk space left", hint="free some")
     nights.run(4)
-    assert "free some" in nights.said and not night.load_all("plan")[-1].finished
+    assert "free some" in nights.said and not record.load_all("plan")[-1].finished
     host.failure = None
     done = nights.again()
     assert done.outcome == "green" and not done.branches[0].missed
@@ -188,9 +188,9 @@ def test_an_interrupted_night_boots_nothing_of_live_mode_twice(nights: Nights, h
 
 def results_of(nights: Nights) -> Path:
     from lab.compare import results
-    from lab.nightly import night as nightly_night
+    from lab.nightly import record as nightly_record
 
-    found = nightly_night.load_all("plan")[-1].branches[0].measured[-1]
+    found = nightly_record.load_all("plan")[-1].branches[0].measured[-1]
     assert found.mode == "live"
     return results.open_folder(found.result)
 
@@ -204,25 +204,25 @@ def test_a_step_that_its_commits_do_not_show_side_by_side_is_the_hosts_own(night
     (told,) = nights.events()
     assert told.kind == "unfounded" and told.modes == ("live",)
     assert "side by side its two commits are alike" in told.text
-    assert not {one.outcome for one in night.load_all("plan")} & {"regression", "no news"}
+    assert not {one.outcome for one in record.load_all("plan")} & {"regression", "no news"}
 
 
 def test_trends_site_and_numbers_name_the_mode(nights: Nights, host: LiveHost, tmp_path: Path) -> None:
     nights.run()
     nights.add(60.0)
     nights.run()
-    assert cli.run(["history", "trend", "-w", "mine:large", "--branch", "main"]) == 2
+    assert main.run(["history", "trend", "-w", "mine:large", "--branch", "main"]) == 2
     assert "--mode" in nights.capsys.readouterr().err
-    assert cli.run(["history", "trend", "-w", "mine:large", "--branch", "main", "--mode", "live"]) == 0
+    assert main.run(["history", "trend", "-w", "mine:large", "--branch", "main", "--mode", "live"]) == 0
     assert "live mode" in nights.capsys.readouterr().out
     output = tmp_path / "site"
-    assert cli.run(["nightly", "site", "--output", str(output)]) == 0
+    assert main.run(["nightly", "site", "--output", str(output)]) == 0
     assert len(list(output.glob("trends/*large*.html"))) == 2
     assert "(live mode)" in (output / "index.html").read_text()
     assert "mine:large (live)" in (output / "changes" / "plan.2.1.html").read_text()
     numbers = (output / "metrics.txt").read_text()
     assert 'mode="live"' in numbers and 'mode="exact"' in numbers
-    assert cli.run(["nightly", "status"]) == 0
+    assert main.run(["nightly", "status"]) == 0
     assert "mine:large (live) -" in nights.capsys.readouterr().out
 
 
@@ -239,5 +239,5 @@ def test_trends_site_and_numbers_name_the_mode(nights: Nights, host: LiveHost, t
 )
 def test_plans_with_errors_about_live_mode(nights: Nights, text: str, said: str) -> None:
     nights.write(text)
-    assert cli.run(["nightly", "run", "--plan", str(nights.plan)]) == 2
+    assert main.run(["nightly", "run", "--plan", str(nights.plan)]) == 2
     assert said in nights.capsys.readouterr().err

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from lab import cli
+from lab.cli import main
 from lab.history import database, schema
 from lab.history.database import opened
 from lab.kernels import trees
-from lab.nightly import night
+from lab.nightly import record
 
 from .fakenights import FIRST, Nights
 
@@ -57,16 +57,16 @@ def test_what_one_machine_told_of_is_acknowledged_on_another(team: Team) -> None
 def check_acknowledged_elsewhere(team: Team) -> None:
     """What must hold with any database."""
     event, nights = regressed(team, "alpha"), team.sit_at("beta")
-    assert cli.run(["history", "ack", "plan.9.9"]) == 2
+    assert main.run(["history", "ack", "plan.9.9"]) == 2
     assert "no open change" in nights.capsys.readouterr().err
-    assert cli.run(["nightly", "status", "plan", "--json"]) == 0
+    assert main.run(["nightly", "status", "plan", "--json"]) == 0
     status = json.loads(nights.capsys.readouterr().out)
     assert status["host"] == "alpha" and [one["id"] for one in status["open"]] == [event]
-    assert cli.run(["history", "ack", event, "--note", "the price"]) == 0, nights.capsys.readouterr().err
-    assert cli.run(["nightly", "status"]) == 0
+    assert main.run(["history", "ack", event, "--note", "the price"]) == 0, nights.capsys.readouterr().err
+    assert main.run(["nightly", "status"]) == 0
     assert "(acknowledged: the price)" in nights.capsys.readouterr().out
     team.sit_at("alpha")
-    assert cli.run(["nightly", "status"]) == 0
+    assert main.run(["nightly", "status"]) == 0
     assert "(acknowledged: the price)" in nights.capsys.readouterr().out
     nights.add(50.0)
     assert nights.run().outcome == "green"
@@ -75,18 +75,18 @@ def check_acknowledged_elsewhere(team: Team) -> None:
 @pytest.mark.parametrize("host", ["alpha", "beta"])
 def test_a_rebuild_loses_no_acknowledgement(team: Team, host: str) -> None:
     event, nights = regressed(team, "alpha"), team.sit_at("beta")
-    assert cli.run(["history", "ack", event]) == 0
+    assert main.run(["history", "ack", event]) == 0
     team.sit_at(host)
-    assert cli.run(["history", "rebuild"]) == 0
+    assert main.run(["history", "rebuild"]) == 0
     with opened() as base, base.reading() as connection:
         assert connection.execute(sa.select(schema.acks.c.host, schema.acks.c.event)).all() == [("alpha", event)]
         assert len(connection.execute(sa.select(schema.nights)).all()) == 2
     Path(str(database.choose(None).database)).unlink()
     team.sit_at("beta")
-    assert cli.run(["history", "rebuild"]) == 0
+    assert main.run(["history", "rebuild"]) == 0
     with opened() as base, base.reading() as connection:
         assert connection.execute(sa.select(schema.acks.c.event)).scalars().all() == [event], "from the file"
-    assert not night.load_acks(), "another machine's event is none of this one's"
+    assert not record.load_acks(), "another machine's event is none of this one's"
     nights.capsys.readouterr()
 
 
@@ -104,7 +104,7 @@ def test_what_was_told_by_one_machine_is_not_news_on_another(team: Team) -> None
     (told,) = nights.events()
     assert (told.kind, told.text) == ("known", "the culprit of plan.2.1 on alpha")
     assert told.culprit is not None and told.culprit.commit == culprit
-    assert cli.run(["nightly", "status", "plan"]) == 0
+    assert main.run(["nightly", "status", "plan"]) == 0
     assert "of alpha" not in nights.capsys.readouterr().out.splitlines()[0], "one's own plan comes first"
 
 
@@ -116,14 +116,14 @@ def test_events_of_several_machines_that_are_called_alike(team: Team) -> None:
     nights.add(20.0)
     nights.run()
     team.sit_at("beta")
-    assert cli.run(["history", "ack", event]) == 2
+    assert main.run(["history", "ack", event]) == 2
     assert f"name one: alpha/{event}, gamma/{event}" in nights.capsys.readouterr().err
-    assert cli.run(["nightly", "status", "plan"]) == 2
+    assert main.run(["nightly", "status", "plan"]) == 2
     assert "there is alpha/plan, gamma/plan" in nights.capsys.readouterr().err
-    assert cli.run(["history", "ack", f"gamma/{event}"]) == 0
-    assert cli.run(["nightly", "status", "alpha/plan"]) == 0
+    assert main.run(["history", "ack", f"gamma/{event}"]) == 0
+    assert main.run(["nightly", "status", "alpha/plan"]) == 0
     assert "acknowledged:" not in nights.capsys.readouterr().out
-    assert cli.run(["nightly", "status", "gamma/plan"]) == 0
+    assert main.run(["nightly", "status", "gamma/plan"]) == 0
     assert "acknowledged:" in nights.capsys.readouterr().out
 
 
@@ -131,24 +131,24 @@ def test_without_the_database_an_acknowledgement_is_kept_and_published_later(tea
     event = regressed(team, "alpha")
     nights, url = team.nights, database.choose(None).render_as_string()
     nights.monkeypatch.setenv(database.VARIABLE, f"sqlite:///{team.folder}/none/there.sqlite")
-    assert cli.run(["history", "ack", event, "--note", "later"]) == 0
+    assert main.run(["history", "ack", event, "--note", "later"]) == 0
     assert "on this machine alone yet" in nights.capsys.readouterr().err
     nights.monkeypatch.setenv(database.VARIABLE, url)
     nights.add(50.0)
     assert nights.run().outcome == "green"
     team.sit_at("beta")
-    assert cli.run(["nightly", "status"]) == 0
+    assert main.run(["nightly", "status"]) == 0
     assert "(acknowledged: later)" in nights.capsys.readouterr().out
 
 
 def test_a_database_of_ones_own_shares_nothing(team: Team) -> None:
     team.nights.monkeypatch.delenv(database.VARIABLE)
     event = regressed(team, "alpha")
-    assert cli.run(["history", "ack", event]) == 0
+    assert main.run(["history", "ack", event]) == 0
     with opened() as base, base.reading() as connection:
         assert connection.execute(sa.select(schema.nights)).all() == []
     team.sit_at("beta")
-    assert cli.run(["nightly", "status"]) == 2
+    assert main.run(["nightly", "status"]) == 2
 
 
 def test_nights_in_words_of_another_version_are_passed_over(team: Team) -> None:
@@ -156,5 +156,5 @@ def test_nights_in_words_of_another_version_are_passed_over(team: Team) -> None:
     with opened() as base, base.writing() as connection:
         connection.execute(sa.update(schema.nights).values(document='{"schema": 1, "what": "new"}'))
     team.sit_at("beta")
-    assert cli.run(["nightly", "status"]) == 2
+    assert main.run(["nightly", "status"]) == 2
     assert "no night was ever run" in team.nights.capsys.readouterr().err

@@ -13,11 +13,11 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from lab import cli
+from lab.cli import main
 from lab.compare import results
 from lab.history.trends import Change, Dot, Summary, Trend
-from lab.nightly import feed, night, pictures
-from lab.nightly.night import BranchNight, Event, Night
+from lab.nightly import record, site
+from lab.nightly.record import BranchNight, Event, Night
 
 from . import fakenights
 from .fakenights import Nights
@@ -39,7 +39,7 @@ class Links(HTMLParser):
 def test_the_site_of_ten_nights(nights: Nights, tmp_path: Path) -> None:
     culprit, _ = fakenights.story(nights)
     output = tmp_path / "site"
-    assert cli.run(["nightly", "site", "--output", str(output), "--url", "https://lab.example.org/nights"]) == 0
+    assert main.run(["nightly", "site", "--output", str(output), "--url", "https://lab.example.org/nights"]) == 0
     pages = {path.relative_to(output): path.read_text() for path in output.rglob("*.html")}
     for path, text in pages.items():
         for link in Links(text).found:
@@ -60,9 +60,9 @@ def test_the_site_of_ten_nights(nights: Nights, tmp_path: Path) -> None:
     _check_metrics((output / "metrics.txt").read_text())
     # The same again gives the same, and takes only a site's folder.
     before = {path: path.read_bytes() for path in output.rglob("*.*")}
-    assert cli.run(["nightly", "site", "--output", str(output), "--url", "https://lab.example.org/nights"]) == 0
+    assert main.run(["nightly", "site", "--output", str(output), "--url", "https://lab.example.org/nights"]) == 0
     assert {path: path.read_bytes() for path in output.rglob("*.*")} == before
-    assert cli.run(["nightly", "site", "--output", str(tmp_path)]) == 2
+    assert main.run(["nightly", "site", "--output", str(tmp_path)]) == 2
 
 
 def test_what_was_bisected_in_vain_or_not_to_the_end_has_its_page(nights: Nights, tmp_path: Path) -> None:
@@ -87,9 +87,9 @@ def test_what_was_bisected_in_vain_or_not_to_the_end_has_its_page(nights: Nights
 
 def _change_of(event: Event, output: Path) -> str:
     """An event's page, where the night has it like that."""
-    one = next(each for each in night.load_all("plan") if each.number == event.night)
-    night.save(replace(one, branches=[replace(one.branches[0], events=[event])]))
-    assert cli.run(["nightly", "site", "--output", str(output)]) == 0
+    one = next(each for each in record.load_all("plan") if each.number == event.night)
+    record.save(replace(one, branches=[replace(one.branches[0], events=[event])]))
+    assert main.run(["nightly", "site", "--output", str(output)]) == 0
     return (output / "changes" / f"{event.id}.html").read_text()
 
 
@@ -117,7 +117,7 @@ def test_words_from_elsewhere_are_shown_and_not_obeyed(nights: Nights, tmp_path:
     nights.run()
     nights.add(100.0)
     nights.run()
-    one = night.load_all("plan")[-1]
+    one = record.load_all("plan")[-1]
     event = Event(
         id="plan.2.1", kind="broken", tree=HOSTILE, branch=HOSTILE, night=2, date="2026-11-02", base="", test="",
         text=HOSTILE,
@@ -125,13 +125,13 @@ def test_words_from_elsewhere_are_shown_and_not_obeyed(nights: Nights, tmp_path:
     branch = BranchNight(
         tree="linux", branch="main", state="broken", subject=HOSTILE, why=HOSTILE, tip="1" * 40, events=[event]
     )
-    night.save(
+    record.save(
         Night(
             **{name: getattr(one, name) for name in one.__struct_fields__} | {"branches": [branch], "notes": [HOSTILE]}
         )
     )
     output = tmp_path / "site"
-    assert cli.run(["nightly", "site", "--output", str(output)]) == 0
+    assert main.run(["nightly", "site", "--output", str(output)]) == 0
     for path in output.rglob("*.html"):
         text = path.read_text()
         assert "<script>alert" not in text and "\u202e" not in text and "\x1b" not in text, path
@@ -140,11 +140,11 @@ def test_words_from_elsewhere_are_shown_and_not_obeyed(nights: Nights, tmp_path:
 
 
 def test_a_plan_without_nights_has_no_site(nights: Nights, tmp_path: Path) -> None:
-    assert cli.run(["nightly", "site", "--output", str(tmp_path / "site")]) == 2
+    assert main.run(["nightly", "site", "--output", str(tmp_path / "site")]) == 2
 
 
 def test_a_feed_without_news_is_one() -> None:
-    parsed = feedparser.parse(feed.render("p", [], None))
+    parsed = feedparser.parse(site.render_feed("p", [], None))
     assert not parsed.bozo and parsed.entries == []
 
 
@@ -163,7 +163,7 @@ def _trend(values: list[float | None]) -> Trend:
 
 @pytest.mark.parametrize("values", [[], [1.0], [None], [1.0, None, 3.0], [5.0, 5.0], [0.0, 0.0]])
 def test_pictures_of_any_trend(values: list[float | None]) -> None:
-    drawn = pictures.picture(_trend(values), words='a "trend" <of> things')
+    drawn = site.picture(_trend(values), words='a "trend" <of> things')
     assert "nan" not in drawn.svg and 'aria-label="a &#34;trend&#34; &lt;of&gt; things"' in drawn.svg
     numbers = [float(found) for found in re.findall(r"(?<=M)[\d.]+|(?<= )[\d.]+(?=h0)", str(drawn.svg))]
     assert all(0 <= number <= 1000 for number in numbers)

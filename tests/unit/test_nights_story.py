@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from lab.nightly import planfile
-from lab.nightly.night import Culprit, Event
+from lab.nightly import plan as nightly_plan
+from lab.nightly.record import Culprit, Event
 
 from .. import nights
 from ..history import layout
@@ -37,7 +37,7 @@ def test_what_arrives_is_a_regression_on_the_sixth_night_and_its_fix_on_the_nint
 def test_its_plan_is_one(tmp_path: Path) -> None:
     path = tmp_path / "nightly.toml"
     path.write_text(nights.PLAN.format(workload=nights.WORKLOAD, tree="default"))
-    plan = planfile.load(path)
+    plan = nightly_plan.load(path)
     assert plan.modes == ("exact",) and plan.workloads == (nights.WORKLOAD,)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from lab.bisection import planning
-from lab.bisection.planning import Costs
+from lab.bisection import acquisition
+from lab.bisection.acquisition import Costs
 from lab.stats.posterior import DRIFTS, NO_DRIFT, Array, Belief, Drift, Reading, believe, weigh, whiten
 
 ONE_DRIFT = (Drift(1.0, 0.7, 400.0),)
@@ -160,8 +160,8 @@ def test_answer_bits_is_the_mutual_information() -> None:
 
             mixed, _ = integrate.quad(surprise, -9, 14, points=(0, d), limit=200)
             alone = math.log2(2 * math.pi * math.e) / 2
-            assert planning.answer_bits(chance, np.array([d]))[0] == pytest.approx(mixed - alone, abs=2e-4)
-    assert planning.answer_bits(0.5, np.array([0.0, 1e3])) == pytest.approx([0, 1], abs=1e-6)
+            assert acquisition.answer_bits(chance, np.array([d]))[0] == pytest.approx(mixed - alone, abs=2e-4)
+    assert acquisition.answer_bits(0.5, np.array([0.0, 1e3])) == pytest.approx([0, 1], abs=1e-6)
 
 
 def belief_of(commits: list[int], culprit: int, delta: float, drifts: tuple[Drift, ...] = ONE_DRIFT) -> Belief:
@@ -195,16 +195,16 @@ def test_information_is_that_of_the_model_with_the_boots_added(commit: int) -> N
     then = at_s[-1] + 120.0
     ends = [1.0, 0.5, *(0.0 for _ in range(1 + len(others)))]
     after = offset_precision([*rows, row(commit), ends], [*at_s, then, then], [*sizes, 3.0, 2.0])
-    gained = planning.information(belief, commit, 120.0, np.array([3.0]), np.array([2.0]))
+    gained = acquisition.information(belief, commit, 120.0, np.array([3.0]), np.array([2.0]))
     assert gained[0] == pytest.approx(after - before, rel=1e-4)
 
 
 def test_a_dear_build_is_put_off_while_a_built_commit_is_open() -> None:
     belief = belief_of([0] * 8 + [64] * 8 + [32], culprit=20, delta=1.5)
     assert 0.1 < belief.bad[32] < 0.95
-    assert planning.choose(belief, Costs(3000.0, 10.0), {0, 32, 64}, set()).commit == 32  # type: ignore[union-attr]
+    assert acquisition.choose(belief, Costs(3000.0, 10.0), {0, 32, 64}, set()).commit == 32  # type: ignore[union-attr]
     certain = belief_of([0] * 8 + [64] * 8 + [32] * 12, culprit=20, delta=3.0)
-    fresh = planning.choose(certain, Costs(120.0, 10.0), {0, 32, 64}, set())
+    fresh = acquisition.choose(certain, Costs(120.0, 10.0), {0, 32, 64}, set())
     assert fresh is not None
     assert fresh.commit == 16
     assert fresh.boots > 0
@@ -212,19 +212,19 @@ def test_a_dear_build_is_put_off_while_a_built_commit_is_open() -> None:
 
 def test_kernels_that_are_there_already_are_preferred() -> None:
     belief = belief_of([0] * 8 + [64] * 8, culprit=20, delta=3.0)
-    assert planning.choose(belief, Costs(120.0, 10.0), {0, 64}, set()).commit == 32  # type: ignore[union-attr]
-    assert planning.choose(belief, Costs(120.0, 10.0), {0, 64, 25}, set()).commit == 25  # type: ignore[union-attr]
+    assert acquisition.choose(belief, Costs(120.0, 10.0), {0, 64}, set()).commit == 32  # type: ignore[union-attr]
+    assert acquisition.choose(belief, Costs(120.0, 10.0), {0, 64, 25}, set()).commit == 25  # type: ignore[union-attr]
 
 
 def test_neighbours_of_what_does_not_build_are_avoided() -> None:
     belief = belief_of([0] * 8 + [64] * 8, culprit=20, delta=3.0)
-    chosen = planning.choose(belief, Costs(120.0, 10.0), {0, 64}, {31, 32, 33})
+    chosen = acquisition.choose(belief, Costs(120.0, 10.0), {0, 64}, {31, 32, 33})
     assert chosen is not None
     assert 3 <= abs(chosen.commit - 32) <= 16
 
 
 def test_bits_left_do_not_count_what_no_test_can_tell() -> None:
     belief = believe(uniform(4), [Reading(c, 0.0, float(c)) for c in (0, 0, 4, 4)], 1)
-    assert planning.bits_left(belief, set()) == pytest.approx(2)
-    assert planning.bits_left(belief, {2, 3}) == pytest.approx(0.25 * 2 + 0.75 * math.log2(4 / 3))
-    assert planning.choose(belief, Costs(1.0, 1.0), {0, 4}, {1, 2, 3}) is None
+    assert acquisition.bits_left(belief, set()) == pytest.approx(2)
+    assert acquisition.bits_left(belief, {2, 3}) == pytest.approx(0.25 * 2 + 0.75 * math.log2(4 / 3))
+    assert acquisition.choose(belief, Costs(1.0, 1.0), {0, 4}, {1, 2, 3}) is None

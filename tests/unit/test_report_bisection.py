@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from lab import cli, report
+from lab import report
 from lab.bisection.answer import Answer
-from lab.bisection.places import Stand, places, stretches
+from lab.bisection.commit_status import Stand, places, stretches
+from lab.cli import main
 from lab.compare import results
 from lab.core.errors import BuildFailed, UserError
 from lab.report import bisection_page, inputs, mail, markdown
@@ -160,14 +161,14 @@ def test_the_command_writes_each_format(
     kept: Answer, tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / f"page.{form}"
-    assert cli.run(["report", kept.result, "--format", form, "--output", str(path)]) == 0
+    assert main.run(["report", kept.result, "--format", form, "--output", str(path)]) == 0
     assert name_of(CULPRIT) in path.read_text()
     if form == "json":
         assert json.loads(path.read_text())["outcome"] == "range"
 
 
 def test_a_format_that_bisections_do_not_have_is_refused(kept: Answer, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["report", kept.result, "--format", "junit"]) == 2
+    assert main.run(["report", kept.result, "--format", "junit"]) == 2
     assert "a bisection has no format 'junit'" in capsys.readouterr().err
 
 
@@ -195,10 +196,10 @@ def test_a_subject_that_attacks_is_shown_wherever_the_search_names_it(
     said = bisector.said + bisector.printed
     assert culprit in said and "\\x1b[31m\\u202e" in said
     for words in (["bisect", "status"], ["bisect", "log"], ["report", "latest"], ["report"]):
-        assert cli.run(words) == 0
+        assert main.run(words) == 0
         said += capsys.readouterr().out
     for form in ("html", "md", "mail"):
-        assert cli.run(["report", "latest", "-f", form, "-o", str(tmp_path / form)]) == 0
+        assert main.run(["report", "latest", "-f", form, "-o", str(tmp_path / form)]) == 0
         text = (tmp_path / form).read_text()
         assert "\\x1b[31m\\u202e" in text, form
         assert not re.search("<img src=x", text) or form != "html"
@@ -212,11 +213,11 @@ def test_what_is_known_of_a_search_that_is_not_finished_can_be_shown(
     bisector = make(tmp_path, monkeypatch, capsys)
     commits = fakebisect.line(bisector.tree, [100.0] * 9 + [60.0] * 9)
     bisector.search(commits[0], commits[-1])
-    assert cli.run(["bisect", "undo"]) == 0
-    assert cli.run(["report", "latest", "-f", "html", "-o", str(tmp_path / "page.html")]) == 0
+    assert main.run(["bisect", "undo"]) == 0
+    assert main.run(["report", "latest", "-f", "html", "-o", str(tmp_path / "page.html")]) == 0
     text = (tmp_path / "page.html").read_text()
     assert "undecided: not finished, about 1 more to measure" in text and "not measured, may be the culprit" in text
-    assert cli.run(["report", "latest"]) == 0
+    assert main.run(["report", "latest"]) == 0
     assert "lab bisect resume" in capsys.readouterr().out
 
 

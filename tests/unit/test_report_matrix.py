@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from lab import cli, report
+from lab import report
+from lab.cli import main
 from lab.compare import matrix, results
 from lab.compare.matrix_results import MatrixResult
 from lab.report import csv_rows, markdown, matrix_page, matrix_text
@@ -88,7 +89,7 @@ def test_the_command_writes_each_format(
     kept: MatrixResult, tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / f"page.{form}"
-    assert cli.run(["report", kept.result, "-f", form, "-o", str(path)]) == 0
+    assert main.run(["report", kept.result, "-f", form, "-o", str(path)]) == 0
     assert "162.5" in path.read_text()
-    assert cli.run(["report", kept.result, "-f", "mail"]) == 2
+    assert main.run(["report", kept.result, "-f", "mail"]) == 2
     assert "a matrix has no format 'mail'" in capsys.readouterr().err

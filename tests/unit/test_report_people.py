@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import cli
+from lab.cli import main
 from lab.compare import results
 from lab.compare.results import CaseResult
 from lab.core.errors import UserError
@@ -154,26 +154,26 @@ def test_the_same_result_twice_is_one(kept: Path) -> None:
 def test_bad_input_is_misuse(
     kept: Path, arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(arguments) == 2
+    assert main.run(arguments) == 2
     said = capsys.readouterr()
     assert complaint in said.err and "Traceback" not in said.err and said.out == ""
 
 
 def test_a_report_goes_to_a_file_or_to_stdout(kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "out.csv"
-    assert cli.run(["report", "one", "--format", "csv", "--output", str(path)]) == 0
+    assert main.run(["report", "one", "--format", "csv", "--output", str(path)]) == 0
     assert capsys.readouterr().out == ""
-    assert cli.run(["report", "one", "--format", "csv"]) == 0
+    assert main.run(["report", "one", "--format", "csv"]) == 0
     assert capsys.readouterr().out == path.read_text()
 
 
 def test_several_without_a_format_are_side_by_side(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["report", "one", "strange", "--anyway"]) == 0
+    assert main.run(["report", "one", "strange", "--anyway"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("A  one") and "ENVIRONMENTS DIFFER" in out
 
 
 def test_the_list_shows_no_control_characters(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fakeresult.store(kept / "hostile", hostile())
-    assert cli.run(["report"]) == 0
+    assert main.run(["report"]) == 0
     assert not set(capsys.readouterr().out) & set("\x1b\u202e\x00")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from lab.commands.tree import tree as tree_command
+from lab.cli.kernel import tree as tree_command
 from lab.core import paths
 from lab.core.errors import HostFailed, UserError
 from lab.core.git import PatchFailed, Repo

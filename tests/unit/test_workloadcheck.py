@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import cli
+from lab.cli import main
 from lab.compare import check
 from lab.compare.runs import Run
 from lab.core.errors import GuestFailed
@@ -42,7 +42,7 @@ def kernel_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_what_is_sound_and_what_is_not(guests: FakeGuests, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mine = write_workload(tmp_path / "mine", SIZED)
     bad = write_workload(tmp_path / "bad", SIZED.replace("vcpus = 1", "vcpus = 0"))
-    assert cli.run(["workload", "check", mine, bad, "nothing"]) == 2
+    assert main.run(["workload", "check", mine, bad, "nothing"]) == 2
     said = capsys.readouterr().out.splitlines()
     assert said[0] == f"{mine}: ok, 2 cases, 0.0 MiB in the guest"
     assert said[1].startswith(f"{bad}: {bad}/workload.toml:5: ")
@@ -54,7 +54,7 @@ def test_the_smallest_case_is_run(
     guests: FakeGuests, kernel_file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mine = write_workload(tmp_path / "mine", SIZED)
-    assert cli.run(["workload", "check", mine, "--run", kernel_file, "--json"]) == 0
+    assert main.run(["workload", "check", mine, "--run", kernel_file, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["schema"] == "lab.workloads.spec-check/1"
     (row,) = document["workloads"]
@@ -74,7 +74,7 @@ def test_a_case_that_fails_is_told_with_its_status(
 
     monkeypatch.setattr(check, "measure", fails)
     mine = write_workload(tmp_path / "mine", SIZED)
-    assert cli.run(["workload", "check", mine, "--run", kernel_file]) == 4
+    assert main.run(["workload", "check", mine, "--run", kernel_file]) == 4
     assert capsys.readouterr().out == f"{mine}: mine:large exited with status 3: no (log: /x/report.jsonl)\n"
 
 

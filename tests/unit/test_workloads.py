@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from lab import cli, workloadtext
+from lab.cli import main, workload
 from lab.core.errors import UserError
 from lab.workloads import selection
 from lab.workloads.spec import Case, Workload
@@ -276,7 +276,7 @@ def test_a_guest_of_its_own_for_each_case(needy: Workload) -> None:
 
 
 def test_all_of_it_is_shown(needy: Workload) -> None:
-    shown = workloadtext.render(needy)
+    shown = workload.render(needy)
     for words in (
         "one for each case", "null_blk.queue_mode=2 nosmt", "hugepages=16, thp.defrag=always", "GLIBC_TUNABLES=",
         "CONFIG_AIO", "data/a b.txt", "/bin/busybox true", "regex", "full", "per faults",
@@ -355,16 +355,16 @@ def test_files_that_cannot_be_cases(job: Path, text: str, message: str, hint: st
 
 def test_list_and_show_print_text_and_json() -> None:
     runner = CliRunner()
-    listed = runner.invoke(cli.lab, ["workload", "list"], catch_exceptions=False)
+    listed = runner.invoke(main.lab, ["workload", "list"], catch_exceptions=False)
     names = [line.split()[0] for line in listed.stdout.splitlines()]
     assert names == sorted(names)
     assert {"aio-hugetlbfs", "alloc-burst", "pointer-chase"} <= set(names)
-    document = json.loads(runner.invoke(cli.lab, ["workload", "list", "--json"], catch_exceptions=False).stdout)
+    document = json.loads(runner.invoke(main.lab, ["workload", "list", "--json"], catch_exceptions=False).stdout)
     assert [workload["name"] for workload in document["workloads"]] == names
-    shown = runner.invoke(cli.lab, ["workload", "show", "alloc-burst"], catch_exceptions=False).stdout
+    shown = runner.invoke(main.lab, ["workload", "show", "alloc-burst"], catch_exceptions=False).stdout
     assert "* throughput" in shown
     assert "layout-4632k" in shown
     document = json.loads(
-        runner.invoke(cli.lab, ["workload", "show", "alloc-burst", "--json"], catch_exceptions=False).stdout
+        runner.invoke(main.lab, ["workload", "show", "alloc-burst", "--json"], catch_exceptions=False).stdout
     )
     assert [metric["name"] for metric in document["metrics"] if metric["primary"]] == ["throughput"]

@@ -1,0 +1,147 @@
+"""One step for `git bisect run`: the commit that the user's checkout is at, decided against both ends.
+
+The checkout is only read: the commit's kernel is built where all of the lab's kernels are. What was measured is
+kept, the ends too, so that each step measures one commit, and the same commit is never measured twice.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from lab.bisection import classify, request
+from lab.bisection.commit_range import Candidate, History, suffix_of
+from lab.bisection.exact_runner import Search
+from lab.bisection.exact_state import State, describe
+from lab.bisection.journal import Journal, Reading
+from lab.bisection.plan import BisectPlan
+from lab.bisection.request import Asked
+from lab.bisection.session import JOURNAL, Session, conditions
+from lab.compare import exact, results
+from lab.core import paths, records
+from lab.core.errors import UserError
+from lab.core.git import Repo
+from lab.core.process import CommandFailed
+from lab.core.progress import Meter
+from lab.guests import exact as guest_exact
+from lab.guests import image
+from lab.guests.plugin import load_instrument
+from lab.kernels import trees
+from lab.kernels.resolve import KernelSpec, TreeSource
+from lab.workloads import selection
+
+GOOD, BAD, UNTESTABLE = 0, 1, 125
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What `git bisect run` is told, and what people are."""
+
+    status: int
+    words: str
+
+
+def take(asked: Asked, checkout: Path, *, jobs: int, meter: Meter) -> Decided:
+    """Decide the commit that a checkout is at. Raises what makes it impossible, which never speaks of the commit."""
+    recipe = request.load(asked.recipe or "")
+    tree = trees.open_local(checkout)
+    asked = replace(asked, tree=tree.name)
+    words, ends = ends_for(asked, recipe, tree.source)
+    plan = request.plan_for(asked, recipe, words, ends, [], meter.news)
+    if plan.case is None:
+        raise UserError(f"{plan.workload} has several cases", hint="name one: NAME:CASE, or `case` in the recipe")
+    commit = _commit_at(tree.source)
+    first, last = _id(plan.old.spec), _id(plan.new.spec)
+    if commit in (first, last):
+        return Decided(BAD if commit == last else GOOD, f"it is the {words[commit == last]} end")
+    history = _history(plan, tree.name, first, commit, last)
+    folder = _folder(plan, meter)
+    with results.claimed(folder):
+        session = Session(
+            folder=folder, plan=plan, history=history, journal=Journal(folder / JOURNAL), conditions=conditions(folder)
+        )
+        reading = Search(session=session, jobs=jobs, meter=meter).single(history[0])
+        return decided(session.state, reading)
+
+
+def ends_for(asked: Asked, recipe: request.Recipe, repo: Repo) -> tuple[tuple[str, str], tuple[str, str]]:
+    """The ends: those typed, else those that `git bisect` was begun with, else the recipe's."""
+    typed = any((asked.good, asked.bad, asked.old, asked.new))
+    if not typed and (begun := _begun_with(repo)) is not None:
+        return begun
+    return request.ends_of(asked, recipe)
+
+
+def _begun_with(repo: Repo) -> tuple[tuple[str, str], tuple[str, str]] | None:
+    """The first good and the first bad commit of the bisect that is going on in a repository, from git's own log."""
+    try:
+        log = Path(repo.git("rev-parse", "--path-format=absolute", "--git-path", "BISECT_LOG")).read_text()
+        terms = Path(repo.git("rev-parse", "--path-format=absolute", "--git-path", "BISECT_TERMS")).read_text().split()
+    except (OSError, CommandFailed):
+        return None
+    bad, good = (*terms, "bad", "good")[:2] if len(terms) == 2 else ("bad", "good")
+    found = [re.search(rf"^# {re.escape(term)}: \[([0-9a-f]{{40}})\]", log, re.MULTILINE) for term in (good, bad)]
+    if not all(found):
+        return None
+    first, last = (match[1] for match in found if match)
+    return ("good", "bad") if (good, bad) == ("good", "bad") else ("old", "new"), (first, last)
+
+
+def _commit_at(repo: Repo) -> str:
+    """The commit to decide: BISECT_HEAD where git does not check out, else HEAD."""
+    commit = repo.commit("BISECT_HEAD") or repo.commit("HEAD")
+    if commit is None:
+        raise UserError(f"{repo.git_dir} has no commit checked out")
+    return commit
+
+
+def _history(plan: BisectPlan, tree: str, first: str, commit: str, last: str) -> History:
+    """The commit between its ends, as if nothing else were there."""
+    suffix = suffix_of(plan.new.spec.text)
+    old, middle, new = (
+        Candidate(id=name, title=name[:12], spec=name + suffix, parents=(before,) if before else ())
+        for name, before in ((first, ""), (commit, first), (last, commit))
+    )
+    return History(kind="commits", old=old, candidates=[middle, new], tree=tree)
+
+
+def _id(spec: KernelSpec) -> str:
+    if not isinstance(spec.source, TreeSource):
+        raise UserError(f"{spec.text} is no revision", hint="`git bisect run` steps through commits")
+    return spec.source.commit
+
+
+def _folder(plan: BisectPlan, meter: Meter) -> Path:
+    """Where steps of equal conditions keep what they measured: ends, settings, guest, emulator, model."""
+    workload, _ = selection.select(plan.selection)
+    instrument = load_instrument(plan.machine, exact.model_of(plan.model, workload))
+    conditions_ = [
+        plan,
+        guest_exact.find_qemu(plan.qemu),
+        guest_exact.exact_machine(),
+        image.obtain(meter)[0].sha256,
+        instrument.identity if instrument else "none",
+    ]
+    return paths.cache_dir("steps", records.digest(conditions_)[:24])
+
+
+def decided(state: State, reading: Reading) -> Decided:
+    """A reading in git's words. What is like neither end goes to one that is much nearer: git knows no third side."""
+    old, new = state.plan.words
+    words = describe(state, 0, reading)
+    level = state.known.levels.get(0)
+    if level is None:
+        return Decided(UNTESTABLE, words)
+    if level in (0, 1):
+        return Decided((GOOD, BAD)[level], words)
+    if not reading.values:
+        return Decided(BAD, words)
+    ends = [state.readings[one.id].values for one in (state.history.old, state.history.new)]
+    far = [classify.distance(reading.values[: len(end)], end[: len(reading.values)]).size for end in ends]
+    if 2 * min(far) > max(far):
+        return Decided(UNTESTABLE, f"{words}: between {old} and {new}, perhaps another change")
+    nearest = far.index(min(far))
+    return Decided((GOOD, BAD)[nearest], f"{words}, nearer to {(old, new)[nearest]}: there is another change")

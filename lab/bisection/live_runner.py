@@ -1,0 +1,300 @@
+"""A bisection in live mode under way: one boot after another, until the posterior says enough, or time is up.
+
+Each boot is in the journal before the next begins, and the journal alone decides what comes next, so a search that
+was killed goes on where it was. What is the commit's own doing (it does not build, boot, or survive the workload)
+leaves it out, if it does so in each of three tries: a busy host makes guests die that are well. What is this machine's
+doing stops the search. Nothing is built ahead: compilers would disturb the guests.
+
+Live mode's boots for a search: kernels of candidates, each booted afresh in the guest that all of them share.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeVar
+
+from lab.bisection.commit_range import Candidate, History
+from lab.bisection.exact_runner import chosen_metric, identity
+from lab.bisection.journal import Boot, Built, Reading, safe_name
+from lab.bisection.live_search import Done, Part, Visit
+from lab.bisection.live_state import LiveState, certainty
+from lab.bisection.plan import BisectPlan
+from lab.bisection.session import Session
+from lab.compare import boots, exact, live_guests
+from lab.compare.results import ResultEnvironment
+from lab.compare.rounds import FIRST_ITERATIONS
+from lab.compare.runs import HOSTS_DOING
+from lab.core.errors import BuildFailed, GuestFailed, HostFailed, LabError, UserError
+from lab.core.executor import over
+from lab.core.progress import Meter
+from lab.core.records import now
+from lab.guests import exact as guest_exact
+from lab.guests.run import Arm, Running
+from lab.kernels import kernel as kernel_kernel
+from lab.kernels.kernel import Kernel
+from lab.stats import iterations
+from lab.stats.verdict import Metric, percent
+from lab.workloads import selection
+from lab.workloads.spec import Workload
+
+T = TypeVar("T")
+
+TRIES = 3
+"""How often in a row a commit's guest may die before the commit is left out, as in `lab ab --mode live`."""
+
+
+class Booted(NamedTuple):
+    """What one fresh boot gave: the metric, from its samples."""
+
+    value: float
+    samples: Sequence[float] = ()
+
+
+class Booter(Protocol):
+    """Who builds and boots. Failures are those of `lab.core.errors`; `GuestFailed.kind` says whose fault it was."""
+
+    @property
+    def metric(self) -> Metric:
+        """What is measured."""
+
+    @property
+    def environment(self) -> ResultEnvironment | None:
+        """Around all boots; None where there is none to speak of."""
+
+    def build(self, one: Candidate) -> Built:
+        """Bring the kernel of a candidate to hand."""
+
+    def boot(self, one: Candidate) -> Booted:
+        """Boot it afresh, and measure once."""
+
+
+@dataclass
+class LiveWork:
+    """The work itself. clock: of the host, in seconds; it has to go on between two runs of the lab."""
+
+    session: Session
+    booter: Booter
+    meter: Meter
+    deadline: float | None = None
+    clock: Callable[[], float] = time.time
+    out_of_time: bool = field(default=False, init=False)
+
+    @cached_property
+    def state(self) -> LiveState:
+        """The search as the journal has it."""
+        session = self.session
+        return LiveState(session.plan, session.history, self.booter.metric, session.journal.standing)
+
+    def run(self) -> Done:
+        """Go on from whatever the journal says, to the answer."""
+        state = self.state
+        while isinstance(step := state.next(), Visit):
+            if over(self.deadline):
+                self.out_of_time = True
+                return state.conclude("the budget is used up")
+            self._boot_next(step)
+            self._say(step, state.next())
+        return step
+
+    def _boot_next(self, step: Visit) -> None:
+        """The first boot of a visit; before it all its kernels are built, so that its boots come close together."""
+        for number in dict.fromkeys(step.boots):
+            if not self._built(number):
+                return
+        one = self._candidate(step.boots[0])
+        started = time.monotonic()
+        try:
+            booted = self._tried(lambda: self.booter.boot(one), TRIES)
+            if booted.value <= 0:
+                raise GuestFailed(
+                    "workload", f"{one.name}: {self.booter.metric.name} was {booted.value:g}, which has no logarithm"
+                )
+        except GuestFailed as error:
+            if error.kind in HOSTS_DOING:
+                raise
+            self._leave_out(one, error.kind, error)
+            return
+        self._take(
+            Boot(
+                commit=one.id, part=step.part, value=booted.value, at_s=round(self.clock(), 3),
+                run_s=round(time.monotonic() - started, 3), samples=list(booted.samples),
+            )
+        )  # fmt: skip
+
+    @cached_property
+    def _at_hand(self) -> set[str]:
+        """Kernels that this process has built, or found in the store."""
+        return set()
+
+    def _built(self, number: int) -> bool:
+        one = self._candidate(number)
+        if one.id in self._at_hand:
+            return True
+        started = time.monotonic()
+        try:
+            built = self._tried(lambda: self.booter.build(one), 2)
+        except (BuildFailed, UserError, ValueError) as error:
+            self._leave_out(one, "build", error, build_s=time.monotonic() - started)
+            return False
+        self._at_hand.add(one.id)
+        if one.id not in self.state.kernels:
+            self._take(built)
+        return True
+
+    def _tried(self, work: Callable[[], T], times: int) -> T:
+        """What fails once may be the machine's doing, in real time also a guest that died: it is tried again."""
+        for _ in range(times - 1):
+            started = time.monotonic()
+            try:
+                return work()
+            except (HostFailed, GuestFailed) as error:
+                self.meter.say(f"{error.message}; once more, after {time.monotonic() - started:.0f} s")
+        return work()
+
+    def _leave_out(self, one: Candidate, how: str, error: LabError | ValueError, build_s: float = 0.0) -> None:
+        words = error.message if isinstance(error, LabError) else str(error)
+        log = error.log if isinstance(error, LabError) else None
+        ends = {self.session.history.old.id: 0, self.session.history.new.id: 1}
+        if one.id in ends:
+            raise GuestFailed(
+                how,
+                f"the {self.session.plan.words[ends[one.id]]} end cannot be measured, so nothing can be compared with "
+                f"it: {words}",
+                hint="choose another end",
+                log=Path(log) if log else None,
+            )
+        self._take(
+            Reading(
+                commit=one.id, untestable=how, why=words, log=str(log) if log else None, build_s=round(build_s, 3),
+                at=now(),
+            )
+        )  # fmt: skip
+        self.meter.say(f'{one.name} ("{one.title}") cannot be tested ({how}): {words}')
+
+    def _take(self, event: Boot | Built | Reading) -> None:
+        # The journal first: what the search was told must be what a later one will be told.
+        self.state.next()
+        self.session.journal.append(event)
+        self.state.take(event)
+
+    def _candidate(self, number: int) -> Candidate:
+        history = self.session.history
+        return history[history.number(self.state.name(number))]
+
+    # ---- telling
+
+    def _say(self, step: Visit, following: Visit | Done) -> None:
+        """One line where a visit ends; of the ends, where they are told apart."""
+        if isinstance(following, Visit) and following.boots == step.boots[1:]:
+            return
+        if step.part is Part.ENDS:
+            if self.state.search.differ():
+                self.meter.say(self._ends())
+        elif step.part is Part.SEARCH and self.state.name(step.commit) not in self.state.skipped:
+            self._say_belief(step)
+            if isinstance(following, Visit) and following.part is Part.CONFIRM:
+                self.meter.say("comparing its neighbours afresh")
+
+    def _ends(self) -> str:
+        ends, (old, new) = self.state.search.ends, self.session.plan.words
+        change = percent(math.exp(ends.moments.mean))
+        return f"ends: {new} against {old} {change} ({self.state.metric.name}, {len(ends.x)} pairs of boots)"
+
+    def _say_belief(self, step: Visit) -> None:
+        status = self.state.search.status()
+        low, high, chance = status.gaps[0]
+        left = f", about {status.seconds_left:.0f} s left" if status.seconds_left is not None else ""
+        one, up_to = self._candidate(step.commit), self._candidate(high)
+        among = f"{high - low} commits up to {up_to.name}" if high - low > 1 else up_to.name
+        self.meter.say(f"{one.name} booted; {certainty(chance)} for {among}; {status.bits_left:.1f} bits missing{left}")
+
+
+def metric_of(workload: Workload, name: str | None) -> Metric:
+    """The metric that decides: the workload's own primary one, or the one named. `UserError` if there is none."""
+    return chosen_metric(exact.metrics_of(workload.metrics, modelled=False), name)
+
+
+class Boots:
+    """The `Booter` of real guests. Its records are below the session's folder."""
+
+    def __init__(self, plan: BisectPlan, history: History, folder: Path, *, jobs: int, meter: Meter) -> None:
+        """Bring both ends' kernels to hand, and the guest around all of them."""
+        assert plan.live is not None  # noqa: S101  (it is a plan of live mode)
+        self.plan, self.history, self.folder, self.jobs, self.meter = plan, history, folder, jobs, meter
+        chosen = selection.select(plan.selection)
+        self.metric = metric_of(chosen[0], plan.metric)
+        self.iterations = plan.live.iterations or FIRST_ITERATIONS
+        self._kernels: dict[str, Kernel] = {}
+        self._build_s: dict[str, float] = {}
+        self._running = Running()
+        selection.require_unchanged(plan.files)
+        ready = live_guests.prepare(
+            (self._arm(history.old), self._arm(history.new)),
+            [chosen],
+            plan.live,
+            folder,
+            qemu=guest_exact.find_qemu(plan.qemu),
+            timeout_s=plan.guest_timeout_s,
+            meter=meter,
+        )
+        (self._stand,) = ready.stands
+        self.environment = ready.environment
+
+    def build(self, one: Candidate) -> Built:
+        """Bring the kernel of a candidate to hand."""
+        kernel = self._arm(one).kernel
+        return Built(
+            commit=one.id,
+            kernel=kernel.key,
+            image=identity(kernel, self._stand.bench.machine),
+            release=kernel.release,
+            build_s=round(self._build_s[one.id], 3),
+            at=now(),
+        )
+
+    def boot(self, one: Candidate) -> Booted:
+        """Boot it afresh, run the case some times, and sum those up."""
+        bench = self._stand.bench
+        number = next(n for n in itertools.count(self._booted() + 1) if not self._taken(n, one))
+        with self.meter.task(f"boot {number}, {one.name}", 1) as task:
+            record = boots.boot(
+                bench,
+                self._arm(one),
+                bench.cases,
+                name=_name(number, one),
+                seed=number,
+                iterations=self.iterations,
+                seat=self._stand.seats[0],
+                running=self._running,
+            )
+            task.advance()
+        samples = record.reading()[bench.cases[0].name].get(self.metric.name, [])
+        value = iterations.summary(samples)
+        if not math.isfinite(value):
+            raise GuestFailed("workload", f"{one.name}: the workload did not report {self.metric.name}")
+        return Booted(value, samples)
+
+    def _booted(self) -> int:
+        return len(list((self.folder / "boots").glob("*.json")))
+
+    def _taken(self, number: int, one: Candidate) -> bool:
+        return boots.record_path(self.folder, _name(number, one)).exists()
+
+    def _arm(self, one: Candidate) -> Arm:
+        if one.id not in self._kernels:
+            started = time.monotonic()
+            spec = self.history.resolve(self.history.number(one.id), progress=self.meter.news)
+            self._kernels[one.id] = kernel_kernel.obtain(spec, cc=self.plan.new.cc, jobs=self.jobs, meter=self.meter)
+            self._build_s[one.id] = time.monotonic() - started
+        kernel = self._kernels[one.id]
+        return Arm(name="commit", kernel=kernel, settings=dict(kernel.spec.settings))
+
+
+def _name(number: int, one: Candidate) -> str:
+    return f"{number:05d}-{safe_name(one.name)}"

@@ -1,0 +1,425 @@
+"""The search of live mode, one step at a time and without any I/O.
+
+`next()` says which commits to boot, in which order; each boot's number goes to `record()`, a commit that
+cannot be built or booted to `skip()`. The state depends only on the arguments and on these two calls, so a
+journal of them brings back any search.
+
+A search has three parts: the ends are compared until they certainly differ (else there is no culprit); visits
+are made where they promise most until one gap between two measured commits holds the culprit; its two
+neighbours are compared afresh.
+
+The words of the live search: its rules, what it asks for, what it answers.
+
+An A/B of two commits, one boot of each at a time in random order, until the evidence is in.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+
+from lab.bisection import acquisition
+from lab.bisection.acquisition import Choice, Costs
+from lab.stats import evidence
+from lab.stats.evidence import Estimate, Moments
+from lab.stats.posterior import DRIFTS, Belief, Drift, Reading, believe, prior_of, shortest
+from lab.stats.sequential import Looks
+
+
+class Outcome(StrEnum):
+    """How a search ended."""
+
+    NO_CULPRIT = "no culprit"
+    CONFIRMED = "confirmed"
+    FOUND = "found"
+    UNDECIDED = "undecided"
+
+
+class Part(StrEnum):
+    """What a visit is for."""
+
+    ENDS = "ends"
+    SEARCH = "search"
+    CONFIRM = "confirm"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """When a search believes what.
+
+    confidence: probability at which a gap is the answer. hunch: probability at which its neighbours begin to be
+    compared afresh, which both confirms and measures. alpha: chance that equal ends are searched at all.
+    confirm_alpha: the same for the two neighbours at the end; None leaves that out. margin: a log ratio
+    within which the ends count as the same, None never to say so. side_boots: boots that both neighbours must
+    have had. max_boots: when to give up.
+    """
+
+    confidence: float = 0.95
+    hunch: float = 0.85
+    alpha: float = 0.01
+    confirm_alpha: float | None = 0.05
+    margin: float | None = None
+    end_blocks: int = 200
+    confirm_blocks: int = 60
+    side_boots: int = 2
+    max_boots: int = 3000
+    drifts: tuple[Drift, ...] = DRIFTS
+    robust: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Visit:
+    """Boots to be made one after the other. `commit` is what they are for."""
+
+    part: Part
+    commit: int
+    boots: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """The answer: the culprit is one of `suspects`, the last of which is the first commit seen bad.
+
+    last_good, first_bad: the neighbours that were measured. probability: that the answer is right, as the
+    model sees it. effect: change between the ends (no culprit) or between the neighbours when confirmed, else
+    the model's; logs, with its interval where there is one.
+    """
+
+    outcome: Outcome
+    reason: str
+    last_good: int
+    first_bad: int
+    suspects: tuple[int, ...]
+    probability: float
+    effect: Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """Where a search stands. gaps: (last good, first bad, probability), likeliest first."""
+
+    part: Part
+    boots: int
+    evidence: float
+    gaps: tuple[tuple[int, int, float], ...]
+    bits_left: float
+    seconds_left: float | None
+
+
+FEWEST_BLOCKS = 4
+
+
+@dataclass(kw_only=True)
+class Duel:
+    """Two commits; x holds one difference of logs (new - old) per finished block."""
+
+    old: int
+    new: int
+    x: list[float] = field(default_factory=list)
+    _half: dict[int, float] = field(default_factory=dict)
+
+    def order(self, chance: random.Random) -> tuple[int, ...]:
+        """The boots of the next block."""
+        return (self.old, self.new) if chance.random() < 0.5 else (self.new, self.old)
+
+    def add(self, commit: int, value: float) -> None:
+        """One boot's log metric; the second of a block completes it."""
+        self._half[commit] = value
+        if len(self._half) == 2:
+            self.x.append(self._half[self.new] - self._half[self.old])
+            self._half.clear()
+
+    @property
+    def log_e(self) -> float:
+        """Log evidence against "no difference"; 0 before there are enough blocks."""
+        return evidence.log_evidence(self._clipped()) if len(self.x) >= FEWEST_BLOCKS else 0.0
+
+    def effect(self, alpha: float) -> Estimate:
+        """Mean difference as tested, with its interval at any look."""
+        m = self.moments
+        return Estimate(m.mean, evidence.interval(m, alpha))
+
+    @property
+    def moments(self) -> Moments:
+        """Of the differences as tested."""
+        return evidence.moments(self._clipped())
+
+    def _clipped(self) -> list[float]:
+        return evidence.clip(self.x)
+
+
+class LiveSearch:
+    """A search over commits 0 (old end, without the change) to `last` (new end, with it), oldest first."""
+
+    def __init__(
+        self,
+        last: int,
+        *,
+        costs: Costs,
+        weights: Sequence[float] | None = None,
+        built: Collection[int] = (),
+        rules: Rules | None = None,
+        seed: int = 0,
+    ) -> None:
+        """weights: of commits 1 to last as culprits, uniform without. built: kernels that need no build.
+
+        seed: of the order of boots. ValueError: not one weight of 0 or more for each commit, or none above 0.
+        """
+        self.last = last
+        self.costs = costs
+        self.rules = rules or Rules()
+        self.readings: list[Reading] = []
+        self.built = {0, last, *built}
+        self.untestable: set[int] = set()
+        self._prior = prior_of(last, weights)
+        self._chance = random.Random(seed)  # noqa: S311 - the order of boots, not a secret
+        self.ends = Duel(old=0, new=last)
+        self.confirming: Duel | None = None
+        # A hunch that its own comparison did not bear out is not followed twice.
+        hunch = 1.0 if self.rules.confirm_alpha is None else self.rules.hunch
+        self._enough = min(hunch, self.rules.confidence)
+        self._end_turn = 0
+        self._visit: Visit | None = None
+        self._boots_left: list[int] = []
+        self._done: Done | None = None
+        self._belief: Belief | None = None
+        self._choice: Choice | None = None
+
+    # ---- the three calls
+
+    def next(self) -> Visit | Done:
+        """What is to be booted now, or the answer. The same until something is recorded."""
+        if self._done:
+            return self._done
+        if not self._boots_left:
+            step = self._step()
+            if isinstance(step, Done):
+                self._done = step
+                return step
+            self._visit, self._boots_left = step, list(step.boots)
+        assert self._visit  # noqa: S101  (boots are left only of a visit)
+        return Visit(part=self._visit.part, commit=self._visit.commit, boots=tuple(self._boots_left))
+
+    def record(self, reading: Reading) -> None:
+        """The number of the next boot that `next()` asked for. ValueError: it asked for another commit."""
+        step = self.next()
+        if isinstance(step, Done) or reading.commit != step.boots[0]:
+            raise ValueError(f"commit {reading.commit} was not to be booted now")
+        if not math.isfinite(reading.value):
+            raise ValueError(f"commit {reading.commit}: {reading.value} is not a number")
+        self._boots_left.pop(0)
+        self.built.add(reading.commit)
+        self.readings.append(reading)
+        self._belief = None
+        if step.part is Part.ENDS:
+            self.ends.add(reading.commit, reading.value)
+        elif self.confirming and step.part is Part.CONFIRM:
+            self.confirming.add(reading.commit, reading.value)
+
+    def skip(self, commit: int) -> None:
+        """This commit cannot be built, booted or measured, or not always: it is left out from now on.
+
+        What is left of a visit to it is dropped, and so are readings of it. ValueError: it is an end.
+        """
+        if commit in (0, self.last):
+            raise ValueError(f"commit {commit} is an end, it cannot be skipped")
+        self.next()  # so that the order of boots is drawn just as often in a replay
+        self.untestable.add(commit)
+        self.built.discard(commit)
+        self.readings = [reading for reading in self.readings if reading.commit != commit]
+        self._belief = self._choice = None
+        if commit in self._boots_left:
+            self._boots_left = []
+        if self.confirming and commit in (self.confirming.old, self.confirming.new):
+            self.confirming = None
+
+    def conclude(self, reason: str) -> Done:
+        """The answer as far as it goes, for when the budget is used up."""
+        if self._done is None:
+            self._done = self._as_far_as_it_goes(reason)
+        return self._done
+
+    # ---- what it looks like
+
+    @property
+    def part(self) -> Part:
+        """What is being done, or was done last."""
+        return self._visit.part if self._visit else Part.ENDS
+
+    @property
+    def belief(self) -> Belief:
+        """The posterior over all readings; only after the ends were compared."""
+        if self._belief is None:
+            sign = 1 if self.ends.moments.mean > 0 else -1
+            rules = self.rules
+            self._belief = believe(self._prior, self.readings, sign, rules.drifts, robust=rules.robust)
+        return self._belief
+
+    def status(self) -> Status:
+        """Posterior, cost so far, what is left."""
+        log_e = (self.confirming or self.ends).log_e
+        if self.differ() is None:
+            return Status(
+                part=Part.ENDS, boots=len(self.readings), evidence=log_e / math.log(10), gaps=((0, self.last, 1.0),),
+                bits_left=math.log2(self.last), seconds_left=None,
+            )  # fmt: skip
+        belief = self.belief
+        order = np.argsort(-belief.gaps, kind="stable")
+        return Status(
+            part=self.part,
+            boots=len(self.readings),
+            evidence=log_e / math.log(10),
+            gaps=tuple((*belief.gap(int(i)), float(belief.gaps[i])) for i in order),
+            bits_left=acquisition.bits_left(belief, self.untestable),
+            seconds_left=self._seconds_left(belief),
+        )
+
+    def _seconds_left(self, belief: Belief) -> float | None:
+        """Bits left at the rate that the present visit promises, and a confirmation at the present noise."""
+        search_s = 0.0
+        if not self.confirming:
+            if self._choice is None:
+                return None
+            search_s = acquisition.bits_left(belief, self.untestable) / self._choice.bits_per_s
+        return search_s + 2 * self.costs.boot_s * self._confirming_blocks(belief)
+
+    def _confirming_blocks(self, belief: Belief) -> int:
+        rules = self.rules
+        if rules.confirm_alpha is None:
+            return 0
+        start = Moments(2, abs(belief.delta), math.sqrt(2) * belief.noise)
+        more = Looks(rules.confirm_alpha).blocks_to_settle(start, margin=0.0, min_blocks=FEWEST_BLOCKS)
+        blocks = rules.confirm_blocks if more is None else min(start.n + more, rules.confirm_blocks)
+        return max(0, blocks - len(self.confirming.x)) if self.confirming else blocks
+
+    # ---- the steps
+
+    def _step(self) -> Visit | Done:
+        differ = self.differ()
+        if differ is None:
+            return Visit(part=Part.ENDS, commit=self.last, boots=self.ends.order(self._chance))
+        if not differ:
+            return self._no_culprit()
+        if self.confirming:
+            step = self._confirm(self.confirming)
+            if step:
+                return step
+        if len(self.readings) >= self.rules.max_boots:
+            return self._as_far_as_it_goes(f"{len(self.readings)} boots were not enough")
+        return self._search()
+
+    def differ(self) -> bool | None:
+        """Whether the ends differ; None while that is open."""
+        ends, rules = self.ends, self.rules
+        if len(ends.x) < FEWEST_BLOCKS:
+            return None
+        if ends.log_e >= -math.log(rules.alpha):
+            return True
+        if len(ends.x) >= rules.end_blocks:
+            return False
+        interval = ends.effect(rules.alpha).interval
+        same = rules.margin is not None and interval is not None and max(-interval[0], interval[1]) <= rules.margin
+        return False if same else None
+
+    def _search(self) -> Visit | Done:
+        belief = self.belief
+        low, high = belief.gap(belief.best)
+        rules = self.rules
+        if belief.gaps[belief.best] >= self._enough and not self._divisible(low, high):
+            for side in (low, high):
+                missing = self.rules.side_boots - belief.boots[side]
+                if missing > 0:
+                    return Visit(part=Part.SEARCH, commit=side, boots=(side,) * missing)
+            if rules.confirm_alpha is None:
+                return self._found(Outcome.FOUND, "")
+            self.confirming = Duel(old=low, new=high)
+            return self._confirmation(self.confirming)
+        self._choice = acquisition.choose(belief, self.costs, self.built, self.untestable)
+        if self._choice is None:
+            return self._as_far_as_it_goes("no commit is left that could be measured")
+        return Visit(part=Part.SEARCH, commit=self._choice.commit, boots=self._boots(self._choice))
+
+    def _boots(self, choice: Choice) -> tuple[int, ...]:
+        """The commit's boots with those of the ends, taken in turns, spread among them at random."""
+        boots = [choice.commit] * choice.boots
+        for _ in range(choice.end_boots):
+            boots.insert(self._chance.randrange(len(boots) + 1), self.last if self._end_turn else 0)
+            self._end_turn = 1 - self._end_turn
+        return tuple(boots)
+
+    def _divisible(self, low: int, high: int) -> bool:
+        """Whether a commit inside the gap could be measured and would leave suspects on both its sides."""
+        suspects = np.flatnonzero(self._prior[low + 1 : high + 1]) + low + 1
+        first, last = int(suspects[0]), int(suspects[-1])
+        return any(commit not in self.untestable for commit in range(first, last))
+
+    def _confirmation(self, duel: Duel) -> Visit:
+        return Visit(part=Part.CONFIRM, commit=duel.new, boots=duel.order(self._chance))
+
+    def _confirm(self, duel: Duel) -> Visit | Done | None:
+        """The next block of the fresh A/B, the answer, or None when the search has to go on."""
+        assert self.rules.confirm_alpha  # noqa: S101  (else nothing is ever confirmed)
+        belief = self.belief
+        held = belief.gap(belief.best) == (duel.old, duel.new)
+        certain = held and belief.gaps[belief.best] >= self.rules.confidence
+        right_way = duel.x and duel.moments.mean * belief.delta > 0
+        if certain and right_way and duel.log_e >= -math.log(self.rules.confirm_alpha):
+            return self._found(Outcome.CONFIRMED, "", duel)
+        if held and len(duel.x) < self.rules.confirm_blocks:
+            return self._confirmation(duel)
+        if certain:
+            return self._found(Outcome.FOUND, f"{len(duel.x)} blocks of the neighbours did not confirm it", duel)
+        self.confirming, self._enough = None, self.rules.confidence
+        return None
+
+    # ---- the answers
+
+    def _no_culprit(self) -> Done:
+        blocks = len(self.ends.x)
+        return Done(
+            outcome=Outcome.NO_CULPRIT,
+            reason=f"the ends do not differ after {blocks} boots of each",
+            last_good=0,
+            first_bad=self.last,
+            suspects=(),
+            probability=0.0,
+            effect=self.ends.effect(self.rules.alpha),
+        )
+
+    def _found(self, outcome: Outcome, reason: str, duel: Duel | None = None) -> Done:
+        belief = self.belief
+        low, high = belief.gap(belief.best)
+        effect = Estimate(belief.delta, None)
+        if duel and duel.x:
+            effect = duel.effect(self.rules.confirm_alpha or self.rules.alpha)
+        return self._answer(outcome, reason, low, high, effect)
+
+    def _as_far_as_it_goes(self, reason: str) -> Done:
+        """The shortest run of gaps that holds the culprit with the confidence asked for."""
+        if not self.differ():
+            blocks = len(self.ends.x)
+            effect = self.ends.effect(self.rules.alpha) if blocks else Estimate(0.0, None)
+            return Done(
+                outcome=Outcome.UNDECIDED, reason=f"{reason}; the ends were not yet told apart", last_good=0,
+                first_bad=self.last, suspects=(), probability=0.0, effect=effect,
+            )  # fmt: skip
+        belief = self.belief
+        low, high = shortest(belief.mass, belief.measured, self.rules.confidence)
+        return self._answer(Outcome.UNDECIDED, reason, low, high, Estimate(belief.delta, None))
+
+    def _answer(self, outcome: Outcome, reason: str, low: int, high: int, effect: Estimate) -> Done:
+        inside = self.belief.mass[low + 1 : high + 1]
+        return Done(
+            outcome=outcome,
+            reason=reason,
+            last_good=low,
+            first_bad=high,
+            suspects=tuple((np.flatnonzero(inside) + low + 1).tolist()),
+            probability=min(float(inside.sum()), 1.0),
+            effect=effect,
+        )

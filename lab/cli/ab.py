@@ -1,0 +1,226 @@
+"""`lab ab`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+import msgspec
+from rich.console import Console
+
+from lab.cli import options
+from lab.cluster import exact_only, joined
+from lab.compare import exact, live, live_guests, results
+from lab.compare import explain as lab_explain
+from lab.compare.explain import Why
+from lab.compare.plan import LivePlan
+from lab.compare.results import AbResult, ArmPlan, Plan
+from lab.core import records
+from lab.core.errors import Undecided, UserError
+from lab.core.progress import Meter
+from lab.guests import exact as guest_exact
+from lab.guests import hardware, kvm
+from lab.history import remember
+from lab.kernels import compilers, resolve, trees
+from lab.report import explain_text
+from lab.report import text as report_text
+from lab.stats.verdict import Outcome
+from lab.workloads import selection
+
+
+@click.command()
+@click.option("--base", metavar="SPEC", help="The kernel to compare with.")
+@click.option("--test", metavar="SPEC", help="The kernel in question.")
+@options.measured(max_seeds=24)
+@options.live()
+@click.option("--base-cc", help="Compiler of the base kernel.")
+@click.option("--test-cc", help="Compiler of the test kernel.")
+@click.option("--resume", metavar="ID", help="Go on with a result that was interrupted.")
+@click.option("--fail-on", metavar="VERDICT[,...]", help="Exit 1 if the verdict is one of these, e.g. regression.")
+@click.option("--require-verdict", is_flag=True, help="Exit 5 if the verdict is unknown.")
+@options.elsewhere()
+@click.option("--explain", is_flag=True, help="Also say why the case that changed most did, as `lab explain` does.")
+@options.json_output
+def ab(
+    resume: str | None,
+    result: Path | None,
+    explain: bool,
+    cluster: str | None,
+    share: str | None,
+    as_json: bool,
+    **rest: Any,
+) -> int:
+    """Compare two kernels on a workload: same or not, by how much, and how sure.
+
+    \b
+    Example:
+      lab ab --base efa7df3e3bb5^ --test efa7df3e3bb5 -w alloc-burst:layout-4632k
+    """
+    rest["mode"] = exact_only(cluster, rest["mode"])
+    asked = msgspec.convert({**rest, "explain": explain}, Asked)
+    fail_on = _verdicts(asked.fail_on)
+    deadline = time.monotonic() + asked.budget if asked.budget else None
+    with Meter() as meter, joined(cluster, share, meter):
+        if resume is not None:
+            folder = results.open_folder(resume)
+            plan = results.load_plan(folder)
+            exact_only(cluster, plan.mode)
+        else:
+            plan = plan_of(asked, meter)
+            folder = results.new_folder(result)
+        with results.claimed(folder):
+            if resume is None:
+                results.store_plan(folder, plan)
+            jobs = asked.jobs or exact.default_jobs()
+            finished = measure(plan, folder, jobs, deadline, meter)
+            remember(folder, meter)
+            reason = lab_explain.find(folder, finished, jobs=jobs, meter=meter) if explain else None
+    _print(finished, reason, as_json=as_json)
+    if finished.verdict in fail_on:
+        return 1
+    if asked.require_verdict and finished.verdict == Outcome.UNKNOWN:
+        raise Undecided(
+            f"undecided: {finished.reason}",
+            hint=f"give it more {finished.pairs}s (--max-{finished.pairs}s) or a larger threshold",
+        )
+    return 0
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The options that a plan is made of, as click gives them."""
+
+    base: str | None
+    test: str | None
+    workload: tuple[str, ...]
+    tree: str | None
+    mode: str
+    threshold: float
+    seeds: int | None
+    max_seeds: int
+    budget: float | None
+    cc: str
+    base_cc: str | None
+    test_cc: str | None
+    qemu: str
+    guest_timeout: float
+    model: str
+    machine: str
+    jobs: int | None
+    accel: Literal["auto", "kvm", "tcg"]
+    cpus: int | None
+    numa: int | None
+    duet: bool
+    rounds: int | None
+    max_rounds: int
+    iterations: int | None
+    perf: bool | None
+    perf_record: bool
+    fail_on: str | None
+    require_verdict: bool
+    explain: bool
+
+
+def measure(plan: Plan, folder: Path, jobs: int, deadline: float | None, meter: Meter) -> AbResult:
+    """Do what a plan says, in its mode."""
+    if plan.live is not None:
+        with results.kept(folder, meter):
+            return live.measure(plan, folder, jobs=jobs, deadline=deadline, meter=meter)
+    exact.announce(plan, selection.select_all(plan.workloads), jobs, meter)
+    with results.kept(folder, meter):
+        return exact.measure(plan, folder, jobs=jobs, deadline=deadline, meter=meter)
+
+
+def plan_of(asked: Asked, meter: Meter) -> Plan:
+    """Everything resolved, so that nothing asked for can turn out wrong after hours."""
+    if not asked.base or not asked.test:
+        raise UserError("both --base and --test are needed", hint="e.g. --base v6.11 --test v6.12")
+    selection.select_all(asked.workload)
+    guest_exact.find_qemu(asked.qemu)
+    hardware.load(asked.machine)
+    tree = trees.open_tree(asked.tree, progress=meter.news) if asked.tree else None
+    arms = []
+    for text, cc in ((asked.base, asked.base_cc), (asked.test, asked.test_cc)):
+        compilers.identify(cc or asked.cc)
+        spec = resolve.resolve(text, tree, progress=meter.news)
+        if spec.note:
+            meter.news(spec.note)
+        arms.append(ArmPlan(spec=spec, cc=cc or asked.cc))
+    mode, how = _live_plan(asked, meter)
+    return Plan(
+        mode=mode,
+        base=arms[0],
+        test=arms[1],
+        workloads=[selection.canonical(text) for text in asked.workload],
+        files=selection.user_files(asked.workload),
+        threshold=asked.threshold,
+        alpha=0.01,
+        seeds=asked.seeds or 6,
+        max_seeds=asked.max_seeds,
+        fixed_seeds=asked.seeds is not None,
+        qemu=asked.qemu,
+        guest_timeout_s=asked.guest_timeout,
+        model=asked.model if how is None else "none",
+        machine=asked.machine if how is None and asked.model != "none" else None,
+        live=how,
+    )
+
+
+def _live_plan(asked: Asked, meter: Meter) -> tuple[str, LivePlan | None]:
+    """The mode, and how it is measured in live mode: refused here if this machine cannot.
+
+    `auto` is live where a guest boots under KVM, unless something is asked for that only exact mode has.
+    """
+    chosen = [asked.cpus is not None, asked.numa, asked.duet, asked.rounds, asked.iterations, asked.accel != "auto"]
+    chosen += [asked.perf is not None, asked.perf_record]
+    if asked.mode == "exact":
+        if any(chosen):
+            raise UserError(
+                "--accel, --cpus, --numa, --duet, --rounds, --iterations, --perf and --perf-record are of live mode"
+            )
+        return "exact", None
+    of_exact = asked.seeds or asked.explain or asked.model != "auto"
+    if asked.mode == "auto" and not any(chosen) and (of_exact or not kvm.works(asked.qemu)):
+        return "exact", None
+    if asked.seeds:
+        raise UserError("--seeds is of exact mode", hint="in live mode it is --rounds")
+    if asked.model not in ("auto", "none"):
+        raise UserError("--model is of exact mode: live mode measures real time", hint="leave it out, or --mode exact")
+    accelerator = kvm.accelerator(asked.accel, asked.qemu, meter)
+    how = LivePlan(
+        accelerator=accelerator,
+        vcpus=asked.cpus or None,
+        mirror=asked.cpus == 0,
+        nodes=asked.numa,
+        duet=asked.duet,
+        max_rounds=asked.rounds or asked.max_rounds,
+        fixed_rounds=asked.rounds is not None,
+        iterations=asked.iterations,
+        perf=accelerator == "kvm" if asked.perf is None else asked.perf,
+        perf_record=asked.perf_record,
+        seed=live_guests.draw_seed(),
+    )
+    live_guests.check(selection.select_all(asked.workload), how)
+    return "live", how
+
+
+def _verdicts(text: str | None) -> set[Outcome]:
+    if not text:
+        return set()
+    try:
+        return {Outcome(word.strip()) for word in text.split(",")}
+    except ValueError as error:
+        raise UserError(f"--fail-on {text}: {error}", hint=f"choose from {', '.join(Outcome)}") from error
+
+
+def _print(result: AbResult, reason: Why | None, *, as_json: bool) -> None:
+    if as_json:
+        document = {**records.plain(result), "explain": reason.document()} if reason else result
+        click.echo(records.encode(document), nl=False)
+        return
+    console = Console()
+    report_text.show(result, console)
+    if reason:
+        click.echo()
+        explain_text.show(reason, console)

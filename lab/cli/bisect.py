@@ -1,0 +1,253 @@
+"""`lab bisect`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lab.bisection import conclude, git_step, request, session
+from lab.bisection.answer import Answer
+from lab.bisection.request import Asked
+from lab.cli import options
+from lab.cluster import exact_only, joined
+from lab.compare import results
+from lab.compare.exact import default_jobs
+from lab.core import records
+from lab.core.errors import UserError
+from lab.core.progress import Meter
+from lab.core.text import visible
+from lab.guests import hardware
+from lab.history import remember
+from lab.report import bisection_text
+
+_PATHS = "lab.bisect.paths"
+_WORDS = "lab.bisect.words"
+_OF_NOW = ("--result", "--cluster", "--share")
+"""Options that say where a bisection is done, not what it is."""
+
+
+class WithPaths(click.Group):
+    """A group that does something by itself, and takes paths behind `--` as git does."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Set what follows `--` aside: click would take it for a subcommand."""
+        ctx.meta[_WORDS] = list(args)
+        ctx.meta[_PATHS] = ()
+        if "--" in args and not any(word in self.commands for word in args[: args.index("--")]):
+            place = args.index("--")
+            ctx.meta[_PATHS] = tuple(args[place + 1 :])
+            args = args[:place]
+        return super().parse_args(ctx, args)
+
+
+# The options that name the ends and how a commit is decided.
+_ends = options.together(
+    click.option("--good", metavar="SPEC", help="The older end, before it got worse."),
+    click.option("--bad", metavar="SPEC", help="The newer end, which is worse."),
+    click.option("--old", metavar="SPEC", help="The older end; any change is looked for, to either side."),
+    click.option("--new", metavar="SPEC", help="The newer end."),
+    click.option("--recipe", metavar="NAME|FILE", help="Take what is not given here from a recipe."),
+    click.option("--workload", "-w", metavar="NAME[:CASE]", help="What to run."),
+    click.option("--metric", metavar="NAME", help="What decides (default: the primary metric)."),
+    click.option("--threshold", type=options.Share(), help="The smallest change that counts (2%)."),
+    click.option("--seeds", type=click.IntRange(min=1), help="Exactly that many seeds a commit."),
+    click.option("--model", type=click.Choice(["auto", "none", "tlb", "full"]), help="Cost model, as in `lab ab`."),
+    click.option("--machine", metavar="NAME|FILE", help=f"The machine that is modelled ({hardware.DEFAULT})."),
+    click.option("--cc", help="Compiler of all kernels (gcc)."),
+    options.qemu,
+    options.guest_timeout,
+)
+
+_result_id = click.argument("result_id", metavar="[ID]", default="latest")
+
+
+@click.group(cls=WithPaths, invoke_without_command=True, subcommand_metavar="[COMMAND] [-- PATH...]")
+@_ends
+@options.tree
+@click.option(
+    "--series", metavar="deb:PATTERN|MAILBOX|FOLDER", help="Search packages by version, or patches put on --good."
+)
+@click.option(
+    "--options",
+    nargs=2,
+    metavar="LIST LIST",
+    help="Search the options that two kconfigs, or lists of settings, differ in.",
+)
+@click.option("--first-parent", is_flag=True, help="Follow only the first parent of merges.")
+@options.mode
+@options.live_guest()
+@click.option("--confidence", type=options.Share(), help="How sure the answer has to be, 95% or more (95%).")
+@click.option("--max-seeds", type=click.IntRange(min=6), default=24, show_default=True, help="To tell the ends apart.")
+@click.option(
+    "--probe", type=click.IntRange(min=0), metavar="N", help="With ends that are alike, measure N commits inside (3)."
+)
+@click.option("--inside/--no-inside", default=True, help="From packages go on to the commits they were made from.")
+@click.option("--speculate/--no-speculate", default=True, help="While guests run, build what may be next.")
+@options.budget
+@options.jobs
+@options.elsewhere()
+@options.result
+@options.json_output
+@click.pass_context
+def bisect(
+    ctx: click.Context,
+    /,
+    budget: float | None,
+    jobs: int | None,
+    cluster: str | None,
+    share: str | None,
+    result: Path | None,
+    as_json: bool,
+    **rest: Any,
+) -> int:
+    """Find the commit that changed a measurement, say how sure that is, and prove it.
+
+    Exits 0 when a commit, or a range that cannot be narrowed down, is named; 5 when there is no culprit.
+
+    \b
+    Examples:
+      lab bisect --good v6.6 --bad v6.7 -w alloc-burst:layout-4632k -- mm/
+      lab bisect --old efa7df3e3bb5^ --new HEAD -w alloc-burst:layout-4632k
+      lab bisect --mode live --good v6.6 --bad v6.7 -w alloc-burst:layout-4632k
+      lab bisect --series 'deb:linux-image-6.12.*-cloud-amd64' -w alloc-burst:alternate-2048k-1400k
+      lab bisect --cluster tcp://head:8786 --share /net/lab --good v6.6 --bad v6.7 -w alloc-burst:layout-4632k
+      lab bisect --recipe alloc-burst
+    """
+    if ctx.invoked_subcommand is not None:
+        if any(ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE for name in ctx.params):
+            raise UserError(f"options of the search go without {ctx.invoked_subcommand}, or behind it")
+        return 0
+    rest["mode"] = exact_only(cluster, rest["mode"])
+    asked = Asked(**rest, paths=ctx.meta[_PATHS])
+    deadline = time.monotonic() + budget if budget else None
+    with Meter() as meter, joined(cluster, share, meter):
+        plan, history = request.plan(asked, _command(ctx.meta[_WORDS]), meter.news)
+        folder = results.new_folder(result)
+        with results.claimed(folder):
+            made = session.create(folder, plan, history)
+            answer = conclude.conclude(made, jobs=jobs or default_jobs(), deadline=deadline, meter=meter)
+            remember(folder, meter)
+    return _print(answer, as_json=as_json)
+
+
+def _command(words: list[str]) -> list[str]:
+    """The command line that does it all again: into a new result."""
+    kept = []
+    skip = False
+    for word in words:
+        if not skip and word not in ("--json", *_OF_NOW) and not word.startswith(tuple(f"{name}=" for name in _OF_NOW)):
+            kept.append(word)
+        skip = word in _OF_NOW
+    return ["lab", "bisect", *kept]
+
+
+def _print(answer: Answer, *, as_json: bool) -> int:
+    if as_json:
+        click.echo(records.encode(answer), nl=False)
+    else:
+        click.echo(bisection_text.render(answer), nl=False)
+    return 0 if answer.named else 5
+
+
+@bisect.command()
+@_result_id
+@options.budget
+@options.jobs
+@options.elsewhere()
+@options.json_output
+def resume(
+    result_id: str,
+    budget: float | None,
+    jobs: int | None,
+    cluster: str | None,
+    share: str | None,
+    as_json: bool,
+) -> int:
+    """Go on with a bisection that was stopped; nothing is measured twice.
+
+    \b
+    Example:
+      lab bisect resume latest
+    """
+    deadline = time.monotonic() + budget if budget else None
+    found = session.find(result_id)
+    exact_only(cluster, found.plan.mode)
+    with Meter() as meter, joined(cluster, share, meter), results.claimed(found.folder):
+        answer = conclude.conclude(
+            session.load(found.folder), jobs=jobs or default_jobs(), deadline=deadline, meter=meter
+        )
+        remember(found.folder, meter)
+    return _print(answer, as_json=as_json)
+
+
+@bisect.command("status")
+@_result_id
+@options.json_output
+def status_(result_id: str, as_json: bool) -> None:
+    """What is known of a bisection, what it cost, and what is left.
+
+    \b
+    Example:
+      lab bisect status latest
+    """
+    from lab.bisection import status  # brings numpy along, for live mode: each step of git's would wait for it
+
+    found = session.find(result_id)
+    if as_json:
+        click.echo(records.encode(status.status(found)), nl=False)
+    else:
+        for line in status.text(found):
+            click.echo(visible(line))
+
+
+@bisect.command()
+@_result_id
+def log(result_id: str) -> None:
+    """Print commands that rebuild a bisection: the lab's own, and git's.
+
+    \b
+    Example:
+      lab bisect log latest > log && git bisect replay log
+    """
+    from lab.bisection import status
+
+    for line in status.log(session.find(result_id)):
+        # Commands are for git, and stay as they are.
+        click.echo(visible(line) if line.startswith("#") else line)
+
+
+@bisect.command()
+@_result_id
+def undo(result_id: str) -> None:
+    """Take the last measurement back; `lab bisect resume` makes it again.
+
+    \b
+    Example:
+      lab bisect undo latest
+    """
+    found = session.find(result_id)
+    with results.claimed(found.folder):
+        one = session.undo(session.load(found.folder))
+    click.echo(f"{one.name} is not measured any more; go on by lab bisect resume {found.name}")
+
+
+@bisect.command()
+@_ends
+@options.jobs
+def step(jobs: int | None, **rest: Any) -> int:
+    """Decide the commit that the current folder is at, for `git bisect run`.
+
+    The ends are those that `git bisect` was begun with, unless they are given. Exits 0 for good (or old), 1 for bad
+    (or new), 125 for what cannot be tested, and 128 for anything else, which stops `git bisect run`.
+
+    \b
+    Example:
+      git bisect run lab bisect step --recipe alloc-burst
+    """
+    with Meter() as meter:
+        decided = git_step.take(Asked(**rest), Path.cwd(), jobs=jobs or default_jobs(), meter=meter)
+    click.echo(visible(decided.words))
+    return decided.status

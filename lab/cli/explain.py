@@ -1,0 +1,64 @@
+"""`lab explain`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from lab.cli import options
+from lab.compare import explain as lab_explain
+from lab.compare import results
+from lab.compare.exact import default_jobs
+from lab.compare.explain import Cost
+from lab.core import records
+from lab.core.progress import Meter
+from lab.report import explain_text
+from lab.report import svg as report_svg
+
+
+@click.command()
+@click.argument("result_id", metavar="ID")
+@click.option("--case", metavar="NAME", help="The case to explain (default: the one that changed most).")
+@click.option("--cost", type=click.Choice(["cycles", "instructions"]), default="cycles", show_default=True)
+@click.option("--model", type=click.Choice(["tlb", "full"]), help="Cost model (default: as measured, else full).")
+@click.option("--machine", metavar="NAME|FILE", help="What is modelled (default: as measured).")
+@click.option("--all", "everything", is_flag=True, help="Also the functions that do not differ.")
+@click.option("--folded", type=options.OutputFile(), help="Write folded stacks for flame graph viewers.")
+@click.option("--svg", type=options.OutputFile(), help="Write a differential flame graph.")
+@options.jobs
+@options.json_output
+def explain(
+    result_id: str,
+    case: str | None,
+    cost: Cost,
+    model: str | None,
+    machine: str | None,
+    everything: bool,
+    folded: Path | None,
+    svg: Path | None,
+    jobs: int | None,
+    as_json: bool,
+) -> None:
+    """Say why a result's arms differ, by function and by what the kernel counted.
+
+    \b
+    Example:
+      lab explain latest --case layout-4632k --svg why.svg
+    """
+    folder = results.open_folder(result_id)
+    result = results.load_result(folder)
+    with Meter() as meter:
+        found = lab_explain.find(
+            folder, result, case, machine=machine, model=model, cost=cost, jobs=jobs or default_jobs(), meter=meter
+        )
+    if folded:
+        records.write_atomic(folded, report_svg.folded(found.explanation, cost).encode())
+    if svg:
+        drawing = report_svg.svg(found.explanation, cost, title=found.title, machine=found.machine)
+        records.write_atomic(svg, drawing.encode())
+    if as_json:
+        click.echo(records.encode(found.document()), nl=False)
+        return
+    explain_text.show(found, Console(), everything=everything)

@@ -1,0 +1,199 @@
+"""`lab kernel`.
+
+`lab image`.
+
+`lab tree`: the kernel trees that revisions are looked up in.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import click
+import msgspec
+
+from lab.cli import options
+from lab.cluster import joined
+from lab.compare.exact import default_jobs
+from lab.core import executor, records
+from lab.core.progress import Meter
+from lab.guests import image as guest_image
+from lab.kernels import compilers, resolve, store, trees
+from lab.kernels import kernel as kernel_kernel
+
+
+@click.group()
+def kernel() -> None:
+    """Build kernels, list them, clear them out."""
+
+
+@kernel.command()
+@click.argument("specs", metavar="SPEC...", nargs=-1, required=True)
+@options.tree
+@click.option("--cc", default=compilers.DEFAULT, show_default=True, help="The compiler.")
+@options.jobs
+@options.elsewhere()
+@options.json_output
+def build(
+    specs: tuple[str, ...],
+    tree: str | None,
+    cc: str,
+    jobs: int | None,
+    cluster: str | None,
+    share: str | None,
+    as_json: bool,
+) -> None:
+    """Make kernels ready to boot: build, or download, what is not in the store.
+
+    \b
+    Example:
+      lab kernel build efa7df3e3bb5 efa7df3e3bb5%CONFIG_SLUB_DEBUG=y
+    """
+    rows = []
+    with Meter() as meter, joined(cluster, share, meter):
+        resolved = [resolve.resolve(text, tree, progress=meter.news) for text in specs]
+        for note in [spec.note for spec in resolved if spec.note]:
+            meter.say(note)
+        made = executor.each(
+            lambda spec: kernel_kernel.obtain(spec, cc=cc, jobs=jobs or default_jobs(), meter=meter), resolved
+        )
+        for spec, ready in zip(resolved, made, strict=True):
+            files = {"bzImage": ready.bzimage, "vmlinux": ready.vmlinux, "System.map": ready.symbols}
+            rows.append(
+                {
+                    "spec": spec.text,
+                    "build": ready.key,
+                    "commit": ready.commit,
+                    "release": ready.release,
+                    "files": {name: str(path) for name, path in files.items() if path},
+                    "sha256": {name: records.file_digest(path) for name, path in files.items() if path},
+                }
+            )
+    if as_json:
+        click.echo(records.encode({"schema": "lab.kernel/1", "kernels": rows}), nl=False)
+        return
+    for row in rows:
+        click.echo(f"{str(row['build'])[:12]}  {row['release']}  {row['spec']}")
+
+
+@kernel.command("list")
+@options.json_output
+def list_kernels(as_json: bool) -> None:
+    """The kernels in the store.
+
+    \b
+    Example:
+      lab kernel list
+    """
+    found = list(store.builds())
+    if as_json:
+        rows = [{**records.plain(build), "folder": str(folder), "used": _when(used)} for build, folder, used in found]
+        click.echo(records.encode({"schema": "lab.kernels/1", "kernels": rows}), nl=False)
+        return
+    for build, _, used in found:
+        click.echo(f"{build.key[:12]}  {build.release}  {build.commit[:12]}  {build.subject}  (used {_when(used)})")
+
+
+@kernel.command()
+@click.option("--older-than", type=options.Duration(), default=30 * 86400.0, help="Unused for this long (30d).")
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+def gc(older_than: float, dry_run: bool) -> None:
+    """Remove kernels that were not used for a while, and leftovers of killed builds.
+
+    \b
+    Example:
+      lab kernel gc --older-than 7d --dry-run
+    """
+    removed = store.collect_garbage(older_than, dry_run=dry_run)
+    for path, size in removed:
+        click.echo(f"{'would remove' if dry_run else 'removed'} {path.name} ({size >> 20} MiB)")
+    click.echo(f"{len(removed)} of {len(list(store.builds())) + (0 if dry_run else len(removed))} kernels")
+
+
+def _when(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="minutes")
+
+
+@click.group()
+def image() -> None:
+    """The guest image that both arms boot."""
+
+
+@image.command("build")
+@click.option("--refresh", is_flag=True, help="Build it anew, with the package versions offered now.")
+@options.json_output
+def build_image(refresh: bool, as_json: bool) -> None:
+    """Build the guest image, if it is not there.
+
+    \b
+    Example:
+      lab image build
+    """
+    with Meter() as meter:
+        record, folder = guest_image.rebuild(meter) if refresh else guest_image.obtain(meter)
+    if as_json:
+        click.echo(records.encode({**records.plain(record), "folder": str(folder)}), nl=False)
+    else:
+        click.echo(f"{record.key[:12]}  {record.suite}  {len(record.packages)} packages  sha256 {record.sha256[:12]}")
+
+
+@image.command("list")
+@options.json_output
+def list_images(as_json: bool) -> None:
+    """The images that were built.
+
+    \b
+    Example:
+      lab image list
+    """
+    found = guest_image.built()
+    if as_json:
+        rows = [{**records.plain(record), "folder": str(folder)} for record, folder in found]
+        click.echo(records.encode({"schema": "lab.images/1", "images": rows}), nl=False)
+        return
+    for record, _ in found:
+        click.echo(f"{record.key[:12]}  {record.suite}  {len(record.packages)} packages  sha256 {record.sha256[:12]}")
+
+
+def _say(message: str, share: float | None = None) -> None:
+    """Progress as plain lines: only what has no share, since that comes once."""
+    if share is None or share == 0:
+        click.echo(message, err=True)
+
+
+@click.group()
+def tree() -> None:
+    """Add and list kernel trees."""
+
+
+@tree.command()
+@click.argument("origin", metavar="URL-or-PATH")
+@click.option("--name", help="What to call it; by default the last part of the address.")
+def add(origin: str, name: str | None) -> None:
+    """Clone a kernel tree, or refer to a checkout of yours (which is never written to).
+
+    Clones fetch the history now and file contents when they are needed.
+
+    Example: lab tree add https://git.kernel.org/pub/scm/linux/kernel/git/torvalds/linux.git
+    """
+    added = trees.add(origin, name, progress=_say)
+    click.echo(f"{added.name}: {added.source.describe(added.head)} ({added.source.subject(added.head)})")
+
+
+@tree.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def list_trees(as_json: bool) -> None:
+    """List the trees there are.
+
+    Example: lab tree list --json
+    """
+    found = trees.list_trees()
+    if as_json:
+        rows = [msgspec.to_builtins(record) for record in found]
+        click.echo(records.encode({"schema": "lab.trees/1", "trees": rows}).decode(), nl=False)
+        return
+    for record in found:
+        version = f" {record.version}" if record.version else ""
+        click.echo(f"{record.name:<16} {record.kind:<8} {record.origin}{version}")
+    if trees.DEFAULT not in {record.name for record in found}:
+        click.echo(f"the {trees.DEFAULT} tree is imported when it is first needed", err=True)

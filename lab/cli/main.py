@@ -1,0 +1,153 @@
+"""The command `lab`: what the user types, and the one place where errors become words and statuses."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import signal
+import sys
+from itertools import pairwise
+from typing import NoReturn
+
+import click
+
+from lab import __version__
+from lab.core.errors import LabError
+
+# What `git bisect run` takes for "stop", and no verdict on the commit.
+_ABORT = 128
+
+# Imported when used: `lab --help` should not wait for what `lab ab` needs.
+_COMMANDS = {
+    "aa": "Compare a kernel with itself: the noise, and the smallest change that can be told.",
+    "ab": "Compare two kernels on a workload.",
+    "bisect": "Find the commit that changed a measurement.",
+    "doctor": "What this machine can do, what not, and what to do about it.",
+    "explain": "Why a result's arms differ, by function.",
+    "gc": "Delete what was not used for a while, and can be made again or is not read any more.",
+    "history": "Trends over all results, and the steps in them.",
+    "image": "The guest image that both arms boot.",
+    "kernel": "Build kernels, list them, clear them out.",
+    "matrix": "Measure kernels x settings x workloads, as a table and a heat map.",
+    "nightly": "Measure trees every night, and tell of what got slower, once.",
+    "replay": "Measure a stored result, or a bundle, again and compare every number.",
+    "report": "Show stored results, in any format, or list them.",
+    "shell": "A shell, or one command, in the guest image under a kernel.",
+    "tree": "Kernel trees that revisions are looked up in.",
+    "workload": "What can be run, and what it measures.",
+}
+_MODULES = {"image": "kernel", "replay": "report", "tree": "kernel"}
+"""Commands whose module is not called like them."""
+
+
+class LazyGroup(click.Group):
+    """Loads a command's module when it is called for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands."""
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """One command, imported now."""
+        if name not in _COMMANDS:
+            return None
+        command = getattr(importlib.import_module(f"lab.cli.{_MODULES.get(name, name)}"), name)
+        assert isinstance(command, click.Command)  # noqa: S101
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(_COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("-v", "--verbose", count=True, help="Say more on stderr; twice for every command that is run.")
+@click.version_option(__version__, prog_name="lab")
+def lab(verbose: int) -> None:
+    """Did this kernel change make that workload slower, by how much, why, and which commit did it?
+
+    \b
+    Example:
+      lab ab --base efa7df3e3bb5^ --test efa7df3e3bb5
+    """
+    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
+    logging.basicConfig(level=level, format="%(name)s: %(message)s", stream=sys.stderr)
+
+
+def main() -> NoReturn:
+    """Run the command line and exit with the lab's statuses."""
+    # SIGTERM like Ctrl-C: guests are stopped, what was measured is kept.
+    signal.signal(signal.SIGTERM, _interrupt)
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line; its exit status."""
+    if ("bisect", "step") in pairwise(arguments):
+        return _run_for_git(arguments)
+    try:
+        return _complete(arguments)
+    except BaseException as error:
+        return _status_of(error)
+
+
+def _run_for_git(arguments: list[str]) -> int:
+    """To `git bisect run` every small status speaks of the commit: misuse and failures of the lab must not."""
+    try:
+        status = _complete(arguments)
+        # Else a reader that went away would be noticed, and made a status, by the interpreter.
+        sys.stdout.flush()
+    except BaseException as error:
+        try:
+            _status_of(error)
+        except Exception:
+            logging.getLogger(__name__).exception("lab bisect step itself failed")
+        return _ABORT
+    return status if status in (0, 1, 125) else _ABORT
+
+
+def _complete(arguments: list[str]) -> int:
+    status = lab.main(args=arguments, prog_name="lab", standalone_mode=False)
+    return status if isinstance(status, int) else 0
+
+
+def _status_of(error: BaseException) -> int:
+    """Say what went wrong; the status for it. What is a mistake of the lab's own is raised again."""
+    match error:
+        case LabError():
+            _complain(error.message, error.hint, error.log)
+            return error.exit_status
+        case click.exceptions.Exit():
+            return error.exit_code
+        case click.Abort() | KeyboardInterrupt():
+            _complain("interrupted", None, None)
+            return 130
+        case click.ClickException():
+            error.show()
+            return 2
+        case BrokenPipeError() | SystemExit():
+            # The reader went away; click's own answer to that is `exit(1)`, which here says that --fail-on matched.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        case OSError():
+            _complain(f"{error.filename or 'this machine'}: {error.strerror}", None, None)
+            return 4
+    raise error
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _complain(message: str, hint: str | None, log: object) -> None:
+    text = f"lab: {message}"
+    if hint:
+        text += f"; {hint}"
+    if log:
+        text += f" (log: {log})"
+    # Only now: help should not wait for what it does not need.
+    from lab.core.text import visible_lines
+
+    click.echo(visible_lines(text), err=True)

@@ -1,0 +1,216 @@
+"""`lab report`.
+
+`lab replay`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from lab import report as lab_report
+from lab.bisection import answer, session
+from lab.bisection.answer import Answer
+from lab.cli import options
+from lab.compare import exact, matrix_results, results
+from lab.compare import replay as compare_replay
+from lab.compare.matrix_results import MatrixResult
+from lab.compare.replay import Replay
+from lab.compare.results import AbResult
+from lab.core import records
+from lab.core.errors import GuestFailed, UserError
+from lab.core.progress import Meter
+from lab.core.text import visible
+from lab.report import inputs, matrix_text, text
+from lab.report.bundle import replay as bundle_replay
+from lab.report.bundle import write
+
+_BUNDLE = "bundle"
+
+
+@click.command()
+@click.argument("result_ids", metavar="[ID...]", nargs=-1)
+@click.option(
+    "--format",
+    "-f",
+    "form",
+    type=click.Choice([*lab_report.ALL, _BUNDLE]),
+    help="How to show it (default: a table). A bundle is all that repeats it without this lab.",
+)
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    help="Write it to a file; a bundle to a new folder, or a file called *.tar.zst.",
+)
+@click.option("--anyway", is_flag=True, help="Show results of different environments together, marked as such.")
+@options.json_output
+def report(result_ids: tuple[str, ...], form: str | None, output: Path | None, anyway: bool, as_json: bool) -> None:
+    """Show stored results again, in any format; without an ID, list all of them. `latest` is an ID too.
+
+    Nothing is measured again. Several IDs are shown side by side, if their environments are the same.
+
+    \b
+    Example:
+      lab report latest --format html --output report.html
+    """
+    if as_json and form not in (None, "json"):
+        raise UserError(f"--json and --format {form} contradict each other", hint="give one of them")
+    form = "json" if as_json else form
+    if not result_ids:
+        if form not in (None, "json") or output or anyway:
+            raise UserError("which result?", hint="`lab report` lists them; `latest` is the newest")
+        _list(as_json=form == "json")
+    elif form == _BUNDLE:
+        _write_bundle(result_ids, output)
+    else:
+        _show(result_ids, form, output, anyway=anyway)
+
+
+def _show(references: tuple[str, ...], form: str | None, output: Path | None, *, anyway: bool) -> None:
+    """One result of any kind, or several comparisons."""
+    if form == "html" and output is None and sys.stdout.isatty():
+        raise UserError("a page is nothing to read on a terminal", hint="write it to a file with --output")
+    folder = results.open_folder(references[0])
+    kind = results.kind(folder)
+    if len(references) == 1 and kind == session.KIND:
+        found = inputs.open_bisection(folder)
+        _write(lab_report.render(form or "text", found, lab_report.OF_BISECTIONS, "bisection"), output)
+    elif len(references) == 1 and kind == matrix_results.KIND:
+        matrix = inputs.open_matrix(folder)
+        if form is None and output is None:
+            matrix_text.show(matrix.raw, Console())
+        else:
+            _write(lab_report.render(form or "text", matrix, lab_report.OF_MATRICES, "matrix"), output)
+    else:
+        reports = inputs.open_reports(references, anyway=anyway)
+        if form is None and output is None and not reports.several:
+            text.show(reports.items[0].raw, Console())
+        else:
+            _write(lab_report.render(form or "text", reports), output)
+
+
+def _write_bundle(result_ids: tuple[str, ...], output: Path | None) -> None:
+    if len(result_ids) > 1:
+        raise UserError("a bundle is of one result", hint="give one ID")
+    if output is None:
+        raise UserError("where shall the bundle go?", hint="name a new folder, or a file *.tar.zst, with --output")
+    folder = results.open_folder(result_ids[0])
+    found = answer.load(folder) if results.kind(folder) == session.KIND else None
+    reports = inputs.open_reports([answer.proving(found)] if found else result_ids)
+    with Meter() as meter:
+        write.write(reports.items[0], output, jobs=exact.default_jobs(), meter=meter)
+    click.echo(f"wrote {output}", err=True)
+
+
+def _write(text: str, path: Path | None) -> None:
+    if path is None:
+        click.echo(text, nl=False)
+        return
+    if path.is_dir():
+        raise UserError(f"{path} is a folder", hint="name a file")
+    if not path.parent.is_dir():
+        raise UserError(f"there is no folder {path.parent}", hint="make it, or write elsewhere")
+    records.write_atomic(path, text.encode())
+    click.echo(f"wrote {path}", err=True)
+
+
+def _list(*, as_json: bool) -> None:
+    """All that is finished: comparisons, matrices, bisections."""
+    compared, measured = results.finished(), results.all_finished(MatrixResult)
+    searched = results.all_finished(Answer)
+    if as_json:
+        click.echo(records.encode(_listed(compared, measured, searched)), nl=False)
+        return
+    for r in compared:
+        click.echo(visible(f"{r.result}  {r.verdict:<11}  {r.base.spec} .. {r.test.spec}  ({r.reason})"))
+    for m in measured:
+        click.echo(visible(f"{m.result}  {'matrix':<11}  {len(m.arms)} arms  ({m.summary})"))
+    for b in searched:
+        culprits = ", ".join(one.commit[:12] for one in b.changes) or b.reason
+        click.echo(visible(f"{b.result}  {b.outcome:<11}  {b.old.name} .. {b.new.name}  ({culprits})"))
+
+
+def _listed(
+    compared: Sequence[AbResult], measured: Sequence[MatrixResult], searched: Sequence[Answer]
+) -> dict[str, object]:
+    """The document of `lab report --json`."""
+    return {
+        "schema": "lab.results/1",
+        "results": [
+            {"result": r.result, "base": r.base.spec, "test": r.test.spec, "verdict": r.verdict, "started": r.started}
+            for r in compared
+        ],
+        "matrices": [
+            {"result": m.result, "arms": [arm.label for arm in m.arms], "summary": m.summary, "started": m.started}
+            for m in measured
+        ],
+        "bisections": [
+            {"result": b.result, "old": b.old.id, "new": b.new.id, "outcome": b.outcome, "started": b.started}
+            for b in searched
+        ],
+    }
+
+
+_QEMU = "qemu-system-x86_64"
+
+
+@click.command()
+@click.argument("what", metavar="ID|BUNDLE")
+@click.option("--qemu", help=f"The QEMU to replay a bundle with ({_QEMU}).")
+@click.option(
+    "--guest-timeout", type=options.Duration(some=True), default=300.0, help="As long a bundle's guest may take (300s)."
+)
+@click.option("--trust-plugin", is_flag=True, help="Build and run a bundle's cost plugin that is not this lab's.")
+@options.jobs
+@options.json_output
+def replay(
+    what: str, qemu: str | None, guest_timeout: float, trust_plugin: bool, jobs: int | None, as_json: bool
+) -> None:
+    """Measure a stored result again, guest by guest, and compare every number to the last digit.
+
+    A bundle (`lab report ID --format bundle`), as a folder or a file, is checked and then run from what is in it.
+    Exits 4 if a number differs.
+
+    \b
+    Example:
+      lab replay latest
+      lab replay regression.tar.zst
+    """
+    jobs = jobs or exact.default_jobs()
+    with Meter() as meter:
+        if bundle_replay.is_bundle(what):
+            asked = bundle_replay.Asked(
+                qemu=qemu or _QEMU, jobs=jobs, guest_timeout_s=guest_timeout, trust=trust_plugin
+            )
+            found = bundle_replay.replay(Path(what), asked, meter)
+        elif qemu or trust_plugin:
+            raise UserError(
+                "--qemu and --trust-plugin are for bundles", hint="a stored result is measured again as it was"
+            )
+        else:
+            found = compare_replay.replay(what, jobs, meter)
+    _show_replay(found, as_json=as_json)
+    if found.differences:
+        raise GuestFailed(
+            "malformed",
+            f"{len(found.differences)} numbers of {found.result} came out differently",
+            hint="the environment differs"
+            if found.environment
+            else "the same environment must give the same: please report it",
+        )
+
+
+def _show_replay(found: Replay, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(records.encode(found), nl=False)
+        return
+    for line in found.differences:
+        click.echo(visible(line))
+    click.echo(visible(f"{found.result}: {found.guests} guests run again, {len(found.differences)} numbers differ"))
+    if found.environment:
+        click.echo(visible(f"the environment differs in: {', '.join(found.environment)}"))

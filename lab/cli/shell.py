@@ -1,0 +1,58 @@
+"""`lab shell`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import click
+
+from lab.cli import options
+from lab.compare import exact as compare_exact
+from lab.core.progress import Meter
+from lab.guests import exact, kvm
+from lab.guests import shell as guest_shell
+from lab.kernels import compilers, resolve, trees
+from lab.kernels import kernel as kernel_kernel
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("spec")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@options.tree
+@click.option("--accel", type=click.Choice(["auto", "kvm", "tcg"]), default="auto", show_default=True)
+@click.option("--cpus", type=click.IntRange(min=1), default=1, show_default=True, help="vCPUs of the guest.")
+@click.option("--memory", type=click.IntRange(min=128), default=1024, show_default=True, help="Its memory, in MiB.")
+@click.option("--cc", default=compilers.DEFAULT, show_default=True, help="Compiler of the kernel.")
+@options.qemu
+@options.jobs
+def shell(
+    spec: str,
+    command: tuple[str, ...],
+    tree: str | None,
+    accel: Literal["auto", "kvm", "tcg"],
+    cpus: int,
+    memory: int,
+    cc: str,
+    qemu: str,
+    jobs: int | None,
+) -> int:
+    """Boot a kernel in the guest image, without a network, and give a shell in it; or run one command.
+
+    Exits as the command does. What it writes is gone with the guest.
+
+    \b
+    Example:
+      lab shell efa7df3e3bb5 -- uname -r
+    """
+    guest_shell.require_terminal(command)
+    found = exact.find_qemu(qemu)
+    with Meter() as meter:
+        chosen = trees.open_tree(tree, progress=meter.news) if tree else None
+        resolved = resolve.resolve(spec, chosen, progress=meter.news)
+        accelerator = kvm.accelerator(accel, qemu, meter)
+        kernel = kernel_kernel.obtain(resolved, cc=cc, jobs=jobs or compare_exact.default_jobs(), meter=meter)
+        room = guest_shell.prepare(kernel, command, settings=dict(resolved.settings), meter=meter)
+    return guest_shell.run(
+        kernel, room, command, qemu=found, accelerator=accelerator, cpus=cpus, memory_mb=memory,
+        settings=dict(resolved.settings),
+    )  # fmt: skip

@@ -1,0 +1,170 @@
+"""`lab workload`: what can be measured.
+
+A workload as text for people: what it needs, what it measures, its cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import click
+import msgspec
+
+from lab.cli import options
+from lab.compare import check
+from lab.compare.check import Checked
+from lab.compare.exact import default_jobs
+from lab.core import records
+from lab.core.errors import LabError
+from lab.core.progress import Meter
+from lab.workloads import selection
+from lab.workloads.spec import Metric, Workload
+
+
+def render(workload: Workload) -> str:
+    """The whole page that `lab workload show` prints."""
+    lines = [f"{workload.name}: {workload.story}", *_guest(workload), "", "metrics (* is the one a verdict is about):"]
+    lines += rows(_metric(metric, workload) for metric in workload.metrics)
+    if workload.open_metrics:
+        lines.append("  and every number that its program prints beside them")
+    if workload.operations:
+        lines.append(f"  modelled cycles are per {workload.operations}")
+    if workload.cases:
+        lines += ["", "cases (controls are expected not to change):"]
+        lines += rows((f"  {case.name}", "control" if case.control else "", case.note) for case in workload.cases)
+    if workload.case_pattern:
+        lines += ["", f"any other case of this form can be asked for:\n  {workload.case_pattern}"]
+    if workload.case_files:
+        lines += ["", f"a file of yours is a case, too: --workload {workload.name}:PATH ({workload.case_files})"]
+    return "\n".join(lines)
+
+
+def _guest(workload: Workload) -> list[str]:
+    """What the guest is, and what is done in it."""
+    facts = [
+        ("guest", f"{workload.memory_mb} MiB, {workload.vcpus} vCPU, {_guests(workload)}"),
+        ("runs", " ".join((workload.program, *workload.argv))),
+        ("setup", " ".join(workload.setup)),
+        ("files", ", ".join(workload.files)),
+        ("settings", ", ".join(f"{name}={value}" for name, value in workload.settings.items())),
+        ("cmdline", " ".join(workload.cmdline)),
+        ("env", " ".join(f"{name}={value}" for name, value in workload.env.items())),
+        ("kconfig", ", ".join(workload.kconfig)),
+        ("cost model", workload.model),
+        ("read as", workload.parse),
+    ]
+    return [f"{name + ':':<12}{value}" for name, value in facts if value]
+
+
+def _guests(workload: Workload) -> str:
+    return "one for each case" if workload.isolate else "one for all cases"
+
+
+def _metric(metric: Metric, workload: Workload) -> tuple[str, ...]:
+    return (
+        ("* " if metric.primary else "  ") + metric.name,
+        metric.unit,
+        "" if metric.better == "neither" else f"{metric.better} is better",
+        metric.description + (" (may be missing)" if metric.optional else ""),
+    )
+
+
+def rows(cells: Iterable[Sequence[str]]) -> list[str]:
+    """Lines of aligned columns."""
+    table = list(cells)
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
+
+
+@click.group()
+def workload() -> None:
+    """List, show and check what can be measured.
+
+    Example: lab workload show alloc-burst
+    """
+
+
+@workload.command("list")
+@options.json_output
+def list_command(as_json: bool) -> None:
+    """List the workloads.
+
+    Example: lab workload list
+    """
+    found = selection.list_workloads()
+    if as_json:
+        document = [
+            {
+                "name": each.name,
+                "story": each.story,
+                "cases": [case.name for case in each.cases],
+                "case_files": each.case_files or None,
+                "model": each.model,
+                "isolate": each.isolate,
+            }
+            for each in found
+        ]
+        _print_json({"schema": "lab.workloads/1", "workloads": document})
+        return
+    for line in rows((each.name, f"{len(each.cases):>3} cases", each.story) for each in found):
+        click.echo(line)
+
+
+@workload.command("show")
+@click.argument("name")
+@options.json_output
+def show_command(name: str, as_json: bool) -> None:
+    """Show a workload: what it needs, its metrics, its cases. NAME is a name or a folder (./mine).
+
+    Example: lab workload show alloc-burst
+    """
+    shown = selection.load(name)
+    if as_json:
+        _print_json({"schema": "lab.workload/1", **selection.described(shown)})
+    else:
+        click.echo(render(shown))
+
+
+@workload.command("check")
+@click.argument("refs", metavar="REF...", nargs=-1, required=True)
+@click.option("--run", metavar="SPEC", help="Also boot this kernel and run the smallest case once.")
+@options.guest_timeout
+@options.jobs
+@options.json_output
+def check_command(refs: tuple[str, ...], run: str | None, guest_timeout: float, jobs: int | None, as_json: bool) -> int:
+    """See whether workloads are sound: their files, what they need of the image, what they compile.
+
+    REF is a name or a folder, with cases (./mine:large) or without. Exits 0 when all are sound.
+
+    \b
+    Example:
+      lab workload check ./mine --run d4148aeab412
+    """
+    status, rows = 0, []
+    with Meter() as meter:
+        for ref in refs:
+            try:
+                found = check.check(ref, run=run, timeout_s=guest_timeout, jobs=jobs or default_jobs(), meter=meter)
+                rows.append({"ref": ref, "ok": True, **records.plain(found)})
+                line = f"{ref}: ok, {_facts(found)}"
+            except LabError as error:
+                status = max(status, error.exit_status)
+                rows.append({"ref": ref, "ok": False, "error": error.message, "hint": error.hint, "log": error.log})
+                line = f"{ref}: {'; '.join(filter(None, (error.message, error.hint)))}"
+                line += f" (log: {error.log})" if error.log else ""
+            if not as_json:
+                click.echo(line)
+    if as_json:
+        _print_json({"schema": "lab.workloads.spec-check/1", "workloads": msgspec.to_builtins(rows, enc_hook=str)})
+    return status
+
+
+def _facts(found: Checked) -> str:
+    facts = [f"{found.cases} cases", f"{found.slice_mb} MiB in the guest"]
+    if found.case:
+        facts.append(f"{found.case} gave " + ", ".join(f"{name} {value:g}" for name, value in found.metrics.items()))
+    return ", ".join(facts)
+
+
+def _print_json(document: object) -> None:
+    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=1).decode())

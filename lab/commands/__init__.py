@@ -1,1 +1,0 @@
-"""The command groups of `lab`, one module each."""

@@ -1,0 +1,163 @@
+"""A night while it is at work: the record, saved whenever it changes, and what is known around it.
+
+Live mode's part of a night: whether this host has one, and how much of its budget is left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from msgspec.structs import replace
+
+from lab.compare import live_guests
+from lab.compare.plan import LivePlan
+from lab.core.errors import LabError
+from lab.core.progress import Meter
+from lab.guests import kvm, live_machine
+from lab.guests.live_machine import Accelerator
+from lab.nightly import record, team
+from lab.nightly.events import Memory, remember
+from lab.nightly.plan import BranchPlan, NightlyPlan
+from lab.nightly.record import Ack, BranchNight, Night
+from lab.nightly.team import Team
+from lab.workloads import selection
+
+
+@dataclass(kw_only=True)
+class LiveAllowance:
+    """accelerator: None where nothing is measured live; `why` says why not, if the plan wants it.
+
+    left_s: of its budget. deadline: of the whole night, on the monotonic clock.
+    """
+
+    accelerator: Accelerator | None = None
+    why: str = ""
+    left_s: float = 0.0
+    deadline: float = 0.0
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether nothing more can be begun."""
+        return self.left_s <= 0 or time.monotonic() > self.deadline
+
+    @contextmanager
+    def spending(self) -> Iterator[float]:
+        """The deadline of a piece of work, whose time is taken from the budget."""
+        started = time.monotonic()
+        try:
+            yield min(self.deadline, started + self.left_s)
+        finally:
+            self.left_s -= time.monotonic() - started
+
+
+def allowance(plan: NightlyPlan, deadline: float, meter: Meter) -> LiveAllowance:
+    """What a plan wants of live mode, and this host can do."""
+    if "live" not in plan.modes:
+        return LiveAllowance()
+    try:
+        live_machine.find()
+        accelerator = kvm.accelerator(plan.live.accel, plan.qemu, meter)
+    except LabError as error:
+        return LiveAllowance(why=f"live mode is not measured on this host: {error.message}")
+    return LiveAllowance(accelerator=accelerator, left_s=plan.live.budget_s, deadline=deadline)
+
+
+def plan_of(plan: NightlyPlan, asked: tuple[str, ...], accelerator: Accelerator) -> LivePlan:
+    """How a comparison is done; `LabError` where this host is too small for its guests."""
+    how = LivePlan(
+        accelerator=accelerator,
+        vcpus=plan.live.cpus,
+        max_rounds=plan.live.rounds,
+        iterations=plan.live.iterations,
+        perf=accelerator == "kvm",
+        seed=live_guests.draw_seed(),
+    )
+    live_guests.check(selection.select_all(asked), how)
+    return how
+
+
+@dataclass
+class Tonight:
+    """A night at work. Whatever changes is saved at once.
+
+    deadline: on the monotonic clock. live: live mode's part of it. team: what other machines know.
+    """
+
+    plan: NightlyPlan
+    night: Night
+    earlier: list[Night]
+    jobs: int
+    meter: Meter
+    deadline: float = field(init=False)
+    live: LiveAllowance = field(init=False)
+    team: Team = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.deadline = time.monotonic() + self.plan.budget_s
+        self.save()
+        self.team = team.team_if_it_works(self.plan.database, self.meter)
+        self.live = allowance(self.plan, self.deadline, self.meter)
+        if self.live.why and self.live.why not in self.night.notes:
+            self.night = replace(self.night, notes=[*self.night.notes, self.live.why])
+            self.save()
+            self.meter.say(self.live.why)
+
+    @property
+    def acks(self) -> dict[str, Ack]:
+        """What is acknowledged by now, as far as the team was asked."""
+        return team.known_acks(self.team)
+
+    @property
+    def memory(self) -> Memory:
+        """What was known before this night."""
+        return remember(self.earlier, self.acks)
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the night's budget is used up."""
+        return time.monotonic() > self.deadline
+
+    def save(self) -> None:
+        """Keep what is known."""
+        record.save(self.night)
+
+
+@dataclass(frozen=True)
+class BranchTonight:
+    """One branch of a night at work."""
+
+    around: Tonight
+    place: int
+    plan: BranchPlan
+
+    @property
+    def now(self) -> BranchNight:
+        """What is known of it."""
+        return self.around.night.branches[self.place]
+
+    @property
+    def others(self) -> list[BranchNight]:
+        """The other branches of the night."""
+        return [one for place, one in enumerate(self.around.night.branches) if place != self.place]
+
+    def put(self, **changes: object) -> None:
+        """Change what is known of the branch, and keep it."""
+        branches = list(self.around.night.branches)
+        branches[self.place] = replace(self.now, **changes)
+        self.around.night = replace(self.around.night, branches=branches)
+        self.around.save()
+
+    def note(self, text: str) -> None:
+        """Something that the reader should know."""
+        if text not in self.now.notes:
+            self.put(notes=[*self.now.notes, text])
+        self.around.meter.say(f"{self.now.name}: {text}")
+
+
+def now() -> str:
+    """The time that goes into a night's record."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,207 @@
+"""`nightly.toml`: what is measured every night, against what, and what is done about a regression."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from lab.core.errors import UserError, suggestion
+from lab.core.records import Record
+from lab.core.toml import TomlText
+from lab.guests import exact, hardware
+from lab.kernels import compilers
+from lab.nightly.record import Mode
+from lab.workloads import selection
+
+Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
+BaselineName = Literal["yesterday", "last-good", "release", "creep"]
+BASELINES: tuple[BaselineName, ...] = ("yesterday", "last-good", "release", "creep")
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z"
+_TIME = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+class BranchPlan(Record, frozen=True, kw_only=True):
+    """One branch. workloads: instead of the plan's own. releases: tags that are releases, as git matches them."""
+
+    tree: str = "default"
+    branch: str = "HEAD"
+    workloads: tuple[str, ...] = ()
+    baselines: tuple[BaselineName, ...] = BASELINES
+    releases: str = "v[0-9]*"
+
+    @property
+    def name(self) -> str:
+        """The branch for people."""
+        return f"{self.tree}/{self.branch}"
+
+
+class LivePart(Record, frozen=True, kw_only=True):
+    """How live mode measures, where the plan's modes have it.
+
+    budget: of a night's live comparisons and bisections, within that of the night. rounds: of a comparison, at most.
+    accel: tcg has to be asked for, as its times are an emulator's. iterations, cpus: as in `lab ab`.
+    """
+
+    budget: str = "2h"
+    rounds: Annotated[int, msgspec.Meta(ge=6)] = 20
+    accel: Literal["kvm", "tcg"] = "kvm"
+    iterations: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    cpus: Annotated[int, msgspec.Meta(ge=1)] | None = None
+
+    @property
+    def budget_s(self) -> float:
+        """The budget in seconds."""
+        return _seconds(self.budget)
+
+
+class NightlyPlan(Record, frozen=True, kw_only=True):
+    """A plan. Everything that is left out is as `lab ab` has it.
+
+    budget: of a whole night. modes: `live` is measured beside `exact` where the host can. bisect: whether what
+    regressed is bisected, as far as the budget goes. creep_days: how old the tip is that slow losses are found against.
+    cluster, share: who builds and measures in exact mode, as in `lab ab`.
+    """
+
+    schema: Literal[1]
+    name: Annotated[str, msgspec.Meta(pattern=_NAME, max_length=64)] = ""
+    branch: list[BranchPlan]
+    workloads: tuple[str, ...] = ("alloc-burst",)
+    threshold: Share = 0.02
+    seeds: Annotated[int, msgspec.Meta(ge=3)] = 6
+    max_seeds: Annotated[int, msgspec.Meta(ge=6)] = 12
+    budget: str = "8h"
+    bisect: bool = True
+    creep_days: Annotated[int, msgspec.Meta(ge=2)] = 30
+    modes: tuple[Mode, ...] = ("exact",)
+    live: LivePart = LivePart()
+    model: Literal["auto", "none", "tlb", "full"] = "auto"
+    machine: str = hardware.DEFAULT
+    cc: str = compilers.DEFAULT
+    qemu: str = "qemu-system-x86_64"
+    guest_timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 300.0
+    database: str | None = None
+    cluster: str | None = None
+    share: str | None = None
+
+    @property
+    def budget_s(self) -> float:
+        """The budget in seconds."""
+        return _seconds(self.budget)
+
+    @property
+    def small(self) -> float:
+        """The smallest step of the history, and part of a creep: many nights together see what one does not."""
+        return self.threshold / 2
+
+    def workloads_of(self, one: BranchPlan) -> tuple[str, ...]:
+        """What a branch is measured with."""
+        return one.workloads or self.workloads
+
+
+def _seconds(span: str) -> float:
+    return sum(float(count) * _UNITS[unit] for count, unit in _TIME.findall(span))
+
+
+def load(path: Path) -> NightlyPlan:
+    """A plan by its file. `UserError` names the file and line of what is wrong."""
+    toml = TomlText(path)
+    _check_keys(toml, toml.values, NightlyPlan)
+    for number, one in enumerate(_branches(toml)):
+        _check_keys(toml, one, BranchPlan, "branch", number)
+    if isinstance(found := toml.values.get("live"), dict):
+        _check_keys(toml, found, LivePart, "live")
+    try:
+        plan = msgspec.convert(toml.values, NightlyPlan)
+    except msgspec.ValidationError as error:
+        raise _invalid(toml, error) from error
+    if not plan.name:
+        plan = msgspec.structs.replace(plan, name=re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._") or "plan")
+    _check_sense(toml, plan)
+    return plan
+
+
+def _branches(toml: TomlText) -> list[dict[str, Any]]:
+    found = toml.values.get("branch")
+    if not isinstance(found, list) or not found or not all(isinstance(one, dict) for one in found):
+        raise toml.wrong(
+            toml.line("branch"),
+            "a plan needs at least one [[branch]]",
+            hint="add one, with tree = and branch = below it",
+        )
+    return found
+
+
+def _check_keys(
+    toml: TomlText, values: dict[str, Any], kind: type[Record], table: str | None = None, index: int | None = None
+) -> None:
+    known = [field.name for field in msgspec.structs.fields(kind)]
+    for key in values:
+        if key not in known:
+            raise toml.wrong(
+                toml.line(key, table, index),
+                f"unknown key {key!r}",
+                hint=suggestion(key, known) or f"known: {', '.join(known)}",
+            )
+
+
+def _invalid(toml: TomlText, error: msgspec.ValidationError) -> UserError:
+    """msgspec says where: "... - at `$.branch[0].tree`"."""
+    what, _, where = str(error).partition(" - at `$")
+    inside = re.match(r"\.branch\[(\d+)\]\.?(\w*)", where)
+    live = re.match(r"\.live\.(\w+)", where)
+    outside = live or re.match(r"\.(\w+)", where)
+    if inside:
+        line = toml.line(inside[2] or None, "branch", int(inside[1]))
+    elif live:
+        line = toml.line(live[1], "live")
+    else:
+        line = toml.line(outside[1]) if outside else toml.line("schema")
+    name = (inside and inside[2]) or (outside and outside[1]) or ""
+    return toml.wrong(line, f"{name}: {what}" if name else what)
+
+
+def _check_sense(toml: TomlText, plan: NightlyPlan) -> None:
+    """What types do not say: workloads that exist, times that can be read, branches named once."""
+    for span, line in ((plan.budget, toml.line("budget")), (plan.live.budget, toml.line("budget", "live"))):
+        if "".join(count + unit for count, unit in _TIME.findall(span)) != span or not _seconds(span):
+            raise toml.wrong(line, f"budget: {span!r} is no time span", hint="write 40m, 6h or 1h30m")
+    if "exact" not in plan.modes:
+        raise toml.wrong(toml.line("modes"), "modes: exact is always measured", hint='write modes = ["exact", "live"]')
+    if "live" in toml.values and "live" not in plan.modes:
+        raise toml.wrong(
+            toml.line("live"), "[live] is there, and modes has no live", hint='write modes = ["exact", "live"]'
+        )
+    if plan.cluster is not None and plan.share is None:
+        raise toml.wrong(toml.line("cluster"), "cluster: it needs a share", hint='e.g. share = "/net/lab"')
+    if plan.max_seeds < plan.seeds:
+        raise toml.wrong(toml.line("max_seeds"), f"max_seeds: {plan.max_seeds} is less than seeds, {plan.seeds}")
+    if (name := _repeated([one.name for one in plan.branch])) is not None:
+        second = [i for i, one in enumerate(plan.branch) if one.name == name][1]
+        raise toml.wrong(toml.line("branch", "branch", second), f"{name} is there twice")
+    _check_named(toml, "workloads", None, plan.workloads)
+    for number, one in enumerate(plan.branch):
+        _check_named(toml, "workloads", number, one.workloads)
+    for key, check in (("machine", hardware.load), ("cc", compilers.identify), ("qemu", exact.find_qemu)):
+        try:
+            check(getattr(plan, key))
+        except UserError as error:
+            raise toml.wrong(toml.line(key), f"{key}: {error.message}", hint=error.hint) from error
+
+
+def _repeated(names: list[str]) -> str | None:
+    return next((name for name in names if names.count(name) > 1), None)
+
+
+def _check_named(toml: TomlText, key: str, branch: int | None, names: tuple[str, ...]) -> None:
+    try:
+        for text in names:
+            selection.select(text)
+        if names:
+            selection.select_all(names)
+    except UserError as error:
+        line = toml.line(key) if branch is None else toml.line(key, "branch", branch)
+        raise toml.wrong(line, f"{key}: {error.message}", hint=error.hint) from error
