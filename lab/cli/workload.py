@@ -155,7 +155,7 @@ def check_command(refs: tuple[str, ...], run: str | None, guest_timeout: float, 
             if not as_json:
                 click.echo(line)
     if as_json:
-        _print_json({"schema": "lab.workloads.spec-check/1", "workloads": msgspec.to_builtins(rows, enc_hook=str)})
+        _print_json({"schema": "lab.workload-check/1", "workloads": msgspec.to_builtins(rows, enc_hook=str)})
     return status
 
 

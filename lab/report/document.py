@@ -45,7 +45,7 @@ def schema() -> dict[str, Any]:
 
 def schema_path() -> Path:
     """Where the schema is kept."""
-    return paths.room("reports") / "schemas" / "lab.compare.exact-1.json"
+    return paths.room("reports") / "schemas" / "lab.ab-1.json"
 
 
 def write_schema() -> None:

@@ -105,5 +105,5 @@ def test_a_command_in_a_kernel(story: Lab) -> None:
 
 def test_the_document_follows_its_schema(compared: Any) -> None:
     jsonschema = pytest.importorskip("jsonschema")
-    schema = json.loads((Path(__file__).parents[2] / "reports" / "schemas" / "lab.compare.exact-1.json").read_text())
+    schema = json.loads((Path(__file__).parents[2] / "reports" / "schemas" / "lab.ab-1.json").read_text())
     jsonschema.validate(compared, schema)

@@ -114,5 +114,5 @@ def test_the_templates_and_the_schema_are_in_the_wheel(story: Lab) -> None:
     rooms = next(story.python.parents[1].glob("lib/python3*/site-packages/lab/_rooms"))
     templates = [path for path in (CHECKOUT / "reports" / "templates").rglob("*") if path.is_file()]
     assert len(templates) > 5
-    for path in (CHECKOUT / "reports" / "schemas" / "lab.compare.exact-1.json", *templates):
+    for path in (CHECKOUT / "reports" / "schemas" / "lab.ab-1.json", *templates):
         assert (rooms / path.relative_to(CHECKOUT)).read_bytes() == path.read_bytes()

@@ -56,7 +56,7 @@ def test_the_smallest_case_is_run(
     mine = write_workload(tmp_path / "mine", SIZED)
     assert main.run(["workload", "check", mine, "--run", kernel_file, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["schema"] == "lab.workloads.spec-check/1"
+    assert document["schema"] == "lab.workload-check/1"
     (row,) = document["workloads"]
     assert (row["ok"], row["case"], row["metrics"]) == (True, "large", {"throughput": 12.5, "faults": 100.0})
     assert guests.calls == [("check", 1, ("large",))]
