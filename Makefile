@@ -71,7 +71,7 @@ chromium: $(VENV)/ready
 
 # docs/pictures: pages of results that were measured before. ARGS="--ab ID --bisect ID --matrix ID" chooses them.
 pictures: chromium
-	$(BIN)/python tests/pictures.py $(ARGS)
+	$(BIN)/python -m tests.scenarios.pictures $(ARGS)
 
 SPHINX := $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -d build/doctrees
 
@@ -106,25 +106,25 @@ schema: $(VENV)/ready
 	$(BIN)/python -c 'from lab.report import document; document.write_schema()'
 
 stories: setup
-	$(BIN)/python tests/stories.py
+	$(BIN)/python -m tests.scenarios.stories
 
 agreement: setup
-	$(BIN)/python tests/agreement.py $(ARGS)
+	$(BIN)/python -m tests.scenarios.agreement $(ARGS)
 
 # Goes on where it was stopped; from the beginning without build/nights.
 nights: setup
-	$(BIN)/python -m tests.nights $(ARGS)
+	$(BIN)/python -m tests.scenarios.nights $(ARGS)
 
 bench: setup
-	$(BIN)/python tests/bench.py $(ARGS)
+	$(BIN)/python -m tests.scenarios.bench $(ARGS)
 
 # Needs neither kernels nor guests.
 bench-search: $(VENV)/ready
-	$(BIN)/python tests/bench_search.py $(ARGS)
+	$(BIN)/python -m tests.scenarios.bench_search $(ARGS)
 
 # Neither does this: how often the verdict of live mode is wrong, and what it finds.
 bench-verdict: $(VENV)/ready
-	$(BIN)/python tests/bench_verdict.py $(ARGS)
+	$(BIN)/python -m tests.scenarios.bench_verdict $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist docs/commands .mypy_cache .pytest_cache .ruff_cache

@@ -11,8 +11,8 @@ import pytest
 from lab.core.text import visible
 from lab.report import bisection_page, inputs
 
-from ..unit.fakeanswer import BROKEN, CULPRIT, answer, bisection, name_of
-from ..unit.fakeresult import HOSTILE
+from ..fakes.answer import BROKEN, CULPRIT, answer, bisection, name_of
+from ..fakes.result import HOSTILE
 from .compared import require_same_bisection
 from .opened import Opened, require_nothing_serious, require_quiet_and_narrow
 

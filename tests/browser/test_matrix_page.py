@@ -12,9 +12,9 @@ from lab.compare.matrix_results import MatrixResult
 from lab.core.text import visible
 from lab.report import inputs, matrix_page
 
-from ..unit import fakeanswer
-from ..unit.fakeanswer import stored_matrix
-from ..unit.fakeresult import HOSTILE
+from ..fakes import answer as fakeanswer
+from ..fakes.answer import stored_matrix
+from ..fakes.result import HOSTILE
 from .compared import require_same_matrix
 from .opened import Opened, require_nothing_serious, require_quiet_and_narrow
 

@@ -13,7 +13,7 @@ from lab.compare import results
 from lab.nightly import record
 from lab.report import inputs
 
-from ..unit import fakenights
+from ..fakes import nights as fakenights
 from .compared import require_same_bisection
 from .opened import Opened
 

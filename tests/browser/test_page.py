@@ -15,8 +15,8 @@ from lab.core.text import visible
 from lab.report import document, page
 from lab.report.inputs import Reports
 
-from ..unit import fakeresult
-from ..unit.fakeresult import HOSTILE, SLOWER, case, hostile, large, live, result
+from ..fakes import result as fakeresult
+from ..fakes.result import HOSTILE, SLOWER, case, hostile, large, live, result
 from .compared import require_same_comparison
 from .opened import Opened, require_nothing_serious, require_quiet_and_narrow
 

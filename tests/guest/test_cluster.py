@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ..unit.fakecluster import Cluster, started
+from ..fakes.cluster import Cluster, started
 from .conftest import BASE, TEST, Lab
 
 pytestmark = [pytest.mark.guest, pytest.mark.build]

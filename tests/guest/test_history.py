@@ -10,7 +10,7 @@ import pytest
 
 from lab.core.git import Repo
 
-from ..history.history import History, write
+from ..fakelinux.history import History, write
 from .conftest import BASE, Lab, verdicts
 
 pytestmark = [pytest.mark.guest, pytest.mark.build]

@@ -1,0 +1,289 @@
+"""`lab bisect` from the command line to the answer, on real git histories with kernels and guests that are fakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.bisection.answer import proving
+from lab.cli import main
+from lab.compare import results
+from lab.core.errors import UserError
+
+from ..fakes.bisection import commit, dice, line, start, wobbly
+from ..fakes.bisector import Bisector, culprits
+from ..fakes.kernel import fingerprint, git
+
+# ---- the answer
+
+
+def test_the_culprit_is_found_proved_and_described(bisector: Bisector) -> None:
+    commits = line(bisector.tree, [100.0] * 20 + [60.0] * 12)
+    answer = bisector.search(commits[0], commits[-1])
+    assert answer.schema == "lab.bisect/1" and answer.outcome == "found"
+    (found,) = answer.changes
+    assert found.commit == commits[20] and found.title == "change 20" and found.author == "A <a@b>"
+    assert found.direction == "regression" and found.effect is not None and found.effect.ratio == pytest.approx(0.6)
+    assert found.proof is not None and found.proof.confirmed and not found.proof.same_image
+    assert found.proof.fresh is not None and found.proof.fresh.ratio == pytest.approx(0.6)
+    assert found.confidence > 0.99
+    assert answer.measured == 5 and not answer.skipped
+    assert answer.reproduce[:2] == ["lab", "bisect"] and "--json" not in answer.reproduce
+
+
+def test_the_proof_takes_seeds_that_the_search_did_not(bisector: Bisector) -> None:
+    commits = line(bisector.tree, [100.0] * 3 + [60.0] * 3)
+    answer = bisector.search(commits[0], commits[-1])
+    assert min(answer.seeds) > 100
+    assert answer.changes[0].proof is not None
+    stored = results.load_result(results.open_folder(answer.changes[0].proof.result or ""))
+    assert not set(stored.seeds) & set(answer.seeds)
+    assert proving(answer) == answer.changes[0].proof.result, "that is what a bundle of it holds"
+
+
+def test_the_revert_on_the_new_end_is_measured(bisector: Bisector) -> None:
+    commits = [start(bisector.tree)]
+    for i in range(1, 8):
+        # Later commits leave `fate` alone, so that taking the culprit back gives the old one.
+        if i == 3:
+            commits.append(commit(bisector.tree, "the culprit", 60.0))
+        else:
+            fate = (bisector.tree / "fate").read_text()
+            commits.append(commit(bisector.tree, f"change {i}", fate, f"mm/file{i}.c"))
+    answer = bisector.search(commits[0], commits[-1])
+    proof = answer.changes[0].proof
+    assert culprits(answer) == [commits[3]] and proof is not None
+    assert proof.reverted is not None and proof.reverted.ratio == pytest.approx(100 / 60)
+    assert proof.reverted.verdict == "improvement"
+
+
+def test_a_revert_that_does_not_apply_is_said(bisector: Bisector) -> None:
+    commits = line(bisector.tree, [100.0] * 3 + [60.0] * 3)
+    proof = bisector.search(commits[0], commits[-1]).changes[0].proof
+    assert proof is not None and proof.reverted is None and "does not apply" in (proof.not_reverted or "")
+
+
+def test_the_page_says_it_all_and_report_shows_it_again(bisector: Bisector) -> None:
+    commits = line(bisector.tree, [100.0] * 6 + ["build", "panic"] + [60.0] * 6)
+    status = bisector.run(
+        "--good", commits[0], "--bad", commits[-1], "--tree", str(bisector.tree), "-w", bisector.workload
+    )
+    assert status == 0
+    page = bisector.printed
+    for part in ("regression: one of 3 commits", "could not be tested", "does not build", "panicked", "-40.0 %"):
+        assert part in page, page
+    assert main.run(["report", "latest"]) == 0
+    assert bisector.capsys.readouterr().out == page
+    assert main.run(["report"]) == 0
+    assert "range" in bisector.capsys.readouterr().out
+
+
+def test_who_fixed_it_is_asked_with_old_and_new(bisector: Bisector) -> None:
+    commits = line(bisector.tree, [60.0] * 9 + [100.0] * 8)
+    answer = bisector.search(commits[0], commits[-1], words="old new")
+    assert culprits(answer) == [commits[9]]
+    assert answer.changes[0].direction == "improvement"
+
+
+def test_two_changes_of_either_sign_are_both_named(bisector: Bisector) -> None:
+    commits = line(bisector.tree, [100.0] * 10 + [60.0] * 30 + [66.0] * 24)
+    answer = bisector.search(commits[0], commits[-1])
+    assert culprits(answer) == [commits[10], commits[40]]
+    assert [one.direction for one in answer.changes] == ["regression", "improvement"]
+    with pytest.raises(UserError, match="found 2 changes"):
+        proving(answer)
+
+
+def test_where_the_ends_need_more_seeds_a_commit_needs_but_three(bisector: Bisector) -> None:
+    commits = line(bisector.tree, [100.0] * 9 + [60.0] * 13 + [66.0] * 10)
+    bisector.guests.value = wobbly
+    answer = bisector.search(commits[0], commits[-1])
+    assert culprits(answer) == [commits[9], commits[22]]
+    assert len(answer.seeds) == 6
+    assert {len(step.values) for step in answer.path} == {3, 6}
+
+
+def test_more_confidence_takes_more_seeds_and_less_than_95_percent_is_95(bisector: Bisector) -> None:
+    commits = line(bisector.tree, [100.0] * 3 + [90.0] * 3)
+    bisector.guests.value = lambda value, seed, case: value * (1 + dice(f"{value} {seed}").gauss(0, 0.05))
+    seeds = {}
+    for asked in ("0.5", "0.95", "0.99", "0.9999"):
+        answer = bisector.search(commits[0], commits[-1], "--confidence", asked, "--max-seeds", "40")
+        seeds[asked] = len(answer.seeds)
+        assert answer.outcome == "found" and answer.changes[0].confidence >= max(float(asked), 0.95)
+    assert seeds["0.5"] == seeds["0.95"] < seeds["0.99"] < seeds["0.9999"]
+
+
+def test_culprit_and_fix_between_ends_that_are_alike(bisector: Bisector) -> None:
+    commits = line(bisector.tree, [100.0] * 20 + [60.0] * 24 + [100.0] * 20)
+    answer = bisector.search(commits[0], commits[-1], words="old new")
+    assert answer.ends is not None and answer.ends.verdict == "same"
+    assert culprits(answer) == [commits[20], commits[44]]
+
+
+# ---- no culprit
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ends_that_are_alike_name_nobody(bisector: Bisector, seed: int) -> None:
+    draw = dice(seed)
+    wobble = [100.0 * (1 + draw.uniform(-0.004, 0.004)) for _ in range(12)]
+    commits = line(bisector.tree, wobble)
+    answer = bisector.search(commits[0], commits[-1], words=draw.choice(["good bad", "old new"]))
+    assert answer.outcome == "no culprit" and not answer.changes
+    assert answer.measured <= 3
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_noise_is_never_searched(bisector: Bisector, seed: int) -> None:
+    """Numbers that wobble by seed and kernel, as a code layout does, without any change."""
+    commits = line(bisector.tree, [100.0 + 1e-9 * i for i in range(8)])
+    bisector.guests.value = lambda value, at, case: 100 * (1 + dice(f"{seed} {value} {at}").gauss(0, 0.005))
+    answer = bisector.search(commits[0], commits[-1], words="old new")
+    assert not answer.changes and answer.outcome in ("no culprit", "undecided")
+
+
+def test_without_probes_nothing_inside_is_measured(bisector: Bisector) -> None:
+    commits = line(bisector.tree, [100.0] * 4 + [60.0] * 4 + [100.0] * 4)
+    answer = bisector.search(commits[0], commits[-1], "--probe", "0")
+    assert answer.outcome == "no culprit" and answer.measured == 0
+
+
+def test_an_improvement_is_not_blamed_on_anybody(bisector: Bisector) -> None:
+    commits = line(bisector.tree, [60.0] * 4 + [100.0] * 4)
+    answer = bisector.search(commits[0], commits[-1])
+    assert answer.outcome == "no culprit" and "--old and --new" in answer.reason
+
+
+def test_kernels_that_are_the_same_are_not_measured_twice(bisector: Bisector) -> None:
+    commits = [start(bisector.tree)]
+    for i in range(1, 9):
+        path = "mm/file.c" if i == 5 else f"Documentation/{i}.rst"
+        commits.append(commit(bisector.tree, f"change {i}", 60.0 if i >= 5 else 100.0, path))
+    answer = bisector.search(commits[0], commits[-1])
+    assert culprits(answer) == [commits[5]]
+    assert all(step.same_as for step in answer.path)
+
+
+# ---- what cannot be tested
+
+
+def test_stretches_that_cannot_be_tested_are_passed_by(bisector: Bisector) -> None:
+    fates: list[float | str] = [100.0] * 16 + ["build"] * 14 + [100.0] * 6 + [60.0] * 4 + ["panic"] * 4 + [60.0] * 4
+    commits = line(bisector.tree, fates)
+    answer = bisector.search(commits[0], commits[-1])
+    assert culprits(answer) == [commits[36]]
+    assert answer.skipped and all(step.why for step in answer.skipped)
+
+
+def test_the_first_after_a_broken_stretch_is_not_blamed_alone(bisector: Bisector) -> None:
+    commits = line(bisector.tree, [100.0] * 5 + ["build"] * 4 + [60.0] * 5)
+    answer = bisector.search(commits[0], commits[-1])
+    assert answer.outcome == "range"
+    (found,) = answer.changes
+    assert found.among == commits[5:10] and found.untested == commits[5:9]
+
+
+def test_everything_inside_is_untestable(bisector: Bisector) -> None:
+    commits = line(bisector.tree, [100.0] + ["build"] * 6 + [60.0])
+    answer = bisector.search(commits[0], commits[-1])
+    assert answer.outcome == "range" and answer.changes[0].among == commits[1:]
+
+
+def test_an_end_that_panics_is_no_end(bisector: Bisector) -> None:
+    commits = line(bisector.tree, [100.0, 100.0, "panic"])
+    said = bisector.refused(4, "--good", commits[0], "--bad", commits[-1])
+    assert "the bad end cannot be measured" in said
+
+
+def test_a_recipe_can_hunt_panics(bisector: Bisector, tmp_path: Path) -> None:
+    commits = line(bisector.tree, [100.0] * 6 + ["panic"] * 5)
+    recipe = tmp_path / "panics.toml"
+    recipe.write_text(f'schema = 1\nworkload = "{tmp_path}/mine"\ncase = "large"\npanics = "bad"\n')
+    answer = bisector.search(commits[0], commits[-1], "--recipe", str(recipe))
+    assert culprits(answer) == [commits[6]]
+
+
+# ---- this machine's failures
+
+
+def test_a_guest_that_the_host_lost_is_tried_once_more(bisector: Bisector) -> None:
+    commits = line(bisector.tree, [100.0] * 4 + [60.0] * 4)
+    bisector.guests.failures[commits[3]] = 1
+    assert culprits(bisector.search(commits[0], commits[-1])) == [commits[4]]
+
+
+def test_a_host_that_fails_twice_stops_the_search_and_blames_nobody(bisector: Bisector) -> None:
+    commits = line(bisector.tree, [100.0] * 4 + ["host"] + [60.0] * 3)
+    said = bisector.refused(4, "--good", commits[0], "--bad", commits[-1])
+    assert "QEMU died" in said
+    assert main.run(["bisect", "status"]) == 0
+    assert "next" in bisector.capsys.readouterr().out
+
+
+# ---- histories that are no line
+
+
+def branched(top: Path) -> dict[str, str]:
+    """A main line with a side branch; the culprit is on the side, a second change on the main line."""
+    ids = {"old": start(top)}
+    git(top, "checkout", "-q", "-b", "side")
+    for i in range(6):
+        ids[f"side {i}"] = commit(top, f"side {i}", 60.0 if i >= 3 else 100.0, f"net/side{i}.c")
+    git(top, "checkout", "-q", "main")
+    for i in range(6):
+        (top / "mm" / "extra").write_text(str(i))
+        ids[f"main {i}"] = commit(top, f"main {i}", 100.0, f"mm/main{i}.c")
+    git(top, "merge", "-q", "--no-ff", "-m", "merge side", "side", "-X", "theirs")
+    (top / "fate").write_text("60.0")
+    ids["merge"] = git(top, "rev-parse", "HEAD")
+    for i in range(3):
+        ids[f"late {i}"] = commit(top, f"late {i}", 60.0, f"mm/late{i}.c")
+    return ids
+
+
+def test_a_culprit_on_a_side_branch(bisector: Bisector) -> None:
+    ids = branched(bisector.tree)
+    answer = bisector.search(ids["old"], "HEAD")
+    assert culprits(answer) == [ids["side 3"]]
+
+
+def test_first_parents_name_the_merge(bisector: Bisector) -> None:
+    ids = branched(bisector.tree)
+    answer = bisector.search(ids["old"], "HEAD", "--first-parent")
+    assert culprits(answer) == [ids["merge"]]
+    assert answer.changes[0].merge and answer.candidates == 10
+
+
+def test_path_limits_leave_commits_out(bisector: Bisector) -> None:
+    ids = branched(bisector.tree)
+    limited = bisector.search(ids["old"], "HEAD", "--", "net")
+    assert limited.candidates == 7 and culprits(limited) == [ids["side 3"]]
+
+
+def test_a_culprit_outside_of_the_paths_is_not_pinned_on_one_inside(bisector: Bisector) -> None:
+    ids = branched(bisector.tree)
+    answer = bisector.search(ids["old"], "HEAD", "--", "mm/late0.c")
+    (found,) = answer.changes
+    assert found.commit == ids["late 0"] and answer.outcome == "undecided"
+    assert found.proof is not None and not found.proof.confirmed
+
+
+# ---- several cases
+
+
+def test_of_several_cases_the_one_that_changed_most_decides(bisector: Bisector, tmp_path: Path) -> None:
+    commits = line(bisector.tree, [100.0] * 4 + [60.0] * 4)
+    bisector.workload = str(tmp_path / "mine")
+    answer = bisector.search(commits[0], commits[-1])
+    assert answer.case == "large" and culprits(answer) == [commits[4]]
+
+
+def test_a_tree_of_the_users_is_not_touched(bisector: Bisector) -> None:
+    commits = line(bisector.tree, [100.0] * 8 + [60.0] * 8)
+    git(bisector.tree, "bisect", "start", commits[-1], commits[0])
+    (bisector.tree / "mm" / "file.c").write_text("work in progress\n")
+    before = fingerprint(bisector.tree)
+    assert culprits(bisector.search(commits[0], commits[-1])) == [commits[8]]
+    assert fingerprint(bisector.tree) == before

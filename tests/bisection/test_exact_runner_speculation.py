@@ -1,0 +1,174 @@
+"""Building ahead: it begins while guests run, its wrong guesses are stopped, and the answer is the same without it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from lab.bisection.answer import Answer
+from lab.bisection.exact_runner import Speculation
+from lab.compare import runs
+from lab.compare.runs import Bench, Run
+from lab.core.errors import BuildFailed
+from lab.guests.run import Arm
+from lab.kernels import kernel
+from lab.kernels.kernel import Kernel
+from lab.kernels.resolve import KernelSpec, TreeSource
+
+from ..fakes import bisection as fakebisect
+from ..fakes.bisection import line
+from ..fakes.bisector import Bisector, culprits
+from ..fakes.kernel import git
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+# ---- the builder by itself
+
+
+@dataclass
+class Shop:
+    """Builds that take until they are let go, or are interrupted."""
+
+    begun: list[int] = field(default_factory=list)
+    ended: list[int] = field(default_factory=list)
+    broken_off: list[int] = field(default_factory=list)
+    priorities: list[int] = field(default_factory=list)
+    done: threading.Event = field(default_factory=threading.Event)
+    stop: threading.Event = field(default_factory=threading.Event)
+    hurried: threading.Event = field(default_factory=threading.Event)
+
+    def obtain(self, number: int) -> None:
+        self.begun.append(number)
+        self.priorities.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+        while not self.done.wait(0.005):
+            if self.stop.is_set():
+                self.stop.clear()
+                self.broken_off.append(number)
+                raise BuildFailed("make was interrupted")
+        self.ended.append(number)
+
+
+def test_a_wrong_guess_is_stopped_and_nothing_after_it_begun() -> None:
+    shop = Shop()
+    ahead = Speculation(shop.obtain, shop.stop.set, shop.hurried.set)
+    ahead.build([7, 8])
+    until(lambda: bool(shop.begun))
+    ahead.settle(9)
+    assert shop.begun == [7] and shop.broken_off == [7] and not shop.ended
+    assert not shop.hurried.is_set()
+
+
+def test_a_right_guess_is_hurried_and_finished_and_the_other_not_begun() -> None:
+    shop = Shop()
+    ahead = Speculation(shop.obtain, shop.stop.set, shop.hurried.set)
+    ahead.build([7, 8])
+    until(lambda: bool(shop.begun))
+    threading.Timer(0.3, shop.done.set).start()
+    ahead.settle(7)
+    assert shop.begun == [7] and shop.ended == [7] and not shop.broken_off
+    assert shop.hurried.is_set()
+
+
+def test_builds_go_on_one_by_one_at_the_lowest_priority_and_this_thread_keeps_its_own() -> None:
+    mine = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    shop = Shop()
+    shop.done.set()
+    ahead = Speculation(shop.obtain, shop.stop.set, shop.hurried.set)
+    ahead.build([7, 8])
+    until(lambda: shop.ended == [7, 8])
+    ahead.settle(None)
+    assert shop.priorities == [19, 19]
+    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == mine
+
+
+def test_a_build_that_fails_is_not_told_and_the_next_is_begun() -> None:
+    asked: list[int] = []
+
+    def fail(number: int) -> None:
+        asked.append(number)
+        raise BuildFailed("no")
+
+    ahead = Speculation(fail, lambda: None, lambda: None)
+    ahead.build([7, 8])
+    until(lambda: asked == [7, 8])
+    ahead.settle(None)
+
+
+# ---- in a search
+
+
+@dataclass
+class Watch:
+    """What was begun and ended, in its order. following: for a commit, the one whose build its guests wait for."""
+
+    following: dict[str, str] = field(default_factory=dict)
+    events: list[tuple[str, str]] = field(default_factory=list)
+
+    def install(self, bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(kernel, "obtain", self.obtain)
+        plain = bisector.guests.measure
+
+        def measure(bench: Bench, arm: Arm, *more: Any) -> Run:
+            commit = arm.kernel.commit or ""
+            if arm.name == "commit" and commit in self.following:
+                # A build ahead that does not begin by then fails the test.
+                until(lambda: ("ahead", self.following[commit]) in self.events)
+            run = plain(bench, arm, *more)
+            self.events.append(("guest", commit))
+            return run
+
+        monkeypatch.setattr(runs, "measure", measure)
+
+    def obtain(self, spec: KernelSpec, **more: object) -> Kernel:
+        assert isinstance(spec.source, TreeSource)
+        background = threading.current_thread() is not threading.main_thread()
+        self.events.append(("ahead" if background else "build", spec.source.commit))
+        return fakebisect.obtain(spec, **more)
+
+
+def watched(bisector: Bisector, monkeypatch: pytest.MonkeyPatch, watch: Watch, *words: str) -> Answer:
+    old, *_, new = git(bisector.tree, "log", "--reverse", "--format=%H").split()
+    with monkeypatch.context() as patch:
+        watch.install(bisector, patch)
+        return bisector.search(old, new, *words)
+
+
+def test_the_next_one_is_built_while_guests_of_this_one_run_on_two_cores(
+    bisector: Bisector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = line(bisector.tree, [100.0] * 10 + [60.0] * 6)
+    path = [step.commit for step in watched(bisector, monkeypatch, Watch(), "--no-speculate").path]
+    watch = Watch(following=dict(pairwise(path)))
+    answer = watched(bisector, monkeypatch, watch, "--jobs", "2")
+    assert culprits(answer) == [commits[10]] and [step.commit for step in answer.path] == path
+    for one, following in pairwise(path):
+        begun = watch.events.index(("ahead", following))
+        guests = [i for i, event in enumerate(watch.events) if event == ("guest", one)]
+        assert watch.events.index(("build", one)) < begun < min(guests)
+
+
+def test_the_answer_is_the_same_without_and_then_nothing_is_built_ahead(
+    bisector: Bisector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = line(bisector.tree, [100.0] * 7 + ["build"] * 2 + [100.0] * 3 + [60.0] * 6 + [66.0] * 6)
+    found = []
+    for word in ("--speculate", "--no-speculate"):
+        watch = Watch()
+        found.append(watched(bisector, monkeypatch, watch, word))
+        assert any(what == "ahead" for what, _ in watch.events) == (word == "--speculate")
+    first, second = found
+    assert culprits(first) == culprits(second) == [commits[12], commits[18]]
+    assert [(step.commit, step.values) for step in first.path] == [(s.commit, s.values) for s in second.path]

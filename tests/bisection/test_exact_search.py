@@ -1,0 +1,288 @@
+"""The search on made-up histories: right commit, few measurements, honest ranges."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import pytest
+
+from lab.bisection import exact_search
+from lab.bisection.exact_search import OLD, Change, Graph, Readings
+
+from ..fakes.bisection import Dice, dice
+
+Value = Callable[[int], float]
+
+
+@dataclass
+class Done:
+    changes: list[Change]
+    measured: list[int]
+    skipped: list[int]
+
+    @property
+    def culprits(self) -> list[int]:
+        return [change.at for change in self.changes if len(change.among) == 1]
+
+
+def line(size: int) -> Graph:
+    return Graph(tuple((i - 1,) for i in range(size)))
+
+
+def whole_search(graph: Graph, value: Value, broken: Iterable[int] = (), first: Iterable[int] = ()) -> Done:
+    """Search with levels by value; `first`: commits measured before the search asks for any."""
+    cannot = set(broken)
+    values: list[float] = [0.0]
+    levels: dict[int, int] = {}
+    done = Done([], [], [])
+
+    def measure(commit: int) -> None:
+        if commit in cannot:
+            done.skipped.append(commit)
+            return
+        number = round(value(commit), 9)
+        if number not in values:
+            values.append(number)
+        levels[commit] = values.index(number)
+        if commit != graph.new:
+            done.measured.append(commit)
+
+    def known() -> Readings:
+        return Readings(dict(levels), frozenset(done.skipped), dict(enumerate(values)), tolerance=1e-6)
+
+    for commit in (graph.new, *first):
+        measure(commit)
+    while (commit := exact_search.next_commit(graph, known())) is not None:
+        assert commit not in levels and commit not in done.skipped, "asked twice"
+        measure(commit)
+    done.changes = exact_search.changes(graph, known())
+    return done
+
+
+# ---- a line
+
+
+@pytest.mark.parametrize("culprit", [*range(0, 1024, 31), 1023])
+def test_a_thousand_commits_take_ten_measurements(culprit: int) -> None:
+    done = whole_search(line(1024), lambda c: float(c >= culprit))
+    assert [change.among for change in done.changes] == [(culprit,)]
+    assert len(done.measured) == 10
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 64, 100])
+def test_every_culprit_of_a_short_line_is_found(size: int) -> None:
+    for culprit in range(size):
+        done = whole_search(line(size), lambda c, at=culprit: float(c >= at))  # type: ignore[misc]
+        assert done.culprits == [culprit]
+        assert len(done.measured) <= math.ceil(math.log2(size)) if size > 1 else not done.measured
+
+
+@pytest.mark.parametrize("length", [1, 3, 10, 30, 100])
+def test_a_broken_stretch_costs_one_more_for_each_that_is_met(length: int) -> None:
+    draw = dice(length)
+    for _ in range(40):
+        start = draw.choice([512 - length // 2, draw.randrange(1024 - length)])
+        broken = range(start, start + length)
+        culprit = draw.randrange(1024)
+        done = whole_search(line(1024), lambda c, at=culprit: float(c >= at), broken)  # type: ignore[misc]
+        (change,) = done.changes
+        assert len(done.measured) <= 10 + len(done.skipped)
+        if culprit not in (*broken, start + length):
+            assert change.among == (culprit,)
+            # It does not walk through the stretch: only the way out of it is felt for.
+            assert len(done.skipped) <= 2 * math.log2(length + 1) + 2 or abs(culprit - start) <= length * 2
+        else:
+            assert set(change.among) <= {*broken, start + length} and culprit in change.among
+
+
+def test_where_the_culprit_hides_in_what_cannot_be_tested_all_of_it_is_named() -> None:
+    done = whole_search(line(64), lambda c: float(c >= 30), range(28, 36))
+    (change,) = done.changes
+    assert change.among == (*range(28, 36), 36)
+    assert change.at == 36 and change.before == 27
+
+
+@pytest.mark.parametrize(("length", "tries"), [(10, 10), (30, 16), (100, 23), (300, 27)])
+def test_a_culprit_in_a_broken_stretch_costs_a_bounded_number_of_tries(length: int, tries: int) -> None:
+    for start in range(1, 1023 - length, 49):
+        broken = range(start, start + length)
+        culprit = start + length // 2
+        done = whole_search(line(1024), lambda c, at=culprit: float(c >= at), broken)  # type: ignore[misc]
+        (change,) = done.changes
+        # Neither a testable one among them but the last, nor a broken one left out.
+        assert change.among == (*broken, start + length)
+        assert len(done.measured) <= 12
+        assert len(done.skipped) <= tries
+
+
+def test_a_culprit_at_the_edge_of_a_broken_stretch_is_still_found() -> None:
+    broken = range(460, 560)
+    for culprit in (459, 561):
+        done = whole_search(line(1024), lambda c, at=culprit: float(c >= at), broken)  # type: ignore[misc]
+        assert done.culprits == [culprit]
+
+
+def test_only_the_new_end_can_be_tested() -> None:
+    done = whole_search(line(8), lambda c: float(c >= 3), range(7))
+    assert [change.among for change in done.changes] == [tuple(range(8))]
+    assert not done.measured
+
+
+def test_a_second_change_is_found_with_its_sign() -> None:
+    done = whole_search(line(64), lambda c: 0.5 * (c >= 20) - 0.1 * (c >= 44))
+    assert done.culprits == [20, 44]
+    assert [change.before for change in done.changes] == [19, 43]
+
+
+def test_a_fix_after_the_culprit_is_found_once_one_in_between_is_measured() -> None:
+    alike = whole_search(line(64), lambda c: float(20 <= c < 44))
+    assert alike.changes == [] and alike.measured == []
+    probed = whole_search(line(64), lambda c: float(20 <= c < 44), first=[31])
+    assert probed.culprits == [20, 44]
+    assert len(probed.measured) <= 1 + 2 * 5
+
+
+def test_probes_go_to_the_middle_of_the_longest_gap() -> None:
+    levels = {63: 0}
+    chosen = []
+    for _ in range(3):
+        probe = exact_search.widest_gap(line(64), Readings(levels))
+        assert probe is not None
+        levels[probe] = 0
+        chosen.append(probe)
+    assert chosen == [31, 15, 47]
+
+
+def test_probes_avoid_what_could_not_be_tested() -> None:
+    probe = exact_search.widest_gap(line(9), Readings({8: 0}, frozenset({4, 3, 5})))
+    assert probe in {0, 1, 2, 6, 7}
+    assert exact_search.widest_gap(line(2), Readings({1: 0}, frozenset({0}))) is None
+
+
+# ---- branches and merges
+
+
+def random_graph(draw: Dice, size: int) -> Graph:
+    """A connected history: every commit but the last is behind some other."""
+    parents: list[tuple[int, ...]] = []
+    heads: list[int] = []
+    for commit in range(size):
+        if commit == size - 1:
+            parents.append(tuple(sorted(heads)) or (OLD,))
+            break
+        kind = draw.random()
+        if not heads or (kind < 0.15 and len(heads) < 4):
+            base = draw.choice([OLD, *range(commit)]) if commit else OLD
+            parents.append((base,))
+            heads = [head for head in heads if head != base]
+        elif kind < 0.35 and len(heads) > 1:
+            chosen = tuple(sorted(draw.sample(heads, 2)))
+            parents.append(chosen)
+            heads = [head for head in heads if head not in chosen]
+        else:
+            head = draw.choice(heads)
+            parents.append((head,))
+            heads.remove(head)
+        heads.append(commit)
+    return Graph(tuple(parents))
+
+
+def behind(graph: Graph, commit: int) -> set[int]:
+    found = {commit} - {OLD}
+    for parent in graph.parents[commit] if commit != OLD else ():
+        found |= behind(graph, parent)
+    return found
+
+
+def value_of(graph: Graph, effects: dict[int, float]) -> Value:
+    sets = [behind(graph, commit) for commit in range(len(graph))]
+    return lambda commit: sum(effect for culprit, effect in effects.items() if culprit in sets[commit])
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_one_culprit_anywhere_in_a_history_with_merges(seed: int) -> None:
+    draw = dice(seed)
+    graph = random_graph(draw, draw.randrange(2, 60))
+    for culprit in range(len(graph)):
+        done = whole_search(graph, value_of(graph, {culprit: 1.0}))
+        assert done.culprits == [culprit]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_two_culprits_in_a_history_with_merges(seed: int) -> None:
+    draw = dice(1000 + seed)
+    graph = random_graph(draw, draw.randrange(4, 40))
+    for _ in range(10):
+        first, second = draw.sample(range(len(graph)), 2)
+        done = whole_search(graph, value_of(graph, {first: -0.5, second: 0.1}))
+        assert sorted(done.culprits) == sorted([first, second])
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_with_skips_the_range_holds_the_culprit_and_names_nothing_testable_but_one(seed: int) -> None:
+    draw = dice(2000 + seed)
+    graph = random_graph(draw, draw.randrange(5, 60))
+    broken = set(draw.sample(range(len(graph) - 1), len(graph) // 3))
+    for culprit in range(len(graph)):
+        done = whole_search(graph, value_of(graph, {culprit: 1.0}), broken)
+        holding = [change for change in done.changes if culprit in change.among]
+        assert holding, (culprit, done)
+        for change in done.changes:
+            assert set(change.among) - {change.at} <= broken
+
+
+def test_the_counts_of_ancestors_are_right() -> None:
+    for seed in range(20):
+        draw = dice(seed)
+        graph = random_graph(draw, 40)
+        some = sorted(draw.sample(range(40), 25))
+        inside = set(some)
+
+        def reach(commit: int, inside: set[int] = inside, graph: Graph = graph) -> set[int]:
+            found = {commit}
+            for parent in graph.parents[commit]:
+                if parent in inside:
+                    found |= reach(parent)
+            return found
+
+        assert exact_search.ancestor_counts(graph.parents, some) == {commit: len(reach(commit)) for commit in some}
+
+
+def test_merged_changes_of_two_branches_are_not_blamed_on_the_merge() -> None:
+    # 0 - 1 - 4(merge) - 5, with 2 - 3 beside: 1 brings a change, 3 another.
+    graph = Graph(((OLD,), (0,), (OLD,), (2,), (1, 3), (4,)))
+    done = whole_search(graph, value_of(graph, {1: 0.5, 3: -0.1}))
+    assert done.culprits == [1, 3]
+
+
+def test_a_merge_that_is_like_neither_parent_is_blamed() -> None:
+    graph = Graph(((OLD,), (0,), (OLD,), (2,), (1, 3), (4,)))
+    done = whole_search(graph, lambda commit: float(commit >= 4))
+    assert done.culprits == [4]
+
+
+def test_what_is_next_either_way_is_foretold() -> None:
+    graph, levels = line(64), {63: 1}
+    readings = Readings(levels, effects={0: 0.0, 1: 1.0})
+    commit = exact_search.next_commit(graph, readings)
+    assert commit is not None
+    foretold = exact_search.after(graph, readings, commit)
+    for level in (0, 1):
+        following = exact_search.next_commit(graph, Readings({**levels, commit: level}, effects={0: 0.0, 1: 1.0}))
+        assert following in foretold
+
+
+def test_steps_left_is_about_right() -> None:
+    assert exact_search.steps_left(line(1024), Readings({1023: 1})) == 10
+    assert exact_search.steps_left(line(1024), Readings({1023: 0})) == 0
+
+
+def test_tens_of_thousands_of_commits_take_a_second_a_step() -> None:
+    draw = dice(3)
+    graph = random_graph(draw, 40_000)
+    started = time.monotonic()
+    assert exact_search.next_commit(graph, Readings({graph.new: 1}, effects={1: 1.0})) is not None
+    assert time.monotonic() - started < 10

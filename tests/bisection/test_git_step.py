@@ -1,0 +1,177 @@
+"""`lab bisect step` under `git bisect run`: it agrees with `lab bisect`, and nothing but a commit is ever "bad"."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from lab.bisection import git_step
+from lab.bisection.answer import Answer
+from lab.cli import main
+from lab.core.errors import BuildFailed, GuestFailed, HostFailed, Undecided, UserError
+
+from ..fakes.bisection import line, write_workload
+from ..fakes.bisector import culprits
+from ..fakes.build import own_folders
+from ..fakes.kernel import git
+
+TOP = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    own_folders(monkeypatch, tmp_path)
+    write_workload(tmp_path / "mine")
+    path = tmp_path / "mine.toml"
+    path.write_text(f'schema = 1\nworkload = "{tmp_path}/mine"\ncase = "large"\n')
+    return path
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "tests.fakes.bisection", "bisect", "step", *words]
+
+
+def run(tree: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """One step in a checkout."""
+    return subprocess.run(
+        command(*words), cwd=tree, env={**os.environ, "PYTHONPATH": str(TOP), **env}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+
+
+def bisect_run(tree: Path, old: str, new: str, recipe: Path, *start: str) -> str:
+    """`git bisect run lab bisect step`; what git says."""
+    git(tree, "bisect", "start", *start, new, old)
+    done = subprocess.run(
+        ["git", "bisect", "run", *command("--recipe", str(recipe))],
+        cwd=tree, env={**os.environ, "PYTHONPATH": str(TOP)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.stdout + done.stderr
+
+
+def test_git_bisect_run_finds_the_culprit(tmp_path: Path, recipe: Path) -> None:
+    commits = line(tmp_path / "linux", [100.0] * 5 + ["build"] + [100.0] * 3 + [60.0] * 4)
+    said = bisect_run(tmp_path / "linux", commits[0], commits[-1], recipe)
+    assert f"{commits[9]} is the first bad commit" in said
+    assert f"git bisect bad {commits[9]}" in git(tmp_path / "linux", "bisect", "log")
+
+
+@pytest.mark.parametrize("culprit", [1, 4, 8, 9])
+def test_git_bisect_run_and_lab_bisect_give_the_same_answer(tmp_path: Path, recipe: Path, culprit: int) -> None:
+    """Wherever the culprit is in one history, with a commit that does not build elsewhere."""
+    tree = tmp_path / "linux"
+    fates: list[float | str] = [100.0] * culprit + [60.0] * (10 - culprit)
+    fates[2 if culprit > 4 else 6] = "build"
+    commits = line(tree, fates)
+    searched = subprocess.run(
+        [*command()[:-1], "--recipe", str(recipe), "--tree", str(tree), "--good", commits[0], "--bad", commits[-1],
+         "--json"],
+        cwd=tree, env={**os.environ, "PYTHONPATH": str(TOP)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert searched.returncode == 0, searched.stderr
+    answer = msgspec.json.decode(searched.stdout, type=Answer)
+    assert answer.outcome == "found" and culprits(answer) == [commits[culprit]]
+    said = bisect_run(tree, commits[0], commits[-1], recipe)
+    assert f"{culprits(answer)[0]} is the first bad commit" in said
+
+
+def test_git_bisect_run_finds_who_fixed_it(tmp_path: Path, recipe: Path) -> None:
+    commits = line(tmp_path / "linux", [60.0] * 5 + [100.0] * 4)
+    said = bisect_run(tmp_path / "linux", commits[0], commits[-1], recipe, "--term-old", "slow", "--term-new", "fast")
+    assert f"{commits[5]} is the first fast commit" in said
+
+
+def test_statuses_of_a_step(tmp_path: Path, recipe: Path) -> None:
+    tree = tmp_path / "linux"
+    commits = line(tree, [100.0, 100.0, "build", "panic", 78.0, 61.0, 95.0, 60.0])
+    statuses = []
+    for one in commits:
+        git(tree, "checkout", "-q", one)
+        done = run(tree, "--recipe", str(recipe), "--good", commits[0], "--bad", commits[-1])
+        statuses.append(done.returncode)
+        assert len(done.stdout.splitlines()) == 1, done.stderr
+    assert statuses == [0, 0, 125, 125, 125, 1, 0, 1]
+
+
+def test_a_step_measures_nothing_twice(tmp_path: Path, recipe: Path) -> None:
+    tree = tmp_path / "linux"
+    commits = line(tree, [100.0, 100.0, 60.0])
+    git(tree, "checkout", "-q", commits[1])
+    words = ("--recipe", str(recipe), "--good", commits[0], "--bad", commits[-1])
+    ran = tmp_path / "ran"
+    assert run(tree, *words, FAKE_RUNS=str(ran)).returncode == 0
+    first = ran.read_text()
+    assert run(tree, *words, FAKE_RUNS=str(ran)).returncode == 0
+    assert ran.read_text() == first
+
+
+def test_uncommitted_work_is_neither_measured_nor_touched(tmp_path: Path, recipe: Path) -> None:
+    tree = tmp_path / "linux"
+    commits = line(tree, [100.0, 100.0, 60.0])
+    git(tree, "checkout", "-q", commits[1])
+    (tree / "fate").write_text("60.0")
+    assert run(tree, "--recipe", str(recipe), "--good", commits[0], "--bad", commits[-1]).returncode == 0
+    assert (tree / "fate").read_text() == "60.0"
+
+
+def test_misuse_and_trouble_stop_git_bisect_and_say_nothing_of_the_commit(tmp_path: Path, recipe: Path) -> None:
+    tree = tmp_path / "linux"
+    commits = line(tree, [100.0, "host", 100.0, 60.0])
+    git(tree, "checkout", "-q", commits[1])
+    ends = ("--good", commits[0], "--bad", commits[-1])
+    for words in (
+        ("--bogus",),
+        ("--recipe",),
+        ("--recipe", "nowhere.toml", *ends),
+        ("--recipe", str(recipe)),
+        ("--recipe", str(recipe), "--good", "nothing", "--bad", commits[-1]),
+        ("--recipe", str(recipe), "--good", commits[0], "--bad", commits[2]),
+        ("--recipe", str(recipe), *ends),
+        ("extra", "words"),
+    ):
+        done = run(tree, *words)
+        assert done.returncode == 128, (words, done.stdout, done.stderr)
+        assert "Traceback" not in done.stderr and done.stderr
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UserError("no"), BuildFailed("no"), HostFailed("no"), GuestFailed("panic", "no"), Undecided("no"),
+        OSError(5, "no"), KeyboardInterrupt(), BrokenPipeError(), SystemExit(1), ZeroDivisionError("a mistake"),
+        MemoryError(), RecursionError(),
+    ],
+)  # fmt: skip
+def test_whatever_goes_wrong_is_never_a_verdict(
+    tmp_path: Path, recipe: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(git_step, "take", fail)
+    monkeypatch.setattr(os, "dup2", lambda *_: None)  # the tester's own standard output
+    assert main.run(["bisect", "step", "--recipe", str(recipe)]) == 128
+    assert main.run(["-v", "bisect", "step", "--recipe", str(recipe)]) == 128
+
+
+def test_only_steps_turn_failures_into_128() -> None:
+    assert main.run(["bisect", "--bogus"]) == 2
+
+
+def test_a_reader_that_went_away_is_no_verdict(tmp_path: Path, recipe: Path) -> None:
+    tree = tmp_path / "linux"
+    commits = line(tree, [100.0, 100.0, 60.0])
+    git(tree, "checkout", "-q", commits[1])
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        command("--recipe", str(recipe), "--good", commits[0], "--bad", commits[-1]),
+        cwd=tree, env={**os.environ, "PYTHONPATH": str(TOP)}, stdout=writer, stderr=subprocess.PIPE, check=False,
+    )  # fmt: skip
+    os.close(writer)
+    assert done.returncode in (0, 128)

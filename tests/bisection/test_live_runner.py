@@ -1,0 +1,441 @@
+"""Live mode's bisection on hosts that never were: order, failures, kills, and what is said of them."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+import pytest
+
+from lab.bisection import live_conclude, live_runner, session, status
+from lab.bisection.answer import Answer
+from lab.bisection.commit_range import Candidate, History
+from lab.bisection.journal import Boot, Built
+from lab.bisection.live_runner import Booted
+from lab.bisection.plan import BisectPlan
+from lab.bisection.proof import Prover
+from lab.bisection.session import Session
+from lab.cli import main
+from lab.compare import live
+from lab.compare.results import ArmPlan
+from lab.core import records
+from lab.core.errors import BuildFailed, GuestFailed, HostFailed, UserError
+from lab.core.progress import Meter
+from lab.kernels.debs import DebSource
+from lab.kernels.resolve import KernelSpec, TreeSource
+from lab.report import bisection_text
+from lab.stats.verdict import Metric
+
+from ..fakes.bisection import commit, dice, fate_of, line
+from ..fakes.bisector import Bisector
+from ..fakes.kernel import git
+
+METRIC = Metric(name="throughput", unit="op/s", better="higher", primary=True)
+QUIET = Meter(quiet=True)
+
+
+class Killed(BaseException):
+    """What `kill -9` is to a test."""
+
+
+class Host:
+    """Boots candidates `c1` ... whose throughput halves from the culprit on; notes what it was asked for.
+
+    fates: what is wrong with a commit. kill_after: so many boots, counted over the life of the host.
+    """
+
+    metric = METRIC
+    environment = None
+
+    def __init__(self, culprit: int = 0, *, gain: float = 0.5, noise: float = 0.1, seed: int = 1) -> None:
+        self.culprit, self.gain, self.noise = culprit, gain, noise
+        self.fates: dict[str, Callable[[], Exception | None]] = {}
+        self.built: list[str] = []
+        self.booted: list[str] = []
+        self.kill_after: int | None = None
+        self._chance = random.Random(seed)  # noqa: S311
+
+    def build(self, one: Candidate) -> Built:
+        self.built.append(one.id)
+        if (error := self._error(one, BuildFailed)) is not None:
+            raise error
+        return Built(commit=one.id, kernel=one.id, image=f"image of {one.id}", release="6.99", build_s=30.0)
+
+    def boot(self, one: Candidate) -> Booted:
+        if self.kill_after is not None and len(self.booted) >= self.kill_after:
+            raise Killed
+        if (error := self._error(one, GuestFailed, HostFailed)) is not None:
+            raise error
+        self.booted.append(one.id)
+        bad = self.culprit and number(one.id) >= self.culprit
+        value = 100.0 * (self.gain if bad else 1.0) * (1 + self._chance.gauss(0, self.noise))
+        return Booted(value, [value])
+
+    def _error(self, one: Candidate, *kinds: type[Exception]) -> Exception | None:
+        fate = self.fates.get(one.id)
+        error = fate() if fate else None
+        return error if isinstance(error, kinds) else None
+
+
+def number(name: str) -> int:
+    return int(name.removeprefix("c"))
+
+
+def fails(*errors: Exception | None) -> Callable[[], Exception | None]:
+    """What to raise each time; the last for ever."""
+    left = list(errors)
+    return lambda: left.pop(0) if len(left) > 1 else left[0]
+
+
+def history(commits: int) -> History:
+    def one(i: int, parents: tuple[str, ...]) -> Candidate:
+        return Candidate(id=f"c{i}", title=f"change {i}", spec=f"c{i}", parents=parents, author="A <a@b>", date="then")
+
+    return History(
+        kind="patches", old=one(0, ()), candidates=[one(i, (f"c{i - 1}",)) for i in range(1, commits + 1)], tree=None
+    )
+
+
+def begin(folder: Path, commits: int = 16, **more: Any) -> Session:
+    arm = ArmPlan(spec=KernelSpec(text="deb:x", source=DebSource(package="x", version="1")), cc="gcc")
+    folder.mkdir(parents=True)
+    plan = BisectPlan(**{  # type: ignore[arg-type]
+        "mode": "live", "words": ("good", "bad"), "old": arm, "new": arm, "workload": "mine", "case": "large",
+        "selection": "mine:large", "files": {}, "metric": None, "threshold": 0.02, "confidence": 0.95, "seeds": None,
+        "max_seeds": 24, "probes": 3, "panics": "untestable", "speculate": False, "qemu": "qemu",
+        "guest_timeout_s": 300.0, "model": "none", "machine": None, "command": ["lab", "bisect"], **more,
+    })  # fmt: skip
+    return session.create(folder, plan, history(commits))
+
+
+def search(at: Session, host: Host, **more: Any) -> Answer:
+    return live_conclude.conclude(at, host, None, **{"deadline": None, "meter": QUIET, **more})
+
+
+def culprits(answer: Answer) -> list[str]:
+    return [one.commit for one in answer.changes if one.settled]
+
+
+def test_the_culprit_is_found_and_confirmed_by_fresh_boots(tmp_path: Path) -> None:
+    host, at = Host(culprit=11), begin(tmp_path / "r")
+    answer = search(at, host)
+    assert answer.outcome == "found" and culprits(answer) == ["c11"], answer
+    (found,) = answer.changes
+    assert found.direction == "regression" and found.confidence >= 0.95 and found.before == "c10"
+    assert found.proof is not None and found.proof.confirmed and not found.proof.same_image
+    assert found.proof.fresh is not None and found.proof.fresh.ratio == pytest.approx(0.5, rel=0.2)
+    assert answer.live is not None and answer.live.outcome == "confirmed" and answer.live.boots == len(host.booted)
+    assert answer.ends is not None and len(answer.ends.base) == len(answer.ends.test) >= 4
+    assert host.built == list(dict.fromkeys(host.built))
+    assert msgspec.json.decode(records.encode(answer), type=Answer) == answer
+
+
+def test_both_ends_come_first_in_pairs_then_few_commits(tmp_path: Path) -> None:
+    host = Host(culprit=11)
+    search(begin(tmp_path / "r"), host)
+    gate = host.booted[:8]
+    assert all({*pair} == {"c0", "c16"} for pair in zip(gate[::2], gate[1::2], strict=True))
+    assert len({*host.booted}) <= 8
+
+
+def test_fresh_pairs_are_not_those_of_the_search(tmp_path: Path) -> None:
+    at = begin(tmp_path / "r")
+    answer = search(at, Host(culprit=5))
+    boots = [event for event in at.journal.events if isinstance(event, Boot)]
+    fresh = answer.changes[0].proof.fresh  # type: ignore[union-attr]
+    confirming = [boot.value for boot in boots if boot.part == "confirm"]
+    assert fresh is not None
+    assert sorted([*fresh.base, *fresh.test]) == sorted(confirming)  # type: ignore[type-var]
+
+
+def test_ends_that_are_alike_name_nobody(tmp_path: Path) -> None:
+    host = Host(noise=0.01)
+    answer = search(begin(tmp_path / "r"), host)
+    assert answer.outcome == "no culprit" and not answer.changes
+    assert {*host.booted} == {"c0", "c16"}
+    assert "no culprit" in bisection_text.render(answer)
+
+
+def test_an_improvement_is_nobodys_fault_unless_asked_for(tmp_path: Path) -> None:
+    host = Host(culprit=7, gain=2.0)
+    answer = search(begin(tmp_path / "good"), host)
+    assert answer.outcome == "no culprit" and "--old and --new" in answer.reason
+    assert {*host.booted} == {"c0", "c16"}
+    answer = search(begin(tmp_path / "old", words=("old", "new")), Host(culprit=7, gain=2.0))
+    assert culprits(answer) == ["c7"] and answer.changes[0].direction == "improvement"
+
+
+@pytest.mark.parametrize(
+    "error", [BuildFailed("does not build"), GuestFailed("panic", "the guest's kernel panicked"), None]
+)
+def test_what_cannot_be_tested_is_left_out_and_named(tmp_path: Path, error: Exception | None) -> None:
+    host = Host(culprit=9)
+    for i in (7, 8, 9):
+        host.fates[f"c{i}"] = fails(error or GuestFailed("hang", "no end"))
+    answer = search(begin(tmp_path / "r"), host)
+    assert answer.outcome == "range" and answer.changes[0].among == ["c7", "c8", "c9", "c10"]
+    assert {*answer.changes[0].untested} <= {"c7", "c8", "c9"} and answer.skipped
+    assert "could not be tested" in bisection_text.render(answer)
+
+
+def test_a_guest_that_dies_is_booted_again(tmp_path: Path) -> None:
+    host, panic = Host(culprit=9), GuestFailed("panic", "IO-APIC + timer doesn't work!")
+    for i in (0, 8, 16):
+        host.fates[f"c{i}"] = fails(None, panic, panic, None)
+    answer = search(begin(tmp_path / "r"), host)
+    assert answer.outcome == "found" and culprits(answer) == ["c9"] and not answer.skipped
+
+
+def test_a_commit_that_comes_to_fail_always_is_left_out(tmp_path: Path) -> None:
+    host = Host(culprit=9)
+    host.fates["c8"] = fails(None, None, GuestFailed("panic", "the guest's kernel panicked"))
+    answer = search(begin(tmp_path / "r"), host)
+    assert answer.outcome == "range" and answer.changes[0].among == ["c8", "c9"]
+
+
+def test_an_end_that_cannot_be_measured_ends_it(tmp_path: Path) -> None:
+    host = Host(culprit=9)
+    host.fates["c16"] = fails(GuestFailed("panic", "the guest's kernel panicked: oh"))
+    with pytest.raises(GuestFailed, match=r"the bad end cannot be measured.*oh"):
+        search(begin(tmp_path / "r"), host)
+
+
+def test_what_the_machine_does_is_tried_again_then_it_stops(tmp_path: Path) -> None:
+    host = Host(culprit=9)
+    host.fates["c0"] = fails(HostFailed("the disk is full"), None)
+    assert culprits(search(begin(tmp_path / "once"), host)) == ["c9"]
+    host.fates["c0"] = fails(GuestFailed("qemu-died", "QEMU died"))
+    at = begin(tmp_path / "always")
+    with pytest.raises(GuestFailed, match="QEMU died"):
+        search(at, host)
+    assert not any("c0" in record for record in at.journal.readings)
+
+
+def test_a_number_without_a_logarithm_says_nothing(tmp_path: Path) -> None:
+    host = Host(culprit=9, gain=0.0)
+    with pytest.raises(GuestFailed, match="logarithm"):
+        search(begin(tmp_path / "r"), host)
+
+
+def killed(at: Path, host: Host, after: int) -> None:
+    host.kill_after = len(host.booted) + after
+    with pytest.raises(Killed):
+        search(session.load(at), host)
+    host.kill_after = None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_kills_anywhere_change_nothing_and_nothing_is_booted_twice(tmp_path: Path, seed: int) -> None:
+    whole, host = search(begin(tmp_path / "whole"), Host(culprit=6, seed=seed)), Host(culprit=6, seed=seed)
+    at = tmp_path / "killed"
+    begin(at)
+    chance = random.Random(seed)  # noqa: S311
+    assert whole.live is not None
+    while len(host.booted) < whole.live.boots - 6:
+        killed(at, host, chance.randint(0, 5))
+    answer = search(session.load(at), host)
+    assert answer.changes[0].commit == whole.changes[0].commit == "c6"
+    assert answer.live is not None and len(host.booted) == answer.live.boots
+
+
+def test_a_resumed_search_asks_for_what_the_killed_one_would_have(tmp_path: Path) -> None:
+    """The same clock and the same numbers, with and without kills: the same boots in the same order."""
+
+    def ticking() -> Callable[[], float]:
+        ticks = iter(range(0, 100_000, 10))
+        return lambda: float(next(ticks))
+
+    def run(at: Path, host: Host, clock: Callable[[], float], kill: Iterable[int]) -> list[str]:
+        from lab.bisection.live_runner import LiveWork
+
+        begin(at)
+        for after in kill:
+            host.kill_after = len(host.booted) + after
+            with pytest.raises(Killed):
+                LiveWork(session.load(at), host, QUIET, clock=clock).run()
+        host.kill_after = None
+        LiveWork(session.load(at), host, QUIET, clock=clock).run()
+        return host.booted
+
+    plain = run(tmp_path / "plain", Host(culprit=6, noise=0.3), ticking(), [])
+    broken = run(tmp_path / "broken", Host(culprit=6, noise=0.3), ticking(), [3, 9, 1, 12])
+    assert plain[:25] == broken[:25] and plain == broken
+
+
+def test_status_shows_the_posterior_what_it_cost_and_what_is_left(tmp_path: Path) -> None:
+    at, host = tmp_path / "r", Host(culprit=6, noise=0.3)
+    assert status.status(begin(at)).boots == 0
+    assert list(status.text(session.load(at)))
+    killed(at, host, 12)
+    search_on = session.load(at)
+    while not (search_on.live and search_on.live.search.differ()):
+        killed(at, host, 2)
+        search_on = session.load(at)
+    killed(at, host, 3)
+    now = status.status(session.load(at))
+    assert now.boots == len(host.booted) and not now.finished and now.next
+    assert sum(place.probability for place in now.posterior) == pytest.approx(1, abs=1e-4)
+    assert now.build_s >= 60 and now.left_s is not None and now.bits_left and now.bits_left <= 4
+    lines = "\n".join(status.text(session.load(at)))
+    for words in ("bits missing", "% ", "so far: building", "lab bisect resume"):
+        assert words in lines
+    search(session.load(at), host)
+    assert "finished" in "\n".join(status.text(session.load(at)))
+
+
+def test_the_last_boot_can_be_taken_back(tmp_path: Path) -> None:
+    at, host = tmp_path / "r", Host(culprit=6)
+    begin(at)
+    with pytest.raises(UserError, match="no boot"):
+        session.undo(session.load(at))
+    killed(at, host, 9)
+    before = session.load(at).live
+    one = session.undo(session.load(at))
+    after = session.load(at).live
+    assert before and after and one.id == host.booted[-1]
+    assert len(after.boots) == len(before.boots) - 1
+    assert culprits(search(session.load(at), host)) == ["c6"]
+
+
+def test_a_budget_gives_the_range_so_far_and_can_be_gone_on_from(tmp_path: Path) -> None:
+    at, host = tmp_path / "r", Host(culprit=6)
+    begin(at)
+    answer = search(session.load(at), host, deadline=0.0)
+    assert answer.outcome == "undecided" and not host.booted
+    killed(at, host, 10)
+    answer = search(session.load(at), host, deadline=0.0)
+    assert answer.outcome == "undecided" and "budget" in answer.reason
+    assert "c6" in answer.changes[0].among and not (at / "result.json").exists()
+    assert culprits(search(session.load(at), host)) == ["c6"]
+
+
+def test_neighbours_with_one_image_are_never_culprit_and_parent(tmp_path: Path) -> None:
+    class Twins(Host):
+        def build(self, one: Candidate) -> Built:
+            built = super().build(one)
+            return msgspec.structs.replace(built, image="the same" if one.id in ("c5", "c6") else built.image)
+
+    answer = search(begin(tmp_path / "r"), Twins(culprit=6))
+    assert answer.outcome == "undecided" and "same" in answer.reason
+
+
+def test_packages_cost_no_build(tmp_path: Path) -> None:
+    made = begin(tmp_path / "r")
+    made.history = msgspec.structs.replace(made.history, kind="packages")
+    records.save(made.folder / session.HISTORY, made.history)
+    host = Host(culprit=6)
+    assert search(session.load(made.folder), host).changes[0].commit == "c6"
+
+
+def test_log_tells_git_what_is_certain(tmp_path: Path) -> None:
+    at = begin(tmp_path / "r")
+    at.history = msgspec.structs.replace(at.history, kind="commits")
+    records.save(at.folder / session.HISTORY, at.history)
+    host = Host(culprit=6)
+    host.fates["c8"] = fails(BuildFailed("no"))
+    search(session.load(at.folder), host)
+    lines = list(status.log(session.load(at.folder)))
+    assert "git bisect bad c6" in lines and "git bisect good c5" in lines
+    assert "git bisect skip c8" in lines or "c8" not in host.built
+
+
+# ---- from the command line, on real git histories
+
+
+class FakeBoots:
+    """Stands in for `booting.Boots`: a boot gives the commit's fate, more or less."""
+
+    metric = METRIC
+    environment = None
+    booted: ClassVar[list[str]] = []
+    boot_s = 0.0
+
+    def __init__(self, plan: BisectPlan, history: History, folder: Path, *, jobs: int, meter: Meter) -> None:
+        assert plan.live is not None and plan.live.accelerator == "tcg"
+        self.history = history
+
+    def _fate(self, one: Candidate) -> str:
+        source = self.history.resolve(self.history.number(one.id)).source
+        assert isinstance(source, TreeSource)
+        return fate_of(source)
+
+    def build(self, one: Candidate) -> Built:
+        if self._fate(one) == "build":
+            raise BuildFailed(f"{one.name} does not build")
+        return Built(commit=one.id, kernel=one.id, image=one.id, release="6.99", build_s=9.0)
+
+    def boot(self, one: Candidate) -> Booted:
+        self.booted.append(one.id)
+        time.sleep(self.boot_s)
+        return Booted(float(self._fate(one)) * (1 + dice(f"{one.id} {len(self.booted)}").gauss(0, 0.05)))
+
+
+@pytest.fixture
+def bisector(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> Bisector:
+    monkeypatch.setattr(FakeBoots, "booted", [])
+    monkeypatch.setattr(live_runner, "Boots", FakeBoots)
+    monkeypatch.setattr(Prover, "explain", lambda *_: [])
+    monkeypatch.setattr(live, "measure", no_guests)
+    return bisector
+
+
+def no_guests(*_: Any, **__: Any) -> Any:
+    raise GuestFailed("hang", "no guests here")
+
+
+LIVE = ("--mode", "live", "--accel", "tcg")
+
+
+def test_a_command_from_the_ends_to_the_page(bisector: Bisector) -> None:
+    commits = line(bisector.tree, [100.0] * 9 + ["build"] + [60.0] * 8)
+    answer = bisector.search(commits[0], commits[-1], *LIVE)
+    assert answer.mode == "live" and answer.outcome == "range"
+    assert answer.changes[0].among == commits[9:11] and answer.changes[0].untested == [commits[9]]
+    answer = bisector.search(commits[0], commits[8], *LIVE)
+    assert answer.outcome == "no culprit"
+
+
+def test_its_proof_says_why_there_is_no_revert(bisector: Bisector) -> None:
+    commits = line(bisector.tree, [100.0] * 5 + [60.0] * 4)
+    answer = bisector.search(commits[0], commits[-1], *LIVE)
+    assert culprits(answer) == [commits[5]]
+    proof = answer.changes[0].proof
+    assert proof is not None and proof.confirmed and "does not apply" in (proof.not_reverted or "")
+    assert main.run(["report", "latest"]) == 0
+    printed = bisector.capsys.readouterr().out
+    assert "live mode" in printed or "boots of" in printed
+    assert commits[5] in printed and "fresh boots against" in printed
+
+
+def test_a_budget_then_status_undo_and_resume(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:
+    commits = line(bisector.tree, [100.0] * 5 + [60.0] * 4)
+    ends = ("--good", commits[0], "--bad", commits[-1], "--tree", str(bisector.tree), "-w", bisector.workload)
+    monkeypatch.setattr(FakeBoots, "boot_s", 0.3)
+    assert bisector.run(*ends, *LIVE, "--budget", "1s") == 5
+    assert "the budget is used up" in bisector.printed
+    monkeypatch.setattr(FakeBoots, "boot_s", 0.0)
+    assert bisector.run("status", "--json") == 0
+    assert msgspec.json.decode(bisector.printed)["boots"] == len(FakeBoots.booted) < 8
+    assert bisector.run("resume") == 0
+    assert f"regression: {commits[5]}" in bisector.printed
+    booted = len(FakeBoots.booted)
+    assert bisector.run("resume") == 0 and len(FakeBoots.booted) == booted
+    assert bisector.run("undo") == 0 and bisector.run("resume") == 0
+    assert len(FakeBoots.booted) == booted + 1
+
+
+def test_of_merges_the_first_parents_are_followed(bisector: Bisector) -> None:
+    commits = line(bisector.tree, [100.0] * 4)
+    git(bisector.tree, "checkout", "-q", "-b", "side", commits[1])
+    commit(bisector.tree, "aside", 60.0, "mm/aside.c")
+    git(bisector.tree, "checkout", "-q", "main")
+    git(bisector.tree, "merge", "-q", "--no-ff", "-X", "theirs", "-m", "bring it in", "side")
+    merge = git(bisector.tree, "rev-parse", "HEAD").strip()
+    last = commit(bisector.tree, "after", 60.0, "mm/after.c")
+    answer = bisector.search(commits[0], last, *LIVE)
+    assert culprits(answer) == [merge] and answer.first_parent and answer.changes[0].merge
+    assert {*FakeBoots.booted} <= {*commits, merge, last}

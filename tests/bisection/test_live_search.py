@@ -1,0 +1,242 @@
+"""The search of live mode as its driver meets it, and a few dozen simulated ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+
+from lab.bisection.acquisition import Costs
+from lab.bisection.live_search import Done, LiveSearch, Outcome, Part, Rules, Visit
+from lab.stats.posterior import Reading
+
+from ..scenarios.simulation import searches
+from ..scenarios.simulation.world import Noise, World
+
+COSTS = Costs(120.0, 10.0)
+Journal = list[Reading | int]
+
+
+def drive(live: LiveSearch, world: World, journal: Journal | None = None, stop_after: int = 10**6) -> Visit | Done:
+    """Do what the search asks for, until it is done or that many things were recorded."""
+    journal = [] if journal is None else journal
+    while isinstance(step := live.next(), Visit):
+        if not world.build(step.commit):
+            live.skip(step.commit)
+            journal.append(step.commit)
+            continue
+        for commit in step.boots:
+            if len(journal) >= stop_after:
+                return live.next()
+            world.build(commit)
+            journal.append(Reading(commit, world.now_s, world.boot(commit)))
+            live.record(journal[-1])
+    return step
+
+
+def replay(live: LiveSearch, journal: Journal) -> LiveSearch:
+    for event in journal:
+        if isinstance(event, Reading):
+            live.record(event)
+        else:
+            live.skip(event)
+    return live
+
+
+def ended(live: LiveSearch, world: World) -> Done:
+    done = drive(live, world)
+    assert isinstance(done, Done)
+    return done
+
+
+def quiet(commits: int = 64, **more: float) -> Noise:
+    return Noise(**{"commits": commits, "effect": 3.0, "outliers": 0.0, **more})  # type: ignore[arg-type]
+
+
+def test_a_plain_change_is_found_and_confirmed() -> None:
+    world = World(quiet(), (1, 1))
+    done = ended(LiveSearch(64, costs=COSTS), world)
+    assert done.outcome is Outcome.CONFIRMED
+    assert done.suspects == (world.culprit,)
+    assert (done.last_good, done.first_bad) == (world.culprit - 1, world.culprit)
+    assert done.probability > 0.95
+    assert done.effect.interval is not None
+    assert done.effect.interval[0] < -3 < done.effect.interval[1] < 0
+
+
+def test_an_improvement_is_found_as_well() -> None:
+    world = World(quiet(effect=-3.0), (1, 2))
+    done = ended(LiveSearch(64, costs=COSTS), world)
+    assert done.suspects == (world.culprit,)
+    assert done.effect.value > 0
+
+
+@pytest.mark.parametrize("cut", [1, 7, 20, 33, 47])
+def test_a_journal_brings_back_any_search(cut: int) -> None:
+    noise, journal = quiet(broken=0.2, effect=2.0), []  # type: ignore[var-annotated]
+    whole = LiveSearch(64, costs=COSTS, seed=5)
+    world = World(noise, (1, 3))
+    done = drive(whole, world, journal)
+    assert len(journal) > cut
+    broken_off, again = LiveSearch(64, costs=COSTS, seed=5), World(noise, (1, 3))
+    step = drive(broken_off, again, kept := [], stop_after=cut)
+    assert kept == journal[:cut]
+    resumed = replay(LiveSearch(64, costs=COSTS, seed=5), kept)
+    assert resumed.next() == step
+    assert resumed.status() == broken_off.status()
+    assert drive(resumed, again) == done
+
+
+def test_looking_changes_nothing() -> None:
+    noise = quiet(effect=2.0)
+    journal: Journal = []
+    drive(LiveSearch(64, costs=COSTS), World(noise, (1, 4)), journal)
+    looked, plain = LiveSearch(64, costs=COSTS), LiveSearch(64, costs=COSTS)
+    for event in journal:
+        assert isinstance(event, Reading)
+        assert looked.next() == looked.next() == plain.next()
+        looked.status()
+        looked.record(event)
+        plain.record(event)
+    assert looked.next() == plain.next()
+
+
+def test_ends_that_are_alike_are_not_searched() -> None:
+    world = World(quiet(effect=0.0), (1, 5))
+    done = ended(LiveSearch(64, costs=COSTS, rules=Rules(end_blocks=30)), world)
+    assert done.outcome is Outcome.NO_CULPRIT
+    assert done.suspects == ()
+    assert world.built == {0, 64}
+    assert world.samples == 60
+
+
+def test_ends_that_are_surely_alike_are_given_up_early() -> None:
+    world = World(quiet(effect=0.0), (1, 5))
+    done = ended(LiveSearch(64, costs=COSTS, rules=Rules(margin=2.0)), world)
+    assert done.outcome is Outcome.NO_CULPRIT
+    assert world.samples < 60
+
+
+def test_the_gate_takes_four_blocks_in_random_order() -> None:
+    def readings(value: Callable[[int], float]) -> tuple[LiveSearch, list[tuple[int, ...]]]:
+        live, orders = LiveSearch(8, costs=COSTS), []
+        while isinstance(step := live.next(), Visit) and step.part is Part.ENDS:
+            orders.append(step.boots)
+            for commit in step.boots:
+                live.record(Reading(commit, 10.0 * len(live.readings), value(commit)))
+        return live, orders
+
+    live, orders = readings(lambda commit: 5.0 - (commit == 8))
+    assert len(orders) == 4
+    assert {frozenset(order) for order in orders} == {frozenset({0, 8})}
+    assert isinstance(live.next(), Visit)
+
+
+def test_a_culprit_among_unbuildable_commits_is_a_range() -> None:
+    world = World(quiet(effect=4.0), (1, 6))
+    first = max(1, world.culprit - 3)
+    world.broken = frozenset(range(first, min(63, world.culprit + 2)))
+    done = ended(LiveSearch(64, costs=COSTS), world)
+    assert world.culprit in done.suspects
+    assert set(done.suspects[:-1]) == set(world.broken)
+    assert done.first_bad == max(world.broken) + 1
+
+
+def test_commits_that_cannot_be_the_culprit_are_not_built_for_it() -> None:
+    world = World(quiet(), (1, 7))
+    weights = [0.0] * 64
+    weights[world.culprit - 1] = weights[(world.culprit + 20) % 64] = 1.0
+    done = ended(LiveSearch(64, costs=COSTS, weights=weights), world)
+    assert done.suspects == (world.culprit,)
+    assert world.builds <= 4
+
+
+def test_stopping_gives_the_range_so_far() -> None:
+    live = LiveSearch(64, costs=COSTS)
+    world = World(quiet(), (1, 8))
+    drive(live, world, stop_after=36)
+    done = live.conclude("the budget of 20 min is used up")
+    assert done.outcome is Outcome.UNDECIDED
+    assert world.culprit in done.suspects
+    assert 1 < len(done.suspects) < 64
+    assert done.probability >= 0.95
+    assert live.next() == done
+    early = LiveSearch(64, costs=COSTS).conclude("stopped")
+    assert (early.outcome, early.suspects) == (Outcome.UNDECIDED, ())
+
+
+def test_status_says_what_is_left() -> None:
+    live = LiveSearch(64, costs=COSTS)
+    assert live.status().gaps == ((0, 64, 1.0),)
+    assert live.status().seconds_left is None
+    world, seen = World(quiet(), (1, 9)), []
+    for recorded in range(10, 40, 5):
+        drive(live, world, stop_after=5 if recorded > 10 else recorded)
+        seen.append(live.status())
+    assert [status.boots for status in seen] == list(range(10, 40, 5))
+    assert sum(p for *_, p in seen[-1].gaps) == pytest.approx(1)
+    assert seen[-1].bits_left < seen[0].bits_left <= 6
+    assert seen[-1].seconds_left is not None
+    assert 0 < seen[-1].seconds_left < 3600
+
+
+def test_what_cannot_be_recorded() -> None:
+    live = LiveSearch(8, costs=COSTS)
+    step = live.next()
+    assert isinstance(step, Visit)
+    with pytest.raises(ValueError, match="not to be booted"):
+        live.record(Reading(3, 0.0, 1.0))
+    with pytest.raises(ValueError, match="not a number"):
+        live.record(Reading(step.boots[0], 0.0, math.nan))
+    with pytest.raises(ValueError, match="cannot be skipped"):
+        live.skip(8)
+    for weights in ([1.0] * 7, [0.0] * 8, [-1.0] + [1.0] * 7, [math.inf] * 8):
+        with pytest.raises(ValueError, match="weights"):
+            LiveSearch(8, costs=COSTS, weights=weights)
+
+
+def test_a_commit_that_does_not_always_boot_is_left_out() -> None:
+    world = World(quiet(effect=4.0), (1, 10))
+    live = LiveSearch(64, costs=COSTS)
+    while isinstance(step := live.next(), Visit) and step.part is not Part.CONFIRM:
+        for commit in step.boots:
+            world.build(commit)
+            live.record(Reading(commit, world.now_s, world.boot(commit)))
+    assert isinstance(step, Visit)
+    flaky = step.commit if step.commit != 64 else step.commit - 1
+    live.skip(flaky)
+    world.broken = frozenset({flaky})
+    world.built.discard(flaky)
+    done = ended(live, world)
+    assert world.culprit in done.suspects
+    assert flaky not in (done.last_good, done.first_bad)
+    assert all(reading.commit != flaky for reading in live.readings)
+
+
+# ---- simulated searches; tests/bench_search.py has many more
+
+
+def test_simulated_searches_are_right_and_cheap() -> None:
+    figures, _ = searches.many(Noise(commits=128, effect=2.0), Rules(confirm_alpha=None), 16, seed=300)
+    assert figures.right >= 80  # 97 expected; fewer than 13 of 16 then has a chance of .1 %
+    assert figures.claimed >= 95
+    assert figures.samples <= 105
+    assert figures.builds <= 11
+
+
+def test_without_the_drift_model_the_same_searches_would_be_overconfident() -> None:
+    # A drift of three times the noise: only its model keeps the search from believing it.
+    noise, some = Noise(commits=64, effect=2.0, drift_sd=2.0), 8
+    modelled, _ = searches.many(noise, Rules(confirm_alpha=None), some, seed=301)
+    ignored, _ = searches.many(
+        noise, Rules(confirm_alpha=None, drifts=searches.INDEPENDENT, max_boots=400), some, seed=301
+    )
+    assert modelled.right >= 80
+    assert ignored.right < modelled.right
+
+
+def test_simulated_searches_of_nothing_name_nothing() -> None:
+    figures, found = searches.many(Noise(effect=0.0), Rules(end_blocks=25), 20, seed=302)
+    assert figures.named == 0
+    assert all(each.done.outcome is Outcome.NO_CULPRIT for each in found)

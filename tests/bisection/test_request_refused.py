@@ -1,0 +1,87 @@
+"""What `lab bisect` refuses before any work: ends that make no range, and options that do not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..fakes.bisection import commit, line
+from ..fakes.bisector import Bisector
+from ..fakes.kernel import git
+
+
+def test_ends_that_make_no_range(bisector: Bisector) -> None:
+    commits = line(bisector.tree, [100.0] * 4)
+    git(bisector.tree, "checkout", "-q", "--orphan", "other")
+    other = commit(bisector.tree, "other", 1.0)
+    git(bisector.tree, "checkout", "-q", "-b", "fork", commits[1])
+    fork = commit(bisector.tree, "fork", 1.0)
+    assert "swapped" in bisector.refused(2, "--good", commits[2], "--bad", commits[0])
+    assert "empty" in bisector.refused(2, "--good", commits[2], "--bad", commits[2])
+    assert "not related" in bisector.refused(2, "--good", other, "--bad", commits[2])
+    assert "part after" in bisector.refused(2, "--good", fork, "--bad", commits[2])
+    assert "more than the revision" in bisector.refused(2, "--good", commits[0], "--bad", f"{commits[2]}@thp=never")
+    assert "is missing" in bisector.refused(2, "--good", commits[0])
+    assert "both ends" in bisector.refused(2)
+    assert "either" in bisector.refused(2, "--good", commits[0], "--new", commits[2])
+    assert not bisector.guests.calls
+
+
+def test_what_live_mode_cannot_do_is_refused(bisector: Bisector, tmp_path: Path) -> None:
+    commits = line(bisector.tree, [100.0] * 3)
+    ends = ("--good", commits[0], "--bad", commits[2])
+    live = (*ends, "--mode", "live", "--accel", "tcg")
+    assert "swapped" in bisector.refused(2, "--good", commits[2], "--bad", commits[0], *live[4:])
+    assert "empty" in bisector.refused(2, "--good", commits[2], "--bad", commits[2], *live[4:])
+    assert "--seeds is of exact mode" in bisector.refused(2, *live, "--seeds", "3")
+    assert "--model is of exact mode" in bisector.refused(2, *live, "--model", "tlb")
+    assert "throughput" in bisector.refused(2, *live, "--metric", "thruput")
+    assert "are of live mode" in bisector.refused(2, *ends, "--accel", "tcg")
+    assert "not enough CPUs" in bisector.refused(2, *live, "--cpus", "9999")
+    recipe = tmp_path / "panics.toml"
+    recipe.write_text('schema = 1\nworkload = "mine"\npanics = "bad"\n')
+    assert "needs exact mode" in bisector.refused(2, *live, "--recipe", str(recipe))
+    bisector.workload = bisector.workload.removesuffix(":large")
+    assert "has 2" in bisector.refused(2, *live)
+    assert not bisector.guests.calls
+
+
+def test_paths_outside_the_tree_are_refused(bisector: Bisector) -> None:
+    commits = line(bisector.tree, [100.0] * 3)
+    assert (
+        bisector.run(
+            "--good",
+            commits[0],
+            "--bad",
+            commits[2],
+            "--tree",
+            str(bisector.tree),
+            "-w",
+            bisector.workload,
+            "--",
+            "/no",
+        )
+        == 2
+    )
+    assert "cannot limit the range to /no" in bisector.said
+
+
+def test_an_unknown_metric_is_refused(bisector: Bisector) -> None:
+    commits = line(bisector.tree, [100.0] * 3)
+    assert "throughput" in bisector.refused(2, "--good", commits[0], "--bad", commits[2], "--metric", "thruput")
+
+
+def test_recipes_with_mistakes_are_refused(bisector: Bisector, tmp_path: Path) -> None:
+    line(bisector.tree, [100.0] * 3)
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text('schema = 1\nworkload = "mine"\n\nthresold = 0.1\n')
+    said = bisector.refused(2, "--recipe", str(recipe))
+    assert f"{recipe}:4: unknown key 'thresold'; did you mean threshold?" in said
+    recipe.write_text('schema = 1\nworkload = "mine"\ngood = "a"\nnew = "b"\n')
+    assert "not both" in bisector.refused(2, "--recipe", str(recipe))
+    recipe.write_text("schema = \n")
+    assert "not valid TOML" in bisector.refused(2, "--recipe", str(recipe))
+    assert "did you mean alloc-burst" in bisector.refused(2, "--recipe", "alloc-brust")
+
+
+def test_options_before_a_subcommand_are_not_lost_silently(bisector: Bisector) -> None:
+    assert bisector.run("--good", "a", "status") == 2

@@ -1,0 +1,288 @@
+"""Packages by version, and patches one by one."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from lab.bisection import conclude, packages, series
+from lab.bisection.answer import Answer, load
+from lab.cli import main
+from lab.compare import results, runs
+from lab.core.errors import UserError
+from lab.kernels import debs, kernel, trees
+from lab.kernels.debs import DebSource
+from lab.kernels.kernel import Kernel
+from lab.kernels.resolve import KernelSpec
+
+from ..fakes import bisection as fakebisect
+from ..fakes.bisection import Guests, line, start, write_workload
+from ..fakes.bisector import Bisector, make
+from ..fakes.build import own_folders
+from ..fakes.kernel import git
+
+NAMES = {"linux-image-6.12.9-cloud-amd64": "6.12.9-1", "linux-image-6.12.10-cloud-amd64": "6.12.10-1",
+         "linux-image-6.12.57-cloud-amd64": "6.12.57-1", "linux-image-6.1.0-cloud-amd64": "6.1.1-1"}  # fmt: skip
+
+
+@pytest.fixture
+def offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(debs, "all_names", lambda: sorted(NAMES))
+    monkeypatch.setattr(debs, "_offered", lambda names: [(name, NAMES[name]) for name in names])
+
+
+@pytest.mark.usefixtures("offered")
+def test_packages_are_ordered_by_version() -> None:
+    found = series.packages("deb:linux-image-6.12.*-cloud-amd64", None, None)
+    names = [found.old.id, *(one.id for one in found.candidates)]
+    assert names == [f"linux-image-6.12.{n}-cloud-amd64" for n in (9, 10, 57)]
+    assert found.new.spec == "deb:linux-image-6.12.57-cloud-amd64"
+    assert [one.title for one in found.candidates] == ["6.12.10-1", "6.12.57-1"]
+    assert found.graph().is_line
+
+
+@pytest.mark.usefixtures("offered")
+def test_packages_may_be_narrowed_to_two_ends() -> None:
+    pattern, last = "deb:linux-image-6.*", "deb:linux-image-6.12.10-cloud-amd64"
+    assert series.packages(pattern, "deb:linux-image-6.12.9-cloud-amd64", last).new.spec == last
+    with pytest.raises(UserError, match="does not come after"):
+        series.packages(pattern, last, "deb:linux-image-6.12.9-cloud-amd64")
+    with pytest.raises(UserError, match="is not in the series"):
+        series.packages(pattern, "deb:6.12", None)
+    with pytest.raises(UserError, match="0 packages"):
+        series.packages("deb:nothing*", None, None)
+
+
+@pytest.fixture
+def deb_bisector(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], offered: None
+) -> Bisector:
+    """A bisector whose packages are files: 6.12.57 is slow."""
+    made = make(tmp_path, monkeypatch, capsys)
+
+    def obtain(spec: KernelSpec, **_: object) -> Kernel:
+        if not isinstance(spec.source, DebSource):
+            return fakebisect.obtain(spec)
+        path = tmp_path / spec.source.package
+        path.write_text(f"{60.0 if spec.source.version == '6.12.57-1' else 100.0}\n{path.name}")
+        return Kernel(spec=spec, key=path.name, release="6.12", commit=None, bzimage=path, vmlinux=None, symbols=None)
+
+    monkeypatch.setattr(kernel, "obtain", obtain)
+    monkeypatch.setattr(debs, "resolve_deb", lambda name: DebSource(package=name, version=NAMES[name]))
+    return made
+
+
+def searched(bisector: Bisector, *more: str) -> Answer:
+    words = ["--series", "deb:linux-image-6.12.*-cloud-amd64", "-w", bisector.workload, "--json", *more]
+    assert bisector.run(*words) == 0, bisector.said
+    return msgspec.json.decode(bisector.printed, type=Answer)
+
+
+def test_the_package_that_did_it_is_found_and_what_leads_inside_is_said(deb_bisector: Bisector) -> None:
+    (found,) = searched(deb_bisector).changes
+    assert found.commit == "linux-image-6.12.57-cloud-amd64" and found.proof is not None and found.proof.confirmed
+    said = found.inside or ""
+    assert said.startswith("no tree known here leads from v6.12.10 to v6.12.57; lab tree add https://")
+    assert f"lab bisect --old v6.12.10 --new v6.12.57 --tree stable -w {deb_bisector.workload}" in said
+    assert main.run(["report", "latest"]) == 0
+    assert "  inside      no tree" in deb_bisector.capsys.readouterr().out
+
+
+def test_a_tree_with_both_tags_is_named(deb_bisector: Bisector) -> None:
+    tree = deb_bisector.tree
+    start(tree)
+    git(tree, "tag", "v6.12.57")
+    fakebisect.commit(tree, "one more", 100.0)
+    git(tree, "tag", "v6.12.10")
+    name = trees.add(str(tree), "mine").name
+    wrong_way = searched(deb_bisector).changes[0].inside or ""
+    assert wrong_way.startswith("no tree known here")
+    git(tree, "tag", "-f", "v6.12.57", fakebisect.commit(tree, "another", 60.0))
+    assert searched(deb_bisector, "--no-inside").changes[0].inside == (
+        f"lab bisect --old v6.12.10 --new v6.12.57 --tree {name} -w {deb_bisector.workload}"
+    )
+    shutil.rmtree(tree)
+    assert (searched(deb_bisector).changes[0].inside or "").startswith("no tree known here")
+
+
+def with_tags(bisector: Bisector, *fates: float | str) -> list[str]:
+    """A known tree whose commits lead from one package's source to the other's."""
+    commits = line(bisector.tree, [100.0, *fates])
+    git(bisector.tree, "tag", "v6.12.10", commits[0])
+    git(bisector.tree, "tag", "v6.12.57", commits[-1])
+    trees.add(str(bisector.tree), "mine")
+    return commits
+
+
+def test_the_search_goes_on_inside_the_two_packages(deb_bisector: Bisector) -> None:
+    commits = with_tags(deb_bisector, 100.0, 100.0, 60.0, 60.0, 60.0)
+    (found,) = searched(deb_bisector).changes
+    assert found.commit == "linux-image-6.12.57-cloud-amd64"
+    assert f'found: change by {commits[3][:12]} ("change 3")' in (found.inside or "").replace("regression", "change")
+    inner = results.open_folder(found.inside_result or "")
+    assert [one.commit for one in load(inner).changes] == [commits[3]]
+    assert main.run(["report", str(inner)]) == 0
+    assert commits[3] in deb_bisector.capsys.readouterr().out
+
+
+def test_inside_the_change_may_not_show(deb_bisector: Bisector) -> None:
+    with_tags(deb_bisector, 100.0, 100.0)
+    assert "no culprit" in (searched(deb_bisector).changes[0].inside or "")
+
+
+def test_an_end_inside_that_does_not_build_leaves_the_packages_answer(deb_bisector: Bisector) -> None:
+    with_tags(deb_bisector, 100.0, "build")
+    answer = searched(deb_bisector)
+    assert answer.outcome == "found"
+    said = answer.changes[0].inside or ""
+    assert "does not build" in said and "lab bisect --old v6.12.10" in said
+    assert load(results.open_folder(answer.result)) == answer
+
+
+@pytest.mark.parametrize("left", ["the proof", "the search inside"])
+def test_a_budget_that_ends_after_the_search_of_packages_leaves_something_to_go_on_with(
+    deb_bisector: Bisector, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    commits = with_tags(deb_bisector, 100.0, 60.0)
+    with monkeypatch.context() as patch:
+        for after in [packages] if left == "the search inside" else [conclude, packages]:
+            patch.setattr(after, "over", lambda deadline: True)
+        stopped = searched(deb_bisector)
+    (found,) = stopped.changes
+    assert found.commit == "linux-image-6.12.57-cloud-amd64" and found.inside_result is None
+    assert (found.proof is None) == (left == "the proof")
+    assert f"lab bisect resume {stopped.result}" in deb_bisector.said.splitlines()[-1]
+    assert not (results.open_folder(stopped.result) / "result.json").exists()
+    assert deb_bisector.run("status") == 0
+    assert "the proof, or the search inside, is left" in deb_bisector.printed
+    assert deb_bisector.run("resume") == 0
+    (found,) = load(results.open_folder(stopped.result)).changes
+    assert found.proof is not None and found.proof.confirmed and commits[2][:12] in (found.inside or "")
+
+
+def test_a_search_inside_is_gone_on_with(deb_bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:
+    commits = with_tags(deb_bisector, 100.0, 100.0, 60.0, 60.0, 60.0)
+    measure, calls = runs.measure, deb_bisector.guests.calls
+
+    def killed(*words: Any) -> Any:
+        if len([commit for commit, _ in calls if commit]) > 8:
+            raise KeyboardInterrupt
+        return measure(*words)
+
+    monkeypatch.setattr(runs, "measure", killed)
+    words = ["--series", "deb:linux-image-6.12.*-cloud-amd64", "-w", deb_bisector.workload]
+    assert deb_bisector.run(*words) not in (0, 2)
+    monkeypatch.setattr(runs, "measure", measure)
+    assert deb_bisector.run("resume") == 0
+    assert commits[3][:12] in deb_bisector.printed
+    of_commits = [call for call in calls if call[0]]  # packages have none
+    assert len(of_commits) == len(set(of_commits))
+
+
+def test_tags_of_a_version() -> None:
+    assert packages._revisions("6.1.76-1~bpo11+1") == ["debian/6.1.76-1_bpo11+1", "v6.1.76"]
+    assert packages._revisions("1:6.13~rc4-1~exp1")[1] == "v6.13-rc4"
+    assert packages._revisions("unknown") == []
+
+
+def bisected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], mailbox: bool
+) -> tuple[Answer, list[str]]:
+    """Seven patches, of which the fifth makes it slow, from `git format-patch`."""
+    own_folders(monkeypatch, tmp_path)
+    for (where, name), what in fakebisect.replacements(tmp_path / "fake", Guests()).items():
+        monkeypatch.setattr(where, name, what)
+    tree = tmp_path / "linux"
+    base = start(tree)
+    for i in range(1, 8):
+        fakebisect.commit(tree, f"mm: step {i}", 60.0 if i >= 5 else 100.0, f"mm/file{i}.c")
+    git(tree, "format-patch", "-q", "-o", str(tmp_path / "patches"), base)
+    git(tree, "reset", "-q", "--hard", base)
+    given = tmp_path / "patches"
+    names = [path.name for path in sorted(given.iterdir())]
+    if mailbox:
+        content = b"".join(path.read_bytes() for path in sorted(given.iterdir()))
+        given = tmp_path / "series.mbox"
+        given.write_bytes(content)
+    workload = write_workload(tmp_path / "mine")
+    words = ["--series", str(given), "--good", base, "--tree", str(tree), "-w", workload, "--json"]
+    assert main.run(["bisect", *words]) == 0, capsys.readouterr().err
+    return msgspec.json.decode(capsys.readouterr().out, type=Answer), names
+
+
+@pytest.mark.parametrize("mailbox", [False, True])
+def test_the_patch_that_did_it_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], mailbox: bool
+) -> None:
+    answer, names = bisected(tmp_path, monkeypatch, capsys, mailbox)
+    (found,) = answer.changes
+    assert answer.kind == "patches" and found.title.endswith("mm: step 5")
+    assert found.commit == ("0005.patch" if mailbox else names[4])
+    assert found.proof is not None and found.proof.confirmed
+    assert main.run(["bisect", "log"]) == 0
+    assert all(line.startswith("#") for line in capsys.readouterr().out.splitlines())
+
+
+def test_patches_need_what_they_are_put_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own_folders(monkeypatch, tmp_path)
+    (tmp_path / "empty").mkdir()
+    workload = write_workload(tmp_path / "mine")
+    for words in (
+        ["--series", str(tmp_path / "nowhere"), "--good", "HEAD"],
+        ["--series", str(tmp_path / "empty")],
+        ["--series", str(tmp_path / "empty"), "--good", "HEAD"],
+        ["--series", str(tmp_path / "empty"), "--good", "a", "--bad", "b"],
+        ["--series", str(tmp_path / "empty"), "--good", "a", "--first-parent"],
+    ):
+        assert main.run(["bisect", *words, "-w", workload]) == 2
+        assert "Traceback" not in capsys.readouterr().err
+
+
+def test_options_change_one_after_the_other(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("CONFIG_SLUB_DEBUG=y\n# CONFIG_PSI is not set\nthp=never\n\n# a remark\n")
+    (tmp_path / "b").write_text("CONFIG_PSI=y\nCONFIG_SLUB_DEBUG=y\nthp=always\nhugepages=8\n")
+    found = series.options(tmp_path / "a", tmp_path / "b", "v6.12%CONFIG_FOO=m", None)
+    assert [one.id for one in found.candidates] == ["CONFIG_PSI", "thp", "hugepages"]
+    assert found.old.spec == "v6.12%CONFIG_FOO=m,CONFIG_SLUB_DEBUG=y,CONFIG_PSI=n@thp=never"
+    assert found.candidates[1].title == "thp: never -> always"
+    assert found.new.spec == "v6.12%CONFIG_FOO=m,CONFIG_SLUB_DEBUG=y,CONFIG_PSI=y@thp=always,hugepages=8"
+    with pytest.raises(UserError, match="the same options"):
+        series.options(tmp_path / "a", tmp_path / "a", "v6.12", None)
+    (tmp_path / "b").write_text("CONFIG_PSI=y\nnonsense\n")
+    with pytest.raises(UserError, match="b:2: 'nonsense' is no option"):
+        series.options(tmp_path / "a", tmp_path / "b", "v6.12", None)
+    (tmp_path / "b").write_text("thpp=never\n")
+    with pytest.raises(UserError, match="unknown setting"):
+        series.options(tmp_path / "a", tmp_path / "b", "v6.12", None)
+
+
+def test_the_option_that_did_it_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own_folders(monkeypatch, tmp_path)
+    guests = Guests()
+    for (where, name), what in fakebisect.replacements(tmp_path / "fake", guests).items():
+        monkeypatch.setattr(where, name, what)
+    tree = tmp_path / "linux"
+    base = start(tree)
+    plain, one_at_a_time = guests.measure, threading.Lock()
+
+    def measure(bench: Any, arm: Any, *rest: Any) -> Any:
+        with one_at_a_time:
+            guests.value = lambda value, seed, case: 60.0 if arm.settings.get("thp") == "always" else 100.0
+            return plain(bench, arm, *rest)
+
+    monkeypatch.setattr(runs, "measure", measure)
+    (tmp_path / "a").write_text("thp=never\n")
+    (tmp_path / "b").write_text("sysctl.vm.a=1\nthp=always\nsysctl.vm.b=1\nhugepages=4\n")
+    words = ["--options", str(tmp_path / "a"), str(tmp_path / "b"), "--good", base, "--tree", str(tree)]
+    assert main.run(["bisect", *words, "-w", write_workload(tmp_path / "mine"), "--json"]) == 0
+    answer = msgspec.json.decode(capsys.readouterr().out, type=Answer)
+    assert [one.commit for one in answer.changes] == ["thp"]

@@ -1,0 +1,257 @@
+"""`lab gc`: by age, then by size; never what a report needs, nor what somebody works with."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from lab.cli import gc, main
+from lab.cli.gc import Item
+from lab.compare import results
+from lab.core import locks, paths, records
+from lab.kernels import store
+from lab.kernels.store import Build, BuildInputs
+
+from ..fakes import result as fakeresult
+from ..fakes.build import own_folders
+
+DAY = 86400.0
+NOW = 100 * DAY
+
+
+def _item(name: str, days: float, size: int = 10) -> Item:
+    return Item(path=Path(name), kind="kernel", size=size, used=NOW - days * DAY)
+
+
+@pytest.mark.parametrize(
+    ("at_most", "wanted"),
+    [
+        (None, ["old"]),
+        (30, ["old"]),
+        (20, ["old", "week"]),
+        (10, ["old", "week", "days"]),
+        (0, ["old", "week", "days"]),
+    ],
+)
+def test_what_goes(at_most: int | None, wanted: list[str]) -> None:
+    found = [_item("days", 3), _item("old", 40), _item("now", 0.5), _item("week", 7)]
+    chosen = gc.choose(found, older_than_s=30 * DAY, at_most=at_most, now=NOW)
+    assert [item.path.name for item in chosen] == wanted
+
+
+def test_what_comes_from_the_future_is_not_old() -> None:
+    assert gc.choose([_item("ahead", -5)], older_than_s=0, at_most=0, now=NOW) == []
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_folders(monkeypatch, tmp_path)
+
+
+def _kernel(name: str, days: float) -> Path:
+    inputs = BuildInputs(tree_id=name, kconfig_sha256="", compiler="", linker="", make=[])
+    key = store.key_of(inputs)
+    build = Build(
+        schema=1, key=key, inputs=inputs, spec=name, commit=name, tree="t", subject="", compiler_command="",
+        release="6", files={},
+    )  # fmt: skip
+    folder = store.folder_of(key)
+    folder.mkdir()
+    records.save(folder / "build.json", build)
+    (folder / "bzImage").write_bytes(b"x" * 3000)
+    os.utime(folder / "build.json", (time.time() - days * DAY,) * 2)
+    return folder
+
+
+def _result(name: str, days: float, *, finished: bool = True) -> Path:
+    folder = results.results_dir() / name
+    fakeresult.store(folder, fakeresult.result(name=name))
+    (folder / "guests" / "one").mkdir(parents=True)
+    (folder / "guests" / "one" / "console").write_text("said")
+    os.utime(folder / "result.json", (time.time() - days * DAY,) * 2)
+    if not finished:
+        (folder / "result.json").unlink()
+    return folder
+
+
+def test_reports_are_the_same_afterwards(capsys: pytest.CaptureFixture[str]) -> None:
+    old, new = _kernel("old", 40), _kernel("new", 0)
+    finished, stopped = _result("a", 40), _result("b", 40, finished=False)
+    assert main.run(["report", "a", "--format", "html"]) == 0
+    before = capsys.readouterr().out
+    assert main.run(["gc", "--dry-run", "--json"]) == 0
+    assert {row["kind"] for row in json.loads(capsys.readouterr().out)["removed"]} == {"kernel", "consoles"}
+    assert old.is_dir() and (finished / "guests").is_dir()
+    assert main.run(["gc"]) == 0
+    assert "MiB left" in capsys.readouterr().out
+    assert not old.exists() and new.is_dir()
+    assert not (finished / "guests").exists() and (stopped / "guests").is_dir()
+    assert main.run(["report", "a", "--format", "html"]) == 0
+    assert capsys.readouterr().out == before
+
+
+def test_a_result_that_is_written_to_is_left_alone() -> None:
+    folder = _result("a", 40)
+    with FileLock(folder / ".lock"):
+        assert main.run(["gc"]) == 0
+    assert (folder / "guests").is_dir()
+
+
+def test_when_there_is_no_more_room(capsys: pytest.CaptureFixture[str]) -> None:
+    _kernel("new", 0)
+    assert main.run(["gc", "--size", "1K"]) == 0
+    assert "used within a day" in capsys.readouterr().err
+    assert main.run(["gc", "--size", "much"]) == 2
+
+
+def _old(path: Path, days: float = 40) -> Path:
+    os.utime(path, (time.time() - days * DAY,) * 2)
+    return path
+
+
+def _image(name: str, days: float) -> Path:
+    folder = paths.cache_dir("images", name)
+    (folder / "root").mkdir()
+    (folder / "root" / "init").write_text("init")
+    (folder / "root" / "link").symlink_to("/etc/passwd")
+    (folder / "image.json").write_text("{}")
+    _old(folder / "image.json", days)
+    return folder
+
+
+def _build_folders(tree: str, **days: float) -> Path:
+    """A tree's source and a build folder for each configuration, by the days since its last build."""
+    top = paths.cache_dir("work", tree)
+    for name in ("src", *days):
+        (top / name).mkdir()
+        (top / name / "Makefile").write_text("all:")
+    for name, since in days.items():
+        (top / name / "lab.config").write_text("")
+        _old(top / name / "lab.config", since)
+        _old(top / name, since)
+    _old(top / "src")
+    (top / "src.lock").touch()
+    return top
+
+
+def _removed(capsys: pytest.CaptureFixture[str], *words: str) -> set[tuple[str, str]]:
+    """What `lab gc` removed: kinds, and names with the folder that they are in."""
+    capsys.readouterr()
+    assert main.run(["gc", *words, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["removed"]
+    return {(row["kind"], "/".join(Path(row["path"]).parts[-2:])) for row in rows}
+
+
+def test_images_build_folders_and_blobs_go_by_age(capsys: pytest.CaptureFixture[str]) -> None:
+    _image("old", 40)
+    _image("new", 1)
+    _build_folders("left", one=40, other=50)
+    _build_folders("used", one=40, other=1)
+    blob = paths.cache_dir("blobs") / "b1"
+    blob.write_bytes(b"x" * 100)
+    _old(blob)
+    (blob.parent / "b2").write_bytes(b"y")
+    (blob.parent / "b1.lock").touch()
+    wanted = {
+        ("image", "images/old"),
+        ("build folder", "left/one"),
+        ("build folder", "left/other"),
+        ("build folder", "left/src"),
+        ("build folder", "used/one"),
+        ("blob", "blobs/b1"),
+    }
+    assert _removed(capsys, "--dry-run") == wanted
+    assert blob.exists() and paths.cache_dir("images", "old", "root").joinpath("init").exists()
+    assert _removed(capsys) == wanted
+    assert not blob.exists() and not (paths.cache_dir("images") / "old").exists()
+    assert {path.name for path in paths.cache_dir("work", "used").iterdir()} == {"src", "src.lock", "other"}
+    assert _removed(capsys) == set()
+
+
+def test_sizes_are_of_what_would_be_free(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = _image("old", 40)
+    link = len("/etc/passwd")
+    assert main.run(["gc", "--dry-run", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["removed"]
+    assert row["size"] == 4 + 2 + link and row["path"] == str(folder)
+
+
+def test_what_others_work_with_stays(capsys: pytest.CaptureFixture[str]) -> None:
+    kernel, image = _kernel("old", 40), _image("old", 40)
+    _build_folders("tree", one=40)
+    blob = paths.cache_dir("blobs") / "b"
+    blob.write_bytes(b"x")
+    _old(blob)
+    held = (kernel / "build.json", image / "image.json")
+    with _somebody_holds(*held), FileLock(paths.cache_dir("work", "tree") / "src.lock"), FileLock(f"{blob}.lock"):
+        for path in held:
+            _old(path)
+        assert _removed(capsys, "--dry-run") == _removed(capsys) == set()
+        assert main.run(["kernel", "gc", "--older-than", "1d"]) == 0
+        assert kernel.is_dir()
+    assert len(_removed(capsys)) == 5
+
+
+@contextmanager
+def _somebody_holds(*files: Path) -> Iterator[None]:
+    """Another process that works with something, and is killed."""
+    code = "import sys; from pathlib import Path; from lab.core import locks\n"
+    code += "print([locks.hold(Path(name)) for name in sys.argv[1:]], flush=True); sys.stdin.read()"
+    words = [sys.executable, "-c", code, *map(str, files)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"{[True] * len(files)}\n"
+        yield
+        process.kill()
+
+
+def test_what_is_used_is_marked_and_what_is_gone_cannot_be_held(tmp_path: Path) -> None:
+    path = tmp_path / "record"
+    assert not locks.hold(path)
+    path.write_text("")
+    _old(path)
+    assert locks.hold(path) and locks.hold(path)
+    assert time.time() - path.stat().st_mtime < DAY
+    with locks.unheld(path) as ours:
+        assert not ours
+    path.rename(tmp_path / "away")
+    path.write_text("made anew")
+    with locks.unheld(path) as ours:
+        assert ours
+    assert locks.hold(path)
+
+
+def test_a_removal_that_was_interrupted_is_finished(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kernel = _kernel("old", 40)
+
+    def interrupted(path: Path) -> None:
+        if path.exists():
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(gc, "_remove", interrupted)
+        assert main.run(["gc"]) == 130
+    assert not kernel.exists() and list(store.builds()) == []
+    assert _removed(capsys) == {("leftover", f"kernels/.{kernel.name}.old")}
+    assert list(store.kernels_dir().iterdir()) == []
+    partial = paths.cache_dir("images") / ".new.partial"
+    partial.mkdir()
+    with FileLock(paths.cache_dir("images") / ".new.lock"):
+        assert _removed(capsys) == set()
+    assert _removed(capsys) == {("leftover", "images/.new.partial")}
+    half = paths.cache_dir("blobs") / ".b1.1a2b3c4d"
+    half.write_bytes(b"x" * 100)
+    with FileLock(paths.cache_dir("blobs") / "b1.lock"):
+        assert _removed(capsys) == set()
+    assert _removed(capsys) == {("leftover", "blobs/.b1.1a2b3c4d")}

@@ -1,0 +1,419 @@
+"""The command line: its statuses, its words, and nothing that a user types is ever executed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+from lab.cli import main
+from lab.compare import results
+from lab.core import records
+from lab.core.errors import BuildFailed, GuestFailed, HostFailed, LabError, Undecided, UserError
+
+from ..fakes.build import own_folders
+from ..fakes.guest import FakeGuests, plan, pretend, write_workload
+from ..fakes.kernel import make_kernel
+
+HEAVY = ("ansible", "ansible_runner", "msgspec", "numpy", "rich", "scipy")
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_folders(monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def linux(tmp_path: Path) -> Path:
+    return make_kernel(tmp_path / "linux")
+
+
+def _lab(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "lab", *words],
+        capture_output=True, text=True, check=False, timeout=60, env={**os.environ, **more},
+    )  # fmt: skip
+
+
+def _commands(group: click.Group, *before: str) -> list[tuple[str, ...]]:
+    ctx = click.Context(group)
+    found: list[tuple[str, ...]] = []
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        assert command is not None
+        found.append((*before, name))
+        if isinstance(command, click.Group):
+            found += _commands(command, *before, name)
+    return found
+
+
+ALL = _commands(main.lab)
+
+
+def test_all_commands_are_known() -> None:
+    assert {words[0] for words in ALL} >= {"ab", "doctor", "image", "kernel", "replay", "report", "tree", "workload"}
+    assert ("kernel", "gc") in ALL
+
+
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_every_command_has_help(words: tuple[str, ...], option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run([*words, option]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith(f"Usage: lab {' '.join(words)} ") and said.err == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [words for words in ALL if words[-1] not in ("history", "image", "kernel", "nightly", "tree")],
+    ids=" ".join,
+)
+def test_help_of_what_does_something_has_an_example(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    main.run([*words, "--help"])
+    text = capsys.readouterr().out
+    assert "list" in words or f"lab {words[0]}" in re.split("Examples?:", text)[1]
+
+
+def test_the_short_help_of_a_command_is_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    main.run(["--help"])
+    listed = " ".join(capsys.readouterr().out.split())
+    for name, text in main._COMMANDS.items():
+        assert f"{name} {text}" in listed
+        command = main.lab.get_command(click.Context(main.lab), name)
+        assert command is not None and command.name == name
+
+
+def test_help_does_not_wait_for_what_it_does_not_need() -> None:
+    program = (
+        "import sys; from lab.cli import main; status = main.run(['--help'])\n"
+        f"print(status, [name for name in {HEAVY!r} if name in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0 []"
+
+
+def test_no_command_but_a_build_waits_for_ansible() -> None:
+    program = (
+        "import sys; from lab.cli import main\n"
+        "for name in main._COMMANDS: main.LazyGroup().get_command(None, name)\n"
+        "print([name for name in ('ansible', 'ansible_runner') if name in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+# --- statuses
+
+
+def _failing(error: BaseException) -> Callable[..., None]:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (UserError("it is wrong", hint="do this", log=Path("/x.log")), 2),
+        (BuildFailed("it is wrong", hint="do this", log=Path("/x.log")), 3),
+        (HostFailed("it is wrong", hint="do this", log=Path("/x.log")), 4),
+        (GuestFailed("panic", "it is wrong", hint="do this", log=Path("/x.log")), 4),
+        (LabError("it is wrong", hint="do this", log=Path("/x.log")), 4),
+        (Undecided("it is wrong", hint="do this", log=Path("/x.log")), 5),
+    ],
+)
+def test_each_error_has_its_status_and_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: LabError, status: int
+) -> None:
+    monkeypatch.setattr(results, "finished", _failing(error))
+    assert main.run(["report"]) == status
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "lab: it is wrong; do this (log: /x.log)\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [
+        (KeyboardInterrupt(), 130, "lab: interrupted"),
+        (PermissionError(13, "Permission denied", "/root/x"), 4, "lab: /root/x: Permission denied"),
+        (OSError(28, "No space left on device"), 4, ": No space left on device"),
+    ],
+)
+def test_other_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, status: int, words: str
+) -> None:
+    monkeypatch.setattr(results, "finished", _failing(error))
+    assert main.run(["report"]) == status
+    said = capsys.readouterr().err
+    assert said.endswith(f"{words}\n") and len(said.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["nothing"],
+        ["--nothing"],
+        ["ab", "--nothing"],
+        ["ab"],
+        ["ab", "--base", "HEAD"],
+        ["ab", "--threshold", "2"],
+        ["ab", "--threshold", "0"],
+        ["ab", "--threshold", "-1%"],
+        ["ab", "--threshold", "100%"],
+        ["ab", "--threshold", "few"],
+        ["ab", "--seeds", "0"],
+        ["ab", "--seeds", "x"],
+        ["ab", "--max-seeds", "5"],
+        ["ab", "--budget", "soon"],
+        ["ab", "--budget", "10"],
+        ["ab", "--mode", "dead"],
+        ["ab", "--jobs", "0"],
+        ["ab", "--fail-on", "worse", "--base", "a", "--test", "b"],
+        ["ab", "--base", "a", "--test", "b", "--workload", "nothing"],
+        ["ab", "--resume", "nothing"],
+        ["replay"],
+        ["replay", "nothing"],
+        ["report", "nothing"],
+        ["workload", "show", "nothing"],
+        ["kernel", "build"],
+        ["kernel", "build", "HEAD", "--tree", "nothing"],
+        ["kernel", "build", "HEAD", "--cc", "gcc-99", "--tree", "nothing"],
+        ["kernel", "gc", "--older-than", "long"],
+        ["kernel", "nothing"],
+        ["tree", "add", "/nowhere"],
+        ["kernel", "build", "file:/nowhere"],
+        ["kernel", "build", "file:/etc/passwd"],
+        ["kernel", "build", "@thp=sometimes"],
+    ],
+    ids=" ".join,
+)
+def test_misuse_is_2_and_says_why(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(words) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.strip()
+    assert "Traceback" not in said.err
+
+
+def test_a_missing_tool_is_4(linux: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["ab", "--base", "HEAD", "--test", "HEAD", "--tree", str(linux), "--qemu", "qemu-nothing"]
+    assert main.run(words) == 4
+    assert "qemu-nothing is not installed" in capsys.readouterr().err
+
+
+def test_a_closed_pipe_is_no_failure() -> None:
+    words = [sys.executable, "-m", "lab", "workload", "show", "alloc-burst"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as lab:
+        assert lab.stdout is not None and lab.stderr is not None
+        lab.stdout.close()
+        assert (lab.stderr.read(), lab.wait()) == (b"", 0)
+
+
+def test_bytes_that_are_no_text_are_shown_somehow() -> None:
+    done = _lab("report", "\udc80")
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+
+
+def test_the_version() -> None:
+    done = _lab("--version")
+    assert (done.returncode, done.stdout.split()[0]) == (0, "lab,")
+
+
+# --- `lab ab` from end to end, with guests that never boot
+
+
+def equal(arm: str, seed: int, case: str) -> float:
+    return 100.0
+
+
+def slower(arm: str, seed: int, case: str) -> float:
+    return (100.0 if arm == "base" else 50.0 + seed / 10) + seed
+
+
+def unsure(arm: str, seed: int, case: str) -> float:
+    return 100.0 if arm == "base" else 100.0 + (-1) ** seed * (20 + seed)
+
+
+@pytest.fixture
+def ab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Run `lab ab` on two kernel files; the first argument is the guests' formula."""
+    workload = write_workload(tmp_path / "mine")
+    for name in ("base", "test"):
+        image = bytearray(2048)
+        image[0x202:0x206] = b"HdrS"
+        image[0x20E:0x210] = b"\x00\x03"
+        image[0x500:0x520] = b"6.12.1-test (me@here) #1 SMP".ljust(32, b"\0")
+        (tmp_path / name).write_bytes(image + name.encode())
+
+    def run(formula: Callable[[str, int, str], float], *words: str) -> int:
+        pretend(monkeypatch, tmp_path, FakeGuests(formula))
+        specs = [] if "--resume" in words else ["--base", f"file:{tmp_path}/base", "--test", f"file:{tmp_path}/test"]
+        return main.run(["ab", *specs, "-w", workload, "--max-seeds", "6", *words])
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("formula", "words", "status"),
+    [
+        (equal, [], 0),
+        (slower, [], 0),
+        (slower, ["--fail-on", "regression"], 1),
+        (slower, ["--fail-on", "unknown, regression"], 1),
+        (slower, ["--fail-on", "improvement"], 0),
+        (equal, ["--fail-on", "regression", "--require-verdict"], 0),
+        (unsure, [], 0),
+        (unsure, ["--require-verdict"], 5),
+        (unsure, ["--fail-on", "unknown", "--require-verdict"], 1),
+    ],
+)
+def test_verdicts_and_statuses(
+    ab: Callable[..., int], formula: Callable[[str, int, str], float], words: list[str], status: int
+) -> None:
+    assert ab(formula, *words) == status
+
+
+def test_json_is_one_document_on_stdout(ab: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert ab(slower, "--json") == 0
+    said = capsys.readouterr()
+    document = json.loads(said.out)
+    assert (document["schema"], document["verdict"]) == ("lab.ab/1", "regression")
+    assert "guests" in said.err
+    assert main.run(["report", document["result"], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == document
+    assert main.run(["report", "--json"]) == 0
+    assert [row["result"] for row in json.loads(capsys.readouterr().out)["results"]] == [document["result"]]
+
+
+def test_text_names_arms_verdict_and_how_to_repeat(ab: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert ab(slower) == 0
+    text = capsys.readouterr().out
+    for words in ("base", "verdict: regression", "large", "small (control)", "-48.", "lab replay", "lab report"):
+        assert words in text, words
+    assert main.run(["report", "latest"]) == 0
+    assert capsys.readouterr().out == text
+
+
+def test_replay_gives_every_number_again(ab: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    ab(slower)
+    capsys.readouterr()
+    assert main.run(["replay", "latest", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["schema"], document["differences"], document["environment"]) == ("lab.replay/1", [], [])
+
+
+def test_replay_that_differs_names_the_numbers(
+    ab: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ab(slower)
+    pretend(
+        monkeypatch, tmp_path, FakeGuests(lambda a, s, c: slower(a, s, c) + (a == "test" and s == 4 and c == "large"))
+    )
+    capsys.readouterr()
+    assert main.run(["replay", "latest"]) == 4
+    said = capsys.readouterr()
+    assert "large throughput test seed 4: 54.4 became 55.4" in said.out
+    assert "please report" in said.err
+
+
+def test_replay_boots_the_very_guests_that_were_booted(
+    tmp_path: Path, ab: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # From seed 7 on only what is undecided is run; a case's numbers depend on what ran before it in its guest.
+    def formula(arm: str, seed: int, case: str) -> float:
+        return unsure(arm, seed, case) if case == "large" else 100.0
+
+    assert ab(formula, "--max-seeds", "8") == 0
+    again = pretend(monkeypatch, tmp_path, FakeGuests(formula))
+    assert main.run(["replay", "latest"]) == 0
+    assert {seed: cases for _, seed, cases in again.calls} == {
+        **dict.fromkeys(range(1, 7), ("small", "large")),
+        **dict.fromkeys((7, 8), ("large",)),
+    }
+
+
+def test_an_interrupted_measurement_says_how_to_go_on_and_does(
+    ab: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(arm: str, seed: int, case: str) -> float:
+        if seed == 3:
+            raise KeyboardInterrupt
+        return slower(arm, seed, case)
+
+    assert ab(interrupted, "--jobs", "1") == 130
+    said = capsys.readouterr().err
+    assert "4 runs are kept" in said
+    reference = said.split("lab ab --resume ")[1].split()[0]
+    assert ab(slower, "--resume", reference, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["result"] == reference
+
+
+def test_a_result_folder_is_taken_once(
+    ab: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "out"
+    assert ab(slower, "--result", str(folder)) == 0
+    before = (folder / "result.json").read_bytes()
+    assert ab(equal, "--result", str(folder)) == 2
+    assert "already holds a result" in capsys.readouterr().err
+    with results.claimed(folder):
+        done = _lab("ab", "--resume", str(folder))
+    assert done.returncode == 2 and "another lab is writing to" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (folder / "result.json").read_bytes() == before
+
+
+def test_sigterm_is_like_ctrl_c(tmp_path: Path) -> None:
+    folder = results.new_folder(None)
+    records.save(folder / "plan.json", plan(write_workload(tmp_path / "mine")))
+    program = (
+        "import os, signal; from lab.cli import main; from lab.compare import results\n"
+        "results.finished = lambda: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "import sys; sys.argv = ['lab', 'report']; main.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "\nlab: interrupted\n")
+
+
+# --- what is typed is never executed
+
+
+HOSTILE = [
+    "$(touch canary)", "`touch canary`", "; touch canary;", "| touch canary", "\ntouch canary\n",
+    "--upload-pack=touch canary",
+    "{{ lookup('pipe', 'touch canary') }}", "file:$(touch canary)", "worktree:$(touch canary)", "deb:$(touch canary)",
+    "HEAD+$(touch canary).patch", "HEAD%CONFIG_X=$(touch canary)", "HEAD@thp=$(touch canary)",
+    "HEAD@sysctl.$(touch canary)=1", "HEAD@cmdline.a=$(touch canary)\t", "ext::sh -c touch% canary", "", "\0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("evil", HOSTILE, ids=repr)
+def test_hostile_words_are_only_words(
+    evil: str, linux: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for words in (
+        ["kernel", "build", "--tree", str(linux), "--", evil],
+        ["ab", "--tree", str(linux), "--base", evil, "--test", "HEAD"],
+        ["kernel", "build", "HEAD", "--tree", evil],
+        ["kernel", "build", "HEAD", "--tree", str(linux), "--cc", evil],
+        ["ab", "--tree", str(linux), "--base", "HEAD", "--test", "HEAD", "--qemu", evil],
+        ["ab", "--tree", str(linux), "--base", "HEAD", "--test", "HEAD", "-w", evil],
+        ["ab", "--resume", evil],
+        ["matrix", "--tree", str(linux), "--kernel", evil, "--set", "thp=always,never"],
+        ["matrix", "--tree", str(linux), "--kernel", "HEAD", "--set", "thp=always,never", "--set", evil],
+        ["matrix", "--tree", str(linux), "--kernel", "HEAD", "--set", "thp=always,never", "--against", evil],
+        ["workload", "show", "--", evil],
+        ["report", "--", evil],
+    ):
+        assert main.run(words) in (2, 4), words
+        assert "Traceback" not in capsys.readouterr().err
+    assert not list(tmp_path.rglob("canary*"))

@@ -1,0 +1,143 @@
+"""Commands and the values of their options, where no other test has them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+import pytest
+
+from lab.cli import main, options
+from lab.core import records
+from lab.core.errors import UserError
+from lab.guests import image
+from lab.guests.image import Image
+from lab.kernels import kernel as kernel_kernel
+from lab.kernels import store
+from lab.kernels.kernel import Kernel
+from lab.kernels.store import Build, BuildInputs
+
+from ..fakes.build import own_folders
+from ..fakes.guest import kernel
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_folders(monkeypatch, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "share"), [("2%", 0.02), ("0.02", 0.02), ("0.5 %", 0.005), (".1", 0.1), ("99.9%", 0.999)]
+)
+def test_shares(text: str, share: float) -> None:
+    assert options.Share().convert(text, None, None) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("text", ["", "0", "0%", "1", "100%", "2", "-2%", "1.2.3", "nan", "inf", "1e-2", "%", "two"])
+def test_what_is_no_share(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="write 2% or"):
+        options.Share().convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("40m", 2400), ("2h", 7200), ("1h30m", 5400), ("1.5h", 5400), ("7d", 604800)]
+)
+def test_time_spans(text: str, seconds: float) -> None:
+    assert options.Duration().convert(text, None, None) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "10", "m", "1x", "1h 30m", "-1s", "1h30", "s1", "40 m"])
+def test_what_is_no_time_span(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="write 90s"):
+        options.Duration().convert(text, None, None)
+
+
+@pytest.mark.parametrize("command", ["ab", "aa", "matrix", "bisect"])
+@pytest.mark.parametrize("option", ["--budget", "--guest-timeout"])
+@pytest.mark.parametrize("span", ["0s", "0.0h", "0h0m"])
+def test_no_time_at_all_is_refused(command: str, option: str, span: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run([command, option, span]) == 2
+    assert f"Invalid value for '{option}': '{span}' is no time at all" in capsys.readouterr().err
+
+
+def test_what_was_used_just_now_may_be_meant() -> None:
+    assert options.Duration().convert("0s", None, None) == 0
+
+
+def test_modes() -> None:
+    assert options.mode_of("auto") == options.mode_of("exact") == "exact"
+    with pytest.raises(UserError, match="live"):
+        options.mode_of("live")
+
+
+def _store(subject: str) -> str:
+    inputs = BuildInputs(tree_id=subject, kconfig_sha256="k", compiler="gcc", linker="ld", make=[])
+    key = store.key_of(inputs)
+    staging = store.staging_dir()
+    (staging / "vmlinux").write_bytes(b"x" * (2 << 20))
+    build = Build(
+        schema=1, key=key, inputs=inputs, spec="HEAD", commit="c" * 40, tree="linux", subject=subject,
+        compiler_command="gcc", release="6.99.0", files={},
+    )  # fmt: skip
+    records.save(staging / "build.json", build)
+    store.adopt(staging, key)
+    return key
+
+
+def test_kernels_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    key = _store("mm: one")
+    assert main.run(["kernel", "list"]) == 0
+    line = capsys.readouterr().out
+    assert line.startswith(f"{key[:12]}  6.99.0  cccccccccccc  mm: one  (used 20")
+    assert main.run(["kernel", "list", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["kernels"]
+    assert (row["key"], row["folder"], row["subject"]) == (key, str(store.folder_of(key)), "mm: one")
+
+
+def test_kernels_are_removed_when_it_is_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    key = _store("mm: one")
+    assert main.run(["kernel", "gc"]) == 0
+    assert capsys.readouterr().out == "0 of 1 kernels\n"
+    assert main.run(["kernel", "gc", "--older-than", "0s", "--dry-run"]) == 0
+    assert capsys.readouterr().out == f"would remove {key[:24]} (2 MiB)\n1 of 1 kernels\n"
+    assert store.find(key) is not None
+    assert main.run(["kernel", "gc", "--older-than", "0s"]) == 0
+    assert capsys.readouterr().out == f"removed {key[:24]} (2 MiB)\n1 of 1 kernels\n"
+    assert store.find(key) is None
+
+
+def test_a_kernel_is_made_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image = bytearray(2048)
+    image[0x202:0x206] = b"HdrS"
+    image[0x20E:0x210] = b"\x00\x03"
+    image[0x500:0x520] = b"6.12.1-test (me@here) #1 SMP".ljust(32, b"\0")
+    path = tmp_path / "vmlinuz"
+    path.write_bytes(image)
+
+    def ready(*_: object, **__: object) -> Kernel:
+        import dataclasses
+
+        return dataclasses.replace(kernel("x"), bzimage=path)
+
+    monkeypatch.setattr(kernel_kernel, "obtain", ready)
+    assert main.run(["kernel", "build", f"file:{path}"]) == 0
+    assert capsys.readouterr().out == f"key of x  6.99  file:{path}\n"
+    assert main.run(["kernel", "build", f"file:{path}", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "lab.kernel/1"
+    assert document["kernels"][0]["sha256"] == {"bzImage": records.file_digest(path)}
+
+
+def test_images_are_listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["image", "list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"schema": "lab.images/1", "images": []}
+    record = Image(
+        schema=1, name="guest", key="k" * 64, sha256="s" * 64, suite="bookworm", compiler="gcc",
+        packages={"fio": "3.33"}, programs={},
+    )  # fmt: skip
+    monkeypatch.setattr(image, "built", lambda: [(record, Path("/i"))])
+    assert main.run(["image", "list"]) == 0
+    assert capsys.readouterr().out == "kkkkkkkkkkkk  bookworm  1 packages  sha256 ssssssssssss\n"

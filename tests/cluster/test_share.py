@@ -1,0 +1,141 @@
+"""The place that all machines reach: what is there is whole, and what is fetched is what was meant."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from lab.cluster.share import Share
+from lab.core import paths, records
+from lab.core.errors import HostFailed, UserError
+from lab.kernels import store
+from lab.kernels.store import Build, BuildInputs
+
+from ..fakes.build import own_folders
+
+INPUTS = BuildInputs(tree_id="t", kconfig_sha256="k", compiler="gcc", linker="ld", make=[])
+FILES = {"bzImage": b"image", "vmlinux": b"elf" * 1000, "System.map": b"map", "config": b"CONFIG_X=y\n"}
+
+
+@pytest.fixture(params=["folder", "memory"])
+def share(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Share:
+    own_folders(monkeypatch, tmp_path / "one")
+    (tmp_path / "share").mkdir()
+    return Share(str(tmp_path / "share") if request.param == "folder" else f"memory://{tmp_path}")
+
+
+def stored() -> Build:
+    """A kernel in this machine's store."""
+    key = store.key_of(INPUTS)
+    build = Build(
+        schema=1, key=key, inputs=INPUTS, spec="v1", commit="c", tree="default", subject="s", compiler_command="gcc",
+        release="6.99", files={name: records.digest(content.decode()) for name, content in FILES.items()},
+    )  # fmt: skip
+    staging = store.staging_dir()
+    for name, content in FILES.items():
+        (staging / name).write_bytes(content)
+    records.save(staging / "build.json", build)
+    return store.adopt(staging, key)
+
+
+def test_a_kernel_reaches_the_store_of_another_machine(
+    share: Share, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = stored()
+    share.put_kernel(build, "request")
+    share.put_kernel(build, "another")
+    own_folders(monkeypatch, tmp_path / "two")
+    assert store.find(build.key) is None
+    assert share.fetch_kernel("unheard-of") is None
+    assert share.fetch_kernel("request") == build == store.find(build.key)
+    folder = store.folder_of(build.key)
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "build.json"} == FILES
+    assert not list(store.kernels_dir().glob(".staging*"))
+    assert share.fetch_kernel("another") == build
+
+
+def test_a_file_is_fetched_once(share: Share, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    digest = records.file_digest(tmp_path / "file")
+    share.put(tmp_path / "file", digest)
+    share.put(tmp_path / "file", digest)
+    assert share.fetch(digest).read_bytes() == b"content"
+    share._fs.rm_file(share._path("blobs", digest))
+    assert share.fetch(digest).read_bytes() == b"content"
+
+
+def test_a_damaged_file_is_never_used_and_makes_room_for_a_good_one(share: Share, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    digest = records.file_digest(tmp_path / "file")
+    share.put(tmp_path / "file", digest)
+    share._fs.pipe_file(share._path("blobs", digest), b"other")
+    with pytest.raises(HostFailed, match="was damaged"):
+        share.fetch(digest)
+    assert [path.name for path in paths.cache_dir("blobs").iterdir() if path.suffix != ".lock"] == []
+    share.put(tmp_path / "file", digest)
+    assert share.fetch(digest).read_bytes() == b"content"
+
+
+def test_a_kernel_of_which_a_file_is_damaged_is_not_taken(
+    share: Share, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = stored()
+    share.put_kernel(build, "request")
+    own_folders(monkeypatch, tmp_path / "two")
+    share._fs.pipe_file(share._path("blobs", records.file_digest(tmp_path / "one/cache/kernel-ab-lab/kernels" /
+                                                                  build.key[:24] / "vmlinux")), b"half")  # fmt: skip
+    with pytest.raises(HostFailed, match="was damaged"):
+        share.fetch_kernel("request")
+    assert store.find(build.key) is None and not list(store.kernels_dir().iterdir())
+
+
+def test_what_was_cut_off_while_it_was_written_has_no_name(share: Share, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    digest = records.file_digest(tmp_path / "file")
+
+    def half(path: str, target: str) -> None:
+        share._fs.pipe_file(target, b"con")
+        raise OSError(5, "Input/output error")
+
+    whole, share._fs.put_file = share._fs.put_file, half
+    try:
+        with pytest.raises(HostFailed, match="Input/output error"):
+            share.put(tmp_path / "file", digest)
+        assert share._fs.ls(share._path("blobs"), detail=False) == []
+    finally:
+        share._fs.put_file = whole
+
+
+def test_many_fetch_the_same_at_once(share: Share, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(os.urandom(1 << 20))
+    digest = records.file_digest(tmp_path / "file")
+    share.put(tmp_path / "file", digest)
+    found: list[Path] = []
+    threads = [threading.Thread(target=lambda: found.append(share.fetch(digest))) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 6 and len(set(found)) == 1 and records.file_digest(found[0]) == digest
+
+
+def test_a_place_that_is_none_is_refused() -> None:
+    with pytest.raises(UserError, match="--share nonsense://x"):
+        Share("nonsense://x")
+
+
+def test_a_folder_is_the_same_for_who_works_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Share("share").url == str(tmp_path / "share")
+
+
+def test_a_place_that_cannot_be_written_is_the_hosts_failure(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    share = Share(str(tmp_path / "file" / "below"))
+    with pytest.raises(HostFailed, match="cannot write to"):
+        share.require_writable()
+    with pytest.raises(HostFailed, match=r"cannot write to .*below"):
+        share.put(tmp_path / "file", "digest")

@@ -1,0 +1,59 @@
+"""Which machines may stand in for one another."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from lab.cluster import worker
+from lab.cluster.worker import Facts
+from lab.core.errors import HostFailed
+from lab.guests import plugin
+from lab.kernels import compilers
+
+from ..fakes.guest import QEMU
+
+MINE = Facts(lab="a", qemu="7.2.22", parameters="p", plugin="c")
+
+
+@pytest.mark.parametrize("name", Facts.__struct_fields__)
+def test_whatever_differs_makes_another_machine_of_it(name: str) -> None:
+    other = replace(MINE, **{name: "other"})
+    assert worker.guests_resource(other) != worker.guests_resource(MINE)
+    assert len(worker.differences(MINE, other)) == 1
+    assert worker.differences(MINE, replace(MINE)) == []
+
+
+def test_the_difference_of_two_emulators_is_told() -> None:
+    assert worker.differences(MINE, replace(MINE, qemu="10.0.2", lab="b")) == [
+        "the lab itself", "QEMU (10.0.2 there, 7.2.22 here)",
+    ]  # fmt: skip
+
+
+def test_only_those_that_carry_it_are_able() -> None:
+    wanted, other = worker.guests_resource(MINE), worker.guests_resource(replace(MINE, qemu="8"))
+    workers = {
+        "tcp://a": {wanted: 4.0, "lab-builds-x": 1.0},
+        "tcp://b": {other: 8.0},
+        "tcp://c": {},
+        "tcp://d": {wanted: 0.0},
+    }
+    assert worker.able(workers, wanted) == {"tcp://a": 4}
+
+
+def test_this_machine_is_like_itself_and_unlike_one_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = worker.here(QEMU)
+    assert whole == worker.here(QEMU) and whole.plugin == plugin.digest()
+
+    def none(command: str = "gcc") -> None:
+        raise HostFailed("the compiler gcc is not installed")
+
+    monkeypatch.setattr(compilers, "identify", none)
+    assert worker.here(QEMU) == replace(whole, plugin="")
+
+
+def test_a_compiler_is_what_it_says_it_is_and_not_what_it_is_called() -> None:
+    found = compilers.identify("gcc")
+    assert worker.builds_resource(found) == worker.builds_resource(replace(found, command="cc"))
+    assert worker.builds_resource(found) != worker.builds_resource(replace(found, version="gcc 1.0"))
+    assert worker.builds_resource(found) != worker.builds_resource(replace(found, linker="ld 1.0"))

@@ -1,0 +1,221 @@
+"""Noise certificates: what they say, where they are kept, and who quotes them when."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from lab.cli import ab, main
+from lab.compare import results
+from lab.compare.certificates import certify, keep, kept, quote, setup
+from lab.compare.plan import Live, LiveRound
+from lab.compare.results import AbResult
+from lab.compare.rounds import Sampling
+from lab.core import paths
+from lab.core.errors import HostFailed
+from lab.report import text as report_text
+from lab.stats.iterations import WarmUp
+from lab.stats.sequential import Looks
+
+from ..fakes import result as fakeresult
+from ..fakes.guest import FakeGuests, plan, pretend, write_workload
+from ..fakes.host import BENCH, LAPTOP, plant
+from ..fakes.result import RATE, case, result
+
+NAME = "alloc-burst:noisy"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Path:
+    return plant(tmp_path / "bench", BENCH)
+
+
+def one_round(number: int, state: Any) -> LiveRound:
+    return LiveRound(
+        number=number, attempt=1, order=["base", "test"], iterations=2, state=state, reasons=[], host=None,
+        seconds=9.0, boots=[],
+    )  # fmt: skip
+
+
+def live_result(sd: float = 0.02, rounds: int = 40, **more: Any) -> AbResult:
+    """A kernel compared with itself in live mode: pairs that differ by noise of a known sd."""
+    chance = random.Random(7)  # noqa: S311
+    base = [1000 * math.exp(chance.gauss(0, 0.1)) for _ in range(rounds)]
+    test = [b * math.exp(chance.gauss(0, sd)) for b in base]
+    sampling = Sampling(
+        blocks=rounds, iterations=[2] * rounds, boot_sd=0.012, iteration_sd=0.01,
+        warm_up=WarmUp(boots=80, shift=1.0, dropped=0), outliers=[],
+    )  # fmt: skip
+    live = Live(
+        accelerator="kvm", virtme_ng="1.36", duet=False, shapes={}, seats={}, hugepage_kb=None, commands={}, host=[],
+        rounds=[one_round(1, "repeated"), one_round(1, "kept"), one_round(2, "disturbed")], sampling={NAME: sampling},
+    )  # fmt: skip
+    made = case("noisy", base, test, primary=RATE)
+    return result(made, mode="live", live=live, seeds=list(range(1, rounds + 1)), **more)
+
+
+def test_a_certificate_says_how_far_a_kernel_is_from_itself(bench: Path) -> None:
+    (made,) = certify(live_result(), bench)
+    assert (made.case, made.mode, made.accelerator, made.pairs, made.disturbed) == (NAME, "live", "kvm", 40, 1)
+    assert made.block_sd == pytest.approx(0.02, rel=0.3)
+    assert made.quantiles["5"] < made.quantiles["25"] < 1 < made.quantiles["75"] < made.quantiles["95"]
+    assert not made.equal
+    assert made.setup["governor"] == "performance"
+    assert made.setup["CPU"].startswith("Intel")
+    found = [made.resolves[n] for n in ("6", "10", "15", "30")]
+    assert found == sorted(found, reverse=True)
+    assert made.resolves["15"] == made.smallest(15)
+    assert made.smallest(3) is None
+
+
+def test_the_smallest_change_is_one_that_is_found(bench: Path) -> None:
+    """A change of that size, in so many rounds of that noise, is found in about 80 % of comparisons."""
+    (made,) = certify(live_result(), bench)
+    change = made.smallest(15)
+    assert change
+    chance, found = random.Random(3), 0  # noqa: S311
+    for _ in range(300):
+        x = [math.log1p(change) + chance.gauss(0, made.block_sd) for _ in range(15)]
+        found += Looks(0.01, 15).p_value(x) <= 0.01
+    assert 0.72 < found / 300 < 0.88
+
+
+def test_what_is_exact_has_to_be_equal(bench: Path) -> None:
+    values = [100.0, 101.0, 102.0]
+    equal = case("layout", values, values)
+    alike = msgspec.structs.replace(
+        equal, metrics=[msgspec.structs.replace(metric, test=metric.base) for metric in equal.metrics]
+    )
+    (made,) = certify(result(alike), bench)
+    assert (made.equal, made.block_sd, made.resolves["6"]) == (True, 0.0, 0.0)
+    # The counters of `case` differ between the arms: one number that does is enough.
+    with pytest.raises(HostFailed, match=r"page_faults of alloc-burst:layout differs .* with seed 1"):
+        certify(result(equal), bench)
+
+
+# ---- kept and quoted
+
+
+def quoted(root: Path, **more: Any) -> str | None:
+    asked = {"accelerator": "kvm", "duet": False, "rounds": 15, **more}
+    return quote(NAME, setup("7.2.22 (Debian)", root), **asked)
+
+
+def test_a_certificate_is_quoted_for_what_it_is_of(bench: Path) -> None:
+    assert quoted(bench) is None
+    keep(certify(live_result(), bench))
+    told = quoted(bench)
+    assert told
+    assert told.startswith("by its noise certificate (2026-11-21, 40 rounds) this host resolves ")
+    assert told.endswith(" % in 15 rounds")
+    assert quoted(bench, accelerator="tcg") is None
+    assert quoted(bench, duet=True) is None
+    assert quoted(bench, host="another") is None
+    assert "resolves nothing yet in 3 rounds" in str(quoted(bench, rounds=3))
+
+
+def test_it_warns_when_the_host_has_changed_since(bench: Path, tmp_path: Path) -> None:
+    keep(certify(live_result(), bench))
+    told = quoted(plant(tmp_path / "laptop", LAPTOP))
+    assert told
+    assert "but the host has changed since (" in told
+    assert "governor: performance -> powersave" in told
+    assert "THP: never -> always" in told
+    # A certificate of the host as it is goes before a newer one of what it was.
+    keep(certify(live_result(sd=0.1), tmp_path / "laptop"))
+    keep(certify(live_result(started="2026-11-22T09:00:00+00:00"), bench))
+    assert "changed" not in str(quoted(tmp_path / "laptop"))
+
+
+def test_a_newer_certificate_takes_the_place_of_an_older_one(bench: Path) -> None:
+    keep(certify(live_result(), bench))
+    keep(certify(live_result(started="2026-11-22T09:00:00+00:00"), bench))
+    assert [one.made[:10] for one in kept()] == ["2026-11-22"]
+    next(paths.data_dir("certificates").glob("*/*.json")).write_text("{")
+    assert kept() == []
+
+
+def test_a_verdict_quotes_it(bench: Path) -> None:
+    found = live_result()
+    assert found.live
+    live = msgspec.structs.replace(found.live, certificates={NAME: "by its noise certificate"})
+    shown = report_text.comparison_table(msgspec.structs.replace(found, live=live), 200)
+    text = "".join(str(part) for part in shown.renderables)  # type: ignore[union-attr]
+    assert "by its noise certificate" in text
+
+
+# ---- the command
+
+
+def run_aa(monkeypatch: pytest.MonkeyPatch, made: AbResult, *words: str) -> int:
+    monkeypatch.setattr(ab, "plan_of", lambda asked, meter: plan("alloc-burst", seeds=asked.seeds or 6))
+    monkeypatch.setattr(ab, "measure", lambda *_: made)
+    return main.run(["aa", *words])
+
+
+def test_the_command_keeps_and_lists_certificates(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(["aa", "--list"]) == 0
+    assert "no certificates yet" in capsys.readouterr().out
+    assert run_aa(monkeypatch, live_result(), "v1") == 0
+    assert NAME in capsys.readouterr().out
+    assert main.run(["aa", "--list", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "lab.aa/1"
+    assert [one["case"] for one in document["certificates"]] == [NAME]
+    assert {each.split(":")[0] for each in document["certificates"][0]["changed"]} <= {"QEMU"}
+    stored = max(results.results_dir().iterdir(), key=lambda path: path.stat().st_mtime)
+    assert results.resume_command(stored) == f"lab aa --resume {stored.name}"
+    assert results.load_plan(stored).fixed_seeds
+
+
+def test_exact_mode_that_is_not_exact_exits_4(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_aa(monkeypatch, result(fakeresult.SLOWER), "v1") == 4
+    assert "exact mode is not exact here" in capsys.readouterr().err
+    assert kept() == []
+
+
+def test_one_kernel_through_exact_mode_is_equal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All of `lab aa` but the guests, which give numbers by seed."""
+    pretend(monkeypatch, tmp_path, FakeGuests(lambda arm, seed, case: 100.0 + seed))
+    monkeypatch.setattr(ab, "plan_of", lambda asked, meter: plan(write_workload(tmp_path / "mine")))
+    assert main.run(["aa", "v1", "--jobs", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "mine:small: equal to the last digit in every metric, 6 seeds, each run twice: same"
+    assert {one.equal for one in kept()} == {True}
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ([], "a kernel is needed"),
+        (["v1", "--resume", "x"], "a kernel is needed"),
+        (["--resume", "nothing"], "there is no result 'nothing'"),
+    ],
+)
+def test_what_cannot_be_is_refused(words: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["aa", *words]) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_a_comparison_of_two_kernels_is_not_resumed_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = results.new_folder(tmp_path / "two")
+    results.store_plan(folder, plan("alloc-burst"))
+    assert main.run(["aa", "--resume", str(folder)]) == 2
+    assert "comparison of two kernels; `lab ab --resume" in capsys.readouterr().err

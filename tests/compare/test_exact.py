@@ -1,0 +1,170 @@
+"""The comparison: its document, and what several workloads and cases do to a verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from lab.compare import exact, results
+from lab.compare.results import AbResult
+from lab.core import records
+from lab.core.errors import UserError
+from lab.core.progress import Meter
+from lab.kernels import kernel as kernel_kernel
+from lab.stats.verdict import Outcome
+from lab.workloads import selection
+
+from ..fakes.build import own_folders
+from ..fakes.guest import WORKLOAD, FakeGuests, Formula, kernel, plan, pretend, write_workload
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_folders(monkeypatch, tmp_path)
+
+
+def slower(arm: str, seed: int, case: str) -> float:
+    """The large case is slower in the test arm; the control is not."""
+    return 100.0 + seed if arm == "base" or case == "small" else 60.0 + seed
+
+
+class FakeInstrument:
+    """What a guest under a cost model has; the fake guests ask for no more."""
+
+    identity = "tlb some-machine 12345678 87654321"
+
+
+def measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, formula: Formula = slower, *more: str, **changes: Any
+) -> tuple[AbResult, FakeGuests, Path]:
+    guests = pretend(monkeypatch, tmp_path, FakeGuests(formula))
+    folder = results.new_folder(None)
+    asked = plan(changes.pop("workload", None) or write_workload(tmp_path / "mine"), *more, **changes)
+    return exact.measure(asked, folder, jobs=2, deadline=None, meter=Meter(quiet=True)), guests, folder
+
+
+def test_the_document_has_the_fields_that_are_promised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result, _, folder = measured(monkeypatch, tmp_path)
+    document = msgspec.json.decode(records.encode(result))
+    assert document["schema"] == "lab.ab/1"
+    assert (document["mode"], document["threshold"], document["alpha"]) == ("exact", 0.02, 0.01)
+    for arm in ("base", "test"):
+        assert document[arm]["spec"] == f"file:/boot/{arm}"
+        assert document[arm]["build"] == f"key of {arm}"
+        assert document[arm]["commit"] is None and document[arm]["release"] == "6.99"
+        assert document[arm]["settings"]["thp"] == "always"
+    around = document["environment"]
+    assert around["qemu"] == "7.2.22" and len(around["fingerprint"]) == 16
+    assert (around["machine"], around["image"]) == ("q35", "image sum")
+    assert "nokaslr" in around["cmdline"]
+    assert around["guests"]["mine"]["memory_mb"] == 512
+    small, large = document["cases"]
+    assert (small["workload"], small["case"], small["control"], small["verdict"]) == ("mine", "small", True, "same")
+    assert (large["case"], large["control"], large["verdict"], large["holm"]) == ("large", False, "regression", True)
+    (primary,) = (metric for metric in large["metrics"] if metric["primary"])
+    assert (primary["name"], primary["unit"], primary["better"]) == ("throughput", "op/s", "higher")
+    assert primary["base"] == [101.0, 102.0, 103.0, 104.0, 105.0, 106.0]
+    assert primary["test"] == [61.0, 62.0, 63.0, 64.0, 65.0, 66.0]
+    assert 0.6 < primary["ratio"] < 0.62
+    assert primary["interval"][0] < primary["ratio"] < primary["interval"][1] < 0.98
+    assert primary["verdict"] == "regression"
+    faults = next(metric for metric in large["metrics"] if metric["name"] == "faults")
+    assert (faults["ratio"], faults["verdict"], faults["exploratory"]) == (1.0, "same", True)
+    assert (document["verdict"], document["seeds"]) == ("regression", [1, 2, 3, 4, 5, 6])
+    assert document["reason"] == "1 of 2 cases worse"
+    assert (document["result"], document["reproduce"]) == (folder.name, f"lab replay {folder.name}")
+
+
+def test_what_is_printed_is_what_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result, _, folder = measured(monkeypatch, tmp_path)
+    assert results.load_result(folder) == result
+
+
+def test_the_same_plan_gives_the_same_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, _, _ = measured(monkeypatch, tmp_path)
+    other, _, _ = measured(monkeypatch, tmp_path)
+    assert one.cases == other.cases and one.environment == other.environment and one.result != other.result
+
+
+@pytest.mark.parametrize(
+    ("factor", "word"), [(0.5, "regression"), (2.0, "improvement"), (1.0, "same"), (1.001, "same"), (0.999, "same")]
+)
+def test_verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factor: float, word: str) -> None:
+    def formula(arm: str, seed: int, case: str) -> float:
+        return (100.0 + seed) * (factor + seed * 1e-6 if arm == "test" and factor != 1.0 else 1.0)
+
+    result, _, _ = measured(monkeypatch, tmp_path, formula)
+    assert result.verdict == word and {case.verdict for case in result.cases} == {Outcome(word)}
+
+
+def test_a_metric_that_is_not_reported_is_no_comparison_and_no_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = '\n[[metric]]\nname = "absent"\nunit = "x"\nbetter = "neither"\ndescription = "d"\n'
+    workload = write_workload(tmp_path / "mine", WORKLOAD + more)
+    result, _, _ = measured(monkeypatch, tmp_path, workload=workload)
+    absent = next(metric for metric in result.cases[0].metrics if metric.name == "absent")
+    assert absent.base == [None] * len(result.cases[0].metrics[0].base) and absent.method == "none"
+    assert result.verdict == Outcome.REGRESSION
+
+
+def test_two_workloads_are_two_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = write_workload(tmp_path / "other", WORKLOAD.replace('"mine"', '"other"').replace("512", "256"))
+    result, guests, folder = measured(monkeypatch, tmp_path, slower, other)
+    assert [f"{case.workload}:{case.case}" for case in result.cases] == [
+        "mine:small", "mine:large", "other:small", "other:large",
+    ]  # fmt: skip
+    shapes = result.environment.guests
+    assert {name: shape.memory_mb for name, shape in shapes.items()} == {"mine": 512, "other": 256}
+    assert shapes["mine"].fingerprint != shapes["other"].fingerprint != result.environment.fingerprint
+    assert len(guests.calls) == 24 == len(list((folder / "runs").iterdir()))
+
+
+def test_cases_of_one_workload_in_two_options_are_one_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Otherwise two guests of one name would run at once, in one folder.
+    mine = write_workload(tmp_path / "mine")
+    result, guests, _ = measured(monkeypatch, tmp_path, slower, f"{mine}:large,small", workload=f"{mine}:large")
+    assert [case.case for case in result.cases] == ["large", "small"]
+    assert len(guests.calls) == len(set(guests.boots)) == 12
+
+
+def test_two_workloads_of_one_name_are_refused(tmp_path: Path) -> None:
+    chosen = [write_workload(tmp_path / name) for name in ("mine", "other")]
+    with pytest.raises(UserError, match="two workloads are called mine"):
+        selection.select_all(chosen)
+
+
+def test_what_will_be_run_is_said_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = selection.select_all([write_workload(tmp_path / "mine")])
+    exact.announce(plan("mine"), chosen, 2, Meter())
+    assert capsys.readouterr().err.startswith("2 cases, 6 seeds: 12 guests, 2 at a time, about ")
+
+
+def test_arms_without_a_common_machine_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, tmp_path, FakeGuests(slower))
+    one = kernel("base")
+    monkeypatch.setattr(kernel_kernel, "obtain", lambda spec, **_: __import__("dataclasses").replace(one, bzimage=None))
+    with pytest.raises(UserError, match="no machine type boots all of"):
+        exact.measure(plan(write_workload(tmp_path / "mine")), tmp_path, jobs=1, deadline=None, meter=Meter(quiet=True))
+
+
+def test_a_workloads_own_cost_model_decides_unless_another_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modelled = write_workload(tmp_path / "mine", WORKLOAD.replace('model = "none"', 'model = "tlb"'))
+    monkeypatch.setattr(exact, "load_instrument", lambda machine, model: None if model == "none" else FakeInstrument())
+    result, _, _ = measured(monkeypatch, tmp_path, workload=modelled, model="auto")
+    (small, large) = result.cases
+    (primary,) = (metric for metric in large.metrics if metric.primary)
+    assert (primary.name, primary.better) == ("cycles_per_op", "lower")
+    assert primary.ratio is not None and 1.2 < primary.ratio < 1.4
+    assert (small.verdict, large.verdict) == (Outcome.SAME, Outcome.REGRESSION)
+    assert large.guest_clock == "throughput"
+    assert result.environment.guests["mine"].model == result.environment.model == FakeInstrument.identity
+    plain, _, _ = measured(monkeypatch, tmp_path, workload=modelled, model="none")
+    assert [metric.name for metric in plain.cases[1].metrics if metric.primary] == ["throughput"]
+    assert plain.cases[1].guest_clock is None
+    assert plain.environment.fingerprint != result.environment.fingerprint

@@ -1,0 +1,203 @@
+"""`lab ab --mode live` without guests: from a plan to its document, after any stop, and in every format."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+
+from lab import report
+from lab.cli import ab
+from lab.compare import boots, live, live_guests, results, round_runner
+from lab.compare.boots import BootRecord
+from lab.compare.plan import LivePlan
+from lab.compare.results import AbResult, Plan
+from lab.core import records
+from lab.core.errors import GuestFailed, HostFailed, UserError
+from lab.core.progress import Meter
+from lab.guests import host as guest_host
+from lab.guests import live_machine, pinning, topology
+from lab.guests.topology import HostCpu
+from lab.report import document
+from lab.report.inputs import open_reports
+from lab.stats.verdict import Outcome
+from lab.workloads import selection
+
+from ..fakes.guest import FakeGuests, plan, pretend, write_workload
+from .test_round_runner import Host
+
+HOW = LivePlan(accelerator="tcg", max_rounds=12, iterations=2, seed=1)
+FACT = guest_host.HostFact(name="governor", value="powersave", state="limited", text="a text", remedy="a remedy")
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Host:
+    found = Host(lambda arm, seed, case: (50.0 if (arm, case) == ("test", "large") else 100.0) + seed % 3)
+    pretend(monkeypatch, tmp_path, FakeGuests(lambda arm, seed, case: 1.0))
+    monkeypatch.setattr(boots, "boot", lambda *words, **how: found.boot(*words, **how))
+    monkeypatch.setattr(round_runner, "Watch", lambda cpus: found)
+    monkeypatch.setattr(guest_host, "survey", lambda cpus, root=None: [FACT])
+    monkeypatch.setattr(live_machine, "obtain", lambda image: tmp_path / "room")
+    monkeypatch.setattr(live_machine, "compose", lambda guest, kernel, room: (["vng", "--run"], ["qemu", "-S"]))
+    monkeypatch.setattr(topology, "host_cpus", lambda allowed: [HostCpu(cpu=n, core=n) for n in range(4)])
+    return found
+
+
+def planned(tmp_path: Path, **changes: object) -> Plan:
+    return plan(write_workload(tmp_path / "mine"), mode="live", live=msgspec.structs.replace(HOW, **changes))
+
+
+def measured(tmp_path: Path, wanted: Plan, meter: Meter | None = None) -> AbResult:
+    folder = tmp_path / "result"
+    if not (folder / "plan.json").exists():
+        results.store_plan(results.new_folder(folder), wanted)
+    meter = meter or Meter(quiet=True)
+    return live.measure(results.load_plan(folder), folder, jobs=1, deadline=None, meter=meter)
+
+
+def test_a_document_of_live_mode(tmp_path: Path, host: Host) -> None:
+    host.troubles = iter([["steal 3 %"]])
+    found = measured(tmp_path, planned(tmp_path))
+    assert {case.case: case.verdict for case in found.cases} == {
+        "small": Outcome.SAME, "large": Outcome.REGRESSION,
+    }  # fmt: skip
+    assert (found.mode, found.verdict, found.pairs) == ("live", Outcome.REGRESSION, "round")
+    assert found.live is not None
+    assert found.live.host == [FACT]
+    assert [one.state for one in found.live.rounds[:2]] == ["repeated", "kept"]
+    assert found.seeds == [*range(1, len(found.seeds) + 1)]
+    assert len(found.cases[0].metrics[0].base) == len(found.seeds), "one number a round"
+    assert found.live.commands["mine"]["base"].qemu == ["qemu", "-S"]
+    assert records.load(tmp_path / "result" / "result.json", AbResult) == found
+    jsonschema.validate(json.loads(records.encode(found)), document.schema())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"fixed_rounds": True, "duet": True, "iterations": None, "perf": True, "perf_record": True},
+        {"mirror": True, "nodes": 2},
+        {"vcpus": 3},
+    ],
+)
+def test_the_command_that_repeats_it_asks_for_the_same(tmp_path: Path, host: Host, changes: dict[str, object]) -> None:
+    wanted = planned(tmp_path, **changes)
+    how = wanted.live
+    assert how is not None
+    program, name, *words = shlex.split(live.again(wanted, how))
+    assert (program, name) == ("lab", "ab")
+    asked = ab.ab.make_context("ab", words).params
+    assert (asked["mode"], asked["accel"], asked["duet"]) == ("live", "tcg", how.duet)
+    assert (asked["base"], asked["test"]) == (wanted.base.spec.text, wanted.test.spec.text)
+    assert (asked["base_cc"], asked["test_cc"]) == (wanted.base.cc, wanted.test.cc)
+    assert ([*asked["workload"]], asked["threshold"]) == (wanted.workloads, wanted.threshold)
+    assert asked["rounds"] == (how.max_rounds if how.fixed_rounds else None)
+    assert how.fixed_rounds or asked["max_rounds"] == how.max_rounds
+    assert (asked["cpus"], asked["numa"]) == (0 if how.mirror else how.vcpus, how.nodes)
+    assert (asked["iterations"], asked["perf"], asked["perf_record"]) == (how.iterations, how.perf, how.perf_record)
+
+
+def test_the_planned_rounds_are_in_the_document_and_older_ones_are_read_without(tmp_path: Path, host: Host) -> None:
+    found = measured(tmp_path, planned(tmp_path))
+    assert found.live is not None
+    assert found.live.planned_rounds == 12
+    assert str(found.live).startswith(f"{len(found.seeds)} rounds of 12 planned")
+    older = json.loads(records.encode(found))
+    del older["live"]["planned_rounds"]
+    for case in older["cases"]:
+        case["metrics"] = [{**metric, "method": "e-value"} for metric in case["metrics"]]
+    read = msgspec.convert(older, AbResult)
+    assert read.live is not None
+    assert read.live.planned_rounds is None
+    assert str(read.live).startswith(f"{len(found.seeds)} rounds")
+    jsonschema.validate(older, document.schema())
+
+
+def test_going_on_gives_the_same_document(tmp_path: Path, host: Host) -> None:
+    wanted = planned(tmp_path)
+    first = measured(tmp_path, wanted)
+    booted = len(host.booted)
+    again = measured(tmp_path, wanted)
+    assert len(host.booted) == booted
+    assert again.cases == first.cases
+    assert again.live == first.live
+
+
+@pytest.mark.parametrize("form", sorted(report.FORMATS))
+def test_every_format_shows_it(tmp_path: Path, host: Host, form: str) -> None:
+    measured(tmp_path, planned(tmp_path))
+    shown = report.render(form, open_reports([str(tmp_path / "result")]))
+    assert "large" in shown
+    assert " seeds" not in shown.replace("over all seeds", ""), "rounds, in live mode"
+
+
+def test_a_profile_that_fails_costs_no_verdict(
+    tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def boot(*words: Any, **how: Any) -> BootRecord:
+        if how["name"] == "profile-test-mine":
+            raise GuestFailed("panic", f"{how['name']}: the kernel panicked")
+        return host.boot(*words, **how)
+
+    monkeypatch.setattr(boots, "boot", boot)
+    with Meter() as meter:
+        found = measured(tmp_path, planned(tmp_path, perf_record=True), meter)
+    assert found.verdict == Outcome.REGRESSION
+    assert "no profile: profile-test-mine: the kernel panicked" in capsys.readouterr().err
+    assert "profile-base-mine" in host.booted and "profile-test-mine" not in host.booted
+    assert found.live is not None and not found.live.profiles
+
+
+def test_a_line_a_round(tmp_path: Path, host: Host, capsys: pytest.CaptureFixture[str]) -> None:
+    host.troubles = iter([["steal 3 %"]])
+    measured(tmp_path, planned(tmp_path), Meter())
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("cases: 2; up to 12 rounds of 2 guests by tcg on CPUs 0; ")
+    assert lines[1].startswith("this host adds noise: governor powersave; ")
+    assert lines[2] == "round 1: repeated: steal 3 %"
+    assert lines[3].startswith("round 1, 0 s: mine:small")
+    assert "; at most 3 more rounds, about 0 s" in lines[3]
+    assert "regression" in lines[-1] and "at most" not in lines[-1]
+
+
+def test_what_fits_into_a_budget_is_said_once(
+    tmp_path: Path, host: Host, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rounds of 10 s: 4 are done when 60 s are left, so 10 in all."""
+    host.keep_time(monkeypatch, try_s=10)
+    folder = results.new_folder(tmp_path / "result")
+    results.store_plan(folder, planned(tmp_path))
+    live.measure(results.load_plan(folder), folder, jobs=1, deadline=100.0, meter=Meter())
+    lines = capsys.readouterr().err.splitlines()
+    said = [number for number, line in enumerate(lines) if line.startswith("planned")]
+    assert [lines[number] for number in said] == ["planned for this budget: 10 rounds, 2 iterations a boot"]
+    assert lines[said[0] + 1].startswith("round 4, 10 s: ")
+
+
+def test_a_duet_has_two_seats(tmp_path: Path, host: Host) -> None:
+    found = measured(tmp_path, planned(tmp_path, duet=True, max_rounds=2, fixed_rounds=True))
+    assert found.live is not None
+    assert [seat.cpus for seat in found.live.seats["mine"]] == [[0], [1]]
+    assert found.seeds == [1, 2]
+
+
+def test_what_the_host_cannot_do_is_refused_first(tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = planned(tmp_path)
+    chosen = selection.select_all(wanted.workloads)
+    monkeypatch.setattr(live_machine, "find", lambda: "/vng")
+    live_guests.check(chosen, HOW)
+    with pytest.raises(UserError, match="not enough CPUs"):
+        live_guests.check(chosen, msgspec.structs.replace(HOW, vcpus=8))
+
+    def refuse(memory_mb: int, guests: int) -> None:
+        raise HostFailed("too little memory")
+
+    monkeypatch.setattr(pinning, "require", refuse)
+    with pytest.raises(HostFailed, match="too little memory"):
+        live_guests.check(chosen, HOW)

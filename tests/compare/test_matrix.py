@@ -1,0 +1,461 @@
+"""The matrix: every combination measured once, each judged against the baseline, failures kept apart."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from lab.cli import main
+from lab.compare import matrix, matrix_results, results
+from lab.compare.matrix_results import Cell, MatrixPlan, MatrixResult
+from lab.core.errors import GuestFailed, HostFailed
+from lab.core.progress import Meter
+from lab.kernels import kernel as kernel_kernel
+from lab.stats.verdict import Outcome
+
+from ..fakes.build import own_folders
+from ..fakes.guest import WORKLOAD, FakeGuests, Formula, kernel, pretend, write_workload
+
+FACTORS = {"always-always": 1.0, "always-never": 1.0, "never-always": 0.5, "never-never": 2.0}
+
+
+def by_setting(arm: str, seed: int, case: str) -> float:
+    """The large case depends on the settings; the control does not."""
+    return (100.0 + seed) * (1.0 if case == "small" else factor_of(arm, seed))
+
+
+def equal(arm: str, seed: int, case: str) -> float:
+    return 100.0 + seed
+
+
+def factor_of(arm: str, seed: int) -> float:
+    """By the arm's name in files; what differs from 1 has some spread."""
+    factor = FACTORS[arm.replace("thp-", "", 1).replace("thp.defrag-", "", 1)]
+    return factor * (1 + seed * 1e-4 * (factor != 1.0))
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_folders(monkeypatch, tmp_path)
+
+
+def a_plan(workload: str, kernel_files: list[str], settings: list[str], **changes: Any) -> MatrixPlan:
+    """A plan of kernel files that exist only in name."""
+    span = matrix_results.span([f"{name}=file:/boot/{name}" for name in kernel_files], settings)
+    found = [kernel(name).spec for name in kernel_files]
+    names = matrix_results.file_names([arm.label for arm in span.arms])
+    arms = [
+        matrix_results.MatrixArmPlan(
+            label=arm.label, name=name, at=arm.at, spec=matrix._with_suffixes(found[arm.kernel], arm.spec)
+        )
+        for arm, name in zip(span.arms, names, strict=True)
+    ]
+    values: dict[str, Any] = {
+        "mode": "exact", "threshold": 0.02, "alpha": 0.01, "seeds": 6, "max_seeds": 6, "fixed_seeds": False,
+        "qemu": "qemu-system-x86_64", "guest_timeout_s": 60.0, "workloads": [workload], "cc": "gcc",
+        "axes": span.axes, "kernels": span.kernels, "arms": arms, "baseline": span.arms[0].label,
+    }  # fmt: skip
+    return MatrixPlan(**{**values, **changes})
+
+
+Start = Callable[..., tuple[FakeGuests, Callable[[], MatrixResult]]]
+TWO_AXES = ["thp=always,never", "thp.defrag=always,never"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return results.new_folder(tmp_path / "result")
+
+
+@pytest.fixture
+def start(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
+    """Prepare a matrix with guests of a formula; call what it gives to measure."""
+
+    def prepare(
+        formula: Formula, *, files: list[str] | None = None, settings: list[str] | None = None, jobs: int = 1,
+        deadline: float | None = None, text: str = WORKLOAD, **changes: Any,
+    ) -> tuple[FakeGuests, Callable[[], MatrixResult]]:  # fmt: skip
+        guests = pretend(monkeypatch, tmp_path, FakeGuests(formula))
+        workload = write_workload(tmp_path / "mine", text)
+        plan = a_plan(workload, files or ["k"], TWO_AXES if settings is None else settings, **changes)
+        if not (folder / "plan.json").exists():
+            results.store_plan(folder, plan)
+        meter = Meter(quiet=True)
+        return guests, lambda: matrix.measure(plan, folder, jobs=jobs, deadline=deadline, meter=meter)
+
+    return prepare
+
+
+def cells_of(result: MatrixResult, case: str = "large") -> dict[str, Cell]:
+    return {cell.arm: cell for cell in result.cells if cell.case == case}
+
+
+def test_every_arm_is_judged_against_the_baseline(start: Start, folder: Path) -> None:
+    _, measure = start(by_setting)
+    result = measure()
+    large = cells_of(result)
+    assert {arm: cell.verdict for arm, cell in large.items()} == {
+        "thp=always thp.defrag=always": None,
+        "thp=always thp.defrag=never": Outcome.SAME,
+        "thp=never thp.defrag=always": Outcome.REGRESSION,
+        "thp=never thp.defrag=never": Outcome.IMPROVEMENT,
+    }
+    assert {cell.verdict for cell in cells_of(result, "small").values()} == {None, Outcome.SAME}
+    slower = large["thp=never thp.defrag=always"]
+    assert slower.values == [(100.0 + seed) * 0.5 * (1 + seed * 1e-4) for seed in range(1, 7)]
+    assert slower.comparison is not None and slower.comparison.ratio == pytest.approx(0.5, rel=1e-3)
+    assert slower.mean == pytest.approx(sum(slower.values[k] or 0 for k in range(3)) / 3), "what all arms have"
+    assert large["thp=always thp.defrag=always"].mean == large["thp=always thp.defrag=never"].mean == 102.0
+    assert slower.holm is True and slower.means["faults"] == 100.0
+    assert result.summary == (
+        "against thp=always thp.defrag=always: 1 regression, 1 improvement, 4 same"
+    )  # fmt: skip
+    assert matrix_results.load_result(folder) == result
+
+
+def test_the_document_says_what_the_arms_are(start: Start) -> None:
+    _, measure = start(by_setting)
+    document = msgspec.to_builtins(measure())
+    assert document["schema"] == "lab.matrix/1"
+    last = document["arms"][-1]
+    assert (last["label"], last["at"]) == ("thp=never thp.defrag=never", ("k", "never", "never"))
+    assert (last["arm"]["settings"]["thp"], last["arm"]["settings"]["thp.defrag"]) == ("never", "never")
+    assert last["arm"]["spec"] == "file:/boot/k@thp=never@thp.defrag=never"
+
+
+def test_another_baseline_is_what_all_are_judged_against(start: Start) -> None:
+    _, measure = start(by_setting, baseline="thp=never thp.defrag=never")
+    large = cells_of(measure())
+    assert large["thp=never thp.defrag=never"].comparison is None
+    assert {cell.verdict for cell in large.values()} == {None, Outcome.REGRESSION}
+
+
+def test_a_kernel_is_made_ready_once_however_many_settings_it_has(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, measure = start(equal, files=["a", "b"], settings=["thp=always,madvise,never"])
+    asked = []
+
+    def obtain(spec: Any, **_: object) -> Any:
+        asked.append(spec.source.path)
+        return kernel(Path(spec.source.path).name)
+
+    monkeypatch.setattr(kernel_kernel, "obtain", obtain)
+    result = measure()
+    assert asked == ["/boot/a", "/boot/b"]
+    assert {arm.arm.build for arm in result.arms} == {"key of a", "key of b"}
+    assert [arm.arm.settings["thp"] for arm in result.arms] == ["always", "madvise", "never"] * 2
+
+
+def test_guests_go_seed_by_seed_and_the_arms_take_turns(start: Start) -> None:
+    guests, measure = start(equal, seeds=2, fixed_seeds=True, settings=["thp=always,madvise,never"])
+    measure()
+    assert guests.boots == [
+        ("thp-always", 1), ("thp-madvise", 1), ("thp-never", 1),
+        ("thp-never", 2), ("thp-madvise", 2), ("thp-always", 2),
+    ]  # fmt: skip
+
+
+def test_numbers_without_spread_take_three_seeds_and_only_open_arms_go_on(start: Start) -> None:
+    guests, measure = start(by_setting)
+    measure()
+    seeds: dict[str, int] = {}
+    for arm, seed in guests.boots:
+        seeds[arm] = max(seeds.get(arm, 0), seed)
+    assert seeds == {
+        "thp-always-thp.defrag-always": 6,  # the baseline, with which the open ones are paired
+        "thp-always-thp.defrag-never": 3,
+        "thp-never-thp.defrag-always": 6,
+        "thp-never-thp.defrag-never": 6,
+    }
+
+
+def breaking(arm: str, seed: int, case: str) -> float:
+    if arm == "thp-never-thp.defrag-always":
+        raise GuestFailed("refused", f"{arm} arm, seed {seed}: the guest refused the setting")
+    return by_setting(arm, seed, case)
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_a_guest_that_fails_is_shown_and_the_others_go_on(start: Start, jobs: int) -> None:
+    guests, measure = start(breaking, jobs=jobs)
+    result = measure()
+    bad = [cell for cell in result.cells if cell.failed]
+    assert {(cell.arm, cell.case) for cell in bad} == {
+        ("thp=never thp.defrag=always", "small"), ("thp=never thp.defrag=always", "large"),
+    }  # fmt: skip
+    assert {cell.failed for cell in bad} == {
+        "thp-never-thp.defrag-always arm, seed 1: the guest refused the setting"
+    }  # fmt: skip
+    assert all(cell.mean is None and cell.comparison is None for cell in bad)
+    assert cells_of(result)["thp=never thp.defrag=never"].verdict == Outcome.IMPROVEMENT
+    assert result.summary.endswith("1 improvement, 3 same, 2 failed")
+    assert guests.boots.count(("thp-never-thp.defrag-always", 1)) == 1
+    if jobs == 1:
+        assert ("thp-never-thp.defrag-always", 2) not in guests.boots
+
+
+def test_a_baseline_that_fails_leaves_numbers_and_no_verdict(start: Start) -> None:
+    def formula(arm: str, seed: int, case: str) -> float:
+        if arm == "thp-always-thp.defrag-always":
+            raise GuestFailed("panic", "it died")
+        return by_setting(arm, seed, case)
+
+    guests, measure = start(formula)
+    result = measure()
+    others = [cell for cell in result.cells if not cell.failed]
+    assert len(others) == 6 and all(cell.mean and cell.verdict is None for cell in others)
+    assert result.summary == "against thp=always thp.defrag=always: 6 measured, 2 failed"
+    assert max(seed for _, seed in guests.boots) == 3, "nothing more could be decided"
+
+
+def test_going_on_measures_nothing_twice_and_tries_what_failed(start: Start) -> None:
+    first, measure = start(breaking)
+    broken = measure()
+    second, measure = start(by_setting)
+    result = measure()
+    assert set(second.boots) == {("thp-never-thp.defrag-always", seed) for seed in range(1, 7)}
+    assert not result.failed and len(broken.failed) == 2
+    third, measure = start(by_setting)
+    assert measure().cells == result.cells and third.calls == []
+    assert first.calls
+
+
+def test_an_interrupted_matrix_keeps_its_runs_and_goes_on(start: Start, folder: Path) -> None:
+    def interrupted(arm: str, seed: int, case: str) -> float:
+        if seed == 2:
+            raise KeyboardInterrupt
+        return by_setting(arm, seed, case)
+
+    first, measure = start(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        measure()
+    kept = {path.stem for path in (folder / "runs").iterdir()}
+    assert {f"mine-{arm}-0001" for arm, seed in first.boots if seed == 1} <= kept
+    assert len(first.boots) < 12 and not (folder / "result.json").exists()
+    second, measure = start(by_setting)
+    measure()
+    assert not {boot for boot in first.boots if boot[1] == 1} & set(second.boots)
+    assert ("thp-never-thp.defrag-never", 2) in second.boots
+
+
+def test_the_budget_is_kept_and_what_is_missing_is_said(start: Start) -> None:
+    def slow(arm: str, seed: int, case: str) -> float:
+        time.sleep(0.05)
+        return by_setting(arm, seed, case)
+
+    guests, measure = start(slow, deadline=time.monotonic() + 0.25)
+    result = measure()
+    assert 1 <= len(guests.calls) < 12
+    assert {cell.verdict for cell in result.cells} <= {None, Outcome.UNKNOWN}
+    _, measure = start(by_setting, deadline=time.monotonic() - 1)
+    assert measure().cells == result.cells, "no time, but what is there is judged"
+
+
+def test_a_budget_too_small_for_one_guest_says_how_to_go_on(start: Start, folder: Path) -> None:
+    guests, measure = start(by_setting, deadline=time.monotonic() - 1)
+    with pytest.raises(HostFailed, match="budget was used up") as caught:
+        measure()
+    assert f"lab matrix --resume {folder}" in str(caught.value.hint) and not guests.calls
+
+
+def test_any_metric_can_be_shown(start: Start) -> None:
+    _, measure = start(by_setting, metric="faults")
+    result = measure()
+    assert {(cell.metric, cell.unit, cell.better, cell.mean) for cell in result.cells} == {
+        ("faults", "faults", "lower", 100.0)
+    }
+    assert {cell.verdict for cell in result.cells} == {None, Outcome.SAME}
+
+
+def test_a_metric_of_which_no_side_is_better_gets_no_verdict(start: Start) -> None:
+    text = WORKLOAD.replace('better = "lower"', 'better = "neither"')
+    _, measure = start(by_setting, metric="faults", text=text)
+    result = measure()
+    assert {cell.verdict for cell in result.cells} == {None}
+    assert result.summary.endswith(": 6 measured")
+
+
+# --- the command
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Run `lab matrix` on one kernel file; the first argument is the guests' formula."""
+    workload = write_workload(tmp_path / "mine")
+    image = bytearray(2048)
+    image[0x202:0x206] = b"HdrS"
+    image[0x20E:0x210] = b"\x00\x03"
+    image[0x500:0x520] = b"6.12.1-test (me@here) #1 SMP".ljust(32, b"\0")
+    (tmp_path / "k").write_bytes(image)
+
+    def run(formula: Formula, *words: str) -> int:
+        pretend(monkeypatch, tmp_path, FakeGuests(formula))
+        asked = ["--kernel", f"file:{tmp_path}/k", "--set", TWO_AXES[0], "--set", TWO_AXES[1], "-w", workload]
+        return main.run(["matrix", *([] if "--resume" in words else asked), "--model", "none", *words])
+
+    return run
+
+
+def test_the_command_prints_one_document_and_report_the_same(
+    command: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(by_setting, "--json") == 0
+    said = capsys.readouterr()
+    document = json.loads(said.out)
+    assert document["schema"] == "lab.matrix/1" and len(document["cells"]) == 8
+    assert "8 cells: 4 arms of 1 kernel, 2 cases, 6 seeds (to 12 where a cell stays open): 24 guests, " in said.err
+    assert main.run(["report", document["result"], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == document
+    assert main.run(["report", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [row["result"] for row in listed["matrices"]] == [document["result"]] and listed["results"] == []
+    assert main.run(["report"]) == 0
+    assert "matrix" in capsys.readouterr().out
+
+
+def test_a_stored_matrix_is_shown_and_replayed(command: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(by_setting) == 0
+    text = capsys.readouterr().out
+    assert main.run(["report", "latest"]) == 0
+    assert capsys.readouterr().out == text
+    assert main.run(["report", "latest", "--format", "junit"]) == 2
+    assert "matrix" in capsys.readouterr().err
+    assert main.run(["replay", "latest", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["differences"], document["environment"]) == ([], [])
+
+
+def test_a_failed_cell_is_status_4_after_everything_was_printed(
+    command: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(breaking) == 4
+    said = capsys.readouterr()
+    assert "✗" in said.out and "failed: thp-never-thp.defrag-always arm, seed 1" in said.out
+    (complaint,) = [line for line in said.err.splitlines() if line.startswith("lab: ")]
+    assert "2 of 8 cells failed" in complaint
+    reference = complaint.split("lab matrix --resume ")[1].split("`")[0]
+    assert command(by_setting, "--resume", reference) == 0
+    assert "failed:" not in capsys.readouterr().out
+
+
+def test_what_was_measured_is_not_announced_again(
+    command: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(by_setting, "--seeds", "3") == 0
+    capsys.readouterr()
+    assert command(by_setting, "--resume", "latest", "--budget", "1h") == 0
+    said = capsys.readouterr().err
+    assert "0 guests (12 of 12 are there)" in said and "may not be enough" not in said
+
+
+def test_a_budget_below_the_estimate_is_said_before(
+    command: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(by_setting, "--budget", "1s", "--jobs", "1") == 0
+    assert "the budget of 1 s may not be enough for all" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--set", "thp.defrag=bogus"], "--set thp.defrag is given twice"),
+        (["--set", "sysctl.vm/../x=1,2"], "not the name of a sysctl"),
+        (["--metric", "throughputs"], "did you mean throughput"),
+        (["--against", "thp=sometimes"], "is no arm"),
+        (["--against", "thp=never"], "fits several arms"),
+        (["--mode", "live"], "live mode"),
+        (["--svg", "/nowhere/map.svg"], "there is no folder /nowhere"),
+        (["--svg", "/"], "/ is a folder"),
+    ],
+)
+def test_bad_input_is_refused_before_any_work(
+    command: Callable[..., int], capsys: pytest.CaptureFixture[str], words: list[str], complaint: str
+) -> None:
+    assert command(by_setting, *words) == 2
+    assert complaint in capsys.readouterr().err
+    assert not list(results.results_dir().glob("*"))
+
+
+def test_other_commands_refuse_a_matrix_clearly(
+    command: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(by_setting) == 0
+    for words in (["ab", "--resume", "latest"], ["explain", "latest"]):
+        assert main.run(words) == 2
+        assert "is a result of `lab matrix`, not of `lab ab`" in capsys.readouterr().err
+
+
+def test_a_heat_map_is_written(command: Callable[..., int], tmp_path: Path) -> None:
+    assert command(by_setting, "--svg", str(tmp_path / "map.svg")) == 0
+    assert (tmp_path / "map.svg").read_text().startswith("<svg ")
+
+
+# --- workloads with a guest for each case, and with metrics that only their runs know
+
+
+ALONE = WORKLOAD.replace("schema = 1\n", "schema = 1\nisolate = true\n")
+
+
+def test_a_case_alone_in_its_guest_fails_alone(start: Start, folder: Path) -> None:
+    def formula(arm: str, seed: int, case: str) -> float:
+        if (arm, case) == ("thp-never", "large"):
+            raise GuestFailed("oom", "it ran out of memory")
+        return equal(arm, seed, case)
+
+    _, measure = start(formula, settings=["thp=always,never"], text=ALONE)
+    result = measure()
+    assert [(cell.case, cell.arm) for cell in result.failed] == [("large", "thp=never")]
+    assert cells_of(result, "small")["thp=never"].verdict == Outcome.SAME
+    second, measure = start(equal, settings=["thp=always,never"], text=ALONE)
+    assert not measure().failed
+    assert {(arm, cases) for arm, _, cases in second.calls} == {("thp-never", ("large",))}
+
+
+def test_guests_of_single_cases_are_counted_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pretend(monkeypatch, tmp_path, FakeGuests(equal))
+    for text, words in ((ALONE, "24 guests, 2 at a time"), (WORKLOAD, "12 guests, 2 at a time")):
+        plan = a_plan(write_workload(tmp_path / "mine", text), ["k"], ["thp=always,never"])
+        matrix.announce(plan, tmp_path, jobs=2, budget_s=None, meter=Meter())
+        assert words in capsys.readouterr().err
+
+
+def test_a_workload_with_open_metrics_may_be_asked_for_any(start: Start) -> None:
+    text = WORKLOAD.replace("schema = 1\n", "schema = 1\nopen_metrics = true\n")
+    text = text.replace(
+        '[[metric]]\nname = "faults"\nunit = "faults"\nbetter = "lower"\ndescription = "page faults"\n', ""
+    )
+    _, measure = start(equal, settings=["thp=always,never"], text=text, metric="faults")
+    result = measure()
+    assert {(cell.metric, cell.unit, cell.mean) for cell in result.cells} == {("faults", "as printed", 100.0)}
+
+
+def test_a_number_that_is_missing_is_not_one_that_was_not_measured(start: Start) -> None:
+    text = (
+        WORKLOAD + '\n[[metric]]\nname = "absent"\nunit = "x"\nbetter = "lower"\noptional = true\ndescription = "d"\n'
+    )
+    _, measure = start(equal, settings=["thp=always,never"], text=text, metric="absent")
+    result = measure()
+    assert [cell.mean for cell in result.cells] == [None] * 4 and {cell.failed for cell in result.cells} == {None}
+    assert result.summary == "against thp=always: 2 unknown"
+
+
+def test_a_cell_that_stays_open_gets_more_seeds_with_the_baseline_and_no_other_does(start: Start) -> None:
+    def formula(arm: str, seed: int, case: str) -> float:
+        return 100.0 + (-1) ** seed * (20 + seed) * (arm == "thp-never" and case == "large")
+
+    guests, measure = start(formula, settings=["thp=always,madvise,never"], max_seeds=8)
+    large = cells_of(measure())
+    assert large["thp=never"].verdict == Outcome.UNKNOWN and large["thp=never"].seeds == list(range(1, 9))
+    assert {(arm, cases) for arm, seed, cases in guests.calls if seed > 6} == {
+        ("thp-always", ("large",)), ("thp-never", ("large",)),
+    }  # fmt: skip
+    assert ("thp-madvise", 4) not in guests.boots

@@ -1,0 +1,124 @@
+"""What a workload needs of its guest is known before anything boots."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from lab.compare import requirements
+from lab.core.errors import HostFailed, UserError
+from lab.guests import initrd
+from lab.guests.image import Image
+from lab.guests.run import Arm
+from lab.kernels import files, store
+from lab.kernels import kernel as kernel_kernel
+from lab.kernels.kernel import Kernel
+from lab.kernels.resolve import KernelSpec, TreeSource
+from lab.workloads import selection
+from lab.workloads.spec import Workload
+
+from ..fakes.build import own_folders
+from ..fakes.guest import WORKLOAD, kernel, write_workload
+
+IMAGE = Image(schema=1, name="g", key="k", sha256="s", suite="s", compiler="gcc", packages={}, programs={})
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_folders(monkeypatch, tmp_path)
+
+
+def workload(tmp_path: Path, top: str) -> Workload:
+    return selection.load(write_workload(tmp_path / "mine", WORKLOAD.replace("[[metric]]", f"{top}\n[[metric]]", 1)))
+
+
+def check(chosen: Workload, names: tuple[str, ...] = (), which: Kernel | None = None, **settings: str) -> None:
+    arm = Arm(name="test", kernel=which or kernel("test"), settings=settings)
+    requirements.check_guest(chosen, [chosen.case(name) for name in names], [arm], (IMAGE, Path("/image")))
+
+
+def built(config: str) -> Kernel:
+    source = TreeSource(tree="t", commit="c", tree_id="i", build_commit="c", subject="s", describe="d")
+    folder = store.folder_of("f" * 64)
+    folder.mkdir(parents=True)
+    (folder / "config").write_text(config)
+    return dataclasses.replace(kernel("test"), spec=KernelSpec(text="v6.12", source=source), key="f" * 64)
+
+
+CONFIG = "CONFIG_AIO=y\nCONFIG_BLK_DEV_NULL_BLK=m\n# CONFIG_IO_URING is not set\nCONFIG_HZ=250\n"
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("CONFIG_IO_URING", "needs CONFIG_IO_URING, which is not set in v6.12"),
+        ("CONFIG_NEVER_HEARD_OF", "needs CONFIG_NEVER_HEARD_OF, which is not set"),
+        ("CONFIG_BLK_DEV_NULL_BLK", "which is a module, which no guest loads, in v6.12"),
+    ],
+)
+def test_a_kernel_without_an_option_is_refused(tmp_path: Path, option: str, words: str) -> None:
+    with pytest.raises(UserError, match=f"workload mine .*{words}") as caught:
+        check(workload(tmp_path, f'kconfig = ["CONFIG_AIO", "{option}"]'), which=built(CONFIG))
+    assert f"%{option}=y" in str(caught.value.hint)
+
+
+def test_what_a_kernel_has_is_enough(tmp_path: Path) -> None:
+    check(workload(tmp_path, 'kconfig = ["CONFIG_AIO", "CONFIG_HZ"]'), which=built(CONFIG))
+
+
+def test_the_configuration_beside_a_packaged_kernel_counts(tmp_path: Path) -> None:
+    (tmp_path / "config-6.99").write_text(CONFIG)
+    boot = dataclasses.replace(kernel("test"), bzimage=tmp_path / "vmlinuz-6.99")
+    assert kernel_kernel.configuration(boot) == {
+        "CONFIG_AIO": "y", "CONFIG_BLK_DEV_NULL_BLK": "m", "CONFIG_IO_URING": "n", "CONFIG_HZ": "250",
+    }  # fmt: skip
+    with pytest.raises(UserError, match="a module") as caught:
+        check(workload(tmp_path, 'kconfig = ["CONFIG_BLK_DEV_NULL_BLK"]'), which=boot)
+    assert "build one from a tree" in str(caught.value.hint)
+
+
+def test_a_kernel_that_says_nothing_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "kconfig_of", lambda path: None)
+    check(workload(tmp_path, 'kconfig = ["CONFIG_AIO"]'))
+
+
+def test_more_huge_pages_than_memory_are_refused(tmp_path: Path) -> None:
+    chosen = workload(tmp_path, "hugepages = 100")
+    check(chosen)
+    with pytest.raises(UserError, match=r"test arm .*: 256 huge pages are 512 MiB, .* has 512 MiB in all"):
+        check(chosen, hugepages="256")
+
+
+def test_a_case_that_needs_more_than_the_guest_has_is_refused(tmp_path: Path) -> None:
+    chosen = workload(tmp_path, "case_pattern = 'chase-(?P<memory>[0-9]+[kmg])'")
+    assert chosen.case("chase-64m").memory_mb == 64 and chosen.case("chase-64k").memory_mb == 1
+    with pytest.raises(UserError, match="mine:chase-1g needs 1024 MiB, and its guest has 512 MiB"):
+        chosen.case("chase-1g")
+
+
+def test_a_name_that_the_program_does_not_list_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = workload(tmp_path, "case_pattern = '.*'\ncase_names = ['--names']")
+    asked = []
+
+    def run_inside(root: Path, program: str, arguments: tuple[str, ...]) -> str:
+        asked.append((str(root), program, *arguments))
+        return "malloc mmap brk\n"
+
+    monkeypatch.setattr(initrd, "run_inside", run_inside)
+    check(chosen, ("small", "mmap"))
+    assert asked == [("/image/root", "/usr/bin/mine", "--names")], "the declared ones need no list"
+    with pytest.raises(UserError, match="workload mine has no case 'maloc'") as caught:
+        check(chosen, ("maloc",))
+    assert caught.value.hint == "did you mean malloc?"
+
+
+def test_a_program_that_cannot_be_asked_here_is_tried_in_the_guest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_inside(*_: object) -> str:
+        raise HostFailed("another architecture")
+
+    monkeypatch.setattr(initrd, "run_inside", run_inside)
+    check(workload(tmp_path, "case_pattern = '.*'\ncase_names = ['--names']"), ("anything",))

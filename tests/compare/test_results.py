@@ -1,0 +1,111 @@
+"""Stored results: found again by several names, and never written to by two labs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab.compare import results
+from lab.core import records
+from lab.core.errors import HostFailed, UserError
+
+from ..fakes.build import own_folders
+from ..fakes.guest import plan
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_folders(monkeypatch, tmp_path)
+
+
+def _stored(name: str, age_s: int = 0) -> Path:
+    folder = results.new_folder(results.results_dir() / name)
+    records.save(folder / "plan.json", plan("mine"))
+    os.utime(folder / "plan.json", (1e9 - age_s, 1e9 - age_s))
+    return folder
+
+
+def test_a_new_folder_is_new_each_time_and_sorts_by_time() -> None:
+    folders = [results.new_folder(None) for _ in range(5)]
+    assert len(set(folders)) == 5
+    assert all((folder / "runs").is_dir() and folder.parent == results.results_dir() for folder in folders)
+
+
+def test_a_chosen_folder_must_not_hold_a_result(tmp_path: Path) -> None:
+    folder = results.new_folder(tmp_path / "deep" / "result")
+    assert (folder / "runs").is_dir()
+    assert results.new_folder(folder) == folder, "nothing was measured yet"
+    records.save(folder / "plan.json", plan("mine"))
+    with pytest.raises(UserError, match="already holds a result") as caught:
+        results.new_folder(folder)
+    assert f"lab ab --resume {folder}" in str(caught.value.hint)
+
+
+def test_results_are_found_by_id_beginning_latest_and_path(tmp_path: Path) -> None:
+    old, new = _stored("20261121-090000-aaaa", 10), _stored("20261121-100000-bbbb", 5)
+    older_but_later_named = _stored("20261122-000000-cccc", 20)
+    assert results.open_folder(old.name) == old
+    assert results.open_folder("20261121-10") == new
+    assert results.open_folder("latest") == new
+    assert results.open_folder("20261122") == older_but_later_named
+    elsewhere = results.new_folder(tmp_path / "elsewhere")
+    records.save(elsewhere / "plan.json", plan("mine"))
+    assert results.open_folder(str(elsewhere)) == elsewhere
+    assert results.load_plan(elsewhere) == plan("mine")
+
+
+def test_an_id_that_is_the_beginning_of_another_means_itself() -> None:
+    short = _stored("20261121-090000")
+    _stored("20261121-090000-aaaa")
+    assert results.open_folder("20261121-090000") == short
+
+
+@pytest.mark.parametrize("unknown", ["nothing", "latest", "../..", "/", "$(touch x)"])
+def test_what_is_no_result_is_refused(unknown: str) -> None:
+    with pytest.raises(UserError, match="there is no result"):
+        results.open_folder(unknown)
+
+
+def test_an_ambiguous_id_lists_some() -> None:
+    _stored("20261121-090000-aaaa")
+    _stored("20261121-100000-bbbb")
+    with pytest.raises(UserError, match="ambiguous: 20261121-090000-aaaa, 20261121-100000-bbbb"):
+        results.open_folder("2026")
+
+
+def test_an_unfinished_result_says_how_to_go_on() -> None:
+    folder = _stored("20261121-090000-aaaa")
+    with pytest.raises(UserError, match="is not finished") as caught:
+        results.load_result(folder)
+    assert f"lab ab --resume {folder.name}" in str(caught.value.hint)
+    assert results.finished() == []
+    (folder / "result.json").write_text('{"schema": "of a later lab"}')
+    assert results.finished() == []
+
+
+def test_a_reference_leads_back_to_the_folder(tmp_path: Path) -> None:
+    for folder in (_stored("20261121-090000-aaaa"), results.new_folder(tmp_path / "elsewhere")):
+        records.save(folder / "plan.json", plan("mine"))
+        assert results.open_folder(results.reference(folder)) == folder
+
+
+def test_a_folder_is_written_by_one_lab_at_a_time() -> None:
+    folder = _stored("20261121-090000-aaaa")
+    program = "import sys, pathlib; from lab.compare import results\n"
+    program += "with results.claimed(pathlib.Path(sys.argv[1])): pass"
+    words = [sys.executable, "-c", program, str(folder)]
+    with results.claimed(folder):
+        other = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert "UserError: another lab is writing to" in other.stderr
+    with results.claimed(folder):
+        pass
+
+
+def test_a_folder_that_cannot_be_written_is_the_hosts_failure(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(HostFailed, match="cannot write to"), results.claimed(tmp_path / "file"):
+        pass

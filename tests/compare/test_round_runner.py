@@ -1,0 +1,287 @@
+"""Rounds as they are taken: order, repeats, deaths, budgets, and going on, with guests that never boot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from lab.compare import boots, exact, round_runner
+from lab.compare.boots import BootRecord, LiveBench
+from lab.compare.round_runner import Stand, Taking
+from lab.compare.rounds import Rounds
+from lab.core import records
+from lab.core.errors import GuestFailed
+from lab.guests.host import RoundHost
+from lab.guests.live_machine import Guest
+from lab.guests.run import Arm
+from lab.guests.topology import Seat, Shape
+from lab.kernels.kernel import MachineType
+from lab.stats.sequential import Horizon
+from lab.stats.verdict import Outcome
+from lab.workloads import selection, spec
+
+from ..fakes import live as fakelive
+from ..fakes.guest import WORKLOAD, kernel, write_workload
+from ..fakes.live import QUIET
+
+SEAT = Seat(cpus=[0], others=[1], nodes=[])
+Formula = Callable[[str, int, str], float]
+
+
+class Host:
+    """Stands in for guests and for the watch over the host. `speed` gives the throughput of an arm, a round, a case."""
+
+    def __init__(self, speed: Formula) -> None:
+        self.speed = speed
+        self.booted: list[str] = []
+        self.seats: dict[str, list[int]] = {}
+        self.troubles: Iterator[list[str]] = iter(())
+        self.now_s = self.try_s = 0.0
+
+    def boot(self, bench: LiveBench, arm: Arm, cases: Sequence[spec.Case], **how: Any) -> BootRecord:
+        self.booted.append(how["name"])
+        self.seats[how["name"]] = how["seat"].cpus
+        values: fakelive.Values = {
+            case.name: {
+                "throughput": [self.speed(arm.name, how["seed"], case.name)] * how["iterations"],
+                "faults": [None] * how["iterations"],
+            }
+            for case in cases
+        }
+        return fakelive.ran(bench, arm, values, **how)
+
+    def start(self) -> None:
+        """A watch begins."""
+
+    def stop(self) -> RoundHost:
+        """It ends, with the next trouble of the list."""
+        self.now_s += self.try_s
+        return replace(QUIET, reasons=next(self.troubles, []))
+
+    def keep_time(self, monkeypatch: pytest.MonkeyPatch, *, try_s: float) -> None:
+        """A clock of its own, by which a try of a round takes so long; and a speed that few rounds do not settle."""
+        self.try_s = try_s
+        self.speed = lambda arm, seed, case: 100.0 * (1 + 0.1 * (seed % 3 - 1) * (arm == "test"))
+        monkeypatch.setattr(round_runner.time, "monotonic", lambda: self.now_s)
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Host:
+    found = Host(lambda arm, seed, case: (50.0 if arm == "test" else 100.0) + seed % 3)
+    monkeypatch.setattr(boots, "boot", lambda *words, **how: found.boot(*words, **how))
+    monkeypatch.setattr(round_runner, "Watch", lambda cpus: found)
+    return found
+
+
+def taking(folder: Path, *, seats: int = 1, rounds: int = 20, fixed: bool = False, alone: bool = False) -> Taking:
+    """A comparison of two arms over the made-up workload."""
+    folder.joinpath("boots").mkdir(parents=True, exist_ok=True)
+    text = WORKLOAD.replace("vcpus = 1", "vcpus = 1\nisolate = true") if alone else WORKLOAD
+    workload = selection.load(write_workload(folder / "mine", text))
+    guest = Guest(
+        qemu="/q", accelerator="tcg", shape=Shape(cores=1), seat=SEAT, memory_mb=512, hugepage_kb=None, arguments=[]
+    )
+    bench = LiveBench(
+        guest=guest, machine=MachineType.Q35, workload=workload, cases=workload.cases, slice=folder / "slice",
+        room=folder / "room", timeout_s=10, folder=folder, fingerprint="print",
+    )  # fmt: skip
+    metrics = {f"mine:{case.name}": exact.metrics_of(workload.metrics, modelled=False) for case in workload.cases}
+    return Taking(
+        stands=[Stand(bench=bench, seats=[Seat(cpus=[n], others=[], nodes=[]) for n in range(seats)])],
+        arms=[Arm(name=name, kernel=kernel(name), settings={}) for name in ("base", "test")],
+        rounds=Rounds(
+            metrics, threshold=0.02, alpha=0.01, max_blocks=rounds, seed=1, boot_s=2, sample_s=1, fixed_iterations=2,
+            fixed_blocks=fixed,
+        ),
+        folder=folder,
+        deadline=None,
+    )  # fmt: skip
+
+
+def all_of(one: Taking) -> None:
+    while one.take() is not None:
+        pass
+
+
+def test_rounds_are_taken_until_every_case_is_decided(tmp_path: Path, host: Host) -> None:
+    one = taking(tmp_path)
+    all_of(one)
+    verdicts = [found[0].verdict for found in one.rounds.standing().values()]
+    assert verdicts == [Outcome.REGRESSION, Outcome.REGRESSION]
+    assert 6 <= len(one.tried) < 20
+    assert [found.state for found in one.tried] == ["kept"] * len(one.tried)
+    assert [name.split("-")[3] for name in host.booted[:2]] == one.tried[0].order
+    assert sorted(path.name for path in (tmp_path / "rounds").iterdir())[0] == "0001-1.json"
+    assert one.rounds.boot_s == 3.0
+    assert one.rounds.sample_s == 1.0
+
+
+def test_nothing_is_measured_twice(tmp_path: Path, host: Host) -> None:
+    first = taking(tmp_path)
+    for _ in range(4):
+        first.take()
+    booted = len(host.booted)
+    again = taking(tmp_path)
+    for _ in range(4):
+        again.take()
+    assert len(host.booted) == booted
+    assert again.tried == first.tried
+    assert again.rounds.standing() == first.rounds.standing()
+    all_of(again)
+    assert len(host.booted) == len(set(host.booted))
+
+
+def test_a_round_that_was_cut_short_is_completed(tmp_path: Path, host: Host) -> None:
+    one = taking(tmp_path)
+    second = one.rounds.next()
+    assert second is not None
+    boot = host.boot
+
+    def killed(*words: object, **how: object) -> BootRecord:
+        if str(how["name"]).split("-")[2] == "2":
+            raise KeyboardInterrupt
+        return boot(*words, **how)  # type: ignore[arg-type]
+
+    host.boot = killed  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        one.take()
+    host.boot = boot  # type: ignore[method-assign]
+    again = taking(tmp_path)
+    again.take()
+    assert [name.split("-")[:3] for name in host.booted] == [["0001", "1", "1"], ["0001", "1", "2"]]
+
+
+def test_boots_of_something_else_do_not_count(tmp_path: Path, host: Host) -> None:
+    taking(tmp_path).take()
+    path = next((tmp_path / "boots").glob("*base*"))
+    record = records.load(path, BootRecord)
+    records.save(path, BootRecord(**{**{f: getattr(record, f) for f in record.__struct_fields__}, "kernel": "other"}))
+    taking(tmp_path).take()
+    assert len(host.booted) == 3, "the arm whose kernel was another one"
+
+
+def test_a_disturbed_round_is_repeated_and_kept(tmp_path: Path, host: Host) -> None:
+    host.troubles = iter([["steal 3 %"], []])
+    one = taking(tmp_path)
+    counted = one.take()
+    assert [(found.state, found.attempt, found.reasons) for found in one.tried] == [
+        ("repeated", 1, ["steal 3 %"]), ("kept", 2, []),
+    ]  # fmt: skip
+    assert counted is one.tried[1]
+    assert len(one.rounds.blocks) == 1
+    assert all(boot.values for boot in one.tried[0].boots), "what was measured stays in the record"
+
+
+def test_on_a_host_that_is_never_quiet_rounds_are_taken_as_they_are(tmp_path: Path, host: Host) -> None:
+    host.troubles = iter([["load"]] * 50)
+    one = taking(tmp_path, rounds=6, fixed=True)
+    all_of(one)
+    assert [found.state for found in one.tried] == ["repeated", "repeated", "disturbed", *["disturbed"] * 5]
+    again = taking(tmp_path, rounds=6, fixed=True)
+    all_of(again)
+    assert again.tried == one.tried
+
+
+def test_a_guest_that_dies_costs_its_round(tmp_path: Path, host: Host) -> None:
+    boot, deaths = host.boot, iter([True, False])
+
+    def fragile(bench: LiveBench, arm: Arm, cases: list[spec.Case], **how: object) -> BootRecord:
+        if arm.name == "test" and next(deaths, False):
+            raise GuestFailed("oops", "the guest's kernel oopsed")
+        return boot(bench, arm, cases, **how)
+
+    host.boot = fragile  # type: ignore[method-assign]
+    one = taking(tmp_path)
+    one.take()
+    assert [found.state for found in one.tried] == ["died", "kept"]
+    assert one.tried[0].reasons == ["the guest's kernel oopsed"]
+
+
+def test_an_arm_that_dies_three_times_in_a_round_is_broken(tmp_path: Path, host: Host) -> None:
+    boot = host.boot
+
+    def broken(bench: LiveBench, arm: Arm, cases: list[spec.Case], **how: object) -> BootRecord:
+        if arm.name == "test" and int(str(how["seed"])) == 2:
+            raise GuestFailed("panic", "the guest's kernel panicked: why")
+        return boot(bench, arm, cases, **how)
+
+    host.boot = broken  # type: ignore[method-assign]
+    one = taking(tmp_path)
+    one.take()
+    with pytest.raises(GuestFailed, match="panicked") as error:
+        one.take()
+    assert error.value.message.startswith("the test arm is broken: its guest died 3 times in round 2, last: the guest")
+    assert error.value.exit_status == 4
+    assert error.value.kind == "panic"
+    host.boot = boot  # type: ignore[method-assign]
+    again = taking(tmp_path)
+    all_of(again)
+    assert [found.attempt for found in again.tried if found.number == 2] == [1, 2, 3, 4], "mended, and gone on with"
+
+
+def test_a_duet_swaps_sides(tmp_path: Path, host: Host) -> None:
+    one = taking(tmp_path, seats=2, rounds=2, fixed=True)
+    all_of(one)
+    seats = {arm: [host.seats[name] for name in sorted(host.booted) if f"-{arm}-" in name] for arm in ("base", "test")}
+    assert sorted(seats["base"]) == [[0], [1]]
+    assert sorted(seats["test"]) == [[0], [1]]
+    assert seats["base"][0] != seats["test"][0]
+
+
+def test_isolated_cases_have_a_guest_each_and_are_one_boot(tmp_path: Path, host: Host) -> None:
+    one = taking(tmp_path, alone=True)
+    one.take()
+    assert len(host.booted) == 4
+    assert len(one.rounds.blocks[0][1]) == 2
+    assert one.rounds.boot_s == 6.0, "of both guests"
+    assert set(one.rounds.blocks[0][1][0].values) == {"mine:small", "mine:large"}
+
+
+def test_the_budget_ends_it_between_rounds(tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = taking(tmp_path)
+    one.deadline = 0.0
+    assert one.take() is not None, "the first is always done"
+    assert one.take() is None
+
+
+def test_rounds_are_planned_once_and_for_good(tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds of 10 s on a clock of their own: 4 of 9 done, and 10 more seconds come too late."""
+    host.keep_time(monkeypatch, try_s=10)
+    one = taking(tmp_path, fixed=True)
+    one.deadline = 99.0
+    for number in range(4):
+        assert one.rounds.horizon is None, number
+        one.take()
+    assert one.rounds.horizon == Horizon(rounds=9, iterations=2)
+    assert records.load(tmp_path / "horizon.json", Horizon) == one.rounds.horizon
+    all_of(one)
+    assert (host.now_s, len(one.rounds.blocks)) == (90.0, 9)
+
+    again = taking(tmp_path, fixed=True)
+    again.deadline = 1000.0
+    all_of(again)
+    assert again.rounds.horizon == Horizon(rounds=9, iterations=2)
+    assert len(again.rounds.blocks) == 20
+    assert {found[0].method for found in again.rounds.standing().values()} == {"planned"}
+
+
+def test_without_a_budget_the_rounds_asked_for_are_planned(tmp_path: Path, host: Host) -> None:
+    one = taking(tmp_path, rounds=12)
+    all_of(one)
+    assert records.load(tmp_path / "horizon.json", Horizon) == Horizon(rounds=12, iterations=None)
+
+
+def test_repeated_rounds_are_in_the_plan(tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every second try disturbed: half as many rounds fit."""
+    host.keep_time(monkeypatch, try_s=5)
+    host.troubles = iter([["steal 3 %"], []] * 4)
+    one = taking(tmp_path, fixed=True)
+    one.deadline = 100.0
+    for _ in range(4):
+        one.take()
+    assert len(one.tried) == 8
+    assert one.rounds.horizon == Horizon(rounds=10, iterations=2)

@@ -1,0 +1,206 @@
+"""One run, with a program that stands in for QEMU: what goes into the guest, and what must come out."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from lab.compare import runs
+from lab.compare.runs import Bench, Run
+from lab.core import records
+from lab.core.errors import DiskFull, GuestFailed
+from lab.guests import channel
+from lab.guests.exact import Qemu, exact_machine
+from lab.guests.run import Arm, Running
+from lab.kernels.kernel import MachineType
+from lab.workloads import selection
+from lab.workloads.spec import Case
+
+from ..core.test_cpio import members
+from ..fakes import smalldisk
+from ..fakes.guest import kernel, write_workload
+
+HELLO = {"t": "hello", "release": "6.99.0", "clocksource": "tsc", "mem_kb": 600000, "cmdline": "quiet", "cpus": 1}
+END = {"t": "end", "status": 0, "signal": 0, "oom_kills": 0, "now_ns": 2}
+
+
+def case_rows(name: str, *lines: str, **end: object) -> list[dict[str, object]]:
+    return [
+        {"t": "begin", "case": name, "now_ns": 1},
+        *({"t": "out", "case": name, "line": line} for line in lines),
+        {**END, "case": name, **end},
+    ]
+
+
+SMALL = case_rows("small", '{"metrics": {"throughput": 3.5, "faults": 7}}')
+LARGE = case_rows("large", "some talk", '{"metrics": {"throughput": 4, "faults": 0}}')
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    (tmp_path / "slice.cpio").write_bytes(b"SLICE" * 4)
+    return Bench(
+        qemu=Qemu(path=str(tmp_path / "qemu"), version="7.2", numbers=(7, 2)), machine=MachineType.Q35,
+        workload=selection.load(write_workload(tmp_path / "mine")), slice=tmp_path / "slice.cpio",
+        timeout_s=20, folder=tmp_path / "result",
+    )  # fmt: skip
+
+
+def arm(**settings: str) -> Arm:
+    return Arm(name="base", kernel=kernel("base"), settings=settings)
+
+
+def measure(bench: Bench, *rows: dict[str, object], script: str = "", which: Arm | None = None, seed: int = 3) -> Run:
+    """A run whose guest keeps a copy of its initrd, and reports the given rows."""
+    (bench.folder / "runs").mkdir(parents=True, exist_ok=True)
+    report = [HELLO, *rows, {"t": "done", "lines": len(rows) + 1}]
+    (bench.folder.parent / "report").write_text("".join(json.dumps(row) + "\n" for row in report))
+    program = Path(bench.qemu.path)
+    program.write_text(
+        "#!/bin/sh\nprintf '%s\\n' \"$@\" > argv; cp initrd.cpio copy; echo Linux > console.log\n"
+        f"cp {bench.folder.parent}/report report.jsonl\n{script}\n"
+    )
+    program.chmod(0o755)
+    return runs.measure(bench, which or arm(), seed, bench.workload.cases, "print", Running())
+
+
+def guest_folder(bench: Bench, seed: int = 3) -> Path:
+    return bench.folder / "guests" / f"mine-base-{seed:04d}"
+
+
+def test_a_run_is_recorded(bench: Bench) -> None:
+    run = measure(bench, *SMALL, *LARGE)
+    assert run.metrics("small") == {"throughput": 3.5, "faults": 7.0}
+    assert run.metrics("large") == {"throughput": 4.0, "faults": 0.0}
+    assert run.metrics("unheard-of") == {}
+    path = runs.run_path(bench.folder, "mine-base-0003")
+    assert path.name == "mine-base-0003.json"
+    assert records.load(path, Run) == run
+    assert (run.arm, run.seed, run.kernel, run.fingerprint) == ("base", 3, "key of base", "print")
+    assert run.argv[0] == bench.qemu.path
+    assert (guest_folder(bench) / "console.log").exists()
+    assert not (guest_folder(bench) / "initrd.cpio").exists(), "it is large, and can be made again"
+
+
+def test_what_the_guest_is_given(bench: Bench) -> None:
+    which = arm(**{"thp": "never", "sysctl.vm.swappiness": "1", "cmdline.x": "$(touch canary)", "cmdline.bare": ""})
+    run = measure(bench, *SMALL, *LARGE, which=which)
+    archive = (guest_folder(bench) / "copy").read_bytes()
+    assert archive.startswith(b"SLICE" * 4)
+    assert len(archive) % 4096 == 4, "the rest of the last page is where newer firmware keeps its tables"
+    (name, _, job), _ = members(archive[20:].rstrip(b"\0") + b"\0")
+    assert name == "job" and len(job) == 16 << 10
+    text = job.rstrip(b"\0").decode()
+    assert "seed\t3\n" in text
+    assert "set\tthp\tnever\n" in text and "set\tsysctl.vm.swappiness\t1\n" in text
+    assert "set\tsysctl.vm.compaction_proactiveness\t0\n" in text, "the machine's, where the arm says nothing"
+    assert "cmdline" not in text
+    assert "case\tlarge\t/usr/bin/mine\t--case\tlarge\n" in text
+    words = run.argv[run.argv.index("-append") + 1]
+    assert words.endswith(" x=$(touch canary) bare")
+    assert not list(bench.folder.rglob("canary"))
+
+
+def test_the_job_never_moves_what_lies_behind_it(bench: Bench) -> None:
+    sizes = set()
+    for seed in (1, 9999):
+        measure(bench, *SMALL, *LARGE, which=arm(thp="never") if seed > 1 else arm(), seed=seed)
+        sizes.add((guest_folder(bench, seed) / "copy").stat().st_size)
+    assert len(sizes) == 1
+
+
+def test_a_job_that_is_too_long_is_refused(bench: Bench) -> None:
+    with pytest.raises(GuestFailed, match="choose fewer cases"):
+        measure(bench, *SMALL, which=arm(**{f"sysctl.a{i}": "x" * 100 for i in range(200)}))
+
+
+def test_the_order_of_cases_depends_on_the_seed_alone() -> None:
+    cases = [Case(name=f"case-{i}") for i in range(6)]
+    orders = {tuple(case.name for case in runs.shuffled(cases, seed)) for seed in range(20)}
+    assert len(orders) > 10
+    assert runs.shuffled(cases, 7) == runs.shuffled(cases[::-1], 7)
+    assert sorted(case.name for case in runs.shuffled(cases, 7)) == [case.name for case in cases]
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind", "words"),
+    [
+        (SMALL, "no-report", "mine:large never ended"),
+        ([*SMALL, LARGE[0]], "no-report", "mine:large never ended"),
+        ([*SMALL, *case_rows("large", oom_kills=1, status=137, signal=9)], "oom", r"ran out of memory \(512 MiB\)"),
+        ([*SMALL, *case_rows("large", error="No such file", status=127)], "workload", "could not be started: No such"),
+        ([*SMALL, *case_rows("large", status=139, signal=11)], "workload", "killed by signal 11: it printed no error"),
+        (
+            [
+                *SMALL,
+                LARGE[0],
+                {"t": "err", "case": "large", "line": "mmap: no"},
+                {**END, "case": "large", "status": 1},
+            ],
+            "workload",
+            "exited with status 1: mmap: no",
+        ),
+        (
+            [*SMALL, *case_rows("large", '{"metrics": {"faults": 1}}')],
+            "workload",
+            "never reported its metric throughput",
+        ),
+        ([*SMALL, *case_rows("large", "{broken")], "workload", "never reported its metric throughput"),
+        ([*SMALL, *case_rows("large", '{"metrics": {"throughput": "many"}}')], "malformed", "not a number"),
+    ],
+)
+def test_a_case_that_does_not_deliver(bench: Bench, rows: list[dict[str, object]], kind: str, words: str) -> None:
+    with pytest.raises(GuestFailed, match=words) as caught:
+        measure(bench, *rows)
+    assert caught.value.kind == kind
+    assert caught.value.message.startswith("base arm (file:/boot/base), seed 3: ")
+    assert not runs.run_path(bench.folder, "mine-base-0003").exists(), "it is run again when it goes on"
+    assert guest_folder(bench).is_dir(), "for reading"
+    assert not (guest_folder(bench) / "initrd.cpio").exists()
+
+
+def test_a_guest_that_dies_names_arm_and_seed(bench: Bench) -> None:
+    with pytest.raises(GuestFailed) as caught:
+        measure(bench, *SMALL, script="echo 'Kernel panic - not syncing: boom' >> console.log")
+    assert caught.value.message == "base arm (file:/boot/base), seed 3: the guest's kernel panicked: boom"
+    with pytest.raises(GuestFailed, match="QEMU died with signal 11"):
+        measure(bench, *SMALL, script="kill -SEGV $$")
+
+
+def test_a_guest_whose_words_a_full_disk_swallowed_says_nothing_of_its_kernel(bench: Bench) -> None:
+    bench.folder.mkdir()
+    with smalldisk.mounted(bench.folder, "1m"):
+        with pytest.raises(DiskFull, match="0 MiB free"):
+            measure(bench, *SMALL, *LARGE, script="cat /dev/zero > filler; : > report.jsonl; exit 0")
+        assert not list((bench.folder / "runs").iterdir())
+
+
+def test_what_an_earlier_guest_left_is_not_taken_for_this_ones(bench: Bench) -> None:
+    measure(bench, *SMALL, *LARGE)
+    Path(bench.qemu.path).write_text("#!/bin/sh\necho Linux > console.log\n")
+    with pytest.raises(GuestFailed, match="its init never reported"):
+        runs.measure(bench, arm(), 3, bench.workload.cases, "print", Running())
+
+
+def test_a_hang_is_ended(bench: Bench) -> None:
+    short = dataclasses.replace(bench, timeout_s=0.3)
+    with pytest.raises(GuestFailed, match="hung") as caught:
+        measure(short, *SMALL, script="sleep 60")
+    assert caught.value.kind == "hang"
+
+
+def test_an_arms_own_settings_win_over_the_machines(bench: Bench) -> None:
+    workload, asked = bench.workload, {"thp": "madvise", "cmdline.a": "b=c", "cmdline.quiet": "", "env.A": "b"}
+    settings = workload.guest_settings(exact_machine().settings, asked)
+    assert settings["thp"] == "madvise"
+    assert settings["thp.khugepaged"] and not [name for name in settings if name.startswith(("cmdline", "env"))]
+    assert workload.arguments(asked) == ["a=b=c", "quiet"]
+    assert workload.environment(asked) == {"A": "b"}
+
+
+def test_settings_reach_the_job_as_they_are() -> None:
+    job = channel.encode_job(seed=1, cases=[("a", ["/x"])], settings=arm(thp="never").settings)
+    assert b"set\tthp\tnever\n" in job

@@ -1,0 +1,330 @@
+"""Sampling: which guests are booted, in which order, when it is enough, and what is kept whatever happens."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.compare import exact, runs, sampling
+from lab.compare.results import AbResult
+from lab.core import records
+from lab.core.errors import GuestFailed, HostFailed
+from lab.core.progress import Meter
+from lab.stats.verdict import Outcome
+
+from ..fakes.build import own_folders
+from ..fakes.guest import WORKLOAD, FakeGuests, Formula, plan, pretend, write_workload
+
+BOTH = ("small", "large")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "result"
+    (folder / "runs").mkdir(parents=True)
+    return folder
+
+
+Start = Callable[..., tuple[FakeGuests, Callable[[], AbResult]]]
+
+
+@pytest.fixture
+def start(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
+    """Prepare a measurement with guests of a formula; call what it gives to measure."""
+    own_folders(monkeypatch, tmp_path)
+
+    def prepare(
+        formula: Formula, *, jobs: int = 1, deadline: float | None = None, text: str = WORKLOAD, **changes: object
+    ) -> tuple[FakeGuests, Callable[[], AbResult]]:
+        workload = write_workload(tmp_path / "mine", text)
+        guests = pretend(monkeypatch, tmp_path, FakeGuests(formula))
+        asked = plan(workload, **changes)
+        return guests, lambda: exact.measure(asked, folder, jobs=jobs, deadline=deadline, meter=Meter(quiet=True))
+
+    return prepare
+
+
+def equal(arm: str, seed: int, case: str) -> float:
+    return 100.0 + seed
+
+
+def halved(arm: str, seed: int, case: str) -> float:
+    """The test arm is a half, and not by the same factor on each seed."""
+    return (100.0 if arm == "base" else 50.0 + seed / 10) + seed
+
+
+def noisy(arm: str, seed: int, case: str) -> float:
+    """Never decided: large swings in both directions. The control is equal."""
+    return 100.0 if case == "small" or arm == "base" else 100.0 + (-1) ** seed * (20 + seed)
+
+
+def test_numbers_without_any_difference_are_decided_by_three_seeds(start: Start) -> None:
+    guests, measure = start(equal)
+    result = measure()
+    assert result.verdict == Outcome.SAME and result.seeds == [1, 2, 3]
+    assert len(guests.calls) == 6
+
+
+def test_the_arms_take_turns_in_coming_first(start: Start) -> None:
+    guests, measure = start(halved)
+    measure()
+    assert guests.boots == [
+        ("base", 1), ("test", 1), ("test", 2), ("base", 2), ("base", 3), ("test", 3),
+        ("test", 4), ("base", 4), ("base", 5), ("test", 5), ("test", 6), ("base", 6),
+    ]  # fmt: skip
+
+
+def test_a_difference_takes_six_seeds(start: Start) -> None:
+    guests, measure = start(halved)
+    result = measure()
+    assert result.verdict == Outcome.REGRESSION and result.seeds == [1, 2, 3, 4, 5, 6]
+    assert {cases for _, _, cases in guests.calls} == {BOTH}
+
+
+def test_after_six_seeds_only_what_is_undecided_is_run_again(start: Start) -> None:
+    guests, measure = start(noisy, max_seeds=10)
+    result = measure()
+    assert {seed: cases for _, seed, cases in guests.calls} == {
+        **dict.fromkeys(range(1, 7), BOTH),
+        **dict.fromkeys(range(7, 11), ("large",)),
+    }
+    assert result.seeds == list(range(1, 11)), "and not one more"
+    assert [(case.case, case.verdict, len(case.metrics[0].base)) for case in result.cases] == [
+        ("small", "same", 6),
+        ("large", "unknown", 10),
+    ]
+    assert result.verdict == Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize("most", [6, 7, 8])
+def test_max_seeds_is_kept(start: Start, most: int) -> None:
+    guests, measure = start(noisy, max_seeds=most)
+    measure()
+    assert 6 <= max(seed for _, seed in guests.boots) <= most
+
+
+@pytest.mark.parametrize(("seeds", "formula"), [(1, equal), (2, noisy), (5, equal), (8, noisy)])
+def test_a_fixed_number_of_seeds_is_what_is_run(start: Start, seeds: int, formula: Formula) -> None:
+    guests, measure = start(formula, seeds=seeds, fixed_seeds=True, max_seeds=24)
+    assert measure().seeds == list(range(1, seeds + 1))
+    assert len(guests.calls) == 2 * seeds
+    assert {cases for _, _, cases in guests.calls} == {BOTH}
+
+
+def test_the_budget_is_kept_and_what_is_known_is_judged(start: Start) -> None:
+    def slow(arm: str, seed: int, case: str) -> float:
+        time.sleep(0.04)
+        return noisy(arm, seed, case)
+
+    guests, measure = start(slow, deadline=time.monotonic() + 0.4, max_seeds=200)
+    began = time.monotonic()
+    result = measure()
+    assert time.monotonic() - began < 2
+    assert 2 <= len(guests.calls) <= 12
+    assert result.verdict == Outcome.UNKNOWN
+    assert result.seeds == list(range(1, len(guests.calls) // 2 + 1)), "whole pairs only"
+
+
+def test_a_budget_too_small_for_one_pair_says_how_to_go_on(start: Start, folder: Path) -> None:
+    guests, measure = start(equal, deadline=time.monotonic() - 1)
+    with pytest.raises(HostFailed, match="budget was used up") as caught:
+        measure()
+    assert f"lab ab --resume {folder}" in str(caught.value.hint)
+    assert guests.calls == []
+    assert not (folder / "result.json").exists()
+
+
+def test_going_on_measures_nothing_twice(start: Start) -> None:
+    def breaks(arm: str, seed: int, case: str) -> float:
+        if (arm, seed, case) == ("test", 5, "small"):
+            raise GuestFailed("panic", "it died")
+        return noisy(arm, seed, case)
+
+    first, measure = start(breaks, max_seeds=8)
+    with pytest.raises(GuestFailed, match="it died"):
+        measure()
+    second, measure = start(noisy, max_seeds=8)
+    result = measure()
+    kept = set(first.boots) - {("test", 5)}
+    assert ("base", 5) in kept
+    assert not kept & set(second.boots) and kept | set(second.boots) == {
+        (arm, seed) for arm in ("base", "test") for seed in range(1, 9)
+    }
+    third, measure = start(noisy, max_seeds=8)
+    assert measure().cases == result.cases and third.calls == []
+
+
+def test_the_whole_in_two_parts_is_the_whole(start: Start, folder: Path, tmp_path: Path) -> None:
+    _, measure = start(noisy, max_seeds=8)
+    whole = measure().cases
+    for path in sorted((folder / "runs").iterdir())[::3]:
+        path.unlink()
+    guests, measure = start(noisy, max_seeds=8)
+    assert measure().cases == whole and len(guests.calls) == 6
+
+
+@pytest.mark.parametrize("field", ["fingerprint", "kernel", "commands"])
+def test_runs_of_something_else_are_not_used(start: Start, folder: Path, field: str) -> None:
+    _, measure = start(equal)
+    measure()
+    path = runs.run_path(folder, "mine-test-0002")
+    run = records.load(path, dict)
+    run[field] = {"small": ["/usr/bin/other"]} if field == "commands" else "of another time"
+    records.save(path, run)
+    guests, measure = start(equal)
+    measure()
+    assert guests.calls == [("test", 2, BOTH)]
+
+
+def test_a_record_that_was_cut_off_is_never_silently_used(start: Start, folder: Path) -> None:
+    _, measure = start(equal)
+    measure()
+    path = runs.run_path(folder, "mine-base-0001")
+    path.write_bytes(path.read_bytes()[:40])
+    _, measure = start(equal)
+    with pytest.raises(HostFailed, match=r"mine-base-0001\.json"):
+        measure()
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_one_guest_that_fails_keeps_the_others_and_stops_the_rest(start: Start, folder: Path, jobs: int) -> None:
+    def breaks(arm: str, seed: int, case: str) -> float:
+        if (arm, seed) == ("test", 2):
+            raise GuestFailed("panic", "test arm: it died")
+        return equal(arm, seed, case)
+
+    guests, measure = start(breaks, jobs=jobs, seeds=40, fixed_seeds=True)
+    with pytest.raises(GuestFailed, match="it died"):
+        measure()
+    kept = {path.stem for path in (folder / "runs").iterdir()}
+    assert {"mine-base-0001", "mine-test-0001"} <= kept
+    assert kept == {f"mine-{arm}-{seed:04d}" for arm, seed in guests.boots} - {"mine-test-0002"}
+    assert len(guests.calls) < 40, "the rest was not begun"
+    assert not (folder / "result.json").exists()
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_ctrl_c_stops_all_guests(start: Start, folder: Path, jobs: int) -> None:
+    sleeping = subprocess.Popen(["sleep", "600"])
+
+    def interrupted(arm: str, seed: int, case: str) -> float:
+        if seed == 2:
+            assert guests.running is not None
+            guests.running.add(sleeping)
+            raise KeyboardInterrupt
+        return equal(arm, seed, case)
+
+    guests, measure = start(interrupted, jobs=jobs, seeds=40, fixed_seeds=True)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            measure()
+        assert sleeping.wait(timeout=5) == -9
+    finally:
+        sleeping.kill()
+    assert {"mine-base-0001", "mine-test-0001"} <= {path.stem for path in (folder / "runs").iterdir()}
+    assert len(guests.calls) < 40
+
+
+def test_ctrl_c_while_guests_are_given_out_stops_those_that_were(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(ThreadPoolExecutor):
+        given = 0
+
+        def submit(self, *words: Any, **more: Any) -> Any:
+            self.given += 1
+            if self.given == 4:
+                raise KeyboardInterrupt
+            return super().submit(*words, **more)
+
+    def until_stopped(arm: str, seed: int, case: str) -> float:
+        for _ in range(500):
+            if guests.running is not None and guests.running._closed:
+                break
+            time.sleep(0.01)
+        return equal(arm, seed, case)
+
+    monkeypatch.setattr(sampling, "ThreadPoolExecutor", Interrupted)
+    guests, measure = start(until_stopped, seeds=40, fixed_seeds=True)
+    with pytest.raises(KeyboardInterrupt):
+        measure()
+    assert len(guests.boots) <= 1
+
+
+def test_side_by_side_gives_what_one_after_another_gives(start: Start, folder: Path) -> None:
+    _, measure = start(noisy, max_seeds=8)
+    alone = measure()
+    for path in (folder / "runs").iterdir():
+        path.unlink()
+    guests, measure = start(noisy, jobs=4, max_seeds=8)
+    assert measure().cases == alone.cases
+    assert len(guests.calls) == 16
+
+
+# --- a guest for each case ---
+
+ALONE = WORKLOAD.replace("[[metric]]", "isolate = true\n[[metric]]", 1)
+
+
+def test_each_case_gets_a_guest_of_its_own_and_arms_take_turns_within_it(start: Start, folder: Path) -> None:
+    guests, measure = start(equal, text=ALONE)
+    result = measure()
+    assert result.verdict == Outcome.SAME and result.seeds == [1, 2, 3]
+    assert guests.calls[:8] == [
+        ("base", 1, ("small",)), ("test", 1, ("small",)), ("base", 1, ("large",)), ("test", 1, ("large",)),
+        ("test", 2, ("small",)), ("base", 2, ("small",)), ("test", 2, ("large",)), ("base", 2, ("large",)),
+    ]  # fmt: skip
+    assert len(guests.calls) == 12 == len(list((folder / "runs").iterdir()))
+    assert {path.stem for path in (folder / "runs").glob("*0002.json")} == {
+        f"mine+{case}-{arm}-0002" for case in BOTH for arm in ("base", "test")
+    }
+
+
+def test_alone_or_together_the_same_numbers_give_the_same_verdicts(start: Start, folder: Path) -> None:
+    _, measure = start(noisy, max_seeds=8)
+    together = measure()
+    for path in (folder / "runs").iterdir():
+        path.unlink()
+    guests, measure = start(noisy, text=ALONE, max_seeds=8)
+    alone = measure()
+    assert alone.cases == together.cases and alone.seeds == together.seeds
+    assert [cases for _, seed, cases in guests.calls if seed > 6] == [("large",)] * 4, "only what is undecided"
+
+
+def test_going_on_with_cases_alone_measures_nothing_twice(start: Start, folder: Path) -> None:
+    def breaks(arm: str, seed: int, case: str) -> float:
+        if (arm, seed, case) == ("base", 2, "large"):
+            raise GuestFailed("panic", "it died")
+        return equal(arm, seed, case)
+
+    first, measure = start(breaks, text=ALONE)
+    with pytest.raises(GuestFailed, match="it died"):
+        measure()
+    kept = set(first.calls) - {("base", 2, ("large",))}
+    second, measure = start(equal, text=ALONE)
+    measure()
+    assert not kept & set(second.calls) and len(kept) + len(second.calls) == 12
+
+
+def test_a_budget_that_leaves_a_case_without_a_pair_is_too_small(start: Start) -> None:
+    def slow(arm: str, seed: int, case: str) -> float:
+        time.sleep(0.2)
+        return equal(arm, seed, case)
+
+    guests, measure = start(slow, text=ALONE, deadline=time.monotonic() + 0.3)
+    with pytest.raises(HostFailed, match="budget was used up"):
+        measure()
+    assert 1 <= len(guests.calls) <= 3
+
+
+def test_numbers_that_are_printed_undeclared_are_compared_where_the_workload_is_open(start: Start) -> None:
+    faults = WORKLOAD[WORKLOAD.index('[[metric]]\nname = "faults"') : WORKLOAD.index("[[case]]")]
+    text = WORKLOAD.replace(faults, "").replace("[[metric]]", "open_metrics = true\n[[metric]]", 1)
+    _, measure = start(halved, text=text)
+    metrics = {metric.name: metric for metric in measure().cases[0].metrics}
+    assert metrics.keys() == {"throughput", "faults"}
+    assert (metrics["faults"].unit, metrics["faults"].better, metrics["faults"].ratio) == ("as printed", "neither", 1.0)

@@ -1,0 +1,46 @@
+"""Nothing that is obeyed instead of shown may pass."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+
+from lab.core.text import visible, visible_record
+
+from ..fakes.result import HOSTILE, hostile, result
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("layout-4632k", "layout-4632k"),
+        ("Grüße, 日本 ± → é", "Grüße, 日本 ± → é"),
+        ("a\x1b[31mb", "a\\x1b[31mb"),
+        ("a\r\nb\tc", "a\\r\\nb\\tc"),
+        ("a\u202eb\u2066c\u200f", "a\\u202eb\\u2066c\\u200f"),
+        ("\ufeff\u200b\xad", "\\ufeff\\u200b\\xad"),
+        ("\u2028\u2029\x85\x9b", "\\u2028\\u2029\\x85\\x9b"),
+        ("\udc80\ue000\U000e0041", "\\udc80\\ue000\\U000e0041"),
+    ],
+)
+def test_what_is_shown(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+def test_every_control_and_every_bidirectional_mark_is_shown() -> None:
+    for number in range(0x110000):
+        character = chr(number)
+        obeyed = unicodedata.category(character) == "Cc" or unicodedata.bidirectional(character) in (
+            "LRE", "LRO", "RLE", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI", "BN",
+        )  # fmt: skip
+        if obeyed:
+            assert character not in visible(f"a{character}b"), hex(number)
+
+
+def test_all_strings_of_a_record_are_made_visible_and_nothing_else_changes() -> None:
+    assert visible_record(result()) == result()
+    shown = visible_record(hostile())
+    assert shown.cases[0].case == visible(HOSTILE) == shown.base.subject
+    assert shown.base.settings == {visible(HOSTILE): visible(HOSTILE)}
+    assert shown.cases[0].metrics == hostile().cases[0].metrics

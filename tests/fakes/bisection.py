@@ -1,0 +1,238 @@
+"""Histories whose commits say in a file what they do, and kernels and guests that do just that, in a moment.
+
+The file `fate` of a commit holds a number, the commit's throughput, or the way it fails: `build`, `panic`, `host`.
+Run as a module, `python -m tests.fakes.bisection bisect ...` is the lab itself with those fakes, for tests that kill
+it. What is built and run is noted in the files named by FAKE_BUILDS and FAKE_RUNS, a line each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from lab.compare import runs
+from lab.compare.runs import Bench, Run
+from lab.core import records
+from lab.core.errors import BuildFailed, GuestFailed
+from lab.core.git import Repo
+from lab.guests import exact
+from lab.guests import image as guest_image
+from lab.guests import initrd as guest_initrd
+from lab.guests.channel import CaseOutcome, GuestReport
+from lab.guests.exact import Qemu
+from lab.guests.image import Image
+from lab.guests.run import Arm, Running
+from lab.kernels import kernel, trees
+from lab.kernels.kernel import Kernel
+from lab.kernels.resolve import KernelSpec, TreeSource
+from lab.workloads.spec import Case
+
+from .kernel import WHO, commit_all, git, write_kernel
+
+WORKLOAD = """\
+schema = 1
+name = "mine"
+story = "a story"
+memory_mb = 512
+vcpus = 1
+program = "/usr/bin/mine"
+argv = ["--case", "{case}"]
+model = "none"
+
+[[metric]]
+name = "throughput"
+unit = "op/s"
+better = "higher"
+primary = true
+description = "operations per second"
+
+[[case]]
+name = "large"
+
+[[case]]
+name = "small"
+"""
+
+QEMU = Qemu(path="/usr/bin/qemu-system-x86_64", version="7.2.22", numbers=(7, 2))
+Dice = random.Random
+
+
+def dice(seed: object) -> Dice:
+    """Chance that is the same each time."""
+    return random.Random(str(seed))  # noqa: S311
+
+
+Fates = Sequence[float | str]
+
+
+def start(top: Path, fate: float | str = 100.0) -> str:
+    """A repository with the old end; its commit."""
+    write_kernel(top)
+    git(top, "init", "-q", "-b", "main")
+    return commit(top, "start", fate)
+
+
+def commit(top: Path, title: str, fate: float | str, path: str = "mm/file.c") -> str:
+    """One commit more, with a change of its own to a file."""
+    for name, text in _files(title, fate, path).items():
+        (top / name).parent.mkdir(exist_ok=True)
+        (top / name).write_text(text)
+    return commit_all(top, title)
+
+
+def _files(title: str, fate: float | str, path: str = "mm/file.c") -> dict[str, str]:
+    return {"fate": str(fate), path: f"{title}\n"}
+
+
+def line(top: Path, fates: Fates) -> list[str]:
+    """A history without branches, as `commit` makes it, but all at once; all commits, the old end first."""
+    start(top, fates[0])
+    with Repo(top / ".git").fast_import() as stream:
+        for number, fate in enumerate(fates[1:], start=1):
+            title = f"change {number}"
+            said = _data(f"{title}\n")
+            files = "".join(f"M 644 inline {name}\n{_data(text)}" for name, text in _files(title, fate).items())
+            parent = "from refs/heads/main^0\n" if number == 1 else ""
+            stream.write(f"commit refs/heads/main\ncommitter {WHO}\n{said}{parent}{files}".encode())
+    git(top, "reset", "-q", "--hard")
+    return git(top, "rev-list", "--reverse", "HEAD").split()
+
+
+def _data(text: str) -> str:
+    return f"data {len(text)}\n{text}\n"
+
+
+def write_workload(folder: Path) -> str:
+    """A workload; what `--workload` is given for its first case."""
+    folder.mkdir(exist_ok=True)
+    (folder / "workload.toml").write_text(WORKLOAD)
+    return f"{folder}:large"
+
+
+def note(variable: str, text: str) -> None:
+    """A line in the file that a variable names."""
+    if path := os.environ.get(variable):
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(descriptor, f"{text}\n".encode())
+        os.close(descriptor)
+
+
+@cache
+def _content(tree: str, tree_id: str) -> tuple[str, str]:
+    """The fate in a tree of git, and what of it makes the kernel."""
+    repo = trees.repository(tree)
+    return repo.git("show", f"{tree_id}:fate"), repo.git("ls-tree", "-r", tree_id, "--", "mm", "fate")
+
+
+def fate_of(source: TreeSource) -> str:
+    return _content(source.tree, source.tree_id)[0]
+
+
+def obtain(spec: KernelSpec, **_: object) -> Kernel:
+    """The kernel of a commit: a file that holds its fate. Trees that differ in `docs` alone give the same one."""
+    assert isinstance(spec.source, TreeSource)
+    fate, code = _content(spec.source.tree, spec.source.tree_id)
+    note("FAKE_BUILDS", spec.source.commit)
+    time.sleep(float(os.environ.get("FAKE_BUILD_S", "0")))
+    if fate == "build":
+        raise BuildFailed(f"{spec.source.describe} does not build with gcc: mm/file.c:1: error: no")
+    key = hashlib.sha256(code.encode()).hexdigest()
+    path = Path(os.environ["XDG_CACHE_HOME"]) / "fake-kernels" / key
+    path.parent.mkdir(parents=True, exist_ok=True)
+    records.write_atomic(path, f"{fate}\n{code}".encode())
+    return Kernel(
+        spec=spec, key=key, release="6.99", commit=spec.source.commit, bzimage=path, vmlinux=None, symbols=None
+    )
+
+
+Value = Callable[[float, int, str], float]
+
+
+def plain(value: float, seed: int, case: str) -> float:
+    """What a guest measures: the fate, with something of the seed that is the same for all kernels."""
+    return value * (1 + seed % 7 / 100) if case == "large" else 50.0
+
+
+def wobbly(value: float, seed: int, case: str) -> float:
+    """Seeds that move kernels apart a little, so that three do not decide the ends."""
+    return value * (1 + dice(f"{value} {seed}").uniform(-0.003, 0.003))
+
+
+class Guests:
+    """Stands in for `runs.measure`."""
+
+    def __init__(self, value: Value = plain) -> None:
+        self.value = value
+        self.calls: list[tuple[str, int]] = []
+        self.failures: dict[str, int] = {}
+
+    def measure(
+        self, bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], fingerprint: str, running: Running
+    ) -> Run:
+        fate = arm.kernel.image(bench.machine).read_text().partition("\n")[0]
+        commit = arm.kernel.commit or ""
+        note("FAKE_RUNS", f"{bench.folder.name} {commit} {seed}")
+        self.calls.append((commit, seed))
+        time.sleep(float(os.environ.get("FAKE_RUN_S", "0")))
+        if fate in ("panic", "oops", "no-report"):
+            raise GuestFailed(fate, "the guest's kernel panicked: Oh dear")
+        if fate == "host" or self.failures.get(commit, 0) > 0:
+            self.failures[commit] = self.failures.get(commit, 0) - 1
+            raise GuestFailed("qemu-died", "QEMU died with signal 9: no message")
+        outcomes = [
+            CaseOutcome(
+                name=case.name, begin_ns=0, end_ns=1, ended=True, status=0,
+                metrics={"throughput": self.value(float(fate), seed, case.name)},
+            )
+            for case in cases
+        ]  # fmt: skip
+        run = Run(
+            arm=arm.name, workload=bench.workload.name, seed=seed, cases=[case.name for case in cases],
+            commands={case.name: bench.workload.command(case) for case in cases},
+            kernel=arm.kernel.key, fingerprint=fingerprint, wall_s=0.1,
+            argv=["qemu", "-kernel", str(arm.kernel.image(bench.machine))],
+            report=GuestReport(cases=outcomes, complete=True),
+        )  # fmt: skip
+        records.save(runs.run_path(bench.folder, runs.run_name(bench.workload, arm.name, seed, cases)), run)
+        return run
+
+
+def replacements(folder: Path, guests: Guests) -> Mapping[tuple[Any, str], Any]:
+    """What to put where kernels, image, QEMU and guests would be."""
+    from lab.bisection import proof
+
+    folder.mkdir(parents=True, exist_ok=True)
+    initrd = folder / "slice.cpio"
+    initrd.write_bytes(b"a root")
+    image = Image(
+        schema=1, name="guest", key="i", sha256="image sum", suite="bookworm", compiler="gcc", packages={}, programs={}
+    )
+    return {
+        (kernel, "obtain"): obtain,
+        (guest_image, "obtain"): lambda meter, **_: (image, folder),
+        (guest_initrd, "slice_for"): lambda image, workload: initrd,
+        (exact, "find_qemu"): lambda command="": QEMU,
+        (runs, "measure"): guests.measure,
+        (proof.Prover, "_functions"): lambda self, folder, result: [],
+    }
+
+
+def main() -> None:
+    """The lab, with fakes."""
+    from lab.cli import main as cli_main
+
+    for (where, name), what in replacements(Path(os.environ["XDG_CACHE_HOME"]) / "fake", Guests()).items():
+        setattr(where, name, what)
+    sys.argv[0] = "lab"
+    cli_main.main()
+
+
+if __name__ == "__main__":
+    main()

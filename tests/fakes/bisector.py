@@ -1,0 +1,70 @@
+"""`lab bisect` for tests, from the command line to the answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from lab.bisection.answer import Answer
+from lab.cli import main
+
+from . import bisection as fakebisect
+from .bisection import Guests, write_workload
+from .build import own_folders
+
+
+@dataclass
+class Bisector:
+    """The command in a test's own folders."""
+
+    tree: Path
+    workload: str
+    guests: Guests
+    capsys: pytest.CaptureFixture[str]
+    said: str = ""
+    printed: str = ""
+
+    def run(self, *words: str) -> int:
+        """One command line."""
+        status = main.run(["bisect", *words])
+        captured = self.capsys.readouterr()
+        self.printed, self.said = captured.out, captured.err
+        return status
+
+    def search(self, old: str, new: str, *more: str, words: str = "good bad") -> Answer:
+        """A whole search with --json; 0 when something is named, else 5."""
+        first, second = words.split()
+        paths = list(more[more.index("--") :]) if "--" in more else []
+        options = [word for word in more if word not in paths]
+        status = self.run(
+            f"--{first}", old, f"--{second}", new, "--tree", str(self.tree), "-w", self.workload, "--json",
+            *options, *paths,
+        )  # fmt: skip
+        assert self.printed, self.said
+        answer = msgspec.json.decode(self.printed, type=Answer)
+        assert status == (0 if answer.named else 5)
+        return answer
+
+    def refused(self, status: int, *words: str) -> str:
+        """A command line that must fail with one clear line."""
+        assert self.run(*words, "--tree", str(self.tree), "-w", self.workload) == status, self.said
+        complaints = [line for line in self.said.splitlines() if line.startswith("lab: ")]
+        assert len(complaints) == 1 and not self.printed
+        return complaints[0]
+
+
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bisector:
+    """The command, with all kernels and guests being fakes."""
+    own_folders(monkeypatch, tmp_path)
+    guests = Guests()
+    for (where, name), what in fakebisect.replacements(tmp_path / "fake", guests).items():
+        monkeypatch.setattr(where, name, what)
+    return Bisector(tmp_path / "linux", write_workload(tmp_path / "mine"), guests, capsys)
+
+
+def culprits(answer: Answer) -> list[str]:
+    """The commits that are blamed."""
+    return [one.commit for one in answer.changes if one.settled]

@@ -1,0 +1,149 @@
+"""A kernel tree that the real Ansible role builds in a moment, with real gcc, and that fails or waits on demand.
+
+Its makefile knows what the role asks of kbuild: `O=`, `allnoconfig` with KCONFIG_ALLCONFIG, `bzImage vmlinux`. A
+syntax error in a source file fails like a real one. Two variables of the environment reach it: FAKE_MADE is a file
+that gets a line per object that is compiled; while the file FAKE_HOLD exists, linking waits, and says so in
+FAKE_HOLD.reached.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from lab.core.progress import Meter
+from lab.kernels import compilers, kconfig
+from lab.kernels.compilers import Compiler
+from lab.kernels.resolve import KernelSpec, resolve
+
+from .kernel import change, commit_all, git, write_kernel
+
+MAKEFILE = """\
+VERSION = 6
+PATCHLEVEL = 99
+SUBLEVEL = 0
+
+OBJECTS := $(O)/init/main.o $(O)/mm/mmap.o
+
+allnoconfig:
+	@mkdir -p $(O)
+	@sh scripts/allnoconfig "$(KCONFIG_ALLCONFIG)" $(O)/.config "$(CC)"
+
+bzImage: vmlinux
+	@mkdir -p $(O)/arch/x86/boot
+	@echo "  BUILD   arch/x86/boot/bzImage"
+	@{ cat $(O)/vmlinux; cat $(O)/.config; } > $(O)/arch/x86/boot/bzImage
+
+vmlinux: $(O)/vmlinux
+
+$(O)/vmlinux: $(OBJECTS)
+	@if [ -e "$(FAKE_HOLD)" ]; then touch "$(FAKE_HOLD).reached"; fi
+	@while [ -e "$(FAKE_HOLD)" ]; do sleep 0.05; done
+	@echo "  LD      vmlinux"
+	@sh scripts/link $@ $^
+	@nm $@ > $(O)/System.map
+	@mkdir -p $(O)/include/config
+	@echo $(VERSION).$(PATCHLEVEL).$(SUBLEVEL) > $(O)/include/config/kernel.release
+
+$(O)/%.o: %.c $(O)/.config
+	@mkdir -p $(dir $@)
+	@echo "  CC      $*.o"
+	@if [ -n "$(FAKE_MADE)" ]; then echo $* >> "$(FAKE_MADE)"; fi
+	@$(CC) $(KCFLAGS) -ffreestanding -c -o $@ $<
+"""
+
+# What is asked for is kept when a Kconfig file knows it, unless it depends on something that is not asked for.
+ALLNOCONFIG = """\
+echo "# compiled by $3" > "$2"
+sed -n 's/^config //p' Kconfig | sort | while read -r name; do
+	wants=$(sed -n "/^config $name\\$/,/^config /s/^\\tdepends on //p" Kconfig)
+	line=$(grep -E "^CONFIG_$name=" "$1")
+	if [ -n "$line" ] && { [ -z "$wants" ] || grep -q "^CONFIG_$wants=y" "$1"; }; then
+		echo "$line"
+	else
+		echo "# CONFIG_$name is not set"
+	fi
+done >> "$2"
+"""
+
+LINK = 'out=$1; shift; exec gcc -nostdlib -static -Wl,-e,main -Wl,--build-id=none -o "$out" "$@"\n'
+
+
+def write_buildable(top: Path, *, version: tuple[int, int] = (6, 99)) -> None:
+    """The files of the tree, without git."""
+    write_kernel(top)
+    makefile = MAKEFILE.replace("VERSION = 6", f"VERSION = {version[0]}").replace(
+        "PATCHLEVEL = 99", f"PATCHLEVEL = {version[1]}"
+    )
+    (top / "Makefile").write_text(makefile)
+    (top / "Kconfig").write_text(_kconfig())
+    for folder, name, text in (
+        ("scripts", "allnoconfig", ALLNOCONFIG),
+        ("scripts", "link", LINK),
+        ("init", "main.c", "int place(void);\nint main(void) { return place(); }\n"),
+    ):
+        (top / folder).mkdir(exist_ok=True)
+        (top / folder / name).write_text(text)
+
+
+def _kconfig() -> str:
+    names = [name for path in kconfig.guest_fragments() for name in kconfig.parse(path.read_text())]
+    lines = [f"config {name.removeprefix('CONFIG_')}\n\tbool\n" for name in dict.fromkeys(names)]
+    lines.append("config SLUB_DEBUG\n\tbool\n")
+    lines.append("config NEEDY\n\tbool\n\tdepends on NEVER_ASKED_FOR\n")
+    return "\n".join(lines)
+
+
+def make_buildable(top: Path, *, version: tuple[int, int] = (6, 99)) -> Path:
+    """A repository with one commit."""
+    write_buildable(top, version=version)
+    git(top, "init", "-q", "-b", "main")
+    commit_all(top, "start")
+    return top
+
+
+def commit_change(top: Path, number: int, message: str = "change") -> str:
+    """A commit that differs in one source file."""
+    change(top, number)
+    return commit_all(top, message)
+
+
+def spec_of(top: Path, text: str = "HEAD") -> KernelSpec:
+    return resolve(text, str(top))
+
+
+def compiler() -> Compiler:
+    return compilers.identify("gcc")
+
+
+def quiet() -> Meter:
+    return Meter(quiet=True)
+
+
+def own_folders(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    """Keep everything that the lab makes below a folder of the test."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))
+    monkeypatch.delenv("LAB_HOME", raising=False)
+
+
+def start_build(top: Path, text: str = "HEAD", *, env: Iterable[tuple[str, str]] = ()) -> subprocess.Popen[str]:
+    """A build in a process of its own, which prints the key."""
+    program = (
+        "import sys; from lab.kernels import build, compilers, resolve; from lab.core.progress import Meter\n"
+        "spec = resolve.resolve(sys.argv[2], sys.argv[1])\n"
+        "print(build.obtain(spec, compiler=compilers.identify(), jobs=1, meter=Meter(quiet=True)).key)\n"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", program, str(top), text],
+        env={**os.environ, **dict(env)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )

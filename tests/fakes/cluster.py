@@ -1,0 +1,127 @@
+"""A dask cluster of this machine: a scheduler and workers, each a process of its own with a store of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from lab.compare import runs
+from lab.guests import exact
+
+from . import qemu as fakeqemu
+
+TOP = Path(__file__).resolve().parents[2]
+_PATIENCE_S = 60
+_REAL = {(exact, "find_qemu"): exact.find_qemu, (runs, "measure"): runs.measure}
+
+
+def boot_really(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Undo those fakes of `fakebisect` that workers do not have: guests are started, by a QEMU that is a fake."""
+    for (where, name), what in _REAL.items():
+        monkeypatch.setattr(where, name, what)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    fakeqemu.write(folder / "qemu-system-x86_64")
+
+
+@dataclass
+class Cluster:
+    """The processes, by name; `scheduler` is one of them."""
+
+    folder: Path
+    python: Sequence[str] = (sys.executable,)
+    environment: Mapping[str, str] = field(default_factory=lambda: {**os.environ, "PYTHONPATH": str(TOP)})
+    user: str | None = None
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def address(self) -> str:
+        """What `--cluster` is given."""
+        return str(msgspec.json.decode((self.folder / "scheduler.json").read_bytes())["address"])
+
+    @property
+    def words(self) -> list[str]:
+        """The options that make a command use it."""
+        return ["--cluster", self.address, "--share", str(self.folder / "share")]
+
+    @property
+    def runs(self) -> Path:
+        """A line for each guest that a worker began."""
+        return self.folder / "runs-done"
+
+    def start_worker(self, name: str, **env: str) -> None:
+        """One more, of one thread."""
+        self._start(name, "dask_worker", "--nthreads", "1", "--no-nanny", "--no-dashboard", "--memory-limit", "0",
+                    "--name", name, FAKE_NAME=name, FAKE_RUNS=str(self.runs), **env)  # fmt: skip
+
+    def wait_for_worker(self, name: str) -> None:
+        """Until the scheduler knows it."""
+        _wait_for(lambda: "Registered to" in self.log(name), self, name)
+
+    def _start(self, name: str, program: str, *words: str, **env: str) -> None:
+        home = self._make(name)
+        own = {"XDG_CACHE_HOME": str(home / "cache"), "XDG_DATA_HOME": str(home / "data")}
+        command = [*self.python, "-m", f"distributed.cli.{program}", "--scheduler-file",
+                   str(self.folder / "scheduler.json"), *words]  # fmt: skip
+        with (home / "log").open("wb") as log:
+            self.processes[name] = subprocess.Popen(
+                command, cwd=home, env={**self.environment, **own, **env}, stdout=log, stderr=log
+            )
+
+    def _make(self, name: str) -> Path:
+        made = self.folder / name
+        made.mkdir()
+        if self.user is not None:
+            shutil.chown(made, self.user)
+        return made
+
+    def log(self, name: str) -> str:
+        """What one of them said."""
+        return (self.folder / name / "log").read_text()
+
+    def kill(self, name: str) -> None:
+        """The worst that can happen to one."""
+        self.processes[name].kill()
+        self.processes[name].wait()
+
+
+def running(folder: Path, workers: int, **env: str) -> AbstractContextManager[Cluster]:
+    """A cluster with so many workers, called `worker-1` and so on."""
+    return started(Cluster(folder), workers, **env)
+
+
+@contextmanager
+def started(cluster: Cluster, workers: int, **env: str) -> Iterator[Cluster]:
+    """The same, of a cluster whose processes are started in a way of their own."""
+    folder = cluster.folder
+    cluster._make("")
+    cluster._make("share")
+    try:
+        cluster._start("scheduler", "dask_scheduler", "--port", "0", "--no-dashboard", "--host", "127.0.0.1")
+        _wait_for(lambda: (folder / "scheduler.json").exists(), cluster, "scheduler")
+        for number in range(1, workers + 1):
+            cluster.start_worker(f"worker-{number}", **env)
+        for number in range(1, workers + 1):
+            cluster.wait_for_worker(f"worker-{number}")
+        yield cluster
+    finally:
+        for process in cluster.processes.values():
+            process.kill()
+        for process in cluster.processes.values():
+            process.wait()
+
+
+def _wait_for(true: Callable[[], bool], cluster: Cluster, name: str) -> None:
+    until = time.monotonic() + _PATIENCE_S
+    while not true():
+        assert time.monotonic() < until and cluster.processes[name].poll() is None, cluster.log(name)
+        time.sleep(0.1)

@@ -1,0 +1,100 @@
+"""Live mode's guests on a host that never was: each gives its kernel's fate, as `fakebisect` has it, with noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.bisection.proof import Prover
+from lab.compare import boots, round_runner
+from lab.compare.boots import BootRecord, LiveBench
+from lab.core import records
+from lab.core.errors import LabError
+from lab.guests import host as guest_host
+from lab.guests import kvm, live_machine, perf_stat, pinning, topology
+from lab.guests.host import RoundHost
+from lab.guests.run import Arm, Running
+from lab.guests.topology import HostCpu, Seat
+from lab.workloads.spec import Case
+
+from .bisection import dice
+
+QUIET = RoundHost(steal=0.0, load=0.0, throttled=None, suspended_s=0.0, reasons=[])
+Value = Callable[[float, str], float]
+Values = dict[str, dict[str, list[float | None]]]
+
+
+def ran(
+    bench: LiveBench, arm: Arm, values: Values, *, name: str, seed: int, iterations: int, seat: Seat, running: Running
+) -> BootRecord:
+    """The record of a guest that gave these values, case by case, kept where `boots.boot` keeps it."""
+    record = BootRecord(
+        name=name, arm=arm.name, workload=bench.workload.name, cases=list(values), iterations=iterations, seed=seed,
+        kernel=arm.kernel.key, fingerprint=bench.fingerprint, started="now", wall_s=3.0 + iterations, boot_s=3.0,
+        cpus=seat.cpus, others=seat.others, vng=[], argv=[], values=values,
+    )  # fmt: skip
+    path = boots.record_path(bench.folder, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    records.save(path, record)
+    return record
+
+
+def plain(fate: float, case: str) -> float:
+    """What live mode measures: the fate, as exact mode does."""
+    return fate if case == "large" else 50.0
+
+
+@dataclass
+class LiveHost:
+    """Stands in for `boots.boot`, and for the watch over the host. noise: of a boot, as a share."""
+
+    value: Value = plain
+    noise: float = 0.002
+    booted: list[str] = field(default_factory=list)
+    failure: LabError | None = None
+
+    def boot(self, bench: LiveBench, arm: Arm, cases: Sequence[Case], **how: Any) -> BootRecord:
+        """A guest that has run."""
+        if self.failure is not None:
+            raise self.failure
+        fate = float(arm.kernel.image(bench.machine).read_text().partition("\n")[0])
+        self.booted.append(arm.kernel.commit or "")
+        chance = dice(f"{len(self.booted)} {how['name']}")
+        values: Values = {
+            case.name: {
+                "throughput": [
+                    self.value(fate, case.name) * (1 + chance.gauss(0, self.noise)) for _ in range(how["iterations"])
+                ]
+            }
+            for case in cases
+        }
+        return ran(bench, arm, values, **how)
+
+    def start(self) -> None:
+        """A watch begins."""
+
+    def stop(self) -> RoundHost:
+        """It ends, and saw nothing."""
+        return QUIET
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> LiveHost:
+    """Put fakes where live mode's guests and its host would be; KVM works on it."""
+    host = LiveHost()
+    monkeypatch.setattr(boots, "boot", host.boot)
+    monkeypatch.setattr(round_runner, "Watch", lambda cpus: host)
+    monkeypatch.setattr(guest_host, "survey", lambda cpus, root=None: [])
+    monkeypatch.setattr(live_machine, "obtain", lambda image: tmp_path / "room")
+    monkeypatch.setattr(live_machine, "find", lambda: "/usr/bin/vng")
+    monkeypatch.setattr(live_machine, "compose", lambda guest, kernel, room: (["vng", "--run"], ["qemu", "-S"]))
+    monkeypatch.setattr(topology, "host_cpus", lambda allowed: [HostCpu(cpu=n, core=n) for n in range(4)])
+    monkeypatch.setattr(pinning, "require", lambda memory_mb, guests: None)
+    monkeypatch.setattr(kvm, "require", lambda qemu, device=None: None)
+    monkeypatch.setattr(perf_stat, "known_events", lambda root: ())
+    monkeypatch.setattr(perf_stat, "events", lambda accelerator, known=(): ())
+    monkeypatch.setattr(Prover, "explain", lambda *_: [])
+    return host

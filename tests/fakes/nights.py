@@ -1,0 +1,98 @@
+"""Nights of one plan on a tree that a test changes in between; kernels and guests are those of `fakebisect`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+
+from lab.cli import main
+from lab.kernels import trees
+from lab.nightly import record, run
+from lab.nightly.record import Event, Night
+
+from . import bisection as fakebisect
+from .bisection import Guests, commit, start, write_workload
+from .build import own_folders
+from .kernel import git
+
+FIRST = date(2026, 11, 1)
+
+
+@dataclass
+class Nights:
+    """Nights of one plan, one after another, on a tree that the test changes in between."""
+
+    top: Path
+    plan: Path
+    guests: Guests
+    monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str]
+    today: date = FIRST
+    said: str = ""
+    commits: list[str] = field(default_factory=list)
+
+    def write(self, text: str = "", branch: str = 'tree = "linux"\nbranch = "main"') -> None:
+        workload = write_workload(self.plan.parent / "mine").removesuffix(":large")
+        self.plan.write_text(f'schema = 1\nworkloads = ["{workload}"]\n{text}\n[[branch]]\n{branch}\n')
+
+    def add(self, fate: float | str, *, count: int = 1, title: str = "") -> str:
+        """Commits on the branch; the last one."""
+        for _ in range(count):
+            self.commits.append(commit(self.top, title or f"change {len(self.commits)}", fate))
+        return self.commits[-1]
+
+    def run(self, status: int = 0, *more: str) -> Night:
+        """One night; its date follows the one before."""
+        self.monkeypatch.setattr(run, "today", lambda: self.today.isoformat())
+        got = main.run(["nightly", "run", "--plan", str(self.plan), "--json", *more])
+        captured = self.capsys.readouterr()
+        self.said = captured.err
+        assert got == status, self.said
+        self.today += timedelta(days=1)
+        return record.load_all("plan")[-1]
+
+    def again(self, status: int = 0) -> Night:
+        """The same date once more."""
+        self.today -= timedelta(days=1)
+        return self.run(status)
+
+    def events(self) -> list[Event]:
+        """All news there ever was."""
+        return [event for one in record.load_all("plan") for event in one.events]
+
+
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Nights:
+    """A plan and its tree, in folders of the test's own."""
+    own_folders(monkeypatch, tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("LAB_DATABASE", raising=False)
+    guests = Guests()
+    for (where, name), what in fakebisect.replacements(tmp_path / "fake", guests).items():
+        monkeypatch.setattr(where, name, what)
+    top = tmp_path / "upstream"
+    made = Nights(top, tmp_path / "plan.toml", guests, monkeypatch, capsys)
+    made.commits.append(start(top))
+    git(top, "config", "uploadpack.allowFilter", "true")
+    trees.add(f"file://{top}", "linux")
+    made.write()
+    return made
+
+
+def story(nights: Nights) -> tuple[str, str]:
+    """Ten nights: a regression on the sixth, its fix on the ninth; both commits."""
+    culprit = fix = ""
+    for number in range(1, 11):
+        if number == 6:
+            nights.add(100.0, count=2)
+            culprit = nights.add(80.0, title="mm: lose a fifth")
+            nights.add(80.0, count=3)
+        elif number == 9:
+            nights.add(80.0)
+            fix = nights.add(100.0, title="mm: find it again")
+        else:
+            nights.add(80.0 if number in (7, 8) else 100.0, count=2)
+        assert nights.run().number == number
+    return culprit, fix

@@ -1,0 +1,182 @@
+"""The host gate on recorded hosts: how they are set up, and what disturbed a round."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.guests import host
+from lab.guests.host import Clocks, HostFact, Watch
+
+from ..fakes.host import BENCH, CONTAINER, CPU, LAPTOP, plant
+
+
+def facts(root: Path) -> dict[str, HostFact]:
+    return {fact.name: fact for fact in host.survey([0, 1], root)}
+
+
+NAMES = [
+    "governor", "turbo", "SMT", "THP", "KSM", "swap", "clocksource", "steal", "load", "throttling", "other guests",
+]  # fmt: skip
+
+
+def test_a_laptop_as_it_comes_is_limited_in_everything(tmp_path: Path) -> None:
+    found = facts(plant(tmp_path, LAPTOP))
+    assert list(found) == NAMES
+    assert {fact.name: fact.value for fact in found.values()} == {
+        "governor": "powersave", "turbo": "on", "SMT": "on", "THP": "always", "KSM": "on", "swap": "on",
+        "clocksource": "hpet", "steal": "3.00 %", "load": "1.50", "throttling": "26", "other guests": "1",
+    }  # fmt: skip
+    assert all(fact.state == "limited" and fact.remedy for fact in found.values())
+    assert "2.0 GiB, 0.5 used" in found["swap"].text
+    assert found["other guests"].text == "1 run here: qemu-system-x86 (77)"
+
+
+def test_a_bench_host_is_fine_in_everything(tmp_path: Path) -> None:
+    found = facts(plant(tmp_path, BENCH))
+    assert list(found) == NAMES
+    assert {fact.state for fact in found.values()} == {"ok"}
+    assert not any(fact.remedy for fact in found.values())
+
+
+@pytest.mark.parametrize("files", [CONTAINER, {}])
+def test_a_container_or_nothing_at_all_still_has_a_line_each(tmp_path: Path, files: dict[str, str]) -> None:
+    found = facts(plant(tmp_path, files))
+    assert list(found) == NAMES
+    assert found["governor"].value == "none"
+    assert found["turbo"].value == "unknown"
+    assert found["throttling"].value == "unknown"
+
+
+def test_what_a_file_may_say_and_should_not(tmp_path: Path) -> None:
+    odd = {**BENCH, "proc/loadavg": "busy", "proc/stat": "cpu 1 two 3", "proc/swaps": "?", f"{CPU}/smt/active": "yes"}
+    found = facts(plant(tmp_path, odd))
+    assert (found["load"].value, found["load"].state) == ("unknown", "limited")
+    assert found["steal"].value == "0.00 %"
+    assert (found["SMT"].state, found["swap"].value) == ("limited", "none")
+
+
+def test_huge_pages_set_aside_make_thp_no_matter(tmp_path: Path) -> None:
+    pages = "sys/kernel/mm/hugepages/hugepages-2048kB"
+    root = plant(tmp_path, {**LAPTOP, f"{pages}/nr_hugepages": "512", f"{pages}/free_hugepages": "500"})
+    assert facts(root)["THP"].state == "ok"
+    assert "500 of 512" in facts(root)["THP"].text
+
+
+def test_swap_of_a_host_that_does_not_swap_is_fine(tmp_path: Path) -> None:
+    root = plant(tmp_path, {**LAPTOP, "proc/sys/vm/swappiness": "0"})
+    assert (facts(root)["swap"].state, facts(root)["swap"].value) == ("ok", "last resort")
+
+
+def test_the_setup_is_what_stays_until_somebody_changes_it(tmp_path: Path) -> None:
+    found = host.setup(host.survey([0], plant(tmp_path, LAPTOP)))
+    assert set(found) == {"governor", "turbo", "SMT", "THP", "KSM", "swap", "clocksource"}
+
+
+def test_own_guests_are_not_other_guests(tmp_path: Path) -> None:
+    root = plant(tmp_path, {**LAPTOP, "proc/80/stat": "80 (qemu-system-x86) S 78 77 77 0 -1 4194560 1 2 3"})
+    assert [pid for pid, _ in host.guests(root, parent=1)] == []
+    assert [pid for pid, _ in host.guests(root, parent=78)] == [77]
+    assert [pid for pid, _ in host.guests(root, parent=99)] == [77, 80]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"), [("0-3", [0, 1, 2, 3]), ("0", [0]), ("0-1,4,6-7", [0, 1, 4, 6, 7]), ("", []), ("a-b", [])]
+)
+def test_lists_of_cpus(text: str, wanted: list[int]) -> None:
+    assert host.cpu_list(text) == wanted
+
+
+# ---- rounds
+
+
+class Day:
+    """A host whose clocks and counters a test moves on."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = plant(root, BENCH)
+        self.now = Clocks(monotonic_s=100.0, boot_s=100.0, own_s=5.0)
+        self.ticks = {"user": 0.0, "idle": 0.0, "steal": 0.0}
+        self._write()
+
+    def watch(self) -> Watch:
+        return Watch([0, 1], self.root, clock=lambda: self.now, ticks=100.0)
+
+    def go(
+        self, seconds: float, *, busy: float = 0.0, own: float = 0.0, steal: float = 0.0, asleep: float = 0.0
+    ) -> None:
+        """Let time pass on two CPUs: so many seconds of CPU time busy (of them ours) and stolen."""
+        self.now = Clocks(
+            monotonic_s=self.now.monotonic_s + seconds,
+            boot_s=self.now.boot_s + seconds + asleep,
+            own_s=self.now.own_s + own,
+        )
+        self.ticks["user"] += 100 * busy
+        self.ticks["steal"] += 100 * steal
+        self.ticks["idle"] += 100 * (2 * seconds - busy - steal)
+        self._write()
+
+    def _write(self) -> None:
+        whole = [round(self.ticks[name]) for name in ("user", "idle", "steal")]
+        half = [value // 2 for value in whole]
+        rows = [f"{name} {u} 0 0 {i} 0 0 0 {s} {u} 0" for name, (u, i, s) in (("cpu", whole), ("cpu0", half))]
+        plant(self.root, {"proc/stat": "\n".join([*rows, rows[1].replace("cpu0", "cpu1")])})
+
+
+def test_a_quiet_round_is_not_disturbed_by_its_own_work(tmp_path: Path) -> None:
+    day = Day(tmp_path)
+    watch = day.watch()
+    watch.start()
+    day.go(10, busy=18.0, own=17.5)
+    seen = watch.stop()
+    assert (seen.load, seen.steal, seen.throttled, seen.suspended_s) == (0.05, 0.0, 0, 0.0)
+    assert not seen.disturbed
+
+
+@pytest.mark.parametrize(
+    ("passing", "reason"),
+    [
+        ({"busy": 18.0, "own": 10.0}, "others kept 0.8 CPUs busy (limit 0.25)"),
+        ({"steal": 0.4}, "steal 2.0 % (limit 0.5 %)"),
+        ({"asleep": 3600.0}, "the host was suspended for 3600 s"),
+    ],
+)
+def test_a_disturbed_round_says_by_what(tmp_path: Path, passing: dict[str, float], reason: str) -> None:
+    day = Day(tmp_path)
+    watch = day.watch()
+    watch.start()
+    day.go(10, **passing)
+    seen = watch.stop()
+    assert seen.reasons == [reason]
+    assert seen.disturbed
+
+
+def test_throttling_disturbs_a_round(tmp_path: Path) -> None:
+    day = Day(tmp_path)
+    watch = day.watch()
+    watch.start()
+    day.go(10)
+    plant(day.root, {f"{CPU}/cpu1/thermal_throttle/core_throttle_count": "2"})
+    assert watch.stop().reasons == ["CPUs were slowed down for heat 2 times"]
+
+
+def test_each_round_is_looked_at_on_its_own(tmp_path: Path) -> None:
+    day = Day(tmp_path)
+    watch = day.watch()
+    watch.start()
+    day.go(10, busy=18.0)
+    assert watch.stop().disturbed
+    with pytest.raises(ValueError, match="started before"):
+        watch.stop()
+    watch.start()
+    day.go(10)
+    assert not watch.stop().disturbed
+
+
+def test_this_very_host_can_be_looked_at() -> None:
+    assert [fact.name for fact in host.survey([0])] == NAMES
+    watch = Watch([0])
+    watch.start()
+    seen = watch.stop()
+    assert seen.suspended_s < 1

@@ -1,0 +1,160 @@
+"""The guest image, built by the real Ansible role from packages that a stand-in for mmdebstrap makes up."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.core import ansible, records
+from lab.core.errors import BuildFailed, HostFailed, UserError
+from lab.guests import image as guest_image
+from lab.guests import initrd
+from lab.guests.image import Image, Recipe
+from lab.kernels.compilers import Compiler
+from lab.workloads import selection
+
+from ..core.test_cpio import members
+from ..fakes.build import compiler, own_folders, quiet
+from ..fakes.guest import WORKLOAD, write_workload
+
+MMDEBSTRAP = """\
+#!/bin/sh
+echo "mmdebstrap $*"
+if [ -e "$FAKE_FAIL" ]; then echo "E: Unable to fetch some archives" >&2; exit 100; fi
+for word; do case "$word" in /*) root=$word; break ;; esac; done
+mkdir -p $root/usr/bin $root/usr/share/doc/x $root/var/cache/apt/archives $root/var/log
+echo tool > $root/usr/bin/fio
+ln -s fio $root/usr/bin/link
+for name in fio_3.33-3_amd64 zlib1g_1%3a1.2.13_amd64; do echo > $root/var/cache/apt/archives/$name.deb; done
+"""
+
+needs_static = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc to compile the guest's init")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    home = tmp_path_factory.mktemp("home")
+    (home / "bin").mkdir()
+    (home / "bin" / "mmdebstrap").write_text(MMDEBSTRAP)
+    (home / "bin" / "mmdebstrap").chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        own_folders(patch, home)
+        patch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
+        patch.setenv("FAKE_FAIL", str(home / "fail"))
+        yield home
+
+
+@pytest.fixture(scope="module")
+def image(home: Path) -> tuple[Image, Path]:
+    return guest_image.obtain(quiet())
+
+
+@needs_static
+def test_an_image_is_whole(image: tuple[Image, Path]) -> None:
+    record, folder = image
+    assert record.packages == {"fio": "3.33-3", "zlib1g": "1:1.2.13"}
+    assert record.sha256 == records.file_digest(folder / "root.cpio")
+    root = folder / "root"
+    assert os.access(root / "init", os.X_OK) and os.access(root / "usr/bin/alloc-burst", os.X_OK)
+    assert record.programs["init"] == records.file_digest(root / "init")
+    assert not (root / "usr/share/doc").exists() and not (root / "var/cache").exists(), "never read in a guest"
+    names = {name for name, _, _ in members((folder / "root.cpio").read_bytes())}
+    assert {"init", "usr/bin/fio", "usr/bin/link", "usr/bin/alloc-burst"} <= names
+    assert not [path for path in folder.parent.iterdir() if path.name.endswith(".partial")]
+    assert guest_image.built() == [image]
+
+
+@needs_static
+def test_a_hit_runs_nothing(image: tuple[Image, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(ansible, "play")
+    assert guest_image.obtain(quiet()) == image
+
+
+@needs_static
+def test_packages_that_cannot_be_had_are_the_hosts_failure(
+    home: Path, image: tuple[Image, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Recipe(schema=1, name="guest", packages=["more"], trim=[])
+    monkeypatch.setattr(guest_image, "read_recipe", lambda: other)
+    (home / "fail").touch()
+    try:
+        with pytest.raises(HostFailed, match="packages: E: Unable to fetch some archives") as caught:
+            guest_image.obtain(quiet())
+    finally:
+        (home / "fail").unlink()
+    assert not isinstance(caught.value, BuildFailed) and caught.value.log is not None
+    assert guest_image.built() == [image], "nothing that looks finished"
+
+
+@needs_static
+def test_a_slice_holds_what_one_workload_needs_and_only_that(image: tuple[Image, Path], tmp_path: Path) -> None:
+    path = initrd.slice_for(image, selection.load("alloc-burst"))
+    names = [name for name, _, _ in members(path.read_bytes())]
+    assert names == ["init", "usr", "usr/bin", "usr/bin/alloc-burst", "TRAILER!!!"]
+    before = path.stat().st_mtime_ns
+    assert initrd.slice_for(image, selection.load("alloc-burst")).stat().st_mtime_ns == before
+    text = WORKLOAD.replace("/usr/bin/mine", "/usr/bin/fio").replace('"mine"', '"other"')
+    other = initrd.slice_for(image, selection.load(write_workload(tmp_path / "other", text)))
+    assert "usr/bin/fio" in [name for name, _, _ in members(other.read_bytes())]
+
+
+@needs_static
+def test_a_workload_whose_program_is_not_in_the_image_is_refused(image: tuple[Image, Path], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="workload mine needs /usr/bin/mine, which the guest image guest does not have"):
+        initrd.slice_for(image, selection.load(write_workload(tmp_path / "mine")))
+
+
+def test_the_key_depends_on_recipe_sources_suite_and_compiler(tmp_path: Path) -> None:
+    source = tmp_path / "program"
+    source.mkdir()
+    (source / "main.c").write_text("int main(void) { return 0; }\n")
+    program = guest_image.Program(source=str(source), program="program", into="init")
+    recipe = Recipe(schema=1, name="guest", packages=["fio"], trim=[])
+
+    def key(*, packages: tuple[str, ...] = ("fio",), suite: str = "bookworm", cc: Compiler | None = None) -> str:
+        changed = Recipe(schema=1, name="guest", packages=list(packages), trim=recipe.trim)
+        return guest_image._key(changed, [program], suite, cc or compiler())
+
+    first = key()
+    assert key() == first
+    other = Compiler(command="gcc", family="gcc", major=99, version="99", linker="ld")
+    keys = {first, key(packages=("fio", "more")), key(suite="trixie"), key(cc=other)}
+    (source / "main.c").write_text("int main(void) { return 1; }\n")
+    keys.add(key())
+    assert len(keys) == 5
+
+
+def test_too_little_space_is_said_before(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    own_folders(monkeypatch, tmp_path)
+    usage = shutil.disk_usage("/")
+    monkeypatch.setattr(guest_image.shutil, "disk_usage", lambda _: usage._replace(free=3 << 20))
+    with pytest.raises(HostFailed, match="3 MiB free, the guest image needs 1024 MiB"):
+        guest_image.obtain(quiet())
+
+
+def test_the_shipped_recipe_and_programs() -> None:
+    assert {"fio", "busybox"} <= set(guest_image.read_recipe().packages)
+    into = {program.program: program.into for program in guest_image.own_programs()}
+    assert into["init"] == "init" and into["alloc-burst"] == "usr/bin/alloc-burst"
+
+
+def test_a_recipe_that_is_wrong_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "images" / "guest").mkdir(parents=True)
+    (tmp_path / "images" / "guest" / "image.toml").write_text("schema = 1\nname = 'guest'\npakages = []\n")
+    monkeypatch.setenv("LAB_HOME", str(tmp_path))
+    with pytest.raises(UserError, match=r"image\.toml"):
+        guest_image.read_recipe()
+
+
+def test_the_hosts_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    release = tmp_path / "os-release"
+    monkeypatch.setattr(guest_image, "_OS_RELEASE", release)
+    release.write_text('NAME="Debian"\nVERSION_CODENAME="bookworm"\n')
+    assert guest_image.host_suite() == "bookworm"
+    release.write_text("NAME=Other\n")
+    with pytest.raises(HostFailed, match="does not name a release"):
+        guest_image.host_suite()

@@ -1,0 +1,164 @@
+"""Slices: what one workload's guest unpacks, from a root that is made up here."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+from lab.core.errors import BuildFailed, UserError
+from lab.guests import initrd
+from lab.guests.image import Image
+from lab.kernels.compilers import Compiler
+from lab.workloads import selection
+from lab.workloads.spec import Workload
+
+from ..core.test_cpio import members
+from ..fakes.build import own_folders
+from ..fakes.guest import WORKLOAD, write_workload
+
+needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc to make programs")
+
+MAKEFILE = """\
+$(OUT)/mine: mine.c
+\t$(CC) -static -nostdlib -Wl,-e,0 -I$(LAB_INCLUDE) -o $@ $<
+"""
+
+
+@pytest.fixture
+def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Image, Path]:
+    own_folders(monkeypatch, tmp_path)
+    root = tmp_path / "image" / "root"
+    for name in ("init", "usr/bin/mine", "usr/bin/tool", "bin/busybox"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(f"this is {name}")
+        (root / name).chmod(0o755)
+    record = Image(
+        schema=1, name="guest", key="k", sha256="s", suite="bookworm", compiler="gcc", packages={}, programs={}
+    )
+    return record, tmp_path / "image"
+
+
+def workload(folder: Path, top: str = "", text: str = WORKLOAD) -> Workload:
+    return selection.load(write_workload(folder, text.replace("[[metric]]", f"{top}\n[[metric]]", 1)))
+
+
+def content(path: Path) -> dict[str, bytes]:
+    return {name: data for name, mode, data in members(path.read_bytes()) if stat.S_ISREG(mode)}
+
+
+def test_init_program_and_extra_files(image: tuple[Image, Path], tmp_path: Path) -> None:
+    chosen = workload(tmp_path / "w", 'extra_files = ["/usr/bin/tool"]\nsetup = ["/bin/busybox", "true"]')
+    assert content(initrd.slice_for(image, chosen)).keys() == {"init", "usr/bin/mine", "usr/bin/tool", "bin/busybox"}
+
+
+def test_own_files_get_into_the_guest(image: tuple[Image, Path], tmp_path: Path) -> None:
+    (tmp_path / "w" / "jobs").mkdir(parents=True)
+    (tmp_path / "w" / "jobs" / "a.fio").write_text("[job]")
+    chosen = workload(tmp_path / "w", 'files = ["jobs/a.fio"]')
+    packed = initrd.slice_for(image, chosen)
+    assert content(packed)["workload/jobs/a.fio"] == b"[job]"
+    modes = {name: mode for name, mode, _ in members(packed.read_bytes())}
+    assert modes["workload/jobs/a.fio"] == stat.S_IFREG | 0o555
+    assert modes["workload"] == modes["workload/jobs"] == stat.S_IFDIR | 0o755
+
+
+def test_a_file_of_the_users_becomes_a_case_with_a_place_of_its_own(image: tuple[Image, Path], tmp_path: Path) -> None:
+    odd = tmp_path / "My Job,\u00e9.fio"
+    odd.write_text("one")
+    chosen, case = workload(tmp_path / "w", 'case_files = "*.fio"').with_file(odd)
+    assert (case.name, case.guest_file) == ("my-job", "/workload/user/my-job")
+    one = initrd.slice_for(image, chosen)
+    assert content(one)["workload/user/my-job"] == b"one"
+    odd.write_text("two")
+    two = initrd.slice_for(image, chosen)
+    assert content(two)["workload/user/my-job"] == b"two" and content(one)["workload/user/my-job"] == b"one"
+    odd.unlink()
+    with pytest.raises(UserError, match="is gone"):
+        initrd.slice_for(image, chosen)
+
+
+def test_a_slice_is_packed_once_and_depends_on_its_own_workload_alone(
+    image: tuple[Image, Path], tmp_path: Path
+) -> None:
+    chosen = workload(tmp_path / "w")
+    before = initrd.slice_for(image, chosen)
+    bytes_before, time_before = before.read_bytes(), before.stat().st_mtime_ns
+    # Others of the same name, with more files, and the same again.
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "data").write_text("more")
+    assert initrd.slice_for(image, workload(other, 'files = ["data"]')) != before
+    assert initrd.slice_for(image, chosen) == before
+    assert before.stat().st_mtime_ns == time_before
+    before.unlink()
+    assert initrd.slice_for(image, chosen).read_bytes() == bytes_before
+
+
+@pytest.mark.parametrize(
+    ("top", "words"),
+    [
+        ('extra_files = ["/usr/bin/nothing"]', "workload mine needs /usr/bin/nothing, which the guest image guest"),
+        ('setup = ["/sbin/nothing"]', "needs /sbin/nothing"),
+    ],
+)
+def test_what_the_image_does_not_have_is_refused(
+    image: tuple[Image, Path], tmp_path: Path, top: str, words: str
+) -> None:
+    with pytest.raises(UserError, match=words):
+        initrd.slice_for(image, workload(tmp_path / "w", top))
+
+
+def test_a_script_needs_its_interpreter(image: tuple[Image, Path], tmp_path: Path) -> None:
+    (tmp_path / "w").mkdir()
+    script = tmp_path / "w" / "run"
+    chosen = workload(tmp_path / "w", WORKLOAD and 'case_files = "*"')
+    script.write_text("#!/bin/sh\n")
+    packed = initrd.slice_for(image, chosen.with_file(script)[0])
+    assert "bin/busybox" in content(packed), "it is the image's shell"
+    script.write_text("#!/usr/bin/python3\n")
+    with pytest.raises(UserError, match=r"needs /usr/bin/python3 \(/workload/user/run does\)"):
+        initrd.slice_for(image, chosen.with_file(script)[0])
+
+
+@needs_gcc
+def test_a_folder_with_a_makefile_is_compiled_into_its_slice(image: tuple[Image, Path], tmp_path: Path) -> None:
+    chosen = workload(tmp_path / "w")
+    (tmp_path / "w" / "Makefile").write_text(MAKEFILE)
+    (tmp_path / "w" / "mine.c").write_text("#include <lab/mark.h>\nint place;\n")
+    packed = initrd.slice_for(image, chosen)
+    program = content(packed)["usr/bin/mine"]
+    assert program.startswith(b"\x7fELF"), "not the image's"
+    assert initrd.slice_for(image, chosen) == packed
+    (tmp_path / "w" / "mine.c").write_text("int place = 1;\n")
+    assert initrd.slice_for(image, chosen) != packed
+
+
+@needs_gcc
+@pytest.mark.parametrize(
+    ("makefile", "words"),
+    [
+        (MAKEFILE.replace("mine.c", "other.c"), "does not compile: .*other.c"),
+        ("all:\n\ttrue\n", "its Makefile made no mine"),
+    ],
+)
+def test_what_does_not_compile_is_a_failed_build(
+    image: tuple[Image, Path], tmp_path: Path, makefile: str, words: str
+) -> None:
+    chosen = workload(tmp_path / "w")
+    (tmp_path / "w" / "Makefile").write_text(makefile)
+    with pytest.raises(BuildFailed, match=words) as caught:
+        initrd.slice_for(image, chosen)
+    assert "\n" not in caught.value.message
+
+
+@needs_gcc
+def test_an_error_of_the_compiler_is_quoted(image: tuple[Image, Path], tmp_path: Path) -> None:
+    chosen = workload(tmp_path / "w")
+    (tmp_path / "w" / "Makefile").write_text(MAKEFILE)
+    (tmp_path / "w" / "mine.c").write_text("int place = ;\n")
+    with pytest.raises(BuildFailed, match=r"mine\.c:1:13: error: ") as caught:
+        initrd.compiled(chosen, Compiler(command="gcc", family="gcc", major=1, version="1", linker="ld"))
+    assert caught.value.log is not None and "error:" in caught.value.log.read_text()

@@ -1,0 +1,121 @@
+"""What a guest must have delivered of a case, and what is said when it did not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.core.errors import GuestFailed
+from lab.guests import output
+from lab.guests.channel import CaseOutcome, GuestReport
+from lab.workloads import selection
+from lab.workloads.spec import Workload
+
+from ..fakes.guest import WORKLOAD, write_workload
+from ..workloads.test_parsers import FIO, STRESS_NG
+
+MORE = """
+[[metric]]
+name = "rss"
+unit = "KiB"
+better = "neither"
+parse = "guest"
+field = "max_rss_kb"
+description = "memory"
+
+[[metric]]
+name = "speed"
+unit = "x"
+better = "higher"
+parse = "regex"
+pattern = 'speed=(\\S+)'
+optional = true
+description = "speed"
+"""
+
+
+def workload(tmp_path: Path, text: str = WORKLOAD, top: str = "") -> Workload:
+    return selection.load(write_workload(tmp_path / "mine", text.replace("[[metric]]", f"{top}\n[[metric]]", 1)))
+
+
+def deliver(chosen: Workload, *stdout: str, stderr: tuple[str, ...] = (), **changes: object) -> dict[str, float]:
+    """What is found in the outcome of one case."""
+    values: dict[str, object] = {"ended": True, "status": 0, "usage": {"max_rss_kb": 77, "elapsed_ns": 5}, **changes}
+    outcome = CaseOutcome(name="small", begin_ns=0, stdout=list(stdout), stderr=list(stderr), **values)  # type: ignore[arg-type]
+    output.collect(GuestReport(cases=[outcome]), chosen, [chosen.case("small")], Path("/guest"))
+    return outcome.metrics
+
+
+GOOD = '{"metrics": {"throughput": 4, "faults": 0, "surplus": 9}}'
+
+
+def test_each_metric_is_read_from_where_it_is(tmp_path: Path) -> None:
+    found = deliver(workload(tmp_path, WORKLOAD + MORE), "speed=3 and more", GOOD)
+    assert found == {"throughput": 4, "faults": 0, "rss": 77, "speed": 3}
+    assert "speed" not in deliver(workload(tmp_path, WORKLOAD + MORE), GOOD), "it is optional"
+
+
+def test_an_open_workload_keeps_what_is_printed_beside(tmp_path: Path) -> None:
+    chosen = workload(tmp_path, top="open_metrics = true")
+    assert deliver(chosen, GOOD) == {"throughput": 4, "faults": 0, "surplus": 9}
+    with pytest.raises(GuestFailed, match="metric called 'A B'"):
+        deliver(chosen, GOOD.replace("surplus", "A B"))
+
+
+@pytest.mark.parametrize(
+    ("missing", "kind"), [("throughput", "workload"), ("faults", "workload")], ids=["primary", "secondary"]
+)
+def test_a_metric_that_never_arrived_is_an_error_and_no_zero(tmp_path: Path, missing: str, kind: str) -> None:
+    with pytest.raises(GuestFailed, match=f"mine:small never reported its metric {missing}") as caught:
+        deliver(workload(tmp_path), GOOD.replace(missing, "else"))
+    assert caught.value.kind == kind and "optional = true" in str(caught.value.hint)
+    assert caught.value.log == Path("/guest/report.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"ended": False}, "never ended"),
+        ({"oom_kills": 1, "status": 137}, r"ran out of memory \(512 MiB\)"),
+        ({"error": "No such file", "status": 127}, "could not be started: No such file"),
+        ({"signal": 11, "status": 139}, "killed by signal 11: it printed no error"),
+        ({"status": 2, "stderr": ("first", "cannot map", "")}, "exited with status 2: cannot map"),
+    ],
+)
+def test_a_case_that_did_not_end_well(tmp_path: Path, changes: dict[str, object], words: str) -> None:
+    with pytest.raises(GuestFailed, match=f"mine:small .*{words}"):
+        deliver(workload(tmp_path), **changes)  # type: ignore[arg-type]
+
+
+def test_a_program_that_complains_on_its_standard_output_is_quoted(tmp_path: Path) -> None:
+    with pytest.raises(GuestFailed, match="exited with status 1: the disk is full"):
+        deliver(workload(tmp_path), "the disk is full", status=1)
+
+
+def test_operations_that_were_not_counted_are_an_error(tmp_path: Path) -> None:
+    chosen = workload(tmp_path, top='operations = "throughput"')
+    assert deliver(chosen, GOOD)["throughput"] == 4
+    with pytest.raises(GuestFailed, match=r"counted no operations \(throughput\)"):
+        deliver(chosen, GOOD.replace('"throughput": 4', '"throughput": 0'))
+
+
+def test_the_shipped_workloads_read_the_outputs_they_are_for(tmp_path: Path) -> None:
+    for name, lines in (("fio", FIO), ("stress-ng", STRESS_NG)):
+        chosen = selection.load(name)
+        case = chosen.cases[0]
+        outcome = CaseOutcome(
+            name=case.name, begin_ns=0, ended=True, status=0, stdout=lines, usage={"page_faults": 3}
+        )  # fmt: skip
+        output.collect(GuestReport(cases=[outcome]), chosen, [case], tmp_path)
+        assert outcome.metrics.keys() == {metric.name for metric in chosen.metrics}
+        assert outcome.metrics[chosen.primary.name] > 0 and outcome.metrics[chosen.operations] > 0
+
+
+def test_a_version_whose_output_differs_is_named_with_the_field(tmp_path: Path) -> None:
+    chosen = selection.load("stress-ng")
+    lines = [line.replace("bogo-ops-per-second-real-time", "bogo-rate") for line in STRESS_NG]
+    outcome = CaseOutcome(name="mmap", begin_ns=0, ended=True, status=0, stdout=lines, usage={"page_faults": 3})
+    with pytest.raises(GuestFailed, match="never reported its metric bogo_rate") as caught:
+        output.collect(GuestReport(cases=[outcome]), chosen, [chosen.case("mmap")], tmp_path)
+    assert "bogo-ops-per-second-real-time" in caught.value.message and "stress-ng 0.15.06" in caught.value.message

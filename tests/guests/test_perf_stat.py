@@ -1,0 +1,163 @@
+"""`perf stat` around cases: what is asked for, read and told; what perf 6.1 really wrote is in tests/data."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lab.compare import boots
+from lab.core.errors import GuestFailed
+from lab.guests import perf_stat
+from lab.guests.channel import CaseOutcome, GuestReport
+from lab.guests.perf_stat import HARDWARE, SOFTWARE, WALKS
+from lab.workloads import selection
+
+from ..fakes.guest import write_workload
+
+RECORDED = Path(__file__).parents[1] / "data" / "perf-stat-6.1.jsonl"
+
+
+def line(event: str, value: str, share: float = 100.0) -> str:
+    """As perf writes it, see perf-stat(1)."""
+    return (
+        f'{{"counter-value" : "{value}", "unit" : "", "event" : "{event}", "event-runtime" : 594753, '
+        f'"pcnt-running" : {share:.2f}, "metric-value" : 0.000000, "metric-unit" : "(null)"}}'
+    )
+
+
+# ---- reading
+
+
+def test_what_perf_wrote_on_a_machine_without_a_pmu() -> None:
+    found = perf_stat.read(RECORDED.read_text().splitlines())
+    assert found.values == {
+        "task-clock": 2.027144, "page-faults": 169.0, "context-switches": 4.0, "cpu-migrations": 0.0,
+    }  # fmt: skip
+    assert found.not_supported == tuple(event.name for event in HARDWARE)
+    assert (found.not_counted, found.shares) == ((), {})
+    assert found.rest == ("something of its own", '{"not": "of perf"}'), "what the program said stays its own"
+
+
+def test_events_that_took_turns_say_for_how_long() -> None:
+    found = perf_stat.read([line("cycles", "1000.000000"), line("dTLB-load-misses", "500.000000", 45.67)])
+    assert found.values == {"cycles": 1000.0, "dTLB-load-misses": 500.0}
+    assert found.shares == {"dTLB-load-misses": 45.67}
+
+
+def test_an_event_without_a_counter_has_no_number() -> None:
+    found = perf_stat.read([line("iTLB-load-misses", "<not counted>", 0.0), line("cycles", "<not supported>")])
+    assert (found.values, found.shares) == ({}, {})
+    assert (found.not_counted, found.not_supported) == (("iTLB-load-misses",), ("cycles",))
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "", "many", "1,000"])
+def test_what_is_no_number_is_none(value: str) -> None:
+    found = perf_stat.read([line("cycles", value)])
+    assert found.values == {} and found.not_counted == ("cycles",)
+
+
+@pytest.mark.parametrize("text", ["", "{", "{}", "[1]", '{"event": "cycles"}', "\x1b[0m{", '"event"', "{" * 100])
+def test_any_other_line_is_the_programs(text: str) -> None:
+    assert perf_stat.read([text]).rest == (text,)
+
+
+# ---- asking
+
+
+def test_an_emulator_is_not_asked_for_hardware() -> None:
+    assert perf_stat.events("tcg", [event.name for event in WALKS]) == SOFTWARE
+
+
+def test_page_walks_are_asked_for_where_perf_has_a_name_for_them() -> None:
+    assert perf_stat.events("kvm") == (*SOFTWARE, *HARDWARE)
+    assert perf_stat.events("kvm", ["dtlb_load_misses.walk_active", "other"]) == (*SOFTWARE, *HARDWARE, WALKS[0])
+
+
+def test_every_event_is_a_metric_of_its_own() -> None:
+    metrics = [event.metric for event in (*SOFTWARE, *HARDWARE, *WALKS)]
+    assert len({metric.name for metric in metrics}) == len(metrics)
+    assert not any(metric.primary for metric in metrics)
+    assert {metric.better for metric in metrics} == {"lower", "neither"}
+    assert perf_stat.metric_name("dTLB-load-misses") == "perf-dtlb-load-misses"
+
+
+@pytest.mark.parametrize(("script", "status"), [("exit 0", 0), ("exit 7", 7), ("kill -SEGV $$", 139)])
+def test_a_program_that_is_killed_is_not_taken_for_one_that_ended_well(script: str, status: int) -> None:
+    words = perf_stat.wrapped(["sh", "-c", script], SOFTWARE)
+    assert words[:5] == ["/usr/bin/perf", "stat", "-j", "-e", "task-clock,page-faults,context-switches,cpu-migrations"]
+    # perf itself would give 0 for the signal, so the shell that it starts must not.
+    shell = words[words.index("--") + 2 :]
+    assert subprocess.run(shell, check=False, capture_output=True).returncode == status
+
+
+# ---- what a boot gives
+
+
+def outcome(name: str, *said: str, status: int = 0) -> CaseOutcome:
+    return CaseOutcome(
+        name=name, begin_ns=0, end_ns=1, ended=True, status=status, stderr=list(said),
+        stdout=['{"metrics": {"throughput": 3.5, "faults": 7}}'],
+    )  # fmt: skip
+
+
+def test_events_stand_beside_the_programs_own_numbers(tmp_path: Path) -> None:
+    workload = selection.load(write_workload(tmp_path / "mine"))
+    report = GuestReport(
+        cases=[
+            outcome("small", "a warning", line("page-faults", "10.000000")),
+            outcome("small", line("page-faults", "11.000000"), line("cycles", "<not counted>")),
+            outcome("small", line("page-faults", "12.000000"), line("cycles", "5.000000", 30)),
+        ]
+    )
+    counted = boots._take_events(report)
+    values = boots.collect(report, workload, [workload.case("small")], 3, tmp_path, counted)
+    assert values["small"] == {
+        "throughput": [3.5] * 3,
+        "faults": [7.0] * 3,
+        "perf-page-faults": [10.0, 11.0, 12.0],
+        "perf-cycles": [None, None, 5.0],
+    }
+    assert report.cases[0].stderr == ["a warning"]
+    told = perf_stat.summary(counted)
+    assert (told.pmu, told.shares, told.not_counted) == (True, {"cycles": 30.0}, ["cycles"])
+
+
+def test_the_last_words_of_a_program_that_failed_are_its_own(tmp_path: Path) -> None:
+    workload = selection.load(write_workload(tmp_path / "mine"))
+    report = GuestReport(cases=[outcome("small", "no memory", line("page-faults", "1.0"), status=3)])
+    counted = boots._take_events(report)
+    with pytest.raises(GuestFailed, match="status 3: no memory"):
+        boots.collect(report, workload, [workload.case("small")], 1, tmp_path, counted)
+
+
+# ---- what is told
+
+
+def summary(*lines: str) -> perf_stat.PerfSummary:
+    return perf_stat.summary([perf_stat.read(lines)])
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([line("page-faults", "1")], "no PMU in the guest: software events only"),
+        ([line("page-faults", "1"), line("cycles", "1")], "2 events counted all the time"),
+        ([line("cycles", "<not supported>")], "no PMU in the guest: software events only"),
+        ([line("cycles", "1"), line("instructions", "<not supported>")], "not in the guest's PMU: instructions"),
+        ([line("cycles", "1", 40)], "counted in turns and scaled up: cycles 40 % of the time"),
+        ([line("cycles", "<not counted>", 0)], "got no counter in some boots: cycles"),
+    ],
+)
+def test_it_is_said_in_words(lines: list[str], said: str) -> None:
+    assert str(summary(*lines)) == said
+
+
+def test_of_several_boots_the_least_share_is_told() -> None:
+    boots_of = [summary(line("cycles", "1", share)) for share in (80, 35, 60)]
+    both = perf_stat.together([*boots_of, summary(line("cycles", "1"), line("instructions", "<not supported>"))])
+    assert both.shares == {"cycles": 35.0} and both.not_supported == ["instructions"]
+    seen = perf_stat.together([both, summary(line("instructions", "7"))])
+    assert seen.not_supported == [] and seen.events == ["cycles", "instructions"]
+    assert perf_stat.together([]).pmu is False

@@ -1,0 +1,279 @@
+"""Guests: every way to die is told from the others, and none outlives the lab."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from lab.core.errors import GuestFailed, HostFailed
+from lab.guests import run as guest_run
+from lab.guests.run import Ended, Running
+
+HELLO = {"t": "hello", "release": "6.99.0", "clocksource": "tsc", "mem_kb": 600000, "cmdline": "quiet", "cpus": 1}
+BEGIN = {"t": "begin", "case": "layout-4632k", "now_ns": 1}
+OUT = {"t": "out", "case": "layout-4632k", "line": '{"metrics": {"throughput": 12.5}}'}
+END = {"t": "end", "case": "layout-4632k", "status": 0, "signal": 0, "oom_kills": 0, "now_ns": 2}
+BOOT = "[    0.000000] Linux version 6.99.0 (lab@lab) (gcc 12.2.0)\n"
+
+PANIC = """\
+[    0.531] Kernel panic - not syncing: Fatal exception in interrupt
+[    0.532] CPU: 0 PID: 1 Comm: init Not tainted 6.99.0 #1
+[    0.533] ---[ end Kernel panic - not syncing: Fatal exception in interrupt ]---
+"""
+NULL = """\
+[    1.20] BUG: kernel NULL pointer dereference, address: 0000000000000008
+[    1.20] #PF: supervisor read access in kernel mode
+[    1.21] Oops: 0000 [#1] PREEMPT SMP NOPTI
+[    1.21] CPU: 0 PID: 44 Comm: alloc-burst Not tainted 6.99.0 #1
+"""
+BUG_ON = """\
+[    1.20] ------------[ cut here ]------------
+[    1.20] kernel BUG at mm/mmap.c:1700!
+[    1.21] invalid opcode: 0000 [#1] SMP
+"""
+GP = "[    1.20] general protection fault, probably for non-canonical address 0xdead000000000122: 0000 [#1] SMP\n"
+LOCKUP = "[   28.0] watchdog: BUG: soft lockup - CPU#0 stuck for 22s! [alloc-burst:44]\n"
+RCU = "[   21.0] rcu: INFO: rcu_preempt self-detected stall on CPU\n"
+TASK = "[  122.0] INFO: task init:1 blocked for more than 120 seconds.\n"
+OOM_KILL = """\
+[    2.10] alloc-burst invoked oom-killer: gfp_mask=0x140dca(GFP_HIGHUSER_MOVABLE), order=0, oom_score_adj=0
+[    2.11] Out of memory: Killed process 44 (alloc-burst) total-vm:702000kB, anon-rss:601000kB
+"""
+OOM_PANIC = """\
+[    2.10] init invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0
+[    2.12] Kernel panic - not syncing: System is deadlocked on memory
+"""
+OOM_PANIC_SET = """\
+[    2.10] init invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0
+[    2.12] Kernel panic - not syncing: Out of memory: compulsory panic_on_oom is enabled
+"""
+NO_INIT = "[    0.4] Kernel panic - not syncing: No working init found.  Try passing init= option to kernel.\n"
+NO_ROOT = "[    0.4] Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)\n"
+INIT_DIED = "[    0.9] Kernel panic - not syncing: Attempted to kill init! exitcode=0x0000000b\n"
+
+
+def lines(*rows: dict[str, object]) -> bytes:
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+def whole(*rows: dict[str, object]) -> bytes:
+    return lines(*rows, {"t": "done", "lines": len(rows)})
+
+
+GOOD = whole(HELLO, BEGIN, OUT, END)
+
+
+def ended(
+    tmp_path: Path,
+    *,
+    console: str | None = BOOT,
+    report: bytes | None = GOOD,
+    status: int = 0,
+    timed_out: bool = False,
+    stderr: str = "",
+) -> Ended:
+    if console is not None:
+        (tmp_path / "console.log").write_text(console)
+    if report is not None:
+        (tmp_path / "report.jsonl").write_bytes(report)
+    return Ended(
+        status=status, timed_out=timed_out, stderr=stderr, wall_s=60.0,
+        console=tmp_path / "console.log", report=tmp_path / "report.jsonl",
+    )  # fmt: skip
+
+
+def test_a_guest_that_delivers(tmp_path: Path) -> None:
+    report = guest_run.judge(ended(tmp_path))
+    outcome = report.case("layout-4632k")
+    assert report.complete and outcome is not None and outcome.stdout == [OUT["line"]]
+
+
+def test_a_case_that_was_killed_for_memory_is_for_the_run_to_judge(tmp_path: Path) -> None:
+    # The guest lives on and reports it, with the other cases.
+    report = whole(HELLO, BEGIN, {**END, "status": 137, "signal": 9, "oom_kills": 1})
+    outcome = guest_run.judge(ended(tmp_path, console=BOOT + OOM_KILL, report=report)).case("layout-4632k")
+    assert outcome is not None and outcome.oom_kills == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "left"),
+    [
+        ("panic", "panicked: Fatal exception in interrupt", {"console": BOOT + PANIC, "report": lines(HELLO)}),
+        ("panic", "panicked: Attempted to kill init!", {"console": BOOT + INIT_DIED, "report": b""}),
+        ("panic", "found no init that it can run: No working init", {"console": BOOT + NO_INIT, "report": b""}),
+        ("panic", "found no init that it can run: VFS: Unable", {"console": BOOT + NO_ROOT, "report": None}),
+        ("panic", "panicked", {"console": BOOT + NULL + PANIC, "report": lines(HELLO)}),
+        ("panic", "panicked", {"console": BOOT + PANIC, "timed_out": True, "status": -9}),
+        ("oom", "ran out of memory and panicked", {"console": BOOT + OOM_PANIC_SET, "report": lines(HELLO, BEGIN)}),
+        ("oom", "ran out of memory and panicked", {"console": BOOT + OOM_PANIC, "report": lines(HELLO, BEGIN)}),
+        ("oops", "oopsed: BUG: kernel NULL pointer", {"console": BOOT + NULL}),
+        ("oops", "oopsed: kernel BUG at mm/mmap.c:1700", {"console": BOOT + BUG_ON}),
+        ("oops", "complained: watchdog: BUG: soft lockup", {"console": BOOT + LOCKUP}),
+        ("oops", "oopsed: general protection fault", {"console": BOOT + GP}),
+        ("oops", "oopsed", {"console": BOOT + NULL, "timed_out": True, "status": -9, "report": lines(HELLO)}),
+        ("hang", "hung; stopped after 60 s$", {"timed_out": True, "status": -9, "report": lines(HELLO, BEGIN)}),
+        ("hang", "before it printed anything", {"timed_out": True, "status": -9, "console": "", "report": b""}),
+        ("hang", "before it printed anything", {"timed_out": True, "status": -9, "console": None, "report": None}),
+        ("hang", "60 s: rcu: INFO: rcu_preempt", {"timed_out": True, "status": -9, "console": BOOT + RCU}),
+        ("hang", "INFO: task init:1 blocked", {"timed_out": True, "status": -9, "console": BOOT + TASK}),
+        ("hang", "soft lockup", {"timed_out": True, "status": -9, "console": BOOT + LOCKUP, "report": lines(HELLO)}),
+        ("qemu-died", "died with signal 11: no message", {"status": -11, "report": lines(HELLO)}),
+        ("qemu-died", "died with signal 9", {"status": -9, "report": lines(HELLO, BEGIN)}),
+        (
+            "qemu-died",
+            "died with status 1: qemu-system-x86_64: cannot set up guest memory",
+            {
+                "status": 1,
+                "console": None,
+                "report": None,
+                "stderr": "qemu-system-x86_64: cannot set up guest memory 'ram': Cannot allocate memory\n"
+                "qemu-system-x86_64: warning: TCG doesn't support requested feature\n\n",
+            },
+        ),
+        ("no-report", "init gave up: no job; no modules", {"report": whole(
+            HELLO, {"t": "fatal", "error": "no job"}, {"t": "fatal", "error": "no modules"}
+        )}),
+        ("no-report", "without printing anything", {"console": "", "report": b""}),
+        ("no-report", "without printing anything", {"console": None, "report": None}),
+        ("no-report", "its init never reported", {"report": b""}),
+        ("no-report", r"in the middle of its report \(at layout-4632k\)", {"report": lines(HELLO, BEGIN, OUT)}),
+        ("no-report", r"in the middle of its report \(at the first case\)", {"report": lines(HELLO)}),
+        ("no-report", "in the middle of its report", {"report": GOOD[:-3]}),
+        ("no-report", "in the middle of its report", {"report": lines(HELLO, BEGIN, END, {"t": "done", "lines": 9})}),
+        ("malformed", "line 2 of the guest's report cannot be read", {"report": lines(HELLO) + b"\x00\xff\n" + GOOD}),
+        (
+            "refused",
+            "refused the setting sysctl.vm.nothing=1: No such file",
+            {"report": whole(
+                HELLO, {"t": "refused", "name": "sysctl.vm.nothing", "value": "1", "error": "No such file"}, BEGIN, END
+            )},
+        ),
+    ],
+)  # fmt: skip
+def test_ways_to_die(tmp_path: Path, kind: str, words: str, left: dict[str, object]) -> None:
+    with pytest.raises(GuestFailed, match=words) as caught:
+        guest_run.judge(ended(tmp_path, **left))  # type: ignore[arg-type]
+    assert caught.value.kind == kind
+    assert caught.value.exit_status == 4
+    if kind != "malformed":
+        assert caught.value.log is not None
+
+
+def test_console_bytes_that_are_no_text_are_read_anyway(tmp_path: Path) -> None:
+    left = ended(tmp_path, report=b"")
+    left.console.write_bytes(b"\xff\xfe\x00" + PANIC.encode())
+    with pytest.raises(GuestFailed, match="panicked"):
+        guest_run.judge(left)
+
+
+# --- booting, with programs that stand in for QEMU
+
+
+def qemu(tmp_path: Path, text: str) -> list[str]:
+    path = tmp_path / "qemu"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return [str(path)]
+
+
+def test_a_guest_that_ends_by_itself(tmp_path: Path) -> None:
+    argv = qemu(tmp_path, "echo booted > console.log; printf '{\"t\"' > report.jsonl; echo warned >&2; exit 3")
+    left = guest_run.boot(argv, folder=tmp_path, timeout_s=20)
+    assert (left.status, left.timed_out, left.stderr) == (3, False, "warned\n")
+    assert left.console.read_text() == "booted\n" and left.report.read_bytes() == b'{"t"'
+    assert (tmp_path / "qemu.log").read_text() == "warned\n"
+    assert 0 < left.wall_s < 20
+
+
+def test_a_guest_that_takes_too_long_is_killed(tmp_path: Path) -> None:
+    argv = qemu(tmp_path, "trap '' TERM INT; echo $$ > pid; exec sleep 600")
+    left = guest_run.boot(argv, folder=tmp_path, timeout_s=0.3)
+    assert left.timed_out and left.status == -signal.SIGKILL
+    assert 0.3 <= left.wall_s < 5
+    assert _gone(tmp_path / "pid")
+
+
+def test_a_program_that_cannot_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = guest_run.boot([str(tmp_path / "nothing")], folder=tmp_path, timeout_s=5)
+    with pytest.raises(GuestFailed, match="QEMU died with status 127"):
+        guest_run.judge(left)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(HostFailed, match="cannot start"):
+        guest_run.boot(["/bin/true"], folder=tmp_path, timeout_s=5)
+
+
+def test_a_guest_does_not_outlive_a_lab_that_is_killed(tmp_path: Path) -> None:
+    argv = qemu(tmp_path, "echo $$ > pid.new; mv pid.new pid; exec sleep 600")
+    program = (
+        "import sys; from pathlib import Path; from lab.guests import run\n"
+        "run.boot(sys.argv[2:], folder=Path(sys.argv[1]), timeout_s=600)\n"
+    )
+    lab = subprocess.Popen([sys.executable, "-c", program, str(tmp_path), *argv])
+    _wait_for_file(tmp_path / "pid")
+    lab.kill()
+    lab.wait()
+    assert _gone(tmp_path / "pid")
+
+
+def test_stop_all_kills_those_that_run_and_those_that_come_later(tmp_path: Path) -> None:
+    running, ends = Running(), {}
+    folders = [tmp_path / name for name in ("one", "two")]
+
+    def run(folder: Path) -> None:
+        folder.mkdir()
+        argv = qemu(folder, "echo $$ > pid; exec sleep 600")
+        ends[folder.name] = guest_run.boot(argv, folder=folder, timeout_s=8, running=running)
+
+    threads = [threading.Thread(target=run, args=(folder,)) for folder in folders]
+    for thread in threads:
+        thread.start()
+    for folder in folders:
+        _wait_for_file(folder / "pid")
+    running.stop_all()
+    for thread in threads:
+        thread.join(timeout=5)
+    assert {name: (left.status, left.timed_out) for name, left in ends.items()} == {
+        "one": (-signal.SIGKILL, False),
+        "two": (-signal.SIGKILL, False),
+    }
+    run(tmp_path / "three")
+    assert ends["three"].status == -signal.SIGKILL and ends["three"].wall_s < 5
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_kills_the_guest(tmp_path: Path) -> None:
+    argv = qemu(tmp_path, "echo $$ > pid.new; mv pid.new pid; exec sleep 600")
+
+    def interrupt() -> None:
+        _wait_for_file(tmp_path / "pid")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        guest_run.boot(argv, folder=tmp_path, timeout_s=30)
+    assert _gone(tmp_path / "pid")
+
+
+def _wait_for_file(path: Path) -> None:
+    deadline = time.monotonic() + 10
+    while not (path.exists() and path.read_text().strip()):
+        assert time.monotonic() < deadline, f"{path} never came"
+        time.sleep(0.01)
+
+
+def _gone(pid_file: Path) -> bool:
+    stat = Path("/proc") / pid_file.read_text().strip() / "stat"
+    deadline = time.monotonic() + 5
+    while stat.exists() and ") Z " not in stat.read_text():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True

@@ -1,0 +1,313 @@
+"""The history's database: what goes in, what comes out, and what is said when it does not work."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+
+from lab import history
+from lab.cli import main
+from lab.compare import results
+from lab.core import records
+from lab.core.errors import HostFailed, UserError
+from lab.core.progress import Meter
+from lab.history import database, index, schema, trends
+from lab.history.database import Database, opened
+from lab.history.index import Label
+from lab.history.trends import Wanted
+
+from ..fakes import result as fakeresult
+from ..fakes import samples as manysamples
+from ..fakes.build import own_folders
+from ..fakes.result import case, result
+
+QUIET = Meter(quiet=True)
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_folders(monkeypatch, tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("LAB_DATABASE", raising=False)
+
+
+def store(number: int, *, level: float = 100.0, night: int = 0, trend: bool = True, count: int = 6) -> Path:
+    """A stored comparison; with a night, one that `lab nightly` would have made."""
+    name = f"202611{number:02d}-090000-aaaa"
+    base, test = [100.0 + i for i in range(count)], [level + i for i in range(count)]
+    document = result(
+        case("large", base, test, holm=True), name=name, started=f"2026-11-{number:02d}T09:00:00+00:00",
+        seeds=list(range(1, count + 1)),
+    )  # fmt: skip
+    folder = results.results_dir() / name
+    fakeresult.store(folder, document, commits=(f"{number - 1:040x}", f"{number:040x}"))
+    if night:
+        label = Label(
+            plan="plan", night=night, date="2026-11-21", tree="linux", branch="main", baseline="yesterday", trend=trend
+        )
+        records.save(folder / index.LABEL, label)
+    return folder
+
+
+def content(base: Database) -> list[str]:
+    """Everything in a database, but for the keys that it chose itself."""
+    with base.reading() as connection:
+        names = {row.key: str(row[1:]) for row in connection.execute(sa.select(schema.series))}
+        ids = {row.key: str(row[1:]) for row in connection.execute(sa.select(schema.results))}
+        points = {}
+        rows = [*names.values(), *ids.values()]
+        for row in connection.execute(sa.select(schema.points)):
+            points[row.key] = str((names[row.series], ids[row.result], *row[3:]))
+        rows += points.values()
+        rows += [str((points[row.point], *row[1:])) for row in connection.execute(sa.select(schema.samples))]
+        for row in connection.execute(sa.select(schema.comparisons)):
+            rows.append(str((ids[row.result], names[row.series], *row[2:])))
+    return sorted(rows)
+
+
+def trend_of(base: Database, **wanted: str) -> trends.Trend:
+    with base.reading() as connection:
+        one, also = trends.choose(trends.list_series(connection, Wanted(**wanted)))
+        return trends.trend(connection, one, also=also)
+
+
+def check_everything(asked: str | None) -> None:
+    """What must hold of any database."""
+    folders = [store(n, level=100.0 if n < 15 else 110.0, night=n) for n in range(1, 31)]
+    folders.append(store(31))
+    with opened(asked) as base:
+        assert index.catch_up(base, QUIET) == 31
+        assert index.catch_up(base, QUIET) == 0
+        before = content(base)
+        assert index.rebuild(base, QUIET) == 31
+        assert content(base) == before
+        nights = trend_of(base, tree="linux", branch="main", workload="alloc-burst", case="large")
+        assert [dot.night for dot in nights.points] == list(range(1, 31))
+        assert nights.points[20].value == pytest.approx(112.5)
+        (step,) = nights.changes
+        assert (step.at, step.after, step.commit) == (14, f"{14:040x}", f"{15:040x}")
+        by_hand = trend_of(base, tree="default", workload="alloc-burst", case="large")
+        assert [dot.commit for dot in by_hand.points] == [f"{30:040x}", f"{31:040x}"]
+        # What was measured on, and is written again, takes the place of what was there.
+        document = results.load_result(folders[0])
+        records.save(folders[0] / "result.json", fakeresult.result(*document.cases, name=document.result, seconds=1234))
+        assert index.catch_up(base, QUIET) == 1
+        # A result that is gone goes with the next rebuild, and its series if it had one of its own.
+        (folders[30] / "result.json").unlink()
+        assert index.rebuild(base, QUIET) == 30
+        with base.reading() as connection:
+            assert not [one for one in trends.list_series(connection, Wanted()) if one.tree == "default"]
+            assert connection.execute(sa.select(sa.func.count()).select_from(schema.samples)).scalar_one() > 0
+
+
+def test_everything_with_sqlite() -> None:
+    check_everything(None)
+
+
+def test_a_night_counts_once_and_baselines_do_not() -> None:
+    store(1, night=1)
+    store(2, night=1, trend=False)
+    with opened() as base:
+        index.catch_up(base, QUIET)
+        found = trend_of(base, branch="main", case="large", workload="alloc-burst")
+        assert [(dot.night, dot.commit) for dot in found.points] == [(1, f"{1:040x}")]
+        with base.reading() as connection:
+            assert connection.execute(sa.select(sa.func.count()).select_from(schema.comparisons)).scalar_one() > 10
+
+
+def test_points_are_means_over_the_seeds_that_all_have() -> None:
+    store(1, night=1)
+    store(2, night=2, count=3)
+    store(3, night=3, count=8)
+    with opened() as base:
+        index.catch_up(base, QUIET)
+        found = trend_of(base, branch="main", workload="alloc-burst", case="large")
+    assert found.seeds == 3
+    assert [dot.value for dot in found.points] == [101.0] * 3
+    assert [dot.seeds for dot in found.points] == [6, 3, 8]
+
+
+def test_a_matrix_is_in_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ..fakes import guest as fakeguest
+
+    guests = fakeguest.FakeGuests(lambda arm, seed, case: 100.0 + seed)
+    fakeguest.pretend(monkeypatch, tmp_path, guests)
+    for name in ("one", "two"):
+        (tmp_path / name).write_bytes(b"")
+    from lab.kernels import resolve
+    from lab.kernels.resolve import FileSource
+
+    monkeypatch.setattr(
+        resolve, "_file_source",
+        lambda path: FileSource(path=str(path), sha256=path.name, release="6.99"),
+    )  # fmt: skip
+    workload = fakeguest.write_workload(tmp_path / "mine")
+    words = ["--kernel", f"file:{tmp_path}/one", "--kernel", f"file:{tmp_path}/two", "-w", workload]
+    assert main.run(["matrix", *words]) == 0
+    with opened() as base, base.reading() as connection:
+        found = trends.list_series(connection, Wanted(workload="mine"))
+        assert {one.case: one.points for one in found} == {"small": 2, "large": 2}
+        assert connection.execute(sa.select(schema.results.c.kind)).scalars().all() == ["matrix"]
+
+
+# ---- the schema
+
+
+def test_the_steps_lead_to_the_schema() -> None:
+    with opened() as base, base.reading() as connection:
+        context = MigrationContext.configure(connection)
+        assert compare_metadata(context, schema.metadata) == []
+        assert context.get_current_revision() == schema.HEAD
+    assert database.scripts().get_current_head() == schema.HEAD
+
+
+def test_a_database_of_a_newer_lab_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "newer.sqlite"
+    with opened(f"sqlite:///{path}"):
+        pass
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(HostFailed, match="another version of the lab"), opened(f"sqlite:///{path}"):
+        pass
+
+
+# ---- which database
+
+
+@pytest.mark.parametrize(
+    ("asked", "wrong"),
+    [
+        ("nonsense", "no URL"),
+        ("mysql://here/lab", "cannot be kept in mysql"),
+        ("sqlite://", "names no file"),
+        ("postgresql://here:port/lab", "no URL"),
+    ],
+)
+def test_urls_that_name_no_database(asked: str, wrong: str) -> None:
+    with pytest.raises(UserError, match=wrong):
+        database.choose(asked)
+
+
+def test_where_the_url_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert str(database.choose(None)).endswith("kernel-ab-lab/history/history.sqlite")
+    database.config_file().parent.mkdir(parents=True)
+    database.config_file().write_text('database = "postgresql://lab:secret@from-config/lab"\n')
+    assert database.choose(None).host == "from-config"
+    assert "secret" not in database.shown(database.choose(None))
+    monkeypatch.setenv("LAB_DATABASE", "postgresql://from-environment/lab")
+    assert database.choose(None).host == "from-environment"
+    assert database.choose("postgresql://typed/lab").host == "typed"
+    monkeypatch.delenv("LAB_DATABASE")
+    database.config_file().write_text('\ndatabas = "x"\n')
+    with pytest.raises(UserError, match=r"lab\.toml:2: unknown key 'databas'"):
+        database.choose(None)
+
+
+# ---- faults
+
+
+def _gone(path: Path) -> None:
+    path.parent.joinpath("not-a-folder").write_text("")
+
+
+def _broken(path: Path) -> None:
+    path.write_bytes(b"this is no database, but long enough to be looked at as if it were one" * 20)
+
+
+@pytest.mark.parametrize("fault", [_gone, _broken])
+def test_a_database_that_does_not_work_is_a_line(
+    fault: Callable[[Path], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "history.sqlite"
+    fault(path)
+    url = f"sqlite:///{path}" if fault is _broken else f"sqlite:///{tmp_path}/not-a-folder/history.sqlite"
+    assert main.run(["history", "show", "--database", url]) == 4
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "the history's database" in line and "lab history rebuild" in line
+
+
+def test_a_locked_database_costs_a_warning_and_the_result_is_found_later(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_PATIENCE_S", 0.2)
+    folder = store(1)
+    with opened():
+        pass
+    holder = sqlite3.connect(str(database.choose(None).database), isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    started = time.monotonic()
+    history.remember(folder, Meter())
+    assert time.monotonic() - started < 5
+    assert "another program holds it locked" in capsys.readouterr().err
+    assert results.load_result(folder).result == folder.name
+    holder.execute("ROLLBACK")
+    holder.close()
+    assert main.run(["history", "show", "--json", "-w", "alloc-burst:large"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [one["case"] for one in document["series"]] == ["large"]
+
+
+def test_results_that_cannot_be_read_are_named_and_passed_over(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = store(1)
+    broken = store(2)
+    (broken / "result.json").write_text("{")
+    with opened() as base:
+        assert index.rebuild(base, Meter()) == 1
+    assert f"{broken.name} is not in the history" in capsys.readouterr().err
+    assert folder.is_dir()
+
+
+def test_a_trend_reads_its_own_series_alone(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/many.sqlite"
+    manysamples.fill(url, samples=10_000)
+    found = manysamples.trend(url)
+    assert len(found.points) == manysamples.NIGHTS
+    (step,) = found.changes
+    assert (step.at, step.ratio) == (manysamples.NIGHTS * 2 // 3, pytest.approx(1.05, abs=0.001))
+    with opened(url) as base, base.reading() as connection:
+        statement = trends.dots_of(1).compile(base.engine, compile_kwargs={"literal_binds": True})
+        plan = " ".join(str(row) for row in connection.execute(sa.text(f"EXPLAIN QUERY PLAN {statement}")))
+    assert "USING INDEX points_in_order" in plan and "SCAN points" not in plan
+
+
+# ---- the commands
+
+
+def test_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(1, 11):
+        store(number, level=100.0 if number < 6 else 150.0, night=number)
+    store(12)
+    assert main.run(["history", "trend", "-w", "alloc-burst:large", "--branch", "main"]) == 0
+    said = capsys.readouterr().out
+    assert "<- step of +48" in said and "1 step, 0 outliers" in said
+    assert main.run(["history", "trend", "-w", "alloc-burst:large", "--branch", "main", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["points"]) == 10
+    assert main.run(["history", "compare", f"{11:040x}", f"{12:040x}", "-w", "alloc-burst:large"]) == 0
+    assert "0.0 %" in capsys.readouterr().out
+    assert main.run(["history", "rebuild"]) == 0
+    assert capsys.readouterr().out.startswith("11 results")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["trend", "-w", "alloc-brust"], "did you mean alloc-burst"),
+        (["trend", "--metric", "*"], "series are meant"),
+        (["trend", "--conditions", "zz"], "no such series"),
+        (["compare", "0000", "ffff"], "ambiguous"),
+        (["compare", f"{0:040x}", "ffff"], "no commit 'ffff'"),
+    ],
+)
+def test_what_the_history_does_not_have(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    store(1)
+    store(2)
+    assert main.run(["history", *words]) == 2
+    assert said in capsys.readouterr().err

@@ -1,0 +1,360 @@
+"""Builds through the real Ansible role, of a tree that is small enough to build in a moment.
+
+One home and one tree for the whole file: what is known of a kernel's configuration is shared, so that most builds are
+one run of Ansible. Every test makes commits of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.cli import gc
+from lab.core import ansible, paths, records
+from lab.core.errors import BuildFailed, HostFailed, UserError
+from lab.core.git import Repo
+from lab.core.process import kill_tagged
+from lab.core.progress import Meter
+from lab.kernels import build, compilers, store
+from lab.kernels import kernel as kernel_kernel
+from lab.kernels.compilers import Compiler
+from lab.kernels.kernel import MachineType
+from lab.kernels.resolve import FileSource, KernelSpec
+from lab.kernels.store import Build
+
+from ..fakes.build import commit_change, compiler, make_buildable, own_folders, quiet, spec_of, start_build
+from ..fakes.compiler import write_compiler
+from ..fakes.kernel import commit_all, git
+
+_NUMBER = itertools.count(100)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        own_folders(patch, home)
+        patch.setenv("FAKE_MADE", str(home / "made"))
+        patch.setenv("FAKE_HOLD", str(home / "hold"))
+        # A caller's own variables must not reach make.
+        patch.setenv("MAKEFLAGS", "n")
+        patch.setenv("KCFLAGS", "-include /no/such/file")
+        yield home
+
+
+@pytest.fixture(scope="module")
+def linux(home: Path) -> Path:
+    return make_buildable(home / "linux")
+
+
+@pytest.fixture
+def head(linux: Path) -> str:
+    """A commit that no other test has built."""
+    return commit_change(linux, next(_NUMBER))
+
+
+@pytest.fixture(scope="module")
+def built(linux: Path) -> Build:
+    return _obtain(spec_of(linux, "HEAD"))
+
+
+@pytest.fixture
+def made(home: Path) -> Callable[[], list[str]]:
+    """What was compiled since the test began."""
+    before = len(_lines(home / "made"))
+    return lambda: _lines(home / "made")[before:]
+
+
+@pytest.fixture
+def hold(home: Path) -> Iterator[Path]:
+    """While it is there, linking waits."""
+    path = home / "hold"
+    path.touch()
+    yield path
+    path.unlink(missing_ok=True)
+    (home / "hold.reached").unlink(missing_ok=True)
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def _obtain(spec: KernelSpec, cc: Compiler | None = None, meter: Meter | None = None) -> Build:
+    return build.obtain(spec, compiler=cc or compiler(), jobs=2, meter=meter or quiet())
+
+
+def _refuse(*_: object, **__: object) -> None:
+    raise AssertionError("nothing may be run")
+
+
+def _break(linux: Path, text: str) -> str:
+    (linux / "mm" / "mmap.c").write_text(text)
+    return commit_all(linux, f"break {next(_NUMBER)}")
+
+
+def _wait_for(condition: Callable[[], object], timeout_s: float = 30) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def _unfinished() -> list[Path]:
+    """Build folders (not worktrees) that are marked as being worked in."""
+    folders = [path.with_suffix("") for path in paths.cache_dir().rglob("*.unfinished")]
+    return [folder for folder in folders if not (folder / ".git").exists()]
+
+
+def _running_in(folder: Path) -> list[str]:
+    """Processes with a build folder on their command line."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if str(folder) in (text := path.read_text(errors="replace")):
+                found.append(text)
+    return found
+
+
+def test_a_build_is_whole(built: Build, linux: Path) -> None:
+    folder = store.folder_of(built.key)
+    assert {path.name for path in folder.iterdir()} == {
+        "bzImage", "vmlinux", "System.map", "config", "build.log", "build.json",
+    }  # fmt: skip
+    assert built.files == {name: records.file_digest(folder / name) for name in built.files}
+    assert built.files.keys() == {"bzImage", "vmlinux", "System.map", "config"}
+    assert (folder / "vmlinux").read_bytes().startswith(b"\x7fELF")
+    assert b".symtab" not in (folder / "vmlinux").read_bytes()
+    assert "T main" in (folder / "System.map").read_text()
+    assert (built.release, built.spec, built.subject) == ("6.99.0", "HEAD", "start")
+    assert built.commit == git(linux, "rev-list", "--max-parents=0", "HEAD")
+    assert built.key == store.key_of(built.inputs)
+    assert "  CC      mm/mmap.o\n" in (folder / "build.log").read_text()
+    config = (folder / "config").read_text()
+    assert "CONFIG_PVH=y" in config and "# CONFIG_SLUB_DEBUG is not set" in config
+    assert built.inputs.kconfig_sha256 == records.digest(config)
+
+
+def test_a_hit_runs_nothing(built: Build, linux: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = spec_of(linux, built.commit)
+    record = store.folder_of(built.key) / "build.json"
+    os.utime(record, (1, 1))
+    monkeypatch.setattr(ansible, "play", _refuse)
+    monkeypatch.setattr(Repo, "git_bytes", _refuse)
+    assert _obtain(spec) == built
+    assert record.stat().st_mtime > time.time() - 60, "a hit is a use"
+
+
+def test_a_request_in_other_words_that_comes_to_the_same_kernel_is_not_built_again(
+    built: Build, linux: Path, made: Callable[[], list[str]]
+) -> None:
+    # PVH is one of the fragment's own options, so the resolved configuration is the same; HEAD's tree is, too.
+    commit = git(linux, "commit-tree", f"{built.commit}^{{tree}}", "-m", "the same files")
+    assert _obtain(spec_of(linux, f"{commit}%CONFIG_PVH=y")).key == built.key
+    assert made() == []
+
+
+def test_other_content_is_another_kernel_only_that_is_compiled_and_the_subject_is_only_text(
+    built: Build, linux: Path, home: Path, made: Callable[[], list[str]]
+) -> None:
+    subject = f"mm: {{{{ lookup('pipe', 'touch {home}/canary') }}}} {{% if %}} $(touch {home}/canary) 'é"
+    other = _obtain(spec_of(linux, commit_change(linux, next(_NUMBER), subject)))
+    assert other.key != built.key and other.inputs.tree_id != built.inputs.tree_id
+    assert other.inputs.kconfig_sha256 == built.inputs.kconfig_sha256
+    assert other.files["vmlinux"] != built.files["vmlinux"]
+    assert made() == ["mm/mmap"]
+    assert other.subject == subject
+    assert not (home / "canary").exists()
+
+
+def test_other_kconfig_and_another_compiler_are_another_kernel(built: Build, linux: Path, home: Path) -> None:
+    cc = compilers.identify(str(write_compiler(home / "bin", "gcc-77", "gcc (fake) 77.1")))
+    other = _obtain(spec_of(linux, f"{built.commit}%CONFIG_SLUB_DEBUG=y"), cc)
+    assert other.key != built.key and other.inputs.tree_id == built.inputs.tree_id
+    assert other.inputs.kconfig_sha256 != built.inputs.kconfig_sha256
+    assert "CONFIG_SLUB_DEBUG=y" in (store.folder_of(other.key) / "config").read_text()
+    assert (other.inputs.compiler, other.compiler_command) == ("gcc (fake) 77.1", cc.command)
+    assert store.find(built.key) == built
+
+
+@pytest.mark.parametrize(
+    ("symbol", "message", "hint"),
+    [
+        ("SLUB_DEBUGG", "CONFIG_SLUB_DEBUGG: no such kconfig symbol in this tree", "did you mean CONFIG_SLUB_DEBUG"),
+        ("NEEDY", "kconfig dropped CONFIG_NEEDY=y became n", "depends on"),
+    ],
+)
+def test_an_option_that_is_not_kept_is_named(linux: Path, head: str, symbol: str, message: str, hint: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        _obtain(spec_of(linux, f"{head}%CONFIG_{symbol}=y"))
+    assert hint in str(caught.value.hint)
+    assert not _unfinished()
+
+
+def test_a_compile_error_names_the_first_one_and_the_log(built: Build, linux: Path) -> None:
+    bad = _break(linux, "int place(void) { return undeclared_name; }\n")
+    with pytest.raises(BuildFailed, match=r"does not build with gcc: .*mmap\.c.* error: 'undeclared_name'") as caught:
+        _obtain(spec_of(linux, bad))
+    assert bad[:12] in caught.value.message
+    assert caught.value.hint is None, "gcc is not too new for a kernel of today"
+    assert caught.value.log is not None and "  CC      mm/mmap.o" in caught.value.log.read_text()
+    assert not list(store.kernels_dir().glob(".staging-*"))
+    assert not _unfinished(), "make's own failure leaves whole objects behind"
+
+
+def test_a_full_disk_is_the_hosts_failure_and_the_build_folder_is_not_trusted(built: Build, linux: Path) -> None:
+    bad = _break(linux, '#error "mm/mmap.s: No space left on device"\n')
+    with pytest.raises(HostFailed, match="no disk space left while building") as caught:
+        _obtain(spec_of(linux, bad))
+    assert caught.value.exit_status == 4 and caught.value.log is not None
+    assert _unfinished()
+
+
+def test_a_compiler_that_was_killed_is_not_the_commits_fault(built: Build, linux: Path) -> None:
+    bad = _break(linux, '#error "gcc: fatal error: Killed signal terminated program cc1"\n')
+    with pytest.raises(HostFailed, match="the compiler was killed while building") as caught:
+        _obtain(spec_of(linux, bad))
+    assert "smaller -j" in str(caught.value.hint) and caught.value.exit_status == 4
+
+
+def test_a_build_that_was_broken_off_is_not_the_commits_fault(
+    built: Build, linux: Path, head: str, hold: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worktree = build.worktree_of(spec_of(linux, head).source.tree)
+    building = start_build(linux, head)
+    _wait_for(Path(f"{hold}.reached").exists)
+    kill_tagged(ansible.TAG, str(worktree))
+    _, said = building.communicate(timeout=30)
+    assert "HostFailed: the build of" in said and "was broken off" in said
+    assert _unfinished(), "what make was at is not trusted"
+    monkeypatch.setenv("FAKE_HOLD", "")
+    assert _obtain(spec_of(linux, head)).commit == head
+
+
+def test_too_little_space_is_said_before_anything_is_run(
+    linux: Path, head: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = spec_of(linux, head)
+    monkeypatch.setattr(ansible, "play", _refuse)
+    usage = shutil.disk_usage("/")
+    monkeypatch.setattr(build.shutil, "disk_usage", lambda _: usage._replace(free=7 << 20))
+    with pytest.raises(HostFailed, match="7 MiB free, a kernel build needs 3072 MiB"):
+        _obtain(spec)
+
+
+def test_a_tree_too_old_for_the_compiler_says_so(home: Path, linux: Path) -> None:
+    old = make_buildable(home / "old", version=(5, 2))
+    (old / "scripts" / "allnoconfig").write_text("echo 'dtc.c:1: error: multiple definition of yylloc'; exit 1\n")
+    commit_all(old, "a host tool that does not compile")
+    with pytest.raises(BuildFailed, match=r"dtc\.c:1: error: multiple definition") as caught:
+        _obtain(spec_of(old))
+    if compiler().major >= 10:
+        assert "newer than v5.2 can be built with" in str(caught.value.hint)
+
+
+def test_a_build_that_was_killed_leaves_nothing_that_looks_finished(
+    built: Build, linux: Path, head: str, hold: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {build.key for build, _, _ in store.builds()}
+    process = start_build(linux, head)
+    _wait_for(Path(f"{hold}.reached").exists)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert {build.key for build, _, _ in store.builds()} == before
+    (out,) = _unfinished()
+    assert _running_in(out), "make lives on: the next build must not meet it"
+    (out / "mm" / "mmap.o").write_bytes(b"half an object, newer than its source")
+    monkeypatch.setenv("FAKE_HOLD", "")
+    build = _obtain(spec_of(linux, head))
+    assert not _running_in(out)
+    assert build.commit == head
+    assert (store.folder_of(build.key) / "vmlinux").read_bytes().startswith(b"\x7fELF")
+    assert not _unfinished()
+    removed = [path.name for path, _ in store.collect_garbage(1e9, dry_run=False)]
+    assert [name for name in removed if name.startswith(f".staging-{process.pid}-")]
+
+
+def test_two_labs_that_want_the_same_kernel_build_it_once(
+    built: Build, linux: Path, head: str, hold: Path, made: Callable[[], list[str]]
+) -> None:
+    first = start_build(linux, head)
+    _wait_for(Path(f"{hold}.reached").exists)
+    second = start_build(linux, head)
+    with pytest.raises(subprocess.TimeoutExpired):
+        second.wait(timeout=1)
+    hold.unlink()
+    keys = [process.communicate(timeout=30) for process in (first, second)]
+    assert keys[0][0] == keys[1][0] != "", keys
+    assert made().count("mm/mmap") == 1
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_interrupting_a_build_stops_make(built: Build, linux: Path, head: str, hold: Path) -> None:
+    process = start_build(linux, head)
+    _wait_for(Path(f"{hold}.reached").exists)
+    (out,) = _unfinished()
+    assert _running_in(out)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=20)
+    assert "KeyboardInterrupt" in stderr
+    _wait_for(lambda: not _running_in(out))
+    assert not list(store.kernels_dir().glob(f".staging-{process.pid}-*")), "nothing to clean up"
+
+
+def test_build_folders_that_were_cleared_away_are_made_anew(built: Build, linux: Path, head: str) -> None:
+    folders = {item.path for item in gc.items() if item.kind == "build folder"}
+    gone, _ = gc.collect(older_than_s=-1, at_most=None, dry_run=False)
+    assert {item.path for item in gone if item.kind == "build folder"} == folders
+    assert {path.name for path in folders} > {"src"} and not any(path.exists() for path in folders)
+    # This process works with the kernels that it asked for.
+    assert store.folder_of(_obtain(spec_of(linux, head)).key).is_dir()
+    assert store.find(built.key) == built
+
+
+def test_a_tree_source_becomes_a_kernel_that_names_its_files(built: Build, linux: Path) -> None:
+    kernel = kernel_kernel.obtain(spec_of(linux, built.commit), jobs=1, meter=quiet())
+    folder = store.folder_of(built.key)
+    assert (kernel.key, kernel.release, kernel.commit) == (built.key, "6.99.0", built.commit)
+    assert (kernel.bzimage, kernel.symbols) == (folder / "bzImage", folder / "System.map")
+    assert kernel.vmlinux is None, "the fake one has no PVH note"
+    assert kernel.machines() == [MachineType.Q35]
+
+
+def test_only_a_trees_revision_is_built() -> None:
+    source = FileSource(path="/boot/x", sha256="0", release="6.1")
+    with pytest.raises(TypeError):
+        _obtain(KernelSpec(text="file:/boot/x", source=source))
+
+
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        (
+            "  CC      mm/a.o\nmm/a.c: In function 'f':\nmm/a.c:3:9: error: 'x' undeclared\n"
+            "mm/a.c:4:1: error: later\nmake[3]: *** [scripts/Makefile.build:229: mm/a.o] Error 1\n",
+            "mm/a.c:3:9: error: 'x' undeclared",
+        ),
+        (
+            "a.c:1: fatal error: gelf.h: No such file\nmake: *** [x] Error 2\n",
+            "a.c:1: fatal error: gelf.h: No such file",
+        ),
+        ("ld: in `f':\na.c:(.text): undefined reference to `g'\n", "a.c:(.text): undefined reference to `g'"),
+        (
+            "make[1]: *** No rule to make target 'b.o', needed by 'a'.  Stop.\nmake: *** [all] Error 2\n",
+            "make[1]: *** No rule to make target 'b.o', needed by 'a'.  Stop.",
+        ),
+        ("  CC      a.o\nmake: *** [Makefile:1: a.o] Error 2\n", "make: *** [Makefile:1: a.o] Error 2"),
+        ("  CC      arch/x86/kernel/error.o\n", None),
+        ("", None),
+    ],
+)
+def test_the_first_error_of_a_log(log: str, line: str | None) -> None:
+    assert build.first_error(log) == line

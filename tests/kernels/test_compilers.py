@@ -1,0 +1,89 @@
+"""Compilers: who they are, and for whom they are too new."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lab.core.errors import HostFailed, LabError, UserError
+from lab.kernels import compilers
+from lab.kernels.compilers import Compiler
+
+from ..fakes.compiler import write_compiler
+
+
+def _compiler(family: str = "gcc", major: int = 12) -> Compiler:
+    return Compiler(command=f"{family}-{major}", family=family, major=major, version="v", linker="ld")
+
+
+def test_the_default_compiler_is_gcc_and_says_so() -> None:
+    found = compilers.identify()
+    assert (found.command, found.family) == ("gcc", "gcc")
+    assert "gcc" in found.version and "ld" in found.linker.lower()
+    assert f"{found.major}." in found.version
+
+
+def test_clang_is_told_from_gcc_though_it_defines_gnuc_too(tmp_path: Path) -> None:
+    macros = "#define __GNUC__ 4\\n#define __clang_major__ 17\\n"
+    found = compilers.identify(str(write_compiler(tmp_path, "cc17", "clang version 17.0.1", macros=macros)))
+    assert (found.family, found.major, found.version) == ("clang", 17, "clang version 17.0.1")
+
+
+def test_what_is_no_compiler_is_refused(tmp_path: Path) -> None:
+    other = write_compiler(tmp_path, "tcc", "tcc version 0.9", macros="#define __TINYC__ 928\\n")
+    with pytest.raises(UserError, match="neither gcc nor clang"):
+        compilers.identify(str(other))
+    with pytest.raises(UserError, match="neither gcc nor clang"):
+        compilers.identify(str(write_compiler(tmp_path, "silent", "", macros="")))
+    with pytest.raises(LabError):
+        compilers.identify("false")
+
+
+@pytest.mark.parametrize("evil", ["gcc;touch pwned", "$(touch pwned)", "gcc -B.", "--help", "", "a\nb", "`x`", "gcc\n"])
+def test_a_compiler_is_one_plain_word(evil: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="is no compiler command"):
+        compilers.identify(evil)
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_that_is_missing_is_misuse_when_it_was_named_and_the_hosts_lack_when_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(UserError, match="gcc-99 is not installed") as caught:
+        compilers.identify("gcc-99")
+    assert "apt-get install gcc-99" in str(caught.value.hint)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(HostFailed, match="gcc is not installed"):
+        compilers.identify()
+
+
+@pytest.mark.parametrize(
+    ("family", "major", "kernel", "reason"),
+    [
+        ("gcc", 12, (5, 16), "use-after-free"),
+        ("gcc", 12, (5, 17), None),
+        ("gcc", 14, (5, 10), "use-after-free"),
+        ("gcc", 15, (6, 13), "C23"),
+        ("gcc", 15, (6, 14), None),
+        ("gcc", 11, (5, 5), "fno-common"),
+        ("gcc", 11, (5, 10), None),
+        ("gcc", 9, (4, 4), None),
+        ("clang", 17, (4, 4), None),
+    ],
+)
+def test_compilers_too_new_for_a_kernel(family: str, major: int, kernel: tuple[int, int], reason: str | None) -> None:
+    hint = compilers.age_hint(_compiler(family, major), kernel)
+    if reason is None:
+        assert hint is None
+    else:
+        assert reason in str(hint) and f"v{kernel[0]}.{kernel[1]}" in str(hint) and "--cc" in str(hint)
+
+
+def test_ccache_is_used_when_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    assert _compiler().make_command == "ccache gcc-12"
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert _compiler().make_command == "gcc-12"

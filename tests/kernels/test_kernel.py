@@ -1,0 +1,81 @@
+"""Kernels at hand: on which machines they boot, and what is unpacked of a file."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import struct
+from pathlib import Path
+
+import pytest
+
+from lab.core.errors import UserError
+from lab.kernels import kernel as kernel_kernel
+from lab.kernels import resolve
+from lab.kernels.kernel import Kernel, MachineType
+
+from ..fakes.build import own_folders, quiet
+from ..fakes.guest import kernel
+from .test_files import elf
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_folders(monkeypatch, tmp_path)
+
+
+def _obtain(path: Path) -> Kernel:
+    return kernel_kernel.obtain(resolve.resolve(f"file:{path}"), jobs=1, meter=quiet())
+
+
+def _bzimage(path: Path, vmlinux: bytes) -> Path:
+    payload = gzip.compress(vmlinux, mtime=0) + struct.pack("<I", len(vmlinux))
+    image = bytearray(2048)
+    image[0x1F1] = 3
+    image[0x202:0x206] = b"HdrS"
+    struct.pack_into("<H", image, 0x20E, 0x300)
+    image[0x500:0x520] = b"6.12.1-test (me@here) #1 SMP".ljust(32, b"\0")
+    struct.pack_into("<II", image, 0x248, 0, len(payload))
+    path.write_bytes(bytes(image) + payload)
+    return path
+
+
+def test_a_bzimage_boots_fast_when_what_is_inside_has_a_pvh_note(tmp_path: Path) -> None:
+    found = _obtain(_bzimage(tmp_path / "vmlinuz", elf()))
+    assert found.bzimage == tmp_path / "vmlinuz" and found.release == "6.12.1-test"
+    assert found.vmlinux is not None and found.vmlinux.read_bytes() == elf()
+    assert found.machines() == [MachineType.MICROVM, MachineType.Q35_PVH, MachineType.Q35]
+    assert found.image(MachineType.MICROVM) == found.vmlinux and found.image(MachineType.Q35) == found.bzimage
+    assert (found.commit, found.symbols) == (None, None)
+
+
+def test_one_without_the_note_goes_through_its_own_decompressor(tmp_path: Path) -> None:
+    path = _bzimage(tmp_path / "vmlinuz", elf(pvh=False))
+    for _ in range(2):  # what was found is remembered
+        found = _obtain(path)
+        assert found.vmlinux is None and found.machines() == [MachineType.Q35]
+    with pytest.raises(ValueError, match="does not boot on microvm"):
+        found.image(MachineType.MICROVM)
+
+
+def test_a_vmlinux_boots_by_its_note_or_not_at_all(tmp_path: Path) -> None:
+    (tmp_path / "good").write_bytes(elf())
+    (tmp_path / "bad").write_bytes(elf(pvh=False))
+    assert _obtain(tmp_path / "good").machines() == [MachineType.MICROVM, MachineType.Q35_PVH]
+    assert _obtain(tmp_path / "bad").machines() == []
+
+
+def test_both_arms_get_the_fastest_machine_that_both_boot_on(tmp_path: Path) -> None:
+    fast = _obtain(_bzimage(tmp_path / "vmlinuz", elf()))
+    slow = kernel("other")
+    assert kernel_kernel.common_machine(fast, fast) is MachineType.MICROVM
+    assert kernel_kernel.common_machine(fast, slow) is kernel_kernel.common_machine(slow, fast) is MachineType.Q35
+    only_fast = dataclasses.replace(fast, bzimage=None)
+    with pytest.raises(UserError, match=r"no machine type boots all of .*other \(q35\)"):
+        kernel_kernel.common_machine(only_fast, slow)
+
+
+def test_equal_content_is_one_kernel_and_other_content_another(tmp_path: Path) -> None:
+    one, two = (_bzimage(tmp_path / name, elf()) for name in ("one", "two"))
+    other = _bzimage(tmp_path / "other", elf(pvh=False))
+    assert _obtain(one).key == _obtain(two).key != _obtain(other).key

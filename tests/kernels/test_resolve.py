@@ -1,0 +1,253 @@
+"""From text to one kernel, in a repository with known commits."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from lab.core import records
+from lab.core.errors import UserError
+from lab.kernels import trees
+from lab.kernels.resolve import FileSource, KernelSpec, TreeSource, resolve
+
+from ..fakes.kernel import UPSTREAM, change, commit_all, fingerprint, git, make_kernel
+
+PATCH = """diff --git a/mm/mmap.c b/mm/mmap.c
+--- a/mm/mmap.c
++++ b/mm/mmap.c
+@@ -3,5 +3,5 @@
+ \tint addr = 0;
+\x20
+-\taddr += 3;
++\taddr += 9;
+\x20
+ \treturn addr;
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def linux(tmp_path: Path) -> Path:
+    return make_kernel(tmp_path / "linux")
+
+
+@pytest.fixture
+def fix(tmp_path: Path) -> Path:
+    path = tmp_path / "fix.patch"
+    path.write_text(PATCH)
+    return path
+
+
+def _tree(text: str, tree: Path | None = None) -> TreeSource:
+    source = resolve(text, str(tree) if tree else None).source
+    assert isinstance(source, TreeSource)
+    return source
+
+
+def test_a_revision(linux: Path) -> None:
+    found = _tree("v1.0^{}@thp=never", linux)
+    assert found.commit == found.build_commit == git(linux, "rev-parse", "v1.0^{commit}")
+    assert found.tree_id == git(linux, "rev-parse", "v1.0^{tree}")
+    assert (found.subject, found.describe) == ("root", "v1.0")
+
+
+@pytest.mark.parametrize(("suffix", "expected"), [("", "HEAD~1"), ("^", "HEAD~2"), ("~1", "HEAD~2")])
+def test_an_upstream_id_is_found_as_its_backport(linux: Path, suffix: str, expected: str) -> None:
+    spec = resolve(UPSTREAM[:12] + suffix, str(linux))
+    assert isinstance(spec.source, TreeSource)
+    assert spec.source.commit == git(linux, "rev-parse", expected)
+    taken = git(linux, "rev-parse", "HEAD~1")[:12]
+    assert spec.note == (
+        f"efa7df3e3bb5 is not in tree '{spec.source.tree}'; taking {taken} "
+        f'("mm: align"), its backport ("commit {UPSTREAM} upstream.")'
+    )
+
+
+def test_a_commit_of_the_tree_itself_comes_before_a_backport(linux: Path) -> None:
+    own = git(linux, "rev-parse", "HEAD~2")
+    commit_all(linux, f"confusing\n\ncommit {own} upstream.")
+    spec = resolve(own[:12], str(linux))
+    assert isinstance(spec.source, TreeSource) and spec.source.commit == own and spec.note is None
+
+
+def test_patches_give_a_commit_to_build(linux: Path, fix: Path) -> None:
+    before = fingerprint(linux)
+    found = _tree(f"HEAD+{fix}", linux)
+    assert found.commit == git(linux, "rev-parse", "HEAD")
+    assert found.patches == ("fix.patch",)
+    repo = trees.open_tree(str(linux)).repo
+    assert repo.tree_id(found.build_commit) == found.tree_id != repo.tree_id(found.commit)
+    assert "addr += 9" in repo.git("show", f"{found.build_commit}:mm/mmap.c")
+    assert repo.git("log", "-1", "--format=%an <%ae> %P", found.build_commit) == (
+        f"kernel-ab-lab <lab@localhost> {found.commit}"
+    )
+    assert _tree(f"HEAD+{fix}", linux) == found
+    assert fingerprint(linux) == before
+
+
+def test_worktree_is_content_and_nothing_of_the_users_is_touched(linux: Path) -> None:
+    git(linux, "config", "core.hooksPath", "hooks")
+    (linux / ".git" / "info" / "exclude").write_text("secret\n")
+    assert _tree(f"worktree:{linux}").build_commit == git(linux, "rev-parse", "HEAD")
+    change(linux, 5)
+    (linux / "new.c").write_text("new\n")
+    (linux / "staged.c").write_text("staged\n")
+    git(linux, "add", "staged.c")
+    (linux / "Makefile").unlink()
+    for ignored in ("x.o", "secret"):
+        (linux / ignored).write_text("not for the kernel")
+    before = fingerprint(linux)
+    found = _tree(f"worktree:{linux}")
+    assert fingerprint(linux) == before
+    repo = trees.open_tree(str(linux)).repo
+    assert repo.git("ls-tree", "-r", "--name-only", found.tree_id).split() == [
+        ".gitignore", "Kbuild", "Kconfig", "MAINTAINERS", "mm/mmap.c", "new.c", "staged.c",
+    ]  # fmt: skip
+    assert "addr += 5" in repo.git("show", f"{found.build_commit}:mm/mmap.c")
+    assert found.describe.endswith("-dirty") and found.subject == "uncommitted work on mm: later"
+    assert _tree(f"worktree:{linux}") == found
+    commit_all(linux, "the same content")
+    assert _tree(f"worktree:{linux}").tree_id == found.tree_id
+
+
+def test_worktree_sees_a_change_that_keeps_size_and_time(linux: Path) -> None:
+    for hidden in (False, True):
+        if hidden:
+            git(linux, "update-index", "--assume-unchanged", "mm/mmap.c")
+        path = linux / "mm" / "mmap.c"
+        times = path.stat()
+        change(linux, 8 if hidden else 7)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        found = _tree(f"worktree:{linux}")
+        repo = trees.open_tree(str(linux)).repo
+        assert f"addr += {8 if hidden else 7}" in repo.git("show", f"{found.tree_id}:mm/mmap.c")
+
+
+@pytest.fixture
+def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A room with one set of two patches, of which the second needs the first."""
+    folder = tmp_path / "home" / "kernels" / "patches" / "twice"
+    folder.mkdir(parents=True)
+    (folder / "0001-first.patch").write_text(PATCH)
+    (folder / "0002-second.patch").write_text(PATCH.replace("+= 9", "+= 11").replace("+= 3", "+= 9"))
+    (folder.parent / "empty").mkdir()
+    monkeypatch.setenv("LAB_HOME", str(tmp_path / "home"))
+    return folder
+
+
+def test_a_set_of_patches_is_applied_in_order(linux: Path, shipped: Path) -> None:
+    found = _tree("HEAD+twice", linux)
+    assert found.patches == ("0001-first.patch", "0002-second.patch")
+    same = _tree(f"HEAD+{shipped / '0001-first.patch'}+{shipped / '0002-second.patch'}", linux)
+    assert same == found
+    assert found.tree_id != _tree(f"HEAD+{shipped / '0001-first.patch'}", linux).tree_id
+
+
+def test_a_file_wins_over_a_set_of_that_name(
+    linux: Path, shipped: Path, fix: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(fix.parent)
+    fix.rename("twice")
+    assert _tree("HEAD+twice", linux).patches == ("twice",)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("HEAD+twiec", "did you mean twice?"),
+        ("HEAD^+twic@thp=never", "did you mean twice?"),
+        (f"{UPSTREAM[:12]}+twic", "did you mean twice?"),
+        ("HEAD+empty", "one of the lab's own: twice"),
+        ("HEAD+twice.patch", "did you mean twice?"),
+        ("HEAD+", "one of the lab's own: twice"),
+    ],
+)
+def test_an_unknown_set_says_which_there_are(linux: Path, shipped: Path, text: str, hint: str) -> None:
+    with pytest.raises(UserError, match="no such patch: '") as caught:
+        resolve(text, str(linux))
+    assert hint in (caught.value.hint or "")
+
+
+def test_worktree_of_a_linked_checkout_and_with_a_patch(linux: Path, tmp_path: Path, fix: Path) -> None:
+    git(linux, "worktree", "add", "-q", str(tmp_path / "second"), "HEAD~1")
+    assert _tree(f"worktree:{tmp_path / 'second'}").commit == git(linux, "rev-parse", "HEAD~1")
+    assert _tree(f"worktree:{linux}+{fix}").tree_id == _tree(f"HEAD+{fix}", linux).tree_id
+
+
+def test_worktree_with_a_split_index(linux: Path) -> None:
+    git(linux, "update-index", "--split-index")
+    change(linux, 6)
+    before = fingerprint(linux)
+    found = _tree(f"worktree:{linux}")
+    assert "addr += 6" in trees.open_tree(str(linux)).repo.git("show", f"{found.tree_id}:mm/mmap.c")
+    assert fingerprint(linux) == before
+
+
+@pytest.mark.parametrize("evil", ["--help", "-x", "$(touch pwned)", "; touch pwned", "`touch pwned`", "a..b"])
+def test_odd_revisions_are_only_unknown(linux: Path, evil: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(linux)
+    with pytest.raises(UserError, match="unknown revision"):
+        resolve(evil, str(linux))
+    assert not (linux / "pwned").exists()
+
+
+def test_unknown_names_say_what_to_do(linux: Path, fix: Path, tmp_path: Path) -> None:
+    cases = {
+        "v1.1": ("unknown revision 'v1.1'", "did you mean v1.0?"),
+        "0123456789ab": ("unknown revision '0123456789ab'", "lab tree add"),
+        "HEAD~9": ("though HEAD does", "reach back"),
+        f"{UPSTREAM[:12]}~9": ("where efa7df3e3bb5 is", "reach back"),
+        "zzz@thp": ("unknown revision", "@key=value"),
+        "HEAD+gone.patch": ("no such patch: 'gone.patch'", "a file called *.patch"),
+        f"HEAD~1+{fix}": ("fix.patch does not apply to v1.0-1-g", "rebase"),
+        "worktree:nowhere": ("nowhere: no such folder", ""),
+        f"worktree:{linux / '.git'}": ("bare", ""),
+        "file:nothing": ("nothing: no such file", ""),
+    }
+    for text, (message, hint) in cases.items():
+        with pytest.raises(UserError) as caught:
+            resolve(text, str(linux))
+        assert message in caught.value.message, text
+        assert hint in (caught.value.hint or ""), text
+    with pytest.raises(UserError, match=r"mm/mmap\.c, the hunk at line 3"):
+        resolve(f"HEAD~1+{fix}", str(linux))
+    (tmp_path / "broken.patch").write_text("nothing")
+    with pytest.raises(UserError, match=r"broken\.patch does not apply"):
+        resolve(f"HEAD+{tmp_path / 'broken.patch'}", str(linux))
+
+
+def test_an_ambiguous_id_lists_the_candidates(linux: Path) -> None:
+    seen: dict[str, str] = {}
+    tree = git(linux, "rev-parse", "HEAD^{tree}")
+    for number in range(2000):
+        commit = git(linux, "commit-tree", tree, "-m", f"subject {number}")
+        if commit[:4] in seen and seen[commit[:4]] != commit:
+            break
+        seen[commit[:4]] = commit
+    with pytest.raises(UserError) as caught:
+        resolve(commit[:4], str(linux))
+    assert commit[:16] in caught.value.message and seen[commit[:4]][:16] in caught.value.message
+    assert f'("subject {number}")' in caught.value.message
+
+
+def test_a_file(tmp_path: Path) -> None:
+    image = bytearray(2048)
+    image[0x202:0x206] = b"HdrS"
+    struct.pack_into("<H", image, 0x20E, 0x300)
+    image[0x500:0x520] = b"6.12.1-test (me@here) #1 SMP".ljust(32, b"\0")
+    path = tmp_path / "vmlinuz"
+    path.write_bytes(image)
+    spec = resolve(f"file:{path}@thp=never")
+    assert isinstance(spec.source, FileSource)
+    assert (spec.source.release, spec.source.modules) == ("6.12.1-test", None)
+    assert spec.settings == (("thp", "never"),)
+    assert msgspec.json.decode(records.encode(spec), type=KernelSpec) == spec

@@ -1,0 +1,139 @@
+"""The store: what is in it is whole, what is not whole is not in it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from lab.core import records
+from lab.core.errors import HostFailed
+from lab.kernels import store
+from lab.kernels.store import Build, BuildInputs
+
+from ..fakes.build import own_folders
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_folders(monkeypatch, tmp_path)
+
+
+def _inputs(**changes: object) -> BuildInputs:
+    values = {"tree_id": "t", "kconfig_sha256": "k", "compiler": "gcc 12", "linker": "ld 2", "make": ["A=1"]}
+    return BuildInputs(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def _staged(inputs: BuildInputs, subject: str = "one") -> tuple[Path, str]:
+    key = store.key_of(inputs)
+    staging = store.staging_dir()
+    (staging / "bzImage").write_bytes(b"kernel of " + subject.encode())
+    build = Build(
+        schema=1, key=key, inputs=inputs, spec="HEAD", commit="c" * 40, tree="linux", subject=subject,
+        compiler_command="gcc", release="6.99.0", files={},
+    )  # fmt: skip
+    records.save(staging / "build.json", build)
+    return staging, key
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tree_id": "u"},
+        {"kconfig_sha256": "l"},
+        {"compiler": "gcc 13"},
+        {"linker": "ld 3"},
+        {"make": []},
+        {"layout": 2},
+    ],
+)
+def test_the_key_depends_on_every_input(change: dict[str, object]) -> None:
+    assert store.key_of(_inputs(**change)) != store.key_of(_inputs())
+    assert store.key_of(_inputs()) == store.key_of(_inputs())
+
+
+def test_what_is_adopted_is_found_and_the_staging_folder_is_gone() -> None:
+    staging, key = _staged(_inputs())
+    assert store.find(key) is None
+    assert store.adopt(staging, key) == store.find(key)
+    assert not staging.exists()
+    assert (store.folder_of(key) / "bzImage").read_bytes() == b"kernel of one"
+
+
+def test_who_comes_first_stays() -> None:
+    first, key = _staged(_inputs())
+    second, _ = _staged(_inputs(), "two")
+    store.adopt(first, key)
+    assert store.adopt(second, key).subject == "one"
+    assert not second.exists()
+    assert (store.folder_of(key) / "bzImage").read_bytes() == b"kernel of one"
+
+
+def test_the_rest_of_an_interrupted_removal_is_in_nobodys_way() -> None:
+    staging, key = _staged(_inputs())
+    store.folder_of(key).mkdir()
+    (store.folder_of(key) / "vmlinux").touch()
+    store.adopt(staging, key)
+    assert store.find(key) is not None
+    assert not (store.folder_of(key) / "vmlinux").exists()
+
+
+def test_a_folder_without_a_record_is_no_kernel() -> None:
+    staging, key = _staged(_inputs())
+    (staging / "build.json").unlink()
+    with pytest.raises(HostFailed, match=r"build\.json is not a readable Build record"):
+        store.adopt(staging, key)
+    store.folder_of(key).mkdir()
+    assert store.find(key) is None
+    assert list(store.builds()) == []
+
+
+def test_requests_lead_to_kernels_for_as_long_as_those_are_there() -> None:
+    staging, key = _staged(_inputs())
+    request = records.digest("what was asked")
+    assert store.find_request(request) is None
+    store.remember_request(request, key)
+    assert store.find_request(request) is None
+    build = store.adopt(staging, key)
+    assert store.find_request(request) == build
+    store.collect_garbage(-1, dry_run=False)
+    assert store.find_request(request) is None
+
+
+def test_garbage_is_what_was_not_used_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    old, old_key = _staged(_inputs())
+    new, new_key = _staged(_inputs(tree_id="u"))
+    store.adopt(old, old_key)
+    used = store.adopt(new, new_key)
+    for key in (old_key, new_key):
+        os.utime(store.folder_of(key) / "build.json", (time.time() - 1000, time.time() - 1000))
+    assert store.hold(used)
+    for dry_run in (True, False):
+        removed = store.collect_garbage(100, dry_run=dry_run)
+        assert [path for path, _ in removed] == [store.folder_of(old_key)]
+        assert removed[0][1] > 100
+        assert (store.find(old_key) is not None) == dry_run
+    assert [build.key for build, _, _ in store.builds()] == [new_key]
+
+
+def test_leftovers_of_killed_builds_are_garbage_and_those_of_running_ones_are_not() -> None:
+    mine = store.staging_dir()
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    theirs = store.kernels_dir() / f".staging-{ended.pid}-0011aabb"
+    theirs.mkdir()
+    records.save(theirs / "build.json", "half of a record")
+    assert [path for path, _ in store.collect_garbage(1e9, dry_run=False)] == [theirs]
+    assert mine.is_dir()
+
+
+def test_an_unreadable_record_is_passed_over_in_lists_and_named_when_asked_for() -> None:
+    staging, key = _staged(_inputs())
+    store.adopt(staging, key)
+    (store.folder_of(key) / "build.json").write_text('{"schema": 1, "surprise": true}')
+    assert list(store.builds()) == []
+    with pytest.raises(HostFailed, match=r"build\.json"):
+        store.find(key)

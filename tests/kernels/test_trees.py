@@ -1,0 +1,317 @@
+"""The lab's own repositories: made whole or not at all, and a user's checkout is only read."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import tarfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from lab.cli.kernel import tree as tree_command
+from lab.core import paths
+from lab.core.errors import HostFailed, UserError
+from lab.core.git import PatchFailed, Repo
+from lab.core.locks import make_once
+from lab.kernels import default_tree, trees
+
+from ..fakes.kernel import MMAP_C, commit_all, fingerprint, git, make_kernel, write_kernel
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def linux(tmp_path: Path) -> Path:
+    return make_kernel(tmp_path / "linux")
+
+
+def _patch(folder: Path, number: int, old: int, new: int, body: str) -> Path:
+    path = folder / f"{number:04}-x.patch"
+    path.write_text(
+        f"From 0 Mon Sep 17 00:00:00 2001\nFrom: A <a@b>\nDate: Mon, 1 Jan 2024 00:00:0{number} +0000\n"
+        f"Subject: [PATCH {number}/3] mm: a rather long\n subject\n\n{body}\n---\n mm/mmap.c | 2 +-\n\n"
+        "diff --git a/mm/mmap.c b/mm/mmap.c\n--- a/mm/mmap.c\n+++ b/mm/mmap.c\n"
+        "@@ -3,5 +3,5 @@\n \tint addr = 0;\n \n"
+        f"-\taddr += {old};\n+\taddr += {new};\n \n \treturn addr;\n"
+    )
+    return path
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> default_tree.Source:
+    """A source archive with all that can be in one."""
+    top = tmp_path / "package" / "linux-source-6.12"
+    write_kernel(top)
+    (top / "built.o").write_text("ignored by .gitignore, and yet part of the package")
+    (top / "scripts").mkdir()
+    (top / "scripts" / 'odd "näme"').write_text("x")
+    (top / "scripts" / "run.sh").write_text("#!/bin/sh\n")
+    (top / "scripts" / "run.sh").chmod(0o755)
+    (top / "scripts" / "link").symlink_to("../Kbuild")
+    archive = tmp_path / "package" / "linux-source-6.12.tar.xz"
+    with tarfile.open(archive, "w:xz") as out:
+        out.add(top, arcname=top.name)
+    return default_tree.Source(archive=str(archive), version="6.12.1-1~deb12u1")
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> list[Path]:
+    folder = tmp_path / "story"
+    folder.mkdir()
+    return [
+        _patch(folder, 0, 1, 0, "The root."),
+        _patch(folder, 1, 0, 7, "commit efa7df3e3bb5da8e6abbe37727417f32a37fba47 upstream."),
+        _patch(folder, 2, 7, 1, "The fix."),
+    ]
+
+
+def _quiet(message: str, share: float | None) -> None:
+    pass
+
+
+def test_the_import_is_the_package_to_the_byte(tmp_path: Path, package: default_tree.Source, story: list[Path]) -> None:
+    head = default_tree.build(tmp_path / "a.git", package, story, _quiet)
+    repo = Repo(tmp_path / "a.git")
+    top = tmp_path / "package" / "linux-source-6.12"
+    git(top, "init", "-q")
+    git(top, "add", "-A", "-f")
+    assert repo.tree_id(head) == git(top, "write-tree")
+    assert repo.git("log", "--format=%s").splitlines() == ["mm: a rather long subject"] * 3
+    assert "addr += 7" in repo.git("show", "HEAD~1:mm/mmap.c")
+    assert "addr += 0" in repo.git("show", "HEAD~2:mm/mmap.c")
+    assert repo.describe(head) == "debian/6.12.1-1_deb12u1"
+    assert repo.names() == ["main", "debian/6.12.1-1_deb12u1"]
+
+
+def test_the_import_is_reproducible(tmp_path: Path, package: default_tree.Source, story: list[Path]) -> None:
+    first = default_tree.build(tmp_path / "a.git", package, story, _quiet)
+    assert default_tree.build(tmp_path / "b.git", package, story, _quiet) == first
+
+
+def test_patches_that_do_not_lead_back_are_refused(
+    tmp_path: Path, package: default_tree.Source, story: list[Path]
+) -> None:
+    with pytest.raises(HostFailed, match="do not lead back"):
+        default_tree.build(tmp_path / "a.git", package, story[:2], _quiet)
+    with pytest.raises(HostFailed, match=r"0001-x.patch does not apply .*mm/mmap.c, the hunk at line 3"):
+        default_tree.build(tmp_path / "b.git", package, story[1:], _quiet)
+
+
+def test_the_default_tree_is_imported_once_by_many(
+    package: default_tree.Source, story: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def source(downloads: Path, progress: object) -> default_tree.Source:
+        asked.append(downloads)
+        time.sleep(0.1)
+        return package
+
+    monkeypatch.setattr(default_tree, "source", source)
+    monkeypatch.setattr(default_tree, "story", lambda: story)
+    found: list[trees.Tree] = []
+    threads = [threading.Thread(target=lambda: found.append(trees.open_tree())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(asked) == 1
+    assert len({one.head for one in found}) == 1 and len(found) == 4
+    assert found[0].record.version == "6.12.1-1~deb12u1"
+    assert trees.names() == ["default"]
+
+
+def test_an_interrupted_import_leaves_nothing_that_looks_finished(
+    package: default_tree.Source, story: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(default_tree, "source", lambda *_: package)
+    monkeypatch.setattr(default_tree, "story", lambda: story)
+    with monkeypatch.context() as patch:
+        patch.setattr(default_tree, "_commit_story", die)
+        with pytest.raises(KeyboardInterrupt):
+            trees.import_default()
+    assert trees.names() == []
+    stale = trees.trees_dir() / ".default.git.partial"  # as a killed process leaves it
+    stale.mkdir()
+    (stale / "tree.json").write_text("half")
+    assert trees.names() == []
+    assert trees.import_default().head
+    assert not stale.exists()
+
+
+def test_a_broken_archive_is_the_hosts_failure(tmp_path: Path, story: list[Path]) -> None:
+    archive = tmp_path / "x.tar"
+    with tarfile.open(archive, "w") as out:
+        pipe = tarfile.TarInfo("linux/pipe")
+        pipe.type = tarfile.FIFOTYPE
+        out.addfile(pipe, io.BytesIO())
+    given = default_tree.Source(archive=str(archive), version="1")
+    with pytest.raises(HostFailed, match="pipe"):
+        default_tree.build(tmp_path / "a.git", given, story, _quiet)
+    archive.write_bytes(b"\xfd7zXZ\0 no archive")
+    with pytest.raises(HostFailed, match="cannot be read"):
+        default_tree.build(tmp_path / "b.git", given, story, _quiet)
+
+
+def test_a_users_checkout_is_only_read(linux: Path) -> None:
+    before = fingerprint(linux)
+    added = trees.add(str(linux))
+    assert (added.name, added.head) == ("linux", git(linux, "rev-parse", "HEAD"))
+    assert added.repo.subject(added.head) == "mm: later"
+    added.repo.patched_tree(added.head, [])
+    added.repo.commit_tree(added.repo.tree_id(added.head), [added.head], "x", seconds=0)
+    assert fingerprint(linux) == before
+    assert trees.open_tree(str(linux / "mm")).name == "linux"
+
+
+def _series(repo: Path, folder: Path) -> list[Path]:
+    """Commits that each build on the one before, as patches: change, change again, move, delete and add."""
+    before = git(repo, "rev-parse", "HEAD")
+    mmap, moved = repo / "mm" / "mmap.c", repo / "mm" / "moved.c"
+    for number in (5, 6):
+        mmap.write_text(mmap.read_text() + f"int added_{number};\n")
+        commit_all(repo, f"add {number}")
+    mmap.rename(moved)
+    commit_all(repo, "move")
+    moved.write_text(moved.read_text().replace("added_5", "changed_5"))
+    commit_all(repo, "change what was moved")
+    moved.unlink()
+    mmap.write_text("int anew;\n")
+    commit_all(repo, "delete it and add another")
+    git(repo, "format-patch", "--quiet", "-M", "-o", str(folder), before)
+    return sorted(folder.iterdir())
+
+
+def test_a_series_of_patches_leads_where_its_commits_do(linux: Path, tmp_path: Path) -> None:
+    repo = Repo(linux / ".git")
+    start = repo.tree_id("HEAD")
+    patches = _series(linux, tmp_path / "series")
+    assert len(patches) == 5
+    for count in range(6):
+        assert repo.patched_tree(start, patches[:count]) == repo.tree_id(f"HEAD~{5 - count}")
+
+
+def test_the_first_patch_of_a_series_that_does_not_apply_is_named(linux: Path, tmp_path: Path) -> None:
+    repo = Repo(linux / ".git")
+    start = repo.tree_id("HEAD")
+    one, two, _, four, _ = _series(linux, tmp_path / "series")
+    with pytest.raises(PatchFailed, match="mm/moved") as caught:
+        repo.patched_tree(start, [one, four, two])
+    assert caught.value.patch == four
+
+
+def test_a_path_is_a_tree_without_being_added(linux: Path) -> None:
+    opened = trees.open_tree(str(linux))
+    assert opened.name.startswith("linux-")
+    assert trees.open_tree(str(linux)).name == opened.name
+    new = commit_all(linux, "one more")
+    assert trees.open_tree(opened.name).head == new
+
+
+def test_a_shallow_clone_works(linux: Path, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "-q", "--depth=2", f"file://{linux}", "shallow")
+    opened = trees.open_tree(str(tmp_path / "shallow"))
+    assert opened.repo.git("rev-list", "--count", opened.head) == "2"
+
+
+def test_clone_by_address(linux: Path) -> None:
+    added = trees.add(f"file://{linux}", "mine")
+    assert (added.name, added.record.kind) == ("mine", "clone")
+    assert added.source.describe(added.head).startswith("v1.0-2-g")
+    assert trees.open_tree("mine").head == added.head
+
+
+def test_what_is_no_kernel_is_refused(tmp_path: Path, linux: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    for origin, message in (
+        (str(plain), "is not a git repository"),
+        (str(tmp_path / "no"), "no such folder"),
+    ):
+        with pytest.raises(UserError, match=message):
+            trees.add(origin)
+    git(plain, "init", "-q")
+    with pytest.raises(UserError, match="no commit"):
+        trees.add(str(plain))
+    (plain / "Kbuild").touch()
+    commit_all(plain, "x")
+    for origin in (str(plain), f"file://{plain}"):
+        with pytest.raises(UserError, match="it has no Kconfig"):
+            trees.add(origin, "p")
+    with pytest.raises(HostFailed, match="cannot clone"):
+        trees.add(f"file://{tmp_path}/nothing")
+    assert trees.names() == []
+
+
+def test_names_do_not_collide(linux: Path) -> None:
+    trees.add(str(linux))
+    for name in (None, "default"):
+        with pytest.raises(UserError, match="already"):
+            trees.add(str(linux), name)
+    with pytest.raises(UserError, match="cannot be a tree's name"):
+        trees.add(str(linux), "../evil")
+    with pytest.raises(UserError) as caught:
+        trees.open_tree("linus")
+    assert caught.value.hint == "did you mean linux?"
+
+
+def test_a_checkout_that_is_gone_is_named(linux: Path) -> None:
+    trees.add(str(linux))
+    shutil.rmtree(linux)
+    with pytest.raises(UserError, match="which is gone"):
+        trees.open_tree("linux")
+
+
+def test_commands(linux: Path) -> None:
+    runner = CliRunner()
+    added = runner.invoke(tree_command, ["add", str(linux), "--name", "mine"], catch_exceptions=False)
+    assert added.stdout.startswith("mine: v1.0-2-g")
+    listed = runner.invoke(tree_command, ["list"], catch_exceptions=False)
+    assert listed.stdout.split()[:3] == ["mine", "local", str(linux)]
+    assert '"schema": "lab.trees/1"' in runner.invoke(tree_command, ["list", "--json"]).stdout
+
+
+def test_make_once_says_whether_it_made(tmp_path: Path) -> None:
+    assert make_once(tmp_path / "x", lambda partial: (partial / "f").touch())
+    assert not make_once(tmp_path / "x", lambda partial: pytest.fail("made twice"))
+
+
+def test_a_hostile_git_environment_changes_nothing(
+    linux: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "home" / ".gitconfig"
+    config.parent.mkdir()
+    config.write_text("[apply]\n\twhitespace = fix\n[color]\n\tui = always\n[core]\n\tautocrlf = true\n")
+    monkeypatch.setenv("HOME", str(config.parent))
+    monkeypatch.setenv("GIT_DIR", "/nonexistent")
+    monkeypatch.setenv("GIT_INDEX_FILE", "/nonexistent")
+    added = trees.add(str(linux))
+    assert added.repo.git("show", f"{added.head}~2:mm/mmap.c") + "\n" == MMAP_C
+    assert added.repo.patched_tree(added.head, []) == added.repo.tree_id(added.head)
+
+
+@pytest.mark.network
+def test_the_real_default_tree(tmp_path: Path) -> None:
+    downloads = tmp_path / "download"
+    downloads.mkdir()
+    given = default_tree.source(downloads, _quiet)
+    opened = trees.import_default()
+    subprocess.run(["tar", "-C", str(tmp_path), "-xf", str(given.archive)], check=True)
+    top = tmp_path / default_tree.PACKAGE
+    git(top, "init", "-q")
+    git(top, "-c", "core.looseCompression=0", "add", "-A", "-f")
+    assert opened.repo.tree_id(opened.head) == git(top, "write-tree")
+    assert opened.repo.git("rev-list", "--count", "HEAD") == "4"
+    assert paths.data_dir("trees").is_relative_to(tmp_path)

@@ -1,0 +1,380 @@
+"""Nights on histories whose commits say what they do: exactly what is news is told, whatever goes wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.bisection import conclude
+from lab.cli import main
+from lab.core.errors import DiskFull, GuestFailed
+from lab.history import database
+from lab.nightly import plan as nightly_plan
+from lab.nightly import record, run
+from lab.nightly.bisect import Chase
+from lab.nightly.record import Event
+
+from ..fakes import nights as fakenights
+from ..fakes import smalldisk
+from ..fakes.kernel import git
+from ..fakes.nights import FIRST, Nights
+
+
+def test_ten_nights_one_alarm_the_right_commit_one_fix(nights: Nights) -> None:
+    culprit, fix = fakenights.story(nights)
+    told = [(event.kind, event.night) for event in nights.events()]
+    assert told == [("regression", 6), ("fixed", 9)]
+    alarm, fixed = nights.events()
+    assert alarm.culprit is not None and alarm.culprit.commit == culprit and alarm.culprit.proof
+    assert [case.case for case in alarm.cases] == ["large"]
+    assert alarm.cases[0].ratio == pytest.approx(0.8)
+    assert fixed.closes == alarm.id and fixed.test == fix
+    words = [one.outcome for one in record.load_all("plan")]
+    assert words == ["green"] * 5 + ["regression", "no news", "no news", "green", "green"]
+
+
+def test_a_second_run_the_same_night_does_nothing(nights: Nights) -> None:
+    nights.run()
+    nights.add(100.0)
+    before, boots = nights.run(), len(nights.guests.calls)
+    assert nights.again() == before
+    assert "is done" in nights.said
+    assert len(nights.guests.calls) == boots
+
+
+def test_nothing_new_is_not_green_and_boots_nothing(nights: Nights) -> None:
+    nights.run()
+    boots = len(nights.guests.calls)
+    assert nights.run().outcome == "nothing new"
+    assert len(nights.guests.calls) == boots
+
+
+@pytest.mark.parametrize("stop_after", [1, 7, 13, 20, 40, 60])
+def test_a_night_that_was_interrupted_goes_on(nights: Nights, stop_after: int) -> None:
+    nights.run()
+    nights.add(100.0, count=2)
+    culprit = nights.add(70.0)
+    nights.add(70.0, count=2)
+    boots = len(nights.guests.calls)
+    measure = nights.guests.measure
+
+    def interrupted(*words: Any) -> Any:
+        if len(nights.guests.calls) - boots >= stop_after:
+            raise KeyboardInterrupt
+        return measure(*words)
+
+    from lab.compare import runs
+
+    nights.monkeypatch.setattr(runs, "measure", interrupted)
+    nights.monkeypatch.setattr(run, "today", lambda: nights.today.isoformat())
+    assert main.run(["nightly", "run", "--plan", str(nights.plan)]) in (130, 0)
+    nights.monkeypatch.setattr(runs, "measure", measure)
+    assert nights.run().outcome == "regression"
+    (alarm,) = nights.events()
+    assert alarm.culprit is not None and alarm.culprit.commit == culprit
+    # Guests of a comparison that were there are not booted again.
+    compared = [(nights.commits[0], seed) for seed in range(1, 4)]
+    assert all(nights.guests.calls[boots:].count(one) <= 2 for one in compared)
+
+
+def test_a_failing_fetch_is_said_and_tried_again(nights: Nights) -> None:
+    nights.run()
+    nights.add(50.0)
+    away = nights.top.rename(nights.top.with_name("away"))
+    assert nights.run(4).outcome == "not measured"
+    assert "cannot fetch main" in nights.said
+    away.rename(nights.top)
+    assert nights.again().outcome == "regression"
+    assert [event.kind for event in nights.events()] == ["regression"]
+
+
+def test_a_branch_that_was_pushed_anew_is_followed(nights: Nights) -> None:
+    nights.add(100.0, count=3)
+    nights.run()
+    git(nights.top, "reset", "-q", "--hard", nights.commits[1])
+    nights.add(100.0)
+    culprit = nights.add(60.0)
+    done = nights.run()
+    assert done.branches[0].forced
+    (alarm,) = nights.events()
+    assert alarm.culprit is not None and alarm.culprit.commit == culprit
+
+
+def test_what_was_dropped_by_a_push_is_no_culprit(nights: Nights) -> None:
+    nights.add(100.0)
+    fork = nights.commits[-1]
+    nights.add(130.0)
+    nights.run()
+    git(nights.top, "reset", "-q", "--hard", fork)
+    nights.add(100.0, count=2)
+    nights.run()
+    (alarm,) = nights.events()
+    assert alarm.kind == "regression" and alarm.culprit is None
+    assert "no culprit" in alarm.text
+
+
+@pytest.mark.parametrize("fate", ["build", "panic"])
+def test_a_week_of_broken_tips_is_one_report(nights: Nights, fate: str) -> None:
+    nights.run()
+    for _ in range(7):
+        nights.add(fate)
+        assert nights.run(4).outcome == "not measured"
+    nights.add(100.0)
+    assert nights.run().outcome == "green"
+    assert [event.kind for event in nights.events()] == ["broken", "mended"]
+
+
+def test_a_regression_behind_a_broken_stretch_is_a_range(nights: Nights) -> None:
+    nights.run()
+    nights.add("build", count=2)
+    nights.run(4)
+    nights.add(60.0)
+    nights.run()
+    alarm = nights.events()[-1]
+    assert alarm.kind == "regression" and alarm.culprit is not None
+    assert alarm.culprit.outcome == "range" and alarm.culprit.among == 3
+
+
+def test_this_machines_failures_are_no_ones_fault(nights: Nights) -> None:
+    nights.run()
+    nights.add("host")
+    assert nights.run(4).branches[0].state == "failed"
+    assert "QEMU died" in nights.said
+    assert nights.events() == []
+
+
+def test_a_clock_that_jumps_changes_no_order(nights: Nights) -> None:
+    nights.run()
+    nights.add(100.0)
+    nights.today = date(2099, 1, 1)
+    nights.run()
+    nights.today = FIRST + timedelta(days=2)
+    culprit = nights.add(50.0)
+    done = nights.run()
+    assert done.number == 3 and "the clock went back" in done.notes[0]
+    (alarm,) = nights.events()
+    assert alarm.culprit is not None and alarm.culprit.commit == culprit
+    nights.add(50.0)
+    assert nights.run().outcome == "no news"
+
+
+def test_a_database_that_is_gone_costs_a_note(nights: Nights, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    nights.monkeypatch.setenv(database.VARIABLE, f"sqlite:///{tmp_path}/file/history.sqlite")
+    nights.run()
+    nights.add(50.0)
+    done = nights.run()
+    assert done.outcome == "regression"
+    assert any("the history could not be looked at" in note for note in done.branches[0].notes)
+    nights.monkeypatch.delenv(database.VARIABLE)
+    assert main.run(["history", "show", "--branch", "main", "--json"]) == 0
+    assert json.loads(nights.capsys.readouterr().out)["series"][0]["points"] == 2
+
+
+def test_the_same_culprit_on_two_branches_is_told_once(nights: Nights) -> None:
+    git(nights.top, "branch", "next")
+    nights.write(branch='tree = "linux"\nbranch = "main"\n[[branch]]\ntree = "linux"\nbranch = "next"')
+    nights.run()
+    culprit = nights.add(50.0)
+    git(nights.top, "branch", "-f", "next")
+    nights.run()
+    first, second = nights.events()
+    assert (first.kind, second.kind, second.closes) == ("regression", "known", first.id)
+    assert first.culprit is not None and first.culprit.commit == culprit
+
+
+def test_two_culprits_in_one_night_are_two_alarms(nights: Nights) -> None:
+    nights.guests.value = lambda value, seed, case: value if case == "large" else 40.0 if value < 65 else 50.0
+    nights.run()
+    one = nights.add(70.0)
+    other = nights.add(60.0)
+    nights.run()
+    found = {event.culprit.commit: [case.case for case in event.cases] for event in nights.events() if event.culprit}
+    assert found == {one: ["large"], other: ["small"]}
+
+
+def test_a_culprit_stays_when_what_else_it_explains_cannot_be_measured(nights: Nights) -> None:
+    nights.guests.value = lambda value, seed, case: value
+    nights.run()
+    culprit = nights.add(60.0)
+
+    def fail(*_: object) -> None:
+        raise GuestFailed("qemu-died", "QEMU died with signal 9")
+
+    nights.monkeypatch.setattr(Chase, "explained", fail)
+    nights.run()
+    (alarm,) = nights.events()
+    assert alarm.culprit is not None and alarm.culprit.commit == culprit and len(alarm.cases) == 2
+    assert alarm.text == "what else the culprit explains was not measured: QEMU died with signal 9"
+
+
+def test_an_acknowledged_change_is_the_new_level(nights: Nights) -> None:
+    nights.run()
+    nights.add(50.0)
+    nights.run()
+    (alarm,) = nights.events()
+    assert main.run(["history", "ack", alarm.id, "--note", "known"]) == 0
+    assert "acknowledged" in nights.capsys.readouterr().out
+    nights.add(50.0)
+    assert nights.run().outcome == "green"
+    assert main.run(["nightly", "status"]) == 0
+    assert "(acknowledged: known)" in nights.capsys.readouterr().out
+    nights.add(100.0)
+    nights.run()
+    assert [event.kind for event in nights.events()] == ["regression", "fixed"]
+    assert main.run(["history", "ack", alarm.id]) == 2
+    assert "no open change" in nights.capsys.readouterr().err
+
+
+def creep(nights: Nights, levels: Sequence[float], *, more: str = "") -> Event:
+    """The one piece of news of a branch that gets slower night by night."""
+    nights.guests.value = lambda value, seed, case: value * (1 + seed % 7 / 100)
+    nights.write(f"creep_days = 6\n{more}")
+    for number, level in enumerate(levels):
+        nights.add(level, title=f"night {number + 1}")
+        nights.run()
+    (told,) = nights.events()
+    assert told.kind == "creep"
+    return told
+
+
+def test_a_creep_is_bisected_to_the_commits_that_had_most_part_in_it(nights: Nights) -> None:
+    levels = [100.0, 100.0, 98.3, 98.3, 98.3, 96.6, 96.6, 96.6, 96.6, 96.6]
+    told = creep(nights, levels)
+    named = {one.commit: one.ratio for one in told.culprits}
+    assert named == {nights.commits[3]: pytest.approx(0.983), nights.commits[6]: pytest.approx(96.6 / 98.3)}
+    assert "of -3.4 %, -1.7 % by" in told.text and "below 1 % were not looked for" in told.text
+    assert main.run(["nightly", "status"]) == 0
+    assert "and 1 more" in nights.capsys.readouterr().out
+
+
+def test_a_creep_of_many_small_parts_names_nobody(nights: Nights) -> None:
+    told = creep(nights, [100.0 * 0.995**number for number in range(12)])
+    assert told.culprit is None and not told.also
+    assert "among" in told.text and "below 1 % were not looked for" in told.text
+
+
+def test_what_was_told_of_is_not_blamed_for_a_creep_again(nights: Nights) -> None:
+    nights.guests.value = lambda value, seed, case: value * (1 + seed % 7 / 100)
+    nights.write("creep_days = 6")
+    for level in (100.0, 100.0, 95.0, *(95.0 * 0.995**number for number in range(1, 6))):
+        nights.add(level)
+        nights.run()
+    alarm, told = nights.events()
+    assert (alarm.kind, told.kind) == ("regression", "creep")
+    assert alarm.culprit is not None and alarm.culprit.commit not in {one.commit for one in told.culprits}
+    assert f"by {alarm.culprit.commit[:12]}, told of as {alarm.id}" in told.text
+
+
+def test_status(nights: Nights) -> None:
+    assert main.run(["nightly", "status"]) == 2
+    nights.capsys.readouterr()
+    nights.run()
+    nights.add(50.0)
+    nights.run()
+    assert main.run(["nightly", "status", "--json"]) == 0
+    found = json.loads(nights.capsys.readouterr().out)
+    assert found["nights"] == 2 and [one["kind"] for one in found["open"]] == ["regression"]
+    assert main.run(["nightly", "status", "plan"]) == 0
+    assert "open    plan.2.1 regression linux/main" in nights.capsys.readouterr().out
+    assert main.run(["nightly", "status", "other"]) == 2
+
+
+# ---- a full disk
+
+
+@pytest.fixture
+def small_disk(nights: Nights, tmp_path: Path) -> Iterator[Path]:
+    """What the lab keeps is on a file system of its own, of a few MB, as far as this user may mount one."""
+    data = tmp_path / "data"
+    kept = data.rename(tmp_path / "before")
+    data.mkdir()
+    with smalldisk.mounted(data, "8m"):
+        shutil.copytree(kept, data, dirs_exist_ok=True, symlinks=True)
+        yield data
+
+
+@pytest.mark.parametrize("left_kib", [0, 40, 100, 190])
+def test_a_full_disk_stops_the_night_which_goes_on_when_there_is_room(
+    nights: Nights, small_disk: Path, left_kib: int
+) -> None:
+    nights.run()
+    nights.add(100.0)
+    culprit = nights.add(60.0)
+    filler = smalldisk.fill(small_disk, left_kib << 10)
+    nights.run(4)
+    (said,) = [line for line in nights.said.splitlines() if line.startswith("lab: ")]
+    assert "space left" in said, nights.said
+    kept, boots = len(_records(small_disk)), len(nights.guests.calls)
+    filler.unlink()
+    assert nights.again().outcome == "regression"
+    (alarm,) = nights.events()
+    assert alarm.culprit is not None and alarm.culprit.commit == culprit
+    assert len(nights.guests.calls) - boots == len(_records(small_disk)) - kept, "a guest was booted again"
+
+
+def _records(disk: Path) -> list[Path]:
+    return list(disk.rglob("runs/*.json"))
+
+
+def test_a_bisection_that_a_full_disk_stopped_goes_on(nights: Nights) -> None:
+    nights.run()
+    culprit = nights.add(60.0)
+    with nights.monkeypatch.context() as patched:
+        patched.setattr(conclude, "conclude", _disk_is_full)
+        nights.run(4)
+    assert "free some" in nights.said and nights.events() == []
+    assert nights.again().outcome == "regression"
+    (alarm,) = nights.events()
+    assert alarm.culprit is not None and alarm.culprit.commit == culprit
+
+
+def _disk_is_full(*_: object, **__: object) -> None:
+    raise DiskFull("no disk space left", hint="free some")
+
+
+# ---- plans with errors
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "needs at least one [[branch]]"),
+        ("schema = 1\nbranch = 3\n", ":2: a plan needs"),
+        ('schema = 1\nworkload = ["x"]\n[[branch]]\n', ":2: unknown key 'workload'; did you mean workloads?"),
+        ('schema = 1\n[[branch]]\ntree = "a"\n[[branch]]\nbrnch = "a"\n', ":5: unknown key 'brnch'"),
+        ("schema = 2\n[[branch]]\n", ":1: schema:"),
+        ('schema = 1\nbudget = "soon"\n[[branch]]\n', ":2: budget: 'soon' is no time span"),
+        ('schema = 1\nbudget = "0h"\n[[branch]]\n', ":2: budget: '0h' is no time span"),
+        ('schema = 1\nthreshold = "2%"\n[[branch]]\n', ":2: threshold:"),
+        ("schema = 1\nthreshold = 2\n[[branch]]\n", ":2: threshold:"),
+        ('schema = 1\nworkloads = ["aloc-burst"]\n[[branch]]\n', ":2: workloads: "),
+        ('schema = 1\n[[branch]]\nworkloads = ["alloc-burst:nothing"]\n', ":3: workloads: "),
+        ('schema = 1\n[[branch]]\nbaselines = ["today"]\n', ":3: baselines:"),
+        ('schema = 1\nmachine = "abacus"\n[[branch]]\n', ":2: machine: "),
+        ('schema = 1\n[[branch]]\n[[branch]]\n', "default/HEAD is there twice"),
+        ("schema = 1\nseeds = 8\nmax_seeds = 6\n[[branch]]\n", ":3: max_seeds: 6 is less than seeds, 8"),
+        ('schema = 1\ncluster = "tcp://a:1"\n[[branch]]\n', ":2: cluster: it needs a share"),
+        ("schema = [\n", ":1: not valid TOML"),
+    ],
+)  # fmt: skip
+def test_plans_with_errors(text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "nightly.toml"
+    path.write_text(text)
+    assert main.run(["nightly", "run", "--plan", str(path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line and "nightly.toml" in line
+
+
+def test_what_is_left_out_of_a_plan(tmp_path: Path) -> None:
+    path = tmp_path / "my nights.toml"
+    path.write_text("schema = 1\n[[branch]]\n")
+    plan = nightly_plan.load(path)
+    assert plan.name == "my-nights" and plan.branch[0].name == "default/HEAD"
+    assert plan.budget_s == 8 * 3600

@@ -1,0 +1,243 @@
+"""Live mode at night: beside exact mode, apart from it, and one piece of news where both tell the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.cli import main
+from lab.core.errors import DiskFull, GuestFailed
+from lab.guests import kvm
+from lab.nightly import record
+from lab.nightly.context import LiveAllowance
+from lab.nightly.record import Night
+
+from ..fakes import live as fakelive
+from ..fakes.live import LiveHost
+from ..fakes.nights import Nights
+
+MODES = 'modes = ["exact", "live"]'
+
+
+@pytest.fixture
+def nights(nights: Nights) -> Nights:
+    write(nights)
+    return nights
+
+
+@pytest.fixture
+def host(nights: Nights, tmp_path: Path) -> LiveHost:
+    return fakelive.pretend(nights.monkeypatch, tmp_path)
+
+
+def write(nights: Nights, more: str = "", live: str = "rounds = 8") -> None:
+    nights.write(f"{MODES}\n{more}\n[live]\n{live}")
+
+
+def measured(one: Night) -> list[tuple[str, tuple[str, ...]]]:
+    return [(found.mode, found.baselines) for found in one.branches[0].measured]
+
+
+def blind(nights: Nights) -> None:
+    """Exact mode sees nothing of what commits do."""
+    nights.guests.value = lambda value, seed, case: 100.0 + seed
+
+
+def test_a_quiet_night_is_measured_in_both_modes(nights: Nights, host: LiveHost) -> None:
+    first = nights.run()
+    assert measured(first) == [("exact", ("itself",)), ("live", ("itself",))]
+    nights.add(100.0)
+    second = nights.run()
+    assert measured(second) == [("exact", ("yesterday", "last-good")), ("live", ("yesterday", "last-good"))]
+    assert second.outcome == "green" and not nights.events()
+    assert "against yesterday, last-good in live mode" in nights.said
+    assert {*host.booted} == {nights.commits[0], nights.commits[1]}
+
+
+def test_one_story_told_by_both_modes_is_one_piece_of_news_and_one_fix(nights: Nights, host: LiveHost) -> None:
+    nights.run()
+    culprit = nights.add(60.0)
+    nights.add(60.0, count=2)
+    nights.run()
+    (alarm,) = nights.events()
+    assert [case.shown for case in alarm.cases] == ["mine:large", "mine:large (live)"]
+    assert alarm.culprit is not None and alarm.culprit.commit == culprit
+    assert [case.ratio for case in alarm.cases] == pytest.approx([0.6, 0.6], rel=0.02)
+    nights.add(100.0)
+    nights.run()
+    assert [event.kind for event in nights.events()] == ["regression", "fixed"]
+
+
+def test_what_only_live_mode_sees_is_bisected_by_its_search(nights: Nights, host: LiveHost) -> None:
+    blind(nights)
+    nights.run()
+    nights.add(100.0, count=3)
+    culprit = nights.add(60.0)
+    nights.add(60.0, count=3)
+    done = nights.run()
+    (alarm,) = nights.events()
+    assert done.outcome == "regression" and alarm.modes == ("live",)
+    assert alarm.culprit is not None and alarm.culprit.commit == culprit
+    nights.add(60.0)
+    assert nights.run().outcome == "no news", "exact mode's last good tip goes on, and nobody is told twice"
+    nights.add(100.0)
+    assert nights.run().outcome == "green"
+    assert [event.kind for event in nights.events()] == ["regression", "fixed"]
+
+
+def test_without_time_for_a_bisection_it_is_news_without_a_culprit(nights: Nights, host: LiveHost) -> None:
+    blind(nights)
+    nights.run()
+    nights.add(60.0)
+    before = len(host.booted)
+    used_up = property(lambda self: len(host.booted) > before + 2)
+    nights.monkeypatch.setattr(LiveAllowance, "out_of_time", used_up)
+    nights.run()
+    (alarm,) = nights.events()
+    assert alarm.kind == "regression" and alarm.culprit is None
+    assert alarm.text == "not bisected: live mode's budget is used up"
+
+
+def test_a_host_without_live_mode_says_so_once_and_judges_by_exact_mode(nights: Nights, host: LiveHost) -> None:
+    def refuse(qemu: str, device: object = None) -> None:
+        raise kvm.Refusal("there is no /dev/kvm")
+
+    nights.monkeypatch.setattr(kvm, "require", refuse)
+    nights.run()
+    nights.add(100.0)
+    done = nights.run()
+    assert done.outcome == "green" and measured(done) == [("exact", ("yesterday", "last-good"))]
+    assert done.notes == ["live mode is not measured on this host: there is no /dev/kvm"]
+    assert not done.branches[0].notes and not host.booted
+
+
+def test_tcg_has_to_be_asked_for(nights: Nights, host: LiveHost) -> None:
+    def refuse(qemu: str, device: object = None) -> None:
+        raise kvm.Refusal("there is no /dev/kvm")
+
+    nights.monkeypatch.setattr(kvm, "require", refuse)
+    write(nights, live='accel = "tcg"\nrounds = 6')
+    assert ("live", ("itself",)) in measured(nights.run())
+    assert len(host.booted) <= 12
+
+
+def test_a_guest_that_dies_in_live_mode_is_said_and_breaks_nothing(nights: Nights, host: LiveHost) -> None:
+    nights.run()
+    nights.add(60.0)
+    host.failure = GuestFailed("panic", "the guest's kernel panicked: timer")
+    done = nights.run()
+    assert done.outcome == "regression" and done.finished
+    assert "timer" in done.branches[0].missed["live"]
+    nights.add(60.0)
+    assert nights.run(4).outcome == "partly measured"
+    assert "in live mode (" in nights.said
+    host.failure = None
+    nights.add(60.0)
+    assert nights.run().outcome == "no news"
+
+
+def test_a_full_disk_stops_the_night_in_live_mode_too(nights: Nights, host: LiveHost) -> None:
+    nights.run()
+    nights.add(100.0)
+    host.failure = DiskFull("no disk space left", hint="free some")
+    nights.run(4)
+    assert "free some" in nights.said and not record.load_all("plan")[-1].finished
+    host.failure = None
+    done = nights.again()
+    assert done.outcome == "green" and not done.branches[0].missed
+
+
+def test_cases_that_live_mode_cannot_tell_are_undecided_and_hold_back_its_own_last_good_only(
+    nights: Nights, host: LiveHost
+) -> None:
+    nights.run()
+    host.noise = 0.5
+    nights.add(100.0)
+    assert nights.run().outcome == "undecided"
+    host.noise = 0.002
+    nights.add(100.0)
+    done = nights.run()
+    assert done.outcome == "green"
+    assert measured(done) == [
+        ("exact", ("yesterday", "last-good")), ("live", ("yesterday",)), ("live", ("last-good",)),
+    ]  # fmt: skip
+
+
+def test_an_interrupted_night_boots_nothing_of_live_mode_twice(nights: Nights, host: LiveHost) -> None:
+    nights.run()
+    nights.add(100.0)
+    booted, boot = len(host.booted), host.boot
+
+    def interrupted(*words: object, **how: object) -> object:
+        if len(host.booted) - booted >= 5:
+            raise KeyboardInterrupt
+        return boot(*words, **how)  # type: ignore[arg-type]
+
+    from lab.compare import boots
+
+    nights.monkeypatch.setattr(boots, "boot", interrupted)
+    nights.run(130)
+    nights.monkeypatch.setattr(boots, "boot", boot)
+    calls = len(nights.guests.calls)
+    assert nights.again().outcome == "green"
+    assert len(nights.guests.calls) == calls
+    names = sorted(path.name for path in (results_of(nights) / "boots").glob("*.json"))
+    assert len(names) == len(host.booted) - booted
+
+
+def results_of(nights: Nights) -> Path:
+    from lab.compare import results
+    from lab.nightly import record as nightly_record
+
+    found = nightly_record.load_all("plan")[-1].branches[0].measured[-1]
+    assert found.mode == "live"
+    return results.open_folder(found.result)
+
+
+def test_a_step_that_its_commits_do_not_show_side_by_side_is_the_hosts_own(nights: Nights, host: LiveHost) -> None:
+    for number in range(12):
+        # A host that is slower from one night on: both arms of each comparison alike.
+        host.value = lambda fate, case, slow=number >= 6: fate * (0.95 if slow and case == "large" else 1.0)  # type: ignore[misc]
+        nights.add(100.0)
+        nights.run()
+    (told,) = nights.events()
+    assert told.kind == "unfounded" and told.modes == ("live",)
+    assert "side by side its two commits are alike" in told.text
+    assert not {one.outcome for one in record.load_all("plan")} & {"regression", "no news"}
+
+
+def test_trends_site_and_numbers_name_the_mode(nights: Nights, host: LiveHost, tmp_path: Path) -> None:
+    nights.run()
+    nights.add(60.0)
+    nights.run()
+    assert main.run(["history", "trend", "-w", "mine:large", "--branch", "main"]) == 2
+    assert "--mode" in nights.capsys.readouterr().err
+    assert main.run(["history", "trend", "-w", "mine:large", "--branch", "main", "--mode", "live"]) == 0
+    assert "live mode" in nights.capsys.readouterr().out
+    output = tmp_path / "site"
+    assert main.run(["nightly", "site", "--output", str(output)]) == 0
+    assert len(list(output.glob("trends/*large*.html"))) == 2
+    assert "(live mode)" in (output / "index.html").read_text()
+    assert "mine:large (live)" in (output / "changes" / "plan.2.1.html").read_text()
+    numbers = (output / "metrics.txt").read_text()
+    assert 'mode="live"' in numbers and 'mode="exact"' in numbers
+    assert main.run(["nightly", "status"]) == 0
+    assert "mine:large (live) -" in nights.capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('modes = ["live"]', ":3: modes: exact is always measured"),
+        ('modes = ["fast"]', ":3: modes:"),
+        ("[live]\nrounds = 8", ":3: [live] is there, and modes has no live"),
+        (f"{MODES}\n[live]\nround = 8", ":5: unknown key 'round'; did you mean rounds?"),
+        (f"{MODES}\n[live]\nrounds = 5", ":5: rounds:"),
+        (f'{MODES}\n[live]\nbudget = "soon"', ":5: budget: 'soon' is no time span"),
+    ],
+)
+def test_plans_with_errors_about_live_mode(nights: Nights, text: str, said: str) -> None:
+    nights.write(text)
+    assert main.run(["nightly", "run", "--plan", str(nights.plan)]) == 2
+    assert said in nights.capsys.readouterr().err

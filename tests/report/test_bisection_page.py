@@ -1,0 +1,253 @@
+"""A bisection in every format: how each commit stands, what is said of it, and words that attack the reader."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from lab import report
+from lab.bisection.answer import Answer
+from lab.bisection.commit_status import Stand, places, stretches
+from lab.cli import main
+from lab.compare import results
+from lab.core.errors import BuildFailed, UserError
+from lab.report import bisection_page, inputs, mail, markdown
+from lab.stats.verdict import Outcome
+
+from ..bisection.test_live_runner import Host, Killed, begin, fails, search
+from ..fakes import answer as fakeanswer
+from ..fakes import bisection as fakebisect
+from ..fakes.answer import BROKEN, CULPRIT, answer, bisection, history, name_of
+from ..fakes.bisector import make
+from ..fakes.build import own_folders
+from ..fakes.result import HOSTILE
+
+# The braces would be a format's.
+ATTACK = HOSTILE.replace("{", "").replace("}", "")
+SHOWN = ("\x1b", "\u202e", "\u2066", "\x00", "\ufeff", "\r")
+
+
+# --- how commits stand
+
+
+def test_every_commit_stands_where_the_search_left_it() -> None:
+    found = {place.number: place for place in places(answer(), history())}
+    assert len(found) == 31
+    assert {n for n, p in found.items() if p.stand == Stand.UNTESTABLE} == set(BROKEN)
+    assert found[0].stand == found[5].stand == found[11].stand == Stand.OLD
+    assert found[CULPRIT].stand == found[14].stand == found[17].stand == Stand.NEITHER
+    assert found[22].stand == found[25].stand == found[30].stand == Stand.NEW
+    assert [n for n, p in found.items() if p.culprit] == [CULPRIT]
+    assert found[11].measured and not found[10].measured
+    assert [n for n, p in sorted(found.items(), key=lambda item: item[1].step or 99) if p.step][:3] == [15, 8, 18]
+
+
+def test_what_could_not_be_told_apart_is_equally_suspect() -> None:
+    chances = [place.chance for place in places(answer(), history())]
+    assert chances[CULPRIT] == pytest.approx(0.995)
+    assert [chances[i] for i in range(18, 23)] == pytest.approx([0.199] * 5)
+    assert sum(chances) == pytest.approx(2 * 0.995)
+
+
+def test_suspects_that_were_never_tried_say_so() -> None:
+    made = answer()
+    tried = [step for step in made.path if step.commit != name_of(20)]
+    found = places(replace(made, path=tried), history())
+    assert found[20].stand == Stand.SUSPECT and not found[20].measured
+
+
+def test_a_merge_of_both_kinds_is_not_guessed_at() -> None:
+    line = history(4).candidates
+    merged = [line[0], replace(line[1], parents=(name_of(0),)), replace(line[2], parents=(name_of(1), name_of(2)))]
+    made = replace(history(4), candidates=[*merged, line[3]])
+    told = answer(changes=[], path=[fakeanswer._step(line[1], "like bad", fakeanswer.SLOWER)], skipped=[])
+    found = places(told, made)
+    assert [place.stand for place in found[1:4]] == [Stand.OLD, Stand.NEW, Stand.OPEN]
+
+
+def test_what_was_not_tried_is_put_together() -> None:
+    rows = stretches(places(answer(5000, changes=[]), history(5000)))
+    assert sum(len(row.places) for row in rows) == 5001
+    assert len(rows) < 30 and max(len(row.places) for row in rows) == 5000 - 23
+
+
+# --- formats
+
+
+def test_the_sentence_has_all_of_it() -> None:
+    words = inputs.sentence(answer())
+    assert words.startswith(f'regression by {name_of(CULPRIT)[:12]} ("change 12"), +')
+    assert "99.5 % sure; regression by one of 5 that could not be told apart" in words
+
+
+def test_what_is_not_certain_never_reads_as_if_it_were() -> None:
+    assert [inputs.share(p) for p in (0.5, 0.99989, 0.99999999, 1.0)] == [
+        "50 %", "99.99 %", "over 99.99 %", "100 %",
+    ]  # fmt: skip
+
+
+def test_markdown_names_what_was_found_and_the_path(tmp_path: Path) -> None:
+    text = markdown.render_bisection(bisection(tmp_path / "b"))
+    assert f"**regression**: `{name_of(CULPRIT)}` `change 12`" in text
+    assert text.count("(could not be tested)") == 4
+    rows = [line for line in text.splitlines() if re.match(r"\| \d+ \|", line)]
+    assert len(rows) == len(answer().path) and "`untestable: build`" in rows[2]
+
+
+def test_the_page_is_one_small_file_that_asks_nobody(tmp_path: Path) -> None:
+    text = bisection_page.render(bisection(tmp_path / "b"))
+    assert len(text.encode()) < 200_000
+    assert not re.search(r"(?:src|href)=\"(?!#|data:)", text)
+    assert "sha256-" in text and "Differential flame graph" in text
+
+
+def test_a_range_of_thousands_is_still_a_small_page(tmp_path: Path) -> None:
+    made = answer(20_000)
+    wide = replace(made.changes[1], among=[name_of(i) for i in range(30, 20_001)], commit=name_of(20_000))
+    one = bisection(tmp_path / "b", replace(made, changes=[made.changes[0], wide]))
+    assert len(bisection_page.render(one).encode()) < 1_000_000
+
+
+def test_a_mail_is_about_one_culprit_that_was_proved(tmp_path: Path) -> None:
+    made = answer()
+    with pytest.raises(UserError, match="found 2 regressions"):
+        mail.render_bisection(bisection(tmp_path / "two", made))
+    with pytest.raises(UserError, match="no culprit that was proved"):
+        mail.render_bisection(bisection(tmp_path / "range", replace(made, changes=made.changes[1:])))
+    with pytest.raises(UserError, match="found no regression"):
+        mail.render_bisection(bisection(tmp_path / "none", replace(made, changes=[], outcome="no culprit")))
+
+
+def test_the_trail_of_a_mail_says_how_it_was_found() -> None:
+    trail = mail._trail(answer(), answer().changes[0])
+    text = "\n".join(trail)
+    assert "Found by bisecting 30 commits" in text and "could not be tested" in text
+    assert f"{name_of(15)[:12]} like neither end" in text and "reverted" in text
+
+
+@pytest.mark.parametrize("form", ["text", "md", "html"])
+def test_hostile_words_are_shown_and_not_obeyed(tmp_path: Path, form: str) -> None:
+    one = bisection(tmp_path / "b", title=ATTACK)
+    text = report.render(form, one, report.OF_BISECTIONS)
+    assert not [mark for mark in SHOWN if mark in text]
+    assert "\\x1b" in text and "\\u202e" in text
+    if form == "html":
+        assert Counter(re.findall(r"<script", text)) == {"<script": 1}
+    if form == "md":
+        for line in text.splitlines():
+            outside = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", line)
+            assert "<script>" not in outside and "@all" not in outside, line
+    trail = "\n".join(mail._trail(one.answer, one.answer.changes[0]))
+    assert not [mark for mark in SHOWN if mark in trail]
+
+
+# --- the command
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Answer:
+    own_folders(monkeypatch, tmp_path)
+    made = answer()
+    bisection(results.results_dir() / made.result, made)
+    return made
+
+
+@pytest.mark.parametrize("form", ["text", "md", "html", "json"])
+def test_the_command_writes_each_format(
+    kept: Answer, tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / f"page.{form}"
+    assert main.run(["report", kept.result, "--format", form, "--output", str(path)]) == 0
+    assert name_of(CULPRIT) in path.read_text()
+    if form == "json":
+        assert json.loads(path.read_text())["outcome"] == "range"
+
+
+def test_a_format_that_bisections_do_not_have_is_refused(kept: Answer, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["report", kept.result, "--format", "junit"]) == 2
+    assert "a bisection has no format 'junit'" in capsys.readouterr().err
+
+
+def test_an_improvement_is_no_regression() -> None:
+    made = answer()
+    better = [replace(made.changes[0], direction=Outcome.IMPROVEMENT)]
+    assert inputs.verdict_class(replace(made, changes=better, outcome="found")) == "improvement"
+    assert inputs.verdict_class(made) == "regression"
+
+
+# --- from a real history to every place where a subject is shown
+
+
+def test_a_subject_that_attacks_is_shown_wherever_the_search_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Terminal, status, log, page, Markdown and mail of a search whose culprit has a subject made to harm."""
+    bisector = make(tmp_path, monkeypatch, capsys)
+    subject = "mm: <img src=x onerror=alert(1)> \x1b[31m\u202e @all `|`"
+    first = fakebisect.start(bisector.tree)
+    fakebisect.commit(bisector.tree, "mm: nothing", 100.0)
+    culprit = fakebisect.commit(bisector.tree, subject, 60.0)
+    last = fakebisect.commit(bisector.tree, "mm: nothing more", 60.0)
+    assert bisector.run("--good", first, "--bad", last, "--tree", str(bisector.tree), "-w", bisector.workload) == 0
+    said = bisector.said + bisector.printed
+    assert culprit in said and "\\x1b[31m\\u202e" in said
+    for words in (["bisect", "status"], ["bisect", "log"], ["report", "latest"], ["report"]):
+        assert main.run(words) == 0
+        said += capsys.readouterr().out
+    for form in ("html", "md", "mail"):
+        assert main.run(["report", "latest", "-f", form, "-o", str(tmp_path / form)]) == 0
+        text = (tmp_path / form).read_text()
+        assert "\\x1b[31m\\u202e" in text, form
+        assert not re.search("<img src=x", text) or form != "html"
+        said += text
+    assert not set(said) & set("\x1b\u202e")
+
+
+def test_what_is_known_of_a_search_that_is_not_finished_can_be_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bisector = make(tmp_path, monkeypatch, capsys)
+    commits = fakebisect.line(bisector.tree, [100.0] * 9 + [60.0] * 9)
+    bisector.search(commits[0], commits[-1])
+    assert main.run(["bisect", "undo"]) == 0
+    assert main.run(["report", "latest", "-f", "html", "-o", str(tmp_path / "page.html")]) == 0
+    text = (tmp_path / "page.html").read_text()
+    assert "undecided: not finished, about 1 more to measure" in text and "not measured, may be the culprit" in text
+    assert main.run(["report", "latest"]) == 0
+    assert "lab bisect resume" in capsys.readouterr().out
+
+
+# --- live mode
+
+
+def test_live_modes_posterior_is_on_the_page(tmp_path: Path) -> None:
+    host = Host(culprit=41, gain=0.7)
+    host.fates["c32"] = fails(BuildFailed("c32 does not build"))
+    made = search(begin(tmp_path / "r", 64), host)
+    one = inputs.open_bisection(tmp_path / "r")
+    chances = [place.chance for place in one.places]
+    assert made.live is not None and chances.index(max(chances)) == 41
+    assert sum(chances) == pytest.approx(sum(s.probability for s in made.live.suspicions))
+    text = bisection_page.render(one)
+    assert (
+        "fresh boots against its parent say the same" in text
+        and f"{made.live.boots} of {made.live.kernels} kernels" in text
+    )
+    assert "like bad (over 99.9 %)" in text
+    assert "fresh boots against its parent say the same" in markdown.render_bisection(one)
+
+
+def test_live_mode_that_was_stopped_shows_where_the_culprit_may_be(tmp_path: Path) -> None:
+    host = Host(culprit=20, noise=0.05)
+    host.kill_after = 24
+    with pytest.raises(Killed):
+        search(begin(tmp_path / "r", 64), host)
+    one = inputs.open_bisection(tmp_path / "r")
+    assert one.answer.outcome == "undecided" and "not finished, 24 boots so far" in one.answer.reason
+    assert sum(place.chance for place in one.places) == pytest.approx(1, abs=1e-3)
+    assert "undecided: not finished" in bisection_page.render(one)

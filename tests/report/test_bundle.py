@@ -1,0 +1,444 @@
+"""Bundles: made from a stored result, checked, run by a plain shell, and replayed to the last digit."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from lab.cli import main
+from lab.core import records
+from lab.core.errors import UserError
+from lab.core.progress import Meter
+from lab.guests import exact, hardware
+from lab.guests.exact import Qemu
+from lab.guests.plugin import Instrument, Model
+from lab.kernels.kernel import MachineType
+from lab.report.bundle import archive, contents, texts, write
+from lab.report.bundle import replay as bundle_replay
+from lab.report.bundle.contents import Boot, Bundle, Expected, Guest, Plugin
+from lab.report.inputs import Report
+
+from ..fakes.build import own_folders
+from ..fakes.bundle import VERSION, measured, write_qemu
+
+
+@pytest.fixture
+def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
+    own_folders(monkeypatch, tmp_path)
+    return measured(monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def bundle(tmp_path: Path, report: Report) -> Path:
+    # A folder whose name is hard on a shell and on QEMU's comma-separated options.
+    folder = tmp_path / "it's a, b"
+    write.write(report, folder, jobs=1, meter=Meter(quiet=True))
+    return folder
+
+
+def asked() -> bundle_replay.Asked:
+    return bundle_replay.Asked(qemu="qemu", jobs=2, guest_timeout_s=60)
+
+
+def replay(path: Path) -> list[str]:
+    return bundle_replay.replay(path, asked(), Meter(quiet=True)).differences
+
+
+def shell(folder: Path, *names: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": os.environ["PATH"], "QEMU": str(folder.parent / "qemu"), **variables}
+    return subprocess.run(
+        ["sh", folder / "run.sh", *names], cwd="/", env=environment, capture_output=True, text=True, check=False
+    )
+
+
+# ---- made and run again
+
+
+def test_a_bundle_replays_to_the_last_digit(bundle: Path) -> None:
+    found = bundle_replay.replay(bundle, asked(), Meter(quiet=True))
+    assert (found.guests, found.differences, found.environment) == (2, [], [])
+    assert found.result == "measured", "its name, and nothing of where it was stored"
+
+
+def test_nothing_in_it_tells_where_it_was_made(bundle: Path, tmp_path: Path) -> None:
+    for path in bundle.rglob("*"):
+        if path.is_file():
+            assert str(tmp_path).encode() not in path.read_bytes(), path
+
+
+def test_a_shell_runs_it_and_gets_the_same_bytes(bundle: Path, report: Report) -> None:
+    done = shell(bundle)
+    assert done.returncode == 0, done.stderr
+    for name in ("mine-base-0001", "mine-test-0001"):
+        now = bundle / "out" / name / "report.jsonl"
+        assert now.read_bytes() == (report.folder / "guests" / name / "report.jsonl").read_bytes()
+        assert not (now.parent / "initrd.cpio").exists()
+    contents.check(bundle)
+    assert replay(bundle) == [], "what run.sh wrote is no part of the bundle"
+
+
+def test_a_shell_runs_the_guests_that_are_named(bundle: Path, tmp_path: Path) -> None:
+    assert shell(bundle, "mine-test-0001", OUT=str(tmp_path / "else where")).returncode == 0
+    assert [path.name for path in (tmp_path / "else where").iterdir()] == ["mine-test-0001"]
+    done = shell(bundle, "mine-test")
+    assert (done.returncode, done.stderr) == (2, "no guest is called: mine-test \n")
+
+
+def test_a_shell_says_when_a_guest_reports_something_else(bundle: Path) -> None:
+    write_qemu(bundle.parent / "qemu", version="9.9")
+    program = bundle.parent / "qemu"
+    program.write_text(program.read_text().replace('"mem_kb": 1', '"mem_kb": 2'))
+    done = shell(bundle)
+    assert done.returncode == 1
+    assert "2 guests reported something else" in done.stderr and "9.9" in done.stderr
+
+
+def test_qemu_is_started_by_the_shell_as_it_was_by_the_lab(bundle: Path, report: Report, tmp_path: Path) -> None:
+    assert shell(bundle).returncode == 0
+    for arm in ("base", "test"):
+        guest = report.folder / "guests" / f"mine-{arm}-0001"
+        before = (guest / "argv").read_text().replace(f"{guest}/", "").replace(f"{tmp_path}/kernel-{arm}", "KERNEL")
+        now = (bundle / "out" / guest.name / "argv").read_text().replace(f"{bundle}/kernels/{arm}/bzImage", "KERNEL")
+        assert now == before
+
+
+def test_the_same_result_gives_the_same_tar(report: Report, tmp_path: Path) -> None:
+    for name in ("one.tar", "two.tar"):
+        write.write(report, tmp_path / name, jobs=1, meter=Meter(quiet=True))
+    assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "two.tar").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["b.tar", "b.tar.zst"])
+def test_a_bundle_in_one_file_replays(report: Report, tmp_path: Path, name: str) -> None:
+    write.write(report, tmp_path / name, jobs=1, meter=Meter(quiet=True))
+    assert bundle_replay.is_bundle(str(tmp_path / name))
+    assert replay(tmp_path / name) == []
+
+
+def test_a_kernel_of_both_arms_is_there_once(bundle: Path) -> None:
+    opened = contents.load(bundle)
+    assert {boot.kernel for boot in opened.bundle.boots} == {"kernels/base/bzImage", "kernels/test/bzImage"}
+
+
+# ---- what differs is said
+
+
+def resum(folder: Path) -> None:
+    """What somebody does who changes a bundle and its sums."""
+    contents.write(folder)
+
+
+def test_a_number_that_differs_is_named(bundle: Path) -> None:
+    expected = records.load(bundle / "expected.json", Expected)
+    guest = expected.guests["mine-test-0001"]
+    now = guest.numbers["large"]["throughput"]
+    guest.numbers["large"]["throughput"] += 1
+    records.save(bundle / "expected.json", expected)
+    resum(bundle)
+    assert replay(bundle) == [f"mine:large throughput test seed 1: {now + 1} became {now}"]
+
+
+def test_other_bytes_of_a_report_are_told_too(bundle: Path) -> None:
+    expected = records.load(bundle / "expected.json", Expected)
+    guests = {name: msgspec.structs.replace(one, report_sha256="0" * 64) for name, one in expected.guests.items()}
+    records.save(bundle / "expected.json", Expected(guests=guests))
+    resum(bundle)
+    said = replay(bundle)
+    assert len(said) == 2 and said[0].startswith("mine-base-0001: report.jsonl has other bytes")
+
+
+def test_another_qemu_is_named(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = Qemu(path=str(bundle.parent / "qemu"), version="10.0.2", numbers=(10, 0))
+    monkeypatch.setattr(exact, "find_qemu", lambda command="": other)
+    found = bundle_replay.replay(bundle, asked(), Meter(quiet=True))
+    assert found.environment == [f"qemu ({VERSION} then, 10.0.2 here)"]
+
+
+def test_the_command_says_it_and_exits_4(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["replay", str(bundle)]) == 0
+    assert capsys.readouterr().out == "measured: 2 guests run again, 0 numbers differ\n"
+    kernel = next(bundle.glob("kernels/test/*Image"))
+    kernel.write_bytes(b"another kernel")
+    resum(bundle)
+    assert main.run(["replay", str(bundle)]) == 4
+    said = capsys.readouterr()
+    assert said.out.count("throughput test seed 1") == 2 and "throughput base" not in said.out
+    assert "2 numbers of measured came out differently" in said.err
+
+
+def test_a_guest_that_fails_is_named(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (bundle.parent / "qemu").write_text("#!/bin/sh\necho no >&2; exit 3\n")
+    assert main.run(["replay", str(bundle), "--jobs", "1"]) == 4
+    assert "lab: mine-base-0001: QEMU died with status 3: no" in capsys.readouterr().err
+
+
+# ---- checked before anything runs
+
+
+def change(name: str) -> Callable[[Path], None]:
+    def act(folder: Path) -> None:
+        with (folder / name).open("ab") as stream:
+            stream.write(b"x")
+
+    return act
+
+
+def remove(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink()
+
+
+def add(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).write_text("x") and None
+
+
+def link(name: str) -> Callable[[Path], None]:
+    def act(folder: Path) -> None:
+        content = (folder / name).read_bytes()
+        (folder.parent / "elsewhere").write_bytes(content)
+        (folder / name).unlink()
+        (folder / name).symlink_to(folder.parent / "elsewhere")
+
+    return act
+
+
+@pytest.mark.parametrize(
+    ("act", "said"),
+    [
+        (change("kernels/base/bzImage"), "kernels/base/bzImage is not what it was"),
+        (change("run.sh"), "run.sh is not what it was"),
+        (remove("jobs/mine-base-0001.cpio"), "jobs/mine-base-0001.cpio is missing"),
+        (remove("bundle.json"), "bundle.json is missing"),
+        (remove("SHA256SUMS"), "SHA256SUMS is missing"),
+        (add("plugin.c"), "plugin.c is not in SHA256SUMS"),
+        (link("guests/mine.cpio"), "guests/mine.cpio is not what it was"),
+        (change("SHA256SUMS"), "is no checksum"),
+    ],
+)
+def test_damage_is_named_and_nothing_is_run(
+    bundle: Path, act: Callable[[Path], None], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    act(bundle)
+    (bundle.parent / "qemu").write_text('#!/bin/sh\ntouch "$0.was-run"; exit 9\n')
+    assert main.run(["replay", str(bundle)]) == 2
+    told = capsys.readouterr()
+    assert said in told.err and told.out == "" and "Traceback" not in told.err
+    assert not (bundle.parent / "qemu.was-run").exists()
+
+
+def test_sums_are_those_of_sha256sum(bundle: Path) -> None:
+    words = ["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"]
+    assert subprocess.run(words, cwd=bundle, check=False, capture_output=True).returncode == 0
+
+
+def test_a_sum_of_a_file_elsewhere_is_refused(bundle: Path) -> None:
+    with (bundle / "SHA256SUMS").open("a") as stream:
+        stream.write(f"{'0' * 64}  ../qemu\n")
+    with pytest.raises(UserError, match="no checksum of a file in the bundle"):
+        contents.check(bundle)
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../qemu", "kernels", "kernels/none"])
+def test_a_description_that_leads_elsewhere_is_refused(bundle: Path, path: str) -> None:
+    told = records.load(bundle / "bundle.json", Bundle)
+    boots = [msgspec.structs.replace(boot, kernel=path) for boot in told.boots]
+    records.save(bundle / "bundle.json", msgspec.structs.replace(told, boots=boots))
+    resum(bundle)
+    with pytest.raises(UserError, match="which is no file of the bundle"):
+        replay(bundle)
+
+
+@pytest.mark.parametrize("name", ["../../x", "a/b", "-x", "$(touch x)", ""])
+def test_a_guest_with_such_a_name_is_refused(bundle: Path, name: str) -> None:
+    told = records.load(bundle / "bundle.json", Bundle)
+    records.save(
+        bundle / "bundle.json",
+        msgspec.structs.replace(told, guests=[msgspec.structs.replace(told.guests[0], name=name)]),
+    )
+    expected = records.load(bundle / "expected.json", Expected)
+    records.save(bundle / "expected.json", Expected(guests={name: expected.guests["mine-base-0001"]}))
+    resum(bundle)
+    with pytest.raises(UserError, match="not described whole"):
+        replay(bundle)
+
+
+def test_a_description_that_makes_no_sense_is_refused(bundle: Path) -> None:
+    (bundle / "bundle.json").write_text('{"schema": "lab.bundle/7"}')
+    resum(bundle)
+    with pytest.raises(UserError, match=r"bundle\.json cannot be read"):
+        replay(bundle)
+
+
+def test_a_pattern_that_is_none_is_refused(bundle: Path) -> None:
+    told = records.load(bundle / "bundle.json", Bundle)
+    told.readings["mine"]["metrics"][0] |= {"parse": "regex", "pattern": "("}
+    records.save(bundle / "bundle.json", told)
+    resum(bundle)
+    with pytest.raises(UserError, match="mine"):
+        replay(bundle)
+
+
+# ---- the archive
+
+
+def tar(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
+    with tarfile.open(path, "w") as stream:
+        for member, content in members:
+            member.size = len(content)
+            stream.addfile(member, io.BytesIO(content))
+    return path
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
+    found = tarfile.TarInfo(name)
+    found.type, found.linkname = kind, target
+    return found
+
+
+@pytest.mark.parametrize(
+    ("members", "said"),
+    [
+        ([(member("../evil"), b"x")], "would leave the folder"),
+        ([(member("b/../../evil"), b"x")], "would leave the folder"),
+        ([(member("/tmp/evil"), b"x")], "would leave the folder"),  # noqa: S108
+        ([(member("b/link", tarfile.SYMTYPE, "/etc"), b"")], "neither file nor folder"),
+        ([(member("b/link", tarfile.LNKTYPE, "/etc/passwd"), b"")], "neither file nor folder"),
+        ([(member("b/null", tarfile.CHRTYPE), b"")], "neither file nor folder"),
+        ([(member("b/pipe", tarfile.FIFOTYPE), b"")], "neither file nor folder"),
+        ([(member("b/one"), b"1"), (member("b/one"), b"2")], "damaged"),
+        ([(member("b/one"), b"1"), (member("b/one/two"), b"2")], "damaged"),
+        ([(member("b/one"), b"1"), (member("c/two"), b"2")], "does not hold one folder"),
+        ([(member("alone"), b"1")], "does not hold one folder"),
+        ([], "no bundle"),
+    ],
+)
+def test_an_archive_that_leads_elsewhere_is_refused(
+    tmp_path: Path, members: list[tuple[tarfile.TarInfo, bytes]], said: str
+) -> None:
+    into = tmp_path / "deep" / "into"
+    into.mkdir(parents=True)
+    with pytest.raises(UserError, match=said):
+        archive.unpack(tar(tmp_path / "b.tar", *members), into)
+    assert not list(tmp_path.rglob("evil")) and not Path("/tmp/evil").exists()  # noqa: S108
+
+
+@pytest.mark.parametrize("cut", [0.1, 0.5, 0.9, 0.999])
+def test_an_archive_that_is_cut_off_is_refused(report: Report, tmp_path: Path, cut: float) -> None:
+    path = tmp_path / "b.tar.zst"
+    write.write(report, path, jobs=1, meter=Meter(quiet=True))
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * cut)])
+    (tmp_path / "into").mkdir()
+    with pytest.raises(UserError, match="no bundle, or a damaged one"):
+        archive.unpack(path, tmp_path / "into")
+
+
+def test_an_archive_with_a_bit_changed_is_refused(report: Report, tmp_path: Path) -> None:
+    path = tmp_path / "b.tar.zst"
+    write.write(report, path, jobs=1, meter=Meter(quiet=True))
+    whole = bytearray(path.read_bytes())
+    for place in range(10, len(whole), len(whole) // 7):
+        damaged = whole.copy()
+        damaged[place] ^= 0x10
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match=r"damaged|is no bundle|leave the folder"):
+            replay(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"\x28\xb5\x2f\xfdxxxx", b"\0" * 2000])
+def test_a_file_that_is_no_bundle_is_refused(
+    report: Report, tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "b").write_bytes(content)
+    assert main.run(["replay", str(tmp_path / "b")]) == 2
+    assert "is no bundle" in capsys.readouterr().err
+
+
+# ---- refused before anything is written
+
+
+def test_where_it_goes_must_be_new(report: Report, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").touch()
+    words = ["report", str(report.folder), "--format", "bundle"]
+    assert main.run([*words, "--output", str(tmp_path / "taken")]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert main.run([*words, "--output", str(tmp_path / "none" / "b.tar")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+    assert main.run(words) == 2
+    assert "where shall the bundle go?" in capsys.readouterr().err
+    assert main.run([*words, str(report.folder), str(report.folder), "--output", str(tmp_path / "b")]) == 2
+    assert "a bundle is of one result" in capsys.readouterr().err
+    assert main.run([*words, "--output", str(tmp_path / "good")]) == 0
+    assert (tmp_path / "good" / "README.txt").is_file()
+    assert not list(tmp_path.glob(".lab-bundle*"))
+
+
+def test_an_empty_folder_is_as_good_as_none(report: Report, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    write.write(report, tmp_path / "empty", jobs=1, meter=Meter(quiet=True))
+    contents.check(tmp_path / "empty")
+
+
+def test_what_cannot_be_put_together_any_more_is_refused(report: Report, tmp_path: Path) -> None:
+    (tmp_path / "slice.cpio").write_bytes(b"another root")
+    with pytest.raises(UserError, match="cannot be put together any more: guests differs"):
+        write.write(report, tmp_path / "b", jobs=1, meter=Meter(quiet=True))
+    assert not (tmp_path / "b").exists()
+
+
+def test_guests_that_were_not_kept_are_refused(report: Report, tmp_path: Path) -> None:
+    for path in (report.folder / "runs").glob("*"):
+        path.unlink()
+    with pytest.raises(UserError, match="were not kept"):
+        write.write(report, tmp_path / "b", jobs=1, meter=Meter(quiet=True))
+
+
+def test_another_mode_than_exact_is_refused(report: Report, tmp_path: Path) -> None:
+    live = Report(raw=msgspec.structs.replace(report.raw, mode="live"), folder=report.folder)
+    with pytest.raises(UserError, match="live mode, whose numbers nothing repeats"):
+        write.write(live, tmp_path / "b", jobs=1, meter=Meter(quiet=True))
+
+
+# ---- the cost plugin
+
+
+def modelled(folder: Path) -> tuple[Bundle, Instrument]:
+    for name in ("root", "kernel", "job", "machine.toml"):
+        (folder / name).write_bytes(b"x")
+    boot = Boot(
+        workload="mine", arm="base", kernel="kernel", root="root", machine=MachineType.MICROVM, vcpus=1, memory_mb=64,
+        append=["quiet"], model=Model.TLB,
+    )  # fmt: skip
+    guest = Guest(name="mine-base-0001", workload="mine", arm="base", seed=1, cases=["small"], job="job")
+    told = Bundle(
+        result="r", boots=[boot], guests=[guest], readings={}, plugin=Plugin(sources="other", machine="machine.toml")
+    )
+    return told, Instrument(library=Path("../libcost.so"), machine=hardware.load(), model=Model.TLB)
+
+
+def test_a_shell_loads_the_plugin_from_a_place_without_commas(tmp_path: Path) -> None:
+    told, instrument = modelled(tmp_path)
+    text = texts.render(told, exact.exact_machine(), {"mine": instrument}, tmp_path, "7.2")
+    assert "-plugin ../libcost.so,out=costs.jsonl,model=tlb,brackets=both,dtlb_4k=96:6," in text
+    assert '"${PLUGIN:-$here/plugin/libcost.so}" "$out/libcost.so"' in text
+    assert texts.BUILD in text and texts.BUILD.startswith("cc ")
+
+
+def test_a_plugin_that_is_not_the_labs_is_not_run_unasked(bundle: Path, tmp_path: Path) -> None:
+    told, _ = modelled(tmp_path)
+    opened = msgspec.structs.replace(contents.load(bundle), bundle=told, folder=tmp_path)
+    with pytest.raises(UserError, match="another cost plugin than this lab's") as caught:
+        bundle_replay._library(opened, tmp_path, asked())
+    assert caught.value.hint is not None and "--trust-plugin" in caught.value.hint
+
+
+def test_options_of_a_bundle_are_not_for_results(report: Report, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["replay", str(report.folder), "--trust-plugin"]) == 2
+    assert "are for bundles" in capsys.readouterr().err

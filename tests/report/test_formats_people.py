@@ -1,0 +1,179 @@
+"""Formats for people, but the page and the mail: what a reader must find, and that several stand side by side."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lab.cli import main
+from lab.compare import results
+from lab.compare.results import CaseResult
+from lab.core.errors import UserError
+from lab.report import inputs, markdown, wording
+from lab.report import text as report_text
+from lab.stats.verdict import Metric, Outcome
+
+from ..fakes import result as fakeresult
+from ..fakes.build import own_folders
+from ..fakes.result import EQUAL, FASTER, MODEL, SLOWER, UNSURE, case, hostile, reports, result
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two stored results of the same environment, and one of another."""
+    own_folders(monkeypatch, tmp_path)
+    folder = results.results_dir()
+    for name, fingerprint in (("one", "f" * 16), ("two", "f" * 16), ("strange", "e" * 16)):
+        fakeresult.store(folder / name, result(SLOWER, EQUAL, name=name, fingerprint=fingerprint))
+    (folder / "matrix").mkdir()
+    (folder / "matrix" / "plan.json").write_text('{"kind": "matrix"}')
+    return folder
+
+
+def test_text_is_the_table_without_colour(tmp_path: Path) -> None:
+    text = report_text.render(reports(tmp_path, result()))
+    assert "\x1b" not in text
+    assert re.search(r"^layout-4632k .*regression", text, re.MULTILINE) and "verdict: regression" in text
+
+
+def test_several_results_are_columns(tmp_path: Path) -> None:
+    text = report_text.render(reports(tmp_path, result(SLOWER, EQUAL), result(FASTER, EQUAL, name="other")))
+    lines = {line.split()[0]: line for line in text.splitlines() if line.startswith("alloc-burst")}
+    assert re.search(r"\+5\d\.\d % .*regression +-$", lines["alloc-burst:layout-4632k"])
+    assert re.search(r" - +-\d\d\.\d % .*improvement$", lines["alloc-burst:single-2052k"])
+    assert lines["alloc-burst:layout-512k"].count("same") == 2
+
+
+def test_numbers_of_different_units_are_never_in_one_row(tmp_path: Path) -> None:
+    rate = case("layout-4632k", [100.0] * 6, [90.0] * 6, primary=fakeresult.RATE)
+    text = report_text.render(reports(tmp_path, result(SLOWER), result(rate, name="other")))
+    assert len([line for line in text.splitlines() if line.startswith("alloc-burst:layout-4632k")]) == 2
+
+
+def test_markdown_has_a_row_for_each_case_and_ends_what_it_begins(tmp_path: Path) -> None:
+    text = markdown.render(reports(tmp_path, result()))
+    rows = [line for line in text.splitlines() if line.startswith("| `alloc-burst:")]
+    assert len([row for row in rows if "cycles_per_op" in row]) == 5
+    assert "**regression**" in text and MODEL in text and text.count("<details>") == text.count("</details>") == 1
+
+
+@pytest.mark.parametrize("text", ["plain", "`", "a`b``c", "``", "|", "<b>&amp;</b>", "[x](y)", "@all #1", "a|`|"])
+def test_code_spans_hold_whatever_is_in_them(text: str) -> None:
+    span = markdown.code(text)
+    fence = re.match("`+", span)
+    assert fence is not None and span.endswith(fence[0])
+    inside = span[len(fence[0]) : -len(fence[0])]
+    assert fence[0] not in re.findall("`+", inside)
+    assert not re.search(r"(?<!\\)\|", span)
+    assert inside.strip(" ").replace("\\|", "|") == text
+
+
+def test_a_hostile_name_stays_in_its_cell(tmp_path: Path) -> None:
+    text = markdown.render(reports(tmp_path, hostile()))
+    for line in text.splitlines():
+        outside = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", line)
+        assert "<script>" not in outside and "@all" not in outside, line
+
+
+# --- figures
+
+
+def test_a_percentage_changes_by_points() -> None:
+    (share,) = [c for c in SLOWER.metrics if c.unit == "%"]
+    assert wording.change(share) == "-2.5"
+
+
+@pytest.mark.parametrize(
+    ("base", "test", "words"),
+    [([0.0, 0.0], [0.0, 0.0], "0.0 %"), ([0.0, 4.0], [2.0, 0.0], "-50.0 %"), ([0.0, 0.0], [5.0, 5.0], "n/a")],
+)
+def test_a_change_from_zero_is_no_percentage(base: list[float], test: list[float], words: str) -> None:
+    assert wording.change(fakeresult.compared(fakeresult.FAULTS, base, test)) == words
+
+
+def test_what_moved_is_ranked_and_one_event_is_little() -> None:
+    pairs = {"one": (0.0, 1.0), "many": (10.0, 400.0), "gone": (46.0, 0.0), "none": (5.0, 5.0)}
+    metrics = [
+        fakeresult.compared(Metric(name=name, unit="events", better="neither"), [base] * 6, [test] * 6)
+        for name, (base, test) in pairs.items()
+    ]
+    assert [c.name for c in wording.ranked(metrics)] == ["gone", "many", "one", "none"]
+
+
+def test_the_headline_is_the_case_that_moved_most_and_counts() -> None:
+    small = case("small", [100.0 + i for i in range(6)], [110.0 + i for i in range(6)], holm=True)
+    chance = case("chance", [100.0 + i for i in range(6)], [300.0 + i for i in range(6)], holm=False)
+    found = wording.headline(result(small, SLOWER, chance, EQUAL))
+    assert found is not None and found.case == "layout-4632k"
+    assert wording.headline(result(EQUAL)) is None
+
+
+@pytest.mark.parametrize("one", [SLOWER, UNSURE, EQUAL])
+def test_the_sentence_has_verdict_number_and_machine(one: CaseResult) -> None:
+    words = wording.sentence(result(one))
+    assert words.startswith(f"{one.verdict}: ") and "6 seeds" in words
+    assert (MODEL in words) == (one.verdict == Outcome.REGRESSION)
+
+
+def test_seeds_are_those_of_the_runs(tmp_path: Path) -> None:
+    (item,) = reports(tmp_path, result(SLOWER, seeds=[1, 2, 3, 5, 8, 13])).items
+    assert item.seeds(SLOWER) == [1, 2, 3, 5, 8, 13]
+    shorter = case("layout-4632k", [1.0] * 4, [2.0] * 4)
+    assert item.seeds(shorter) == [None] * 4
+
+
+# --- the command
+
+
+def test_results_of_different_environments_are_refused_by_name(kept: Path) -> None:
+    with pytest.raises(UserError, match="fingerprint"):
+        inputs.open_reports(["one", "strange"])
+    assert inputs.open_reports(["one", "two"]).mark == ""
+    assert "ENVIRONMENTS DIFFER" in inputs.open_reports(["one", "strange"], anyway=True).mark
+
+
+def test_the_same_result_twice_is_one(kept: Path) -> None:
+    assert not inputs.open_reports(["one", "one"]).several
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["report", "one", "strange"], "do not compare"),
+        (["report", "one", "matrix"], "result of `lab matrix`"),
+        (["report", "one", "--format", "pdf"], "pdf"),
+        (["report", "none"], "no result"),
+        (["report", "--format", "html"], "which result"),
+        (["report", "one", "--json", "--format", "csv"], "contradict"),
+        (["report", "one", "two", "--format", "mail"], "one result"),
+        (["report", "one", "-f", "csv", "-o", "/nowhere/at/all.csv"], "no folder"),
+    ],
+)
+def test_bad_input_is_misuse(
+    kept: Path, arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(arguments) == 2
+    said = capsys.readouterr()
+    assert complaint in said.err and "Traceback" not in said.err and said.out == ""
+
+
+def test_a_report_goes_to_a_file_or_to_stdout(kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "out.csv"
+    assert main.run(["report", "one", "--format", "csv", "--output", str(path)]) == 0
+    assert capsys.readouterr().out == ""
+    assert main.run(["report", "one", "--format", "csv"]) == 0
+    assert capsys.readouterr().out == path.read_text()
+
+
+def test_several_without_a_format_are_side_by_side(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["report", "one", "strange", "--anyway"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("A  one") and "ENVIRONMENTS DIFFER" in out
+
+
+def test_the_list_shows_no_control_characters(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fakeresult.store(kept / "hostile", hostile())
+    assert main.run(["report"]) == 0
+    assert not set(capsys.readouterr().out) & set("\x1b\u202e\x00")

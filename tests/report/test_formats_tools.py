@@ -1,0 +1,299 @@
+"""Formats for tools: each is read by a consumer of its own, and what comes out is what the result says."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import jsonschema
+import msgspec
+import pytest
+from junitparser import JUnitXml
+from kcidb_io.schema import V5_3
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from lab import report
+from lab.compare.results import AbResult
+from lab.core import records
+from lab.core.text import visible
+from lab.report import bench_formats, csv_rows, document, junit, kcidb, ktap
+
+from ..fakes.result import EVERY_KIND, HOSTILE, MODEL, hostile, reports, result
+
+MARK = "ENVIRONMENTS DIFFER (qemu)"
+TOOLS = ("json", "csv", "junit", "ktap", "bmf", "benchstat", "kcidb", "openmetrics")
+
+
+# --- json
+
+
+def test_the_schema_file_is_up_to_date() -> None:
+    made = records.encode(document.schema())
+    assert document.schema_path().read_bytes() == made, "make it again with `make schema`"
+
+
+def _schema() -> Any:
+    return json.loads(document.schema_path().read_text())
+
+
+@pytest.mark.parametrize("made", [result, hostile])
+def test_documents_fit_the_schema(made: Any, tmp_path: Path) -> None:
+    text = document.render(reports(tmp_path, made()))
+    jsonschema.Draft202012Validator.check_schema(_schema())
+    jsonschema.validate(json.loads(text), _schema())
+    assert msgspec.json.decode(text, type=AbResult) == made()
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [(("verdict",), "maybe"), (("schema",), "lab.ab/2"), (("surprise",), 1), (("cases", 0, "metrics", 0, "base"), "1")],
+)
+def test_the_schema_refuses_what_is_no_result(path: tuple[Any, ...], value: Any, tmp_path: Path) -> None:
+    changed = json.loads(document.render(reports(tmp_path, result())))
+    place = changed
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(changed, _schema())
+
+
+def test_several_documents_are_one_that_says_whether_they_compare(tmp_path: Path) -> None:
+    together = reports(tmp_path, result(), result(name="other", fingerprint="e" * 16), mark=MARK)
+    found = json.loads(document.render(together))
+    assert (found["schema"], found["comparable"], found["note"]) == ("lab.reports/1", False, MARK)
+    for one in found["results"]:
+        jsonschema.validate(one, _schema())
+
+
+# --- csv
+
+
+def test_csv_has_every_sample_with_its_seed(tmp_path: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(csv_rows.render(reports(tmp_path, result())))))
+    for case in result().cases:
+        for metric in case.metrics:
+            mine = [row for row in rows if (row["case"], row["metric"]) == (case.case, metric.name)]
+            assert [row["seed"] for row in mine] == ["1", "2", "3", "4", "5", "6"]
+            for arm in ("base", "test"):
+                values = [None if row[arm] == "" else float(row[arm]) for row in mine]
+                assert values == getattr(metric, arm)
+            assert {row["case_verdict"] for row in mine} == {str(case.verdict)}
+    assert {row["model"] for row in rows} == {MODEL}
+
+
+def test_csv_cells_are_no_formulas(tmp_path: Path) -> None:
+    rows = list(csv.reader(io.StringIO(csv_rows.render(reports(tmp_path, hostile())))))
+    assert not [cell for row in rows for cell in row if re.match(r"[=@]|[+-][^0-9.]", cell)]
+
+
+# --- junit
+
+
+def test_junit_is_read_by_a_junit_parser(tmp_path: Path) -> None:
+    xml = JUnitXml.fromstring(junit.render(reports(tmp_path, result())).encode())
+    (suite,) = list(xml)
+    kinds = {case.name: [type(one).__name__ for one in case.result] for case in suite}
+    assert kinds == {
+        "layout-4632k": ["Failure"],
+        "single-2052k": [],
+        "layout-512k": [],
+        "burst-2m-8m": ["Skipped"],
+        "layout-0k": ["Error"],
+    }
+    assert (suite.tests, suite.failures, suite.errors, suite.skipped) == (5, 1, 1, 1)
+    failure = next(case.result[0] for case in suite if case.name == "layout-4632k")
+    assert "cycles_per_op" in failure.message and MODEL in failure.message and "page_faults" in failure.text
+
+
+def _require_ant_rules(text: str) -> None:
+    """The rules of the schema for Ant's JUnit reports: attributes, their types, and the order of elements."""
+    top = ElementTree.fromstring(text)  # noqa: S314
+    assert top.tag == "testsuites"
+    for number, suite in enumerate(top):
+        assert {"name", "timestamp", "hostname", "tests", "failures", "errors", "time", "package", "id"} <= set(
+            suite.attrib
+        )
+        assert suite.get("id") == str(number)
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", suite.get("timestamp", ""))
+        cases = suite.findall("testcase")
+        assert [one.tag for one in suite] == ["properties", *["testcase"] * len(cases), "system-out", "system-err"]
+        for name, tag in (("tests", None), ("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            counted = [case for case in cases if tag is None or case.find(tag) is not None]
+            assert suite.get(name) == str(len(counted))
+        for one in suite.find("properties") or ():
+            assert set(one.attrib) == {"name", "value"} and one.get("name")
+        for case in cases:
+            assert set(case.attrib) == {"name", "classname", "time"} and float(case.get("time", "")) >= 0
+            assert [one.tag for one in case] in ([], ["skipped"], ["error"], ["failure"])
+            assert all("type" in one.attrib for one in case if one.tag != "skipped")
+
+
+@pytest.mark.parametrize("made", [result, hostile])
+def test_junit_keeps_the_strictest_rules(made: Any, tmp_path: Path) -> None:
+    _require_ant_rules(junit.render(reports(tmp_path, made(), result(name="other"))))
+
+
+# --- ktap
+
+
+def _parse_ktap(lines: list[str], depth: int = 0) -> dict[str, tuple[str, Any]]:
+    """KTAP by its own rules: version, plan, numbered results, two blanks a level. Name to status and subtests."""
+    mine = [(i, line[2 * depth :]) for i, line in enumerate(lines) if line.startswith("  " * depth)]
+    flat = [(i, line) for i, line in mine if not line.startswith("  ")]
+    assert flat[0][1] == "KTAP version 1"
+    (plan,) = [line for _, line in flat if re.fullmatch(r"1\.\.\d+", line)]
+    found: dict[str, tuple[str, Any]] = {}
+    start = 0
+    for i, line in flat[1:]:
+        if line == plan or line.startswith("# "):
+            continue
+        match = re.fullmatch(r"(ok|not ok) (\d+) ([^#]+?)(?: # (SKIP|ERROR)(?: .*)?)?", line)
+        assert match, line
+        assert int(match[2]) == len(found) + 1
+        inner = [one for one in lines[start:i] if one.startswith("  " * (depth + 1))]
+        found[match[3]] = (match[4] or match[1], _parse_ktap(inner, depth + 1) if inner else None)
+        start = i + 1
+    assert plan == f"1..{len(found)}"
+    return found
+
+
+def test_ktap_keeps_its_rules_and_says_what_the_result_says(tmp_path: Path) -> None:
+    found = _parse_ktap(ktap.render(reports(tmp_path, result())).splitlines())
+    (status, cases) = found["alloc-burst"]
+    assert status == "not ok"
+    assert {name: one[0] for name, one in cases.items()} == {
+        "layout-4632k": "not ok",
+        "single-2052k": "ok",
+        "layout-512k": "ok",
+        "burst-2m-8m": "SKIP",
+        "layout-0k": "ERROR",
+    }
+
+
+def test_ktap_of_several_results_is_one_level_deeper(tmp_path: Path) -> None:
+    text = ktap.render(reports(tmp_path, result(), result(EVERY_KIND[2], name="other"), mark=MARK))
+    found = _parse_ktap(text.splitlines())
+    assert {name: one[0] for name, one in found.items()} == {"20261121-090000-aaaa": "not ok", "other": "ok"}
+    assert f"# {MARK}" in text.splitlines()
+
+
+def test_no_name_starts_a_directive_or_a_line_in_ktap(tmp_path: Path) -> None:
+    found = _parse_ktap(ktap.render(reports(tmp_path, hostile())).splitlines())
+    assert list(found) == [visible(HOSTILE).replace("#", "\\x23")]
+
+
+# --- bmf
+
+
+def test_bmf_has_values_between_their_bounds(tmp_path: Path) -> None:
+    found = json.loads(bench_formats.bmf(reports(tmp_path, result())))
+    for name, measures in found.items():
+        assert re.fullmatch(r"alloc-burst:\S+ (base|test|change)", name)
+        for measure in measures.values():
+            assert set(measure) <= {"value", "lower_value", "upper_value"}
+            assert measure.get("lower_value", measure["value"]) <= measure["value"]
+            assert measure["value"] <= measure.get("upper_value", measure["value"])
+    first = found["alloc-burst:layout-4632k test"][f"cycles_per_op, modelled cycles/op ({MODEL})"]
+    assert first == {"value": 162.5, "lower_value": 160.0, "upper_value": 165.0}
+
+
+def test_bmf_keeps_apart_what_does_not_compare(tmp_path: Path) -> None:
+    found = json.loads(
+        bench_formats.bmf(reports(tmp_path, result(), result(name="b", fingerprint="e" * 16), mark=MARK))
+    )
+    assert all("[environments differ: " in name for name in found)
+    assert len({name.split("]")[0] for name in found}) == 2
+
+
+# --- benchstat
+
+
+def test_benchstat_lines_have_the_form_of_go(tmp_path: Path) -> None:
+    lines = bench_formats.benchstat(reports(tmp_path, result())).splitlines()
+    for line in filter(None, lines):
+        if line.startswith("Benchmark"):
+            name, count, *pairs = line.split(" ")
+            assert count == "1" and name.endswith("-1") and len(pairs) % 2 == 0
+            assert all(float(value) is not None for value in pairs[::2])
+        else:
+            assert re.match(r"[a-z][a-z-]*: |Unit \S+ better=(higher|lower)$", line), line
+    assert sum(line.startswith("BenchmarkLab/workload=alloc-burst/case=layout-4632k-1 ") for line in lines) == 12
+
+
+# --- kcidb
+
+
+@pytest.mark.parametrize("made", [result, hostile])
+def test_kcidb_fits_its_schema(made: Any, tmp_path: Path) -> None:
+    found = json.loads(kcidb.render(reports(tmp_path, made(), result(name="other"))))
+    assert V5_3.is_valid_exactly(found)
+    assert {test["build_id"] for test in found["tests"]} <= {build["id"] for build in found["builds"]}
+    assert {build["checkout_id"] for build in found["builds"]} <= {one["id"] for one in found["checkouts"]}
+
+
+def test_kcidb_says_what_the_result_says(tmp_path: Path) -> None:
+    found = json.loads(kcidb.render(reports(tmp_path, result())))
+    assert {test["path"]: test["status"] for test in found["tests"]} == {
+        "lab.alloc-burst.layout-4632k": "FAIL",
+        "lab.alloc-burst.single-2052k": "PASS",
+        "lab.alloc-burst.layout-512k": "PASS",
+        "lab.alloc-burst.burst-2m-8m": "DONE",
+        "lab.alloc-burst.layout-0k": "ERROR",
+    }
+    assert found["tests"][0]["number"] == {"value": 162.5, "unit": f"modelled cycles/op ({MODEL})"}
+
+
+# --- openmetrics
+
+
+def _samples(text: str) -> list[Any]:
+    return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+
+
+def test_openmetrics_is_read_by_the_parser_of_prometheus(tmp_path: Path) -> None:
+    samples = _samples(bench_formats.openmetrics(reports(tmp_path, result())))
+    ratios = {(s.labels["case"], s.labels["metric"]): s.value for s in samples if s.name == "lab_ratio"}
+    for case in result().cases:
+        for metric in case.metrics:
+            assert ratios.get((case.case, metric.name)) == metric.ratio
+    states = {
+        s.labels["case"]: s.labels["lab_case_verdict"] for s in samples if s.name == "lab_case_verdict" if s.value
+    }
+    assert states == {case.case: str(case.verdict) for case in result().cases}
+
+
+def test_openmetrics_labels_survive_hostile_words(tmp_path: Path) -> None:
+    (info,) = [
+        s for s in _samples(bench_formats.openmetrics(reports(tmp_path, hostile()))) if s.name == "lab_result_info"
+    ]
+    assert info.labels["base"] == visible(HOSTILE)
+
+
+# --- all of them
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_modelled_numbers_name_their_machine(name: str, tmp_path: Path) -> None:
+    text = report.render(name, reports(tmp_path, result()))
+    assert "modelled" in text and "made-up-machine" in text
+
+
+@pytest.mark.parametrize("name", sorted(set(report.FORMATS) - {"mail"}))
+def test_what_does_not_compare_is_marked_in_every_format(name: str, tmp_path: Path) -> None:
+    other = result(name="other", fingerprint="e" * 16)
+    text = report.render(name, reports(tmp_path, result(), other, mark=MARK))
+    wanted = {"bmf": "[environments differ: ", "csv": ",false,"}.get(name, MARK)
+    assert wanted in text
+
+
+@pytest.mark.parametrize("name", sorted(set(report.FORMATS) - {"mail", "json"}))
+def test_no_format_passes_on_what_is_obeyed(name: str, tmp_path: Path) -> None:
+    text = report.render(name, reports(tmp_path, hostile()))
+    assert not set(text) & set("\x1b\x00\r\u202e\u2066\ufeff")
+    assert not re.search(r"^X-Injected", text, re.MULTILINE)

@@ -1,0 +1,167 @@
+"""What must stay true of the whole tree."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from lab.cli import main
+from lab.core import paths
+
+TOP = Path(__file__).resolve().parents[1]
+MODULES = sorted(
+    ".".join(path.relative_to(TOP).with_suffix("").parts).removesuffix(".__init__")
+    for path in (TOP / "lab").rglob("*.py")
+    if "_rooms" not in path.parts
+)
+# A package imports only from those before it.
+ORDER = (
+    "core", "stats", "kernels", "workloads", "guests", "compare", "bisection", "report", "cluster", "history",
+    "nightly", "cli",
+)  # fmt: skip
+
+
+def test_no_room_is_a_package() -> None:
+    for room in paths.ROOMS:
+        assert not list((TOP / room).rglob("__init__.py")), f"{room} would shadow a module"
+
+
+@pytest.mark.parametrize("words", [["-c", "{}"], ["-m", "timeit", "-n", "1", "-r", "1", "{}"]])
+def test_the_standard_library_is_found_from_the_top_folder(words: list[str]) -> None:
+    program = "import bisect, random, tempfile; bisect.insort([1], 2); tempfile.mkdtemp"
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+    done = subprocess.run(
+        [sys.executable, *(word.format(program) for word in words)], cwd=TOP, env=env, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_module_is_called_like_one_of_the_standard_library() -> None:
+    assert not {name.split(".")[-1] for name in MODULES if name.count(".") == 1} & set(sys.stdlib_module_names)
+
+
+def test_every_module_imports_alone() -> None:
+    """Any module may be the first that a program imports."""
+    program = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_module(name)"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program, *MODULES], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_guard_sees_every_import() -> None:
+    body = ast.parse(
+        "from typing import TYPE_CHECKING\nfrom lab.core import git, errors as e\n"
+        "if TYPE_CHECKING:\n    from lab.guests.run import Arm\n"
+        "def f():\n    import lab.compare.exact\n    from lab import history\n"
+        "importlib.import_module('lab.cli.main')\n"
+    )
+    assert _imported("lab.kernels.store", body) == {
+        "lab.core.git", "lab.core.errors", "lab.guests.run", "lab.compare.exact", "lab.history", "lab.cli.main",
+    }  # fmt: skip
+
+
+def test_packages_import_only_from_those_below_them() -> None:
+    assert {name.split(".")[1] for name in MODULES if name.count(".") > 1} == set(ORDER)
+    upward = [
+        f"{name} imports {other}"
+        for name, others in IMPORTS.items()
+        for other in sorted(others)
+        if _level(other) > _level(name)
+    ]
+    assert not upward
+
+
+def test_no_module_leads_back_to_itself() -> None:
+    assert sum(map(len, IMPORTS.values())) > 4 * len(MODULES), "the imports were read"
+    graphlib.TopologicalSorter(IMPORTS).prepare()  # raises CycleError, which names them
+
+
+def test_the_tree_stays_a_house() -> None:
+    assert len([path for path in (TOP / "lab").iterdir() if path.name not in ("__pycache__", "_rooms")]) <= 14
+    assert len(MODULES) <= 180
+
+
+def _level(name: str) -> int:
+    """The place of a module's package in the order; `lab` itself is below all, `lab.__main__` above."""
+    package = name.split(".")[1] if "." in name else ""
+    return ORDER.index(package) if package in ORDER else len(ORDER) if package else -1
+
+
+def _path(name: str) -> Path:
+    path = TOP / name.replace(".", "/")
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def _imported(name: str, tree: ast.AST) -> set[str]:
+    """The lab's modules that a module imports anywhere: at its top, in functions, for types, by `import_module`."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name} has a relative import"
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= names & set(MODULES) or {str(node.module)}
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            found |= {text.value for text in node.args if isinstance(text, ast.Constant)}
+    return (found & set(MODULES)) - {name, "lab"}
+
+
+IMPORTS = {name: _imported(name, ast.parse(_path(name).read_text())) for name in MODULES}
+
+
+def test_only_the_command_line_prints_and_exits() -> None:
+    for name in MODULES:
+        if name.startswith("lab.cli"):
+            continue
+        for node in ast.walk(ast.parse(_path(name).read_text())):
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                assert called not in ("sys.exit", "exit", "click.echo"), f"{name}:{node.lineno}"
+
+
+def test_no_shell_is_ever_used() -> None:
+    for path in [*(TOP / "lab").rglob("*.py"), *(TOP / "ansible").rglob("*.py")]:
+        text = path.read_text()
+        assert not re.search(r"shell=True|os\.system|os\.popen|subprocess\.getoutput", text), path
+    for path in (TOP / "ansible").rglob("*.yml"):
+        assert not re.search(r"^\s*(ansible\.builtin\.)?shell:", path.read_text(), re.MULTILINE), path
+
+
+def _commands() -> list[str]:
+    ctx = click.Context(main.lab)
+    found = []
+    for name in main.lab.list_commands(ctx):
+        command = main.lab.get_command(ctx, name)
+        found += [f"{name} {sub}" for sub in command.commands] if isinstance(command, click.Group) else [name]
+    return found
+
+
+def _documents() -> list[Path]:
+    """What people wrote; the reference that Sphinx makes from the commands themselves proves nothing."""
+    return [TOP / "README.md", *(path for path in (TOP / "docs").rglob("*.md") if path.parent.name != "commands")]
+
+
+@pytest.mark.parametrize("name", _commands())
+def test_every_command_is_documented(name: str) -> None:
+    texts = [path.read_text() for path in _documents()]
+    first, _, second = name.partition(" ")
+    # `lab kernel build`, or one of several: `lab kernel build|list|gc`
+    mention = rf"lab {first}\b" + (rf" [\w\\|{{}},]*\b{second}\b" if second else "")
+    assert any(re.search(mention, text) for text in texts), f"`lab {name}` is in neither README.md nor docs/"
+
+
+def test_every_documented_command_exists() -> None:
+    known = set(main.lab.list_commands(click.Context(main.lab)))
+    for path in _documents():
+        for found in re.findall(r"(?:^|`)(?:\.venv/bin/)?lab ([a-z]+)", path.read_text(), re.MULTILINE):
+            assert found in known, f"{path.name} speaks of `lab {found}`"
