@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from stories import STORIES, Story, lab
+from .stories import STORIES, Story, lab
 
 THRESHOLD = 0.02
 
