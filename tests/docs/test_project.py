@@ -1,0 +1,56 @@
+"""The files about the project itself: licence, changes, and the checks before a commit."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import yaml
+
+TOP = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text())
+
+
+def test_the_licence_is_in_what_is_published() -> None:
+    """Hatchling puts license-files into the wheel, and all tracked files into the sdist unless some are left out."""
+    assert PROJECT["project"]["license"] == "GPL-2.0-or-later"
+    assert PROJECT["project"]["license-files"] == ["COPYING"]
+    assert "sdist" not in PROJECT["tool"]["hatch"]["build"]["targets"]
+
+
+def test_the_licence_is_the_whole_gpl_2() -> None:
+    text = (TOP / "COPYING").read_text()
+    assert " ".join(text.split()).startswith("GNU GENERAL PUBLIC LICENSE Version 2, June 1991")
+    assert "END OF TERMS AND CONDITIONS" in text and "How to Apply These Terms to Your New Programs" in text
+    assert len(text.splitlines()) > 330
+
+
+def test_the_changelog_begins_with_what_is_not_released_and_knows_this_version() -> None:
+    titles = re.findall(r"^## (.+)$", (TOP / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert titles[0] == "Unreleased"
+    assert titles[1].split()[0] == PROJECT["project"]["version"]
+
+
+def test_the_hooks_before_a_commit_are_the_checks_of_make_lint() -> None:
+    (source,) = yaml.safe_load((TOP / ".pre-commit-config.yaml").read_text())["repos"]
+    assert source["repo"] == "local"
+    assert {(hook["language"], hook["pass_filenames"]) for hook in source["hooks"]} == {("system", False)}
+    assert [_command(hook["entry"]) for hook in source["hooks"]] == _recipe("lint")
+
+
+def _recipe(target: str) -> list[list[str]]:
+    """The commands of a target of the Makefile, as words."""
+    makefile = (TOP / "Makefile").read_text()
+    for name, value in {"\\\n": "", "$(BIN)": ".venv/bin", "$(CURDIR)": "$PWD", "$$": "$"}.items():
+        makefile = makefile.replace(name, value)
+    match = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    assert match, target
+    return [shlex.split(line) for line in match[1].splitlines()]
+
+
+def _command(entry: str) -> list[str]:
+    """The words of a hook's command, without the shell that only sets its environment."""
+    words = shlex.split(entry)
+    return shlex.split(words[2]) if words[:2] == ["bash", "-c"] else words
