@@ -4,6 +4,7 @@
 # make stories every story in exact mode: its effect and its control, beside what each must show
 # make nights  ten nights of real kernels with a regression and its fix: one alarm, the right commit, one fixed
 # make docs    the documentation as a site and as man pages
+# make quick   lint and the unit tests of what changed, in less than a minute
 # make test    everything that must hold: lint, types, unit tests, pages in a browser, docs, guests,
 #              a real kernel build
 #
@@ -20,7 +21,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Ansible asks for sudo's password only where sudo would.
 ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-become-pass)
 
-.PHONY: ab test setup lint unit browser chromium pictures database docs man wheel vagrant guest stories agreement nights bench bench-search bench-verdict schema clean
+.PHONY: ab test setup lint quick unit browser chromium pictures database docs man wheel vagrant guest stories agreement nights bench bench-search bench-verdict schema clean
 
 ab: setup
 	@$(BIN)/lab ab --base '$(BASE)' --test '$(TEST)' $(ARGS)
@@ -54,6 +55,10 @@ lint: $(VENV)/ready
 
 unit: $(VENV)/ready
 	$(BIN)/pytest -q -n auto -m 'not guest and not build and not network and not browser and not docs and not vagrant and not database'
+
+# Lint and the unit tests of what changed, in less than a minute: see tests/scenarios/quick.py.
+quick: $(VENV)/ready
+	@$(BIN)/python -m tests.scenarios.quick $(ARGS)
 
 # The history in PostgreSQL: a server of the tests' own, from Debian's package.
 database: $(VENV)/ready
