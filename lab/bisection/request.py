@@ -8,10 +8,9 @@ What of the options is for live mode: checked before anything is built.
 from __future__ import annotations
 
 import difflib
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
@@ -20,7 +19,7 @@ from lab.bisection.commit_range import History
 from lab.bisection.plan import CONFIDENCE, BisectPlan, Panics
 from lab.compare.plan import LivePlan
 from lab.compare.results import ArmPlan
-from lab.core import paths, records
+from lab.core import paths, records, toml
 from lab.core.errors import UserError
 from lab.core.locks import Progress
 from lab.core.progress import Meter
@@ -129,37 +128,9 @@ def load(reference: str) -> Recipe:
             f"there is no recipe {reference}",
             hint=f"did you mean {close[0]}?" if close else f"give a file, or one of {', '.join(shipped())}",
         )
-    try:
-        text = path.read_text(encoding="utf-8")
-        raw = tomllib.loads(text)
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read {path}: {error}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{path}: not valid TOML: {error}") from error
-    _check_keys(path, text, raw)
-    try:
-        recipe = msgspec.convert(raw, Recipe)
-    except msgspec.ValidationError as error:
-        raise UserError(f"{path}: {error}") from error
+    recipe = toml.load(path, Recipe)
     _check_ends(path, recipe)
     return recipe
-
-
-def _check_keys(path: Path, text: str, raw: dict[str, Any]) -> None:
-    known = [field.name for field in msgspec.structs.fields(Recipe)]
-    for key in raw:
-        if key not in known:
-            close = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
-            raise UserError(f"{path}:{_line_of(text, key)}: unknown key {key!r}", hint=hint)
-
-
-def _line_of(text: str, key: str) -> int:
-    """tomllib keeps no positions; a recipe has no tables of its own, so a key begins its line."""
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line.strip().strip("[").lstrip("\"'").startswith(key):
-            return number
-    return 1
 
 
 def _check_ends(path: Path, recipe: Recipe) -> None:

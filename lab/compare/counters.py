@@ -11,12 +11,9 @@ from typing import Annotated
 
 import msgspec
 
-from lab.core import paths
-from lab.core.errors import UserError
+from lab.core import paths, toml
 from lab.core.records import Record
 from lab.stats.verdict import Comparison
-
-SCHEMA = 1
 
 # The model counts the program and the kernel apart.
 _SIDE = re.compile(r"^(?:user|kernel)[._]")
@@ -32,6 +29,8 @@ class Counter(Record, frozen=True, kw_only=True):
 
 
 class _File(Record, frozen=True, kw_only=True):
+    """`reports/counters.toml`."""
+
     schema: int
     counter: dict[str, Counter]
 
@@ -54,14 +53,7 @@ class Mechanism(Record, frozen=True, kw_only=True):
 @cache
 def counters(path: Path | None = None) -> Mapping[str, Counter]:
     """The known counters by name, from `reports/counters.toml`. `UserError` when the file is broken."""
-    file = path or paths.room("reports") / "counters.toml"
-    try:
-        parsed = msgspec.toml.decode(file.read_bytes(), type=_File)
-    except (OSError, msgspec.MsgspecError, ValueError) as error:
-        raise UserError(f"{file} is not a readable list of counters: {error}") from error
-    if parsed.schema != SCHEMA:
-        raise UserError(f"{file}: schema {parsed.schema} is not known; this lab reads {SCHEMA}")
-    return parsed.counter
+    return toml.load(path or paths.room("reports") / "counters.toml", _File).counter
 
 
 def mechanisms(comparisons: Iterable[Comparison], known: Mapping[str, Counter] | None = None) -> list[Mechanism]:

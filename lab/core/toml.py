@@ -1,65 +1,156 @@
-"""Where things are in a TOML file, and errors that name the line. tomllib itself keeps no positions."""
+"""Strict reading of TOML files: an unknown key is an error, and every error names its file and line."""
 
 from __future__ import annotations
 
 import re
 import tomllib
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from lab.core.errors import UserError
+import msgspec
+from msgspec import inspect
+
+from lab.core.errors import UserError, suggestion
+
+SCHEMA = 1
+"""The schema of all TOML files that have one."""
+
+T = TypeVar("T")
+Key = tuple[str | int, ...]
 
 
-class TomlText:
-    """A TOML file that is read once, as text and as values."""
+def load(path: Path, kind: type[T]) -> T:
+    """The values of a file as a record. `UserError` names the line of an unknown key or a value of a wrong type."""
+    return TomlFile(path).convert(kind)
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
+
+class TomlFile:
+    """A TOML file's values, and errors that name the line of one of its keys.
+
+    A key is given by the tables and indices that lead to it: `"metric", 1, "better"`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
         try:
-            self.text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"cannot read {file}: {error}") from error
+            self._text = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"cannot read {path}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise UserError(f"cannot read {path}: {error}") from error
         try:
-            self.values: dict[str, Any] = tomllib.loads(self.text)
+            self.values: dict[str, Any] = tomllib.loads(self._text)
         except tomllib.TOMLDecodeError as error:
-            raise self._malformed(error) from error
+            raise self._malformed(str(error)) from error
 
-    def wrong(self, line: int | None, what: str, hint: str | None = None) -> UserError:
-        """What is wrong, and where."""
-        return UserError(f"{self.file}:{line}: {what}" if line else f"{self.file}: {what}", hint=hint)
+    def convert(self, kind: type[T]) -> T:
+        """The values as a record."""
+        if (schema := self.values.get("schema", SCHEMA)) != SCHEMA:
+            raise self.error(f"schema {schema} is not known; this lab reads {SCHEMA}", "schema")
+        try:
+            return msgspec.convert(self.values, kind)
+        except msgspec.ValidationError as error:
+            raise self._invalid(kind, str(error)) from error
 
-    def _malformed(self, error: tomllib.TOMLDecodeError) -> UserError:
-        """tomllib says where in words: "... (at line 3, column 7)" or "(at end of document)"."""
-        found = re.search(r" \(at line (\d+), column \d+\)$", str(error))
-        line = int(found[1]) if found else max(1, len(self.text.splitlines()))
-        what = str(error)[: found.start()] if found else str(error)
-        return self.wrong(line, f"not valid TOML: {what}")
+    def error(self, message: str, *key: str | int, hint: str | None = None) -> UserError:
+        """An error at the line of a key; at that of its table where the key is missing."""
+        while key and key not in self._lines:
+            key = key[:-1]
+        place = f"{self.path}:{self._lines[key]}" if key else str(self.path)
+        return UserError(f"{place}: {message}", hint=hint)
 
-    def line(self, key: str | None, table: str | None = None, index: int | None = None) -> int | None:
-        """The line of a key, of its table where the key is not there, or nothing.
+    def _malformed(self, error: str) -> UserError:
+        """tomllib ends its message with "(at line 3, column 7)" or "(at end of document)"."""
+        match = re.search(r" \(at line (\d+), column \d+\)$", error)
+        line = int(match[1]) if match else max(1, len(self._text.splitlines()))
+        return UserError(f"{self.path}:{line}: not valid TOML: {error[: match.start()] if match else error}")
 
-        A table is named, and counted where there are several of one name. The text is scanned for headers and
-        keys; a multi-line string that looks like either could mislead it. Then the number is wrong, and the
-        message is right.
-        """
-        header = re.compile(r"^\s*\[\[?\s*([\w.-]+)\s*\]\]?")
-        assignment = re.compile(r"""^\s*(?:["']([^"']+)["']|([\w.-]+))\s*=""")
-        seen: dict[str, int] = {}
-        current: tuple[str | None, int | None] = (None, None)
-        table_line: int | None = None
-        wanted = (table, index if index is not None or table is None else 0)
-        for number, line in enumerate(self.text.splitlines(), start=1):
-            if found := header.match(line):
-                name = found[1]
-                current = (name, seen.get(name, 0))
-                seen[name] = seen.get(name, 0) + 1
-                if current == wanted or (table is None and name == key):
-                    table_line = table_line or number
-            elif current == wanted and (found := assignment.match(line)) and _is_key(found[1] or found[2], key):
-                return number
-        return table_line
+    def _invalid(self, kind: type, error: str) -> UserError:
+        """msgspec ends its message with a path, as in "... - at `$.metric[1].better`"."""
+        message, _, place = error.partition(" - at `$")
+        if match := re.match(r"\.(\w+)\[\.\.\.\]", place):
+            place = self._with_name(kind, match[1], error) + place[match.end() :]
+        parts = re.findall(r"\.([^.\[`]+)|\[(\d+)\]", place)
+        key: Key = tuple(name or int(index) for name, index in parts)
+        if match := re.fullmatch(r"Object contains unknown field `(.*)`", message):
+            known = _keys(kind, key)
+            hint = suggestion(match[1], known) or f"known: {', '.join(known)}"
+            return self.error(f"unknown key {match[1]!r}", *key, match[1], hint=hint)
+        if match := re.fullmatch(r"Object missing required field `(.*)`", message):
+            message = f"the key {match[1]!r} is missing"
+        name = place.strip(".`")
+        return self.error(f"{name}: {message}" if name else message, *key)
+
+    def _with_name(self, kind: type, table: str, error: str) -> str:
+        """The path of the entry that is wrong in a table of any names, for which msgspec writes `[...]`."""
+        for name, value in self.values[table].items():
+            try:
+                msgspec.convert({**self.values, table: {name: value}}, kind)
+            except msgspec.ValidationError as again:
+                if str(again) == error:
+                    return f".{table}.{name}"
+        return f".{table}"
+
+    @cached_property
+    def _lines(self) -> dict[Key, int]:
+        """The line of each key. tomllib keeps no positions, so it reads the statements again, one by one."""
+        lines: dict[Key, int] = {}
+        table: Key = ()
+        sizes: dict[Key, int] = {}
+        statement, first = "", 1
+        for number, line in enumerate(self._text.split("\n"), start=1):
+            statement += line + "\n"
+            try:
+                values = tomllib.loads(statement)
+            except tomllib.TOMLDecodeError:
+                continue  # a string or an array of several lines
+            if statement.lstrip().startswith("["):
+                table = _header(values, sizes)
+                _note(lines, table, first)
+            else:
+                _note_all(lines, table, values, first)
+            statement, first = "", number + 1
+        return lines
 
 
-def _is_key(written: str, key: str | None) -> bool:
-    """`a.b = 1` is a line of the key `a` and of `a.b`."""
-    return key is not None and (written == key or written.startswith(f"{key}."))
+def _header(values: Any, sizes: dict[Key, int]) -> Key:
+    """The table that a header begins, as in `[a.b]` or `[[a]]`; sizes: of the arrays of tables so far."""
+    table: Key = ()
+    while values:
+        ((name, values),) = values.items()
+        table = (*table, name)
+        if isinstance(values, list):
+            (values,) = values
+            sizes[table] = sizes.get(table, 0) + 1
+        if table in sizes:
+            table = (*table, sizes[table] - 1)
+    return table
+
+
+def _note(lines: dict[Key, int], key: Key, line: int) -> None:
+    """Keep the first line of a key and of each table around it."""
+    for end in range(1, len(key) + 1):
+        lines.setdefault(key[:end], line)
+
+
+def _note_all(lines: dict[Key, int], table: Key, values: dict[str, Any], line: int) -> None:
+    for name, value in values.items():
+        _note(lines, (*table, name), line)
+        if isinstance(value, dict):
+            _note_all(lines, (*table, name), value, line)
+
+
+def _keys(kind: type, path: Key) -> list[str]:
+    """The keys that are known in the table at a path."""
+    node: Any = inspect.type_info(kind)
+    for part in (*path, None):
+        if isinstance(node, inspect.UnionType):
+            node = next(option for option in node.types if not isinstance(option, inspect.NoneType))
+        if part is None:
+            break
+        if isinstance(node, inspect.StructType):
+            node = next(field.type for field in node.fields if field.encode_name == part)
+        else:
+            node = node.value_type if isinstance(node, inspect.DictType) else node.item_type
+    return [field.encode_name for field in node.fields]

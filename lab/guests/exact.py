@@ -8,14 +8,13 @@ completes on a host thread. The guest's root is a cpio in RAM; its only devices 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 import msgspec
 
-from lab.core import records
+from lab.core import records, toml
 from lab.core.errors import HostFailed
 from lab.core.paths import room
 from lab.core.process import find_tool, run_text
@@ -63,15 +62,7 @@ class Environment(Record, frozen=True, kw_only=True):
 @cache
 def exact_machine() -> ExactMachine:
     """The parameters of exact mode's guest."""
-    return read_machine(room("machines") / "exact.toml")
-
-
-def read_machine(path: Path) -> ExactMachine:
-    """The parameters in a file."""
-    try:
-        return msgspec.convert(tomllib.loads(path.read_text()), ExactMachine)
-    except (OSError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise HostFailed(f"{path}: {error}") from error
+    return toml.load(room("machines") / "exact.toml", ExactMachine)
 
 
 def find_qemu(command: str = "qemu-system-x86_64") -> Qemu:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import difflib
-import tomllib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -13,8 +12,8 @@ from lab.core import records
 from lab.core.errors import UserError
 from lab.core.paths import room
 from lab.core.records import Record
+from lab.core.toml import TomlFile
 
-SCHEMA = 1
 DEFAULT = "sapphire-rapids"
 
 #: Not a modelled machine: the guest's own parameters.
@@ -169,42 +168,18 @@ def path_of(ref: str) -> Path:
 
 def read(path: Path) -> Machine:
     """The machine in a file."""
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read the machine file {path}: {error.strerror}") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UserError(f"{path}: not valid TOML: {error}") from error
-    if raw.get("schema") != SCHEMA:
-        raise UserError(f"{path}: schema {raw.get('schema')} is not known; this lab reads {SCHEMA}")
-    try:
-        machine = msgspec.convert(raw, Machine)
-    except msgspec.ValidationError as error:
-        raise UserError(f"{path}: {error}", hint=_hint(str(error), raw)) from error
-    _check(path, machine)
-    return machine
-
-
-def _hint(message: str, raw: dict[str, Any]) -> str | None:
-    """For an unknown key, the one that was probably meant."""
-    unknown = message.partition("unknown field `")[2].partition("`")[0]
-    if not unknown:
-        return None
-    known: set[str] = set()
-    for kind in (Machine, Tlb, Caches, Prefetch, Overlap, Costs, Array, Cache, Number, Cost):
-        known.update(kind.__struct_fields__)
-    close = difflib.get_close_matches(unknown, sorted(known), n=1)
-    return f"did you mean {close[0]}?" if close else None
-
-
-def _check(path: Path, machine: Machine) -> None:
+    file = TomlFile(path)
+    machine = file.convert(Machine)
     for name in machine.tlb.__struct_fields__:
         array = getattr(machine.tlb, name)
         if array and array.entries % array.ways:
-            raise UserError(f"{path}: tlb.{name}: {array.ways} ways do not divide {array.entries} entries")
+            raise file.error(f"tlb.{name}: {array.ways} ways do not divide {array.entries} entries", "tlb", name)
     for name in machine.cache.__struct_fields__:
         cache = getattr(machine.cache, name)
         if cache.lines % cache.ways:
-            raise UserError(f"{path}: cache.{name}: {cache.ways} ways do not divide {cache.lines} lines of 64 bytes")
+            wrong = f"cache.{name}: {cache.ways} ways do not divide {cache.lines} lines of 64 bytes"
+            raise file.error(wrong, "cache", name)
     if not 1 <= machine.overlap.misses.count <= 64:
-        raise UserError(f"{path}: overlap.misses: {machine.overlap.misses.count} is not between 1 and 64")
+        wrong = f"overlap.misses: {machine.overlap.misses.count} is not between 1 and 64"
+        raise file.error(wrong, "overlap", "misses")
+    return machine

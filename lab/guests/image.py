@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
-import msgspec
-
-from lab.core import ansible, cpio, disk, locks, paths, records
-from lab.core.errors import BuildFailed, HostFailed, UserError
+from lab.core import ansible, cpio, disk, locks, paths, records, toml
+from lab.core.errors import BuildFailed, HostFailed
 from lab.core.locks import make_once
 from lab.core.paths import room
 from lab.core.progress import Meter
@@ -101,11 +98,7 @@ def _pack(target: Path, root: Path, names: Sequence[str]) -> None:
 
 def read_recipe(name: str = "guest") -> Recipe:
     """The image's recipe."""
-    path = room("images") / name / "image.toml"
-    try:
-        return msgspec.convert(tomllib.loads(path.read_text()), Recipe)
-    except (OSError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise UserError(f"{path}: {error}") from error
+    return toml.load(room("images") / name / "image.toml", Recipe)
 
 
 def own_programs() -> list[Program]:

@@ -16,16 +16,13 @@ import shlex
 import shutil
 import sys
 import tempfile
-import tomllib
 from collections.abc import Iterator
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-import msgspec
-
-from lab.core import process, records
+from lab.core import process, records, toml
 from lab.core.errors import HostFailed
 from lab.core.locks import make_once
 from lab.core.paths import room
@@ -64,11 +61,7 @@ class Guest(Record, frozen=True, kw_only=True):
 @cache
 def load_live_machine() -> LiveMachine:
     """The parameters of live mode's guest."""
-    path = room("machines") / "live.toml"
-    try:
-        return msgspec.convert(tomllib.loads(path.read_text()), LiveMachine)
-    except (OSError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise HostFailed(f"{path}: {error}") from error
+    return toml.load(room("machines") / "live.toml", LiveMachine)
 
 
 def vng_words(guest: Guest, *, kernel: str = KERNEL) -> list[str]:

@@ -16,9 +16,9 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from lab.core import paths
+from lab.core import paths, toml
 from lab.core.errors import HostFailed, UserError
-from lab.core.toml import TomlText
+from lab.core.records import Record
 from lab.history.schema import HEAD, series
 
 if TYPE_CHECKING:
@@ -116,18 +116,17 @@ def config_file() -> Path:
     return platformdirs.user_config_path("kernel-ab-lab") / "lab.toml"
 
 
+class _Settings(Record, frozen=True, kw_only=True):
+    """`lab.toml`."""
+
+    database: str | None = None
+
+
 def _configured() -> str | None:
     file = config_file()
     if not file.is_file():
         return None
-    toml = TomlText(file)
-    for key in toml.values:
-        if key != "database":
-            raise toml.wrong(toml.line(key), f"unknown key {key!r}", hint="known: database")
-    found = toml.values.get("database")
-    if found is not None and not isinstance(found, str):
-        raise toml.wrong(toml.line("database"), "database is not a string")
-    return found
+    return toml.load(file, _Settings).database
 
 
 def _engine(url: URL) -> Engine:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
-import tomllib
 
+from lab.core import toml
 from lab.core.errors import HostFailed, UserError
 from lab.core.paths import room
 from lab.core.process import find_tool, run_text
@@ -27,6 +27,22 @@ class Compiler(Record, frozen=True, kw_only=True):
     def make_command(self) -> str:
         """What kbuild is given as CC: through ccache when there is one. ccache never changes the result."""
         return f"ccache {self.command}" if shutil.which("ccache") else self.command
+
+
+class _Age(Record, frozen=True, kw_only=True):
+    """The oldest release that a compiler builds without patches."""
+
+    family: str
+    major: int
+    oldest_kernel: str
+    reason: str
+
+
+class _File(Record, frozen=True, kw_only=True):
+    """`kernels/compilers.toml`."""
+
+    schema: int
+    compiler: list[_Age]
 
 
 def identify(command: str = DEFAULT) -> Compiler:
@@ -58,13 +74,12 @@ def identify(command: str = DEFAULT) -> Compiler:
 
 def age_hint(compiler: Compiler, kernel_version: tuple[int, int]) -> str | None:
     """Why this compiler may be too new for a kernel, when that is known; from `kernels/compilers.toml`."""
-    table = tomllib.loads((room("kernels") / "compilers.toml").read_text())
-    for row in reversed(table["compiler"]):
-        oldest = tuple(int(part) for part in row["oldest_kernel"].split("."))
-        if row["family"] == compiler.family and compiler.major >= row["major"] and kernel_version < oldest:
+    for row in reversed(toml.load(room("kernels") / "compilers.toml", _File).compiler):
+        oldest = tuple(int(part) for part in row.oldest_kernel.split("."))
+        if row.family == compiler.family and compiler.major >= row.major and kernel_version < oldest:
             return (
                 f"{compiler.command} ({compiler.family} {compiler.major}) is newer than "
-                f"v{kernel_version[0]}.{kernel_version[1]} can be built with: {row['reason']}; "
+                f"v{kernel_version[0]}.{kernel_version[1]} can be built with: {row.reason}; "
                 "choose an older compiler with --cc"
             )
     return None

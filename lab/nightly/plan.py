@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
-from lab.core.errors import UserError, suggestion
+from lab.core.errors import UserError
 from lab.core.records import Record
-from lab.core.toml import TomlText
+from lab.core.toml import TomlFile
 from lab.guests import exact, hardware
 from lab.kernels import compilers
 from lab.nightly.record import Mode
@@ -108,100 +108,52 @@ def _seconds(span: str) -> float:
 
 def load(path: Path) -> NightlyPlan:
     """A plan by its file. `UserError` names the file and line of what is wrong."""
-    toml = TomlText(path)
-    _check_keys(toml, toml.values, NightlyPlan)
-    for number, one in enumerate(_branches(toml)):
-        _check_keys(toml, one, BranchPlan, "branch", number)
-    if isinstance(found := toml.values.get("live"), dict):
-        _check_keys(toml, found, LivePart, "live")
-    try:
-        plan = msgspec.convert(toml.values, NightlyPlan)
-    except msgspec.ValidationError as error:
-        raise _invalid(toml, error) from error
+    file = TomlFile(path)
+    if not isinstance(branches := file.values.get("branch"), list) or not branches:
+        hint = "add one, with tree = and branch = below it"
+        raise file.error("a plan needs at least one [[branch]]", "branch", hint=hint)
+    plan = file.convert(NightlyPlan)
     if not plan.name:
         plan = msgspec.structs.replace(plan, name=re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._") or "plan")
-    _check_sense(toml, plan)
+    _check_sense(file, plan)
     return plan
 
 
-def _branches(toml: TomlText) -> list[dict[str, Any]]:
-    found = toml.values.get("branch")
-    if not isinstance(found, list) or not found or not all(isinstance(one, dict) for one in found):
-        raise toml.wrong(
-            toml.line("branch"),
-            "a plan needs at least one [[branch]]",
-            hint="add one, with tree = and branch = below it",
-        )
-    return found
-
-
-def _check_keys(
-    toml: TomlText, values: dict[str, Any], kind: type[Record], table: str | None = None, index: int | None = None
-) -> None:
-    known = [field.name for field in msgspec.structs.fields(kind)]
-    for key in values:
-        if key not in known:
-            raise toml.wrong(
-                toml.line(key, table, index),
-                f"unknown key {key!r}",
-                hint=suggestion(key, known) or f"known: {', '.join(known)}",
-            )
-
-
-def _invalid(toml: TomlText, error: msgspec.ValidationError) -> UserError:
-    """msgspec says where: "... - at `$.branch[0].tree`"."""
-    what, _, where = str(error).partition(" - at `$")
-    inside = re.match(r"\.branch\[(\d+)\]\.?(\w*)", where)
-    live = re.match(r"\.live\.(\w+)", where)
-    outside = live or re.match(r"\.(\w+)", where)
-    if inside:
-        line = toml.line(inside[2] or None, "branch", int(inside[1]))
-    elif live:
-        line = toml.line(live[1], "live")
-    else:
-        line = toml.line(outside[1]) if outside else toml.line("schema")
-    name = (inside and inside[2]) or (outside and outside[1]) or ""
-    return toml.wrong(line, f"{name}: {what}" if name else what)
-
-
-def _check_sense(toml: TomlText, plan: NightlyPlan) -> None:
+def _check_sense(file: TomlFile, plan: NightlyPlan) -> None:
     """What types do not say: workloads that exist, times that can be read, branches named once."""
-    for span, line in ((plan.budget, toml.line("budget")), (plan.live.budget, toml.line("budget", "live"))):
+    for span, key in ((plan.budget, ("budget",)), (plan.live.budget, ("live", "budget"))):
         if "".join(count + unit for count, unit in _TIME.findall(span)) != span or not _seconds(span):
-            raise toml.wrong(line, f"budget: {span!r} is no time span", hint="write 40m, 6h or 1h30m")
+            raise file.error(f"budget: {span!r} is no time span", *key, hint="write 40m, 6h or 1h30m")
     if "exact" not in plan.modes:
-        raise toml.wrong(toml.line("modes"), "modes: exact is always measured", hint='write modes = ["exact", "live"]')
-    if "live" in toml.values and "live" not in plan.modes:
-        raise toml.wrong(
-            toml.line("live"), "[live] is there, and modes has no live", hint='write modes = ["exact", "live"]'
-        )
+        raise file.error("modes: exact is always measured", "modes", hint='write modes = ["exact", "live"]')
+    if "live" in file.values and "live" not in plan.modes:
+        raise file.error("[live] is there, and modes has no live", "live", hint='write modes = ["exact", "live"]')
     if plan.cluster is not None and plan.share is None:
-        raise toml.wrong(toml.line("cluster"), "cluster: it needs a share", hint='e.g. share = "/net/lab"')
+        raise file.error("cluster: it needs a share", "cluster", hint='e.g. share = "/net/lab"')
     if plan.max_seeds < plan.seeds:
-        raise toml.wrong(toml.line("max_seeds"), f"max_seeds: {plan.max_seeds} is less than seeds, {plan.seeds}")
+        raise file.error(f"max_seeds: {plan.max_seeds} is less than seeds, {plan.seeds}", "max_seeds")
     if (name := _repeated([one.name for one in plan.branch])) is not None:
         second = [i for i, one in enumerate(plan.branch) if one.name == name][1]
-        raise toml.wrong(toml.line("branch", "branch", second), f"{name} is there twice")
-    _check_named(toml, "workloads", None, plan.workloads)
-    for number, one in enumerate(plan.branch):
-        _check_named(toml, "workloads", number, one.workloads)
-    for key, check in (("machine", hardware.load), ("cc", compilers.identify), ("qemu", exact.find_qemu)):
+        raise file.error(f"{name} is there twice", "branch", second, "branch")
+    _check_workloads(file, plan.workloads, "workloads")
+    for number, branch in enumerate(plan.branch):
+        _check_workloads(file, branch.workloads, "branch", number, "workloads")
+    for option, check in (("machine", hardware.load), ("cc", compilers.identify), ("qemu", exact.find_qemu)):
         try:
-            check(getattr(plan, key))
+            check(getattr(plan, option))
         except UserError as error:
-            raise toml.wrong(toml.line(key), f"{key}: {error.message}", hint=error.hint) from error
+            raise file.error(f"{option}: {error.message}", option, hint=error.hint) from error
 
 
 def _repeated(names: list[str]) -> str | None:
     return next((name for name in names if names.count(name) > 1), None)
 
 
-def _check_named(toml: TomlText, key: str, branch: int | None, names: tuple[str, ...]) -> None:
+def _check_workloads(file: TomlFile, names: tuple[str, ...], *key: str | int) -> None:
     try:
         for text in names:
             selection.select(text)
         if names:
             selection.select_all(names)
     except UserError as error:
-        line = toml.line(key) if branch is None else toml.line(key, "branch", branch)
-        raise toml.wrong(line, f"{key}: {error.message}", hint=error.hint) from error
+        raise file.error(f"workloads: {error.message}", *key, hint=error.hint) from error

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from lab.core.errors import UserError, suggestion
+from lab.core.records import Record
 
 _NAME = r"^[a-z0-9][a-z0-9._-]*\Z"
 Name = Annotated[str, msgspec.Meta(pattern=_NAME, max_length=64)]
@@ -28,7 +29,7 @@ GUEST_FOLDER = PurePosixPath("/workload")
 HUGE_PAGE_MIB = 2
 
 
-class Metric(msgspec.Struct, frozen=True, kw_only=True):
+class Metric(Record, frozen=True, kw_only=True):
     """A number that a case gives.
 
     parse: what it is read from, where that is not what the workload says. field: its place there (default: its
@@ -46,7 +47,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     pattern: str = ""
 
 
-class Case(msgspec.Struct, frozen=True, kw_only=True):
+class Case(Record, frozen=True, kw_only=True):
     """One variation of a workload. A control is expected not to change.
 
     args: what the program gets for this case. file: what `{file}` stands for: one of the workload's own files,

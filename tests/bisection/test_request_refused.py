@@ -76,6 +76,8 @@ def test_recipes_with_mistakes_are_refused(bisector: Bisector, tmp_path: Path) -
     recipe.write_text('schema = 1\nworkload = "mine"\n\nthresold = 0.1\n')
     said = bisector.refused(2, "--recipe", str(recipe))
     assert f"{recipe}:4: unknown key 'thresold'; did you mean threshold?" in said
+    recipe.write_text('schema = 1\nworkload = "mine"\nseeds = 6\nseed = 6\n')
+    assert f"{recipe}:4: unknown key 'seed'; did you mean seeds?" in bisector.refused(2, "--recipe", str(recipe))
     recipe.write_text('schema = 1\nworkload = "mine"\ngood = "a"\nnew = "b"\n')
     assert "not both" in bisector.refused(2, "--recipe", str(recipe))
     recipe.write_text("schema = \n")

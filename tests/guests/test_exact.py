@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab.core.errors import HostFailed
+from lab.core.errors import HostFailed, UserError
 from lab.guests import exact
 from lab.guests.exact import Environment, ExactMachine, Qemu
 from lab.kernels.kernel import MachineType
@@ -153,7 +153,7 @@ def test_a_machine_file_that_is_wrong_is_named(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("LAB_HOME", str(tmp_path))
     exact.exact_machine.cache_clear()
     try:
-        with pytest.raises(HostFailed, match=r"exact\.toml: "):
+        with pytest.raises(UserError, match=r"exact\.toml:2: shift: "):
             exact.exact_machine()
     finally:
         exact.exact_machine.cache_clear()

@@ -73,14 +73,14 @@ def test_an_unknown_machine_gets_the_closest_name() -> None:
     ("old", "new", "message"),
     [
         ("schema = 1", "schema = 2", "schema 2 is not known"),
-        ("schema = 1", "", "schema None is not known"),
+        ("schema = 1", "", "the key 'schema' is missing"),
         ("schema = 1", "schema = ", "not valid TOML"),
-        ("[overlap]", "[overlapp]", "unknown field `overlapp`"),
+        ("[overlap]", "[overlapp]", "unknown key 'overlapp'"),
         ("entries = 72, ways = 72", "entries = 72, ways = 7", "7 ways do not divide 72 entries"),
         ("kib = 1024, ways = 8", "kib = 1024, ways = 7", "7 ways do not divide 16384 lines"),
         ("misses = { count = 2", "misses = { count = 0", "0 is not between 1 and 64"),
         ("cycles = 0.3", "cycles = -1", ">= 0.0"),
-        ("cycles = 7,", "", "missing required field `cycles`"),
+        ("cycles = 7,", "", ":27: cost.stlb_hit: the key 'cycles' is missing"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -94,9 +94,9 @@ def test_mistakes_are_named(tmp_path: Path, old: str, new: str, message: str) ->
 def test_an_unknown_key_gets_the_closest_one(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         hardware.load(_file(tmp_path, ("l2_hit =", "l2_hits =")))
-    assert caught.value.hint == "did you mean l2_hit?"
+    assert caught.value.hint == "did you mean l2_hit or llc_hit or stlb_hit?"
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot read the machine file"):
+    with pytest.raises(UserError, match=r"cannot read .*none\.toml"):
         hardware.load(str(tmp_path / "none.toml"))

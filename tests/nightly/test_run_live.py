@@ -230,10 +230,10 @@ def test_trends_site_and_numbers_name_the_mode(nights: Nights, host: LiveHost, t
     ("text", "said"),
     [
         ('modes = ["live"]', ":3: modes: exact is always measured"),
-        ('modes = ["fast"]', ":3: modes:"),
+        ('modes = ["fast"]', ":3: modes[0]:"),
         ("[live]\nrounds = 8", ":3: [live] is there, and modes has no live"),
         (f"{MODES}\n[live]\nround = 8", ":5: unknown key 'round'; did you mean rounds?"),
-        (f"{MODES}\n[live]\nrounds = 5", ":5: rounds:"),
+        (f"{MODES}\n[live]\nrounds = 5", ":5: live.rounds:"),
         (f'{MODES}\n[live]\nbudget = "soon"', ":5: budget: 'soon' is no time span"),
     ],
 )

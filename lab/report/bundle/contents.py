@@ -21,7 +21,7 @@ import msgspec
 
 from lab.compare import runs
 from lab.compare.results import AbResult
-from lab.core import records
+from lab.core import records, toml
 from lab.core.errors import UserError
 from lab.core.records import Record
 from lab.core.text import visible
@@ -175,7 +175,7 @@ def load(folder: Path) -> Opened:
         bundle=bundle,
         expected=expected,
         result=_record(folder / RESULT, AbResult),
-        machine=exact.read_machine(folder / MACHINE),
+        machine=toml.load(folder / MACHINE, exact.ExactMachine),
         readings={name: _workload(folder, name, raw) for name, raw in bundle.readings.items()},
     )
 
