@@ -35,10 +35,10 @@ from lab.bisection.exact_state import PANICS, State, describe
 from lab.bisection.journal import Reading, Seeds, place_of
 from lab.bisection.plan import FIRST_SEED, BisectPlan
 from lab.bisection.session import CONDITIONS, Conditions, Session
-from lab.compare import exact, runs, sampling
+from lab.compare import exact, sampling
 from lab.compare.sampling import Limits, Series
 from lab.core import executor, records
-from lab.core.errors import BuildFailed, GuestFailed, HostFailed, LabError, Undecided, UserError
+from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed, LabError, Undecided, UserError
 from lab.core.executor import over
 from lab.core.progress import Meter
 from lab.core.records import now
@@ -105,7 +105,7 @@ class Measurer:
             kernel = self.obtain(spec)
             image = identity(kernel, self.machine)
         except (BuildFailed, UserError, ValueError) as error:
-            return self._untestable(one, "build", error, build_s=time.monotonic() - started)
+            return self._untestable(one, GuestFailure.BUILD, error, build_s=time.monotonic() - started)
         built = time.monotonic()
         reading = Reading(
             commit=one.id,
@@ -122,7 +122,7 @@ class Measurer:
         try:
             values = self.run(one, kernel, seeds)
         except GuestFailed as error:
-            if error.kind in runs.HOSTS_DOING:
+            if error.kind.blames == "host":
                 raise
             return self._untestable(one, error.kind, error, build_s=reading.build_s, image=image, kernel=kernel.key)
         return replace(reading, values=values, run_s=round(time.monotonic() - built, 3))
@@ -140,7 +140,7 @@ class Measurer:
             raise OutOfTime
         found = [run.metrics(case.name).get(self.metric.name) for run in done if run]
         if any(value is None for value in found):
-            raise GuestFailed("workload", f"{one.name}: the workload did not report {self.metric.name}")
+            raise GuestFailed(GuestFailure.WORKLOAD, f"{one.name}: the workload did not report {self.metric.name}")
         return [value for value in found if value is not None]
 
     def series(self, one: Candidate) -> Series:
@@ -153,7 +153,7 @@ class Measurer:
     def _untestable(
         self,
         one: Candidate,
-        how: str,
+        how: GuestFailure,
         error: LabError | ValueError,
         *,
         build_s: float,
@@ -223,7 +223,7 @@ def _end(plan: BisectPlan, measurer: Measurer, seeds: list[int], end: tuple[Cand
     hunted = plan.panics == "bad" and word == plan.words[1]
     if reading.untestable and not (hunted and reading.untestable in PANICS):
         raise GuestFailed(
-            reading.untestable,
+            GuestFailure(reading.untestable),
             f"the {word} end cannot be measured, so nothing can be compared with it: {reading.why}",
             hint="choose another end",
             log=Path(reading.log) if reading.log else None,
@@ -352,7 +352,7 @@ class Search:
             return known
         reading = self._read(one, session.state)
         # A machine that was too busy just then must not condemn the commit for good.
-        if reading.untestable != "hang":
+        if reading.untestable != GuestFailure.HANG:
             session.journal.append(reading)
         return reading
 

@@ -11,10 +11,11 @@ from lab.bisection.commit_range import History
 from lab.bisection.exact_search import OLD, Change, Readings
 from lab.bisection.journal import Reading
 from lab.bisection.plan import BisectPlan
+from lab.core.errors import GuestFailure
 from lab.stats import verdict
 from lab.stats.verdict import Comparison, Metric, Outcome, percent
 
-PANICS = ("panic", "oops")
+PANICS = (GuestFailure.PANIC, GuestFailure.OOPS)
 _PANICKED = 1_000_000
 """The level of kernels that panic, in a search for the one that began to."""
 

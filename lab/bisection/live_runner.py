@@ -29,8 +29,7 @@ from lab.bisection.session import Session
 from lab.compare import boots, exact, live_guests
 from lab.compare.results import ResultEnvironment
 from lab.compare.rounds import FIRST_ITERATIONS
-from lab.compare.runs import HOSTS_DOING
-from lab.core.errors import BuildFailed, GuestFailed, HostFailed, LabError, UserError
+from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed, LabError, UserError
 from lab.core.executor import over
 from lab.core.progress import Meter
 from lab.core.records import now
@@ -57,7 +56,7 @@ class Booted(NamedTuple):
 
 
 class Booter(Protocol):
-    """Who builds and boots. Failures are those of `lab.core.errors`; `GuestFailed.kind` says whose fault it was."""
+    """Who builds and boots. Failures are those of `lab.core.errors`; `GuestFailed.kind` names the cause."""
 
     @property
     def metric(self) -> Metric:
@@ -113,10 +112,11 @@ class LiveWork:
             booted = self._tried(lambda: self.booter.boot(one), TRIES)
             if booted.value <= 0:
                 raise GuestFailed(
-                    "workload", f"{one.name}: {self.booter.metric.name} was {booted.value:g}, which has no logarithm"
+                    GuestFailure.WORKLOAD,
+                    f"{one.name}: {self.booter.metric.name} was {booted.value:g}, which has no logarithm",
                 )
         except GuestFailed as error:
-            if error.kind in HOSTS_DOING:
+            if error.kind.blames == "host":
                 raise
             self._leave_out(one, error.kind, error)
             return
@@ -140,7 +140,7 @@ class LiveWork:
         try:
             built = self._tried(lambda: self.booter.build(one), 2)
         except (BuildFailed, UserError, ValueError) as error:
-            self._leave_out(one, "build", error, build_s=time.monotonic() - started)
+            self._leave_out(one, GuestFailure.BUILD, error, build_s=time.monotonic() - started)
             return False
         self._at_hand.add(one.id)
         if one.id not in self.state.kernels:
@@ -157,7 +157,7 @@ class LiveWork:
                 self.meter.say(f"{error.message}; once more, after {time.monotonic() - started:.0f} s")
         return work()
 
-    def _leave_out(self, one: Candidate, how: str, error: LabError | ValueError, build_s: float = 0.0) -> None:
+    def _leave_out(self, one: Candidate, how: GuestFailure, error: LabError | ValueError, build_s: float = 0.0) -> None:
         words = error.message if isinstance(error, LabError) else str(error)
         log = error.log if isinstance(error, LabError) else None
         ends = {self.session.history.old.id: 0, self.session.history.new.id: 1}
@@ -277,7 +277,7 @@ class Boots:
         samples = record.reading()[bench.cases[0].name].get(self.metric.name, [])
         value = iterations.summary(samples)
         if not math.isfinite(value):
-            raise GuestFailed("workload", f"{one.name}: the workload did not report {self.metric.name}")
+            raise GuestFailed(GuestFailure.WORKLOAD, f"{one.name}: the workload did not report {self.metric.name}")
         return Booted(value, samples)
 
     def _booted(self) -> int:

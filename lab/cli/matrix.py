@@ -16,7 +16,7 @@ from lab.compare import exact, matrix_results, results
 from lab.compare import matrix as measuring
 from lab.compare.matrix_results import MatrixPlan, MatrixResult, load_plan
 from lab.core import records
-from lab.core.errors import GuestFailed
+from lab.core.errors import GuestFailed, GuestFailure
 from lab.core.progress import Meter
 from lab.guests import exact as guest_exact
 from lab.guests import hardware
@@ -76,7 +76,7 @@ def matrix(
     show(finished, as_json=as_json)
     if failed := finished.failed:
         raise GuestFailed(
-            "no-report",
+            GuestFailure.NO_REPORT,
             f"{len(failed)} of {len(finished.cells)} cells failed, the first because {failed[0].failed}",
             hint=f"`lab matrix --resume {finished.result}` tries them again",
         )

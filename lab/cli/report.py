@@ -22,7 +22,7 @@ from lab.compare.matrix_results import MatrixResult
 from lab.compare.replay import Replay
 from lab.compare.results import AbResult
 from lab.core import records
-from lab.core.errors import GuestFailed, UserError
+from lab.core.errors import GuestFailed, GuestFailure, UserError
 from lab.core.progress import Meter
 from lab.core.text import visible
 from lab.report import inputs, matrix_text, text
@@ -197,7 +197,7 @@ def replay(
     _show_replay(found, as_json=as_json)
     if found.differences:
         raise GuestFailed(
-            "malformed",
+            GuestFailure.MALFORMED,
             f"{len(found.differences)} numbers of {found.result} came out differently",
             hint="the environment differs"
             if found.environment

@@ -19,7 +19,7 @@ from lab.cluster.worker import BuildDone, BuildTask, Done, Facts, GuestDone, Gue
 from lab.compare import runs
 from lab.compare.runs import Bench, Run
 from lab.core import paths, records
-from lab.core.errors import BuildFailed, GuestFailed, HostFailed
+from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed
 from lab.core.progress import Meter
 from lab.guests.exact import Qemu
 from lab.guests.run import Arm, Running
@@ -241,5 +241,7 @@ class _Remote:
 
 def _guest_failed(wrong: Wrong | None, guest: Path) -> GuestFailed:
     if wrong is None:
-        return GuestFailed("no-report", "the worker gave nothing", log=guest)
-    return GuestFailed(wrong.kind, wrong.message, hint=wrong.hint, log=guest / wrong.log if wrong.log else None)
+        return GuestFailed(GuestFailure.NO_REPORT, "the worker gave nothing", log=guest)
+    return GuestFailed(
+        GuestFailure(wrong.kind), wrong.message, hint=wrong.hint, log=guest / wrong.log if wrong.log else None
+    )

@@ -146,7 +146,7 @@ def _run(task: GuestTask, bench: Bench, arm: Arm) -> GuestDone:
     try:
         got = runs.execute(argv, guest, bench, arm, task.seed, task.cases, Running())
     except GuestFailed as error:
-        if error.kind in runs.HOSTS_DOING:
+        if error.kind.blames == "host":
             raise
         wrong = _wrong(error, error.kind)
     if task.seed != runs.PROFILED_SEED:

@@ -13,7 +13,7 @@ from lab.compare import exact, results, runs, sampling
 from lab.compare.results import AbResult, CaseResult, primary_of
 from lab.compare.runs import Run
 from lab.core import records
-from lab.core.errors import GuestFailed, UserError
+from lab.core.errors import GuestFailed, GuestFailure, UserError
 from lab.core.progress import Meter
 from lab.guests import hardware, image, initrd, plugin
 from lab.guests.run import Arm
@@ -167,7 +167,7 @@ def _profile(place: Path, workload: Workload, case: CaseResult, arm: Arm, root: 
     number = 1 + runs.order(run.cases, runs.PROFILED_SEED).index(case.case)
     windows = plugin.by_case(path).get(number)
     if not windows:
-        raise GuestFailed("no-report", "the cost model saw nothing of the case", log=path)
+        raise GuestFailed(GuestFailure.NO_REPORT, "the cost model saw nothing of the case", log=path)
     counted = runs.operations_of(workload, run.report, case.case)
     program = initrd.own_files(workload).get(workload.program, root / workload.program.lstrip("/"))
     return ArmProfile(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from lab.core import cpio, disk, records
-from lab.core.errors import GuestFailed
+from lab.core.errors import GuestFailed, GuestFailure
 from lab.core.records import Record
 from lab.guests import channel, costs, exact, output, run
 from lab.guests.channel import GuestReport
@@ -31,9 +31,6 @@ REPORT = "report.jsonl"
 # What the cost model wrote, profile included; kept of one seed, from which `lab explain` says why.
 COSTS = "costs.jsonl"
 PROFILED_SEED = 1
-
-#: Ways in which a guest fails that never speak of what was in it.
-HOSTS_DOING = ("qemu-died",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +205,7 @@ def _modelled(
     found = {}
     for number, case in enumerate(order, start=1):
         if number not in windows:
-            raise GuestFailed("no-report", f"the cost model saw nothing of case {case.name}", log=path)
+            raise GuestFailed(GuestFailure.NO_REPORT, f"the cost model saw nothing of case {case.name}", log=path)
         found[case.name] = costs.of_windows(windows[number], operations_of(workload, report, case.name))
     return found
 
@@ -229,7 +226,9 @@ def job_part(bench: Bench, arm: Arm, seed: int, cases: Sequence[Case]) -> bytes:
         setup=bench.workload.setup,
     )
     if len(job) > _JOB_BYTES:
-        raise GuestFailed("malformed", f"the job is {len(job)} bytes long, more than {_JOB_BYTES}; choose fewer cases")
+        raise GuestFailed(
+            GuestFailure.MALFORMED, f"the job is {len(job)} bytes long, more than {_JOB_BYTES}; choose fewer cases"
+        )
     packed = cpio.entry("job", 0o100444, job.ljust(_JOB_BYTES, b"\0")) + cpio.trailer()
     return packed + padding(bench.slice.stat().st_size + len(packed))
 

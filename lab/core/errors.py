@@ -1,23 +1,23 @@
-"""What can go wrong, by whose doing, and the exit status each kind has.
+"""Errors that users meet, and the exit status of each.
 
 A message is one line: what happened, to which thing. The hint says what to do next. Only `lab.cli.main` prints
-these and exits; nothing else in the package prints an error.
+errors and exits.
 
-The rule for the status: 2 for anything the user asked for that cannot be (found before work starts),
-3 when building failed, 4 when a guest or the host failed, 5 when an answer was demanded and there is none.
-
-What somebody probably meant.
+Exit statuses: 2 for a request that cannot be met (found before work starts), 3 when a build failed, 4 when a guest or
+the host failed, 5 when an answer was demanded and the measurements give none.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from enum import StrEnum
 from pathlib import Path
+from typing import Literal
 
 
 class LabError(Exception):
-    """Anything a user can cause or meet. Shown without a traceback."""
+    """Base of all errors that are shown without a traceback."""
 
     exit_status = 4
 
@@ -29,43 +29,65 @@ class LabError(Exception):
 
 
 class UserError(LabError):
-    """The request itself cannot be met: a name that does not exist, input that is malformed."""
+    """The request cannot be met: a name does not exist, or the input is malformed."""
 
     exit_status = 2
 
 
 class BuildFailed(LabError):
-    """Making a kernel or an image failed after it was started."""
+    """A kernel, an image or a program did not build."""
 
     exit_status = 3
 
 
 class HostFailed(LabError):
-    """This machine cannot do it: a tool is missing or too old, the disk is full, no network."""
-
-    exit_status = 4
+    """This machine cannot do the work: a tool is missing or too old, or there is no network."""
 
 
 class DiskFull(HostFailed):
-    """There is no room to write. Nothing else will work either until there is."""
+    """The disk is full. Nothing else works until there is space."""
+
+
+Blame = Literal["kernel", "workload", "request", "host"]
+
+
+class GuestFailure(StrEnum):
+    """The ways in which a guest fails; the values are stored in results."""
+
+    BUILD = "build"  # a bisection's end did not build, so there was nothing to boot
+    PANIC = "panic"
+    OOPS = "oops"
+    OOM = "oom"
+    HANG = "hang"
+    NO_REPORT = "no-report"  # the report is cut off, or never began
+    WORKLOAD = "workload"  # the program failed, or did not report a metric
+    MALFORMED = "malformed"  # what the guest reported cannot be read
+    REFUSED = "refused"  # the guest does not accept a setting
+    QEMU_DIED = "qemu-died"
+
+    @property
+    def blames(self) -> Blame:
+        """What caused the failure. Failures of the host say nothing of the kernel, and may be tried again."""
+        match self:
+            case GuestFailure.QEMU_DIED:
+                return "host"
+            case GuestFailure.REFUSED:
+                return "request"
+            case GuestFailure.WORKLOAD | GuestFailure.MALFORMED:
+                return "workload"
+        return "kernel"
 
 
 class GuestFailed(LabError):
-    """A guest ran, and did not deliver. `kind` tells the ways apart.
+    """A guest ran and did not deliver."""
 
-    kind: one of `panic`, `oops`, `oom`, `hang`, `qemu-died`, `no-report`, `refused` (a setting),
-    `workload` (the program failed), `malformed` (it reported something unreadable).
-    """
-
-    exit_status = 4
-
-    def __init__(self, kind: str, message: str, *, hint: str | None = None, log: Path | None = None) -> None:
+    def __init__(self, kind: GuestFailure, message: str, *, hint: str | None = None, log: Path | None = None) -> None:
         super().__init__(message, hint=hint, log=log)
         self.kind = kind
 
 
 class Undecided(LabError):
-    """A decision was demanded, and the measurements do not support one."""
+    """A decision was demanded, and the measurements support none."""
 
     exit_status = 5
 

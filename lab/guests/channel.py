@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from lab.core.errors import GuestFailed, UserError
+from lab.core.errors import GuestFailed, GuestFailure, UserError
 
 SEED_MAX = 2**64 - 1
 
@@ -197,7 +197,7 @@ def _decode(number: int, line: bytes, whole: bool) -> _Line | None:
 
 def _malformed(number: int, why: str, line: bytes) -> GuestFailed:
     shown = line[:80].decode("ascii", errors="backslashreplace")
-    return GuestFailed("malformed", f"line {number} of the guest's report cannot be read: {why}: {shown!r}")
+    return GuestFailed(GuestFailure.MALFORMED, f"line {number} of the guest's report cannot be read: {why}: {shown!r}")
 
 
 def _take(report: GuestReport, record: _Line, parts: dict[str, str], number: int, line: bytes) -> None:

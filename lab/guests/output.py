@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from lab.core.errors import GuestFailed
+from lab.core.errors import GuestFailed, GuestFailure
 from lab.guests.channel import CaseOutcome, GuestReport
 from lab.workloads import parsers
 from lab.workloads.parsers import Document, Unreadable
@@ -44,37 +44,37 @@ def collect(report: GuestReport, workload: Workload, cases: Sequence[Case], gues
             outcome.metrics = _metrics(outcome, workload)
             outcome.series = parsers.read_series(outcome.stdout) if workload.parse == "json" else {}
         except Unreadable as error:
-            raise GuestFailed("malformed", f"{name}: {error}", log=log) from error
+            raise GuestFailed(GuestFailure.MALFORMED, f"{name}: {error}", log=log) from error
         except _Absent as error:
             raise GuestFailed(
-                "workload",
+                GuestFailure.WORKLOAD,
                 f"{name} never reported its metric {error.metric}: {error.where}",
                 hint="a metric that may be missing is declared with optional = true",
                 log=log,
             ) from error
         if workload.operations and not outcome.metrics.get(workload.operations):
-            raise GuestFailed("workload", f"{name} counted no operations ({workload.operations})", log=log)
+            raise GuestFailed(GuestFailure.WORKLOAD, f"{name} counted no operations ({workload.operations})", log=log)
 
 
 def _ended_well(outcome: CaseOutcome | None, case: Case, workload: Workload, guest: Path) -> CaseOutcome:
     log = guest / "report.jsonl"
     name = f"{workload.name}:{case.name}"
     if outcome is None or not outcome.ended:
-        raise GuestFailed("no-report", f"{name} never ended", log=log)
+        raise GuestFailed(GuestFailure.NO_REPORT, f"{name} never ended", log=log)
     last = _last_words(outcome)
     if outcome.oom_kills:
         raise GuestFailed(
-            "oom",
+            GuestFailure.OOM,
             f"{name} was killed because the guest ran out of memory ({workload.memory_mb} MiB)",
             hint="choose a smaller case, or raise memory_mb in its workload.toml",
             log=guest / "console.log",
         )
     if outcome.error:
-        raise GuestFailed("workload", f"{name} could not be started: {outcome.error}", log=log)
+        raise GuestFailed(GuestFailure.WORKLOAD, f"{name} could not be started: {outcome.error}", log=log)
     if outcome.signal:
-        raise GuestFailed("workload", f"{name} was killed by signal {outcome.signal}: {last}", log=log)
+        raise GuestFailed(GuestFailure.WORKLOAD, f"{name} was killed by signal {outcome.signal}: {last}", log=log)
     if outcome.status:
-        raise GuestFailed("workload", f"{name} exited with status {outcome.status}: {last}", log=log)
+        raise GuestFailed(GuestFailure.WORKLOAD, f"{name} exited with status {outcome.status}: {last}", log=log)
     return outcome
 
 

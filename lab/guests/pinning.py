@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lab.core.errors import GuestFailed, HostFailed
+from lab.core.errors import GuestFailed, GuestFailure, HostFailed
 from lab.guests.live_machine import QMP
 from lab.guests.topology import Layout, Seat
 
@@ -47,7 +47,7 @@ def pin_and_start(process: subprocess.Popen[bytes], folder: Path, seat: Seat) ->
             monitor.cmd("cont")
     except (QMPError, TimeoutError, OSError) as error:
         if process.poll() is None:
-            raise GuestFailed("qemu-died", f"QEMU does not answer on {folder / QMP}: {error}") from error
+            raise GuestFailed(GuestFailure.QEMU_DIED, f"QEMU does not answer on {folder / QMP}: {error}") from error
 
 
 def vcpu_threads(answer: Any) -> list[int]:
@@ -84,7 +84,7 @@ def _connected(process: subprocess.Popen[bytes], socket: Path) -> QEMUMonitorPro
                 monitor.connect()
                 return monitor
             if time.monotonic() > deadline:
-                raise GuestFailed("qemu-died", f"QEMU did not listen on {socket} within {_CONNECT_S:.0f} s")
+                raise GuestFailed(GuestFailure.QEMU_DIED, f"QEMU did not listen on {socket} within {_CONNECT_S:.0f} s")
             time.sleep(_LOOK_S)
     finally:
         os.close(folder)

@@ -18,7 +18,7 @@ from typing import Annotated
 import msgspec
 
 from lab.core import paths, records
-from lab.core.errors import BuildFailed, GuestFailed
+from lab.core.errors import BuildFailed, GuestFailed, GuestFailure
 from lab.core.locks import make_once
 from lab.core.paths import room
 from lab.core.process import CommandFailed, find_tool, run
@@ -193,7 +193,9 @@ def read(path: Path) -> Output:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise GuestFailed("malformed", f"the cost plugin left no output: {error.strerror}", log=path) from error
+        raise GuestFailed(
+            GuestFailure.MALFORMED, f"the cost plugin left no output: {error.strerror}", log=path
+        ) from error
     try:
         return parse(content)
     except GuestFailed as error:
@@ -258,7 +260,7 @@ def _whole(number: int, window: _Window, profile: _Profile) -> Window:
 
 
 def _malformed(number: int, why: str) -> GuestFailed:
-    return GuestFailed("malformed", f"line {number} of the cost plugin's output cannot be used: {why}")
+    return GuestFailed(GuestFailure.MALFORMED, f"line {number} of the cost plugin's output cannot be used: {why}")
 
 
 WINDOW_MARK = bytes.fromhex("0f1f800142414c")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from lab.core.errors import GuestFailed, HostFailed
+from lab.core.errors import GuestFailed, GuestFailure, HostFailed
 from lab.guests.channel import GuestReport, parse
 from lab.kernels.kernel import Kernel
 
@@ -140,13 +140,13 @@ def judge(ended: Ended) -> GuestReport:
     if found := _PANIC.search(console):
         raise _panicked(found[1].strip(), console, log)
     if found := _OOPS.search(console):
-        raise GuestFailed("oops", f"the guest's kernel oopsed: {found[1].strip()}", log=log)
+        raise GuestFailed(GuestFailure.OOPS, f"the guest's kernel oopsed: {found[1].strip()}", log=log)
     stall = _STALL.search(console)
     if ended.timed_out:
         why = f": {stall[1].strip()}" if stall else ""
         where = "" if console or report.hello else " before it printed anything"
         raise GuestFailed(
-            "hang",
+            GuestFailure.HANG,
             f"the guest hung{where}; stopped after {ended.wall_s:.0f} s{why}",
             hint="if this machine is slow, give it longer with --guest-timeout",
             log=log,
@@ -155,19 +155,19 @@ def judge(ended: Ended) -> GuestReport:
         words = [line for line in ended.stderr.splitlines() if line.strip() and "warning:" not in line]
         how = f"signal {-ended.status}" if ended.status < 0 else f"status {ended.status}"
         raise GuestFailed(
-            "qemu-died",
+            GuestFailure.QEMU_DIED,
             f"QEMU died with {how}: {words[-1] if words else 'no message'}",
             hint="see its log; `lab doctor` checks this machine",
             log=log.with_name("qemu.log"),
         )
     if stall and "lockup" in stall[1]:
-        raise GuestFailed("oops", f"the guest's kernel complained: {stall[1].strip()}", log=log)
+        raise GuestFailed(GuestFailure.OOPS, f"the guest's kernel complained: {stall[1].strip()}", log=log)
     if report.fatal:
-        raise GuestFailed("no-report", f"the guest's init gave up: {report.fatal}", log=log)
+        raise GuestFailed(GuestFailure.NO_REPORT, f"the guest's init gave up: {report.fatal}", log=log)
     if report.refused:
         first = report.refused[0]
         raise GuestFailed(
-            "refused",
+            GuestFailure.REFUSED,
             f"the guest refused the setting {first.name}={first.value}: {first.error}",
             hint=_REFUSED_HINTS.get(first.name, "check the setting's name and value; an older kernel may not have it"),
             log=log,
@@ -179,32 +179,32 @@ def judge(ended: Ended) -> GuestReport:
 
 def _panicked(why: str, console: str, log: Path) -> GuestFailed:
     if _OOM.search(console) and any(words in why.lower() for words in ("out of memory", "deadlocked on memory")):
-        return GuestFailed("oom", f"the guest ran out of memory and panicked: {why}", log=log)
+        return GuestFailed(GuestFailure.OOM, f"the guest ran out of memory and panicked: {why}", log=log)
     if any(words in why for words in ("No working init found", "Unable to mount root fs")):
         return GuestFailed(
-            "panic",
+            GuestFailure.PANIC,
             f"the guest's kernel panicked, because it found no init that it can run: {why}",
             hint="does it have what the guest image needs (CONFIG_BLK_DEV_INITRD, CONFIG_BINFMT_ELF; see "
             "kernels/fragments/guest.config)? Add it with %CONFIG_...=y",
             log=log,
         )
-    return GuestFailed("panic", f"the guest's kernel panicked: {why}", log=log)
+    return GuestFailed(GuestFailure.PANIC, f"the guest's kernel panicked: {why}", log=log)
 
 
 def _silent(report: GuestReport, console: str, log: Path) -> GuestFailed:
     if report.hello is None and not console.strip():
         return GuestFailed(
-            "no-report",
+            GuestFailure.NO_REPORT,
             "the guest ended without printing anything: not a kernel that boots here, or one without a serial console",
             hint="it needs CONFIG_SERIAL_8250_CONSOLE, and CONFIG_PVH for the fast boot",
             log=log,
         )
     if report.hello is None:
         return GuestFailed(
-            "no-report",
+            GuestFailure.NO_REPORT,
             "the kernel booted, but its init never reported",
             hint="it needs what kernels/fragments/guest.config lists, such as BLK_DEV_INITRD, BINFMT_ELF, DEVTMPFS",
             log=log,
         )
     last = report.cases[-1].name if report.cases else "the first case"
-    return GuestFailed("no-report", f"the guest ended in the middle of its report (at {last})", log=log)
+    return GuestFailed(GuestFailure.NO_REPORT, f"the guest ended in the middle of its report (at {last})", log=log)

@@ -146,7 +146,7 @@ class BranchWork:
         except BuildFailed as error:
             at.note(f"{baseline.commit[:12]} ({', '.join(baseline.names)}) does not build: {error.message}")
         except GuestFailed as error:
-            if mode == "live" or not measure.is_kernels_doing(error):
+            if mode == "live" or error.kind.blames != "kernel":
                 raise
             if baseline.commit == at.now.tip:
                 raise Broken(f"its guest fails: {error.message}") from error

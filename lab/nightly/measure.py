@@ -12,7 +12,7 @@ from lab.compare import exact as compare_exact
 from lab.compare import live, results
 from lab.compare.results import AbResult, ArmPlan, Plan
 from lab.core import records
-from lab.core.errors import BuildFailed, GuestFailed, HostFailed, UserError
+from lab.core.errors import BuildFailed, HostFailed, UserError
 from lab.core.git import Repo
 from lab.core.locks import Progress
 from lab.core.process import CommandFailed
@@ -27,9 +27,6 @@ from lab.nightly import context
 from lab.nightly.plan import BranchPlan, NightlyPlan
 from lab.nightly.record import Measured, Mode, cases_of
 from lab.workloads import selection
-
-#: What a guest's death says of the kernel in it; the others are this machine's doing.
-KERNELS_DOING = ("panic", "oops", "oom", "hang", "no-report")
 
 
 class Broken(Exception):
@@ -107,11 +104,6 @@ def measured(result: AbResult, baselines: tuple[str, ...], commit: str) -> Measu
     """What a comparison said, as a night keeps it."""
     mode: Mode = "exact" if result.live is None else "live"
     return Measured(baselines=baselines, commit=commit, result=result.result, cases=cases_of(result), mode=mode)
-
-
-def is_kernels_doing(error: GuestFailed) -> bool:
-    """Whether a guest's death is to be blamed on its kernel."""
-    return error.kind in KERNELS_DOING
 
 
 def update(name: str, branch: str, progress: Progress) -> Tree:

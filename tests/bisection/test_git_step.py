@@ -13,7 +13,7 @@ import pytest
 from lab.bisection import git_step
 from lab.bisection.answer import Answer
 from lab.cli import main
-from lab.core.errors import BuildFailed, GuestFailed, HostFailed, Undecided, UserError
+from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed, Undecided, UserError
 
 from ..fakes.bisection import line, write_workload
 from ..fakes.bisector import culprits
@@ -142,7 +142,7 @@ def test_misuse_and_trouble_stop_git_bisect_and_say_nothing_of_the_commit(tmp_pa
 @pytest.mark.parametrize(
     "error",
     [
-        UserError("no"), BuildFailed("no"), HostFailed("no"), GuestFailed("panic", "no"), Undecided("no"),
+        UserError("no"), BuildFailed("no"), HostFailed("no"), GuestFailed(GuestFailure.PANIC, "no"), Undecided("no"),
         OSError(5, "no"), KeyboardInterrupt(), BrokenPipeError(), SystemExit(1), ZeroDivisionError("a mistake"),
         MemoryError(), RecursionError(),
     ],

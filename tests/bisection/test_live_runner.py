@@ -23,7 +23,7 @@ from lab.cli import main
 from lab.compare import live
 from lab.compare.results import ArmPlan
 from lab.core import records
-from lab.core.errors import BuildFailed, GuestFailed, HostFailed, UserError
+from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed, UserError
 from lab.core.progress import Meter
 from lab.kernels.debs import DebSource
 from lab.kernels.resolve import KernelSpec, TreeSource
@@ -170,12 +170,12 @@ def test_an_improvement_is_nobodys_fault_unless_asked_for(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "error", [BuildFailed("does not build"), GuestFailed("panic", "the guest's kernel panicked"), None]
+    "error", [BuildFailed("does not build"), GuestFailed(GuestFailure.PANIC, "the guest's kernel panicked"), None]
 )
 def test_what_cannot_be_tested_is_left_out_and_named(tmp_path: Path, error: Exception | None) -> None:
     host = Host(culprit=9)
     for i in (7, 8, 9):
-        host.fates[f"c{i}"] = fails(error or GuestFailed("hang", "no end"))
+        host.fates[f"c{i}"] = fails(error or GuestFailed(GuestFailure.HANG, "no end"))
     answer = search(begin(tmp_path / "r"), host)
     assert answer.outcome == "range" and answer.changes[0].among == ["c7", "c8", "c9", "c10"]
     assert {*answer.changes[0].untested} <= {"c7", "c8", "c9"} and answer.skipped
@@ -183,7 +183,7 @@ def test_what_cannot_be_tested_is_left_out_and_named(tmp_path: Path, error: Exce
 
 
 def test_a_guest_that_dies_is_booted_again(tmp_path: Path) -> None:
-    host, panic = Host(culprit=9), GuestFailed("panic", "IO-APIC + timer doesn't work!")
+    host, panic = Host(culprit=9), GuestFailed(GuestFailure.PANIC, "IO-APIC + timer doesn't work!")
     for i in (0, 8, 16):
         host.fates[f"c{i}"] = fails(None, panic, panic, None)
     answer = search(begin(tmp_path / "r"), host)
@@ -192,14 +192,14 @@ def test_a_guest_that_dies_is_booted_again(tmp_path: Path) -> None:
 
 def test_a_commit_that_comes_to_fail_always_is_left_out(tmp_path: Path) -> None:
     host = Host(culprit=9)
-    host.fates["c8"] = fails(None, None, GuestFailed("panic", "the guest's kernel panicked"))
+    host.fates["c8"] = fails(None, None, GuestFailed(GuestFailure.PANIC, "the guest's kernel panicked"))
     answer = search(begin(tmp_path / "r"), host)
     assert answer.outcome == "range" and answer.changes[0].among == ["c8", "c9"]
 
 
 def test_an_end_that_cannot_be_measured_ends_it(tmp_path: Path) -> None:
     host = Host(culprit=9)
-    host.fates["c16"] = fails(GuestFailed("panic", "the guest's kernel panicked: oh"))
+    host.fates["c16"] = fails(GuestFailed(GuestFailure.PANIC, "the guest's kernel panicked: oh"))
     with pytest.raises(GuestFailed, match=r"the bad end cannot be measured.*oh"):
         search(begin(tmp_path / "r"), host)
 
@@ -208,7 +208,7 @@ def test_what_the_machine_does_is_tried_again_then_it_stops(tmp_path: Path) -> N
     host = Host(culprit=9)
     host.fates["c0"] = fails(HostFailed("the disk is full"), None)
     assert culprits(search(begin(tmp_path / "once"), host)) == ["c9"]
-    host.fates["c0"] = fails(GuestFailed("qemu-died", "QEMU died"))
+    host.fates["c0"] = fails(GuestFailed(GuestFailure.QEMU_DIED, "QEMU died"))
     at = begin(tmp_path / "always")
     with pytest.raises(GuestFailed, match="QEMU died"):
         search(at, host)
@@ -384,7 +384,7 @@ def bisector(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> Bisector:
 
 
 def no_guests(*_: Any, **__: Any) -> Any:
-    raise GuestFailed("hang", "no guests here")
+    raise GuestFailed(GuestFailure.HANG, "no guests here")
 
 
 LIVE = ("--mode", "live", "--accel", "tcg")

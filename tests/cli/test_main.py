@@ -16,7 +16,7 @@ import pytest
 from lab.cli import main
 from lab.compare import results
 from lab.core import records
-from lab.core.errors import BuildFailed, GuestFailed, HostFailed, LabError, Undecided, UserError
+from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed, LabError, Undecided, UserError
 
 from ..fakes.build import own_folders
 from ..fakes.guest import FakeGuests, plan, pretend, write_workload
@@ -125,7 +125,7 @@ def _failing(error: BaseException) -> Callable[..., None]:
         (UserError("it is wrong", hint="do this", log=Path("/x.log")), 2),
         (BuildFailed("it is wrong", hint="do this", log=Path("/x.log")), 3),
         (HostFailed("it is wrong", hint="do this", log=Path("/x.log")), 4),
-        (GuestFailed("panic", "it is wrong", hint="do this", log=Path("/x.log")), 4),
+        (GuestFailed(GuestFailure.PANIC, "it is wrong", hint="do this", log=Path("/x.log")), 4),
         (LabError("it is wrong", hint="do this", log=Path("/x.log")), 4),
         (Undecided("it is wrong", hint="do this", log=Path("/x.log")), 5),
     ],

@@ -10,7 +10,7 @@ import pytest
 from lab.cli import main
 from lab.compare import check
 from lab.compare.runs import Run
-from lab.core.errors import GuestFailed
+from lab.core.errors import GuestFailed, GuestFailure
 from lab.kernels import kernel as kernel_kernel
 from lab.kernels import resolve
 from lab.workloads.spec import Case
@@ -70,7 +70,7 @@ def test_a_case_that_fails_is_told_with_its_status(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def fails(*_: object) -> Run:
-        raise GuestFailed("workload", "mine:large exited with status 3: no", log=Path("/x/report.jsonl"))
+        raise GuestFailed(GuestFailure.WORKLOAD, "mine:large exited with status 3: no", log=Path("/x/report.jsonl"))
 
     monkeypatch.setattr(check, "measure", fails)
     mine = write_workload(tmp_path / "mine", SIZED)

@@ -18,7 +18,7 @@ from lab.compare.boots import BootRecord
 from lab.compare.plan import LivePlan
 from lab.compare.results import AbResult, Plan
 from lab.core import records
-from lab.core.errors import GuestFailed, HostFailed, UserError
+from lab.core.errors import GuestFailed, GuestFailure, HostFailed, UserError
 from lab.core.progress import Meter
 from lab.guests import host as guest_host
 from lab.guests import live_machine, pinning, topology
@@ -142,7 +142,7 @@ def test_a_profile_that_fails_costs_no_verdict(
 ) -> None:
     def boot(*words: Any, **how: Any) -> BootRecord:
         if how["name"] == "profile-test-mine":
-            raise GuestFailed("panic", f"{how['name']}: the kernel panicked")
+            raise GuestFailed(GuestFailure.PANIC, f"{how['name']}: the kernel panicked")
         return host.boot(*words, **how)
 
     monkeypatch.setattr(boots, "boot", boot)

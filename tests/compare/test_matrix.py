@@ -14,7 +14,7 @@ import pytest
 from lab.cli import main
 from lab.compare import matrix, matrix_results, results
 from lab.compare.matrix_results import Cell, MatrixPlan, MatrixResult
-from lab.core.errors import GuestFailed, HostFailed
+from lab.core.errors import GuestFailed, GuestFailure, HostFailed
 from lab.core.progress import Meter
 from lab.kernels import kernel as kernel_kernel
 from lab.stats.verdict import Outcome
@@ -178,7 +178,7 @@ def test_numbers_without_spread_take_three_seeds_and_only_open_arms_go_on(start:
 
 def breaking(arm: str, seed: int, case: str) -> float:
     if arm == "thp-never-thp.defrag-always":
-        raise GuestFailed("refused", f"{arm} arm, seed {seed}: the guest refused the setting")
+        raise GuestFailed(GuestFailure.REFUSED, f"{arm} arm, seed {seed}: the guest refused the setting")
     return by_setting(arm, seed, case)
 
 
@@ -204,7 +204,7 @@ def test_a_guest_that_fails_is_shown_and_the_others_go_on(start: Start, jobs: in
 def test_a_baseline_that_fails_leaves_numbers_and_no_verdict(start: Start) -> None:
     def formula(arm: str, seed: int, case: str) -> float:
         if arm == "thp-always-thp.defrag-always":
-            raise GuestFailed("panic", "it died")
+            raise GuestFailed(GuestFailure.PANIC, "it died")
         return by_setting(arm, seed, case)
 
     guests, measure = start(formula)
@@ -406,7 +406,7 @@ ALONE = WORKLOAD.replace("schema = 1\n", "schema = 1\nisolate = true\n")
 def test_a_case_alone_in_its_guest_fails_alone(start: Start, folder: Path) -> None:
     def formula(arm: str, seed: int, case: str) -> float:
         if (arm, case) == ("thp-never", "large"):
-            raise GuestFailed("oom", "it ran out of memory")
+            raise GuestFailed(GuestFailure.OOM, "it ran out of memory")
         return equal(arm, seed, case)
 
     _, measure = start(formula, settings=["thp=always,never"], text=ALONE)

@@ -14,7 +14,7 @@ from lab.compare.boots import BootRecord, LiveBench
 from lab.compare.round_runner import Stand, Taking
 from lab.compare.rounds import Rounds
 from lab.core import records
-from lab.core.errors import GuestFailed
+from lab.core.errors import GuestFailed, GuestFailure
 from lab.guests.host import RoundHost
 from lab.guests.live_machine import Guest
 from lab.guests.run import Arm
@@ -191,7 +191,7 @@ def test_a_guest_that_dies_costs_its_round(tmp_path: Path, host: Host) -> None:
 
     def fragile(bench: LiveBench, arm: Arm, cases: list[spec.Case], **how: object) -> BootRecord:
         if arm.name == "test" and next(deaths, False):
-            raise GuestFailed("oops", "the guest's kernel oopsed")
+            raise GuestFailed(GuestFailure.OOPS, "the guest's kernel oopsed")
         return boot(bench, arm, cases, **how)
 
     host.boot = fragile  # type: ignore[method-assign]
@@ -206,7 +206,7 @@ def test_an_arm_that_dies_three_times_in_a_round_is_broken(tmp_path: Path, host:
 
     def broken(bench: LiveBench, arm: Arm, cases: list[spec.Case], **how: object) -> BootRecord:
         if arm.name == "test" and int(str(how["seed"])) == 2:
-            raise GuestFailed("panic", "the guest's kernel panicked: why")
+            raise GuestFailed(GuestFailure.PANIC, "the guest's kernel panicked: why")
         return boot(bench, arm, cases, **how)
 
     host.boot = broken  # type: ignore[method-assign]

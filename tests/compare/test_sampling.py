@@ -14,7 +14,7 @@ import pytest
 from lab.compare import exact, runs, sampling
 from lab.compare.results import AbResult
 from lab.core import records
-from lab.core.errors import GuestFailed, HostFailed
+from lab.core.errors import GuestFailed, GuestFailure, HostFailed
 from lab.core.progress import Meter
 from lab.stats.verdict import Outcome
 
@@ -143,7 +143,7 @@ def test_a_budget_too_small_for_one_pair_says_how_to_go_on(start: Start, folder:
 def test_going_on_measures_nothing_twice(start: Start) -> None:
     def breaks(arm: str, seed: int, case: str) -> float:
         if (arm, seed, case) == ("test", 5, "small"):
-            raise GuestFailed("panic", "it died")
+            raise GuestFailed(GuestFailure.PANIC, "it died")
         return noisy(arm, seed, case)
 
     first, measure = start(breaks, max_seeds=8)
@@ -196,7 +196,7 @@ def test_a_record_that_was_cut_off_is_never_silently_used(start: Start, folder: 
 def test_one_guest_that_fails_keeps_the_others_and_stops_the_rest(start: Start, folder: Path, jobs: int) -> None:
     def breaks(arm: str, seed: int, case: str) -> float:
         if (arm, seed) == ("test", 2):
-            raise GuestFailed("panic", "test arm: it died")
+            raise GuestFailed(GuestFailure.PANIC, "test arm: it died")
         return equal(arm, seed, case)
 
     guests, measure = start(breaks, jobs=jobs, seeds=40, fixed_seeds=True)
@@ -298,7 +298,7 @@ def test_alone_or_together_the_same_numbers_give_the_same_verdicts(start: Start,
 def test_going_on_with_cases_alone_measures_nothing_twice(start: Start, folder: Path) -> None:
     def breaks(arm: str, seed: int, case: str) -> float:
         if (arm, seed, case) == ("base", 2, "large"):
-            raise GuestFailed("panic", "it died")
+            raise GuestFailed(GuestFailure.PANIC, "it died")
         return equal(arm, seed, case)
 
     first, measure = start(breaks, text=ALONE)

@@ -20,7 +20,7 @@ from typing import Any
 from lab.compare import runs
 from lab.compare.runs import Bench, Run
 from lab.core import records
-from lab.core.errors import BuildFailed, GuestFailed
+from lab.core.errors import BuildFailed, GuestFailed, GuestFailure
 from lab.core.git import Repo
 from lab.guests import exact
 from lab.guests import image as guest_image
@@ -182,10 +182,10 @@ class Guests:
         self.calls.append((commit, seed))
         time.sleep(float(os.environ.get("FAKE_RUN_S", "0")))
         if fate in ("panic", "oops", "no-report"):
-            raise GuestFailed(fate, "the guest's kernel panicked: Oh dear")
+            raise GuestFailed(GuestFailure(fate), "the guest's kernel panicked: Oh dear")
         if fate == "host" or self.failures.get(commit, 0) > 0:
             self.failures[commit] = self.failures.get(commit, 0) - 1
-            raise GuestFailed("qemu-died", "QEMU died with signal 9: no message")
+            raise GuestFailed(GuestFailure.QEMU_DIED, "QEMU died with signal 9: no message")
         outcomes = [
             CaseOutcome(
                 name=case.name, begin_ns=0, end_ns=1, ended=True, status=0,

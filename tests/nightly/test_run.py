@@ -13,7 +13,7 @@ import pytest
 
 from lab.bisection import conclude
 from lab.cli import main
-from lab.core.errors import DiskFull, GuestFailed
+from lab.core.errors import DiskFull, GuestFailed, GuestFailure
 from lab.history import database
 from lab.nightly import plan as nightly_plan
 from lab.nightly import record, run
@@ -205,7 +205,7 @@ def test_a_culprit_stays_when_what_else_it_explains_cannot_be_measured(nights: N
     culprit = nights.add(60.0)
 
     def fail(*_: object) -> None:
-        raise GuestFailed("qemu-died", "QEMU died with signal 9")
+        raise GuestFailed(GuestFailure.QEMU_DIED, "QEMU died with signal 9")
 
     nights.monkeypatch.setattr(Chase, "explained", fail)
     nights.run()

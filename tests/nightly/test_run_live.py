@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.cli import main
-from lab.core.errors import DiskFull, GuestFailed
+from lab.core.errors import DiskFull, GuestFailed, GuestFailure
 from lab.guests import kvm
 from lab.nightly import record
 from lab.nightly.context import LiveAllowance
@@ -125,7 +125,7 @@ def test_tcg_has_to_be_asked_for(nights: Nights, host: LiveHost) -> None:
 def test_a_guest_that_dies_in_live_mode_is_said_and_breaks_nothing(nights: Nights, host: LiveHost) -> None:
     nights.run()
     nights.add(60.0)
-    host.failure = GuestFailed("panic", "the guest's kernel panicked: timer")
+    host.failure = GuestFailed(GuestFailure.PANIC, "the guest's kernel panicked: timer")
     done = nights.run()
     assert done.outcome == "regression" and done.finished
     assert "timer" in done.branches[0].missed["live"]

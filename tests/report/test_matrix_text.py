@@ -14,7 +14,7 @@ from rich.console import Console
 
 from lab.compare import matrix, results
 from lab.compare.matrix_results import Cell, MatrixResult
-from lab.core.errors import GuestFailed
+from lab.core.errors import GuestFailed, GuestFailure
 from lab.core.progress import Meter
 from lab.report import heatmap, matrix_text
 from lab.report.heatmap import COLOURS
@@ -108,7 +108,7 @@ def test_many_arms_are_put_below_one_another_where_only_that_fits(measured: Any)
 def test_failures_and_open_cells_say_why(measured: Any) -> None:
     def formula(arm: str, seed: int, case: str) -> float:
         if arm == "regressed":
-            raise GuestFailed("oom", "regressed arm, seed 1: it ran out of memory")
+            raise GuestFailed(GuestFailure.OOM, "regressed arm, seed 1: it ran out of memory")
         return 100.0 if arm == "before" else 100.0 + (-1) ** seed * (20 + seed)
 
     text = text_of(measured(formula, THREE, []))
@@ -178,7 +178,7 @@ def test_many_arms_are_drawn_below_one_another(measured: Any) -> None:
 def test_the_picture_says_all_in_words_too(measured: Any) -> None:
     def formula(arm: str, seed: int, case: str) -> float:
         if arm == "fixed":
-            raise GuestFailed("panic", 'it <died> & said "no"\x00')
+            raise GuestFailed(GuestFailure.PANIC, 'it <died> & said "no"\x00')
         return rates(arm, seed, case)
 
     result = measured(formula, THREE, [])

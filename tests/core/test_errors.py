@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+import pytest
+
+from lab.core.errors import GuestFailure
+
+
+@pytest.mark.parametrize(
+    ("cause", "kinds"),
+    [
+        ("kernel", {"build", "panic", "oops", "oom", "hang", "no-report"}),
+        ("workload", {"workload", "malformed"}),
+        ("request", {"refused"}),
+        ("host", {"qemu-died"}),
+    ],
+)
+def test_every_failure_of_a_guest_has_one_cause(cause: str, kinds: set[str]) -> None:
+    assert {kind for kind in GuestFailure if kind.blames == cause} == kinds
