@@ -40,6 +40,13 @@ def test_the_hooks_before_a_commit_are_the_checks_of_make_lint() -> None:
     assert [_command(hook["entry"]) for hook in source["hooks"]] == _recipe("lint")
 
 
+def test_the_glossary_defines_each_word_once() -> None:
+    rows = re.findall(r"^\| ([^|]+?) \|", (TOP / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    words = [word for row in rows if row != "word" for word in row.split(", ")]
+    assert len(words) == len(set(words)) > 60
+    assert {"arm", "case", "metric", "seed", "boot", "iteration", "round", "look", "level", "end"} <= set(words)
+
+
 def _recipe(target: str) -> list[list[str]]:
     """The commands of a target of the Makefile, as words."""
     makefile = (TOP / "Makefile").read_text()
