@@ -17,7 +17,7 @@ from lab.core.progress import Meter
 from lab.core.text import visible
 from lab.history import index, trends
 from lab.history.database import Database, is_shared, opened
-from lab.history.trends import Change, Dot, Side, Summary, Trend, Wanted
+from lab.history.trends import Change, Dot, SeriesFilter, SideBySide, Summary, Trend
 from lab.nightly import team
 from lab.stats.verdict import percent
 
@@ -60,7 +60,7 @@ def _step(change: Change) -> str:
     return f"<- step of {percent(change.ratio)}, after {_short(change.after)} and not after {_short(change.commit)}"
 
 
-def compared(found: Sequence[Side]) -> Iterator[str]:
+def compared(found: Sequence[SideBySide]) -> Iterator[str]:
     """Two kernels, a line a series."""
     for side in found:
         base, test = ("n/a" if dot.value is None else number(dot.value) for dot in (side.base, side.test))
@@ -204,9 +204,9 @@ def _wanted(
     tree: str | None = None,
     branch: str | None = None,
     conditions: str | None = None,
-) -> Wanted:
+) -> SeriesFilter:
     name, _, case = (workload or "").partition(":")
-    return Wanted(
+    return SeriesFilter(
         tree=tree, branch=branch, workload=name or None, case=case or None, metric=metric, mode=mode,
         conditions=conditions,
     )  # fmt: skip

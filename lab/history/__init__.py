@@ -1,7 +1,4 @@
-"""What a command does when it has finished a result: it tells the history, which must never cost the result.
-
-The history: every finished result in a database, and what its numbers did over time.
-"""
+"""The history: a database of all finished results, and the trends of their numbers."""
 
 from __future__ import annotations
 
@@ -13,15 +10,15 @@ from lab.core.progress import Meter
 
 
 def remember(folder: Path, meter: Meter, database: str | None = None) -> None:
-    """Index a finished result. A database that does not work costs a warning, never the result."""
+    """Index a finished result. If the database does not work, warn: the result itself is stored."""
     if folder.parent != results.results_dir() or not (folder / "result.json").is_file():
-        return  # somewhere of the user's own, where a rebuild would not find it; or the budget was used up
-    # SQLAlchemy takes a moment to load: only now that something is to be written.
-    from lab.history import database as history_database
+        return  # a folder that the user chose, where no rebuild would find it, or a result without its end
+    # SQLAlchemy is slow to import: do so only when there is something to write.
     from lab.history import index
+    from lab.history.database import opened
 
     try:
-        with history_database.opened(database) as base:
+        with opened(database) as base:
             index.index(base, [folder], meter)
     except LabError as error:
         meter.say(f"{folder.name} is not in the history yet: {error.message}; the next `lab history` adds it")

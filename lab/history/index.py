@@ -1,16 +1,15 @@
-"""What of a stored result goes into the history: pure, so that a rebuild gives what was there before.
+"""The index of stored results: reads each into an entry, and writes entries to the database.
 
-Stored results into the database: each when it is finished, those that were missed later, or all of them anew.
+An entry follows from the stored result alone, so `rebuild` always gives the same rows.
 """
 
 from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -18,7 +17,7 @@ from sqlalchemy.engine import Connection
 from lab.bisection import answer
 from lab.bisection.answer import Answer
 from lab.compare import matrix_results, results
-from lab.compare.matrix_results import Cell, MatrixPlan, MatrixResult
+from lab.compare.matrix_results import MatrixPlan, MatrixResult
 from lab.compare.results import AbResult, ArmResult, Plan, ResultEnvironment
 from lab.core import records
 from lab.core.errors import LabError, UserError
@@ -26,19 +25,23 @@ from lab.core.progress import Meter
 from lab.core.records import Record
 from lab.history.database import Database
 from lab.history.schema import comparisons, points, samples, series
-from lab.history.schema import results as indexed
+from lab.history.schema import results as result_rows
 from lab.kernels import spec as kernel_spec
 from lab.kernels.debs import DebSource
 from lab.kernels.resolve import KernelSpec, TreeSource
 from lab.stats.verdict import Better, Comparison, Outcome
 
 LABEL = "night.json"
+_IDENTITY = (
+    series.c.workload, series.c.case_name, series.c.metric, series.c.tree, series.c.branch, series.c.conditions,
+)  # fmt: skip
+"""The columns that tell series apart."""
 
 
 class Label(Record, frozen=True, kw_only=True):
-    """Beside a result of `lab nightly`: what it was measured for.
+    """The purpose of a result of `lab nightly`, stored beside it.
 
-    baseline: what the base arm is (`yesterday`, `release`, ...). trend: whether the test arm is the night's point;
+    baseline: what the base arm is (`yesterday`, `release`, ...). trend: True if the test arm is the night's point;
     a night compares a tip with several baselines, and counts once.
     """
 
@@ -54,7 +57,7 @@ class Label(Record, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesName:
-    """What a number is to be compared with over time: see `lab.history.schema`."""
+    """The name of a series: numbers under one name may be compared over time. See `lab.history.schema`."""
 
     tree: str
     branch: str
@@ -68,6 +71,11 @@ class SeriesName:
     setup: str
     fingerprint: str
     conditions: str
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The values of the columns that tell series apart."""
+        return tuple(getattr(self, column.name) for column in _IDENTITY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +93,8 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """What a result said of an arm at a case's metric. counts: that its verdict is not a matter of chance."""
+class Judgement:
+    """A result's verdict on one metric of a case. counts: the change is beyond chance."""
 
     series: SeriesName
     arm: str
@@ -98,7 +106,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One result. stamp changes when the stored document does."""
+    """One result. stamp: changes when the stored document does."""
 
     id: str
     kind: str
@@ -109,69 +117,155 @@ class Entry:
     verdict: str
     reason: str
     fingerprint: str
-    plan: str
-    night: int
+    plan: str = ""
+    night: int = 0
     stamp: str
     points: list[Point] = field(default_factory=list)
-    judged: list[Judged] = field(default_factory=list)
+    judgements: list[Judgement] = field(default_factory=list)
 
 
-def stamp(folder: Path) -> str:
-    """Changes whenever the finished document is written again."""
-    found = (folder / "result.json").stat()
-    return f"{found.st_mtime_ns}:{found.st_size}"
+def origin() -> str:
+    """The name of this machine. Only the machine that has a result's folder may remove its rows."""
+    return platform.node() or "localhost"
+
+
+def stamp(document: Path) -> str:
+    """A text that changes whenever a stored document is written again."""
+    status = document.stat()
+    return f"{status.st_mtime_ns}:{status.st_size}"
+
+
+def catch_up(base: Database, meter: Meter) -> int:
+    """Index the finished results that are missing or were written again; returns their number."""
+    with base.reading() as connection:
+        own = sa.select(result_rows.c.id, result_rows.c.stamp).where(result_rows.c.origin == origin())
+        stamps = {row.id: row.stamp for row in connection.execute(own)}
+    missing = [path.parent for path in _documents() if stamps.get(path.parent.name) != stamp(path)]
+    return index(base, missing, meter)
+
+
+def rebuild(base: Database, meter: Meter) -> int:
+    """Index all results of this machine anew, in one transaction; returns their number."""
+    with meter.task("reading results", None) as task:
+        entries = list(_read_all([path.parent for path in _documents()], meter, task.advance))
+    with base.writing() as connection:
+        connection.execute(sa.delete(result_rows).where(result_rows.c.origin == origin()))
+        writer = _Writer(connection)
+        for entry in entries:
+            writer.add(entry)
+        writer.drop_empty_series()
+    return len(entries)
+
+
+def index(base: Database, folders: Iterable[Path], meter: Meter) -> int:
+    """Index some results, replacing their rows; names the results that cannot be read."""
+    entries = list(_read_all(folders, meter))
+    if entries:
+        with base.writing() as connection:
+            writer = _Writer(connection)
+            for entry in entries:
+                writer.add(entry)
+    return len(entries)
+
+
+def _documents() -> list[Path]:
+    """The documents of all finished results, oldest first."""
+    return sorted(results.results_dir().glob("*/result.json"))
+
+
+# ---- reading
+
+
+def _read_all(folders: Iterable[Path], meter: Meter, advance: Callable[[], None] = lambda: None) -> Iterator[Entry]:
+    for folder in folders:
+        try:
+            entry = read(folder)
+        except LabError as error:
+            meter.say(f"{folder.name} is not in the history: {error.message}")
+            continue
+        finally:
+            advance()
+        if entry is not None:
+            yield entry
 
 
 def read(folder: Path) -> Entry | None:
-    """The entry of a finished result; None of what is not finished. `LabError` where it cannot be read."""
+    """Read a result; None if it is not finished. Raises `LabError` if it cannot be read."""
     if not (folder / "result.json").is_file():
         return None
     match results.kind(folder):
         case "ab":
-            return _of_ab(folder, results.load_result(folder), results.load_plan(folder))
+            return _read_comparison(folder, results.load_result(folder), results.load_plan(folder))
         case matrix_results.KIND:
-            return _of_matrix(folder, matrix_results.load_result(folder), matrix_results.load_plan(folder))
+            return _read_matrix(folder, matrix_results.load_result(folder), matrix_results.load_plan(folder))
         case "bisect":
-            return _of_bisection(folder, answer.load(folder))
+            return _read_bisection(folder, answer.load(folder))
         case other:
             raise UserError(f"{folder.name} is a result of `lab {other}`, which the history does not know")
 
 
-def label(folder: Path) -> Label | None:
-    """What a result was measured for, if a night did."""
-    return records.load(folder / LABEL, Label) if (folder / LABEL).is_file() else None
-
-
-# ---- of a comparison
-
-
-def _of_ab(folder: Path, result: AbResult, plan: Plan) -> Entry:
-    found = label(folder)
+def _read_comparison(folder: Path, result: AbResult, plan: Plan) -> Entry:
+    label = records.load(folder / LABEL, Label) if (folder / LABEL).is_file() else None
     points: list[Point] = []
-    judged: list[Judged] = []
+    judgements: list[Judgement] = []
     for name, arm, planned in (("base", result.base, plan.base), ("test", result.test, plan.test)):
-        if found is not None and name == "base":
-            continue  # a baseline was some night's tip, and is in the history as that
-        around = _Around(arm, planned.spec, result.environment, result.mode, result.started, found)
+        if label is not None and name == "base":
+            continue  # a baseline was the tip of an earlier night, which has the point
+        context = _ArmContext(arm, planned.spec, result.environment, result.mode, result.started, label)
         for case in result.cases:
             for metric in case.metrics:
-                series = around.series(case.workload, case.case, metric)
-                values = metric.base if name == "base" else metric.test
-                if found is None or found.trend:
-                    points.append(around.point(series, name, values))
+                series = context.series(
+                    case.workload, case.case, metric.name, metric.unit, metric.better, primary=metric.primary
+                )
+                if label is None or label.trend:
+                    points.append(context.point(series, name, metric.base if name == "base" else metric.test))
                 if name == "test":
-                    judged.append(_judged(series, name, metric, case.holm))
+                    judgements.append(_judgement(series, name, metric, case.holm))
     return Entry(
         id=folder.name, kind="ab", started=result.started, mode=result.mode, base=result.base.spec,
-        test=result.test.spec, verdict=result.verdict, reason=result.reason, stamp=stamp(folder),
-        fingerprint=result.environment.fingerprint, plan=found.plan if found else "", night=found.night if found else 0,
-        points=points, judged=judged,
+        test=result.test.spec, verdict=result.verdict, reason=result.reason, stamp=stamp(folder / "result.json"),
+        fingerprint=result.environment.fingerprint, plan=label.plan if label else "", night=label.night if label else 0,
+        points=points, judgements=judgements,
+    )  # fmt: skip
+
+
+def _read_matrix(folder: Path, result: MatrixResult, plan: MatrixPlan) -> Entry:
+    specs = {arm.label: arm.spec for arm in plan.arms}
+    contexts = {
+        arm.label: _ArmContext(arm.arm, specs[arm.label], result.environment, result.mode, result.started)
+        for arm in result.arms
+    }
+    points: list[Point] = []
+    judgements: list[Judgement] = []
+    for cell in result.cells:
+        context = contexts[cell.arm]
+        series = context.series(
+            cell.workload, cell.case, cell.metric, cell.unit, cell.better, primary=plan.metric is None
+        )
+        if cell.values:
+            points.append(context.point(series, cell.arm, cell.values))
+        if cell.comparison:
+            judgements.append(_judgement(series, cell.arm, cell.comparison, cell.holm))
+    return Entry(
+        id=folder.name, kind=matrix_results.KIND, started=result.started, mode=result.mode, base=result.baseline,
+        test=f"{len(result.arms)} arms", verdict="", reason=result.summary, stamp=stamp(folder / "result.json"),
+        fingerprint=result.environment.fingerprint, points=points, judgements=judgements,
+    )  # fmt: skip
+
+
+def _read_bisection(folder: Path, result: Answer) -> Entry:
+    culprits = ", ".join(change.commit for change in result.changes if change.settled)
+    return Entry(
+        id=folder.name, kind="bisect", started=result.started, mode=result.mode, base=result.old.id,
+        test=result.new.id, verdict=result.outcome, reason=culprits or result.reason,
+        stamp=stamp(folder / "result.json"),
+        fingerprint=result.environment.fingerprint if result.environment else "",
     )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class _Around:
-    """Everything around one arm's numbers."""
+class _ArmContext:
+    """One arm of a result and the conditions that it was measured under."""
 
     arm: ArmResult
     spec: KernelSpec
@@ -180,22 +274,21 @@ class _Around:
     started: str
     label: Label | None = None
 
-    def series(self, workload: str, case: str, metric: Comparison | _Shown) -> SeriesName:
-        """What numbers of a metric belong to."""
+    def series(self, workload: str, case: str, metric: str, unit: str, better: Better, *, primary: bool) -> SeriesName:
+        """The series that the arm's numbers of a metric belong to."""
         guest = self.environment.guests.get(workload)
         fingerprint = guest.fingerprint if guest else self.environment.fingerprint
         setup = _setup(self.arm, self.spec)
-        decisive = [self.mode, metric.unit, setup, fingerprint, sorted(self.arm.settings.items())]
+        decisive = [self.mode, unit, setup, fingerprint, sorted(self.arm.settings.items())]
         return SeriesName(
             tree=self.label.tree if self.label else _tree(self.spec),
             branch=self.label.branch if self.label else "",
-            workload=workload, case_name=case, metric=metric.name, unit=metric.unit, better=metric.better,
-            is_primary=metric.primary, mode=self.mode, setup=setup, fingerprint=fingerprint,
-            conditions=records.digest(decisive)[:16],
+            workload=workload, case_name=case, metric=metric, unit=unit, better=better, is_primary=primary,
+            mode=self.mode, setup=setup, fingerprint=fingerprint, conditions=records.digest(decisive)[:16],
         )  # fmt: skip
 
     def point(self, series: SeriesName, name: str, values: Sequence[float | None]) -> Point:
-        """An arm's numbers."""
+        """The arm's numbers as a point of a series."""
         return Point(
             series=series, arm=name, commit=_commit(self.arm, self.spec), release=self.arm.release,
             subject=self.arm.subject or "", night=self.label.night if self.label else 0, started=self.started,
@@ -214,7 +307,7 @@ def _tree(spec: KernelSpec) -> str:
 
 
 def _commit(arm: ArmResult, spec: KernelSpec) -> str:
-    """What tells kernels of a series apart: the commit, or what there is instead."""
+    """The commit, or what tells kernels apart that have none."""
     match spec.source:
         case TreeSource() as source:
             return source.commit
@@ -225,161 +318,47 @@ def _commit(arm: ArmResult, spec: KernelSpec) -> str:
 
 
 def _setup(arm: ArmResult, spec: KernelSpec) -> str:
-    """What was chosen beside the commit: patches, kconfig, settings, and the compiler."""
+    """The choices beside the commit: patches, kconfig, settings and compiler."""
     parsed = kernel_spec.parse(spec.text)
-    words = [f"+{name}" for name in parsed.patches]
-    words += [f"%{name}={value}" for name, value in sorted(parsed.kconfig)]
-    words += [f"@{name}={value}" for name, value in sorted(parsed.settings)]
+    parts = [f"+{name}" for name in parsed.patches]
+    parts += [f"%{name}={value}" for name, value in sorted(parsed.kconfig)]
+    parts += [f"@{name}={value}" for name, value in sorted(parsed.settings)]
     if isinstance(spec.source, TreeSource) and spec.source.build_commit != spec.source.commit and not parsed.patches:
-        words.append(f"+uncommitted {spec.source.tree_id[:12]}")
-    return " ".join([*words, arm.compiler or ""]).strip()
+        parts.append(f"+uncommitted {spec.source.tree_id[:12]}")
+    return " ".join([*parts, arm.compiler or ""]).strip()
 
 
-def _judged(series: SeriesName, arm: str, metric: Comparison, holm: bool | None) -> Judged:
+def _judgement(series: SeriesName, arm: str, metric: Comparison, holm: bool | None) -> Judgement:
     changed = metric.verdict in (Outcome.REGRESSION, Outcome.IMPROVEMENT)
     beyond_chance = holm is not False if metric.primary else metric.survived is not False
-    return Judged(
+    return Judgement(
         series=series, arm=arm, ratio=metric.ratio, interval=metric.interval, verdict=metric.verdict,
         counts=changed and beyond_chance,
     )  # fmt: skip
 
 
-# ---- of a matrix, and of a bisection
-
-
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """The metric of a cell, named as a comparison names its own."""
-
-    name: str
-    unit: str
-    better: Better
-    primary: bool
-
-
-def _of_matrix(folder: Path, result: MatrixResult, plan: MatrixPlan) -> Entry:
-    planned = {arm.label: arm.spec for arm in plan.arms}
-    around = {
-        arm.label: _Around(arm.arm, planned[arm.label], result.environment, result.mode, result.started)
-        for arm in result.arms
-    }
-    cells = [(cell, around[cell.arm].series(cell.workload, cell.case, _metric_of(cell, plan))) for cell in result.cells]
-    return Entry(
-        id=folder.name, kind=matrix_results.KIND, started=result.started, mode=result.mode, base=result.baseline,
-        test=f"{len(result.arms)} arms", verdict="", reason=result.summary, stamp=stamp(folder),
-        fingerprint=result.environment.fingerprint, plan="", night=0,
-        points=[around[cell.arm].point(series, cell.arm, cell.values) for cell, series in cells if cell.values],
-        judged=[
-            _judged(series, cell.arm, cell.comparison, cell.holm) for cell, series in cells if cell.comparison
-        ],
-    )  # fmt: skip
-
-
-def _metric_of(cell: Cell, plan: MatrixPlan) -> _Shown:
-    return _Shown(cell.metric, cell.unit, cell.better, plan.metric is None)
-
-
-def _of_bisection(folder: Path, answer: Answer) -> Entry:
-    culprits = ", ".join(one.commit for one in answer.changes if one.settled)
-    return Entry(
-        id=folder.name, kind="bisect", started=answer.started, mode=answer.mode, base=answer.old.id,
-        test=answer.new.id, verdict=answer.outcome, reason=culprits or answer.reason, stamp=stamp(folder),
-        fingerprint=answer.environment.fingerprint if answer.environment else "", plan="", night=0,
-    )  # fmt: skip
-
-
-# ---- numbers
-
-
-def first(values: Sequence[float | None], count: int) -> float | None:
-    """The mean of the first so many, None where there are not that many, or one is no number."""
-    chosen = [value for value in values[:count] if value is not None]
-    return math.fsum(chosen) / count if len(chosen) == count else None
-
-
-def unreadable(folder: Path, error: LabError) -> str:
-    """What to say of a result that cannot be indexed."""
-    return f"{folder.name} is not in the history: {error.message}"
-
-
-_NAME = (series.c.workload, series.c.case_name, series.c.metric, series.c.tree, series.c.branch, series.c.conditions)
-
-
-def origin() -> str:
-    """This machine: its results are here, so only it may say that one of them is gone."""
-    return platform.node() or "localhost"
-
-
-def catch_up(base: Database, meter: Meter) -> int:
-    """Index what is finished and not there, or was written again; how many results that were."""
-    with base.reading() as connection:
-        mine = sa.select(indexed.c.id, indexed.c.stamp).where(indexed.c.origin == origin())
-        known = {row.id: row.stamp for row in connection.execute(mine)}
-    missing = [folder for folder in stored() if known.get(folder.name) != stamp(folder)]
-    return index(base, missing, meter)
-
-
-def rebuild(base: Database, meter: Meter) -> int:
-    """Index all results of this machine anew, in one transaction; how many there are."""
-    with meter.task("reading results", None) as task:
-        found = list(_read(stored(), meter, task.advance))
-    with base.writing() as connection:
-        connection.execute(sa.delete(indexed).where(indexed.c.origin == origin()))
-        writer = _Writer(connection)
-        for entry in found:
-            writer.add(entry)
-        writer.drop_empty_series()
-    return len(found)
-
-
-def index(base: Database, folders: Iterable[Path], meter: Meter) -> int:
-    """Index some results, each as if it had never been indexed; those that cannot be read are named."""
-    found = list(_read(folders, meter))
-    if not found:
-        return 0
-    with base.writing() as connection:
-        writer = _Writer(connection)
-        for entry in found:
-            writer.add(entry)
-    return len(found)
-
-
-def stored() -> list[Path]:
-    """The folders of all finished results, oldest first."""
-    return sorted(path.parent for path in results.results_dir().glob("*/result.json"))
-
-
-def _read(folders: Iterable[Path], meter: Meter, done: Any = lambda: None) -> Iterator[Entry]:
-    for folder in folders:
-        try:
-            entry = read(folder)
-        except LabError as error:
-            meter.say(unreadable(folder, error))
-            continue
-        finally:
-            done()
-        if entry is not None:
-            yield entry
+# ---- writing
 
 
 class _Writer:
-    """Writes entries; remembers the series that it has met."""
+    """Writes entries, and keeps the keys of the series that it has met."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._series: dict[tuple[str, ...], int] = {}
 
     def add(self, entry: Entry) -> None:
-        """Put an entry in the place of whatever there was of that result."""
-        mine = (indexed.c.origin == origin()) & (indexed.c.id == entry.id)
-        self._connection.execute(sa.delete(indexed).where(mine))
-        row = {name: value for name, value in _plain(entry).items() if name in indexed.c}
-        added = self._connection.execute(sa.insert(indexed).values(origin=origin(), **row))
+        """Write an entry in place of the rows that the database has of that result."""
+        old = (result_rows.c.origin == origin()) & (result_rows.c.id == entry.id)
+        self._connection.execute(sa.delete(result_rows).where(old))
+        names = {column.name for column in result_rows.c} - {"key", "origin"}
+        row = {"origin": origin(), **{name: getattr(entry, name) for name in names}}
+        added = self._connection.execute(sa.insert(result_rows).values(row))
         assert added.inserted_primary_key is not None  # noqa: S101
         key = added.inserted_primary_key[0]
-        self._meet([one.series for one in entry.points] + [one.series for one in entry.judged])
-        self._points(key, entry.points)
-        if entry.judged:
+        self._require_series([point.series for point in entry.points] + [one.series for one in entry.judgements])
+        self._add_points(key, entry.points)
+        if entry.judgements:
             self._connection.execute(
                 sa.insert(comparisons),
                 [
@@ -389,62 +368,63 @@ class _Writer:
                         "high": one.interval[1] if one.interval else None,
                         "verdict": one.verdict, "counts": one.counts,
                     }
-                    for one in entry.judged
+                    for one in entry.judgements
                 ],
             )  # fmt: skip
 
-    def _points(self, result: int, found: list[Point]) -> None:
-        if not found:
+    def _add_points(self, result: int, added: list[Point]) -> None:
+        if not added:
             return
         rows = [
             {
-                "series": self._key(one.series), "result": result, "arm": one.arm, "commit": one.commit,
-                "release": one.release, "subject": one.subject, "night": one.night, "started": one.started,
-                "seeds": len(one.values), "first3": first(one.values, min(3, len(one.values))),
-                "first6": first(one.values, 6), **_bounds(one),
+                "series": self._key(point.series), "result": result, "arm": point.arm, "commit": point.commit,
+                "release": point.release, "subject": point.subject, "night": point.night, "started": point.started,
+                "seeds": len(point.values), **_summary(point.values),
             }
-            for one in found
+            for point in added
         ]  # fmt: skip
         statement = sa.insert(points).returning(points.c.key, sort_by_parameter_order=True)
         keys = self._connection.execute(statement, rows).scalars().all()
         values = [
             {"point": key, "number": number, "value": value}
-            for key, one in zip(keys, found, strict=True)
-            for number, value in enumerate(one.values)
+            for key, point in zip(keys, added, strict=True)
+            for number, value in enumerate(point.values)
         ]
         if values:
             self._connection.execute(sa.insert(samples), values)
 
-    def _meet(self, names: Iterable[SeriesName]) -> None:
-        """See to it that the keys of series are known; those that are new are added."""
-        if not (unknown := dict.fromkeys(name for name in names if _identity(name) not in self._series)):
+    def _require_series(self, names: Iterable[SeriesName]) -> None:
+        """Load the keys of series, and add the series that the database does not have."""
+        if not (unknown := dict.fromkeys(name for name in names if name.identity not in self._series)):
             return
-        self._load({name.conditions for name in unknown})
-        if new := [asdict(name) for name in unknown if _identity(name) not in self._series]:
+        conditions = sorted({name.conditions for name in unknown})
+        self._load_series(conditions)
+        if new := [asdict(name) for name in unknown if name.identity not in self._series]:
             self._connection.execute(sa.insert(series), new)
-            self._load({name.conditions for name in unknown})
+            self._load_series(conditions)
 
-    def _load(self, conditions: Iterable[str]) -> None:
-        wanted = sa.select(series.c.key, *_NAME).where(series.c.conditions.in_(sorted(conditions)))
-        self._series |= {tuple(name): key for key, *name in self._connection.execute(wanted)}
+    def _load_series(self, conditions: Sequence[str]) -> None:
+        rows = sa.select(series.c.key, *_IDENTITY).where(series.c.conditions.in_(conditions))
+        self._series |= {tuple(identity): key for key, *identity in self._connection.execute(rows)}
 
     def _key(self, name: SeriesName) -> int:
-        return self._series[_identity(name)]
+        return self._series[name.identity]
 
     def drop_empty_series(self) -> None:
-        """Series that nothing refers to any more."""
+        """Delete the series that no row refers to."""
         used = sa.union(sa.select(points.c.series), sa.select(comparisons.c.series))
         self._connection.execute(sa.delete(series).where(series.c.key.not_in(used)))
 
 
-def _identity(name: SeriesName) -> tuple[str, ...]:
-    return tuple(getattr(name, column.name) for column in _NAME)
+def _summary(values: Sequence[float | None]) -> Mapping[str, float | None]:
+    numbers = [value for value in values if value is not None]
+    return {
+        "first3": _mean_of_first(values, min(3, len(values))), "first6": _mean_of_first(values, 6),
+        "low": min(numbers, default=None), "high": max(numbers, default=None),
+    }  # fmt: skip
 
 
-def _plain(entry: Entry) -> Mapping[str, Any]:
-    return {name: getattr(entry, name) for name in entry.__slots__ if name not in ("points", "judged")}
-
-
-def _bounds(one: Point) -> Mapping[str, float | None]:
-    known = [value for value in one.values if value is not None]
-    return {"low": min(known, default=None), "high": max(known, default=None)}
+def _mean_of_first(values: Sequence[float | None], count: int) -> float | None:
+    """The mean of the first `count` values; None if there are fewer, or one is not a number."""
+    numbers = [value for value in values[:count] if value is not None]
+    return math.fsum(numbers) / count if len(numbers) == count else None

@@ -1,7 +1,7 @@
-"""The tables of the history. What is in them follows from stored results and nights, so it can be made again.
+"""The tables of the history. Their rows follow from stored results and nights, so they can be written again.
 
-A series is what may be compared over time: one metric of one case, of one branch, under one set of conditions. A
-point is one arm of one result in it, a sample one seed of a point.
+A series is one metric of one case, of one branch, under one set of conditions: its numbers may be compared over time.
+A point is one arm of one result in a series, a sample is one seed of a point.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, MetaData, Table, Text, UniqueConstraint
 
 HEAD = "0002"
-"""The newest step in `lab/history/versions`. Kept here so that opening a database that has it runs no migration."""
+"""The newest revision in `lab/history/versions`. A database that has it is opened without importing Alembic."""
 
 metadata = MetaData()
 
-# origin: the machine that has the result's folder; only that one may take its rows out. stamp: of its result.json.
+# origin: the machine that has the result's folder; only that machine may delete the row. stamp: of its result.json.
 results = Table(
     "results",
     metadata,
@@ -34,8 +34,8 @@ results = Table(
     UniqueConstraint("origin", "id", name="results_by_id"),
 )
 
-# branch: empty but for what `lab nightly` measured. conditions: a digest of everything around the kernel's commit
-# that decides numbers; setup: the part of it that a user chose.
+# branch: empty except for results of `lab nightly`. conditions: a digest of everything beside the kernel's commit that
+# decides numbers; setup: the part of it that a user chose.
 series = Table(
     "series",
     metadata,
@@ -56,7 +56,7 @@ series = Table(
 )
 
 # first3, first6: means over the seeds that every result has (three always, six unless three were enough), so that
-# points stand side by side whatever else was measured. night: 0 but for what `lab nightly` measured.
+# points with more seeds stay comparable. night: 0 except for results of `lab nightly`.
 points = Table(
     "points",
     metadata,
@@ -87,7 +87,7 @@ samples = Table(
     sqlite_with_rowid=False,
 )
 
-# What a result said of a case; series is that of the test arm.
+# The verdict of a result on a case; series: of the test arm.
 comparisons = Table(
     "comparisons",
     metadata,
@@ -102,7 +102,7 @@ comparisons = Table(
 )
 Index("comparisons_in_series", comparisons.c.series)
 
-# Nights as they are stored, for machines that did not do them. origin, stamp: as of results, of the night's file.
+# Stored nights, for the other machines of a team. origin: the machine that has the night's file; stamp: of that file.
 nights = Table(
     "nights",
     metadata,
@@ -113,7 +113,7 @@ nights = Table(
     Column("document", Text, nullable=False),
 )
 
-# What somebody acknowledged, wherever; host: the machine whose night told of the event. Nothing ever deletes these.
+# Acknowledged events of all machines. host: the machine whose night reported the event. Nothing ever deletes these.
 acks = Table(
     "acks",
     metadata,

@@ -1,9 +1,9 @@
-"""What the history says: which series there are, what one did over time, and two kernels of it side by side."""
+"""Trends: the series of the history, one of them over time with its steps, and two kernels side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -11,15 +11,18 @@ from sqlalchemy.engine import Connection
 from lab.core.errors import UserError, suggestion
 from lab.core.records import Record
 from lab.history.schema import points, results, series
+from lab.stats.verdict import Better
 
 if TYPE_CHECKING:
     from lab.stats.changepoints import Step
 
+Mode = Literal["exact", "live"]
 
-class Wanted(Record, frozen=True, kw_only=True):
-    """Which series are meant; None is any. metric: None is the primary one, `*` any. conditions: a beginning of it.
 
-    mode: `exact` or `live`.
+class SeriesFilter(Record, frozen=True, kw_only=True):
+    """The series to find; None matches any.
+
+    metric: None matches the primary metric, `*` any. conditions: the beginning of the id is enough.
     """
 
     tree: str | None = None
@@ -32,7 +35,7 @@ class Wanted(Record, frozen=True, kw_only=True):
 
 
 class Summary(Record, frozen=True, kw_only=True):
-    """A series, how many points it has, and when it got the last."""
+    """A series, the number of its points, and the date and night of the last."""
 
     key: int
     tree: str
@@ -41,9 +44,9 @@ class Summary(Record, frozen=True, kw_only=True):
     case: str
     metric: str
     unit: str
-    better: str
+    better: Better
     primary: bool
-    mode: str
+    mode: Mode
     setup: str
     fingerprint: str
     conditions: str
@@ -74,7 +77,7 @@ class Dot(Record, frozen=True, kw_only=True):
 
 
 class Change(Record, frozen=True, kw_only=True):
-    """A step of a trend: its numbers are points of the trend. after: the last commit that is surely not it."""
+    """A step of a trend. at, earliest, latest: indices of its points. after: the last commit before the step."""
 
     at: int
     earliest: int
@@ -86,7 +89,7 @@ class Change(Record, frozen=True, kw_only=True):
 
 
 class Trend(Record, frozen=True, kw_only=True):
-    """`lab history trend --json`."""
+    """`lab history trend --json`. also: the conditions of other series of that name."""
 
     schema: str = "lab.trend/1"
     series: Summary
@@ -97,8 +100,20 @@ class Trend(Record, frozen=True, kw_only=True):
     also: list[str]
 
 
-def list_series(connection: Connection, wanted: Wanted) -> list[Summary]:
-    """The series that are meant, by name; those of a name by age, the newest last."""
+class SideBySide(Record, frozen=True, kw_only=True):
+    """A series that has two kernels, and the newest point of each."""
+
+    series: Summary
+    base: Dot
+    test: Dot
+    ratio: float | None
+
+
+# ---- series
+
+
+def list_series(connection: Connection, wanted: SeriesFilter) -> list[Summary]:
+    """The series that match, sorted by name; series of one name by age, the newest last."""
     counted = (
         sa.select(
             points.c.series,
@@ -121,18 +136,16 @@ def list_series(connection: Connection, wanted: Wanted) -> list[Summary]:
     return [_summary(row) for row in connection.execute(statement)]
 
 
-def _where(wanted: Wanted) -> sa.ColumnElement[bool]:
-    exact = {
+def _where(wanted: SeriesFilter) -> sa.ColumnElement[bool]:
+    values = {
         series.c.tree: wanted.tree, series.c.branch: wanted.branch, series.c.workload: wanted.workload,
-        series.c.case_name: wanted.case,
+        series.c.case_name: wanted.case, series.c.mode: wanted.mode,
     }  # fmt: skip
-    clauses = [column == value for column, value in exact.items() if value is not None]
+    clauses = [column == value for column, value in values.items() if value is not None]
     if wanted.metric is None:
         clauses.append(series.c.is_primary)
     elif wanted.metric != "*":
         clauses.append(series.c.metric == wanted.metric)
-    if wanted.mode is not None:
-        clauses.append(series.c.mode == wanted.mode)
     if wanted.conditions is not None:
         clauses.append(series.c.conditions.startswith(wanted.conditions, autoescape=True))
     return sa.and_(sa.true(), *clauses)
@@ -146,61 +159,64 @@ def _summary(row: Any) -> Summary:
     )  # fmt: skip
 
 
-def newest(found: Sequence[Summary]) -> list[Summary]:
-    """Of each name the series that goes on: the one under the newest conditions."""
-    last: dict[str, Summary] = {}
-    for one in found:
-        if one.name not in last or (one.night, one.last) > (last[one.name].night, last[one.name].last):
-            last[one.name] = one
-    return list(last.values())
-
-
 def choose(found: Sequence[Summary]) -> tuple[Summary, list[str]]:
-    """The one series to show, and the conditions of others of that name; `UserError` where several are meant."""
-    names = list(dict.fromkeys(one.name for one in found))
+    """The newest of series that have one name, and the conditions of the others. `UserError` for several names."""
     if not found:
         raise UserError("the history has no such series", hint="`lab history show` lists them")
+    names = list(dict.fromkeys(summary.name for summary in found))
     if len(names) > 1:
         raise UserError(
-            f"{len(names)} series are meant, {names[0]} and {names[1]} among them",
+            f"{len(names)} series match, {names[0]} and {names[1]} among them",
             hint="narrow it down with --workload NAME:CASE, --metric, --mode, --tree or --branch",
         )
-    latest = max(found, key=lambda one: (one.night, one.last[:10], one.points))
-    return latest, [one.conditions for one in found if one is not latest]
+    latest = max(found, key=lambda summary: (summary.night, summary.last[:10], summary.points))
+    return latest, [summary.conditions for summary in found if summary is not latest]
 
 
-def check_names(connection: Connection, wanted: Wanted) -> None:
-    """`UserError` for a name that no series has."""
-    for word, column in (
+def check_names(connection: Connection, wanted: SeriesFilter) -> None:
+    """Raise `UserError` for a name that no series has."""
+    for kind, column in (
         ("tree", series.c.tree), ("branch", series.c.branch), ("workload", series.c.workload),
         ("case", series.c.case_name), ("metric", series.c.metric),
     ):  # fmt: skip
-        value = getattr(wanted, word)
-        if value is None or value == "*":
+        name = getattr(wanted, kind)
+        if name is None or name == "*":
             continue
-        known = connection.execute(sa.select(column).distinct()).scalars().all()
-        if value not in known:
+        names = connection.execute(sa.select(column).distinct()).scalars().all()
+        if name not in names:
             raise UserError(
-                f"the history knows no {word} {value!r}",
-                hint=suggestion(value, known) or "`lab history show` lists what there is",
+                f"the history has no {kind} {name!r}",
+                hint=suggestion(name, names) or "`lab history show` lists what there is",
             )
 
 
-def trend(connection: Connection, one: Summary, *, also: Sequence[str] = (), least: float = 0.01) -> Trend:
-    """A series over time, with its steps of at least that size."""
-    from lab.stats import changepoints  # brings numpy and scipy along: only when steps are looked for
+# ---- over time
 
-    dots, seeds = _dots(connection, one)
+
+def branch_trends(connection: Connection, tree: str, branch: str, *, least: float = 0.01) -> list[Trend]:
+    """The primary metrics of a branch over time, each under its newest conditions."""
+    newest: dict[str, Summary] = {}
+    for summary in list_series(connection, SeriesFilter(tree=tree, branch=branch)):
+        last = newest.get(summary.name)
+        if last is None or (summary.night, summary.last) > (last.night, last.last):
+            newest[summary.name] = summary
+    return [trend(connection, summary, least=least) for summary in newest.values()]
+
+
+def trend(connection: Connection, summary: Summary, *, also: Sequence[str] = (), least: float = 0.01) -> Trend:
+    """A series over time, with its steps of at least that size."""
+    from lab.stats import changepoints  # imports numpy and scipy: only when steps are searched for
+
+    dots, seeds = _dots(connection, summary)
     known = [(i, dot.value) for i, dot in enumerate(dots) if dot.value is not None]
     values = [value for _, value in known]
-    # Steps are found over logarithms: a series that has a zero in it has none.
+    # Steps are found in logarithms, so a series that contains a zero has none.
     positive = bool(values) and min(values) > 0
-    found = changepoints.steps(values, least=least) if positive else []
     return Trend(
-        series=one,
+        series=summary,
         seeds=seeds,
         points=dots,
-        changes=[_change(step, known, dots) for step in found],
+        changes=[_change(step, known, dots) for step in changepoints.steps(values, least=least)] if positive else [],
         outliers=[known[i][0] for i in changepoints.outlying(values)] if positive else [],
         also=list(also),
     )
@@ -215,9 +231,9 @@ def _change(step: Step, known: Sequence[tuple[int, float]], dots: Sequence[Dot])
     )  # fmt: skip
 
 
-def _dots(connection: Connection, one: Summary) -> tuple[list[Dot], int]:
-    """The points in order, their values over the seeds that all of them have; and how many those are."""
-    rows = connection.execute(dots_of(one.key)).all()
+def _dots(connection: Connection, summary: Summary) -> tuple[list[Dot], int]:
+    """The points in order, their values over the seeds that all of them have, and the number of these seeds."""
+    rows = connection.execute(dots_of(summary.key)).all()
     six = bool(rows) and all(row.first6 is not None for row in rows)
     dots = [
         Dot(
@@ -230,7 +246,7 @@ def _dots(connection: Connection, one: Summary) -> tuple[list[Dot], int]:
 
 
 def dots_of(key: int) -> sa.Select[Any]:
-    """The points of a series in order: by night, which no clock that jumps can change, then by time."""
+    """The points of a series in order: by night, which does not depend on the clock, then by time."""
     return (
         sa.select(points, results.c.id)
         .join(results, results.c.key == points.c.result)
@@ -239,45 +255,36 @@ def dots_of(key: int) -> sa.Select[Any]:
     )
 
 
-# ---- two kernels
+# ---- side by side
 
 
-class Side(Record, frozen=True, kw_only=True):
-    """A series that has both kernels: the newest point of each."""
-
-    series: Summary
-    base: Dot
-    test: Dot
-    ratio: float | None
-
-
-def compare(connection: Connection, base: str, test: str, wanted: Wanted) -> list[Side]:
-    """Two commits (or beginnings of their ids), in each series that has both."""
-    first, second = (_commit(connection, word) for word in (base, test))
-    both = [
-        sa.select(points.c.series).where(points.c.commit == commit) for commit in (first, second)
-    ]  # fmt: skip
-    shared = set(connection.execute(sa.intersect(*both)).scalars())
-    made = []
-    for one in list_series(connection, wanted):
-        if one.key in shared:
-            dots, _ = _dots(connection, one)
-            left, right = (next(dot for dot in reversed(dots) if dot.commit == commit) for commit in (first, second))
+def compare(connection: Connection, base: str, test: str, wanted: SeriesFilter) -> list[SideBySide]:
+    """Two commits, given by their ids or the beginnings of these, in each series that has both."""
+    commits = [_commit(connection, prefix) for prefix in (base, test)]
+    keys = sa.intersect(*(sa.select(points.c.series).where(points.c.commit == commit) for commit in commits))
+    shared = set(connection.execute(keys).scalars())
+    pairs = []
+    for summary in list_series(connection, wanted):
+        if summary.key in shared:
+            dots, _ = _dots(connection, summary)
+            left, right = (next(dot for dot in reversed(dots) if dot.commit == commit) for commit in commits)
             ratio = right.value / left.value if left.value and right.value is not None else None
-            made.append(Side(series=one, base=left, test=right, ratio=ratio))
-    if not made:
+            pairs.append(SideBySide(series=summary, base=left, test=right, ratio=ratio))
+    if not pairs:
         raise UserError(
-            f"no series has both {first[:12]} and {second[:12]} under the same conditions",
+            f"no series has both {commits[0][:12]} and {commits[1][:12]} under the same conditions",
             hint="`lab ab` compares them; --metric '*' takes all metrics",
         )
-    return made
+    return pairs
 
 
-def _commit(connection: Connection, word: str) -> str:
-    matching = sa.select(points.c.commit).where(points.c.commit.startswith(word, autoescape=True)).distinct().limit(3)
-    found = connection.execute(matching).scalars().all()
-    if len(found) == 1 or word in found:
-        return word if word in found else str(found[0])
-    if found:
-        raise UserError(f"{word!r} is ambiguous in the history: {', '.join(one[:16] for one in found)}")
-    raise UserError(f"the history has no commit {word!r}", hint="give a full id, or its beginning, that was measured")
+def _commit(connection: Connection, prefix: str) -> str:
+    matching = sa.select(points.c.commit).where(points.c.commit.startswith(prefix, autoescape=True)).distinct().limit(3)
+    commits = connection.execute(matching).scalars().all()
+    if prefix in commits:
+        return prefix
+    if len(commits) > 1:
+        raise UserError(f"{prefix!r} is ambiguous in the history: {', '.join(commit[:16] for commit in commits)}")
+    if not commits:
+        raise UserError(f"the history has no commit {prefix!r}", hint="give a measured commit's id, or its beginning")
+    return str(commits[0])

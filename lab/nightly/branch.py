@@ -18,7 +18,7 @@ from lab.core.progress import Meter
 from lab.history import index, trends
 from lab.history.database import opened
 from lab.history.index import Label
-from lab.history.trends import Change, Dot, Trend, Wanted
+from lab.history.trends import Change, Dot, Trend
 from lab.kernels.trees import Tree
 from lab.nightly import events as nightly_events
 from lab.nightly import measure
@@ -35,8 +35,7 @@ def trend_steps(branch: Branch, least: float, database: str | None, meter: Meter
         with opened(database) as base:
             index.catch_up(base, meter)
             with base.reading() as connection:
-                found = trends.list_series(connection, Wanted(tree=branch[0], branch=branch[1]))
-                seen = [trends.trend(connection, one, least=least) for one in trends.newest(found)]
+                seen = trends.branch_trends(connection, *branch, least=least)
     except LabError as error:
         return [], f"the history could not be looked at: {error.message}"
     return [step for one in seen for change in one.changes if (step := _step(one, change))], ""

@@ -43,7 +43,7 @@ from lab.core.progress import Meter
 from lab.core.text import visible, visible_record
 from lab.history import index, trends
 from lab.history.database import opened
-from lab.history.trends import Change, Trend, Wanted
+from lab.history.trends import Change, Trend
 from lab.nightly import record, team
 from lab.nightly.events import Memory, remember
 from lab.nightly.record import Ack, BranchNight, Event, Mode, Night
@@ -263,12 +263,8 @@ def write(plan: str, output: Path, *, url: str | None, database: str | None, met
     with opened(database) as base:
         index.catch_up(base, meter)
         with base.reading() as connection:
-            known = {(one.tree, one.branch) for one in nights[-1].branches}
-            found = [
-                trends.trend(connection, one)
-                for tree, branch in sorted(known)
-                for one in trends.newest(trends.list_series(connection, Wanted(tree=tree, branch=branch)))
-            ]
+            branches = sorted({(one.tree, one.branch) for one in nights[-1].branches})
+            found = [one for tree, branch in branches for one in trends.branch_trends(connection, tree, branch)]
     acks = team.known_acks(team.team_if_it_works(database, meter))
     site = _Site(plan, nights, found, url if not url or url.endswith("/") else f"{url}/", acks)
     count = 0

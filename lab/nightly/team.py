@@ -9,7 +9,6 @@ Changes that somebody knows of and lives with, on whichever machine they were fo
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 
 import msgspec
 import sqlalchemy as sa
@@ -18,7 +17,7 @@ from sqlalchemy.engine import Connection
 from lab.core.errors import LabError, UserError, suggestion
 from lab.core.progress import Meter
 from lab.history.database import Database, is_shared, opened
-from lab.history.index import origin
+from lab.history.index import origin, stamp
 from lab.history.schema import acks, nights
 from lab.nightly import record
 from lab.nightly.events import Memory, remember
@@ -46,12 +45,12 @@ def write(base: Database) -> None:
         mine = sa.select(nights.c.plan, nights.c.number, nights.c.stamp).where(nights.c.origin == here)
         stamps = {(row.plan, row.number): row.stamp for row in connection.execute(mine)}
     found = {(plan, int(path.stem)): path for plan in record.plans() for path in record.files(plan)}
-    fresh = {name: path for name, path in found.items() if stamps.get(name) != _stamp(path)}
+    fresh = {name: path for name, path in found.items() if stamps.get(name) != stamp(path)}
     with base.writing() as connection:
         for (plan, number), path in fresh.items():
             same = (nights.c.origin == here) & (nights.c.plan == plan) & (nights.c.number == number)
             connection.execute(sa.delete(nights).where(same))
-            row = {"origin": here, "plan": plan, "number": number, "stamp": _stamp(path), "document": path.read_text()}
+            row = {"origin": here, "plan": plan, "number": number, "stamp": stamp(path), "document": path.read_text()}
             connection.execute(sa.insert(nights).values(row))
         for ack in record.all_acks():
             _put(connection, ack.host or here, ack)
@@ -65,11 +64,6 @@ def _put(connection: Connection, host: str, ack: Ack) -> None:
         return
     connection.execute(sa.delete(acks).where(same))
     connection.execute(sa.insert(acks).values(host=host, event=ack.event, note=ack.note, at=ack.at))
-
-
-def _stamp(path: Path) -> str:
-    found = path.stat()
-    return f"{found.st_mtime_ns}:{found.st_size}"
 
 
 # ---- what others know

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from lab.history import schema, trends
 from lab.history.database import opened
-from lab.history.trends import Trend, Wanted
+from lab.history.trends import SeriesFilter, Trend
 
 SEEDS = 6
 NIGHTS = 400
@@ -31,7 +31,7 @@ def fill(url: str, *, samples: int) -> None:
 def trend(url: str, case: str = "case-1") -> Trend:
     """What `lab history trend` reads."""
     with opened(url) as base, base.reading() as connection:
-        one, also = trends.choose(trends.list_series(connection, Wanted(workload="many", case=case)))
+        one, also = trends.choose(trends.list_series(connection, SeriesFilter(workload="many", case=case)))
         return trends.trend(connection, one, also=also)
 
 

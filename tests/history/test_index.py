@@ -22,7 +22,7 @@ from lab.core.progress import Meter
 from lab.history import database, index, schema, trends
 from lab.history.database import Database, opened
 from lab.history.index import Label
-from lab.history.trends import Wanted
+from lab.history.trends import SeriesFilter
 
 from ..fakes import result as fakeresult
 from ..fakes import samples as manysamples
@@ -75,7 +75,7 @@ def content(base: Database) -> list[str]:
 
 def trend_of(base: Database, **wanted: str) -> trends.Trend:
     with base.reading() as connection:
-        one, also = trends.choose(trends.list_series(connection, Wanted(**wanted)))
+        one, also = trends.choose(trends.list_series(connection, SeriesFilter(**wanted)))
         return trends.trend(connection, one, also=also)
 
 
@@ -104,7 +104,7 @@ def check_everything(asked: str | None) -> None:
         (folders[30] / "result.json").unlink()
         assert index.rebuild(base, QUIET) == 30
         with base.reading() as connection:
-            assert not [one for one in trends.list_series(connection, Wanted()) if one.tree == "default"]
+            assert not [one for one in trends.list_series(connection, SeriesFilter()) if one.tree == "default"]
             assert connection.execute(sa.select(sa.func.count()).select_from(schema.samples)).scalar_one() > 0
 
 
@@ -153,7 +153,7 @@ def test_a_matrix_is_in_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     words = ["--kernel", f"file:{tmp_path}/one", "--kernel", f"file:{tmp_path}/two", "-w", workload]
     assert main.run(["matrix", *words]) == 0
     with opened() as base, base.reading() as connection:
-        found = trends.list_series(connection, Wanted(workload="mine"))
+        found = trends.list_series(connection, SeriesFilter(workload="mine"))
         assert {one.case: one.points for one in found} == {"small": 2, "large": 2}
         assert connection.execute(sa.select(schema.results.c.kind)).scalars().all() == ["matrix"]
 
@@ -185,10 +185,10 @@ def test_a_database_of_a_newer_lab_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "wrong"),
     [
-        ("nonsense", "no URL"),
-        ("mysql://here/lab", "cannot be kept in mysql"),
+        ("nonsense", "not a valid URL"),
+        ("mysql://here/lab", "does not support mysql"),
         ("sqlite://", "names no file"),
-        ("postgresql://here:port/lab", "no URL"),
+        ("postgresql://here:port/lab", "not a valid URL"),
     ],
 )
 def test_urls_that_name_no_database(asked: str, wrong: str) -> None:
@@ -237,7 +237,7 @@ def test_a_database_that_does_not_work_is_a_line(
 def test_a_locked_database_costs_a_warning_and_the_result_is_found_later(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(database, "_TIMEOUT_S", 0.2)
     folder = store(1)
     with opened():
         pass
@@ -300,7 +300,7 @@ def test_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "said"),
     [
         (["trend", "-w", "alloc-brust"], "did you mean alloc-burst"),
-        (["trend", "--metric", "*"], "series are meant"),
+        (["trend", "--metric", "*"], "series match"),
         (["trend", "--conditions", "zz"], "no such series"),
         (["compare", "0000", "ffff"], "ambiguous"),
         (["compare", f"{0:040x}", "ffff"], "no commit 'ffff'"),

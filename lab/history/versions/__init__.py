@@ -1,1 +1,1 @@
-"""The steps by which a database of an older lab becomes one of this lab, each a module that Alembic runs."""
+"""Alembic's revisions of the history's schema: each module changes a database from one version to the next."""

@@ -1,4 +1,4 @@
-"""Results, series, points, samples, comparisons."""
+"""Create the first tables: results, series, points, samples, comparisons."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Make the first tables, as they were then: later changes of `lab.history.schema` are steps of their own."""
+    """Create the tables as they were then. Later changes of `lab.history.schema` are revisions of their own."""
     op.create_table(
         "results",
         sa.Column("key", sa.Integer, primary_key=True),
@@ -65,5 +65,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """There is nothing before the first step: delete the database instead, and rebuild it."""
+    """Refuse: nothing comes before the first revision. Delete the database and rebuild it instead."""
     raise NotImplementedError

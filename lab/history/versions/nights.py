@@ -1,4 +1,13 @@
-"""Nights and acknowledgements, for a team."""
+"""Add the tables `nights` and `acks`, by which the machines of a team share what `lab nightly` found.
+
+Each machine copies its stored nights into `nights`, so that the others can show them and do not report the same
+culprit again. `acks` has the acknowledged events of all machines. Both tables begin empty: each machine writes its own
+rows with its next night or acknowledgement, or with `lab history rebuild`.
+
+The next revision is another module like this one, with this one's number as `down_revision`. It spells out the tables
+and columns that it adds, and imports nothing from `lab.history.schema`, which will go on changing. `schema.HEAD` then
+names the new revision, and `tests/history/test_index.py` checks that all revisions together give the schema.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +19,7 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Two tables more; nothing of the others changes."""
+    """Create both tables; the others stay as they are."""
     op.create_table(
         "nights",
         sa.Column("origin", sa.Text, primary_key=True),
@@ -29,6 +38,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Acknowledgements are in the files of the machines that made them."""
+    """Drop both tables. The nights and acknowledgements stay in the files of the machines that made them."""
     op.drop_table("acks")
     op.drop_table("nights")
