@@ -16,47 +16,45 @@ from lab.bisection.session import LIVE, PLAN, Session
 from lab.compare import exact, results
 from lab.compare.results import AbResult, CaseResult, primary_of
 from lab.core.errors import HostFailed, Undecided, UserError
-from lab.core.executor import over
+from lab.core.executor import Work
 from lab.core.progress import Meter
 from lab.core.records import save
 from lab.stats.verdict import Metric, Outcome, percent
 from lab.workloads import selection
 
 
-def conclude(session: Session, *, jobs: int, deadline: float | None, meter: Meter) -> Answer:
+def conclude(session: Session, work: Work) -> Answer:
     """Do what is left of a session, and keep the answer."""
     if session.plan.mode == LIVE:
-        return _conclude_live(session, jobs=jobs, deadline=deadline, meter=meter)
+        return _conclude_live(session, work)
     started = time.monotonic()
-    announce(session, meter)
+    announce(session, work.meter)
     if session.plan.case is None:
-        choose_case(session, jobs=jobs, deadline=deadline, meter=meter)
-    work = Search(session=session, jobs=jobs, meter=meter, deadline=deadline)
-    work.run()
+        choose_case(session, work)
+    search = Search(session=session, work=work)
+    search.run()
     if not session.started:
         raise _too_short(session, "both ends were measured")
-    answer = summarize.make(session, out_of_time=work.out_of_time)
-    answer = _proven(session, answer, jobs=jobs, deadline=deadline, meter=meter)
-    inner = partial(conclude, jobs=jobs, deadline=deadline, meter=meter)
-    answer, whole = packages.go_on(session, answer, inner, deadline=deadline, meter=meter)
-    meter.say(f"{time.monotonic() - started:.0f} s in all")
-    if whole and not work.out_of_time and not any(map(_unproven, answer.changes)):
+    answer = summarize.make(session, out_of_time=search.out_of_time)
+    answer = _proven(session, answer, work)
+    answer, whole = packages.go_on(session, answer, conclude, work)
+    work.meter.say(f"{time.monotonic() - started:.0f} s in all")
+    if whole and not search.out_of_time and not any(map(_unproven, answer.changes)):
         answers.save(session.folder, answer)
     else:
-        meter.say(f"the budget was used up before all was done; go on by lab bisect resume {session.name}")
+        work.meter.say(f"the budget was used up before all was done; go on by lab bisect resume {session.name}")
     return answer
 
 
-def _conclude_live(session: Session, *, jobs: int, deadline: float | None, meter: Meter) -> Answer:
+def _conclude_live(session: Session, work: Work) -> Answer:
     from lab.bisection import live_conclude  # brings numpy along, which exact mode does without
     from lab.bisection.live_runner import Boots
 
-    live_conclude.announce(session, meter)
-    booter = Boots(session.plan, session.history, session.folder, jobs=jobs, meter=meter)
-    prover = _prover(session, booter.metric, jobs=jobs, meter=meter)
-    inner = partial(conclude, jobs=jobs, deadline=deadline, meter=meter)
-    go_on = partial(packages.go_on, session, conclude=inner, deadline=deadline, meter=meter)
-    return live_conclude.conclude(session, booter, prover, go_on=go_on, deadline=deadline, meter=meter)
+    live_conclude.announce(session, work.meter)
+    booter = Boots(session.plan, session.history, session.folder, work)
+    prover = _prover(session, booter.metric, work)
+    go_on = partial(packages.go_on, session, conclude=conclude, work=work)
+    return live_conclude.conclude(session, booter, prover, work, go_on=go_on)
 
 
 def announce(session: Session, meter: Meter) -> None:
@@ -73,22 +71,22 @@ def announce(session: Session, meter: Meter) -> None:
     )
 
 
-def choose_case(session: Session, *, jobs: int, deadline: float | None, meter: Meter) -> None:
+def choose_case(session: Session, work: Work) -> None:
     """With several cases asked for, the one that the ends differ most in decides; it is kept in the plan."""
     plan = session.plan
-    meter.say(f"comparing the ends in all cases of {plan.selection}, to choose one")
+    work.meter.say(f"comparing the ends in all cases of {plan.selection}, to choose one")
     place = session.folder / "ends"
     (place / "runs").mkdir(parents=True, exist_ok=True)
     compared = plan.comparison(plan.old, plan.new)
     if not (place / "plan.json").exists():
         results.store_plan(place, compared)
     try:
-        found = exact.measure(compared, place, jobs=jobs, deadline=deadline, meter=meter)
+        found = exact.measure(compared, place, work)
     except HostFailed as error:
-        if over(deadline):
+        if work.out_of_time:
             raise _too_short(session, "a case was chosen") from error
         raise
-    if over(deadline):
+    if work.out_of_time:
         raise _too_short(session, "a case was chosen")
     chosen = _most_changed(found, worse_only=plan.worse_only)
     only = selection.only([plan.selection], plan.workload, chosen)
@@ -119,18 +117,18 @@ def _movement(case: CaseResult) -> float:
     return max(ratio, 1 / ratio)
 
 
-def _proven(session: Session, answer: Answer, *, jobs: int, deadline: float | None, meter: Meter) -> Answer:
+def _proven(session: Session, answer: Answer, work: Work) -> Answer:
     """Fresh comparisons for every culprit that is one commit; as far as the budget goes."""
     assert session.conditions is not None  # noqa: S101  (the search measured something)
-    prover = _prover(session, session.conditions.metric, jobs=jobs, meter=meter)
-    proofs = [_prove(prover, session, one) if _unproven(one) and not over(deadline) else None for one in answer.changes]
+    prover = _prover(session, session.conditions.metric, work)
+    proofs = [
+        _prove(prover, session, one) if _unproven(one) and not work.out_of_time else None for one in answer.changes
+    ]
     return summarize.with_proofs(answer, proofs, session.plan.alpha)
 
 
-def _prover(session: Session, metric: Metric, *, jobs: int, meter: Meter) -> Prover:
-    return Prover(
-        plan=session.plan, history=session.history, metric=metric, folder=session.folder, jobs=jobs, meter=meter
-    )
+def _prover(session: Session, metric: Metric, work: Work) -> Prover:
+    return Prover(plan=session.plan, history=session.history, metric=metric, folder=session.folder, work=work)
 
 
 def _unproven(one: Found) -> bool:
@@ -143,7 +141,7 @@ def _prove(prover: Prover, session: Session, one: Found) -> Proof:
     history = session.history
     culprit = history[history.number(one.commit)]
     parent = _parent(session, one)
-    prover.meter.say(f"{culprit.name} changed it by {percent(one.effect.ratio)}; proving that")
+    prover.work.meter.say(f"{culprit.name} changed it by {percent(one.effect.ratio)}; proving that")
     return prover.prove(culprit, parent, one.effect, revert=history.kind == "commits")
 
 

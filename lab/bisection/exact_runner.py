@@ -36,10 +36,10 @@ from lab.bisection.journal import Reading, Seeds, place_of
 from lab.bisection.plan import FIRST_SEED, BisectPlan
 from lab.bisection.session import CONDITIONS, Conditions, Session
 from lab.compare import exact, sampling
-from lab.compare.sampling import Limits, Series
-from lab.core import executor, records
+from lab.compare.sampling import Series
+from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed, LabError, Undecided, UserError
-from lab.core.executor import over
+from lab.core.executor import Work
 from lab.core.progress import Meter
 from lab.core.records import now
 from lab.guests.run import Arm
@@ -56,22 +56,19 @@ class OutOfTime(Exception):
 class Measurer:
     """Measures the kernels of one session, all in the same guest. Its files are below the session's folder."""
 
-    def __init__(
-        self, plan: BisectPlan, history: History, folder: Path, *, jobs: int, deadline: float | None, meter: Meter
-    ) -> None:
-        self.plan, self.history, self.folder = plan, history, folder
-        self.jobs, self.deadline, self.meter = jobs, deadline, meter
+    def __init__(self, plan: BisectPlan, history: History, folder: Path, work: Work) -> None:
+        self.plan, self.history, self.folder, self.work = plan, history, folder, work
         self._resolving = threading.Lock()
-        ready = exact.prepare(plan.comparison(plan.old, plan.new), folder, jobs=jobs, meter=meter)
+        ready = exact.prepare(plan.comparison(plan.old, plan.new), folder, work)
         (self._series,) = ready.series
         self.environment = ready.environment
         self.bench = self._series.bench
         self.machine: MachineType = self.bench.machine
         self.metric = chosen_metric(_metrics(self._series), plan.metric)
 
-    def obtain(self, spec: KernelSpec, meter: Meter | None = None) -> Kernel:
+    def obtain(self, spec: KernelSpec, work: Work | None = None) -> Kernel:
         """The kernel of a spec, built if need be."""
-        return kernel.obtain(spec, cc=self.plan.new.cc, jobs=self.jobs, meter=meter or self.meter)
+        return kernel.obtain(spec, work or self.work, cc=self.plan.new.cc)
 
     def measure(
         self,
@@ -92,7 +89,7 @@ class Measurer:
             except (HostFailed, GuestFailed) as error:
                 if attempt == 2:
                     raise
-                self.meter.say(f"{error.message}; trying once more")
+                self.work.meter.say(f"{error.message}; trying once more")
         raise AssertionError("unreachable")
 
     def _measure(
@@ -101,7 +98,7 @@ class Measurer:
         started = time.monotonic()
         try:
             with self._resolving:
-                spec = self.history.resolve(self.history.number(one.id), progress=self.meter.news)
+                spec = self.history.resolve(self.history.number(one.id), progress=self.work.meter.news)
             kernel = self.obtain(spec)
             image = identity(kernel, self.machine)
         except (BuildFailed, UserError, ValueError) as error:
@@ -131,9 +128,8 @@ class Measurer:
         """The metric of a commit for each seed; guests that were recorded before are not run again."""
         series = self.series(one)
         arm = Arm(name="commit", kernel=kernel, settings=dict(kernel.spec.settings))
-        limits = Limits(seeds=len(seeds), max_seeds=len(seeds), fixed=True, jobs=self.jobs, deadline=self.deadline)
-        with self.meter.task(f"measuring {one.name}", 0) as task:
-            sampling.run_all([(series, arm, seed, series.cases) for seed in seeds], limits, task)
+        with self.work.meter.task(f"measuring {one.name}", 0) as task:
+            sampling.run_all([(series, arm, seed, series.cases) for seed in seeds], self.work, task)
         case = series.cases[0]
         done = [series.run("commit", seed, case) for seed in seeds]
         if not all(done):
@@ -199,7 +195,7 @@ def measure(session: Session, measurer: Measurer) -> None:
     for count in _looks(plan):
         seeds = list(range(FIRST_SEED, FIRST_SEED + count))
         ends_and_words = list(zip((history.old, history.new), plan.words, strict=True))
-        measured = executor.each(partial(_end, plan, measurer, seeds), ends_and_words)
+        measured = measurer.work.map(partial(_end, plan, measurer, seeds), ends_and_words)
         readings = {reading.commit: reading for reading in measured}
         ends = State(plan=plan, history=history, metric=measurer.metric, readings=readings).ends
         if ends is None or ends.verdict != Outcome.UNKNOWN:
@@ -304,18 +300,14 @@ class Search:
     """The work itself: measures until the state asks for nothing more, or time is up."""
 
     session: Session
-    jobs: int
-    meter: Meter
-    deadline: float | None = None
+    work: Work
     out_of_time: bool = field(default=False, init=False)
 
     @cached_property
     def measurer(self) -> Measurer:
         """Kernels of both ends, and the guest around all of them, at hand."""
         session = self.session
-        made = Measurer(
-            session.plan, session.history, session.folder, jobs=self.jobs, deadline=self.deadline, meter=self.meter
-        )
+        made = Measurer(session.plan, session.history, session.folder, self.work)
         here = Conditions(metric=made.metric, environment=made.environment)
         require_same(session, here)
         if session.conditions is None:
@@ -329,7 +321,7 @@ class Search:
         try:
             if not session.started:
                 measure(session, self.measurer)
-            say(session, self.meter)
+            say(session, self.work.meter)
             while numbers := session.state.choose(self._width):
                 self._step(numbers[0]) if len(numbers) == 1 else self._round(numbers)
         except OutOfTime:
@@ -359,7 +351,7 @@ class Search:
     def _step(self, number: int) -> None:
         session, state = self.session, self.session.state
         one = session.history[number]
-        if over(self.deadline):
+        if self.work.out_of_time:
             raise OutOfTime
         self._settle(number)
         reading = self._read(one, state, lambda: self._build_ahead(state, number))
@@ -369,18 +361,18 @@ class Search:
     @cached_property
     def _width(self) -> int:
         """How many commits are measured at once: one here, else one for each machine."""
-        crew = executor.crew()
-        return max(1, crew.machines(self.measurer.bench)) if crew else 1
+        executor = self.work.executor
+        return max(1, executor.machines(self.measurer.bench)) if executor else 1
 
     def _round(self, numbers: Sequence[int]) -> None:
         """Several commits at once. They are judged by what was known before, so it is no matter which ends first."""
         session, state = self.session, self.session.state
-        if over(self.deadline):
+        if self.work.out_of_time:
             raise OutOfTime
         names = ", ".join(session.history[number].name for number in numbers)
-        self.meter.say(f"{len(numbers)} commits at once: {names}")
+        self.work.meter.say(f"{len(numbers)} commits at once: {names}")
         for number, reading in zip(
-            numbers, executor.each(lambda number: self._read(session.history[number], state), numbers), strict=True
+            numbers, self.work.map(lambda number: self._read(session.history[number], state), numbers), strict=True
         ):
             session.journal.append(reading)
             self._say(number, reading)
@@ -401,7 +393,7 @@ class Search:
     def _say(self, number: int, reading: Reading) -> None:
         state = self.session.state
         one = self.session.history[number]
-        self.meter.say(
+        self.work.meter.say(
             f'{one.name} ("{one.title}"): {describe(state, number, reading)}; about {state.steps_left} more to measure'
         )
 
@@ -411,9 +403,9 @@ class Search:
     def _speculation(self) -> Speculation | None:
         """None where it would disturb (live mode), or where there is no make here that could be stopped."""
         plan, history, source = self.session.plan, self.session.history, self.session.plan.new.spec.source
-        if not plan.speculate or plan.mode != "exact" or not isinstance(source, TreeSource) or executor.crew():
+        if not plan.speculate or plan.mode != "exact" or not isinstance(source, TreeSource) or self.work.executor:
             return None
-        quiet, tree = Meter(quiet=True), source.tree
+        quiet, tree = dataclasses.replace(self.work, meter=Meter(quiet=True)), source.tree
         return Speculation(
             lambda number: self.measurer.obtain(history.resolve(number), quiet),
             lambda: build.interrupt(tree),

@@ -23,6 +23,7 @@ from lab.bisection.session import JOURNAL, Session, conditions
 from lab.compare import exact, results
 from lab.core import paths, records
 from lab.core.errors import UserError
+from lab.core.executor import Work
 from lab.core.git import Repo
 from lab.core.process import CommandFailed
 from lab.core.progress import Meter
@@ -44,13 +45,13 @@ class Decided:
     words: str
 
 
-def take(asked: Asked, checkout: Path, *, jobs: int, meter: Meter) -> Decided:
+def take(asked: Asked, checkout: Path, work: Work) -> Decided:
     """Decide the commit that a checkout is at. Raises what makes it impossible, which never speaks of the commit."""
     recipe = request.load(asked.recipe or "")
     tree = trees.open_local(checkout)
     asked = replace(asked, tree=tree.name)
     words, ends = ends_for(asked, recipe, tree.source)
-    plan = request.plan_for(asked, recipe, words, ends, [], meter.news)
+    plan = request.plan_for(asked, recipe, words, ends, [], work.meter.news)
     if plan.case is None:
         raise UserError(f"{plan.workload} has several cases", hint="name one: NAME:CASE, or `case` in the recipe")
     commit = _commit_at(tree.source)
@@ -58,12 +59,12 @@ def take(asked: Asked, checkout: Path, *, jobs: int, meter: Meter) -> Decided:
     if commit in (first, last):
         return Decided(BAD if commit == last else GOOD, f"it is the {words[commit == last]} end")
     history = _history(plan, tree.name, first, commit, last)
-    folder = _folder(plan, meter)
+    folder = _folder(plan, work.meter)
     with results.claimed(folder):
         session = Session(
             folder=folder, plan=plan, history=history, journal=Journal(folder / JOURNAL), conditions=conditions(folder)
         )
-        reading = Search(session=session, jobs=jobs, meter=meter).single(history[0])
+        reading = Search(session=session, work=work).single(history[0])
         return decided(session.state, reading)
 
 

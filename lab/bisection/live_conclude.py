@@ -14,7 +14,7 @@ from lab.bisection.live_state import rules_of
 from lab.bisection.proof import Prover
 from lab.bisection.session import CONDITIONS, Conditions, Session
 from lab.core import records
-from lab.core.executor import over
+from lab.core.executor import Work
 from lab.core.progress import Meter
 
 GoOn = Callable[[Answer], tuple[Answer, bool]]
@@ -24,10 +24,9 @@ def conclude(
     session: Session,
     booter: Booter,
     prover: Prover | None,
+    work: Work,
     *,
     go_on: GoOn | None = None,
-    deadline: float | None,
-    meter: Meter,
 ) -> Answer:
     """Do what is left of a session, and keep the answer. Without a prover, its proof is the fresh boots alone.
 
@@ -39,17 +38,17 @@ def conclude(
     if session.conditions is None:
         session.conditions = here
         records.save(session.folder / CONDITIONS, session.conditions)
-    work = LiveWork(session=session, booter=booter, meter=meter, deadline=deadline)
-    done = work.run()
-    answer = live_summarize.make(session, work.state, done, out_of_time=work.out_of_time)
-    if prover is not None and not over(deadline):
+    search = LiveWork(session=session, booter=booter, work=work)
+    done = search.run()
+    answer = live_summarize.make(session, search.state, done, out_of_time=search.out_of_time)
+    if prover is not None and not work.out_of_time:
         answer = live_proof.complete(prover, answer)
     answer, whole = go_on(answer) if go_on else (answer, True)
-    meter.say(f"{time.monotonic() - started:.0f} s in all")
-    if whole and not work.out_of_time:
+    work.meter.say(f"{time.monotonic() - started:.0f} s in all")
+    if whole and not search.out_of_time:
         answers.save(session.folder, answer)
     else:
-        meter.say(f"the budget was used up before all was done; go on by lab bisect resume {session.name}")
+        work.meter.say(f"the budget was used up before all was done; go on by lab bisect resume {session.name}")
     return answer
 
 

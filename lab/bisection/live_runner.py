@@ -30,8 +30,7 @@ from lab.compare import boots, exact, live_guests
 from lab.compare.results import ResultEnvironment
 from lab.compare.rounds import FIRST_ITERATIONS
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed, LabError, UserError
-from lab.core.executor import over
-from lab.core.progress import Meter
+from lab.core.executor import Work
 from lab.core.records import now
 from lab.guests import exact as guest_exact
 from lab.guests.run import Arm, Running
@@ -79,8 +78,7 @@ class LiveWork:
 
     session: Session
     booter: Booter
-    meter: Meter
-    deadline: float | None = None
+    work: Work
     clock: Callable[[], float] = time.time
     out_of_time: bool = field(default=False, init=False)
 
@@ -94,7 +92,7 @@ class LiveWork:
         """Go on from whatever the journal says, to the answer."""
         state = self.state
         while isinstance(step := state.next(), Visit):
-            if over(self.deadline):
+            if self.work.out_of_time:
                 self.out_of_time = True
                 return state.conclude("the budget is used up")
             self._boot_next(step)
@@ -154,7 +152,7 @@ class LiveWork:
             try:
                 return work()
             except (HostFailed, GuestFailed) as error:
-                self.meter.say(f"{error.message}; once more, after {time.monotonic() - started:.0f} s")
+                self.work.meter.say(f"{error.message}; once more, after {time.monotonic() - started:.0f} s")
         return work()
 
     def _leave_out(self, one: Candidate, how: GuestFailure, error: LabError | ValueError, build_s: float = 0.0) -> None:
@@ -175,7 +173,7 @@ class LiveWork:
                 at=now(),
             )
         )  # fmt: skip
-        self.meter.say(f'{one.name} ("{one.title}") cannot be tested ({how}): {words}')
+        self.work.meter.say(f'{one.name} ("{one.title}") cannot be tested ({how}): {words}')
 
     def _take(self, event: Boot | Built | Reading) -> None:
         # The journal first: what the search was told must be what a later one will be told.
@@ -195,11 +193,11 @@ class LiveWork:
             return
         if step.part is Part.ENDS:
             if self.state.search.differ():
-                self.meter.say(self._ends())
+                self.work.meter.say(self._ends())
         elif step.part is Part.SEARCH and self.state.name(step.commit) not in self.state.skipped:
             self._say_belief(step)
             if isinstance(following, Visit) and following.part is Part.CONFIRM:
-                self.meter.say("comparing its neighbours afresh")
+                self.work.meter.say("comparing its neighbours afresh")
 
     def _ends(self) -> str:
         ends, (old, new) = self.state.search.ends, self.session.plan.words
@@ -212,7 +210,9 @@ class LiveWork:
         left = f", about {status.seconds_left:.0f} s left" if status.seconds_left is not None else ""
         one, up_to = self._candidate(step.commit), self._candidate(high)
         among = f"{high - low} commits up to {up_to.name}" if high - low > 1 else up_to.name
-        self.meter.say(f"{one.name} booted; {certainty(chance)} for {among}; {status.bits_left:.1f} bits missing{left}")
+        self.work.meter.say(
+            f"{one.name} booted; {certainty(chance)} for {among}; {status.bits_left:.1f} bits missing{left}"
+        )
 
 
 def metric_of(workload: Workload, name: str | None) -> Metric:
@@ -223,10 +223,10 @@ def metric_of(workload: Workload, name: str | None) -> Metric:
 class Boots:
     """The `Booter` of real guests. Its records are below the session's folder."""
 
-    def __init__(self, plan: BisectPlan, history: History, folder: Path, *, jobs: int, meter: Meter) -> None:
+    def __init__(self, plan: BisectPlan, history: History, folder: Path, work: Work) -> None:
         """Bring both ends' kernels to hand, and the guest around all of them."""
         assert plan.live is not None  # noqa: S101  (it is a plan of live mode)
-        self.plan, self.history, self.folder, self.jobs, self.meter = plan, history, folder, jobs, meter
+        self.plan, self.history, self.folder, self.work = plan, history, folder, work
         chosen = selection.select(plan.selection)
         self.metric = metric_of(chosen[0], plan.metric)
         self.iterations = plan.live.iterations or FIRST_ITERATIONS
@@ -241,7 +241,7 @@ class Boots:
             folder,
             qemu=guest_exact.find_qemu(plan.qemu),
             timeout_s=plan.guest_timeout_s,
-            meter=meter,
+            meter=work.meter,
         )
         (self._stand,) = ready.stands
         self.environment = ready.environment
@@ -262,7 +262,7 @@ class Boots:
         """Boot it afresh, run the case some times, and sum those up."""
         bench = self._stand.bench
         number = next(n for n in itertools.count(self._booted() + 1) if not self._taken(n, one))
-        with self.meter.task(f"boot {number}, {one.name}", 1) as task:
+        with self.work.meter.task(f"boot {number}, {one.name}", 1) as task:
             record = boots.boot(
                 bench,
                 self._arm(one),
@@ -289,8 +289,8 @@ class Boots:
     def _arm(self, one: Candidate) -> Arm:
         if one.id not in self._kernels:
             started = time.monotonic()
-            spec = self.history.resolve(self.history.number(one.id), progress=self.meter.news)
-            self._kernels[one.id] = kernel_kernel.obtain(spec, cc=self.plan.new.cc, jobs=self.jobs, meter=self.meter)
+            spec = self.history.resolve(self.history.number(one.id), progress=self.work.meter.news)
+            self._kernels[one.id] = kernel_kernel.obtain(spec, self.work, cc=self.plan.new.cc)
             self._build_s[one.id] = time.monotonic() - started
         kernel = self._kernels[one.id]
         return Arm(name="commit", kernel=kernel, settings=dict(kernel.spec.settings))

@@ -24,7 +24,7 @@ from lab.bisection.plan import BisectPlan
 from lab.bisection.request import Asked
 from lab.bisection.session import PLAN, Session
 from lab.core.errors import BuildFailed, GuestFailed, Undecided, UserError
-from lab.core.executor import over
+from lab.core.executor import Work
 from lab.core.progress import Meter
 from lab.kernels import trees
 
@@ -102,12 +102,10 @@ def words(plan: BisectPlan, way: Way) -> list[str]:
     return found + (["--mode", "live"] if plan.live else [])
 
 
-Conclude = Callable[[Session], Answer]
+Conclude = Callable[[Session, Work], Answer]
 
 
-def go_on(
-    outer: Session, answer: Answer, conclude: Conclude, *, deadline: float | None, meter: Meter
-) -> tuple[Answer, bool]:
+def go_on(outer: Session, answer: Answer, conclude: Conclude, work: Work) -> tuple[Answer, bool]:
     """The answer, each change of packages with what a search between their sources' revisions found; and whether that
     is all, or some of it is left to be gone on with.
 
@@ -115,24 +113,22 @@ def go_on(
     """
     if outer.history.kind != "packages" or not outer.plan.inside:
         return answer, True
-    gone_on = [_gone_on(outer, one, conclude, deadline, meter) for one in answer.changes]
+    gone_on = [_gone_on(outer, one, conclude, work) for one in answer.changes]
     return replace(answer, changes=[one for one, _ in gone_on]), all(whole for _, whole in gone_on)
 
 
-def _gone_on(
-    outer: Session, one: Found, conclude: Conclude, deadline: float | None, meter: Meter
-) -> tuple[Found, bool]:
+def _gone_on(outer: Session, one: Found, conclude: Conclude, work: Work) -> tuple[Found, bool]:
     history = outer.history
     before, culprit = (history[history.number(name)] for name in (one.before, one.commit))
     way = way_between(before.title, culprit.title) if one.settled else None
     if way is None:
         return one, True
-    if over(deadline):
+    if work.out_of_time:
         return one, False
-    meter.say(f"going on between {way.old} and {way.new} of tree {way.tree}")
+    work.meter.say(f"going on between {way.old} and {way.new} of tree {way.tree}")
     place = outer.folder / "inside" / safe_name(one.commit)
     try:
-        found = conclude(_session(outer.plan, way, place, meter))
+        found = conclude(_session(outer.plan, way, place, work.meter), work)
     except (UserError, Undecided, BuildFailed, GuestFailed) as error:
         said = f"{way}: {error.message}; again by hand: {command(outer.plan, way)}"
         # Undecided is what the budget was too short for; the others would be the same again.

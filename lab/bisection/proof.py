@@ -22,7 +22,7 @@ from lab.compare.results import AbResult, ArmPlan, Plan, primary_of
 from lab.compare.runs import Run
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, UserError
-from lab.core.progress import Meter
+from lab.core.executor import Work
 from lab.guests import hardware
 from lab.kernels import trees
 from lab.kernels.resolve import KernelSpec, resolve
@@ -39,8 +39,7 @@ class Prover:
     history: History
     metric: Metric
     folder: Path
-    jobs: int
-    meter: Meter
+    work: Work
 
     def prove(self, culprit: Candidate, parent: str, expected: Comparison, *, revert: bool) -> Proof:
         """Everything about one culprit, against the kernel spec of its parent."""
@@ -75,19 +74,19 @@ class Prover:
         return self._functions(folder, self._compare(folder, base, test, "which functions changed", plan))
 
     def _arm(self, spec: str) -> ArmPlan:
-        return ArmPlan(spec=resolve(spec, self.history.tree, progress=self.meter.news), cc=self.plan.new.cc)
+        return ArmPlan(spec=resolve(spec, self.history.tree, progress=self.work.meter.news), cc=self.plan.new.cc)
 
     def _compare(self, folder: Path, base: ArmPlan, test: ArmPlan, what: str, plan: Plan | None = None) -> AbResult:
         """A comparison, unless it was finished before."""
         if (folder / "result.json").is_file():
             return results.load_result(folder)
-        self.meter.say(f"proof: {what}")
+        self.work.meter.say(f"proof: {what}")
         (folder / "runs").mkdir(parents=True, exist_ok=True)
         plan = plan or self.plan.comparison(base, test)
         if not (folder / "plan.json").exists():
             results.store_plan(folder, plan)
         measure = live.measure if plan.live else exact.measure
-        return measure(plan, folder, jobs=self.jobs, deadline=None, meter=self.meter)
+        return measure(plan, folder, self.work.until(None))
 
     def _comparison(self, result: AbResult) -> Comparison:
         """The metric that the search went by."""
@@ -130,7 +129,7 @@ class Prover:
 
     def _functions(self, folder: Path, result: AbResult) -> list[Function]:
         """The functions that differ most, from one guest of each arm under the cost model; reports find them again."""
-        told = explain.find(folder, result, jobs=self.jobs, meter=self.meter).explanation
+        told = explain.find(folder, result, self.work).explanation
         return [
             Function(
                 name=row.name,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,12 +11,11 @@ from rich.console import Console
 from rich.table import Table
 
 from lab.cli import ab, options
-from lab.compare import certificates, exact, results
+from lab.compare import certificates, results
 from lab.compare.certificates import Certificate
 from lab.compare.results import Plan
 from lab.core import records
 from lab.core.errors import UserError
-from lab.core.progress import Meter
 from lab.guests import exact as guest_exact
 from lab.history import remember
 
@@ -54,19 +52,18 @@ def aa(spec: str | None, resume: str | None, listing: bool, result: Path | None,
         raise UserError("a kernel is needed, or --resume ID", hint="e.g. lab aa deb:6.12 -w alloc-burst:layout-4632k")
     nothing = {"base_cc": None, "test_cc": None, "fail_on": None, "require_verdict": False, "explain": False}
     asked = msgspec.convert({**rest, **nothing, "base": spec, "test": spec}, ab.Asked)
-    deadline = time.monotonic() + asked.budget if asked.budget else None
-    with Meter() as meter:
+    with options.work(asked.jobs, asked.budget) as work:
         if resume is not None:
             folder = results.open_folder(resume)
             plan = _resumed(folder)
         else:
-            plan = _to_the_end(ab.plan_of(asked, meter), asked)
+            plan = _to_the_end(ab.plan_of(asked, work.meter), asked)
             folder = results.new_folder(result)
         with results.claimed(folder):
             if resume is None:
                 results.store_plan(folder, plan)
-            finished = ab.measure(plan, folder, asked.jobs or exact.default_jobs(), deadline, meter)
-            remember(folder, meter)
+            finished = ab.measure(plan, folder, work)
+            remember(folder, work.meter)
     made = certificates.certify(finished)
     certificates.keep(made)
     _print(made, as_json=as_json)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,7 +10,7 @@ import msgspec
 from rich.console import Console
 
 from lab.cli import options
-from lab.cluster import exact_only, joined
+from lab.cluster import exact_only
 from lab.compare import exact, live, live_guests, results
 from lab.compare import explain as lab_explain
 from lab.compare.explain import Why
@@ -19,6 +18,7 @@ from lab.compare.plan import LivePlan
 from lab.compare.results import AbResult, ArmPlan, Plan
 from lab.core import records
 from lab.core.errors import Undecided, UserError
+from lab.core.executor import Work
 from lab.core.progress import Meter
 from lab.guests import exact as guest_exact
 from lab.guests import hardware, kvm
@@ -40,7 +40,7 @@ from lab.workloads import selection
 @click.option("--resume", metavar="ID", help="Go on with a result that was interrupted.")
 @click.option("--fail-on", metavar="VERDICT[,...]", help="Exit 1 if the verdict is one of these, e.g. regression.")
 @click.option("--require-verdict", is_flag=True, help="Exit 5 if the verdict is unknown.")
-@options.elsewhere()
+@options.executor()
 @click.option("--explain", is_flag=True, help="Also say why the case that changed most did, as `lab explain` does.")
 @options.json_output
 def ab(
@@ -61,22 +61,20 @@ def ab(
     rest["mode"] = exact_only(cluster, rest["mode"])
     asked = msgspec.convert({**rest, "explain": explain}, Asked)
     fail_on = _verdicts(asked.fail_on)
-    deadline = time.monotonic() + asked.budget if asked.budget else None
-    with Meter() as meter, joined(cluster, share, meter):
+    with options.work(asked.jobs, asked.budget, cluster, share) as work:
         if resume is not None:
             folder = results.open_folder(resume)
             plan = results.load_plan(folder)
             exact_only(cluster, plan.mode)
         else:
-            plan = plan_of(asked, meter)
+            plan = plan_of(asked, work.meter)
             folder = results.new_folder(result)
         with results.claimed(folder):
             if resume is None:
                 results.store_plan(folder, plan)
-            jobs = asked.jobs or exact.default_jobs()
-            finished = measure(plan, folder, jobs, deadline, meter)
-            remember(folder, meter)
-            reason = lab_explain.find(folder, finished, jobs=jobs, meter=meter) if explain else None
+            finished = measure(plan, folder, work)
+            remember(folder, work.meter)
+            reason = lab_explain.find(folder, finished, work) if explain else None
     _print(finished, reason, as_json=as_json)
     if finished.verdict in fail_on:
         return 1
@@ -122,14 +120,14 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     explain: bool
 
 
-def measure(plan: Plan, folder: Path, jobs: int, deadline: float | None, meter: Meter) -> AbResult:
+def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
     """Do what a plan says, in its mode."""
     if plan.live is not None:
-        with results.kept(folder, meter):
-            return live.measure(plan, folder, jobs=jobs, deadline=deadline, meter=meter)
-    exact.announce(plan, selection.select_all(plan.workloads), jobs, meter)
-    with results.kept(folder, meter):
-        return exact.measure(plan, folder, jobs=jobs, deadline=deadline, meter=meter)
+        with results.kept(folder, work.meter):
+            return live.measure(plan, folder, work)
+    exact.announce(plan, selection.select_all(plan.workloads), work)
+    with results.kept(folder, work.meter):
+        return exact.measure(plan, folder, work)
 
 
 def plan_of(asked: Asked, meter: Meter) -> Plan:

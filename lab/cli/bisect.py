@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,10 @@ from lab.bisection import conclude, git_step, request, session
 from lab.bisection.answer import Answer
 from lab.bisection.request import Asked
 from lab.cli import options
-from lab.cluster import exact_only, joined
+from lab.cluster import exact_only
 from lab.compare import results
-from lab.compare.exact import default_jobs
 from lab.core import records
 from lab.core.errors import UserError
-from lab.core.progress import Meter
 from lab.core.text import visible
 from lab.guests import hardware
 from lab.history import remember
@@ -88,7 +85,7 @@ _result_id = click.argument("result_id", metavar="[ID]", default="latest")
 @click.option("--speculate/--no-speculate", default=True, help="While guests run, build what may be next.")
 @options.budget
 @options.jobs
-@options.elsewhere()
+@options.executor()
 @options.result
 @options.json_output
 @click.pass_context
@@ -122,14 +119,13 @@ def bisect(
         return 0
     rest["mode"] = exact_only(cluster, rest["mode"])
     asked = Asked(**rest, paths=ctx.meta[_PATHS])
-    deadline = time.monotonic() + budget if budget else None
-    with Meter() as meter, joined(cluster, share, meter):
-        plan, history = request.plan(asked, _command(ctx.meta[_WORDS]), meter.news)
+    with options.work(jobs, budget, cluster, share) as work:
+        plan, history = request.plan(asked, _command(ctx.meta[_WORDS]), work.meter.news)
         folder = results.new_folder(result)
         with results.claimed(folder):
             made = session.create(folder, plan, history)
-            answer = conclude.conclude(made, jobs=jobs or default_jobs(), deadline=deadline, meter=meter)
-            remember(folder, meter)
+            answer = conclude.conclude(made, work)
+            remember(folder, work.meter)
     return _print(answer, as_json=as_json)
 
 
@@ -156,7 +152,7 @@ def _print(answer: Answer, *, as_json: bool) -> int:
 @_result_id
 @options.budget
 @options.jobs
-@options.elsewhere()
+@options.executor()
 @options.json_output
 def resume(
     result_id: str,
@@ -172,14 +168,11 @@ def resume(
     Example:
       lab bisect resume latest
     """
-    deadline = time.monotonic() + budget if budget else None
     found = session.find(result_id)
     exact_only(cluster, found.plan.mode)
-    with Meter() as meter, joined(cluster, share, meter), results.claimed(found.folder):
-        answer = conclude.conclude(
-            session.load(found.folder), jobs=jobs or default_jobs(), deadline=deadline, meter=meter
-        )
-        remember(found.folder, meter)
+    with options.work(jobs, budget, cluster, share) as work, results.claimed(found.folder):
+        answer = conclude.conclude(session.load(found.folder), work)
+        remember(found.folder, work.meter)
     return _print(answer, as_json=as_json)
 
 
@@ -247,7 +240,7 @@ def step(jobs: int | None, **rest: Any) -> int:
     Example:
       git bisect run lab bisect step --recipe alloc-burst
     """
-    with Meter() as meter:
-        decided = git_step.take(Asked(**rest), Path.cwd(), jobs=jobs or default_jobs(), meter=meter)
+    with options.work(jobs) as work:
+        decided = git_step.take(Asked(**rest), Path.cwd(), work)
     click.echo(visible(decided.words))
     return decided.status

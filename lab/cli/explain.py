@@ -10,10 +10,8 @@ from rich.console import Console
 from lab.cli import options
 from lab.compare import explain as lab_explain
 from lab.compare import results
-from lab.compare.exact import default_jobs
 from lab.compare.explain import Cost
 from lab.core import records
-from lab.core.progress import Meter
 from lab.report import explain_text
 from lab.report import svg as report_svg
 
@@ -49,10 +47,8 @@ def explain(
     """
     folder = results.open_folder(result_id)
     result = results.load_result(folder)
-    with Meter() as meter:
-        found = lab_explain.find(
-            folder, result, case, machine=machine, model=model, cost=cost, jobs=jobs or default_jobs(), meter=meter
-        )
+    with options.work(jobs) as work:
+        found = lab_explain.find(folder, result, work, case, machine=machine, model=model, cost=cost)
     if folded:
         records.write_atomic(folded, report_svg.folded(found.explanation, cost).encode())
     if svg:

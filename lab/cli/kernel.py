@@ -13,9 +13,7 @@ import click
 import msgspec
 
 from lab.cli import options
-from lab.cluster import joined
-from lab.compare.exact import default_jobs
-from lab.core import executor, records
+from lab.core import records
 from lab.core.progress import Meter
 from lab.guests import image as guest_image
 from lab.kernels import compilers, resolve, store, trees
@@ -32,7 +30,7 @@ def kernel() -> None:
 @options.tree
 @click.option("--cc", default=compilers.DEFAULT, show_default=True, help="The compiler.")
 @options.jobs
-@options.elsewhere()
+@options.executor()
 @options.json_output
 def build(
     specs: tuple[str, ...],
@@ -50,13 +48,11 @@ def build(
       lab kernel build efa7df3e3bb5 efa7df3e3bb5%CONFIG_SLUB_DEBUG=y
     """
     rows = []
-    with Meter() as meter, joined(cluster, share, meter):
-        resolved = [resolve.resolve(text, tree, progress=meter.news) for text in specs]
+    with options.work(jobs, None, cluster, share) as work:
+        resolved = [resolve.resolve(text, tree, progress=work.meter.news) for text in specs]
         for note in [spec.note for spec in resolved if spec.note]:
-            meter.say(note)
-        made = executor.each(
-            lambda spec: kernel_kernel.obtain(spec, cc=cc, jobs=jobs or default_jobs(), meter=meter), resolved
-        )
+            work.meter.say(note)
+        made = work.map(lambda spec: kernel_kernel.obtain(spec, work, cc=cc), resolved)
         for spec, ready in zip(resolved, made, strict=True):
             files = {"bzImage": ready.bzimage, "vmlinux": ready.vmlinux, "System.map": ready.symbols}
             rows.append(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,9 @@ import msgspec
 from rich.console import Console
 
 from lab.cli import options
-from lab.cluster import exact_only, joined
-from lab.compare import exact, matrix_results, results
+from lab.cluster import exact_only
 from lab.compare import matrix as measuring
+from lab.compare import matrix_results, results
 from lab.compare.matrix_results import MatrixPlan, MatrixResult, load_plan
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure
@@ -35,7 +34,7 @@ from lab.workloads import selection
 @click.option("--against", metavar="ARM", help="The arm that all others are judged against (default: the first).")
 @click.option("--metric", metavar="NAME", help="The metric that the cells show (default: each workload's primary).")
 @options.measured(max_seeds=12)
-@options.elsewhere()
+@options.executor()
 @click.option("--resume", metavar="ID", help="Go on with a matrix that was interrupted.")
 @click.option("--svg", type=options.OutputFile(), help="Also write a heat map.")
 @options.json_output
@@ -58,19 +57,20 @@ def matrix(
     """
     rest["mode"] = exact_only(cluster, rest["mode"])
     asked = msgspec.convert(rest, Asked)
-    deadline = time.monotonic() + asked.budget if asked.budget else None
-    with Meter() as meter, joined(cluster, share, meter):
+    with options.work(asked.jobs, asked.budget, cluster, share) as work:
         if resume is not None:
             folder = results.open_folder(resume)
             plan = load_plan(folder)
         else:
-            plan = _plan(asked, meter)
+            plan = _plan(asked, work.meter)
             folder = results.new_folder(result)
         with results.claimed(folder):
             if resume is None:
                 results.store_plan(folder, plan)
-            finished = _measure(plan, folder, asked, deadline, meter)
-            remember(folder, meter)
+            measuring.announce(plan, folder, work, budget_s=asked.budget)
+            with results.kept(folder, work.meter):
+                finished = measuring.measure(plan, folder, work)
+            remember(folder, work.meter)
     if svg:
         records.write_atomic(svg, heatmap.svg(finished).encode())
     show(finished, as_json=as_json)
@@ -110,13 +110,6 @@ def show(result: MatrixResult, *, as_json: bool) -> None:
         click.echo(records.encode(result), nl=False)
     else:
         matrix_text.show(result, Console())
-
-
-def _measure(plan: MatrixPlan, folder: Path, asked: Asked, deadline: float | None, meter: Meter) -> MatrixResult:
-    jobs = asked.jobs or exact.default_jobs()
-    measuring.announce(plan, folder, jobs=jobs, budget_s=asked.budget, meter=meter)
-    with results.kept(folder, meter):
-        return measuring.measure(plan, folder, jobs=jobs, deadline=deadline, meter=meter)
 
 
 def _plan(asked: Asked, meter: Meter) -> MatrixPlan:

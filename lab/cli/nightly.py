@@ -8,7 +8,6 @@ import click
 from msgspec.structs import replace
 
 from lab.cli import options
-from lab.compare.exact import default_jobs
 from lab.core import records
 from lab.core.errors import HostFailed
 from lab.core.progress import Meter
@@ -32,7 +31,7 @@ def nightly() -> None:
 @nightly.command()
 @_plan
 @options.jobs
-@options.elsewhere()
+@options.executor()
 @click.option("--fail-on-regression", is_flag=True, help="Exit 1 if the night has news of something slower.")
 @options.json_output
 def run(
@@ -48,10 +47,10 @@ def run(
     """
     loaded = nightly_plan.load(plan)
     loaded = replace(loaded, cluster=cluster or loaded.cluster, share=share or loaded.share)
-    with Meter() as meter:
-        done, worked = nightly_run.run(loaded, jobs=jobs or default_jobs(), meter=meter)
+    with options.work(jobs) as work:
+        done, worked = nightly_run.run(loaded, work)
         if not worked:
-            meter.say(f"night {done.number} ({done.date}) is done; the next one begins with the next date (UTC)")
+            work.meter.say(f"night {done.number} ({done.date}) is done; the next one begins with the next date (UTC)")
     _show(done, as_json=as_json)
     if worked and done.outcome in _NOT_MEASURED:
         failed = [f"{one.name} ({one.why})" for one in done.branches if one.state in ("failed", "broken")]

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
+from lab.cluster import connect
 from lab.core.errors import UserError
+from lab.core.executor import Work, default_jobs
+from lab.core.progress import Meter
 from lab.guests import hardware
 from lab.kernels import compilers
 
@@ -141,9 +146,19 @@ def together(*decorators: Decorator) -> Decorator:
     return decorate
 
 
-def elsewhere() -> Decorator:
-    """What a command takes whose guests and builds may be run by other machines."""
+def executor() -> Decorator:
+    """The options of a command whose guests and builds a cluster may run."""
     return together(cluster, share)
+
+
+@contextmanager
+def work(
+    jobs: int | None = None, budget: float | None = None, cluster: str | None = None, share: str | None = None
+) -> Iterator[Work]:
+    """The means of a command, by its options, for as long as it works. budget: seconds from now."""
+    deadline = time.monotonic() + budget if budget else None
+    with Meter() as meter, connect(cluster, share, meter) as executor:
+        yield Work(meter=meter, jobs=jobs or default_jobs(), deadline=deadline, executor=executor)
 
 
 def measured(*, max_seeds: int) -> Decorator:

@@ -16,14 +16,13 @@ from lab import report as lab_report
 from lab.bisection import answer, session
 from lab.bisection.answer import Answer
 from lab.cli import options
-from lab.compare import exact, matrix_results, results
+from lab.compare import matrix_results, results
 from lab.compare import replay as compare_replay
 from lab.compare.matrix_results import MatrixResult
 from lab.compare.replay import Replay
 from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure, UserError
-from lab.core.progress import Meter
 from lab.core.text import visible
 from lab.report import inputs, matrix_text, text
 from lab.report.bundle import replay as bundle_replay
@@ -102,8 +101,8 @@ def _write_bundle(result_ids: tuple[str, ...], output: Path | None) -> None:
     folder = results.open_folder(result_ids[0])
     found = answer.load(folder) if results.kind(folder) == session.KIND else None
     reports = inputs.open_reports([answer.proving(found)] if found else result_ids)
-    with Meter() as meter:
-        write.write(reports.items[0], output, jobs=exact.default_jobs(), meter=meter)
+    with options.work() as work:
+        write.write(reports.items[0], output, work)
     click.echo(f"wrote {output}", err=True)
 
 
@@ -181,19 +180,16 @@ def replay(
       lab replay latest
       lab replay regression.tar.zst
     """
-    jobs = jobs or exact.default_jobs()
-    with Meter() as meter:
+    with options.work(jobs) as work:
         if bundle_replay.is_bundle(what):
-            asked = bundle_replay.Asked(
-                qemu=qemu or _QEMU, jobs=jobs, guest_timeout_s=guest_timeout, trust=trust_plugin
-            )
-            found = bundle_replay.replay(Path(what), asked, meter)
+            asked = bundle_replay.Asked(qemu=qemu or _QEMU, guest_timeout_s=guest_timeout, trust=trust_plugin)
+            found = bundle_replay.replay(Path(what), asked, work)
         elif qemu or trust_plugin:
             raise UserError(
                 "--qemu and --trust-plugin are for bundles", hint="a stored result is measured again as it was"
             )
         else:
-            found = compare_replay.replay(what, jobs, meter)
+            found = compare_replay.replay(what, work)
     _show_replay(found, as_json=as_json)
     if found.differences:
         raise GuestFailed(

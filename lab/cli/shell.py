@@ -7,8 +7,6 @@ from typing import Literal
 import click
 
 from lab.cli import options
-from lab.compare import exact as compare_exact
-from lab.core.progress import Meter
 from lab.guests import exact, kvm
 from lab.guests import shell as guest_shell
 from lab.kernels import compilers, resolve, trees
@@ -46,12 +44,12 @@ def shell(
     """
     guest_shell.require_terminal(command)
     found = exact.find_qemu(qemu)
-    with Meter() as meter:
-        chosen = trees.open_tree(tree, progress=meter.news) if tree else None
-        resolved = resolve.resolve(spec, chosen, progress=meter.news)
-        accelerator = kvm.accelerator(accel, qemu, meter)
-        kernel = kernel_kernel.obtain(resolved, cc=cc, jobs=jobs or compare_exact.default_jobs(), meter=meter)
-        room = guest_shell.prepare(kernel, command, settings=dict(resolved.settings), meter=meter)
+    with options.work(jobs) as work:
+        chosen = trees.open_tree(tree, progress=work.meter.news) if tree else None
+        resolved = resolve.resolve(spec, chosen, progress=work.meter.news)
+        accelerator = kvm.accelerator(accel, qemu, work.meter)
+        kernel = kernel_kernel.obtain(resolved, work, cc=cc)
+        room = guest_shell.prepare(kernel, command, settings=dict(resolved.settings), meter=work.meter)
     return guest_shell.run(
         kernel, room, command, qemu=found, accelerator=accelerator, cpus=cpus, memory_mb=memory,
         settings=dict(resolved.settings),

@@ -13,10 +13,8 @@ import msgspec
 from lab.cli import options
 from lab.compare import check
 from lab.compare.check import Checked
-from lab.compare.exact import default_jobs
 from lab.core import records
 from lab.core.errors import LabError
-from lab.core.progress import Meter
 from lab.workloads import selection
 from lab.workloads.spec import Metric, Workload
 
@@ -141,10 +139,10 @@ def check_command(refs: tuple[str, ...], run: str | None, guest_timeout: float, 
       lab workload check ./mine --run d4148aeab412
     """
     status, rows = 0, []
-    with Meter() as meter:
+    with options.work(jobs) as work:
         for ref in refs:
             try:
-                found = check.check(ref, run=run, timeout_s=guest_timeout, jobs=jobs or default_jobs(), meter=meter)
+                found = check.check(ref, run=run, timeout_s=guest_timeout, work=work)
                 rows.append({"ref": ref, "ok": True, **records.plain(found)})
                 line = f"{ref}: ok, {_facts(found)}"
             except LabError as error:

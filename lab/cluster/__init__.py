@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lab.core import executor
 from lab.core.errors import HostFailed, UserError
+from lab.core.executor import Executor
 from lab.core.progress import Meter
 
 _PATIENCE_S = 10
 
 
 @contextmanager
-def joined(cluster: str | None, share: str | None, meter: Meter) -> Iterator[None]:
-    """Have a cluster do the work of what is inside; without an address it is this machine's own."""
+def connect(cluster: str | None, share: str | None, meter: Meter) -> Iterator[Executor | None]:
+    """A cluster as the executor of a command; None without an address."""
     if cluster is None:
-        yield
+        yield None
         return
     if not share:
         raise UserError(
@@ -30,7 +30,7 @@ def joined(cluster: str | None, share: str | None, meter: Meter) -> Iterator[Non
         from distributed import Client
         from distributed.comm.addressing import get_address_host_port
 
-        from lab.cluster.client import Crew
+        from lab.cluster.client import ClusterExecutor
         from lab.cluster.share import Share
     except ImportError as error:
         raise HostFailed(
@@ -47,12 +47,11 @@ def joined(cluster: str | None, share: str | None, meter: Meter) -> Iterator[Non
         client = Client(cluster, timeout=_PATIENCE_S, set_as_default=False)
     except (OSError, TimeoutError) as error:
         raise HostFailed(f"no cluster answers at {cluster}: {error}", hint="see docs/cluster.md") from error
-    crew = Crew(client, place, meter)
+    executor = ClusterExecutor(client, place, meter)
     try:
-        with executor.joined(crew):
-            yield
+        yield executor
     finally:
-        crew.stop()
+        executor.stop()
         client.close()
 
 

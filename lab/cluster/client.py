@@ -1,4 +1,4 @@
-"""The machines of a dask cluster as those that do this command's work."""
+"""The executor of a dask cluster: guests and builds on its workers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PATIENCE_S = 60.0
 _RETRIES = 2
 
 
-class Crew:
+class ClusterExecutor:
     """Guests and builds by the workers that match this machine; what they need and give moves through the share."""
 
     def __init__(self, client: Client, share: Share, meter: Meter) -> None:

@@ -9,12 +9,12 @@ import msgspec
 from lab.compare.requirements import check_guest
 from lab.compare.runs import Bench, measure
 from lab.core import paths
-from lab.core.progress import Meter
+from lab.core.executor import Work
 from lab.core.records import Record
 from lab.guests import exact, initrd
 from lab.guests import image as guest_image
 from lab.guests.run import Arm, Running
-from lab.kernels import compilers, kernel, resolve
+from lab.kernels import kernel, resolve
 from lab.workloads import selection
 from lab.workloads.spec import Case, Workload
 
@@ -29,24 +29,24 @@ class Checked(Record, frozen=True, kw_only=True):
     metrics: dict[str, float] = msgspec.field(default_factory=dict)
 
 
-def check(ref: str, *, run: str | None, timeout_s: float, jobs: int, meter: Meter) -> Checked:
+def check(ref: str, *, run: str | None, timeout_s: float, work: Work) -> Checked:
     """Read a workload, make its program, collect what it needs; run: a kernel spec to boot its smallest case with.
 
     A `LabError` says what is wrong.
     """
     workload, cases = selection.select(ref)
-    image = guest_image.obtain(meter)
+    image = guest_image.obtain(work.meter)
     check_guest(workload, cases, [], image)
     packed = initrd.slice_for(image, workload)
     size = round(packed.stat().st_size / (1 << 20), 1)
     if run is None or not cases:
         return Checked(workload=workload.name, cases=len(cases), slice_mb=size)
     case = smallest(cases)
-    arm = Arm(name="check", kernel=_kernel(run, jobs, meter), settings=dict(resolve.resolve(run).settings))
+    arm = Arm(name="check", kernel=_kernel(run, work), settings=dict(resolve.resolve(run).settings))
     check_guest(workload, [case], [arm], image)
     folder = paths.cache_dir("checks") / workload.name
     (folder / "runs").mkdir(parents=True, exist_ok=True)
-    with meter.task("running", 1) as task:
+    with work.meter.task("running", 1) as task:
         metrics = _run(workload, case, arm, packed, folder, timeout_s)
         task.advance()
     return Checked(workload=workload.name, cases=len(cases), slice_mb=size, case=case.name, metrics=metrics)
@@ -57,8 +57,8 @@ def smallest(cases: list[Case]) -> Case:
     return min(cases, key=lambda case: case.memory_mb or 0)
 
 
-def _kernel(spec: str, jobs: int, meter: Meter) -> kernel.Kernel:
-    return kernel.obtain(resolve.resolve(spec, progress=meter.news), cc=compilers.DEFAULT, jobs=jobs, meter=meter)
+def _kernel(spec: str, work: Work) -> kernel.Kernel:
+    return kernel.obtain(resolve.resolve(spec, progress=work.meter.news), work)
 
 
 def _run(workload: Workload, case: Case, arm: Arm, packed: Path, folder: Path, timeout_s: float) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +14,9 @@ from lab.compare.requirements import check_guest
 from lab.compare.results import AbResult, ArmPlan, ArmResult, CaseResult, GuestShape, Measuring, Plan, ResultEnvironment
 from lab.compare.runs import Bench
 from lab.compare.sampling import Limits, Series, Wanted, sample
-from lab.core import executor, records
+from lab.core import records
 from lab.core.errors import HostFailed
+from lab.core.executor import Work
 from lab.core.progress import Meter
 from lab.guests import costs, exact, initrd
 from lab.guests import image as guest_image
@@ -43,12 +43,11 @@ class Prepared:
     environment: ResultEnvironment
 
 
-def prepare(plan: Plan, folder: Path, *, jobs: int, meter: Meter) -> Prepared:
+def prepare(plan: Plan, folder: Path, work: Work) -> Prepared:
     """Build or fetch both kernels and the image, and describe the guests around them."""
     selection.require_unchanged(plan.files)
     qemu = exact.find_qemu(plan.qemu)
-    arms = obtain_arms(plan, jobs, meter)
-    return prepare_around(arms, qemu, plan, folder, meter)
+    return prepare_around(obtain_arms(plan, work), qemu, plan, folder, work.meter)
 
 
 def prepare_around(arms: tuple[Arm, ...], qemu: Qemu, plan: Measuring, folder: Path, meter: Meter) -> Prepared:
@@ -74,16 +73,13 @@ def prepare_around(arms: tuple[Arm, ...], qemu: Qemu, plan: Measuring, folder: P
     return Prepared(arms=arms, series=series, environment=_environment(facts, shapes, image[0]))
 
 
-def measure(plan: Plan, folder: Path, *, jobs: int, deadline: float | None, meter: Meter) -> AbResult:
-    """Do what a plan says, in its result folder; what is already there is not done again.
-
-    jobs: guests at a time, and make's parallelism. deadline: on the monotonic clock.
-    """
+def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
+    """Do what a plan says, in its result folder; what is already there is not done again."""
     started, clock = datetime.now(UTC), time.monotonic()
-    ready = prepare(plan, folder, jobs=jobs, meter=meter)
+    ready = prepare(plan, folder, work)
     series = ready.series
-    limits = Limits(seeds=plan.seeds, max_seeds=plan.max_seeds, fixed=plan.fixed_seeds, jobs=jobs, deadline=deadline)
-    sample(series, ready.arms, limits, lambda one: Wanted(ready.arms, _undecided(one, series, plan)), meter)
+    limits = Limits(seeds=plan.seeds, max_seeds=plan.max_seeds, fixed=plan.fixed_seeds)
+    sample(series, ready.arms, limits, lambda one: Wanted(ready.arms, _undecided(one, series, plan)), work)
     name = results.reference(folder)
     if not all(one.seeds() for one in series):
         raise HostFailed(
@@ -164,16 +160,16 @@ def _undecided(one: Series, series: Sequence[Series], plan: Plan) -> list[Case]:
     return [case for case in one.cases if case.name in open_cases]
 
 
-def obtain_arms(plan: Plan, jobs: int, meter: Meter) -> tuple[Arm, Arm]:
+def obtain_arms(plan: Plan, work: Work) -> tuple[Arm, Arm]:
     """Both arms with their kernels, built or fetched."""
     plans = {"base": plan.base, "test": plan.test}
-    base, test = executor.each(lambda name: obtain_arm(name, plans[name], jobs, meter), list(plans))
+    base, test = work.map(lambda name: obtain_arm(name, plans[name], work), list(plans))
     return base, test
 
 
-def obtain_arm(name: str, plan: ArmPlan, jobs: int, meter: Meter) -> Arm:
+def obtain_arm(name: str, plan: ArmPlan, work: Work) -> Arm:
     """An arm of a plan with its kernel at hand: from the store, built, or fetched."""
-    kernel = kernel_kernel.obtain(plan.spec, cc=plan.cc, jobs=jobs, meter=meter)
+    kernel = kernel_kernel.obtain(plan.spec, work, cc=plan.cc)
     return Arm(name=name, kernel=kernel, settings=dict(plan.spec.settings))
 
 
@@ -246,17 +242,12 @@ def _environment(facts: Environment, shapes: dict[str, GuestShape], image: Image
     )
 
 
-def default_jobs() -> int:
-    """All cores that this process may use."""
-    return len(os.sched_getaffinity(0))
-
-
-def announce(plan: Plan, selected: Sequence[tuple[Workload, list[Case]]], jobs: int, meter: Meter) -> None:
+def announce(plan: Plan, selected: Sequence[tuple[Workload, list[Case]]], work: Work) -> None:
     """Say what will be run and about how long that takes, before it starts."""
     cases = sum(len(chosen) for _, chosen in selected)
     guests = 2 * plan.seeds * sum(len(workload.by_guest(chosen)) for workload, chosen in selected)
-    seconds = guests * guest_seconds(2 * plan.seeds * cases / guests) / jobs
-    meter.say(f"{cases} cases, {plan.seeds} seeds: {guests} guests, {jobs} at a time, about {seconds:.0f} s")
+    seconds = guests * guest_seconds(2 * plan.seeds * cases / guests) / work.jobs
+    work.meter.say(f"{cases} cases, {plan.seeds} seeds: {guests} guests, {work.jobs} at a time, about {seconds:.0f} s")
 
 
 def guest_seconds(cases: float) -> float:

@@ -17,7 +17,7 @@ from lab.compare.counters import Mechanism, mechanisms
 from lab.compare.profiles import ArmProfile
 from lab.compare.results import AbResult, CaseResult
 from lab.core import records
-from lab.core.progress import Meter
+from lab.core.executor import Work
 from lab.core.records import Record
 from lab.kernels.symbols import KERNEL_HALF, Symbol, SymbolTable, base_name
 
@@ -268,20 +268,19 @@ class Why:
 def find(
     folder: Path,
     result: AbResult,
+    work: Work,
     case: str | None = None,
     *,
     machine: str | None = None,
     model: str | None = None,
     cost: Cost = "cycles",
-    jobs: int,
-    meter: Meter,
 ) -> Why:
     """Explain one case of a finished result: the one named, else the one that changed most.
 
     machine, model: of the cost model; None for what the result was measured with, or the whole model.
     """
     chosen = profiles.choose(result, case)
-    found = profiles.collect(folder, chosen, machine=machine, model=model, jobs=jobs, meter=meter)
+    found = profiles.collect(folder, chosen, work, machine=machine, model=model)
     explanation = explain(found.base, found.test, cost=cost)
     kept = Remembered(
         workload=chosen.workload,

@@ -22,6 +22,7 @@ from lab.compare.round_runner import Stand, Taking
 from lab.compare.rounds import Rounds, primary_of
 from lab.core import records
 from lab.core.errors import GuestFailed, HostFailed
+from lab.core.executor import Work
 from lab.core.progress import Meter, Task
 from lab.guests import exact as guest_exact
 from lab.guests import host, live_machine, perf_record
@@ -144,28 +145,32 @@ def rounds_of(stands: Sequence[Stand], plan: Plan) -> Rounds:
     )
 
 
-def measure(plan: Plan, folder: Path, *, jobs: int, deadline: float | None, meter: Meter) -> AbResult:
-    """Do what a plan says, in its result folder; what is already there is not done again. jobs: of builds."""
+def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
+    """Do what a plan says, in its result folder; what is already there is not done again."""
     assert plan.live is not None  # noqa: S101
     started, clock = datetime.now(UTC), time.monotonic()
     selection.require_unchanged(plan.files)
     chosen = selection.select_all(plan.workloads)
     qemu = guest_exact.find_qemu(plan.qemu)
     ready = live_guests.prepare(
-        exact.obtain_arms(plan, jobs, meter), chosen, plan.live, folder, qemu=qemu, timeout_s=plan.guest_timeout_s,
-        meter=meter,
+        exact.obtain_arms(plan, work), chosen, plan.live, folder, qemu=qemu, timeout_s=plan.guest_timeout_s,
+        meter=work.meter,
     )  # fmt: skip
     facts = host.survey(sorted({cpu for stand in ready.stands for seat in stand.seats for cpu in seat.cpus}))
     taking = Taking(
-        stands=ready.stands, arms=ready.arms, rounds=rounds_of(ready.stands, plan), folder=folder, deadline=deadline
+        stands=ready.stands,
+        arms=ready.arms,
+        rounds=rounds_of(ready.stands, plan),
+        folder=folder,
+        deadline=work.deadline,
     )
-    _announce(plan.live, ready.stands, facts, meter)
-    with Narrator(taking, meter) as narrator:
+    _announce(plan.live, ready.stands, facts, work.meter)
+    with Narrator(taking, work.meter) as narrator:
         while (one := taking.take()) is not None:
             narrator.tell(one)
             if plan.live.perf and one.number == 1:
-                meter.say(f"perf: {taking.counted()}")
-    profiles = _profiles(ready, meter) if plan.live.perf_record else {}
+                work.meter.say(f"perf: {taking.counted()}")
+    profiles = _profiles(ready, work.meter) if plan.live.perf_record else {}
     name = results.reference(folder)
     if not taking.rounds.blocks:
         raise HostFailed("no round was measured", hint=f"go on by `lab ab --resume {name}`")

@@ -17,8 +17,9 @@ from lab.compare import exact, matrix_results, results, runs
 from lab.compare.exact import Prepared
 from lab.compare.matrix_results import Cell, MatrixArm, MatrixArmPlan, MatrixPlan, MatrixResult, Span
 from lab.compare.sampling import Limits, Series, Wanted, sample
-from lab.core import executor, records
+from lab.core import records
 from lab.core.errors import HostFailed, UserError, suggestion
+from lab.core.executor import Work
 from lab.core.progress import Meter
 from lab.guests import exact as guest_exact
 from lab.guests.run import Arm
@@ -76,7 +77,7 @@ def metric_of(workload: Workload, name: str | None, *, modelled: bool) -> Metric
     )
 
 
-def prepare(plan: MatrixPlan, folder: Path, *, jobs: int, meter: Meter) -> Prepared:
+def prepare(plan: MatrixPlan, folder: Path, work: Work) -> Prepared:
     """Build or fetch every kernel once, and the image, and describe the guests around them."""
     selection.require_unchanged(plan.files)
     qemu = guest_exact.find_qemu(plan.qemu)
@@ -84,33 +85,24 @@ def prepare(plan: MatrixPlan, folder: Path, *, jobs: int, meter: Meter) -> Prepa
     wanted: dict[str, KernelSpec] = {}
     for key, arm in zip(keys, plan.arms, strict=True):
         wanted.setdefault(key, arm.spec)
-    made = executor.each(
-        lambda spec: kernel_kernel.obtain(spec, cc=plan.cc, jobs=jobs, meter=meter), list(wanted.values())
-    )
+    made = work.map(lambda spec: kernel_kernel.obtain(spec, work, cc=plan.cc), list(wanted.values()))
     built = dict(zip(wanted, made, strict=True))
     arms = []
     for key, arm in zip(keys, plan.arms, strict=True):
         kernel = dataclasses.replace(built[key], spec=arm.spec)
         arms.append(Arm(name=arm.name, kernel=kernel, settings=dict(arm.spec.settings)))
-    return exact.prepare_around(tuple(arms), qemu, plan, folder, meter)
+    return exact.prepare_around(tuple(arms), qemu, plan, folder, work.meter)
 
 
-def measure(plan: MatrixPlan, folder: Path, *, jobs: int, deadline: float | None, meter: Meter) -> MatrixResult:
+def measure(plan: MatrixPlan, folder: Path, work: Work) -> MatrixResult:
     """Do what a plan says, in its result folder; what is already there is not done again.
 
     A guest that fails takes its arm's cells of that workload with it; all others go on.
     """
     started, clock = datetime.now(UTC), time.monotonic()
-    ready = prepare(plan, folder, jobs=jobs, meter=meter)
-    limits = Limits(
-        seeds=plan.seeds,
-        max_seeds=plan.max_seeds,
-        fixed=plan.fixed_seeds,
-        jobs=jobs,
-        deadline=deadline,
-        keep_going=True,
-    )
-    sample(ready.series, ready.arms, limits, lambda one: _undecided(one, ready, plan), meter)
+    ready = prepare(plan, folder, work)
+    limits = Limits(seeds=plan.seeds, max_seeds=plan.max_seeds, fixed=plan.fixed_seeds, keep_going=True)
+    sample(ready.series, ready.arms, limits, lambda one: _undecided(one, ready, plan), work)
     name = results.reference(folder)
     if not any(one.done or one.failed for one in ready.series):
         raise HostFailed(
@@ -254,25 +246,27 @@ def state(cell: Cell, baseline: str) -> str:
 # ---- before it starts
 
 
-def announce(plan: MatrixPlan, folder: Path, *, jobs: int, budget_s: float | None, meter: Meter) -> None:
+def announce(plan: MatrixPlan, folder: Path, work: Work, *, budget_s: float | None) -> None:
     """Say what will be run and about how long that takes, before it starts."""
     selected = selection.select_all(plan.workloads)
     cells = sum(len(cases) for _, cases in selected) * len(plan.arms)
     shared = [(workload, together) for workload, cases in selected for together in workload.by_guest(cases)]
     left = [_guests_left(plan, folder, workload, together) for workload, together in shared]
-    work = zip(left, shared, strict=True)
-    seconds = sum(guests * exact.guest_seconds(len(together)) for guests, (_, together) in work) / jobs
+    boots = zip(left, shared, strict=True)
+    seconds = sum(guests * exact.guest_seconds(len(together)) for guests, (_, together) in boots) / work.jobs
     built = {records.digest([arm.spec.source, arm.spec.kconfig]) for arm in plan.arms}
     whole, guests = len(plan.arms) * plan.seeds * len(shared), sum(left)
     kept = f" ({whole - guests} of {whole} are there)" if guests < whole else ""
     more = "" if plan.fixed_seeds or plan.max_seeds <= plan.seeds else f" (to {plan.max_seeds} where a cell stays open)"
-    meter.say(
+    work.meter.say(
         f"{cells} cells: {plural(len(plan.arms), 'arm')} of {plural(len(built), 'kernel')}, "
         f"{plural(cells // len(plan.arms), 'case')}, {plural(plan.seeds, 'seed')}{more}: "
-        f"{guests} guests{kept}, {jobs} at a time, about {seconds:.0f} s"
+        f"{guests} guests{kept}, {work.jobs} at a time, about {seconds:.0f} s"
     )
     if budget_s is not None and seconds > budget_s:
-        meter.say(f"the budget of {budget_s:.0f} s may not be enough for all; what is measured then is judged and kept")
+        work.meter.say(
+            f"the budget of {budget_s:.0f} s may not be enough for all; what is measured then is judged and kept"
+        )
 
 
 def _guests_left(plan: MatrixPlan, folder: Path, workload: Workload, together: Sequence[Case]) -> int:

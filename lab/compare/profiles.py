@@ -14,7 +14,7 @@ from lab.compare.results import AbResult, CaseResult, primary_of
 from lab.compare.runs import Run
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure, UserError
-from lab.core.progress import Meter
+from lab.core.executor import Work
 from lab.guests import hardware, image, initrd, plugin
 from lab.guests.run import Arm
 from lab.kernels import symbols
@@ -85,9 +85,7 @@ def _movement(case: CaseResult) -> float:
     return max(ratio, 1 / ratio) if ratio else 1.0
 
 
-def collect(
-    folder: Path, case: CaseResult, *, machine: str | None, model: str | None, jobs: int, meter: Meter
-) -> Profiles:
+def collect(folder: Path, case: CaseResult, work: Work, *, machine: str | None, model: str | None) -> Profiles:
     """Both arms' profiles of one case, by a machine and a model; None: those it was measured with.
 
     A measurement keeps the profiles of its first seed. Where that one had no model, or another is asked for, one
@@ -105,13 +103,13 @@ def collect(
     if plan.model != own:
         place = folder / "explain" / f"{case.case}-{plan.model}-{Path(plan.machine or '').stem}"
         (place / "runs").mkdir(parents=True, exist_ok=True)
-    ready = exact.prepare(plan, place, jobs=jobs, meter=meter)
+    ready = exact.prepare(plan, place, work)
     (series,) = ready.series
     if plan.model != own:
-        limits = sampling.Limits(seeds=1, max_seeds=1, fixed=True, jobs=jobs, deadline=None)
-        with meter.task("profiling", 0) as task:
-            sampling.run_all([(series, arm, runs.PROFILED_SEED, series.cases) for arm in ready.arms], limits, task)
-    root = image.obtain(meter)[1] / "root"
+        samples = [(series, arm, runs.PROFILED_SEED, series.cases) for arm in ready.arms]
+        with work.meter.task("profiling", 0) as task:
+            sampling.run_all(samples, work.until(None), task)
+    root = image.obtain(work.meter)[1] / "root"
     base, test = (_profile(place, series.bench.workload, case, arm, root) for arm in ready.arms)
     return Profiles(
         base=base, test=test, machine=hardware.load(plan.machine or hardware.DEFAULT).name, model=plan.model

@@ -13,7 +13,7 @@ from lab.compare.results import AbResult
 from lab.compare.runs import Run, run_name
 from lab.core import records
 from lab.core.errors import UserError
-from lab.core.progress import Meter
+from lab.core.executor import Work
 from lab.core.records import Record
 
 Numbers = Mapping[str, Mapping[str, float]]
@@ -54,7 +54,7 @@ def _differing(guest: _Guest, before: Numbers, after: Numbers) -> Iterator[str]:
                 yield f"{where}: {numbers.get(name)} became {now.get(name)}"
 
 
-def replay(result_id: str, jobs: int, meter: Meter) -> Replay:
+def replay(result_id: str, work: Work) -> Replay:
     """All guests of a stored comparison or matrix once more."""
     folder = results.open_folder(result_id)
     stored = _stored(folder)
@@ -65,8 +65,8 @@ def replay(result_id: str, jobs: int, meter: Meter) -> Replay:
         )
     before = [records.load(path, Run) for path in sorted((folder / "runs").glob("*.json"))]
     with tempfile.TemporaryDirectory(prefix="lab-replay-") as scratch:
-        ready = _prepare(folder, results.new_folder(Path(scratch)), jobs, meter)
-        _run_again(before, ready, jobs, meter)
+        ready = _prepare(folder, results.new_folder(Path(scratch)), work)
+        _run_again(before, ready, work)
     return Replay(
         result=stored.result,
         guests=len(before),
@@ -85,23 +85,22 @@ def _stored(folder: Path) -> AbResult | MatrixResult:
     return results.load_result(folder)
 
 
-def _prepare(folder: Path, scratch: Path, jobs: int, meter: Meter) -> exact.Prepared:
+def _prepare(folder: Path, scratch: Path, work: Work) -> exact.Prepared:
     if results.kind(folder) == matrix_results.KIND:
-        return matrix.prepare(matrix_results.load_plan(folder), scratch, jobs=jobs, meter=meter)
-    return exact.prepare(results.load_plan(folder), scratch, jobs=jobs, meter=meter)
+        return matrix.prepare(matrix_results.load_plan(folder), scratch, work)
+    return exact.prepare(results.load_plan(folder), scratch, work)
 
 
-def _run_again(before: list[Run], ready: exact.Prepared, jobs: int, meter: Meter) -> None:
+def _run_again(before: list[Run], ready: exact.Prepared, work: Work) -> None:
     """Repeat each stored run: the same arm, seed and cases."""
     series = {one.bench.workload.name: one for one in ready.series}
     arms = {arm.name: arm for arm in ready.arms}
-    work: list[sampling.Work] = []
+    samples: list[sampling.Sample] = []
     for run in before:
         one = series[run.workload]
-        work.append((one, arms[run.arm], run.seed, [one.bench.workload.case(name) for name in run.cases]))
-    limits = sampling.Limits(seeds=0, max_seeds=0, fixed=True, jobs=jobs, deadline=None)
-    with meter.task("replaying", 0) as task:
-        sampling.run_all(work, limits, task)
+        samples.append((one, arms[run.arm], run.seed, [one.bench.workload.case(name) for name in run.cases]))
+    with work.meter.task("replaying", 0) as task:
+        sampling.run_all(samples, work, task)
 
 
 def _again(run: Run, ready: exact.Prepared) -> Run:

@@ -6,7 +6,6 @@ they run side by side on all cores.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -14,9 +13,10 @@ from typing import NamedTuple
 
 from lab.compare import runs
 from lab.compare.runs import Bench, Run
-from lab.core import executor, records
+from lab.core import records
 from lab.core.errors import GuestFailed
-from lab.core.progress import Meter, Task
+from lab.core.executor import Work
+from lab.core.progress import Task
 from lab.guests.run import Arm, Running
 from lab.workloads.spec import Case, Metric
 
@@ -96,7 +96,7 @@ def _undeclared(name: str) -> Metric:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How far to go. `deadline` is on the monotonic clock, None without a budget.
+    """Numbers of seeds, and what ends them. fixed: exactly `seeds`, decided or not.
 
     keep_going: a guest that fails ends its arm in its series, and nothing else.
     """
@@ -104,13 +104,7 @@ class Limits:
     seeds: int
     max_seeds: int
     fixed: bool
-    jobs: int
-    deadline: float | None
     keep_going: bool = False
-
-    def over(self) -> bool:
-        """Whether the budget is used up."""
-        return self.deadline is not None and time.monotonic() > self.deadline
 
 
 class Wanted(NamedTuple):
@@ -125,13 +119,13 @@ def sample(
     arms: Sequence[Arm],
     limits: Limits,
     undecided: Callable[[Series], Wanted],
-    meter: Meter,
+    work: Work,
 ) -> None:
     """Fill the series with runs until every case is decided, the seeds are used up, or the budget is.
 
     undecided: which arms and cases of a series need more seeds, judged after each look.
     """
-    with meter.task("measuring", 0) as task:
+    with work.meter.task("measuring", 0) as task:
         looks = [limits.seeds] if limits.fixed else sorted({min(_FIRST_LOOK, limits.seeds), limits.seeds})
         if not limits.fixed:
             looks += [*range(limits.seeds + _MORE, limits.max_seeds, _MORE), limits.max_seeds]
@@ -139,30 +133,30 @@ def sample(
         for look in looks:
             wanted = [(one, undecided(one) if seen else Wanted(arms, one.cases)) for one in series]
             wanted = [(one, want) for one, want in wanted if want.arms and want.cases]
-            if not wanted or (seen and limits.over()):
+            if not wanted or (seen and work.out_of_time):
                 return
-            work = [
+            samples = [
                 (one, arm, seed, cases)
                 for seed in range(seen + 1, look + 1)
                 for one, want in wanted
                 for cases in one.bench.workload.by_guest(one.cases if look <= limits.seeds else want.cases)
                 for arm in (want.arms if seed % 2 else want.arms[::-1])
             ]
-            run_all(work, limits, task)
+            run_all(samples, work, task, keep_going=limits.keep_going)
             seen = look
 
 
-Work = tuple[Series, Arm, int, Sequence[Case]]
+Sample = tuple[Series, Arm, int, Sequence[Case]]
 
 
-def run_all(work: Sequence[Work], limits: Limits, task: Task) -> None:
-    """Do all of the work, some at a time; the first failure stops the rest. What ended is on disk by then."""
-    task.grow(len(work))
-    running, crew = Running(), executor.crew()
-    jobs = crew.guests(work[0][0].bench) if crew and work else limits.jobs
+def run_all(samples: Sequence[Sample], work: Work, task: Task, *, keep_going: bool = False) -> None:
+    """Take all of the samples, some at a time; the first failure stops the rest. What ended is on disk by then."""
+    task.grow(len(samples))
+    running = Running()
+    jobs = work.executor.guests(samples[0][0].bench) if work.executor and samples else work.jobs
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         try:
-            futures = [pool.submit(_one, *item, limits, running, task) for item in work]
+            futures = [pool.submit(_take, *sample, work, running, task, keep_going) for sample in samples]
             finished, _ = wait(futures, return_when=FIRST_EXCEPTION)
             _raise_first(finished)
         except BaseException:
@@ -177,17 +171,23 @@ def _raise_first(futures: set[Future[None]]) -> None:
             raise error
 
 
-def _one(
-    series: Series, arm: Arm, seed: int, cases: Sequence[Case], limits: Limits, running: Running, task: Task
+def _take(
+    series: Series,
+    arm: Arm,
+    seed: int,
+    cases: Sequence[Case],
+    work: Work,
+    running: Running,
+    task: Task,
+    keep_going: bool,
 ) -> None:
     run = _stored(series, arm, seed, cases)
-    if run is None and not limits.over() and not series.failure(arm.name, cases[0]):
+    if run is None and not work.out_of_time and not series.failure(arm.name, cases[0]):
         try:
-            crew = executor.crew()
-            measure = crew.measure if crew else runs.measure
+            measure = work.executor.measure if work.executor else runs.measure
             run = measure(series.bench, arm, seed, cases, series.fingerprint, running)
         except GuestFailed as error:
-            if not limits.keep_going:
+            if not keep_going:
                 raise
             series.failed.append(Failure(arm.name, seed, cases, error))
     if run is not None:

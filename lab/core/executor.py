@@ -1,76 +1,81 @@
-"""Whether others do the work: machines that guests and builds of this command are given to, if there are any.
-
-A command that was given a cluster enters `joined` with it once; whatever measures or builds asks for it here. So the
-way down to a single guest need not know.
-"""
+"""The means that a command has for its guests and builds: cores, time, a place for progress, other machines."""
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
+
+from lab.core.progress import Meter
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Crew(Protocol):
-    """Machines that work for this one. All of it may be called from several threads at once."""
+class Executor(Protocol):
+    """Optional remote executor (a dask cluster) for guest runs and kernel builds. Threads may share one."""
 
     def machines(self, bench: Any) -> int:
-        """How many there are whose guests give the same numbers as this machine's."""
+        """The number of machines whose guests give the same numbers as this machine's."""
 
     def guests(self, bench: Any) -> int:
-        """How many guests they run at a time, all together."""
+        """The number of guests that all of them run at a time."""
 
     def measure(self, bench: Any, arm: Any, seed: int, cases: Sequence[Any], fingerprint: str, running: Any) -> Any:
-        """What `runs.measure` does: the record is saved, and the guest's folder filled, here."""
+        """Do what `runs.measure` does. The record is saved, and the guest's folder filled, on this machine."""
 
     def build(self, spec: Any, source: Any, compiler: Any, request: str, meter: Any) -> Any:
         """The kernel of a request, now in this machine's store; None when it has to be built here."""
 
     def stop(self) -> None:
-        """Let go of everything that is under way, for good."""
+        """Cancel everything that is under way, for good."""
 
 
-_crew: list[Crew] = []
+def default_jobs() -> int:
+    """All cores that this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
-def crew() -> Crew | None:
-    """The machines that this command was given; None for this one alone."""
-    return _crew[-1] if _crew else None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What a command may spend on its guests and builds, handed down to everything that measures or builds.
 
-
-@contextmanager
-def joined(given: Crew) -> Iterator[None]:
-    """Have others do the work of what is inside."""
-    _crew.append(given)
-    try:
-        yield
-    finally:
-        _crew.remove(given)
-
-
-def each(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """A function of each item: one after the other here, all at once where others do the work.
-
-    What one of them raises is raised when all have ended; the first item's counts.
+    jobs: guests at a time, and make's parallelism.
+    deadline: on the monotonic clock; None without a budget.
+    meter: takes the progress.
+    executor: None where this machine does all of it.
     """
-    given = crew()
-    if given is None or len(items) < 2:
-        return [function(item) for item in items]
-    with ThreadPoolExecutor(max_workers=len(items)) as pool:
-        try:
-            futures = [pool.submit(function, item) for item in items]
-            wait(futures)
-        except BaseException:
-            given.stop()
-            raise
-    return [future.result() for future in futures]
 
+    meter: Meter
+    jobs: int = field(default_factory=default_jobs)
+    deadline: float | None = None
+    executor: Executor | None = None
 
-def over(deadline: float | None) -> bool:
-    """Whether a budget, as a time on the monotonic clock, is used up."""
-    return deadline is not None and time.monotonic() > deadline
+    @property
+    def out_of_time(self) -> bool:
+        """True once the deadline has passed."""
+        return self.deadline is not None and time.monotonic() > self.deadline
+
+    def until(self, deadline: float | None) -> Work:
+        """The same with another deadline."""
+        return dataclasses.replace(self, deadline=deadline)
+
+    def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Call a function with each item: one after the other here, all at once where an executor does the work.
+
+        Waits for all of them, then raises what the first item's call raised, if it did.
+        """
+        if self.executor is None or len(items) < 2:
+            return [function(item) for item in items]
+        with ThreadPoolExecutor(max_workers=len(items)) as pool:
+            try:
+                futures = [pool.submit(function, item) for item in items]
+                wait(futures)
+            except BaseException:
+                self.executor.stop()
+                raise
+        return [future.result() for future in futures]

@@ -17,8 +17,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from lab.core import ansible, disk, executor, paths, process, records
+from lab.core import ansible, disk, paths, process, records
 from lab.core.errors import BuildFailed, DiskFull, HostFailed
+from lab.core.executor import Work
 from lab.core.git import Repo
 from lab.core.progress import Meter, follow_log
 from lab.kernels import compilers, kconfig, store
@@ -105,7 +106,7 @@ class Workspace:
         self._finish()
         return (self.out / ".config").read_text()
 
-    def build(self, spec: KernelSpec, inputs: BuildInputs, resolved: str, jobs: int, meter: Meter) -> Build:
+    def build(self, spec: KernelSpec, inputs: BuildInputs, resolved: str, work: Work) -> Build:
         """Make the kernel and move it into the store."""
         self._start()
         config = self.out / "lab.config"
@@ -113,14 +114,14 @@ class Workspace:
         key = store.key_of(inputs)
         staging = store.staging_dir()
         try:
-            with follow_log(self.log, meter, f"build {self.source.describe}", self._expected_steps()) as steps:
+            with follow_log(self.log, work.meter, f"build {self.source.describe}", self._expected_steps()) as steps:
                 variables = {
                     "kernel_build_config": str(config),
-                    "kernel_build_jobs": jobs,
+                    "kernel_build_jobs": work.jobs,
                     "kernel_build_staging": str(staging),
                     "kernel_build_record": self._record(spec, inputs, key),
                 }
-                self._play("kernel_build", variables, meter)
+                self._play("kernel_build", variables, work.meter)
             if (staging / "config").read_text() != resolved:
                 raise BuildFailed(
                     f"{self.source.describe}: make changed the resolved configuration while building",
@@ -262,7 +263,7 @@ def first_error(log: str) -> str | None:
     return None
 
 
-def obtain(spec: KernelSpec, *, compiler: Compiler, jobs: int, meter: Meter) -> Build:
+def obtain(spec: KernelSpec, work: Work, *, compiler: Compiler) -> Build:
     """The kernel of a spec: from the store, or built.
 
     Raises `UserError` for options that kconfig does not know or drops, `BuildFailed` with the first error of the
@@ -274,12 +275,11 @@ def obtain(spec: KernelSpec, *, compiler: Compiler, jobs: int, meter: Meter) -> 
     required, optional = kconfig.requested(spec.kconfig)
     request = records.digest([source.tree_id, required, optional, compiler, MAKE_VARIABLES])
     if (build := store.find_request(request)) is None:
-        crew = executor.crew()
-        given = crew.build(spec, source, compiler, request, meter) if crew else None
-        build = given or _build(spec, source, required, optional, compiler, jobs, meter)
+        remote = work.executor and work.executor.build(spec, source, compiler, request, work.meter)
+        build = remote or _build(spec, source, required, optional, compiler, work)
         store.remember_request(request, build.key)
     if not store.hold(build):  # `lab gc` took it this very moment
-        return obtain(spec, compiler=compiler, jobs=jobs, meter=meter)
+        return obtain(spec, work, compiler=compiler)
     return build
 
 
@@ -289,12 +289,11 @@ def _build(
     required: Mapping[str, str],
     optional: Mapping[str, str],
     compiler: Compiler,
-    jobs: int,
-    meter: Meter,
+    work: Work,
 ) -> Build:
     workspace = Workspace(source, compiler, records.digest([required, optional, compiler.version])[:12])
-    with workspace.locked(meter):
-        resolved = _resolve_kconfig(workspace, dict(spec.kconfig), required, optional, meter)
+    with workspace.locked(work.meter):
+        resolved = _resolve_kconfig(workspace, dict(spec.kconfig), required, optional, work.meter)
         inputs = BuildInputs(
             tree_id=source.tree_id,
             kconfig_sha256=records.digest(resolved),
@@ -305,7 +304,7 @@ def _build(
         key = store.key_of(inputs)
         if (build := store.find(key)) is not None:
             return build
-        return workspace.build(spec, inputs, resolved, jobs, meter)
+        return workspace.build(spec, inputs, resolved, work)
 
 
 def _resolve_kconfig(

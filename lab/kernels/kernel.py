@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lab.core import paths
 from lab.core.errors import UserError
-from lab.core.progress import Meter
+from lab.core.executor import Work
 from lab.core.records import write_atomic
 from lab.kernels import build as kernel_build
 from lab.kernels import compilers, debs, files, kconfig, store
@@ -49,11 +49,11 @@ class Kernel:
         return chosen
 
 
-def obtain(spec: KernelSpec, *, cc: str = compilers.DEFAULT, jobs: int, meter: Meter) -> Kernel:
+def obtain(spec: KernelSpec, work: Work, *, cc: str = compilers.DEFAULT) -> Kernel:
     """Make a resolved spec bootable: build it, download it, or look at the file."""
     match spec.source:
         case TreeSource() as source:
-            build = kernel_build.obtain(spec, compiler=compilers.identify(cc), jobs=jobs, meter=meter)
+            build = kernel_build.obtain(spec, work, compiler=compilers.identify(cc))
             folder = store.folder_of(build.key)
             return Kernel(
                 spec=spec,
@@ -65,7 +65,7 @@ def obtain(spec: KernelSpec, *, cc: str = compilers.DEFAULT, jobs: int, meter: M
                 symbols=folder / "System.map",
             )
         case DebSource() as source:
-            folder = debs.fetch_deb(source, progress=meter.news)
+            folder = debs.fetch_deb(source, progress=work.meter.news)
             bzimage = next((folder / "boot").glob("vmlinuz-*"))
             symbols = next((folder / "boot").glob("System.map-*"), None)
             return _prebuilt(spec, bzimage, symbols)

@@ -8,7 +8,6 @@ What a bisection says of an event, in the words of a night. Pure.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from lab.bisection.answer import Answer, Found
 from lab.bisection.request import Asked, plan_for
 from lab.compare import exact, live, results
 from lab.core.errors import DiskFull, LabError, UserError
-from lab.core.progress import Meter
+from lab.core.executor import Work
 from lab.history import remember
 from lab.kernels.trees import Tree
 from lab.nightly import measure as nightly_measure
@@ -34,20 +33,17 @@ from lab.workloads import selection
 
 @dataclass(frozen=True, kw_only=True)
 class Chase:
-    """What a bisection needs to know of the night around it. deadline: on the monotonic clock."""
+    """What a bisection needs to know of the night around it."""
 
     plan: NightlyPlan
     branch: BranchPlan
     tree: Tree
-    jobs: int
-    deadline: float | None
+    work: Work
     live: LiveAllowance
-    meter: Meter
 
     def out_of_time(self, mode: Mode) -> bool:
         """Whether the night's budget is used up, or live mode's."""
-        late = self.deadline is not None and time.monotonic() > self.deadline
-        return late or (mode == "live" and self.live.out_of_time)
+        return self.work.out_of_time or (mode == "live" and self.live.out_of_time)
 
     def begin(self, event: Event) -> Path:
         """A new bisection of the case that lost most, between the event's two commits."""
@@ -71,7 +67,7 @@ class Chase:
             asked, more = self._in_live_mode(asked)
             words += more
         recipe = request.Recipe(schema=1, workload="")
-        made = plan_for(asked, recipe, ("good", "bad"), (old, event.test), words, self.meter.news)
+        made = plan_for(asked, recipe, ("good", "bad"), (old, event.test), words, self.work.meter.news)
         folder = results.new_folder(None)
         with results.claimed(folder):
             found = commit_range.commits(made.old.spec, made.new.spec, first_parent=made.live is not None)
@@ -96,9 +92,9 @@ class Chase:
         mode: Mode = "exact" if begun.plan.live is None else "live"
         if self.out_of_time(mode):
             return None
-        with results.claimed(folder), self.live.spending() if mode == "live" else nullcontext(self.deadline) as until:
-            found = conclude.conclude(begun, jobs=self.jobs, deadline=until, meter=self.meter)
-        remember(folder, self.meter, self.plan.database)
+        with results.claimed(folder), self.live.spending() if mode == "live" else nullcontext(self.work) as work:
+            found = conclude.conclude(begun, work)
+        remember(folder, self.work.meter, self.plan.database)
         return found
 
     def explained(self, event: Event, culprit: str) -> set[CaseName]:
@@ -110,17 +106,20 @@ class Chase:
         chosen = {case.workload for case in event.cases}
         asked = {text for text in self.plan.workloads_of(self.branch) if selection.select(text)[0].name in chosen}
         base, test = (
-            nightly_measure.arm(self.tree, spec, self.plan.cc, self.meter) for spec in (f"{culprit}^", culprit)
+            nightly_measure.arm(self.tree, spec, self.plan.cc, self.work.meter) for spec in (f"{culprit}^", culprit)
         )  # fmt: skip
         one = replace(self.branch, workloads=tuple(sorted(asked)))
         accelerator = self.live.accelerator if mode == "live" else None
         compared = nightly_measure.plan_of(self.plan, one, base, test, accelerator)
         folder = results.new_folder(None)
-        with results.claimed(folder), self.live.spending() if mode == "live" else nullcontext(None) as until:
+        with (
+            results.claimed(folder),
+            self.live.spending() if mode == "live" else nullcontext(self.work.until(None)) as work,
+        ):
             results.store_plan(folder, compared)
             measure = exact.measure if mode == "exact" else live.measure
-            result = measure(compared, folder, jobs=self.jobs, deadline=until, meter=self.meter)
-        remember(folder, self.meter, self.plan.database)
+            result = measure(compared, folder, work)
+        remember(folder, self.work.meter, self.plan.database)
         wanted = (Outcome.REGRESSION,) if mode == "exact" else (Outcome.REGRESSION, Outcome.UNKNOWN)
         return {(case.workload, case.case) for case in result.cases if case.verdict in wanted}
 

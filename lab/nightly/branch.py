@@ -81,12 +81,12 @@ class BranchWork:
         except LabError as error:
             at.put(state="failed", why=error.message)
         if at.now.why:
-            at.around.meter.say(f"{at.now.name} was not measured: {at.now.why}")
+            at.around.work.meter.say(f"{at.now.name} was not measured: {at.now.why}")
 
     def _fetch(self) -> Tree:
         """The tree, and its tip: the one that the night began with, if it did."""
         at, plan = self.at, self.at.plan
-        tree = measure.update(plan.tree, plan.branch, at.around.meter.news)
+        tree = measure.update(plan.tree, plan.branch, at.around.work.meter.news)
         if not at.now.tip:
             tip = measure.tip(tree, plan.branch)
             before = at.around.memory.before((plan.tree, plan.branch))
@@ -101,7 +101,7 @@ class BranchWork:
     def _measure(self, tree: Tree) -> None:
         """The tip in exact mode, then in live mode. What of that fails is said, and exact mode judges alone."""
         at, around = self.at, self.at.around
-        measure.build(around.plan, tree, at.now.tip, around.jobs, around.meter)
+        measure.build(around.plan, tree, at.now.tip, around.work)
         self._measure_in("exact", tree)
         at.put(missed={})
         if around.live.accelerator is not None:
@@ -136,7 +136,7 @@ class BranchWork:
     def _against(self, tree: Tree, baseline: Baseline, mode: Mode) -> None:
         """One comparison. A baseline that cannot be measured any more is left out."""
         at, around = self.at, self.at.around
-        if around.out_of_time:
+        if around.work.out_of_time:
             raise HostFailed(f"the night's budget of {around.plan.budget} is used up")
         if mode == "live" and around.live.out_of_time:
             raise HostFailed(f"its budget of {around.plan.live.budget} is used up")
@@ -159,17 +159,15 @@ class BranchWork:
         known = at.now.begun(mode).get(baseline.commit)
         folder = results.open_folder(known) if known else self._begun(tree, baseline, mode)
         words = f"{', '.join(baseline.names)}{' in live mode' if mode == 'live' else ''}"
-        around.meter.say(f"{at.now.name}: {at.now.tip[:12]} against {words}")
-        with around.live.spending() if mode == "live" else nullcontext(around.deadline) as deadline:
-            result = measure.finish(
-                folder, jobs=around.jobs, deadline=deadline, meter=around.meter, database=around.plan.database
-            )
+        around.work.meter.say(f"{at.now.name}: {at.now.tip[:12]} against {words}")
+        with around.live.spending() if mode == "live" else nullcontext(around.work) as work:
+            result = measure.finish(folder, work, database=around.plan.database)
         return measure.measured(result, baseline.names, baseline.commit)
 
     def _begun(self, tree: Tree, baseline: Baseline, mode: Mode) -> Path:
         """A folder for a comparison that nobody has begun."""
         at, around, plan = self.at, self.at.around, self.at.around.plan
-        base, test = (measure.arm(tree, one, plan.cc, around.meter) for one in (baseline.commit, at.now.tip))
+        base, test = (measure.arm(tree, one, plan.cc, around.work.meter) for one in (baseline.commit, at.now.tip))
         accelerator = around.live.accelerator if mode == "live" else None
         label = Label(
             plan=plan.name, night=around.night.number, date=around.night.date, tree=at.plan.tree,
@@ -193,13 +191,10 @@ class BranchWork:
         """What is news, and whose doing it was."""
         at, around, where = self.at, self.at.around, self._setting()
         plan, memory = around.plan, around.memory
-        steps, why = trend_steps(where.branch, plan.small, plan.database, around.meter)
+        steps, why = trend_steps(where.branch, plan.small, plan.database, around.work.meter)
         if why:
             at.note(why)
         found = [*nightly_events.mended(where, memory)]
         found += nightly_events.news(replace(where, first=where.first + len(found)), memory, at.now.measured, steps)
-        chase = Chase(
-            plan=plan, branch=at.plan, tree=tree, jobs=around.jobs, deadline=around.deadline, live=around.live,
-            meter=around.meter,
-        )  # fmt: skip
+        chase = Chase(plan=plan, branch=at.plan, tree=tree, work=around.work, live=around.live)
         at.put(state="measured", why="", events=Pursuit(at, chase).told(found))

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from lab.compare import live_guests
 from lab.compare.plan import LivePlan
 from lab.core.errors import LabError
-from lab.core.progress import Meter
+from lab.core.executor import Work
 from lab.guests import kvm, live_machine
 from lab.guests.live_machine import Accelerator
 from lab.nightly import record, team
@@ -31,39 +31,40 @@ from lab.workloads import selection
 class LiveAllowance:
     """accelerator: None where nothing is measured live; `why` says why not, if the plan wants it.
 
-    left_s: of its budget. deadline: of the whole night, on the monotonic clock.
+    work: of the whole night. left_s: of live mode's budget.
     """
 
+    work: Work
     accelerator: Accelerator | None = None
     why: str = ""
     left_s: float = 0.0
-    deadline: float = 0.0
 
     @property
     def out_of_time(self) -> bool:
         """Whether nothing more can be begun."""
-        return self.left_s <= 0 or time.monotonic() > self.deadline
+        return self.left_s <= 0 or self.work.out_of_time
 
     @contextmanager
-    def spending(self) -> Iterator[float]:
-        """The deadline of a piece of work, whose time is taken from the budget."""
+    def spending(self) -> Iterator[Work]:
+        """The work of one measurement, whose time is taken from the budget."""
         started = time.monotonic()
+        until = started + self.left_s
         try:
-            yield min(self.deadline, started + self.left_s)
+            yield self.work.until(until if self.work.deadline is None else min(self.work.deadline, until))
         finally:
             self.left_s -= time.monotonic() - started
 
 
-def allowance(plan: NightlyPlan, deadline: float, meter: Meter) -> LiveAllowance:
+def allowance(plan: NightlyPlan, work: Work) -> LiveAllowance:
     """What a plan wants of live mode, and this host can do."""
     if "live" not in plan.modes:
-        return LiveAllowance()
+        return LiveAllowance(work=work)
     try:
         live_machine.find()
-        accelerator = kvm.accelerator(plan.live.accel, plan.qemu, meter)
+        accelerator = kvm.accelerator(plan.live.accel, plan.qemu, work.meter)
     except LabError as error:
-        return LiveAllowance(why=f"live mode is not measured on this host: {error.message}")
-    return LiveAllowance(accelerator=accelerator, left_s=plan.live.budget_s, deadline=deadline)
+        return LiveAllowance(work=work, why=f"live mode is not measured on this host: {error.message}")
+    return LiveAllowance(work=work, accelerator=accelerator, left_s=plan.live.budget_s)
 
 
 def plan_of(plan: NightlyPlan, asked: tuple[str, ...], accelerator: Accelerator) -> LivePlan:
@@ -84,27 +85,24 @@ def plan_of(plan: NightlyPlan, asked: tuple[str, ...], accelerator: Accelerator)
 class Tonight:
     """A night at work. Whatever changes is saved at once.
 
-    deadline: on the monotonic clock. live: live mode's part of it. team: what other machines know.
+    live: live mode's part of it. team: what other machines know.
     """
 
     plan: NightlyPlan
     night: Night
     earlier: list[Night]
-    jobs: int
-    meter: Meter
-    deadline: float = field(init=False)
+    work: Work
     live: LiveAllowance = field(init=False)
     team: Team = field(init=False)
 
     def __post_init__(self) -> None:
-        self.deadline = time.monotonic() + self.plan.budget_s
         self.save()
-        self.team = team.team_if_it_works(self.plan.database, self.meter)
-        self.live = allowance(self.plan, self.deadline, self.meter)
+        self.team = team.team_if_it_works(self.plan.database, self.work.meter)
+        self.live = allowance(self.plan, self.work)
         if self.live.why and self.live.why not in self.night.notes:
             self.night = replace(self.night, notes=[*self.night.notes, self.live.why])
             self.save()
-            self.meter.say(self.live.why)
+            self.work.meter.say(self.live.why)
 
     @property
     def acks(self) -> dict[str, Ack]:
@@ -115,11 +113,6 @@ class Tonight:
     def memory(self) -> Memory:
         """What was known before this night."""
         return remember(self.earlier, self.acks)
-
-    @property
-    def out_of_time(self) -> bool:
-        """Whether the night's budget is used up."""
-        return time.monotonic() > self.deadline
 
     def save(self) -> None:
         """Keep what is known."""
@@ -155,7 +148,7 @@ class BranchTonight:
         """Something that the reader should know."""
         if text not in self.now.notes:
             self.put(notes=[*self.now.notes, text])
-        self.around.meter.say(f"{self.now.name}: {text}")
+        self.around.work.meter.say(f"{self.now.name}: {text}")
 
 
 def now() -> str:

@@ -13,6 +13,7 @@ from lab.compare import live, results
 from lab.compare.results import AbResult, ArmPlan, Plan
 from lab.core import records
 from lab.core.errors import BuildFailed, HostFailed, UserError
+from lab.core.executor import Work
 from lab.core.git import Repo
 from lab.core.locks import Progress
 from lab.core.process import CommandFailed
@@ -42,10 +43,10 @@ def arm(tree: Tree, commit: str, cc: str, meter: Meter) -> ArmPlan:
     return ArmPlan(spec=resolve.resolve(commit, tree, progress=meter.news), cc=cc)
 
 
-def build(plan: NightlyPlan, tree: Tree, commit: str, jobs: int, meter: Meter) -> None:
+def build(plan: NightlyPlan, tree: Tree, commit: str, work: Work) -> None:
     """Build a tip, so that a failure is known to be its own."""
     try:
-        kernel.obtain(arm(tree, commit, plan.cc, meter).spec, cc=plan.cc, jobs=jobs, meter=meter)
+        kernel.obtain(arm(tree, commit, plan.cc, work.meter).spec, work, cc=plan.cc)
     except BuildFailed as error:
         log = f" (log: {error.log})" if error.log else ""
         raise Broken(f"it does not build: {error.message}{log}") from error
@@ -88,15 +89,15 @@ def begin(plan: Plan, label: Label) -> Path:
     return folder
 
 
-def finish(folder: Path, *, jobs: int, deadline: float | None, meter: Meter, database: str | None) -> AbResult:
+def finish(folder: Path, work: Work, *, database: str | None) -> AbResult:
     """A comparison's result, measured as far as it was not yet."""
     if (folder / "result.json").is_file():
         return results.load_result(folder)
     with results.claimed(folder):
         plan = results.load_plan(folder)
         measure = compare_exact.measure if plan.live is None else live.measure
-        result = measure(plan, folder, jobs=jobs, deadline=deadline, meter=meter)
-    remember(folder, meter, database)
+        result = measure(plan, folder, work)
+    remember(folder, work.meter, database)
     return result
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import time
 from datetime import UTC, datetime
 
 from filelock import FileLock, Timeout
 from msgspec.structs import replace
 
-from lab.cluster import joined
+from lab.cluster import connect
 from lab.core.errors import UserError
-from lab.core.progress import Meter
+from lab.core.executor import Work
 from lab.nightly import events, record, team
 from lab.nightly.branch import BranchWork
 from lab.nightly.context import BranchTonight, Tonight, now
@@ -23,7 +25,7 @@ def today() -> str:
     return f"{datetime.now(UTC):%Y-%m-%d}"
 
 
-def run(plan: NightlyPlan, *, jobs: int, meter: Meter) -> tuple[Night, bool]:
+def run(plan: NightlyPlan, work: Work) -> tuple[Night, bool]:
     """Tonight's work, as far as it was not done yet; the night, and whether anything was left to do."""
     lock = FileLock(record.plan_dir(plan.name) / ".lock")
     try:
@@ -33,12 +35,12 @@ def run(plan: NightlyPlan, *, jobs: int, meter: Meter) -> tuple[Night, bool]:
             f"another lab nightly is at work on the plan {plan.name}", hint="`lab nightly status` shows how far it is"
         ) from None
     try:
-        return _run(plan, jobs, meter)
+        return _run(plan, work)
     finally:
         lock.release()
 
 
-def _run(plan: NightlyPlan, jobs: int, meter: Meter) -> tuple[Night, bool]:
+def _run(plan: NightlyPlan, work: Work) -> tuple[Night, bool]:
     nights = record.load_all(plan.name)
     date = today()
     found = events.night_to_do([(one.number, one.date, bool(one.finished)) for one in nights], date)
@@ -47,18 +49,19 @@ def _run(plan: NightlyPlan, jobs: int, meter: Meter) -> tuple[Night, bool]:
     number, begun = found
     if begun and (left := _branches(nights[-1], plan)) is not None:
         tonight, earlier = replace(nights[-1], branches=left), nights[:-1]
-        meter.say(f"night {number} ({date}) goes on where it stopped")
+        work.meter.say(f"night {number} ({date}) goes on where it stopped")
     else:
         earlier = nights[:-1] if begun else nights
         tonight = Night(
             plan=plan.name, number=number, date=date, started=now(), notes=_notes(earlier, date),
             branches=[BranchNight(tree=one.tree, branch=one.branch) for one in plan.branch],
         )  # fmt: skip
-        meter.say(f"night {number} ({date}) of {plan.name}: {len(plan.branch)} branches")
+        work.meter.say(f"night {number} ({date}) of {plan.name}: {len(plan.branch)} branches")
     _close(earlier)
-    with joined(plan.cluster, plan.share, meter):
-        done = _do(Tonight(plan=plan, night=tonight, earlier=earlier, jobs=jobs, meter=meter))
-    team.publish(plan.database, meter)
+    with connect(plan.cluster, plan.share, work.meter) as executor:
+        work = dataclasses.replace(work, deadline=time.monotonic() + plan.budget_s, executor=executor)
+        done = _do(Tonight(plan=plan, night=tonight, earlier=earlier, work=work))
+    team.publish(plan.database, work.meter)
     return done, True
 
 

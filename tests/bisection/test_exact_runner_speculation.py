@@ -132,11 +132,11 @@ class Watch:
 
         monkeypatch.setattr(runs, "measure", measure)
 
-    def obtain(self, spec: KernelSpec, **more: object) -> Kernel:
+    def obtain(self, spec: KernelSpec, *_: object, **__: object) -> Kernel:
         assert isinstance(spec.source, TreeSource)
         background = threading.current_thread() is not threading.main_thread()
         self.events.append(("ahead" if background else "build", spec.source.commit))
-        return fakebisect.obtain(spec, **more)
+        return fakebisect.obtain(spec)
 
 
 def watched(bisector: Bisector, monkeypatch: pytest.MonkeyPatch, watch: Watch, *words: str) -> Answer:

@@ -24,7 +24,7 @@ from lab.compare import live
 from lab.compare.results import ArmPlan
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed, UserError
-from lab.core.progress import Meter
+from lab.core.executor import Work
 from lab.kernels.debs import DebSource
 from lab.kernels.resolve import KernelSpec, TreeSource
 from lab.report import bisection_text
@@ -33,9 +33,10 @@ from lab.stats.verdict import Metric
 from ..fakes.bisection import commit, dice, fate_of, line
 from ..fakes.bisector import Bisector
 from ..fakes.kernel import git
+from ..fakes.work import quiet
 
 METRIC = Metric(name="throughput", unit="op/s", better="higher", primary=True)
-QUIET = Meter(quiet=True)
+QUIET = quiet()
 
 
 class Killed(BaseException):
@@ -112,8 +113,8 @@ def begin(folder: Path, commits: int = 16, **more: Any) -> Session:
     return session.create(folder, plan, history(commits))
 
 
-def search(at: Session, host: Host, **more: Any) -> Answer:
-    return live_conclude.conclude(at, host, None, **{"deadline": None, "meter": QUIET, **more})
+def search(at: Session, host: Host, deadline: float | None = None) -> Answer:
+    return live_conclude.conclude(at, host, None, QUIET.until(deadline))
 
 
 def culprits(answer: Answer) -> list[str]:
@@ -354,7 +355,7 @@ class FakeBoots:
     booted: ClassVar[list[str]] = []
     boot_s = 0.0
 
-    def __init__(self, plan: BisectPlan, history: History, folder: Path, *, jobs: int, meter: Meter) -> None:
+    def __init__(self, plan: BisectPlan, history: History, folder: Path, work: Work) -> None:
         assert plan.live is not None and plan.live.accelerator == "tcg"
         self.history = history
 

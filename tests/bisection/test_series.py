@@ -10,11 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab.bisection import conclude, packages, series
+from lab.bisection import packages, series, summarize
 from lab.bisection.answer import Answer, load
 from lab.cli import main
 from lab.compare import results, runs
 from lab.core.errors import UserError
+from lab.core.executor import Work
 from lab.kernels import debs, kernel, trees
 from lab.kernels.debs import DebSource
 from lab.kernels.kernel import Kernel
@@ -65,7 +66,7 @@ def deb_bisector(
     """A bisector whose packages are files: 6.12.57 is slow."""
     made = make(tmp_path, monkeypatch, capsys)
 
-    def obtain(spec: KernelSpec, **_: object) -> Kernel:
+    def obtain(spec: KernelSpec, *_: object, **__: object) -> Kernel:
         if not isinstance(spec.source, DebSource):
             return fakebisect.obtain(spec)
         path = tmp_path / spec.source.package
@@ -150,8 +151,15 @@ def test_a_budget_that_ends_after_the_search_of_packages_leaves_something_to_go_
 ) -> None:
     commits = with_tags(deb_bisector, 100.0, 60.0)
     with monkeypatch.context() as patch:
-        for after in [packages] if left == "the search inside" else [conclude, packages]:
-            patch.setattr(after, "over", lambda deadline: True)
+        last = "with_proofs" if left == "the search inside" else "make"
+        step, done = getattr(summarize, last), []
+
+        def stop_after(*words: Any, **more: Any) -> Answer:
+            done.append(last)
+            return step(*words, **more)
+
+        patch.setattr(summarize, last, stop_after)
+        patch.setattr(Work, "out_of_time", property(lambda work: bool(done)))
         stopped = searched(deb_bisector)
     (found,) = stopped.changes
     assert found.commit == "linux-image-6.12.57-cloud-amd64" and found.inside_result is None

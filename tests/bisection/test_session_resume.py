@@ -16,7 +16,7 @@ import pytest
 
 from lab.bisection.answer import Answer
 from lab.compare import results
-from lab.compare.sampling import Limits
+from lab.core.executor import Work
 
 from ..fakes import bisection as fakebisect
 from ..fakes.bisection import Dice, dice, line, wobbly
@@ -33,7 +33,8 @@ def test_a_budget_stops_between_two_guests_and_resume_measures_nothing_twice(
     """The budget is over after so many guests: six are the ends', three each commit's."""
     commits = line(bisector.tree, [100.0] * 20 + [60.0] * 12)
     with monkeypatch.context() as patch:
-        patch.setattr(Limits, "over", lambda limits: limits.deadline and len(bisector.guests.calls) >= guests)
+        over = property(lambda work: work.deadline and len(bisector.guests.calls) >= guests)
+        patch.setattr(Work, "out_of_time", over)
         stopped = bisector.search(commits[0], commits[-1], "--budget", "1h", "--jobs", "1")
     assert stopped.outcome == "undecided" and "budget" in stopped.reason
     assert len(bisector.guests.calls) == guests and stopped.measured == (guests - 6) // 3
@@ -52,7 +53,8 @@ def test_a_budget_too_short_for_the_ends_names_nobody(
     commits = line(bisector.tree, [100.0] * 4 + [60.0] * 4)
     bisector.guests.value = wobbly
     with monkeypatch.context() as patch:
-        patch.setattr(Limits, "over", lambda limits: limits.deadline and len(bisector.guests.calls) >= guests)
+        over = property(lambda work: work.deadline and len(bisector.guests.calls) >= guests)
+        patch.setattr(Work, "out_of_time", over)
         said = bisector.refused(5, "--good", commits[0], "--bad", commits[-1], "--budget", "1h", "--jobs", "1")
     assert "before both ends were measured" in said and "lab bisect resume" in bisector.said
     assert bisector.run("resume", "--json") == 0

@@ -12,6 +12,7 @@ from lab.compare import exact, results
 from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.errors import UserError
+from lab.core.executor import Work
 from lab.core.progress import Meter
 from lab.kernels import kernel as kernel_kernel
 from lab.stats.verdict import Outcome
@@ -19,6 +20,7 @@ from lab.workloads import selection
 
 from ..fakes.build import own_folders
 from ..fakes.guest import WORKLOAD, FakeGuests, Formula, kernel, plan, pretend, write_workload
+from ..fakes.work import quiet
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +45,7 @@ def measured(
     guests = pretend(monkeypatch, tmp_path, FakeGuests(formula))
     folder = results.new_folder(None)
     asked = plan(changes.pop("workload", None) or write_workload(tmp_path / "mine"), *more, **changes)
-    return exact.measure(asked, folder, jobs=2, deadline=None, meter=Meter(quiet=True)), guests, folder
+    return exact.measure(asked, folder, quiet(jobs=2)), guests, folder
 
 
 def test_the_document_has_the_fields_that_are_promised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,16 +141,18 @@ def test_two_workloads_of_one_name_are_refused(tmp_path: Path) -> None:
 
 def test_what_will_be_run_is_said_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     chosen = selection.select_all([write_workload(tmp_path / "mine")])
-    exact.announce(plan("mine"), chosen, 2, Meter())
+    exact.announce(plan("mine"), chosen, Work(jobs=2, meter=Meter()))
     assert capsys.readouterr().err.startswith("2 cases, 6 seeds: 12 guests, 2 at a time, about ")
 
 
 def test_arms_without_a_common_machine_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, tmp_path, FakeGuests(slower))
     one = kernel("base")
-    monkeypatch.setattr(kernel_kernel, "obtain", lambda spec, **_: __import__("dataclasses").replace(one, bzimage=None))
+    monkeypatch.setattr(
+        kernel_kernel, "obtain", lambda spec, *_, **__: __import__("dataclasses").replace(one, bzimage=None)
+    )
     with pytest.raises(UserError, match="no machine type boots all of"):
-        exact.measure(plan(write_workload(tmp_path / "mine")), tmp_path, jobs=1, deadline=None, meter=Meter(quiet=True))
+        exact.measure(plan(write_workload(tmp_path / "mine")), tmp_path, quiet())
 
 
 def test_a_workloads_own_cost_model_decides_unless_another_is_asked_for(

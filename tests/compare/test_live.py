@@ -29,6 +29,7 @@ from lab.stats.verdict import Outcome
 from lab.workloads import selection
 
 from ..fakes.guest import FakeGuests, plan, pretend, write_workload
+from ..fakes.work import quiet
 from .test_round_runner import Host
 
 HOW = LivePlan(accelerator="tcg", max_rounds=12, iterations=2, seed=1)
@@ -56,8 +57,8 @@ def measured(tmp_path: Path, wanted: Plan, meter: Meter | None = None) -> AbResu
     folder = tmp_path / "result"
     if not (folder / "plan.json").exists():
         results.store_plan(results.new_folder(folder), wanted)
-    meter = meter or Meter(quiet=True)
-    return live.measure(results.load_plan(folder), folder, jobs=1, deadline=None, meter=meter)
+    work = quiet(meter=meter) if meter else quiet()
+    return live.measure(results.load_plan(folder), folder, work)
 
 
 def test_a_document_of_live_mode(tmp_path: Path, host: Host) -> None:
@@ -173,7 +174,7 @@ def test_what_fits_into_a_budget_is_said_once(
     host.keep_time(monkeypatch, try_s=10)
     folder = results.new_folder(tmp_path / "result")
     results.store_plan(folder, planned(tmp_path))
-    live.measure(results.load_plan(folder), folder, jobs=1, deadline=100.0, meter=Meter())
+    live.measure(results.load_plan(folder), folder, quiet(deadline=100.0, meter=Meter()))
     lines = capsys.readouterr().err.splitlines()
     said = [number for number, line in enumerate(lines) if line.startswith("planned")]
     assert [lines[number] for number in said] == ["planned for this budget: 10 rounds, 2 iterations a boot"]

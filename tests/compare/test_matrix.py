@@ -15,12 +15,14 @@ from lab.cli import main
 from lab.compare import matrix, matrix_results, results
 from lab.compare.matrix_results import Cell, MatrixPlan, MatrixResult
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed
+from lab.core.executor import Work
 from lab.core.progress import Meter
 from lab.kernels import kernel as kernel_kernel
 from lab.stats.verdict import Outcome
 
 from ..fakes.build import own_folders
 from ..fakes.guest import WORKLOAD, FakeGuests, Formula, kernel, pretend, write_workload
+from ..fakes.work import quiet
 
 FACTORS = {"always-always": 1.0, "always-never": 1.0, "never-always": 0.5, "never-never": 2.0}
 
@@ -86,8 +88,8 @@ def start(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Star
         plan = a_plan(workload, files or ["k"], TWO_AXES if settings is None else settings, **changes)
         if not (folder / "plan.json").exists():
             results.store_plan(folder, plan)
-        meter = Meter(quiet=True)
-        return guests, lambda: matrix.measure(plan, folder, jobs=jobs, deadline=deadline, meter=meter)
+        work = quiet(jobs=jobs, deadline=deadline)
+        return guests, lambda: matrix.measure(plan, folder, work)
 
     return prepare
 
@@ -142,7 +144,7 @@ def test_a_kernel_is_made_ready_once_however_many_settings_it_has(
     _, measure = start(equal, files=["a", "b"], settings=["thp=always,madvise,never"])
     asked = []
 
-    def obtain(spec: Any, **_: object) -> Any:
+    def obtain(spec: Any, *_: object, **__: object) -> Any:
         asked.append(spec.source.path)
         return kernel(Path(spec.source.path).name)
 
@@ -424,7 +426,7 @@ def test_guests_of_single_cases_are_counted_each(
     pretend(monkeypatch, tmp_path, FakeGuests(equal))
     for text, words in ((ALONE, "24 guests, 2 at a time"), (WORKLOAD, "12 guests, 2 at a time")):
         plan = a_plan(write_workload(tmp_path / "mine", text), ["k"], ["thp=always,never"])
-        matrix.announce(plan, tmp_path, jobs=2, budget_s=None, meter=Meter())
+        matrix.announce(plan, tmp_path, Work(jobs=2, meter=Meter()), budget_s=None)
         assert words in capsys.readouterr().err
 
 

@@ -15,11 +15,11 @@ from lab.compare import exact, runs, sampling
 from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed
-from lab.core.progress import Meter
 from lab.stats.verdict import Outcome
 
 from ..fakes.build import own_folders
 from ..fakes.guest import WORKLOAD, FakeGuests, Formula, plan, pretend, write_workload
+from ..fakes.work import quiet
 
 BOTH = ("small", "large")
 
@@ -45,7 +45,7 @@ def start(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Star
         workload = write_workload(tmp_path / "mine", text)
         guests = pretend(monkeypatch, tmp_path, FakeGuests(formula))
         asked = plan(workload, **changes)
-        return guests, lambda: exact.measure(asked, folder, jobs=jobs, deadline=deadline, meter=Meter(quiet=True))
+        return guests, lambda: exact.measure(asked, folder, quiet(jobs=jobs, deadline=deadline))
 
     return prepare
 

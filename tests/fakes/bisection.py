@@ -135,7 +135,7 @@ def fate_of(source: TreeSource) -> str:
     return _content(source.tree, source.tree_id)[0]
 
 
-def obtain(spec: KernelSpec, **_: object) -> Kernel:
+def obtain(spec: KernelSpec, *_: object, **__: object) -> Kernel:
     """The kernel of a commit: a file that holds its fate. Trees that differ in `docs` alone give the same one."""
     assert isinstance(spec.source, TreeSource)
     fate, code = _content(spec.source.tree, spec.source.tree_id)

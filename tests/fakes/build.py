@@ -135,9 +135,10 @@ def own_folders(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
 def start_build(top: Path, text: str = "HEAD", *, env: Iterable[tuple[str, str]] = ()) -> subprocess.Popen[str]:
     """A build in a process of its own, which prints the key."""
     program = (
-        "import sys; from lab.kernels import build, compilers, resolve; from lab.core.progress import Meter\n"
+        "import sys; from lab.kernels import build, compilers, resolve; from lab.core.executor import Work\n"
+        "from lab.core.progress import Meter\n"
         "spec = resolve.resolve(sys.argv[2], sys.argv[1])\n"
-        "print(build.obtain(spec, compiler=compilers.identify(), jobs=1, meter=Meter(quiet=True)).key)\n"
+        "print(build.obtain(spec, Work(jobs=1, meter=Meter(quiet=True)), compiler=compilers.identify()).key)\n"
     )
     return subprocess.Popen(
         [sys.executable, "-c", program, str(top), text],

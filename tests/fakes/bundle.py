@@ -9,7 +9,6 @@ import pytest
 
 from lab.compare import exact as compare_exact
 from lab.compare import results, runs
-from lab.core.progress import Meter
 from lab.guests import exact
 from lab.guests import image as guest_image
 from lab.guests.exact import Qemu
@@ -18,6 +17,7 @@ from lab.kernels import kernel as kernel_kernel
 from lab.kernels.kernel import Kernel
 from lab.report.inputs import Report
 
+from . import work
 from .guest import FakeGuests, kernel, plan, pretend, write_workload
 
 VERSION = "7.2.22 (a stand-in)"
@@ -63,7 +63,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Report:
     monkeypatch.setattr(runs, "measure", measure)
     program = write_qemu(tmp_path / "qemu")
     monkeypatch.setattr(exact, "find_qemu", lambda command="": Qemu(path=str(program), version=VERSION, numbers=(7, 2)))
-    monkeypatch.setattr(kernel_kernel, "obtain", lambda spec, **_: _kernel(tmp_path, Path(spec.source.path).name))
+    monkeypatch.setattr(kernel_kernel, "obtain", lambda spec, *_, **__: _kernel(tmp_path, Path(spec.source.path).name))
     image = Image(
         schema=1, name="guest", key="i", sha256="s", suite="bookworm", compiler="gcc",
         packages={"busybox": "1:1.35"}, programs={},
@@ -72,7 +72,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Report:
     folder = results.new_folder(tmp_path / "measured")
     asked = plan(write_workload(tmp_path / "mine"), seeds=1, fixed_seeds=True, qemu=str(program))
     results.store_plan(folder, asked)
-    result = compare_exact.measure(asked, folder, jobs=1, deadline=None, meter=Meter(quiet=True))
+    result = compare_exact.measure(asked, folder, work.quiet())
     return Report(raw=result, folder=folder)
 
 

@@ -14,8 +14,9 @@ from lab.kernels import kernel as kernel_kernel
 from lab.kernels import resolve
 from lab.kernels.kernel import Kernel, MachineType
 
-from ..fakes.build import own_folders, quiet
+from ..fakes.build import own_folders
 from ..fakes.guest import kernel
+from ..fakes.work import quiet
 from .test_files import elf
 
 
@@ -25,7 +26,7 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _obtain(path: Path) -> Kernel:
-    return kernel_kernel.obtain(resolve.resolve(f"file:{path}"), jobs=1, meter=quiet())
+    return kernel_kernel.obtain(resolve.resolve(f"file:{path}"), quiet())
 
 
 def _bzimage(path: Path, vmlinux: bytes) -> Path:

@@ -15,7 +15,6 @@ import pytest
 from lab.cli import main
 from lab.core import records
 from lab.core.errors import UserError
-from lab.core.progress import Meter
 from lab.guests import exact, hardware
 from lab.guests.exact import Qemu
 from lab.guests.plugin import Instrument, Model
@@ -27,6 +26,7 @@ from lab.report.inputs import Report
 
 from ..fakes.build import own_folders
 from ..fakes.bundle import VERSION, measured, write_qemu
+from ..fakes.work import quiet
 
 
 @pytest.fixture
@@ -39,16 +39,16 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
 def bundle(tmp_path: Path, report: Report) -> Path:
     # A folder whose name is hard on a shell and on QEMU's comma-separated options.
     folder = tmp_path / "it's a, b"
-    write.write(report, folder, jobs=1, meter=Meter(quiet=True))
+    write.write(report, folder, quiet())
     return folder
 
 
 def asked() -> bundle_replay.Asked:
-    return bundle_replay.Asked(qemu="qemu", jobs=2, guest_timeout_s=60)
+    return bundle_replay.Asked(qemu="qemu", guest_timeout_s=60)
 
 
 def replay(path: Path) -> list[str]:
-    return bundle_replay.replay(path, asked(), Meter(quiet=True)).differences
+    return bundle_replay.replay(path, asked(), quiet(jobs=2)).differences
 
 
 def shell(folder: Path, *names: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -62,7 +62,7 @@ def shell(folder: Path, *names: str, **variables: str) -> subprocess.CompletedPr
 
 
 def test_a_bundle_replays_to_the_last_digit(bundle: Path) -> None:
-    found = bundle_replay.replay(bundle, asked(), Meter(quiet=True))
+    found = bundle_replay.replay(bundle, asked(), quiet(jobs=2))
     assert (found.guests, found.differences, found.environment) == (2, [], [])
     assert found.result == "measured", "its name, and nothing of where it was stored"
 
@@ -111,13 +111,13 @@ def test_qemu_is_started_by_the_shell_as_it_was_by_the_lab(bundle: Path, report:
 
 def test_the_same_result_gives_the_same_tar(report: Report, tmp_path: Path) -> None:
     for name in ("one.tar", "two.tar"):
-        write.write(report, tmp_path / name, jobs=1, meter=Meter(quiet=True))
+        write.write(report, tmp_path / name, quiet())
     assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "two.tar").read_bytes()
 
 
 @pytest.mark.parametrize("name", ["b.tar", "b.tar.zst"])
 def test_a_bundle_in_one_file_replays(report: Report, tmp_path: Path, name: str) -> None:
-    write.write(report, tmp_path / name, jobs=1, meter=Meter(quiet=True))
+    write.write(report, tmp_path / name, quiet())
     assert bundle_replay.is_bundle(str(tmp_path / name))
     assert replay(tmp_path / name) == []
 
@@ -157,7 +157,7 @@ def test_other_bytes_of_a_report_are_told_too(bundle: Path) -> None:
 def test_another_qemu_is_named(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = Qemu(path=str(bundle.parent / "qemu"), version="10.0.2", numbers=(10, 0))
     monkeypatch.setattr(exact, "find_qemu", lambda command="": other)
-    found = bundle_replay.replay(bundle, asked(), Meter(quiet=True))
+    found = bundle_replay.replay(bundle, asked(), quiet(jobs=2))
     assert found.environment == [f"qemu ({VERSION} then, 10.0.2 here)"]
 
 
@@ -331,7 +331,7 @@ def test_an_archive_that_leads_elsewhere_is_refused(
 @pytest.mark.parametrize("cut", [0.1, 0.5, 0.9, 0.999])
 def test_an_archive_that_is_cut_off_is_refused(report: Report, tmp_path: Path, cut: float) -> None:
     path = tmp_path / "b.tar.zst"
-    write.write(report, path, jobs=1, meter=Meter(quiet=True))
+    write.write(report, path, quiet())
     whole = path.read_bytes()
     path.write_bytes(whole[: int(len(whole) * cut)])
     (tmp_path / "into").mkdir()
@@ -341,7 +341,7 @@ def test_an_archive_that_is_cut_off_is_refused(report: Report, tmp_path: Path, c
 
 def test_an_archive_with_a_bit_changed_is_refused(report: Report, tmp_path: Path) -> None:
     path = tmp_path / "b.tar.zst"
-    write.write(report, path, jobs=1, meter=Meter(quiet=True))
+    write.write(report, path, quiet())
     whole = bytearray(path.read_bytes())
     for place in range(10, len(whole), len(whole) // 7):
         damaged = whole.copy()
@@ -382,14 +382,14 @@ def test_where_it_goes_must_be_new(report: Report, tmp_path: Path, capsys: pytes
 
 def test_an_empty_folder_is_as_good_as_none(report: Report, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    write.write(report, tmp_path / "empty", jobs=1, meter=Meter(quiet=True))
+    write.write(report, tmp_path / "empty", quiet())
     contents.check(tmp_path / "empty")
 
 
 def test_what_cannot_be_put_together_any_more_is_refused(report: Report, tmp_path: Path) -> None:
     (tmp_path / "slice.cpio").write_bytes(b"another root")
     with pytest.raises(UserError, match="cannot be put together any more: guests differs"):
-        write.write(report, tmp_path / "b", jobs=1, meter=Meter(quiet=True))
+        write.write(report, tmp_path / "b", quiet())
     assert not (tmp_path / "b").exists()
 
 
@@ -397,13 +397,13 @@ def test_guests_that_were_not_kept_are_refused(report: Report, tmp_path: Path) -
     for path in (report.folder / "runs").glob("*"):
         path.unlink()
     with pytest.raises(UserError, match="were not kept"):
-        write.write(report, tmp_path / "b", jobs=1, meter=Meter(quiet=True))
+        write.write(report, tmp_path / "b", quiet())
 
 
 def test_another_mode_than_exact_is_refused(report: Report, tmp_path: Path) -> None:
     live = Report(raw=msgspec.structs.replace(report.raw, mode="live"), folder=report.folder)
     with pytest.raises(UserError, match="live mode, whose numbers nothing repeats"):
-        write.write(live, tmp_path / "b", jobs=1, meter=Meter(quiet=True))
+        write.write(live, tmp_path / "b", quiet())
 
 
 # ---- the cost plugin

@@ -15,7 +15,6 @@ from rich.console import Console
 from lab.compare import matrix, results
 from lab.compare.matrix_results import Cell, MatrixResult
 from lab.core.errors import GuestFailed, GuestFailure
-from lab.core.progress import Meter
 from lab.report import heatmap, matrix_text
 from lab.report.heatmap import COLOURS
 from lab.stats import verdict
@@ -24,6 +23,7 @@ from lab.stats.verdict import Outcome, percent
 from ..compare.test_matrix import TWO_AXES, a_plan, by_setting
 from ..fakes.build import own_folders
 from ..fakes.guest import FakeGuests, Formula, pretend, write_workload
+from ..fakes.work import quiet
 
 SVG = "{http://www.w3.org/2000/svg}"
 THREE = ["before", "regressed", "fixed"]
@@ -47,7 +47,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         plan = a_plan(f"{write_workload(tmp_path / 'mine')}:{cases}", files, settings, **changes)
         folder = results.new_folder(None)
         results.store_plan(folder, plan)
-        return matrix.measure(plan, folder, jobs=1, deadline=None, meter=Meter(quiet=True))
+        return matrix.measure(plan, folder, quiet())
 
     return measure
 

@@ -20,7 +20,7 @@ from lab.compare.replay import Replay, differences
 from lab.compare.runs import Got
 from lab.core import process, records
 from lab.core.errors import GuestFailed, UserError
-from lab.core.progress import Meter
+from lab.core.executor import Work
 from lab.guests import exact, hardware, plugin
 from lab.guests.exact import Qemu
 from lab.guests.plugin import Instrument, Model
@@ -34,7 +34,6 @@ class Asked:
     """How to replay. trust: build and run a cost plugin that is not this lab's."""
 
     qemu: str
-    jobs: int
     guest_timeout_s: float
     trust: bool = False
 
@@ -45,14 +44,14 @@ def is_bundle(reference: str) -> bool:
     return path.is_file() or any((path / name).is_file() for name in (contents.DESCRIPTION, contents.NAME))
 
 
-def replay(path: Path, asked: Asked, meter: Meter) -> Replay:
+def replay(path: Path, asked: Asked, work: Work) -> Replay:
     """All guests of a bundle once more; `UserError` before anything runs if it is damaged."""
     qemu = exact.find_qemu(asked.qemu)
     with tempfile.TemporaryDirectory(prefix="lab-replay-") as scratch, _folder(path, Path(scratch)) as folder:
         contents.check(folder)
         opened = contents.load(folder)
         library = _library(opened, Path(scratch), asked)
-        found = _run_all(opened, qemu, library, Path(scratch), asked, meter)
+        found = _run_all(opened, qemu, library, Path(scratch), asked, work)
     differing = [line for guest in opened.bundle.guests for line in found[guest.name]]
     return Replay(
         result=opened.bundle.result,
@@ -119,12 +118,12 @@ def _library(opened: Opened, scratch: Path, asked: Asked) -> Path | None:
 
 
 def _run_all(
-    opened: Opened, qemu: Qemu, library: Path | None, scratch: Path, asked: Asked, meter: Meter
+    opened: Opened, qemu: Qemu, library: Path | None, scratch: Path, asked: Asked, work: Work
 ) -> dict[str, list[str]]:
     """What differs in each guest, by name; the first that fails stops the rest."""
     running = Running()
     guests = opened.bundle.guests
-    with meter.task("replaying", len(guests)) as task, ThreadPoolExecutor(max_workers=asked.jobs) as pool:
+    with work.meter.task("replaying", len(guests)) as task, ThreadPoolExecutor(max_workers=work.jobs) as pool:
 
         def one(guest: Guest) -> list[str]:
             folder = scratch / "guests" / guest.name

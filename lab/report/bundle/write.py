@@ -21,6 +21,7 @@ from lab.compare.results import Plan, ResultEnvironment
 from lab.compare.runs import Bench, Run
 from lab.core import records
 from lab.core.errors import UserError
+from lab.core.executor import Work
 from lab.core.paths import room
 from lab.core.progress import Meter
 from lab.guests import exact as guest_exact
@@ -127,17 +128,17 @@ class _Part(NamedTuple):
     kernel: str
 
 
-def write(report: Report, output: Path, *, jobs: int, meter: Meter) -> None:
-    """A result's bundle, as a new folder or, by its name, one file. jobs: for kernels that must be built again."""
+def write(report: Report, output: Path, work: Work) -> None:
+    """A result's bundle, as a new folder or, by its name, one file."""
     _check_output(output)
     plan = _plan(report)
     with tempfile.TemporaryDirectory(prefix=".lab-bundle-", dir=output.absolute().parent) as scratch:
         folder = Path(scratch) / "bundle"
         folder.mkdir()
-        _fill(folder, report, plan, _parts(report, plan, Path(scratch), jobs, meter), meter)
+        _fill(folder, report, plan, _parts(report, plan, Path(scratch), work), work.meter)
         contents.write(folder)
         if archive.is_archive(output):
-            meter.say("packing")
+            work.meter.say("packing")
             archive.pack(folder, output, f"bundle-{report.folder.name}")
         else:
             folder.replace(output)
@@ -171,12 +172,12 @@ def _plan(report: Report) -> Plan:
 # ---- what was booted, put together again
 
 
-def _parts(report: Report, plan: Plan, scratch: Path, jobs: int, meter: Meter) -> list[_Part]:
+def _parts(report: Report, plan: Plan, scratch: Path, work: Work) -> list[_Part]:
     selection.require_unchanged(plan.files)
-    arms = (exact.obtain_arm("base", plan.base, jobs, meter), exact.obtain_arm("test", plan.test, jobs, meter))
+    arms = (exact.obtain_arm("base", plan.base, work), exact.obtain_arm("test", plan.test, work))
     # The QEMU that it was measured with, whatever is installed by now: nothing is run here.
     then = Qemu(path=plan.qemu, version=report.raw.environment.qemu, numbers=(0, 0))
-    ready = exact.prepare_around(arms, then, plan, scratch, meter)
+    ready = exact.prepare_around(arms, then, plan, scratch, work.meter)
     _require_same(report, ready.environment)
     benches = {one.bench.workload.name: one.bench for one in ready.series}
     places = {arm.kernel.key: arm.name for arm in reversed(arms)}  # one that both arms boot is there once
