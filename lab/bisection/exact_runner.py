@@ -408,8 +408,8 @@ class Search:
         quiet, tree = dataclasses.replace(self.work, meter=Meter(quiet=True)), source.tree
         return Speculation(
             lambda number: self.measurer.obtain(history.resolve(number), quiet),
-            lambda: build.interrupt(tree),
-            lambda: build.hurry(tree),
+            lambda: build.cancel(tree),
+            lambda: build.raise_priority(tree),
         )
 
     def _build_ahead(self, state: State, number: int) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from lab.bisection.commit_range import Candidate
-from lab.core import disk
+from lab.core import paths
 from lab.core.errors import HostFailed
 from lab.core.records import Record
 
@@ -94,7 +94,7 @@ class Journal:
         """Add a line; it is on disk when this returns. Not for a journal that somebody else writes to."""
         line = msgspec.json.encode(event) + b"\n"
         try:
-            with disk.writing(self.path), self.path.open("r+b" if self.path.exists() else "w+b") as stream:
+            with paths.writing(self.path), self.path.open("r+b" if self.path.exists() else "w+b") as stream:
                 _drop_torn(stream.fileno(), self.path)
                 stream.seek(0, os.SEEK_END)
                 stream.write(line)

@@ -14,7 +14,7 @@ from pathlib import Path
 from lab.bisection.commit_range import Candidate, History, Kind
 from lab.core import git
 from lab.core.errors import UserError
-from lab.core.process import CommandFailed, run
+from lab.core.process import CommandFailed
 from lab.kernels import debs, spec
 
 _PATCHES = ("*.patch", "*.diff", "*.eml")
@@ -69,7 +69,7 @@ def _files(series: Path, into: Path) -> list[Path]:
     try:
         shutil.rmtree(into, ignore_errors=True)
         into.mkdir(parents=True)
-        run(git.command("mailsplit", "--keep-cr", f"-o{into}", "--", series.resolve()), env=git.environment())
+        git.run("mailsplit", "--keep-cr", f"-o{into}", "--", series.resolve())
     except CommandFailed as error:
         raise UserError(f"{series} is no mailbox that git can split: {error.message}") from error
     return [_named(path) for path in sorted(into.glob("[0-9]*"))]

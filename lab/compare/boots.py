@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from lab.compare import runs
-from lab.core import cpio, disk, records
+from lab.core import cpio, paths, records
 from lab.core.errors import GuestFailed
 from lab.core.records import Record
 from lab.guests import channel, live_machine, output, perf_record, perf_stat, pinning, run
@@ -114,7 +114,7 @@ def boot(
     """
     folder = runs.guest_folder(bench.folder, name)
     shutil.rmtree(folder, ignore_errors=True)
-    disk.require(bench.folder, _LEAST_FREE, "a guest")
+    paths.require_space(bench.folder, _LEAST_FREE, "a guest")
     folder.mkdir(parents=True)
     record_path(bench.folder, name).parent.mkdir(exist_ok=True)
     composed, argv = live_machine.compose(bench.guest_of(arm, seat), arm.kernel.image(bench.machine), bench.room)
@@ -169,7 +169,7 @@ def _measured(
         profiles = _take_profiles(report) if bench.profiled else {}
         values = collect(report, bench.workload, cases, record.iterations, folder, counted)
     except GuestFailed:
-        disk.require(folder)  # what it said may be lost, and that is not its kernel's doing
+        paths.require_space(folder)  # what it said may be lost, and that is not its kernel's doing
         raise
     finally:
         initrd.unlink(missing_ok=True)

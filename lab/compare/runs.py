@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from lab.core import cpio, disk, records
+from lab.core import cpio, paths, records
 from lab.core.errors import GuestFailed, GuestFailure
 from lab.core.records import Record
 from lab.guests import channel, costs, exact, output, run
@@ -126,7 +126,7 @@ def execute(
     argv: Sequence[str], guest: Path, bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], running: Running
 ) -> Got:
     """Boot the guest of a folder, and take what it gives."""
-    with disk.writing(guest / INITRD):
+    with paths.writing(guest / INITRD):
         (guest / INITRD).write_bytes(bench.slice.read_bytes() + job_part(bench, arm, seed, cases))
     try:
         return conduct(
@@ -190,7 +190,7 @@ def conduct(
         output.collect(report, workload, cases, guest)
         found = _modelled(guest / COSTS, shuffled(cases, seed), workload, report) if modelled else {}
     except GuestFailed:
-        disk.require(guest)  # what it said may be lost, and that is not its kernel's doing
+        paths.require_space(guest)  # what it said may be lost, and that is not its kernel's doing
         raise
     finally:
         (guest / INITRD).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Calling the Ansible room: one playbook with one JSON document, and what became of it."""
+"""Ansible playbooks of the lab, run with a document of variables."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ TAG = "LAB_PLAY"
 
 _CONFIG = "ansible.cfg"
 _POLL_S = 0.02
-"""How often Ansible looks whether a task is over. By itself it does so each millisecond, for as long as make runs."""
+"""How often Ansible checks a task. Its default is each millisecond, for as long as make runs."""
 
 
 class PlaybookFailed(HostFailed):
-    """A task of a playbook failed. `task` is its name, `detail` the module's own message.
+    """A task of a playbook failed. `task` is its name, `detail` the message of its module.
 
-    Without a task, Ansible itself did not start, or was killed; then `detail` is the last it said.
+    `task` is None where Ansible itself did not start or was killed; then `detail` is its last line.
     """
 
     def __init__(self, playbook: str, task: str | None, detail: str) -> None:
@@ -43,12 +43,12 @@ def play(
 ) -> None:
     """Run `ansible/playbooks/NAME.yml` against localhost with the given variables.
 
-    tag: what all its processes carry in their environment as LAB_PLAY, so that `process.kill_tagged` finds them
-    after a lab that was killed. check: only find out what would be changed.
+    tag: the value of LAB_PLAY in the environment of all processes, by which `process.kill_tagged` finds them after
+    a lab that was killed. check: find out what would change, and change nothing.
 
-    Raises `PlaybookFailed` with the failing task's message, and `KeyboardInterrupt` when `cancelled` said so.
+    Raises `PlaybookFailed` with the failing task's message, and `KeyboardInterrupt` once `cancelled` returns True.
     """
-    import ansible_runner  # a third of a second: only when something is really built
+    import ansible_runner  # takes a third of a second
 
     with tempfile.TemporaryDirectory(prefix="lab-play-") as private:
         # ansible-runner hands variables over on the command line; a file has no length limit.
@@ -72,7 +72,7 @@ def play(
 
 
 def _literal(value: Any) -> Any:
-    """Every string marked as text: Ansible would run `{{ ... }}`, and a commit's subject may well contain that."""
+    """Mark every string as text. Ansible would evaluate `{{ ... }}`, which a commit's subject may contain."""
     match value:
         case str():
             return {"__ansible_unsafe": value}

@@ -1,7 +1,7 @@
-"""Writing cpio archives ("newc", as the kernel unpacks them) whose bytes depend on the contents alone.
+"""Reproducible cpio archives ("newc", which the kernel unpacks): the bytes depend on the contents alone.
 
-Names are sorted, owners are root, times are zero and inodes are counted: who packed where and when leaves no
-trace. The format is the one of Documentation/driver-api/early-userspace/buffer-format.rst in the kernel's tree.
+Names are sorted, owners are root, times are zero and inodes are counted. The kernel documents the format in
+Documentation/driver-api/early-userspace/buffer-format.rst.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def trailer() -> bytes:
 def write(stream: BinaryIO, root: Path, names: Iterable[str], added: Mapping[str, Path] = MappingProxyType({})) -> None:
     """Pack the named files, links and folders of a root, with the folders that lead to them.
 
-    added: files from elsewhere, by the names they get; anybody may read and run them.
-    Device nodes, sockets and pipes are passed over: the guest's devtmpfs makes its own.
+    added: files from elsewhere, by their names in the archive; everybody may read and run them.
+    Device nodes, sockets and pipes are left out: the guest's devtmpfs makes its own.
     """
     made = {str(parent) for name in added for parent in Path(name).parents}
     for inode, name in enumerate(_with_parents([*names, *added]), start=1):
@@ -56,14 +56,13 @@ def write(stream: BinaryIO, root: Path, names: Iterable[str], added: Mapping[str
 
 
 def _with_parents(names: Iterable[str]) -> list[str]:
-    wanted = set(names)
-    for name in list(wanted):
-        wanted.update(str(parent) for parent in Path(name).parents if str(parent) != ".")
-    return sorted(wanted)
+    listed = list(names)
+    parents = {str(parent) for name in listed for parent in Path(name).parents} - {"."}
+    return sorted({*listed, *parents})
 
 
 def everything_in(root: Path) -> Iterator[str]:
-    """Names of all that is below a root, relative to it."""
+    """The names of all files and folders below a root, relative to it."""
     for folder, folders, files in os.walk(root):
         for name in (*folders, *files):
             yield str((Path(folder) / name).relative_to(root))

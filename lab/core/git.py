@@ -1,12 +1,12 @@
-"""A thin door to git: what the lab asks of a repository, typed, and deaf to the user's configuration.
+"""Typed git commands that ignore the user's configuration.
 
-Revisions go behind `--end-of-options`, so one that looks like an option is only a revision that does not
-exist.
+Revisions follow `--end-of-options`, so one that looks like an option is only a revision that does not exist.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,8 +14,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from lab.core import process
 from lab.core.errors import HostFailed
-from lab.core.process import CommandFailed, run
+from lab.core.process import CommandFailed
 
 # What a user's own settings could change in an answer or an object id. Proxies, credentials and
 # safe.directory stay theirs.
@@ -39,7 +40,7 @@ _IDENTITY = ("kernel-ab-lab", "lab@localhost")
 
 
 def environment() -> dict[str, str]:
-    """The process environment without the variables by which a git hook or shell would redirect git."""
+    """The process environment without the variables by which a git hook or a shell redirects git."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     return kept | {
         "LC_ALL": "C",
@@ -49,33 +50,36 @@ def environment() -> dict[str, str]:
     }
 
 
-def command(*words: str | Path) -> list[str | Path]:
-    """The argument list of a git command with the lab's overrides in it."""
-    overrides = [word for name, value in _OVERRIDES.items() for word in ("-c", f"{name}={value}")]
-    return ["git", *overrides, *words]
+def command(*args: str | Path) -> list[str | Path]:
+    """The argument list of a git command, with the lab's overrides."""
+    overrides = [arg for name, value in _OVERRIDES.items() for arg in ("-c", f"{name}={value}")]
+    return ["git", *overrides, *args]
 
 
-def git_dir_of(path: Path) -> Path:
-    """The git directory of the checkout or bare repository at a path; `CommandFailed` when there is none."""
-    words = command("-C", path, "rev-parse", "--absolute-git-dir")
-    return Path(run(words, env=environment()).decode().rstrip("\n"))
+def run(*args: str | Path, env: Mapping[str, str] | None = None, stdin: bytes | None = None) -> bytes:
+    """Run one git command and return its output; `CommandFailed` when it fails."""
+    return process.run(command(*args), env=environment() | dict(env or {}), stdin=stdin)
+
+
+def rev_parse(path: Path, option: str) -> Path:
+    """A path that `git rev-parse` gives for a checkout or a bare repository; `CommandFailed` when it has none."""
+    return Path(run("-C", path, "rev-parse", option).decode().rstrip("\n"))
 
 
 def init_bare(path: Path) -> Repo:
     """Make an empty bare repository."""
-    run(command("init", "--quiet", "--bare", "--template=", "--initial-branch=main", path), env=environment())
+    run("init", "--quiet", "--bare", "--template=", "--initial-branch=main", path)
     return Repo(path)
 
 
 def clone_blobless(url: str, path: Path) -> Repo:
     """Clone a repository without file contents, which git then fetches as they are needed."""
-    words = command("clone", "--quiet", "--bare", "--template=", "--filter=blob:none", "--", url, path)
-    run(words, env=environment())
+    run("clone", "--quiet", "--bare", "--template=", "--filter=blob:none", "--", url, path)
     return Repo(path)
 
 
 class Repo:
-    """One repository, known by its git directory. Nothing here reads or writes a working tree."""
+    """One repository, given by its git directory. No method reads or writes a working tree."""
 
     def __init__(self, git_dir: Path) -> None:
         self.git_dir = git_dir
@@ -89,14 +93,13 @@ class Repo:
     def __hash__(self) -> int:
         return hash(self.git_dir)
 
-    def git_bytes(self, *words: str | Path, env: Mapping[str, str] | None = None, stdin: bytes | None = None) -> bytes:
+    def git_bytes(self, *args: str | Path, env: Mapping[str, str] | None = None, stdin: bytes | None = None) -> bytes:
         """Run one git command in this repository."""
-        full = command(f"--git-dir={self.git_dir}", *words)
-        return run(full, cwd=self.git_dir, env=environment() | dict(env or {}), stdin=stdin)
+        return run("-C", self.git_dir, f"--git-dir={self.git_dir}", *args, env=env, stdin=stdin)
 
-    def git(self, *words: str | Path, env: Mapping[str, str] | None = None, stdin: bytes | None = None) -> str:
-        """`git_bytes`, as text without its last newline."""
-        return self.git_bytes(*words, env=env, stdin=stdin).decode(errors="replace").rstrip("\n")
+    def git(self, *args: str | Path, env: Mapping[str, str] | None = None, stdin: bytes | None = None) -> str:
+        """`git_bytes` as text without its last newline."""
+        return self.git_bytes(*args, env=env, stdin=stdin).decode(errors="replace").rstrip("\n")
 
     def commit(self, revision: str) -> str | None:
         """The full id of the commit that a revision names, or None."""
@@ -106,7 +109,7 @@ class Repo:
             return None
 
     def has(self, object_id: str) -> bool:
-        """Whether there is an object of that full id."""
+        """True if the repository has the object of a full id."""
         try:
             self.git("cat-file", "-e", object_id)
         except CommandFailed:
@@ -126,11 +129,11 @@ class Repo:
         return self.git("describe", "--tags", "--always", "--abbrev=12", "--end-of-options", commit)
 
     def candidates(self, prefix: str) -> list[str]:
-        """The full ids of all commits that an abbreviated id may mean."""
+        """The full ids of all commits that begin with an abbreviated id."""
         if len(prefix) < 4:  # git's own minimum
             return []
-        found = self.git("rev-parse", f"--disambiguate={prefix}").split()
-        listing = self.git("cat-file", "--batch-check", stdin="".join(f"{one}\n" for one in found).encode())
+        ids = self.git("rev-parse", f"--disambiguate={prefix}")
+        listing = self.git("cat-file", "--batch-check", stdin=f"{ids}\n".encode() if ids else b"")
         return [line.split()[0] for line in listing.splitlines() if line.split()[1] == "commit"]
 
     def names(self) -> list[str]:
@@ -142,15 +145,15 @@ class Repo:
         return set(self.git("ls-tree", "--name-only", "-z", "--end-of-options", commit).split("\0"))
 
     def patched_tree(self, base: str, patches: Sequence[Path]) -> str:
-        """The tree id that a commit or tree gets by patches, applied in turn; only offsets are forgiven.
+        """The id of a commit's or tree's tree after patches, applied in turn. Offsets are allowed, fuzz is not.
 
-        Raises `PatchFailed` for the first one that does not apply.
+        Raises `PatchFailed` for the first patch that does not apply.
         """
         with tempfile.TemporaryDirectory(prefix="lab-index-") as folder:
             env = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
             self.git("read-tree", "--end-of-options", base, env=env)
             try:
-                # All at once: each `git apply` reads and writes the whole index, a kernel's has 80,000 files.
+                # All at once: each `git apply` reads and writes the whole index, and a kernel's has 80,000 files.
                 self._apply(patches, env)
             except CommandFailed:
                 # Nothing was applied. git does not say which file failed.
@@ -162,62 +165,62 @@ class Repo:
             return self.git("write-tree", env=env)
 
     def _apply(self, patches: Sequence[Path], env: Mapping[str, str]) -> None:
-        """Put patches on an index, in turn: all of them or none."""
+        """Apply patches to an index, in turn: all of them or none."""
         if patches:
-            self.git("apply", "--cached", "--whitespace=nowarn", "--", *(one.absolute() for one in patches), env=env)
+            self.git("apply", "--cached", "--whitespace=nowarn", "--", *(path.absolute() for path in patches), env=env)
 
     def pack(self, tree: str, folder: Path, *, without: str | None) -> Path:
-        """Pack all objects of a tree into a file in a folder, but for those of another tree."""
-        wanted = f"{tree}\n" if without is None else f"{tree}\n^{without}\n"
-        made = self.git("pack-objects", "--quiet", "--revs", folder / "pack", stdin=wanted.encode())
-        return folder / f"pack-{made}.pack"
+        """Pack all objects of a tree, except those of another tree, into a file in a folder."""
+        revisions = f"{tree}\n" if without is None else f"{tree}\n^{without}\n"
+        name = self.git("pack-objects", "--quiet", "--revs", folder / "pack", stdin=revisions.encode())
+        return folder / f"pack-{name}.pack"
 
     def add_pack(self, pack: Path) -> None:
-        """Take in the objects of a pack; they count when all of it is there, and is what it says."""
+        """Add the objects of a pack. git checks that the pack is whole."""
         with pack.open("rb") as stream:
             self.git("index-pack", "--stdin", stdin=stream.read())
 
     def commit_tree(self, tree: str, parents: Sequence[str], message: str, *, seconds: int) -> str:
-        """Make a commit whose id depends on nothing but the arguments; it is on no branch."""
+        """Make a commit, on no branch, whose id depends on the arguments alone."""
         name, email = _IDENTITY
         when = f"@{seconds} +0000"
         env = {f"GIT_{who}_NAME": name for who in ("AUTHOR", "COMMITTER")}
         env |= {f"GIT_{who}_EMAIL": email for who in ("AUTHOR", "COMMITTER")}
         env |= {f"GIT_{who}_DATE": when for who in ("AUTHOR", "COMMITTER")}
-        lineage = [word for parent in parents for word in ("-p", parent)]
+        lineage = [arg for parent in parents for arg in ("-p", parent)]
         return self.git("commit-tree", tree, *lineage, "-F", "-", env=env, stdin=message.encode())
 
     @contextmanager
     def fast_import(self) -> Iterator[IO[bytes]]:
-        """A stream into `git fast-import`. Whatever is not finished when an exception passes is dropped."""
-        # No deltas and light compression: the import is waited for, and disk is cheap.
-        words = command(
+        """A stream into `git fast-import`, which drops everything when an exception passes."""
+        # No deltas and light compression: a user waits for the import, and disk is cheap.
+        argv = command(
             "-c", "core.compression=1", "-c", "pack.compression=1", f"--git-dir={self.git_dir}",
             "fast-import", "--quiet", "--done", "--depth=0",
         )  # fmt: skip
         with tempfile.TemporaryFile() as errors:
-            process = subprocess.Popen(
-                [str(word) for word in words],
+            importer = subprocess.Popen(
+                argv,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
                 env=environment(),
             )
-            assert process.stdin is not None  # noqa: S101  (PIPE was asked for)
+            assert importer.stdin is not None  # noqa: S101  (stdin is a pipe)
             try:
-                yield process.stdin
-                process.stdin.write(b"done\n")
-                process.stdin.close()
-                status = process.wait()
+                yield importer.stdin
+                importer.stdin.write(b"done\n")
+                importer.stdin.close()
+                status = importer.wait()
             except BrokenPipeError:
                 with suppress(OSError):
-                    process.stdin.close()
-                status = process.wait()
+                    importer.stdin.close()
+                status = importer.wait()
             except BaseException:
-                process.kill()
-                with suppress(OSError):  # what was not written yet has no reader
-                    process.stdin.close()
-                process.wait()
+                importer.kill()
+                with suppress(OSError):  # the buffer has no reader any more
+                    importer.stdin.close()
+                importer.wait()
                 raise
             if status != 0:
                 errors.seek(0)
@@ -229,10 +232,9 @@ class PatchFailed(HostFailed):
 
     def __init__(self, patch: Path, stderr: str) -> None:
         lines = [line.removeprefix("error: ") for line in stderr.splitlines() if line.startswith("error: ")]
-        said = next((line for line in lines if line.startswith("patch failed: ")), None)
-        if said is not None:
-            name, _, line_number = said.removeprefix("patch failed: ").rpartition(":")
-            self.where = f"{name}, the hunk at line {line_number}"
+        hunk = re.search(r"^error: patch failed: (.*):(\d+)$", stderr, re.MULTILINE)
+        if hunk:
+            self.where = f"{hunk[1]}, the hunk at line {hunk[2]}"
         else:
             self.where = lines[0] if lines else "git gave no reason"
         super().__init__(f"{patch} does not apply: {self.where}")

@@ -1,9 +1,8 @@
-"""What is in use: who works with something of the cache holds the file that stands for it until its process ends.
+"""File locks: entries of the cache that processes use, and folders that one process makes for all.
 
-Any number of processes may hold it at once, and none of them waits: the lock (flock) is a shared one. Only `lab gc`
-wants it for itself, and leaves alone what it does not get. A process that is killed holds nothing any more.
-
-Folders that are there whole or not at all, and are made once however many labs want them.
+A process that uses an entry holds the file that stands for it, by a shared flock, until it ends or is killed. So
+any number of processes may use an entry at once, and none of them waits. Only `lab gc` locks exclusively, and
+leaves alone what is in use.
 """
 
 from __future__ import annotations
@@ -14,32 +13,32 @@ import os
 import shutil
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 
 from filelock import FileLock, Timeout
 
 _MOST = 256
-"""Files that one process holds; of more, those it asked for last. A process may have 1,024 open, mostly."""
+"""Files that one process holds, the last ones that it asked for. The usual limit of open files is 1,024."""
 
 _held: OrderedDict[tuple[int, int], int] = OrderedDict()
 _guard = Lock()
 
 
 def hold(path: Path) -> bool:
-    """Hold a file from now on, and mark it as used now; False where it is gone, or just went."""
+    """Hold a file until this process ends, and mark it as used now; False where it is gone, or just went."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
         return False
-    known = _identity(os.fstat(descriptor))
+    identity = _identity(os.fstat(descriptor))
     with _guard:
-        if known in _held:
+        if identity in _held:
             os.close(descriptor)
-            _held.move_to_end(known)
-        elif _is_ours(path, descriptor):
-            _held[known] = descriptor
+            _held.move_to_end(identity)
+        elif _lock_shared(path, descriptor):
+            _held[identity] = descriptor
             if len(_held) > _MOST:
                 os.close(_held.popitem(last=False)[1])
         else:
@@ -49,8 +48,8 @@ def hold(path: Path) -> bool:
     return True
 
 
-def _is_ours(path: Path, descriptor: int) -> bool:
-    """Whether the file that was locked has its name yet: it may have lost it while the lock was waited for."""
+def _lock_shared(path: Path, descriptor: int) -> bool:
+    """Lock a file; False where `lab gc` removed it while this process waited."""
     fcntl.flock(descriptor, fcntl.LOCK_SH)
     try:
         return _identity(path.stat()) == _identity(os.fstat(descriptor))
@@ -58,25 +57,24 @@ def _is_ours(path: Path, descriptor: int) -> bool:
         return False
 
 
-def _identity(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 @contextmanager
 def unheld(path: Path) -> Iterator[bool]:
-    """Whether nobody holds a file, which then nobody does as long as this lasts. What is gone is held by nobody."""
+    """Try to lock a file exclusively; yields False if another process holds it. Nobody holds a file that is gone."""
     try:
         descriptor = os.open(path, os.O_RDWR)
     except FileNotFoundError:
         yield True
         return
+    locked = False
     try:
-        try:
+        with suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+            locked = True
+        yield locked
     finally:
         os.close(descriptor)
 
@@ -95,8 +93,8 @@ def quiet(message: str, share: float | None = None) -> None:
 def make_once(target: Path, make: Callable[[Path], None], *, progress: Progress = quiet) -> bool:
     """Let `make` fill a folder, then give it its name; False when it was there already.
 
-    A lock makes the others wait for the first one's result. Because the lock goes with the process that
-    holds it, a half-made folder found under the lock belongs to a process that died, and is removed.
+    Other processes wait for the result. The lock ends with its process, so a half-made folder that is found under
+    the lock belongs to one that died, and is removed.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.partial")

@@ -1,26 +1,37 @@
-"""Where the lab's data is: the checkout's top-level rooms, or the copy shipped in the wheel.
+"""The lab's folders: the rooms of data that it comes with, and where it keeps what it makes, by the XDG rules.
 
-Where the lab keeps what it makes, by the XDG rules: never inside a room.
-
-Data (trees, results) is what a user would miss; cache (kernels, images, downloads, build folders) can be
-made again.
+A room is a top-level folder of the checkout, or its copy in the wheel; nothing is written there. Data (trees,
+results) is what a user would miss; cache (kernels, images, downloads, build folders) can be made again.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import platformdirs
 
+from lab.core.errors import DiskFull
+
 ROOMS = ("ansible", "bisect", "images", "kernels", "machines", "reports", "workloads")
+
+_APP = "kernel-ab-lab"
+
+LEAST_FREE = 1 << 20
+"""Bytes. Where less is free, the last lines that a guest wrote may be missing."""
+
+_HINT = "free some, e.g. with `lab gc`; then repeat"
 
 
 def rooms_dir() -> Path:
-    """The folder that holds the rooms: `$LAB_HOME`, else the checkout, else the wheel's `_rooms`.
+    """The folder of the rooms: `$LAB_HOME`, else the checkout, else the wheel's `_rooms`.
 
-    A checkout is known by its `pyproject.toml`; a folder called `ansible` beside the package proves nothing,
-    because site-packages has one too.
+    A checkout has a `pyproject.toml`. A folder called `ansible` beside the package proves nothing: site-packages has
+    one too.
     """
     if home := os.environ.get("LAB_HOME"):
         return Path(home)
@@ -37,19 +48,34 @@ def room(name: str) -> Path:
     return rooms_dir() / name
 
 
-_APP = "kernel-ab-lab"
-
-
 def data_dir(*parts: str) -> Path:
-    """A folder for what cannot be made again; created when missing."""
+    """A folder for data that cannot be made again; created when missing."""
     return _made(platformdirs.user_data_path(_APP).joinpath(*parts))
 
 
 def cache_dir(*parts: str) -> Path:
-    """A folder for what can be made again; created when missing."""
+    """A folder for data that can be made again; created when missing."""
     return _made(platformdirs.user_cache_path(_APP).joinpath(*parts))
 
 
 def _made(path: Path) -> Path:
     path.mkdir(parents=True, exist_ok=True)
     return path
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn the operating system's error for a full disk into `DiskFull`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFull(f"no disk space left to write {path}", hint=_HINT) from error
+        raise
+
+
+def require_space(folder: Path, least: int = LEAST_FREE, what: str = "writing there") -> None:
+    """Raise `DiskFull` where fewer bytes are free."""
+    free = shutil.disk_usage(folder).free
+    if free < least:
+        raise DiskFull(f"{folder}: {free >> 20} MiB free, {what} needs {least >> 20} MiB", hint=_HINT)

@@ -1,4 +1,4 @@
-"""Running other programs: argument lists only, never a shell, failures turned into the lab's errors."""
+"""Other programs: run them, never by a shell, and find the ones that a killed lab left running."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class CommandFailed(HostFailed):
-    """A program exited non-zero. Callers that can say more catch it and do."""
+    """A program exited with a non-zero status."""
 
     def __init__(self, argv: Sequence[str], status: int, stderr: str) -> None:
         last = next((line for line in reversed(stderr.splitlines()) if line.strip()), "no message")
@@ -44,12 +44,12 @@ def run(
     stdin: bytes | None = None,
     timeout_s: float | None = None,
 ) -> bytes:
-    """Run a program to its end and give its standard output; raise `CommandFailed` on a non-zero status."""
-    words = [str(word) for word in argv]
-    logger.debug("run %s", words)
+    """Run a program to its end and return its standard output; `CommandFailed` on a non-zero status."""
+    args = [str(arg) for arg in argv]
+    logger.debug("run %s", args)
     try:
         done = subprocess.run(
-            words,
+            args,
             cwd=cwd,
             env=dict(env) if env is not None else None,
             input=stdin,
@@ -59,56 +59,61 @@ def run(
             check=False,
         )
     except FileNotFoundError as error:
-        raise HostFailed(f"{words[0]} is not installed", hint="run `make setup`") from error
+        raise HostFailed(f"{args[0]} is not installed", hint="run `make setup`") from error
     except subprocess.TimeoutExpired as error:
-        raise HostFailed(f"{words[0]} did not finish within {timeout_s:g} s") from error
+        raise HostFailed(f"{args[0]} did not finish within {timeout_s:g} s") from error
     if done.returncode != 0:
-        raise CommandFailed(words, done.returncode, done.stderr.decode(errors="replace"))
+        raise CommandFailed(args, done.returncode, done.stderr.decode(errors="replace"))
     return done.stdout
 
 
 def run_text(argv: Sequence[str | Path], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:
-    """`run`, with the output decoded and its trailing newline taken off."""
+    """`run`, with the output as text without its last newline."""
     return run(argv, cwd=cwd, env=env).decode(errors="replace").rstrip("\n")
 
 
 def kill_tagged(variable: str, value: str) -> None:
     """Kill every process of this user that has a variable in its environment, and wait until none is left.
 
-    Of containers that see each other's processes, only this one's: in another the same path is another folder.
+    Processes of other containers stay: there the same path is another folder.
     """
     deadline = time.monotonic() + 10
-    while found := _tagged(f"{variable}={value}".encode()):
-        for pid in found:
+    while pids := _tagged(variable, value):
+        for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > deadline:
-            raise HostFailed(f"process {found[0]}, left by a lab that was killed, does not end")
+            raise HostFailed(f"process {pids[0]}, left by a lab that was killed, does not end")
         time.sleep(0.02)
 
 
-def interrupt_tagged(variable: str, value: str, program: str) -> None:
-    """Ask every process below this one that runs a program, and has the variable in its environment, to stop."""
-    for pid in _tagged(f"{variable}={value}".encode()):
+def cancel_tagged(variable: str, value: str, program: str) -> None:
+    """Terminate the descendants of this process that run a program with a variable in their environment."""
+    for pid in _descendants(variable, value):
         with suppress(OSError):
-            if Path(f"/proc/{pid}/comm").read_text().rstrip("\n") == program and _is_below(pid):
+            if Path(f"/proc/{pid}/comm").read_text().rstrip("\n") == program:
                 os.kill(pid, signal.SIGTERM)
 
 
-def hurry_tagged(variable: str, value: str) -> None:
-    """Give every process below this one that has the variable in its environment the priority of this one.
+def raise_priority_tagged(variable: str, value: str) -> None:
+    """Give this process's priority to its descendants with a variable in their environment, if that is allowed.
 
-    Only root may raise one; what is not allowed is left as it is.
+    Only root may raise a priority.
     """
     priority = os.getpriority(os.PRIO_PROCESS, 0)
-    for pid in _tagged(f"{variable}={value}".encode()):
+    for pid in _descendants(variable, value):
         with suppress(OSError):
-            if _is_below(pid):
-                os.setpriority(os.PRIO_PROCESS, pid, priority)
+            os.setpriority(os.PRIO_PROCESS, pid, priority)
 
 
-def _is_below(pid: int) -> bool:
-    """Whether a process descends from this one."""
+def _descendants(variable: str, value: str) -> Iterator[int]:
+    for pid in _tagged(variable, value):
+        with suppress(OSError):  # it has ended
+            if _is_descendant(pid):
+                yield pid
+
+
+def _is_descendant(pid: int) -> bool:
     while pid > 1:
         status = Path(f"/proc/{pid}/status").read_text()
         pid = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("PPid:"))
@@ -117,11 +122,11 @@ def _is_below(pid: int) -> bool:
     return False
 
 
-def _tagged(wanted: bytes) -> list[int]:
-    found = []
+def _tagged(variable: str, value: str) -> list[int]:
+    setting = f"{variable}={value}".encode()
+    pids = []
     for path in Path("/proc").glob("[0-9]*/environ"):
-        # It may be another user's, or gone by now.
-        with suppress(OSError):
-            if wanted in path.read_bytes().split(b"\0") and (path.parent / "root").samefile("/"):
-                found.append(int(path.parent.name))
-    return found
+        with suppress(OSError):  # another user's process, or one that has ended
+            if setting in path.read_bytes().split(b"\0") and (path.parent / "root").samefile("/"):
+                pids.append(int(path.parent.name))
+    return pids

@@ -1,4 +1,4 @@
-"""Records on disk: typed, numbered by schema, written by atomic rename."""
+"""Typed records on disk: JSON with a schema number, written by atomic rename."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from lab.core import disk
+from lab.core import paths
 from lab.core.errors import DiskFull, HostFailed
 
 T = TypeVar("T")
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of everything stored. Unknown fields are an error, so a newer lab's file is never half read."""
+    """Base of all stored records. An unknown field is an error, so a newer lab's file is never half read."""
 
 
 def encode(value: Any) -> bytes:
-    """JSON with sorted keys: the same value gives the same bytes."""
+    """JSON with sorted keys: equal values give equal bytes."""
     return msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=1) + b"\n"
 
 
@@ -38,10 +38,10 @@ def file_digest(path: Path) -> str:
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Write a file so that a reader, at any instant and after any crash, sees the old one or the new one."""
+    """Write a file so that a reader sees the old or the new one, at any instant and after any crash."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with disk.writing(path), temporary.open("wb") as stream:
+        with paths.writing(path), temporary.open("wb") as stream:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
@@ -60,7 +60,7 @@ def save(path: Path, value: Any) -> None:
 
 
 def load(path: Path, kind: type[T]) -> T:
-    """Read a record back; a file that is not one is the host's failure, named."""
+    """Read a record; `HostFailed` where the file is missing or holds no such record."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.MsgspecError) as error:
@@ -68,10 +68,10 @@ def load(path: Path, kind: type[T]) -> T:
 
 
 def plain(value: Any) -> Any:
-    """A record as dicts and lists, for those who speak JSON but not our types."""
+    """A record as dicts and lists."""
     return msgspec.to_builtins(value)
 
 
 def now() -> str:
-    """The time, for people."""
+    """The current time in ISO format, UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")

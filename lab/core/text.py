@@ -1,16 +1,14 @@
-"""Text from elsewhere, made harmless to look at: what a terminal, mail or page would obey is shown, not done.
+"""Text for people: escaped where a terminal would obey it, and as wide as the terminal.
 
-Workload and case names, commit subjects and kernel specs are other people's words. Control characters could move
-a terminal's cursor, bidirectional marks could show a line in another order than it is written.
-
-Text for people on whatever stdout is: as wide as a terminal, never broken into a pipe or a file.
+Workload and case names, commit subjects and kernel specs are written by others. Their control characters could move
+a terminal's cursor, and bidirectional marks could show a line in another order than it is written.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
@@ -24,8 +22,8 @@ _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def visible(text: str) -> str:
-    """The text on one line, with every character that is obeyed and not shown written as an escape: `\\x1b`."""
-    return _SUSPECT.sub(lambda found: _escaped(found[0]), text)
+    """The text on one line, with each character that a terminal does not show as an escape: `\\x1b`."""
+    return _SUSPECT.sub(lambda match: _escaped(match[0]), text)
 
 
 def _escaped(character: str) -> str:
@@ -40,7 +38,7 @@ def visible_lines(text: str) -> str:
 
 
 def visible_record(record: R) -> R:
-    """A record with all of its strings made visible, those of lists, dicts and inner records too."""
+    """A record with all of its strings made visible, also inside lists, dicts and inner records."""
     return msgspec.convert(_mapped(msgspec.to_builtins(record)), type(record))
 
 
@@ -48,21 +46,16 @@ def _mapped(value: Any) -> Any:
     if isinstance(value, str):
         return visible(value)
     if isinstance(value, dict):
-        return dict(_pairs(value))
+        return {visible(key): _mapped(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_mapped(one) for one in value]
+        return [_mapped(item) for item in value]
     return value
-
-
-def _pairs(value: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    for key, one in value.items():
-        yield visible(key), _mapped(one)
 
 
 _UNBOUND = 1000
 
 
 def show(render: Callable[[int], RenderableType], console: Console) -> None:
-    """Print what is rendered for the console's width."""
+    """Print as wide as the terminal; into a pipe or a file, without line breaks."""
     width = console.width if console.is_terminal else _UNBOUND
     console.print(render(width), width=width, highlight=False, soft_wrap=not console.is_terminal)

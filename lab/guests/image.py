@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
-from lab.core import ansible, cpio, disk, locks, paths, records, toml
+from lab.core import ansible, cpio, locks, paths, records, toml
 from lab.core.errors import BuildFailed, HostFailed
 from lab.core.locks import make_once
 from lab.core.paths import room
@@ -59,7 +59,7 @@ def obtain(meter: Meter, *, compiler: Compiler | None = None) -> tuple[Image, Pa
     key = _key(recipe, programs, suite, compiler)
     folder = paths.cache_dir("images") / key[:24]
     if not folder.is_dir():
-        disk.require(folder.parent, _SPACE_NEEDED, "the guest image")
+        paths.require_space(folder.parent, _SPACE_NEEDED, "the guest image")
         meter.say("building the guest image")
         make_once(
             folder,

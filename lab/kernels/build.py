@@ -17,7 +17,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from lab.core import ansible, disk, paths, process, records
+from lab.core import ansible, paths, process, records
 from lab.core.errors import BuildFailed, DiskFull, HostFailed
 from lab.core.executor import Work
 from lab.core.git import Repo
@@ -168,7 +168,7 @@ class Workspace:
                 shutil.rmtree(folder, ignore_errors=True)
         if not self.worktree.exists():
             self.repo.git("worktree", "prune")
-        disk.require(self.out.parent, _SPACE_NEEDED, "a kernel build")
+        paths.require_space(self.out.parent, _SPACE_NEEDED, "a kernel build")
         self.out.mkdir(parents=True, exist_ok=True)
         self._mark()
         self.log.write_bytes(b"")
@@ -332,14 +332,14 @@ def _resolve_kconfig(
     return resolved
 
 
-def interrupt(tree: str) -> None:
+def cancel(tree: str) -> None:
     """Stop a build of this process in a tree's worktree, if there is one, the way Ctrl-C in a shell would.
 
     make then removes what is half done, so the build fails and its folder stays good.
     """
-    process.interrupt_tagged(ansible.TAG, str(worktree_of(tree)), "make")
+    process.cancel_tagged(ansible.TAG, str(worktree_of(tree)), "make")
 
 
-def hurry(tree: str) -> None:
+def raise_priority(tree: str) -> None:
     """Give a build of this process in a tree's worktree, if there is one, the priority of the caller."""
-    process.hurry_tagged(ansible.TAG, str(worktree_of(tree)))
+    process.raise_priority_tagged(ansible.TAG, str(worktree_of(tree)))

@@ -19,7 +19,7 @@ from lab.core import git, paths, records
 from lab.core.errors import HostFailed, UserError
 from lab.core.git import Repo
 from lab.core.locks import Progress, make_once, quiet
-from lab.core.process import CommandFailed, run_text
+from lab.core.process import CommandFailed
 from lab.kernels import default_tree
 
 DEFAULT = "default"
@@ -168,8 +168,7 @@ def open_local(path: Path) -> Tree:
 def _origin_of(path: Path) -> Path:
     """The top folder of a checkout, or the bare repository itself."""
     try:
-        words = git.command("-C", path, "rev-parse", "--show-toplevel")
-        return Path(run_text(words, env=git.environment()))
+        return git.rev_parse(path, "--show-toplevel")
     except CommandFailed:
         return path.resolve()
 
@@ -177,7 +176,7 @@ def _origin_of(path: Path) -> Path:
 def _make_local(path: Path, name: str) -> Tree:
     origin = _origin_of(path)
     try:
-        git_dir = git.git_dir_of(origin)
+        git_dir = git.rev_parse(origin, "--absolute-git-dir")
     except CommandFailed as error:
         reason = "" if "not a git repository" in error.stderr else f" that can be read: {error.message}"
         raise UserError(f"{path} is not a git repository{reason}") from error

@@ -97,7 +97,7 @@ def test_an_interrupted_make_leaves_nothing_half_done_and_what_does_not_carry_th
     try:
         for tag in builds:
             _until((tmp_path / tag / "half").exists)
-        process.interrupt_tagged("LAB_TEST", "this one", "make")
+        process.cancel_tagged("LAB_TEST", "this one", "make")
         assert builds["this one"].wait(timeout=30) == 7
         assert sorted(path.name for path in (tmp_path / "this one").iterdir()) == ["Makefile", "whole"]
         assert builds["other"].poll() is None
@@ -119,7 +119,7 @@ def test_what_is_hurried_gets_the_callers_priority_where_that_is_allowed() -> No
     try:
         for each in slow.values():
             _until(lambda pid=each.pid: os.getpriority(os.PRIO_PROCESS, pid) == 19)  # type: ignore[misc]
-        process.hurry_tagged("LAB_TEST", "this one")
+        process.raise_priority_tagged("LAB_TEST", "this one")
         priorities = {tag: os.getpriority(os.PRIO_PROCESS, each.pid) for tag, each in slow.items()}
         assert priorities == {"this one": mine if os.geteuid() == 0 else 19, "other": 19}
     finally:

@@ -147,7 +147,7 @@ def _missing(start: str | None) -> str:
 
 def _repository(into: Path, source: Repo) -> Repo:
     if into.exists():
-        return Repo(git.git_dir_of(into))
+        return Repo(git.rev_parse(into, "--absolute-git-dir"))
     repo = git.init_bare(into)
     store = source.git("rev-parse", "--path-format=absolute", "--git-path", "objects")
     (into / "objects" / "info").mkdir(exist_ok=True)

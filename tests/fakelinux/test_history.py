@@ -39,7 +39,7 @@ def linux(tmp_path: Path) -> Repo:
         (top / name).write_text(f"/* {name} */\nint first;\n\n\n\nint second;\n")
     git(top, "init", "-q", "-b", "main")
     commit_all(top, "root")
-    return Repo(lab_git.git_dir_of(top))
+    return Repo(lab_git.rev_parse(top, "--absolute-git-dir"))
 
 
 @pytest.fixture
