@@ -102,9 +102,13 @@ vagrant: $(VENV)/ready
 		$(SUDO) apt-get install -q -y --no-install-recommends vagrant vagrant-libvirt; } || true
 	$(BIN)/pytest -q -m vagrant
 
-# One after the other: with `-n 2 --dist loadfile` it is sooner over, but profiles of live mode then miss what is slow.
+# Guests of exact mode side by side: they do not disturb each other. Those of live mode alone, because profiles miss what
+# is slow where others run beside them. Both in one home (LAB_TEST_HOME keeps it), so kernels and image are made once.
 guest: setup
-	$(BIN)/pytest -q -m 'guest or build or network'
+	@home="$$LAB_TEST_HOME"; \
+	[ -n "$$home" ] || { home=$$(mktemp -d /var/tmp/lab-test-XXXXXX); trap 'rm -rf "$$home"' EXIT; }; \
+	export LAB_TEST_HOME="$$home" LAB_TEST_RUN="$$$$"; \
+	$(BIN)/pytest -q -n 2 --dist loadfile -m '(guest or build or network) and not live' && $(BIN)/pytest -q -m live
 
 # The JSON Schema of `lab ab --json`, from the records themselves.
 schema: $(VENV)/ready

@@ -15,6 +15,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,8 +81,8 @@ class Lab:
         assert len(complaints) == 1, done.stderr
         return complaints[0]
 
-    def interrupt_after(self, seconds: float, *arguments: str) -> tuple[int, str]:
-        """Start a command, press Ctrl-C after a while; gives status and what it said."""
+    def stop_when(self, event: Callable[[], object], stop: signal.Signals, *arguments: str) -> tuple[int, str]:
+        """Start a command, signal it once something has happened; gives status and what it said."""
         # A shell without job control starts what it puts in the background deaf to Ctrl-C, the tests too.
         process = subprocess.Popen(
             ["env", "--default-signal=INT", *self.command(*arguments)],
@@ -90,10 +92,11 @@ class Lab:
             stderr=subprocess.PIPE,
             text=True,
         )
-        try:
-            process.wait(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGINT)
+        deadline = time.monotonic() + 600
+        while not event():
+            assert process.poll() is None and time.monotonic() < deadline, process.stderr
+            time.sleep(0.05)
+        process.send_signal(stop)
         _, said = process.communicate(timeout=60)
         return process.returncode, said
 

@@ -64,6 +64,7 @@ def test_an_improvement_is_nobodys_fault(story: Lab) -> None:
     assert done.returncode == 5 and "no culprit" in done.stdout
 
 
+@pytest.mark.live
 def test_live_mode_finds_it_by_fresh_boots_though_it_was_killed(story: Lab) -> None:
     folder = story.home / "live-bisect"
     process = subprocess.Popen(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -24,16 +25,16 @@ SMALL = ("-w", "alloc-burst:layout-512k")
 def planted(story: Lab) -> History:
     """A branch of the default tree, so that each build is incremental."""
     git_dir = story.home / ".local/share/kernel-ab-lab/trees/default.git"
-    # git writes only to what is one's own.
-    _give(git_dir, os.geteuid(), os.getegid())
-    history = write(LAYOUT, git_dir, Repo(git_dir), branch="planted")
-    _give(git_dir, story.home.stat().st_uid, git_dir.parent.stat().st_gid)
+    owner = git_dir.stat()
+    with tempfile.TemporaryDirectory() as home, pytest.MonkeyPatch.context() as patched:
+        # The tree is the lab's user's, and labs of other tests work in it meanwhile: it stays theirs.
+        Path(home, ".gitconfig").write_text("[safe]\n\tdirectory = *\n")
+        patched.setenv("HOME", home)
+        history = write(LAYOUT, git_dir, Repo(git_dir), branch="planted")
+    for path in git_dir.rglob("*"):
+        if path.lstat().st_uid != owner.st_uid:
+            os.chown(path, owner.st_uid, owner.st_gid)
     return history
-
-
-def _give(folder: Path, user: int, group: int) -> None:
-    for path in (folder, *folder.rglob("*")):
-        os.chown(path, user, group)
 
 
 def test_neutral_commits_are_compiled_and_change_nothing_that_is_measured(story: Lab, planted: History) -> None:

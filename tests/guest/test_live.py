@@ -14,7 +14,7 @@ import pytest
 
 from .conftest import BASE, TEST, Lab
 
-pytestmark = [pytest.mark.guest, pytest.mark.build]
+pytestmark = [pytest.mark.guest, pytest.mark.build, pytest.mark.live]
 
 AB = ("ab", "--mode", "live", "--accel", "tcg", "-w", "alloc-burst:layout-4632k")
 COUNTERS = ("page_faults", "thp_fault_alloc", "vmas")

@@ -6,7 +6,7 @@ import pytest
 
 from .conftest import BASE, TEST, Lab
 
-pytestmark = [pytest.mark.guest, pytest.mark.build]
+pytestmark = [pytest.mark.guest, pytest.mark.build, pytest.mark.live]
 
 MEASURED = ("-w", "alloc-burst:layout-4632k", "--mode", "live", "--accel", "tcg", "--rounds", "1", "--iterations", "1")
 
