@@ -94,7 +94,9 @@ class Lab:
         )
         deadline = time.monotonic() + 600
         while not event():
-            assert process.poll() is None and time.monotonic() < deadline, process.stderr
+            assert time.monotonic() < deadline, "what the test waits for never happened"
+            if process.poll() is not None:
+                raise AssertionError(process.communicate()[1])
             time.sleep(0.05)
         process.send_signal(stop)
         _, said = process.communicate(timeout=60)
@@ -150,10 +152,12 @@ def lab() -> Lab:
 
 @pytest.fixture
 def open_folder(lab: Lab) -> Path:
-    """An empty folder of the tests' that the lab's user can read, which pytest's own are not."""
-    found = Path(tempfile.mkdtemp(dir=lab.home))
-    found.chmod(0o755)
-    return found
+    """An empty folder that the lab's user can read and write, which pytest's own are not."""
+    folder = Path(tempfile.mkdtemp(dir=lab.home))
+    folder.chmod(0o755)
+    if os.geteuid() == 0:
+        shutil.chown(folder, lab.user)
+    return folder
 
 
 @pytest.fixture(scope="session")

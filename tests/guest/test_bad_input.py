@@ -147,9 +147,9 @@ def test_two_comparisons_in_one_folder_at_once_do_not_mix(lab: Lab) -> None:
     assert (folder / "result.json").exists()
 
 
-def test_a_guest_dies_with_the_lab(lab: Lab) -> None:
+def test_a_guest_dies_with_the_lab(lab: Lab, open_folder: Path) -> None:
     """kill -9 of the lab leaves no QEMU behind, and the folder can be gone on with."""
-    folder = lab.home / "killed"
+    folder = open_folder / "killed"
     words = ("ab", "--base", "deb:6.12", "--test", "deb:6.12", "-w", FEW, "--result", str(folder))
 
     def boots() -> str:

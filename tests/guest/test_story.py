@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,8 +102,8 @@ def test_fail_on_and_require_verdict_decide_the_status(story: Lab) -> None:
     assert "Traceback" not in undecided.stderr
 
 
-def test_an_interrupted_comparison_keeps_its_runs_and_goes_on(story: Lab) -> None:
-    folder = story.home / "interrupted"
+def test_an_interrupted_comparison_keeps_its_runs_and_goes_on(story: Lab, open_folder: Path) -> None:
+    folder = open_folder / "interrupted"
     arguments = ("--base", BASE, "--test", TEST, "--jobs", "1", "-w", SOME, "--result", str(folder))
     status, said = story.stop_when(lambda: len(list(folder.glob("runs/*.json"))) > 2, signal.SIGINT, "ab", *arguments)
     assert status == 130, said
