@@ -22,11 +22,12 @@ from lab.compare import exact, live, results
 from lab.core.errors import DiskFull, LabError, UserError
 from lab.core.executor import Work
 from lab.history import remember
+from lab.history.trends import Mode
 from lab.kernels.trees import Tree
 from lab.nightly import measure as nightly_measure
 from lab.nightly.context import BranchTonight, LiveAllowance
 from lab.nightly.plan import BranchPlan, NightlyPlan
-from lab.nightly.record import CaseMoved, CaseName, Culprit, Event, Mode
+from lab.nightly.record import CaseChange, CaseName, Culprit, Event
 from lab.stats.verdict import Outcome, percent
 from lab.workloads import selection
 
@@ -124,13 +125,13 @@ class Chase:
         return {(case.workload, case.case) for case in result.cases if case.verdict in wanted}
 
 
-def worst_of(event: Event) -> CaseMoved:
+def worst_of(event: Event) -> CaseChange:
     """The case to bisect: in exact mode, which is sure of every commit, if that saw the event."""
     mode = event.modes[0]
     return max((case for case in event.cases if case.mode == mode), key=loss)
 
 
-def loss(case: CaseMoved) -> float:
+def loss(case: CaseChange) -> float:
     """How much a case lost."""
     return abs(math.log(case.ratio)) if case.ratio else math.inf
 

@@ -5,7 +5,6 @@ What the history shows of a branch: the steps in its primary metrics, for the ni
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,18 +17,18 @@ from lab.core.progress import Meter
 from lab.history import index, trends
 from lab.history.database import opened
 from lab.history.index import Label
-from lab.history.trends import Change, Dot, Trend
+from lab.history.trends import Change, Mode, Trend
 from lab.kernels.trees import Tree
 from lab.nightly import events as nightly_events
 from lab.nightly import measure
 from lab.nightly.bisect import Chase, Pursuit
 from lab.nightly.context import BranchTonight
-from lab.nightly.events import Baseline, Branch, SeriesStep, Setting
+from lab.nightly.events import Baseline, BranchKey, EventSource, SeriesStep
 from lab.nightly.measure import Broken
-from lab.nightly.record import Measured, Mode, started_as
+from lab.nightly.record import TipComparison, started_key, tip_comparison
 
 
-def trend_steps(branch: Branch, least: float, database: str | None, meter: Meter) -> tuple[list[SeriesStep], str]:
+def trend_steps(branch: BranchKey, least: float, database: str | None, meter: Meter) -> tuple[list[SeriesStep], str]:
     """The steps of a branch of at least that size, and why there are none where the history does not work."""
     try:
         with opened(database) as base:
@@ -38,20 +37,15 @@ def trend_steps(branch: Branch, least: float, database: str | None, meter: Meter
                 seen = trends.branch_trends(connection, *branch, least=least)
     except LabError as error:
         return [], f"the history could not be looked at: {error.message}"
-    return [step for one in seen for change in one.changes if (step := _step(one, change))], ""
+    return [_step(trend, change) for trend in seen if trend.series.better != "neither" for change in trend.changes], ""
 
 
-def _step(one: Trend, change: Change) -> SeriesStep | None:
-    series = one.series
-    if series.better not in ("higher", "lower"):
-        return None
-    dots: Sequence[Dot] = one.points
+def _step(trend: Trend, change: Change) -> SeriesStep:
+    series = trend.series
     return SeriesStep(
-        workload=series.workload, case=series.case, metric=series.metric,
-        better="higher" if series.better == "higher" else "lower",
-        earliest=dots[change.earliest].night, latest=dots[change.latest].night,
-        after=change.after, commit=change.commit, ratio=change.ratio,
-        mode="live" if series.mode == "live" else "exact",
+        workload=series.workload, case=series.case, metric=series.metric, better=series.better,
+        earliest=trend.points[change.earliest].night, latest=trend.points[change.latest].night,
+        after=change.after, commit=change.commit, ratio=change.ratio, mode=series.mode,
     )  # fmt: skip
 
 
@@ -89,7 +83,7 @@ class BranchWork:
         tree = measure.update(plan.tree, plan.branch, at.around.work.meter.news)
         if not at.now.tip:
             tip = measure.tip(tree, plan.branch)
-            before = at.around.memory.before((plan.tree, plan.branch))
+            before = at.around.memory.last_tip((plan.tree, plan.branch))
             at.put(tip=tip, before=before.commit if before else "", subject=tree.source.subject(tip))
             if before and tree.source.commit(before.commit) and not measure.is_behind(tree, before.commit, tip):
                 at.put(forced=True)
@@ -154,15 +148,15 @@ class BranchWork:
         else:
             at.put(measured=[*at.now.measured, result])
 
-    def _compare(self, tree: Tree, baseline: Baseline, mode: Mode) -> Measured:
+    def _compare(self, tree: Tree, baseline: Baseline, mode: Mode) -> TipComparison:
         at, around = self.at, self.at.around
-        known = at.now.begun(mode).get(baseline.commit)
+        known = at.now.started_in(mode).get(baseline.commit)
         folder = results.open_folder(known) if known else self._begun(tree, baseline, mode)
         words = f"{', '.join(baseline.names)}{' in live mode' if mode == 'live' else ''}"
         around.work.meter.say(f"{at.now.name}: {at.now.tip[:12]} against {words}")
         with around.live.spending() if mode == "live" else nullcontext(around.work) as work:
             result = measure.finish(folder, work, database=around.plan.database)
-        return measure.measured(result, baseline.names, baseline.commit)
+        return tip_comparison(result, baseline.names, baseline.commit)
 
     def _begun(self, tree: Tree, baseline: Baseline, mode: Mode) -> Path:
         """A folder for a comparison that nobody has begun."""
@@ -171,17 +165,17 @@ class BranchWork:
         accelerator = around.live.accelerator if mode == "live" else None
         label = Label(
             plan=plan.name, night=around.night.number, date=around.night.date, tree=at.plan.tree,
-            branch=at.plan.branch, baseline=", ".join(baseline.names), trend=not at.now.begun(mode),
+            branch=at.plan.branch, baseline=", ".join(baseline.names), trend=not at.now.started_in(mode),
         )  # fmt: skip
         folder = measure.begin(measure.plan_of(plan, at.plan, base, test, accelerator), label)
-        at.put(started={**at.now.started, started_as(baseline.commit, mode): results.reference(folder)})
+        at.put(started={**at.now.started, started_key(baseline.commit, mode): results.reference(folder)})
         return folder
 
     # ---- judging
 
-    def _setting(self) -> Setting:
+    def _setting(self) -> EventSource:
         at, around = self.at, self.at.around
-        return Setting(
+        return EventSource(
             plan=around.plan.name, night=around.night.number, date=around.night.date,
             branch=(at.plan.tree, at.plan.branch), tip=at.now.tip, threshold=around.plan.threshold,
             first=sum(len(one.events) for one in at.others) + 1,
@@ -194,7 +188,8 @@ class BranchWork:
         steps, why = trend_steps(where.branch, plan.small, plan.database, around.work.meter)
         if why:
             at.note(why)
-        found = [*nightly_events.mended(where, memory)]
-        found += nightly_events.news(replace(where, first=where.first + len(found)), memory, at.now.measured, steps)
+        found = nightly_events.mended(where, memory)
+        where = replace(where, first=where.first + len(found))
+        found += nightly_events.find_events(where, memory, at.now.measured, steps)
         chase = Chase(plan=plan, branch=at.plan, tree=tree, work=around.work, live=around.live)
         at.put(state="measured", why="", events=Pursuit(at, chase).told(found))

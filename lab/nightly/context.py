@@ -20,7 +20,7 @@ from lab.core.executor import Work
 from lab.guests import kvm, live_machine
 from lab.guests.live_machine import Accelerator
 from lab.nightly import record, team
-from lab.nightly.events import Memory, remember
+from lab.nightly.events import PlanState
 from lab.nightly.plan import BranchPlan, NightlyPlan
 from lab.nightly.record import Ack, BranchNight, Night
 from lab.nightly.team import Team
@@ -97,7 +97,7 @@ class Tonight:
 
     def __post_init__(self) -> None:
         self.save()
-        self.team = team.team_if_it_works(self.plan.database, self.work.meter)
+        self.team = team.try_load_team(self.plan.database, self.work.meter)
         self.live = allowance(self.plan, self.work)
         if self.live.why and self.live.why not in self.night.notes:
             self.night = replace(self.night, notes=[*self.night.notes, self.live.why])
@@ -107,12 +107,12 @@ class Tonight:
     @property
     def acks(self) -> dict[str, Ack]:
         """What is acknowledged by now, as far as the team was asked."""
-        return team.known_acks(self.team)
+        return self.team.own_acks()
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> PlanState:
         """What was known before this night."""
-        return remember(self.earlier, self.acks)
+        return PlanState.after(self.earlier, self.acks)
 
     def save(self) -> None:
         """Keep what is known."""

@@ -26,7 +26,6 @@ from lab.kernels import kernel, resolve, trees
 from lab.kernels.trees import Tree
 from lab.nightly import context
 from lab.nightly.plan import BranchPlan, NightlyPlan
-from lab.nightly.record import Measured, Mode, cases_of
 from lab.workloads import selection
 
 
@@ -99,12 +98,6 @@ def finish(folder: Path, work: Work, *, database: str | None) -> AbResult:
         result = measure(plan, folder, work)
     remember(folder, work.meter, database)
     return result
-
-
-def measured(result: AbResult, baselines: tuple[str, ...], commit: str) -> Measured:
-    """What a comparison said, as a night keeps it."""
-    mode: Mode = "exact" if result.live is None else "live"
-    return Measured(baselines=baselines, commit=commit, result=result.result, cases=cases_of(result), mode=mode)
 
 
 def update(name: str, branch: str, progress: Progress) -> Tree:

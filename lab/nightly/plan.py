@@ -12,8 +12,8 @@ from lab.core.errors import UserError
 from lab.core.records import Record
 from lab.core.toml import TomlFile
 from lab.guests import exact, hardware
+from lab.history.trends import Mode
 from lab.kernels import compilers
-from lab.nightly.record import Mode
 from lab.workloads import selection
 
 Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]

@@ -1,7 +1,7 @@
-"""A night as it is stored: what each branch's tip was measured against, what came out, and what is news.
+"""Stored nights: what the tip of each branch was measured against, the results, and the events.
 
 <data>/nightly/<plan>/nights/0006.json   a night, saved after every piece of work
-<data>/nightly/acks.json                 changes that somebody acknowledged
+<data>/nightly/acks.json                 acknowledged events
 """
 
 from __future__ import annotations
@@ -14,23 +14,25 @@ import msgspec
 from lab.compare.results import AbResult, primary_of
 from lab.core import paths, records
 from lab.core.records import Record
+from lab.history.trends import Mode
 from lab.stats.verdict import Better, Outcome
 
-Kind = Literal["regression", "creep", "step", "fixed", "broken", "mended", "known", "unfounded"]
-State = Literal["pending", "measured", "nothing new", "broken", "failed"]
-Word = Literal[
+EventKind = Literal["regression", "creep", "step", "fixed", "broken", "mended", "known", "unfounded"]
+BranchState = Literal["pending", "measured", "nothing new", "broken", "failed"]
+NightOutcome = Literal[
     "green", "no news", "regression", "undecided", "nothing new", "not measured", "partly measured", "interrupted"
 ]
 
-Mode = Literal["exact", "live"]
 MODES: tuple[Mode, ...] = ("exact", "live")
+HARMFUL = ("regression", "creep", "step")
+"""The kinds of events that report something slower."""
 
 CaseName = tuple[str, str]
-Key = tuple[str, str, Mode]
+CaseKey = tuple[str, str, Mode]
 
 
-class CaseMoved(Record, frozen=True, kw_only=True):
-    """What a comparison said of a case's primary metric, in one mode. counts: a change beyond chance."""
+class CaseChange(Record, frozen=True, kw_only=True):
+    """A comparison's verdict on the primary metric of a case, in one mode. counts: the change is beyond chance."""
 
     workload: str
     case: str
@@ -45,42 +47,60 @@ class CaseMoved(Record, frozen=True, kw_only=True):
 
     @property
     def name(self) -> CaseName:
-        """What the case is called, in both modes."""
+        """The workload and the case, in either mode."""
         return self.workload, self.case
 
     @property
-    def key(self) -> Key:
-        """The case in its mode: numbers of one mode say nothing about those of the other."""
+    def key(self) -> CaseKey:
+        """The case in its mode: numbers of one mode do not compare with those of the other."""
         return self.workload, self.case, self.mode
 
     @property
     def shown(self) -> str:
-        """The case for people; exact mode goes without saying."""
+        """The case for people; only live mode is named."""
         return f"{self.workload}:{self.case}{'' if self.mode == 'exact' else f' ({self.mode})'}"
 
     @property
-    def worse(self) -> bool:
-        """Whether it regressed beyond chance."""
+    def is_worse(self) -> bool:
+        """True for a regression beyond chance."""
         return self.verdict == Outcome.REGRESSION and self.counts
 
     @property
-    def undecided(self) -> bool:
-        """Whether it could be a regression yet."""
+    def is_undecided(self) -> bool:
+        """True if more measurements could make it a regression."""
         return self.verdict == Outcome.UNKNOWN or (self.verdict == Outcome.REGRESSION and not self.counts)
 
 
-class Measured(Record, frozen=True, kw_only=True):
+class TipComparison(Record, frozen=True, kw_only=True):
     """The tip against one commit, which may be several baselines at once."""
 
     baselines: tuple[str, ...]
     commit: str
     result: str
-    cases: list[CaseMoved]
+    cases: list[CaseChange]
     mode: Mode = "exact"
 
 
+def tip_comparison(result: AbResult, baselines: tuple[str, ...], commit: str) -> TipComparison:
+    """The part of a comparison's result that a night keeps."""
+    mode: Mode = "exact" if result.live is None else "live"
+    cases = []
+    for case in result.cases:
+        primary = primary_of(case)
+        low, high = primary.interval or (None, None)
+        cases.append(
+            CaseChange(
+                workload=case.workload, case=case.case, metric=primary.name, better=primary.better,
+                verdict=case.verdict, ratio=primary.ratio, low=low, high=high, mode=mode,
+                # Live mode's verdicts are already corrected for the number of cases.
+                counts=case.holm is True if mode == "exact" else True,
+            )
+        )  # fmt: skip
+    return TipComparison(baselines=baselines, commit=commit, result=result.result, cases=cases, mode=mode)
+
+
 class Culprit(Record, frozen=True, kw_only=True):
-    """What a bisection named: a commit, or several of which it is one. ratio: of what it did to the case."""
+    """A commit that a bisection named. among: the number of commits that it is one of. ratio: its effect."""
 
     commit: str
     title: str
@@ -93,21 +113,22 @@ class Culprit(Record, frozen=True, kw_only=True):
 
 
 class Event(Record, frozen=True, kw_only=True):
-    """News. `base` is the last commit without the change, `test` the first tip with it. also: further culprits.
+    """A piece of news. base: the last commit without the change. test: the first tip with it. also: more culprits.
 
-    closes: the event that a `fixed` or `mended` one ends, and that a `known` one repeats on another branch. An
-    `unfounded` one is a step of live mode's history that its two commits, side by side, do not show: the host's own.
+    closes: the event that a `fixed` or `mended` one ends, or that a `known` one repeats on another branch. An
+    `unfounded` event is a step in the history of live mode that its two commits do not show side by side: the host
+    caused it.
     """
 
     id: str
-    kind: Kind
+    kind: EventKind
     tree: str
     branch: str
     night: int
     date: str
     base: str
     test: str
-    cases: list[CaseMoved] = msgspec.field(default_factory=list)
+    cases: list[CaseChange] = msgspec.field(default_factory=list)
     result: str | None = None
     culprit: Culprit | None = None
     also: list[Culprit] = msgspec.field(default_factory=list)
@@ -116,12 +137,12 @@ class Event(Record, frozen=True, kw_only=True):
 
     @property
     def culprits(self) -> list[Culprit]:
-        """All commits that are known to have had a part in it."""
-        return [one for one in (self.culprit, *self.also) if one is not None and one.among == 1]
+        """The commits that are known to have caused a part of it."""
+        return [culprit for culprit in (self.culprit, *self.also) if culprit is not None and culprit.among == 1]
 
     @property
     def modes(self) -> tuple[Mode, ...]:
-        """Those that saw it."""
+        """The modes that show it."""
         return tuple(mode for mode in MODES if any(case.mode == mode for case in self.cases))
 
     @property
@@ -131,15 +152,15 @@ class Event(Record, frozen=True, kw_only=True):
 
 
 class BranchNight(Record, frozen=True, kw_only=True):
-    """One branch in one night. before: the tip that was measured last; forced: it is not behind this one.
+    """One branch in one night.
 
-    started: results by the commit that the tip is compared with, live mode's under `live COMMIT`. missed: by mode,
-    why not all of it could be measured.
+    before: the tip that was measured last. forced: it is not an ancestor of this one. started: results by the commit
+    that the tip is compared with; for live mode, by `live COMMIT`. missed: by mode, why it was not fully measured.
     """
 
     tree: str
     branch: str
-    state: State = "pending"
+    state: BranchState = "pending"
     tip: str = ""
     subject: str = ""
     before: str = ""
@@ -147,7 +168,7 @@ class BranchNight(Record, frozen=True, kw_only=True):
     why: str = ""
     notes: list[str] = msgspec.field(default_factory=list)
     started: dict[str, str] = msgspec.field(default_factory=dict)
-    measured: list[Measured] = msgspec.field(default_factory=list)
+    measured: list[TipComparison] = msgspec.field(default_factory=list)
     missed: dict[Mode, str] = msgspec.field(default_factory=dict)
     bisections: dict[str, str] = msgspec.field(default_factory=dict)
     events: list[Event] = msgspec.field(default_factory=list)
@@ -157,31 +178,29 @@ class BranchNight(Record, frozen=True, kw_only=True):
         """The branch for people."""
         return f"{self.tree}/{self.branch}"
 
-    def begun(self, mode: Mode) -> dict[str, str]:
+    def started_in(self, mode: Mode) -> dict[str, str]:
         """The results of one mode by the commit that the tip is compared with, finished or not."""
-        return {name.removeprefix("live "): ref for name, ref in self.started.items() if _mode_of(name) == mode}
+        keys = [key for key in self.started if key.startswith("live ") == (mode == "live")]
+        return {key.removeprefix("live "): self.started[key] for key in keys}
 
-    def measured_in(self, mode: Mode) -> list[Measured]:
-        """What was measured in one mode."""
-        return [one for one in self.measured if one.mode == mode]
+    def measured_in(self, mode: Mode) -> list[TipComparison]:
+        """The finished comparisons of one mode."""
+        return [comparison for comparison in self.measured if comparison.mode == mode]
 
     @property
-    def undecided(self) -> list[CaseMoved]:
-        """The cases that the comparison with the tip before could not tell."""
-        return [case for one in self.measured if "yesterday" in one.baselines for case in one.cases if case.undecided]
+    def undecided(self) -> list[CaseChange]:
+        """The cases that the comparison with the tip before left undecided."""
+        against_last = [comparison for comparison in self.measured if "yesterday" in comparison.baselines]
+        return [case for comparison in against_last for case in comparison.cases if case.is_undecided]
 
 
-def started_as(commit: str, mode: Mode) -> str:
-    """A comparison's name in `BranchNight.started`."""
+def started_key(commit: str, mode: Mode) -> str:
+    """The key of a comparison in `BranchNight.started`."""
     return commit if mode == "exact" else f"{mode} {commit}"
 
 
-def _mode_of(name: str) -> Mode:
-    return "live" if name.startswith("live ") else "exact"
-
-
 class Night(Record, frozen=True, kw_only=True):
-    """One night. Nights are counted: a clock that jumps changes their dates, never their order."""
+    """One night. Nights are numbered, so a clock that jumps changes their dates and never their order."""
 
     schema: int = 1
     plan: str
@@ -189,18 +208,18 @@ class Night(Record, frozen=True, kw_only=True):
     date: str
     started: str
     finished: str = ""
-    outcome: Word | None = None
+    outcome: NightOutcome | None = None
     notes: list[str] = msgspec.field(default_factory=list)
     branches: list[BranchNight]
 
     @property
     def events(self) -> list[Event]:
-        """All news of the night."""
+        """The events of all branches."""
         return [event for branch in self.branches for event in branch.events]
 
 
 class Ack(Record, frozen=True, kw_only=True):
-    """A change that somebody knows of and lives with. host: whose night told of it; this machine's own is empty."""
+    """An event that somebody accepts. host: the machine whose night reported it; empty for this one."""
 
     event: str
     note: str
@@ -208,17 +227,17 @@ class Ack(Record, frozen=True, kw_only=True):
     host: str = ""
 
 
-# ---- where they are
+# ---- files
 
 
 def plan_dir(plan: str) -> Path:
-    """What is kept of a plan."""
+    """The folder of a plan."""
     return paths.data_dir("nightly", plan)
 
 
 def save(night: Night) -> None:
-    """Keep what is known of a night."""
-    records.save(_folder(night.plan) / f"{night.number:04d}.json", night)
+    """Store a night."""
+    records.save(paths.data_dir("nightly", night.plan, "nights") / f"{night.number:04d}.json", night)
 
 
 def load_all(plan: str) -> list[Night]:
@@ -227,8 +246,8 @@ def load_all(plan: str) -> list[Night]:
 
 
 def files(plan: str) -> list[Path]:
-    """The nights of a plan in order, each a file."""
-    return sorted(_folder(plan).glob("[0-9]*.json"))
+    """The files of a plan's nights in order."""
+    return sorted(paths.data_dir("nightly", plan, "nights").glob("[0-9]*.json"))
 
 
 def plans() -> list[str]:
@@ -236,51 +255,22 @@ def plans() -> list[str]:
     return sorted(path.parent.name for path in paths.data_dir("nightly").glob("*/nights") if path.is_dir())
 
 
-def _folder(plan: str) -> Path:
-    return paths.data_dir("nightly", plan, "nights")
-
-
 def load_acks() -> dict[str, Ack]:
-    """What was acknowledged on this machine of its own nights' news, by the event."""
-    return {one.event: one for one in all_acks() if not one.host}
+    """This machine's acknowledgements of its own events, by event."""
+    return {ack.event: ack for ack in all_acks() if not ack.host}
 
 
 def all_acks() -> list[Ack]:
-    """What was acknowledged on this machine, of other machines' news too."""
-    path = _acks()
+    """This machine's acknowledgements, of events of other machines too."""
+    path = _acks_file()
     return records.load(path, list[Ack]) if path.is_file() else []
 
 
 def acknowledge(ack: Ack) -> None:
-    """Remember that an event is known; a second time changes the note."""
-    known = {(one.host, one.event): one for one in [*all_acks(), ack]}
-    records.save(_acks(), [known[name] for name in sorted(known)])
+    """Store an acknowledgement; a second one of the same event replaces the first."""
+    acks = {(known.host, known.event): known for known in [*all_acks(), ack]}
+    records.save(_acks_file(), [acks[key] for key in sorted(acks)])
 
 
-def _acks() -> Path:
+def _acks_file() -> Path:
     return paths.data_dir("nightly") / "acks.json"
-
-
-# ---- from a result
-
-
-def cases_of(result: AbResult) -> list[CaseMoved]:
-    """What a comparison said, case by case."""
-    mode: Mode = "exact" if result.live is None else "live"
-    return [
-        CaseMoved(
-            workload=case.workload,
-            case=case.case,
-            metric=primary.name,
-            better=primary.better,
-            verdict=case.verdict,
-            ratio=primary.ratio,
-            low=primary.interval[0] if primary.interval else None,
-            high=primary.interval[1] if primary.interval else None,
-            # Live mode's verdicts are corrected for the number of cases already.
-            counts=case.holm is True if mode == "exact" else True,
-            mode=mode,
-        )
-        for case in result.cases
-        for primary in [primary_of(case)]
-    ]

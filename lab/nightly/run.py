@@ -15,7 +15,7 @@ from lab.core.executor import Work
 from lab.nightly import events, record, team
 from lab.nightly.branch import BranchWork
 from lab.nightly.context import BranchTonight, Tonight, now
-from lab.nightly.events import remember
+from lab.nightly.events import PlanState
 from lab.nightly.plan import NightlyPlan
 from lab.nightly.record import BranchNight, Night
 
@@ -43,7 +43,7 @@ def run(plan: NightlyPlan, work: Work) -> tuple[Night, bool]:
 def _run(plan: NightlyPlan, work: Work) -> tuple[Night, bool]:
     nights = record.load_all(plan.name)
     date = today()
-    found = events.night_to_do([(one.number, one.date, bool(one.finished)) for one in nights], date)
+    found = events.next_night(nights, date)
     if found is None:
         return next(one for one in reversed(nights) if one.date == date and one.finished), False
     number, begun = found
@@ -88,10 +88,10 @@ def _do(tonight: Tonight) -> Night:
     for place, one in enumerate(tonight.plan.branch):
         BranchWork(BranchTonight(tonight, place, one)).do()
     failed = [one for one in tonight.night.branches if one.state == "failed"]
-    after = remember([*tonight.earlier, tonight.night], tonight.acks)
+    after = PlanState.after([*tonight.earlier, tonight.night], tonight.acks)
     tonight.night = replace(
         tonight.night,
-        outcome=events.outcome(tonight.night.branches, still_open=len(after.minded)),
+        outcome=events.night_outcome(tonight.night.branches, still_open=len(after.unacknowledged)),
         # What failed by this machine's doing is tried again when the night is run again.
         finished="" if failed else now(),
     )

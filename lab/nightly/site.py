@@ -1,23 +1,13 @@
-"""The nightly site: static pages that link each other by relative paths, so they work from disk and from any server.
+"""The nightly site: static pages with relative links, which work from disk and from any server.
 
-<output>/index.html             how it stands, all trends, all nights
+<output>/index.html             open events, all trends, all nights
 <output>/nights/N.html          a night
-<output>/trends/NAME.html       one case's primary metric over time, with its steps
-<output>/changes/ID.html        a piece of news, with its bisection in words
+<output>/trends/NAME.html       a case's primary metric over time, with its steps
+<output>/changes/ID.html        an event, with its bisection as text
 <output>/bisections/ID.html     that bisection, commit by commit
-<output>/results/ID.html        the report of a comparison that news are about
+<output>/results/ID.html        the report of a comparison that an event refers to
 <output>/mails/ID.eml           a draft of a mail about a regression
-<output>/feed.xml, metrics.txt  for readers that are programs
-
-The bisections behind news: the text of each for its change's page, and a page of its own.
-
-A draft of a mail for each regression, from the comparison that proves its culprit, else from the night's own.
-
-News as an Atom feed (RFC 4287).
-
-A plan for a scrape, in the OpenMetrics text format.
-
-A trend as a picture: inline SVG without words, stretched to the room there is. See `lab.report.svg`.
+<output>/feed.xml, metrics.txt  events as an Atom feed, values for OpenMetrics
 """
 
 from __future__ import annotations
@@ -26,7 +16,6 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -40,42 +29,208 @@ from lab.compare.results import number
 from lab.core import paths, records
 from lab.core.errors import LabError, UserError
 from lab.core.progress import Meter
-from lab.core.text import visible, visible_record
+from lab.core.text import visible, visible_lines, visible_record
 from lab.history import index, trends
 from lab.history.database import opened
 from lab.history.trends import Change, Trend
 from lab.nightly import record, team
-from lab.nightly.events import Memory, remember
-from lab.nightly.record import Ack, BranchNight, Event, Mode, Night
+from lab.nightly.events import PlanState
+from lab.nightly.record import Ack, BranchNight, Event, Night
 from lab.nightly.status import line
 from lab.report import inputs, mail
 from lab.report.bench_formats import family, sample
 from lab.stats.verdict import percent
 
+_MARK = ".lab-nightly-site"
+_TONES = {"fixed": "improvement", "mended": "improvement", "broken": "unknown", "unfounded": "same"}
+_NIGHT_TONES = {"green": "improvement", "regression": "regression", "no news": "regression", "nothing new": "same"}
+
+
+def write(plan: str, output: Path, *, url: str | None, database: str | None, meter: Meter) -> int:
+    """Write the whole site into an empty folder or over an older site; returns the number of files."""
+    if output.is_dir() and any(output.iterdir()) and not (output / _MARK).exists():
+        raise UserError(f"{output} is not empty, and is not a nightly site", hint="name another folder")
+    output.mkdir(parents=True, exist_ok=True)
+    (output / _MARK).touch()
+    nights = record.load_all(plan)
+    if not nights:
+        raise UserError(f"{plan} had no night yet", hint="`lab nightly run` runs one")
+    with opened(database) as base:
+        index.catch_up(base, meter)
+        with base.reading() as connection:
+            branches = sorted({(branch.tree, branch.branch) for branch in nights[-1].branches})
+            series = [trend for branch in branches for trend in trends.branch_trends(connection, *branch)]
+    acks = team.try_load_team(database, meter).own_acks()
+    site = _Site(plan, nights, series, url if not url or url.endswith("/") else f"{url}/", acks)
+    count = 0
+    for name, text in site.files():
+        path = output / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        records.write_atomic(path, text.encode())
+        count += 1
+    return count
+
+
+class _Site:
+    """The pages. `stored` are the nights as they are on disk; `nights` and `trends` have only visible characters."""
+
+    def __init__(
+        self, plan: str, nights: Sequence[Night], series: Sequence[Trend], url: str | None, acks: Mapping[str, Ack]
+    ) -> None:
+        self.plan, self.url = plan, url
+        self.stored = nights
+        self.nights = [visible_record(night) for night in nights]
+        self.trends = [visible_record(trend) for trend in series]
+        self.state = PlanState.after(self.nights, acks)
+        self.reports = _reports(nights)
+        self.bisections = _bisections(nights)
+        self._environment = _environment()
+
+    def files(self) -> Iterator[tuple[str, str]]:
+        """The path in the site and the content of every file."""
+        yield "index.html", self._index()
+        for night in self.nights:
+            yield f"nights/{night.number}.html", self._page("night", "../", night=night, reports=self.reports)
+        for trend in self.trends:
+            yield f"trends/{_slug(trend)}.html", self._trend(trend)
+        for event in [event for night in self.stored for event in night.events]:
+            draft = _mail(event)
+            yield f"changes/{event.id}.html", self._change(event, draft)
+            if draft is not None:
+                yield f"mails/{event.id}.eml", draft
+        for name, page in self.reports.items():
+            yield f"results/{name}.html", page
+        for name, page in {one.name: one.page for one in self.bisections.values() if one.page}.items():
+            yield f"bisections/{name}.html", page
+        yield "feed.xml", render_feed(self.plan, self.nights, self.url)
+        yield "metrics.txt", render_metrics(self.plan, self.nights, self.state, self.trends)
+
+    def _page(self, name: str, top: str, **values: Any) -> str:
+        template = self._environment.get_template(f"nightly/{name}.html.j2")
+        return template.render(plan=self.plan, top=top, acks=self.state.acks, **values)
+
+    def _index(self) -> str:
+        return self._page(
+            "index", "", nights=self.nights, last=self.nights[-1], open=list(self.state.open.values()),
+            broken=list(self.state.broken.values()), rows=[self._row(trend) for trend in self.trends],
+            first=self.nights[0].number,
+        )  # fmt: skip
+
+    def _row(self, trend: Trend) -> Mapping[str, Any]:
+        """A trend in the table of the index, with the verdict of the last night's first comparison."""
+        series = trend.series
+        verdicts = [
+            str(case.verdict)
+            for branch in self.nights[-1].branches
+            if (branch.tree, branch.branch) == (series.tree, series.branch)
+            for comparison in branch.measured_in(series.mode)[:1]
+            for case in comparison.cases
+            if case.name == (series.workload, series.case)
+        ]
+        values = [dot.value for dot in trend.points if dot.value is not None]
+        ratio = values[-1] / values[0] if len(values) > 1 and values[0] else None
+        return {
+            "trend": trend, "slug": _slug(trend), "verdict": verdicts[0] if verdicts else "",
+            "change": percent(ratio) if ratio else "",
+            "spark": picture(trend, label=f"trend of {series.workload}:{series.case}").svg,
+        }  # fmt: skip
+
+    def _trend(self, trend: Trend) -> str:
+        series = trend.series
+        key = (series.workload, series.case, series.mode)
+        events = [
+            event
+            for night in self.nights
+            for event in night.events
+            if (event.tree, event.branch) == (series.tree, series.branch) and key in {case.key for case in event.cases}
+        ]
+        label = f"{series.metric} of {series.workload}:{series.case} over {len(trend.points)} nights"
+        return self._page("trend", "../", trend=trend, picture=picture(trend, label=label), events=events)
+
+    def _change(self, event: Event, draft: str | None) -> str:
+        events = [event for night in self.nights for event in night.events]
+        fixed = next((other for other in events if other.kind == "fixed" and other.closes == event.id), None)
+        return self._page(
+            "change", "../", one=visible_record(event), fixed=fixed, open=self.state.open,
+            report=event.result if event.result in self.reports else None, mail=draft,
+            bisection=self.bisections.get(event.id),
+        )  # fmt: skip
+
+
+def _environment() -> jinja2.Environment:
+    folder = paths.room("reports") / "templates"
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    css = (folder / "page.css").read_text() + (folder / "nightly" / "nightly.css").read_text()
+    environment.globals |= {
+        "style": Markup(css),  # noqa: S704  (the lab's own)
+        "percent": percent,
+        "number": number,
+        "tone": lambda event: _TONES.get(event.kind, "regression"),
+        "night_tone": lambda night: _NIGHT_TONES.get(night.outcome, "unknown"),
+        "step_tone": _step_tone,
+    }
+    return environment
+
+
+def _step_tone(trend: Trend, change: Change) -> str:
+    if trend.series.better == "neither":
+        return "same"
+    return "regression" if (change.ratio > 1) == (trend.series.better == "lower") else "improvement"
+
+
+def _slug(trend: Trend) -> str:
+    """A readable and unique file name for a trend."""
+    one = trend.series
+    readable = re.sub(r"[^a-z0-9]+", "-", f"{one.branch} {one.workload} {one.case} {one.metric}".lower()).strip("-")
+    decisive = [one.tree, one.branch, one.workload, one.case, one.metric, *([one.mode] if one.mode != "exact" else [])]
+    return f"{readable[:80]}-{records.digest(decisive)[:8]}"
+
+
+# ---- what events refer to
+
+
+def _reports(nights: Sequence[Night]) -> dict[str, str]:
+    """The pages of the comparisons that events and the last night refer to, by result."""
+    names = {event.result for night in nights for event in night.events if event.result}
+    names |= {comparison.result for branch in nights[-1].branches for comparison in branch.measured}
+    pages = {}
+    for name in sorted(names):
+        try:
+            pages[name] = report.render("html", inputs.open_reports([name]))
+        except LabError:
+            continue  # its folder was deleted; the night has the numbers
+    return pages
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bisected:
-    """One bisection. page: as `lab report --format html` writes it; empty where it is gone."""
+class BisectionPage:
+    """A bisection as text, and as `lab report --format html` writes it; without a page if its folder was deleted."""
 
     name: str
     text: str
     page: str = ""
 
 
-def by_event(nights: Sequence[Night]) -> dict[str, Bisected]:
-    """The bisection of each event that has one; what several share, under each."""
+def _bisections(nights: Sequence[Night]) -> dict[str, BisectionPage]:
+    """The bisection of each event that has one."""
     references = {
         event.id: reference
         for night in nights
         for branch in night.branches
         for event in branch.events
-        if (reference := _reference(event, branch))
+        if (reference := _bisection_of(event, branch))
     }
-    opened = {reference: _open(reference) for reference in sorted(set(references.values()))}
-    return {event: opened[reference] for event, reference in references.items()}
+    pages = {reference: _bisection_page(reference) for reference in sorted(set(references.values()))}
+    return {event: pages[reference] for event, reference in references.items()}
 
 
-def _reference(event: Event, branch: BranchNight) -> str | None:
+def _bisection_of(event: Event, branch: BranchNight) -> str | None:
     """The bisection that named the culprit, else the last one that was begun for the event."""
     if event.culprit is not None:
         return event.culprit.bisection
@@ -83,67 +238,105 @@ def _reference(event: Event, branch: BranchNight) -> str | None:
     return begun[-1] if begun else None
 
 
-def _open(reference: str) -> Bisected:
+def _bisection_page(reference: str) -> BisectionPage:
     try:
         folder = results.open_folder(reference)
-        found = inputs.open_bisection(folder)
-        text = "\n".join(visible(line) for line in inputs.bisection_as_text(found).split("\n"))
-        html = report.render("html", found, report.OF_BISECTIONS, "bisection")
+        bisection = inputs.open_bisection(folder)
+        page = report.render("html", bisection, report.OF_BISECTIONS, "bisection")
+        return BisectionPage(name=folder.name, text=visible_lines(inputs.bisection_as_text(bisection)), page=page)
     except LabError as error:
-        return Bisected(name=reference, text=visible(f"the bisection is gone: {error.message}"))
-    return Bisected(name=folder.name, text=text, page=html)
+        return BisectionPage(name=reference, text=visible(f"the bisection is gone: {error.message}"))
 
 
-def draft(event: Event) -> str | None:
-    """The mail; None where no stored comparison can speak for the event."""
+def _mail(event: Event) -> str | None:
+    """A draft from the comparison that proves the culprit, else from the night's own; None without either."""
     if event.kind not in ("regression", "creep"):
         return None
-    proof = event.culprit.proof if event.culprit else None
-    for reference in (proof, event.result):
-        if reference is None:
-            continue
+    for reference in (event.culprit.proof if event.culprit else None, event.result):
         try:
-            return mail.render(inputs.open_reports([reference]))
+            if reference is not None:
+                return mail.render(inputs.open_reports([reference]))
         except LabError:
             continue
     return None
 
+
+# ---- pictures
+
+_SIZE = 1000
+_MARGIN = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """Inline SVG without text, stretched to its container, and the values at its lower and upper edge."""
+
+    svg: Markup
+    low: float
+    high: float
+
+
+def picture(trend: Trend, *, label: str) -> Picture:
+    """Draw points in their order, steps as vertical lines between them, and rings around outliers."""
+    known = [(i, dot.value) for i, dot in enumerate(trend.points) if dot.value is not None]
+    values = [value for _, value in known] or [0.0]
+    low, high = min(values), max(values)
+    last = max(len(trend.points) - 1, 1)
+
+    def x(i: float) -> float:
+        return round(_MARGIN + i / last * (_SIZE - 2 * _MARGIN), 1)
+
+    def y(value: float) -> float:
+        share = (value - low) / (high - low) if high > low else 0.5
+        return round(_SIZE - 2 * _MARGIN - share * (_SIZE - 4 * _MARGIN), 1)
+
+    points = {i: f"{x(i)} {y(value)}" for i, value in known}
+    outliers = [point for i, point in points.items() if i in trend.outliers]
+    parts = [f'<path class="step" d="M{x(change.at - 0.5)} 0V{_SIZE}"/>' for change in trend.changes]
+    parts.append(f'<path class="outliers" d="{"".join(f"M{point}h0" for point in outliers)}"/>')
+    parts.append(f'<path class="level" d="M{"L".join(points.values())}"/>' if points else "")
+    parts.append(f'<path class="points" d="{"".join(f"M{point}h0" for point in points.values())}"/>')
+    svg = (
+        f'<svg viewBox="0 0 {_SIZE} {_SIZE}" preserveAspectRatio="none" role="img" aria-label="{escape(label)}">'
+        f"{''.join(parts)}</svg>"
+    )
+    return Picture(svg=Markup(svg), low=low, high=high)  # noqa: S704  (numbers and an escaped label)
+
+
+# ---- the feed, RFC 4287
 
 _ATOM = "http://www.w3.org/2005/Atom"
 _NEWEST = 100
 
 
 def render_feed(plan: str, nights: Sequence[Night], url: str | None) -> str:
-    """The newest news first. url: where the site will be; without one the entries stand for themselves."""
+    """The newest events first. url: of the site; without it, the entries have no links."""
     ElementTree.register_namespace("", _ATOM)
     feed = ElementTree.Element(f"{{{_ATOM}}}feed")
-    _text(feed, "id", _identity(f"plan {plan}"))
+    _text(feed, "id", _urn(f"plan {plan}"))
     _text(feed, "title", f"Nights of {plan}")
-    _text(feed, "updated", max((one.finished or one.started for one in nights), default="1970-01-01T00:00:00+00:00"))
+    updated = (night.finished or night.started for night in nights)
+    _text(feed, "updated", max(updated, default="1970-01-01T00:00:00+00:00"))
     _text(ElementTree.SubElement(feed, f"{{{_ATOM}}}author"), "name", "lab nightly")
     if url:
         _link(feed, "self", f"{url}feed.xml")
         _link(feed, "alternate", f"{url}index.html")
-    told = [(one, event) for one in nights for event in one.events]
-    for one, event in told[::-1][:_NEWEST]:
-        _entry(feed, one, event, url)
+    pairs = [(night, event) for night in nights for event in night.events]
+    for night, event in pairs[::-1][:_NEWEST]:
+        entry = ElementTree.SubElement(feed, f"{{{_ATOM}}}entry")
+        _text(entry, "id", _urn(f"event {event.id}"))
+        _text(entry, "title", f"{event.kind} on {event.tree}/{event.branch}, night {event.night}")
+        _text(entry, "updated", night.finished or night.started)
+        _text(entry, "content", line(event)).set("type", "text")
+        if url:
+            _link(entry, "alternate", f"{url}changes/{event.id}.html")
     ElementTree.indent(feed)
     return ElementTree.tostring(feed, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _entry(feed: ElementTree.Element, night: Night, event: Event, url: str | None) -> None:
-    entry = ElementTree.SubElement(feed, f"{{{_ATOM}}}entry")
-    _text(entry, "id", _identity(f"event {event.id}"))
-    _text(entry, "title", f"{event.kind} on {event.tree}/{event.branch}, night {event.night}")
-    _text(entry, "updated", night.finished or night.started)
-    _text(entry, "content", line(event)).set("type", "text")
-    if url:
-        _link(entry, "alternate", f"{url}changes/{event.id}.html")
-
-
-def _identity(of: str) -> str:
-    """The same for the same thing, wherever the site is."""
-    return uuid.uuid5(uuid.NAMESPACE_URL, f"lab nightly {of}").urn
+def _urn(name: str) -> str:
+    """An identifier that does not depend on the site's address."""
+    return uuid.uuid5(uuid.NAMESPACE_URL, f"lab nightly {name}").urn
 
 
 def _text(parent: ElementTree.Element, name: str, text: str) -> ElementTree.Element:
@@ -156,290 +349,34 @@ def _link(parent: ElementTree.Element, rel: str, href: str) -> None:
     ElementTree.SubElement(parent, f"{{{_ATOM}}}link", rel=rel, href=href)
 
 
-_KINDS = ("regression", "creep", "step", "known")
+# ---- metrics, in the text format of OpenMetrics
 
 
-def render_metrics(plan: str, nights: Sequence[Night], memory: Memory, trends: Sequence[Trend]) -> str:
-    """What is open, how the last night went, and the last value of every trend."""
-    return "\n".join([*_lines(plan, nights, memory, trends), "# EOF"]) + "\n"
-
-
-def _lines(plan: str, nights: Sequence[Night], memory: Memory, trends: Sequence[Trend]) -> Iterator[str]:
-    yield from family("lab_nightly_nights", "gauge", "Nights of the plan so far.")
-    yield sample("lab_nightly_nights", {"plan": plan}, len(nights))
-    yield from family("lab_nightly_open", "gauge", "Changes that are open and not acknowledged.")
-    for kind in _KINDS:
-        count = sum(event.kind == kind for event in memory.minded)
-        yield sample("lab_nightly_open", {"plan": plan, "kind": kind}, count)
-    yield from family(
-        "lab_nightly_measured", "gauge", "Whether the last night measured the branch, or had nothing new."
-    )
-    for one in nights[-1].branches if nights else []:
-        labels = {"plan": plan, "tree": one.tree, "branch": one.branch}
-        yield sample("lab_nightly_measured", labels, int(one.state in ("measured", "nothing new")))
-    yield from family("lab_nightly_value", "gauge", "The last value of a case's primary metric.")
-    for trend in trends:
-        value = next((dot.value for dot in reversed(trend.points) if dot.value is not None), None)
-        if value is not None:
-            yield sample("lab_nightly_value", {"plan": plan, **_labels(trend)}, value)
-    yield from family("lab_nightly_steps", "gauge", "Steps in the trend of a case's primary metric.")
-    for trend in trends:
-        yield sample("lab_nightly_steps", {"plan": plan, **_labels(trend)}, len(trend.changes))
-
-
-def _labels(trend: Trend) -> Mapping[str, str]:
-    one = trend.series
-    return {
-        "tree": one.tree, "branch": one.branch, "workload": one.workload, "case": one.case, "metric": one.metric,
-        "unit": one.unit, "mode": one.mode,
-    }  # fmt: skip
-
-
-_SIZE = 1000
-_ROOM = 60
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
-    """The drawing, and the values at its lower and upper edge."""
-
-    svg: Markup
-    low: float
-    high: float
-
-
-def picture(trend: Trend, *, words: str) -> Picture:
-    """Points in their order, steps as vertical lines between them, outliers ringed; `words` say what it shows."""
-    known = [(place, dot.value) for place, dot in enumerate(trend.points) if dot.value is not None]
-    values = [value for _, value in known] or [0.0]
-    low, high = min(values), max(values)
-    span = high - low or abs(high) or 1.0
-    count = max(len(trend.points) - 1, 1)
-
-    def x(place: float) -> float:
-        return round(_ROOM / 2 + place / count * (_SIZE - _ROOM), 1)
-
-    def y(value: float) -> float:
-        # Equal values are a line in the middle.
-        share = (value - low) / span if high > low else 0.5
-        return round(_SIZE - _ROOM - share * (_SIZE - 2 * _ROOM), 1)
-
-    places = [f"{x(place)} {y(value)}" for place, value in known]
-    outliers = [f"{x(place)} {y(value)}" for place, value in known if place in trend.outliers]
-    parts = [f'<path class="step" d="M{x(change.at - 0.5)} 0V{_SIZE}"/>' for change in trend.changes]
-    parts.append(f'<path class="outliers" d="{"".join(f"M{place}h0" for place in outliers)}"/>')
-    parts.append(f'<path class="level" d="M{"L".join(places)}"/>' if places else "")
-    parts.append(f'<path class="points" d="{"".join(f"M{place}h0" for place in places)}"/>')
-    svg = (
-        f'<svg viewBox="0 0 {_SIZE} {_SIZE}" preserveAspectRatio="none" role="img" aria-label="{escape(words)}">'
-        f"{''.join(parts)}</svg>"
-    )
-    return Picture(svg=Markup(svg), low=low, high=high)  # noqa: S704  (numbers, and words that were escaped)
-
-
-_MARK = ".lab-nightly-site"
-_TONES: Mapping[str, str] = {
-    "fixed": "improvement", "mended": "improvement", "broken": "unknown", "unfounded": "same",
-}  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A trend as the index shows it. verdict: of the last night's comparison with the one before."""
-
-    trend: Trend
-    slug: str
-    verdict: str
-    change: str
-    spark: Markup
-
-
-def write(plan: str, output: Path, *, url: str | None, database: str | None, meter: Meter) -> int:
-    """Write the whole site; how many files it has."""
-    _claim(output)
-    nights = record.load_all(plan)
-    if not nights:
-        raise UserError(f"{plan} had no night yet", hint="`lab nightly run` runs one")
-    with opened(database) as base:
-        index.catch_up(base, meter)
-        with base.reading() as connection:
-            branches = sorted({(one.tree, one.branch) for one in nights[-1].branches})
-            found = [one for tree, branch in branches for one in trends.branch_trends(connection, tree, branch)]
-    acks = team.known_acks(team.team_if_it_works(database, meter))
-    site = _Site(plan, nights, found, url if not url or url.endswith("/") else f"{url}/", acks)
-    count = 0
-    for name, text in site.files():
-        path = output / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        records.write_atomic(path, text.encode())
-        count += 1
-    return count
-
-
-def _claim(output: Path) -> None:
-    """Only an empty folder, or one that is a site already, is written to."""
-    if output.is_dir() and any(output.iterdir()) and not (output / _MARK).exists():
-        raise UserError(f"{output} is not empty, and is no nightly site", hint="name another folder")
-    output.mkdir(parents=True, exist_ok=True)
-    (output / _MARK).touch()
-
-
-class _Site:
-    """Everything the pages are made of."""
-
-    def __init__(
-        self, plan: str, nights: Sequence[Night], found: Sequence[Trend], url: str | None, acks: Mapping[str, Ack]
-    ) -> None:
-        self.plan, self.url, self.acks = plan, url, acks
-        self.nights = [visible_record(one) for one in nights]
-        self.trends = [visible_record(one) for one in found]
-        self.raw = nights
-        self._environment = _environment()
-
-    @cached_property
-    def memory(self) -> Memory:
-        return remember(self.nights, self.acks)
-
-    @cached_property
-    def reports(self) -> dict[str, str]:
-        """The pages of the comparisons that news are about."""
-        wanted = {event.result for one in self.raw for event in one.events if event.result}
-        wanted |= {measured.result for branch in self.raw[-1].branches for measured in branch.measured}
-        found = {}
-        for name in sorted(wanted):
-            try:
-                found[name] = report.render("html", inputs.open_reports([name]))
-            except LabError:
-                continue  # cleaned away; what the night kept of it is still told
-        return found
-
-    @cached_property
-    def bisections(self) -> dict[str, Bisected]:
-        """The bisections of news, by their event."""
-        return by_event(self.raw)
-
-    def files(self) -> Iterator[tuple[str, str]]:
-        """Every file by its path in the site."""
-        yield "index.html", self._page("index", "", **self._index())
-        for one in self.nights:
-            yield f"nights/{one.number}.html", self._page("night", "../", night=one, reports=self.reports)
-        for trend in self.trends:
-            yield f"trends/{slug(trend)}.html", self._page("trend", "../", **self._trend(trend))
-        for raw in self.raw:
-            for event in raw.events:
-                mail = draft(event)
-                yield f"changes/{event.id}.html", self._page("change", "../", **self._change(event, mail))
-                if mail is not None:
-                    yield f"mails/{event.id}.eml", mail
-        for name, text in self.reports.items():
-            yield f"results/{name}.html", text
-        for name, text in {one.name: one.page for one in self.bisections.values() if one.page}.items():
-            yield f"bisections/{name}.html", text
-        yield "feed.xml", render_feed(self.plan, self.nights, self.url)
-        yield "metrics.txt", render_metrics(self.plan, self.nights, self.memory, self.trends)
-
-    def _page(self, name: str, top: str, **values: Any) -> str:
-        template = self._environment.get_template(f"nightly/{name}.html.j2")
-        return template.render(plan=self.plan, top=top, acks=self.memory.acks, **values)
-
-    def _index(self) -> Mapping[str, Any]:
-        return {
-            "nights": self.nights,
-            "last": self.nights[-1],
-            "open": list(self.memory.open.values()),
-            "broken": list(self.memory.broken.values()),
-            "rows": [self._row(trend) for trend in self.trends],
-            "first": self.nights[0].number,
-        }
-
-    def _row(self, trend: Trend) -> Row:
+def render_metrics(plan: str, nights: Sequence[Night], state: PlanState, series: Sequence[Trend]) -> str:
+    """The open events, the success of the last night, and the last value and the steps of every trend."""
+    lines = family("lab_nightly_nights", "gauge", "Nights of the plan so far.")
+    lines.append(sample("lab_nightly_nights", {"plan": plan}, len(nights)))
+    lines += family("lab_nightly_open", "gauge", "Changes that are open and not acknowledged.")
+    for kind in (*record.HARMFUL, "known"):
+        count = sum(event.kind == kind for event in state.unacknowledged)
+        lines.append(sample("lab_nightly_open", {"plan": plan, "kind": kind}, count))
+    lines += family("lab_nightly_measured", "gauge", "Whether the last night measured the branch, or had nothing new.")
+    for branch in nights[-1].branches if nights else []:
+        labels = {"plan": plan, "tree": branch.tree, "branch": branch.branch}
+        lines.append(sample("lab_nightly_measured", labels, int(branch.state in ("measured", "nothing new"))))
+    lines += family("lab_nightly_value", "gauge", "The last value of a case's primary metric.")
+    for trend in series:
         values = [dot.value for dot in trend.points if dot.value is not None]
-        ratio = values[-1] / values[0] if len(values) > 1 and values[0] else None
-        words = f"trend of {trend.series.workload}:{trend.series.case}"
-        return Row(
-            trend=trend, slug=slug(trend), verdict=self._verdict(trend), change=percent(ratio) if ratio else "",
-            spark=picture(trend, words=words).svg,
-        )  # fmt: skip
-
-    def _verdict(self, trend: Trend) -> str:
-        one = trend.series
-        said = [
-            str(case.verdict)
-            for branch in self.nights[-1].branches
-            if (branch.tree, branch.branch) == (one.tree, one.branch)
-            for measured in branch.measured_in(_mode(trend))[:1]
-            for case in measured.cases
-            if case.name == (one.workload, one.case)
-        ]
-        return said[0] if said else ""
-
-    def _trend(self, trend: Trend) -> Mapping[str, Any]:
-        one = trend.series
-        about = [
-            event
-            for each in self.nights
-            for event in each.events
-            if (event.tree, event.branch) == (one.tree, one.branch)
-            and (one.workload, one.case, _mode(trend)) in {case.key for case in event.cases}
-        ]
-        words = f"{one.metric} of {one.workload}:{one.case} over {len(trend.points)} nights"
-        return {"trend": trend, "picture": picture(trend, words=words), "events": about}
-
-    def _change(self, event: Event, mail: str | None) -> Mapping[str, Any]:
-        fixed = next((e for one in self.nights for e in one.events if e.kind == "fixed" and e.closes == event.id), None)
-        return {
-            "one": visible_record(event),
-            "fixed": fixed,
-            "open": self.memory.open,
-            "report": event.result if event.result in self.reports else None,
-            "mail": mail,
-            "bisection": self.bisections.get(event.id),
-        }
+        if values:
+            lines.append(sample("lab_nightly_value", _labels(plan, trend), values[-1]))
+    lines += family("lab_nightly_steps", "gauge", "Steps in the trend of a case's primary metric.")
+    lines += [sample("lab_nightly_steps", _labels(plan, trend), len(trend.changes)) for trend in series]
+    return "\n".join([*lines, "# EOF"]) + "\n"
 
 
-def slug(trend: Trend) -> str:
-    """A trend's file name: readable, and of no other trend."""
-    one = trend.series
-    readable = re.sub(r"[^a-z0-9]+", "-", f"{one.branch} {one.workload} {one.case} {one.metric}".lower()).strip("-")
-    decisive = [one.tree, one.branch, one.workload, one.case, one.metric, *([one.mode] if one.mode != "exact" else [])]
-    return f"{readable[:80]}-{records.digest(decisive)[:8]}"
-
-
-def _mode(trend: Trend) -> Mode:
-    return "live" if trend.series.mode == "live" else "exact"
-
-
-def _tone(event: Event) -> str:
-    return _TONES.get(event.kind, "regression")
-
-
-def _night_tone(one: Night) -> str:
-    tones = {"green": "improvement", "regression": "regression", "no news": "regression", "nothing new": "same"}
-    return tones.get(one.outcome or "", "unknown")
-
-
-def _step_tone(trend: Trend, change: Change) -> str:
-    if trend.series.better == "neither":
-        return "same"
-    return "regression" if (change.ratio > 1) == (trend.series.better == "lower") else "improvement"
-
-
-def _environment() -> jinja2.Environment:
-    folder = paths.room("reports") / "templates"
-    made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folder),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    css = (folder / "page.css").read_text() + (folder / "nightly" / "nightly.css").read_text()
-    made.globals |= {
-        "style": Markup(css),  # noqa: S704  (the lab's own)
-        "percent": percent,
-        "number": number,
-        "tone": _tone,
-        "night_tone": _night_tone,
-        "step_tone": _step_tone,
-    }
-    return made
+def _labels(plan: str, trend: Trend) -> Mapping[str, str]:
+    series = trend.series
+    return {
+        "plan": plan, "tree": series.tree, "branch": series.branch, "workload": series.workload, "case": series.case,
+        "metric": series.metric, "unit": series.unit, "mode": series.mode,
+    }  # fmt: skip

@@ -1,9 +1,7 @@
-"""What a team knows together: every machine's nights and acknowledgements, in the history's database.
+"""A team's shared database: the nights of every machine, and acknowledgements of their events.
 
-Files stay what counts: the database has copies, each machine's written by itself alone, but for acknowledgements,
-which anybody may make of anybody's news, and which nothing deletes. A database of one user's own has none of this.
-
-Changes that somebody knows of and lives with, on whichever machine they were found.
+The files of each machine remain the originals. Each machine alone writes the copies of its nights; anybody may
+acknowledge any machine's event, and nothing deletes an acknowledgement. A user's own SQLite file has none of this.
 """
 
 from __future__ import annotations
@@ -20,130 +18,121 @@ from lab.history.database import Database, is_shared, opened
 from lab.history.index import origin, stamp
 from lab.history.schema import acks, nights
 from lab.nightly import record
-from lab.nightly.events import Memory, remember
+from lab.nightly.events import PlanState
 from lab.nightly.record import Ack, Night
 
-PlanOf = tuple[str, str]
-"""A machine, and a plan of its own."""
+HostPlan = tuple[str, str]
+"""The name of a machine, and of a plan there."""
 
 
-def publish(asked: str | None, meter: Meter) -> None:
-    """Put this machine's nights and acknowledgements where the team sees them; if that fails, the next time."""
-    if not is_shared(asked):
+class Team(msgspec.Struct, frozen=True, kw_only=True):
+    """The team's part of the database. acks: by machine and event. plans: the nights of the other machines."""
+
+    acks: dict[tuple[str, str], Ack]
+    plans: dict[HostPlan, list[Night]]
+
+    def acks_of(self, host: str) -> dict[str, Ack]:
+        """The acknowledgements of a machine's events."""
+        return {event: ack for (owner, event), ack in self.acks.items() if owner == host}
+
+    def own_acks(self) -> dict[str, Ack]:
+        """The acknowledgements of this machine's events, here or elsewhere; the newest counts."""
+        known = record.load_acks()
+        for event, ack in self.acks_of(origin()).items():
+            if event not in known or ack.at > known[event].at:
+                known[event] = ack
+        return known
+
+    def state(self, plan: HostPlan) -> PlanState:
+        """The state of another machine's plan."""
+        return PlanState.after(self.plans[plan], self.acks_of(plan[0]))
+
+    @property
+    def culprits(self) -> dict[str, str]:
+        """The commits that other machines reported, each with its event."""
+        return {
+            culprit.commit: f"{event.id} on {host}"
+            for (host, _), stored in self.plans.items()
+            for night in stored
+            for event in night.events
+            for culprit in event.culprits
+        }
+
+
+def load_team(database: str | None) -> Team:
+    """Read the team's part of the database; it is empty if the database is not shared."""
+    if not is_shared(database):
+        return Team(acks={}, plans={})
+    with opened(database) as base, base.reading() as connection:
+        known = {(row.host, row.event): Ack(event=row.event, note=row.note, at=row.at, host=row.host)
+                 for row in connection.execute(sa.select(acks))}  # fmt: skip
+        plans: dict[HostPlan, list[Night]] = {}
+        for row in connection.execute(sa.select(nights).where(nights.c.origin != origin()).order_by(nights.c.number)):
+            try:
+                night = msgspec.json.decode(row.document, type=Night)
+            except msgspec.MsgspecError:
+                continue  # another version of the lab wrote it
+            plans.setdefault((row.origin, row.plan), []).append(night)
+    return Team(acks=known, plans=plans)
+
+
+def try_load_team(database: str | None, meter: Meter) -> Team:
+    """Read the team's part of the database; if that fails, warn and go on without it."""
+    try:
+        return load_team(database)
+    except LabError as error:
+        meter.say(f"cannot read the nights and acknowledgements of other machines: {error.message}")
+        return Team(acks={}, plans={})
+
+
+def publish(database: str | None, meter: Meter) -> None:
+    """Write this machine's nights and acknowledgements to a shared database; if that fails, the next call does."""
+    if not is_shared(database):
         return
     try:
-        with opened(asked) as base:
+        with opened(database) as base:
             write(base)
     except LabError as error:
         meter.say(f"nights and acknowledgements are on this machine alone yet: {error.message}")
 
 
 def write(base: Database) -> None:
-    """What of this machine the database does not have yet."""
+    """Write the nights and acknowledgements that the database does not have yet."""
     here = origin()
     with base.reading() as connection:
-        mine = sa.select(nights.c.plan, nights.c.number, nights.c.stamp).where(nights.c.origin == here)
-        stamps = {(row.plan, row.number): row.stamp for row in connection.execute(mine)}
-    found = {(plan, int(path.stem)): path for plan in record.plans() for path in record.files(plan)}
-    fresh = {name: path for name, path in found.items() if stamps.get(name) != stamp(path)}
+        own = sa.select(nights.c.plan, nights.c.number, nights.c.stamp).where(nights.c.origin == here)
+        stamps = {(row.plan, row.number): row.stamp for row in connection.execute(own)}
     with base.writing() as connection:
-        for (plan, number), path in fresh.items():
-            same = (nights.c.origin == here) & (nights.c.plan == plan) & (nights.c.number == number)
-            connection.execute(sa.delete(nights).where(same))
-            row = {"origin": here, "plan": plan, "number": number, "stamp": stamp(path), "document": path.read_text()}
-            connection.execute(sa.insert(nights).values(row))
+        for plan in record.plans():
+            for path in record.files(plan):
+                number = int(path.stem)
+                if stamps.get((plan, number)) == stamp(path):
+                    continue
+                same = (nights.c.origin == here) & (nights.c.plan == plan) & (nights.c.number == number)
+                connection.execute(sa.delete(nights).where(same))
+                connection.execute(
+                    sa.insert(nights).values(
+                        origin=here, plan=plan, number=number, stamp=stamp(path), document=path.read_text()
+                    )
+                )
         for ack in record.all_acks():
-            _put(connection, ack.host or here, ack)
+            _write_ack(connection, ack.host or here, ack)
 
 
-def _put(connection: Connection, host: str, ack: Ack) -> None:
-    """An acknowledgement, unless a newer one of the same event is there."""
+def _write_ack(connection: Connection, host: str, ack: Ack) -> None:
+    """Write an acknowledgement, unless the database has a newer one of the event."""
     same = (acks.c.host == host) & (acks.c.event == ack.event)
-    known = connection.execute(sa.select(acks.c.at).where(same)).scalar()
-    if known is not None and str(known) >= ack.at:
-        return
-    connection.execute(sa.delete(acks).where(same))
-    connection.execute(sa.insert(acks).values(host=host, event=ack.event, note=ack.note, at=ack.at))
-
-
-# ---- what others know
-
-
-class Team(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the database has of the team. acks: by machine and event. plans: those of other machines."""
-
-    acks: dict[tuple[str, str], Ack]
-    plans: dict[PlanOf, list[Night]]
-
-    def acks_of(self, host: str) -> dict[str, Ack]:
-        """What is acknowledged of a machine's news."""
-        return {event: ack for (owner, event), ack in self.acks.items() if owner == host}
-
-    def memory(self, one: PlanOf) -> Memory:
-        """What a plan of another machine knows."""
-        return remember(self.plans[one], self.acks_of(one[0]))
-
-    @property
-    def culprits(self) -> dict[str, str]:
-        """The commits that other machines told of: in which event, on which machine."""
-        return {
-            culprit.commit: f"{event.id} on {host}"
-            for (host, _), stored in self.plans.items()
-            for one in stored
-            for event in one.events
-            for culprit in event.culprits
-        }
-
-
-NOBODY = Team(acks={}, plans={})
-
-
-def load_team(asked: str | None) -> Team:
-    """What the database has of others, and of this machine's acknowledgements; nobody without a shared one."""
-    if not is_shared(asked):
-        return NOBODY
-    with opened(asked) as base, base.reading() as connection:
-        known = {(row.host, row.event): Ack(event=row.event, note=row.note, at=row.at, host=row.host)
-                 for row in connection.execute(sa.select(acks))}  # fmt: skip
-        others = sa.select(nights).where(nights.c.origin != origin()).order_by(nights.c.number)
-        plans: dict[PlanOf, list[Night]] = {}
-        for row in connection.execute(others):
-            if (one := _readable(row.document)) is not None:
-                plans.setdefault((row.origin, row.plan), []).append(one)
-    return Team(acks=known, plans=plans)
-
-
-def _readable(document: str) -> Night | None:
-    """A night of another machine; None of one that another version of the lab wrote in words unknown here."""
-    try:
-        return msgspec.json.decode(document, type=Night)
-    except msgspec.MsgspecError:
-        return None
-
-
-def team_if_it_works(asked: str | None, meter: Meter) -> Team:
-    """The same; a database that does not work is said, and costs no more than what it would have told."""
-    try:
-        return load_team(asked)
-    except LabError as error:
-        meter.say(f"what others know could not be looked at: {error.message}")
-        return NOBODY
-
-
-def known_acks(found: Team) -> dict[str, Ack]:
-    """What is acknowledged of this machine's news, here or by others; the newest word counts."""
-    known = dict(record.load_acks())
-    for event, ack in found.acks_of(origin()).items():
-        if event not in known or ack.at > known[event].at:
-            known[event] = ack
-    return known
+    at = connection.execute(sa.select(acks.c.at).where(same)).scalar()
+    if at is None or str(at) < ack.at:
+        connection.execute(sa.delete(acks).where(same))
+        connection.execute(sa.insert(acks).values(host=host, event=ack.event, note=ack.note, at=ack.at))
 
 
 def acknowledge(event: str, note: str, database: str | None, meter: Meter) -> None:
-    """Remember that an open change is known. It is watched for its fix all the same.
+    """Store that an open event is accepted; it is still watched for its fix.
 
-    event: one of this machine's, else of another one's that uses the same database: its id, with `HOST/` before it
-    where several machines have it.
+    event: the id of an event of this machine, else of another one that uses the same database; as `HOST/ID` where
+    several machines have one of that id.
     """
     host, name = _find(event, database)
     at = datetime.now(UTC).isoformat(timespec="microseconds")
@@ -152,23 +141,22 @@ def acknowledge(event: str, note: str, database: str | None, meter: Meter) -> No
 
 
 def _find(event: str, database: str | None) -> tuple[str, str]:
-    """The machine, empty for this one, and the event's id."""
-    opens = {found for plan in record.plans() for found in remember(record.load_all(plan), {}).open}
-    if event in opens:
+    """The machine of an open event, empty for this one, and the event's id."""
+    own = {name for plan in record.plans() for name in PlanState.after(record.load_all(plan), {}).open}
+    if event in own:
         return "", event
     team = load_team(database)
-    others = [(one[0], found) for one in sorted(team.plans) for found in team.memory(one).open]
+    others = [(plan[0], name) for plan in sorted(team.plans) for name in team.state(plan).open]
     host, _, name = event.rpartition("/")
-    meant = [one for one in others if one[1] == name and host in ("", one[0])]
-    if len(meant) == 1:
-        return meant[0]
-    if meant:
+    matches = [other for other in others if other[1] == name and host in ("", other[0])]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
         raise UserError(
-            f"{len(meant)} machines have an open change {event!r}",
-            hint=f"name one: {', '.join('/'.join(one) for one in meant)}",
+            f"{len(matches)} machines have an open change {event!r}",
+            hint=f"name one: {', '.join('/'.join(match) for match in matches)}",
         )
     raise UserError(
         f"there is no open change {event!r}",
-        hint=suggestion(event, {*opens, *(one[1] for one in others)})
-        or "`lab nightly status` names those that there are",
+        hint=suggestion(event, {*own, *(other[1] for other in others)}) or "`lab nightly status` lists the open ones",
     )

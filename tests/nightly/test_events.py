@@ -8,48 +8,48 @@ import pytest
 from msgspec.structs import replace
 
 from lab.nightly import events
-from lab.nightly.events import Memory, SeriesStep, Setting, Tip, remember
+from lab.nightly.events import EventSource, PlanState, SeriesStep, Tip
 from lab.nightly.plan import BranchPlan
-from lab.nightly.record import Ack, BranchNight, CaseMoved, Event, Kind, Measured, Mode, Night, State
+from lab.nightly.record import Ack, BranchNight, BranchState, CaseChange, Event, EventKind, Mode, Night, TipComparison
 from lab.stats.verdict import Outcome
 
 BRANCH = ("linux", "main")
 PLAN = BranchPlan(tree="linux", branch="main")
-WHERE = Setting(plan="p", night=7, date="2026-11-07", branch=BRANCH, tip="tip", threshold=0.02)
+SOURCE = EventSource(plan="p", night=7, date="2026-11-07", branch=BRANCH, tip="tip", threshold=0.02)
 
 
 def case(
     ratio: float, name: str = "large", *, counts: bool = True, verdict: Outcome | None = None, mode: Mode = "exact"
-) -> CaseMoved:
+) -> CaseChange:
     """A case of which less is better; what changed by less than 2 % is the same."""
     said = Outcome.REGRESSION if ratio > 1.02 else Outcome.IMPROVEMENT if ratio < 0.98 else Outcome.SAME
-    return CaseMoved(
+    return CaseChange(
         workload="w", case=name, metric="cycles", better="lower", verdict=verdict or said, ratio=ratio,
         low=ratio * 0.999, high=ratio * 1.001, counts=counts, mode=mode,
     )  # fmt: skip
 
 
-def against(*names: str, cases: list[CaseMoved], commit: str = "old") -> Measured:
-    return Measured(baselines=names, commit=commit, result="r", cases=cases, mode=cases[0].mode)
+def against(*names: str, cases: list[CaseChange], commit: str = "old") -> TipComparison:
+    return TipComparison(baselines=names, commit=commit, result="r", cases=cases, mode=cases[0].mode)
 
 
-def event(kind: Kind = "regression", night: int = 6, *cases: CaseMoved, name: str = "p.6.1") -> Event:
+def event(kind: EventKind = "regression", night: int = 6, *cases: CaseChange, name: str = "p.6.1") -> Event:
     return Event(
         id=name, kind=kind, tree="linux", branch="main", night=night, date="2026-11-06", base="good", test="bad",
         cases=list(cases or [case(1.25)]),
     )  # fmt: skip
 
 
-def knowing(*events: Event, tips: int = 6) -> Memory:
+def knowing(*events: Event, tips: int = 6) -> PlanState:
     found = [Tip(night=n, date=f"2026-11-{n:02}", commit=f"c{n}") for n in range(1, tips + 1)]
-    return Memory(open={one.id: one for one in events}, tips={BRANCH: found} if found else {})
+    return PlanState(open={one.id: one for one in events}, tips={BRANCH: found} if found else {})
 
 
 UNKNOWN = case(1.1, verdict=Outcome.UNKNOWN)
 
 
 @pytest.mark.parametrize(
-    ("memory", "measured", "wanted"),
+    ("state", "measured", "wanted"),
     [
         pytest.param(knowing(), [against("yesterday", cases=[case(1.0)])], [], id="quiet"),
         pytest.param(knowing(), [against("yesterday", cases=[case(1.2)])], ["regression"], id="worse"),
@@ -96,11 +96,11 @@ UNKNOWN = case(1.1, verdict=Outcome.UNKNOWN)
         ),
     ],
 )  # fmt: skip
-def test_what_is_news(memory: Memory, measured: list[Measured], wanted: list[str]) -> None:
-    assert [one.kind for one in events.news(WHERE, memory, measured)] == wanted
+def test_what_is_news(state: PlanState, measured: list[TipComparison], wanted: list[str]) -> None:
+    assert [one.kind for one in events.find_events(SOURCE, state, measured)] == wanted
 
 
-def live(ratio: float, name: str = "large", verdict: Outcome | None = None) -> CaseMoved:
+def live(ratio: float, name: str = "large", verdict: Outcome | None = None) -> CaseChange:
     """What live mode says of a case."""
     return case(ratio, name, verdict=verdict, mode="live")
 
@@ -111,7 +111,7 @@ BEFORE = "before p.6.1"
 
 
 @pytest.mark.parametrize(
-    ("memory", "measured", "wanted"),
+    ("state", "measured", "wanted"),
     [
         pytest.param(
             knowing(), [against("yesterday", cases=[case(1.2)]), against("yesterday", cases=[live(1.3)])],
@@ -169,16 +169,16 @@ BEFORE = "before p.6.1"
     ],
 )  # fmt: skip
 def test_what_is_news_in_both_modes(
-    memory: Memory, measured: list[Measured], wanted: list[tuple[str, tuple[str, ...]]]
+    state: PlanState, measured: list[TipComparison], wanted: list[tuple[str, tuple[str, ...]]]
 ) -> None:
-    assert [(one.kind, one.modes) for one in events.news(WHERE, memory, measured)] == wanted
+    assert [(one.kind, one.modes) for one in events.find_events(SOURCE, state, measured)] == wanted
 
 
 def test_what_exact_mode_saw_is_turned_for_metrics_of_which_more_is_better() -> None:
     slower = replace(live(0.8, verdict=Outcome.REGRESSION), better="higher")
-    assert events.news(WHERE, knowing(event()), [against("creep", cases=[slower], commit="c1")]) == []
+    assert events.find_events(SOURCE, knowing(event()), [against("creep", cases=[slower], commit="c1")]) == []
     slower = replace(slower, ratio=0.7, low=0.69, high=0.71)
-    assert len(events.news(WHERE, knowing(event()), [against("creep", cases=[slower], commit="c1")])) == 1
+    assert len(events.find_events(SOURCE, knowing(event()), [against("creep", cases=[slower], commit="c1")])) == 1
 
 
 def step(ratio: float = 1.015, earliest: int = 3, latest: int = 4, name: str = "large") -> SeriesStep:
@@ -189,7 +189,7 @@ def step(ratio: float = 1.015, earliest: int = 3, latest: int = 4, name: str = "
 
 
 @pytest.mark.parametrize(
-    ("memory", "found", "wanted"),
+    ("state", "found", "wanted"),
     [
         (knowing(), [step()], ["step"]),
         (knowing(), [step(0.9)], []),
@@ -200,22 +200,22 @@ def step(ratio: float = 1.015, earliest: int = 3, latest: int = 4, name: str = "
         (knowing(event("creep", 30)), [step()], []),
     ],
 )
-def test_steps_that_are_news(memory: Memory, found: list[SeriesStep], wanted: list[str]) -> None:
-    told = events.news(WHERE, memory, [], found)
+def test_steps_that_are_news(state: PlanState, found: list[SeriesStep], wanted: list[str]) -> None:
+    told = events.find_events(SOURCE, state, [], found)
     assert [one.kind for one in told] == wanted
     assert all((one.base, one.test) == ("c2", "c4") for one in told)
 
 
 def test_a_step_that_both_modes_show_is_told_once() -> None:
     steps = [replace_step(step(), mode="live"), step()]
-    assert [one.modes for one in events.news(WHERE, knowing(), [], steps)] == [("exact",)]
+    assert [one.modes for one in events.find_events(SOURCE, knowing(), [], steps)] == [("exact",)]
     known = knowing(event("regression", 4))
-    assert events.news(WHERE, known, [], [replace_step(step(), mode="live")]) == []
+    assert events.find_events(SOURCE, known, [], [replace_step(step(), mode="live")]) == []
 
 
 def test_news_is_numbered_and_grouped_by_workload() -> None:
     other = replace(case(1.3), workload="v")
-    told = events.news(replace(WHERE, first=3), knowing(), [against("yesterday", cases=[case(1.2), other])])
+    told = events.find_events(replace(SOURCE, first=3), knowing(), [against("yesterday", cases=[case(1.2), other])])
     assert [(one.id, one.cases[0].workload) for one in told] == [("p.7.3", "w"), ("p.7.4", "v")]
 
 
@@ -235,11 +235,15 @@ def test_news_is_numbered_and_grouped_by_workload() -> None:
     ],
 )
 def test_which_night_to_do(nights: list[tuple[int, str, bool]], wanted: tuple[int, bool] | None) -> None:
-    assert events.night_to_do(nights, "2026-11-07") == wanted
+    stored = [
+        Night(plan="p", number=number, date=date, started="", finished="x" if finished else "", branches=[])
+        for number, date, finished in nights
+    ]
+    assert events.next_night(stored, "2026-11-07") == wanted
 
 
-def _baselines(memory: Memory, plan: BranchPlan = PLAN, release: str | None = None, days: int = 30) -> dict[str, str]:
-    found = events.baselines(plan, memory, "tip", release, "2026-11-07", days)
+def _baselines(state: PlanState, plan: BranchPlan = PLAN, release: str | None = None, days: int = 30) -> dict[str, str]:
+    found = events.baselines(plan, state, "tip", release, "2026-11-07", days)
     return {name: one.commit for one in found for name in one.names}
 
 
@@ -253,9 +257,9 @@ def test_baselines() -> None:
 
 
 def test_each_commit_is_measured_against_once() -> None:
-    memory = knowing()
-    memory.last_good[BRANCH, "exact"] = memory.tips[BRANCH][-1]
-    (one,) = events.baselines(PLAN, memory, "tip", "c6", "2026-11-07", 30)
+    state = knowing()
+    state.last_good[BRANCH, "exact"] = state.tips[BRANCH][-1]
+    (one,) = events.baselines(PLAN, state, "tip", "c6", "2026-11-07", 30)
     assert one.names == ("yesterday", "last-good", "release")
 
 
@@ -273,25 +277,27 @@ def test_each_commit_is_measured_against_once() -> None:
         (["pending"], 0, "partly measured"),
     ],
 )
-def test_the_name_of_a_night(states: list[State], still_open: int, wanted: str) -> None:
+def test_the_name_of_a_night(states: list[BranchState], still_open: int, wanted: str) -> None:
     branches = [BranchNight(tree="linux", branch=str(i), state=state) for i, state in enumerate(states)]
-    assert events.outcome(branches, still_open=still_open) == wanted
+    assert events.night_outcome(branches, still_open=still_open) == wanted
 
 
 def test_live_mode_has_no_release_and_a_last_good_tip_of_its_own() -> None:
-    memory = knowing(event())
-    memory.last_good[BRANCH, "exact"] = memory.tips[BRANCH][2]
-    memory.last_good[BRANCH, "live"] = memory.tips[BRANCH][4]
-    found = events.baselines(PLAN, memory, "tip", "r", "2026-11-07", 3, "live")
+    state = knowing(event())
+    state.last_good[BRANCH, "exact"] = state.tips[BRANCH][2]
+    state.last_good[BRANCH, "live"] = state.tips[BRANCH][4]
+    found = events.baselines(PLAN, state, "tip", "r", "2026-11-07", 3, "live")
     assert [(one.commit, one.names) for one in found] == [
         ("c6", ("yesterday",)), ("c5", ("last-good",)), ("c4", ("creep",)),
     ]  # fmt: skip
 
 
-# ---- memory
+# ---- the state of a plan
 
 
-def _night(number: int, *events: Event, state: State = "measured", cases: list[CaseMoved] | None = None) -> Night:
+def _night(
+    number: int, *events: Event, state: BranchState = "measured", cases: list[CaseChange] | None = None
+) -> Night:
     one = BranchNight(
         tree="linux", branch="main", state=state, tip=f"c{number}", events=list(events),
         measured=[against("yesterday", cases=cases or [case(1.0)])],
@@ -299,41 +305,43 @@ def _night(number: int, *events: Event, state: State = "measured", cases: list[C
     return Night(plan="p", number=number, date=f"2026-11-{number:02}", started="", branches=[one])
 
 
-def test_memory_is_the_sum_of_the_nights() -> None:
+def test_the_state_is_the_sum_of_the_nights() -> None:
     bad, fixed = event("regression", 2, name="p.2.1"), replace(event("fixed", 4, name="p.4.1"), closes="p.2.1")
-    memory = remember([_night(1), _night(2, bad), _night(3)], {})
-    assert list(memory.open) == ["p.2.1"] and memory.last_good[BRANCH, "exact"].commit == "c1"
-    assert memory.before(BRANCH) == Tip(night=3, date="2026-11-03", commit="c3")
-    memory = remember([_night(1), _night(2, bad), _night(3), _night(4, fixed)], {})
-    assert not memory.open and list(memory.closed) == ["p.2.1"] and memory.last_good[BRANCH, "exact"].commit == "c4"
-    acked = remember([_night(1), _night(2, bad)], {"p.2.1": Ack(event="p.2.1", note="", at="")})
-    assert acked.last_good[BRANCH, "exact"].commit == "c2" and not acked.minded and list(acked.open) == ["p.2.1"]
+    state = PlanState.after([_night(1), _night(2, bad), _night(3)], {})
+    assert list(state.open) == ["p.2.1"] and state.last_good[BRANCH, "exact"].commit == "c1"
+    assert state.last_tip(BRANCH) == Tip(night=3, date="2026-11-03", commit="c3")
+    state = PlanState.after([_night(1), _night(2, bad), _night(3), _night(4, fixed)], {})
+    assert not state.open and list(state.closed) == ["p.2.1"] and state.last_good[BRANCH, "exact"].commit == "c4"
+    acked = PlanState.after([_night(1), _night(2, bad)], {"p.2.1": Ack(event="p.2.1", note="", at="")})
+    assert (
+        acked.last_good[BRANCH, "exact"].commit == "c2" and not acked.unacknowledged and list(acked.open) == ["p.2.1"]
+    )
 
 
 def test_each_mode_has_a_last_good_tip() -> None:
-    def both(number: int, *events: Event, cases: list[CaseMoved]) -> Night:
+    def both(number: int, *events: Event, cases: list[CaseChange]) -> Night:
         found = _night(number, *events)
         one = replace(found.branches[0], measured=[*found.branches[0].measured, against("yesterday", cases=cases)])
         return replace(found, branches=[one])
 
     only_live = event("regression", 2, live(1.2), name="p.2.1")
-    memory = remember([both(1, cases=[live(1.0)]), both(2, only_live, cases=[live(1.2)]), _night(3)], {})
-    assert memory.last_good[BRANCH, "exact"].commit == "c3" and memory.last_good[BRANCH, "live"].commit == "c1"
-    memory = remember([both(1, cases=[live(1.0)]), both(2, cases=[live(1.0, verdict=Outcome.UNKNOWN)])], {})
-    assert memory.last_good[BRANCH, "exact"].commit == "c2" and memory.last_good[BRANCH, "live"].commit == "c1"
+    state = PlanState.after([both(1, cases=[live(1.0)]), both(2, only_live, cases=[live(1.2)]), _night(3)], {})
+    assert state.last_good[BRANCH, "exact"].commit == "c3" and state.last_good[BRANCH, "live"].commit == "c1"
+    state = PlanState.after([both(1, cases=[live(1.0)]), both(2, cases=[live(1.0, verdict=Outcome.UNKNOWN)])], {})
+    assert state.last_good[BRANCH, "exact"].commit == "c2" and state.last_good[BRANCH, "live"].commit == "c1"
 
 
 def test_a_step_that_was_the_hosts_own_is_told_no_more() -> None:
     old = event("unfounded", 4, live(1.02), name="p.4.1")
-    memory = remember([_night(1), _night(4, old)], {})
-    assert not memory.open and events.news(WHERE, memory, [], [replace_step(step(), mode="live")]) == []
+    state = PlanState.after([_night(1), _night(4, old)], {})
+    assert not state.open and events.find_events(SOURCE, state, [], [replace_step(step(), mode="live")]) == []
 
 
 def test_what_was_not_measured_is_no_yesterday() -> None:
-    memory = remember([_night(1), _night(2, event("broken", 2), state="broken"), _night(3, state="failed")], {})
-    assert memory.before(BRANCH) == Tip(night=1, date="2026-11-01", commit="c1")
-    assert list(memory.broken) == [BRANCH]
+    state = PlanState.after([_night(1), _night(2, event("broken", 2), state="broken"), _night(3, state="failed")], {})
+    assert state.last_tip(BRANCH) == Tip(night=1, date="2026-11-01", commit="c1")
+    assert list(state.broken) == [BRANCH]
 
 
 def test_an_undecided_night_is_not_the_last_good() -> None:
-    assert remember([_night(1), _night(2, cases=[UNKNOWN])], {}).last_good[BRANCH, "exact"].commit == "c1"
+    assert PlanState.after([_night(1), _night(2, cases=[UNKNOWN])], {}).last_good[BRANCH, "exact"].commit == "c1"

@@ -163,7 +163,7 @@ def _trend(values: list[float | None]) -> Trend:
 
 @pytest.mark.parametrize("values", [[], [1.0], [None], [1.0, None, 3.0], [5.0, 5.0], [0.0, 0.0]])
 def test_pictures_of_any_trend(values: list[float | None]) -> None:
-    drawn = site.picture(_trend(values), words='a "trend" <of> things')
+    drawn = site.picture(_trend(values), label='a "trend" <of> things')
     assert "nan" not in drawn.svg and 'aria-label="a &#34;trend&#34; &lt;of&gt; things"' in drawn.svg
     numbers = [float(found) for found in re.findall(r"(?<=M)[\d.]+|(?<= )[\d.]+(?=h0)", str(drawn.svg))]
     assert all(0 <= number <= 1000 for number in numbers)

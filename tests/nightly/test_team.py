@@ -119,7 +119,7 @@ def test_events_of_several_machines_that_are_called_alike(team: Team) -> None:
     assert main.run(["history", "ack", event]) == 2
     assert f"name one: alpha/{event}, gamma/{event}" in nights.capsys.readouterr().err
     assert main.run(["nightly", "status", "plan"]) == 2
-    assert "there is alpha/plan, gamma/plan" in nights.capsys.readouterr().err
+    assert "name one: alpha/plan, gamma/plan" in nights.capsys.readouterr().err
     assert main.run(["history", "ack", f"gamma/{event}"]) == 0
     assert main.run(["nightly", "status", "alpha/plan"]) == 0
     assert "acknowledged:" not in nights.capsys.readouterr().out

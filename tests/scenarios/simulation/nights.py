@@ -18,9 +18,9 @@ from datetime import date, timedelta
 import numpy as np
 
 from lab.nightly import events
-from lab.nightly.events import SeriesStep, Setting, remember
+from lab.nightly.events import EventSource, PlanState, SeriesStep
 from lab.nightly.plan import BranchPlan
-from lab.nightly.record import BranchNight, CaseMoved, Event, Measured, Night
+from lab.nightly.record import BranchNight, CaseChange, Event, Night, TipComparison
 from lab.stats import changepoints, multiple, verdict
 from lab.stats.verdict import Metric, Outcome
 
@@ -118,22 +118,22 @@ def nights(world: World, count: int) -> list[Event]:
         today = (FIRST + timedelta(days=number - 1)).isoformat()
         tip = f"c{number}"
         numbers[tip] = number
-        memory = remember(stored, {})
-        chosen = events.baselines(PLAN, memory, tip, None, today, 30)
+        state = PlanState.after(stored, {})
+        chosen = events.baselines(PLAN, state, tip, None, today, 30)
         measured = []
         for one in chosen:
             said, values = compared(world, numbers[one.commit], number)
-            measured.append(Measured(baselines=one.names, commit=one.commit, result="", cases=said))
+            measured.append(TipComparison(baselines=one.names, commit=one.commit, result="", cases=said))
             if one is chosen[0]:
                 for case in range(host.cases):
                     series[case].append(float(np.mean(values[case][:6])))
         if not chosen:
             for case in range(host.cases):
                 series[case].append(float(np.mean(world.values([number], case)[0][:6])))
-        where = Setting(
+        source = EventSource(
             plan="p", night=number, date=today, branch=("linux", "main"), tip=tip, threshold=THRESHOLD
         )  # fmt: skip
-        told = events.news(where, memory, measured, steps(series))
+        told = events.find_events(source, state, measured, steps(series))
         branch = BranchNight(
             tree="linux", branch="main", state="measured", tip=tip, measured=measured, events=told
         )  # fmt: skip
@@ -141,7 +141,7 @@ def nights(world: World, count: int) -> list[Event]:
     return [event for night in stored for event in night.events]
 
 
-def compared(world: World, base: int, test: int) -> tuple[list[CaseMoved], list[list[float]]]:
+def compared(world: World, base: int, test: int) -> tuple[list[CaseChange], list[list[float]]]:
     """Two kernels compared in all cases, as `lab ab` does; and the second one's numbers."""
     comparisons, values = [], []
     for case in range(world.host.cases):
@@ -153,7 +153,7 @@ def compared(world: World, base: int, test: int) -> tuple[list[CaseMoved], list[
     words = [multiple.case_verdict(str(case), [one]) for case, one in enumerate(comparisons)]
     survived = multiple.overall(words).survived
     said = [
-        CaseMoved(
+        CaseChange(
             workload="w", case=str(case), metric="time", better="lower", verdict=one.verdict or Outcome.UNKNOWN,
             ratio=one.ratio, low=one.interval[0] if one.interval else None,
             high=one.interval[1] if one.interval else None, counts=str(case) in survived,
