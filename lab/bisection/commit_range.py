@@ -8,8 +8,8 @@ from typing import Literal
 from lab.bisection.exact_search import OLD, Graph
 from lab.core.errors import UserError
 from lab.core.git import Repo
-from lab.core.locks import Progress, quiet
 from lab.core.process import CommandFailed
+from lab.core.progress import QUIET, Progress
 from lab.core.records import Record
 from lab.kernels import resolve, trees
 from lab.kernels import spec as kernel_spec
@@ -75,7 +75,7 @@ class History(Record, frozen=True, kw_only=True):
             return OLD
         return next(i for i, one in enumerate(self.candidates) if one.id == name)
 
-    def resolve(self, number: int, *, progress: Progress = quiet) -> KernelSpec:
+    def resolve(self, number: int, *, progress: Progress = QUIET) -> KernelSpec:
         """The kernel of a candidate."""
         return resolve.resolve(self[number].spec, self.tree, progress=progress)
 

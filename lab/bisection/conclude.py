@@ -17,7 +17,7 @@ from lab.compare import exact, results
 from lab.compare.results import AbResult, CaseResult, primary_of
 from lab.core.errors import HostFailed, Undecided, UserError
 from lab.core.executor import Work
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.core.records import save
 from lab.stats.verdict import Metric, Outcome, percent
 from lab.workloads import selection
@@ -28,7 +28,7 @@ def conclude(session: Session, work: Work) -> Answer:
     if session.plan.mode == LIVE:
         return _conclude_live(session, work)
     started = time.monotonic()
-    announce(session, work.meter)
+    announce(session, work.progress)
     if session.plan.case is None:
         choose_case(session, work)
     search = Search(session=session, work=work)
@@ -38,11 +38,11 @@ def conclude(session: Session, work: Work) -> Answer:
     answer = summarize.make(session, out_of_time=search.out_of_time)
     answer = _proven(session, answer, work)
     answer, whole = packages.go_on(session, answer, conclude, work)
-    work.meter.say(f"{time.monotonic() - started:.0f} s in all")
+    work.progress.log(f"{time.monotonic() - started:.0f} s in all")
     if whole and not search.out_of_time and not any(map(_unproven, answer.changes)):
         answers.save(session.folder, answer)
     else:
-        work.meter.say(f"the budget was used up before all was done; go on by lab bisect resume {session.name}")
+        work.progress.log(f"the budget was used up before all was done; go on by lab bisect resume {session.name}")
     return answer
 
 
@@ -50,14 +50,14 @@ def _conclude_live(session: Session, work: Work) -> Answer:
     from lab.bisection import live_conclude  # brings numpy along, which exact mode does without
     from lab.bisection.live_runner import Boots
 
-    live_conclude.announce(session, work.meter)
+    live_conclude.announce(session, work.progress)
     booter = Boots(session.plan, session.history, session.folder, work)
     prover = _prover(session, booter.metric, work)
     go_on = partial(packages.go_on, session, conclude=conclude, work=work)
     return live_conclude.conclude(session, booter, prover, work, go_on=go_on)
 
 
-def announce(session: Session, meter: Meter) -> None:
+def announce(session: Session, progress: Progress) -> None:
     """Say what will be done, before it starts."""
     history, plan = session.history, session.plan
     count = len(history.candidates)
@@ -65,7 +65,7 @@ def announce(session: Session, meter: Meter) -> None:
     seeds = len(session.journal.seeds or []) or plan.seeds or 3
     known = len(session.journal.readings)
     ends = "" if known else ", and the ends"
-    meter.say(
+    progress.log(
         f"{count} {history.kind}, {known} readings so far: about {steps} more to measure{ends}, "
         f"each a kernel and {seeds} guests; then the proof. To go on after any stop: lab bisect resume {session.name}"
     )
@@ -74,7 +74,7 @@ def announce(session: Session, meter: Meter) -> None:
 def choose_case(session: Session, work: Work) -> None:
     """With several cases asked for, the one that the ends differ most in decides; it is kept in the plan."""
     plan = session.plan
-    work.meter.say(f"comparing the ends in all cases of {plan.selection}, to choose one")
+    work.progress.log(f"comparing the ends in all cases of {plan.selection}, to choose one")
     place = session.folder / "ends"
     (place / "runs").mkdir(parents=True, exist_ok=True)
     compared = plan.comparison(plan.old, plan.new)
@@ -141,7 +141,7 @@ def _prove(prover: Prover, session: Session, one: Found) -> Proof:
     history = session.history
     culprit = history[history.number(one.commit)]
     parent = _parent(session, one)
-    prover.work.meter.say(f"{culprit.name} changed it by {percent(one.effect.ratio)}; proving that")
+    prover.work.progress.log(f"{culprit.name} changed it by {percent(one.effect.ratio)}; proving that")
     return prover.prove(culprit, parent, one.effect, revert=history.kind == "commits")
 
 

@@ -40,7 +40,7 @@ from lab.compare.sampling import Series
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed, LabError, Undecided, UserError
 from lab.core.executor import Work
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.core.records import now
 from lab.guests.run import Arm
 from lab.kernels import build, kernel
@@ -89,7 +89,7 @@ class Measurer:
             except (HostFailed, GuestFailed) as error:
                 if attempt == 2:
                     raise
-                self.work.meter.say(f"{error.message}; trying once more")
+                self.work.progress.log(f"{error.message}; trying once more")
         raise AssertionError("unreachable")
 
     def _measure(
@@ -98,7 +98,7 @@ class Measurer:
         started = time.monotonic()
         try:
             with self._resolving:
-                spec = self.history.resolve(self.history.number(one.id), progress=self.work.meter.news)
+                spec = self.history.resolve(self.history.number(one.id), progress=self.work.progress)
             kernel = self.obtain(spec)
             image = identity(kernel, self.machine)
         except (BuildFailed, UserError, ValueError) as error:
@@ -128,7 +128,7 @@ class Measurer:
         """The metric of a commit for each seed; guests that were recorded before are not run again."""
         series = self.series(one)
         arm = Arm(name="commit", kernel=kernel, settings=dict(kernel.spec.settings))
-        with self.work.meter.task(f"measuring {one.name}", 0) as task:
+        with self.work.progress.task(f"measuring {one.name}", 0) as task:
             sampling.run_all([(series, arm, seed, series.cases) for seed in seeds], self.work, task)
         case = series.cases[0]
         done = [series.run("commit", seed, case) for seed in seeds]
@@ -227,20 +227,20 @@ def _end(plan: BisectPlan, measurer: Measurer, seeds: list[int], end: tuple[Cand
     return reading
 
 
-def say(session: Session, meter: Meter) -> None:
+def say(session: Session, progress: Progress) -> None:
     """What the ends are like, and what follows from that."""
     state = session.state
     old, new = state.plan.words
     seeds = len(session.journal.seeds or [])
     if state.ends is None:
-        meter.say(f"ends: {new} panics, {old} does not")
+        progress.log(f"ends: {new} panics, {old} does not")
     else:
-        meter.say(
+        progress.log(
             f"ends: {new} against {old} {percent(state.ends.ratio)} ({state.metric.name}, {seeds} seeds): "
             f"{state.ends.verdict}"
         )
     if not state.differ and state.next() is not None:
-        meter.say(f"the ends are alike; measuring up to {state.plan.probes} commits between them")
+        progress.log(f"the ends are alike; measuring up to {state.plan.probes} commits between them")
 
 
 _PATIENCE_S = 0.1
@@ -321,7 +321,7 @@ class Search:
         try:
             if not session.started:
                 measure(session, self.measurer)
-            say(session, self.work.meter)
+            say(session, self.work.progress)
             while numbers := session.state.choose(self._width):
                 self._step(numbers[0]) if len(numbers) == 1 else self._round(numbers)
         except OutOfTime:
@@ -370,7 +370,7 @@ class Search:
         if self.work.out_of_time:
             raise OutOfTime
         names = ", ".join(session.history[number].name for number in numbers)
-        self.work.meter.say(f"{len(numbers)} commits at once: {names}")
+        self.work.progress.log(f"{len(numbers)} commits at once: {names}")
         for number, reading in zip(
             numbers, self.work.map(lambda number: self._read(session.history[number], state), numbers), strict=True
         ):
@@ -393,7 +393,7 @@ class Search:
     def _say(self, number: int, reading: Reading) -> None:
         state = self.session.state
         one = self.session.history[number]
-        self.work.meter.say(
+        self.work.progress.log(
             f'{one.name} ("{one.title}"): {describe(state, number, reading)}; about {state.steps_left} more to measure'
         )
 
@@ -405,7 +405,7 @@ class Search:
         plan, history, source = self.session.plan, self.session.history, self.session.plan.new.spec.source
         if not plan.speculate or plan.mode != "exact" or not isinstance(source, TreeSource) or self.work.executor:
             return None
-        quiet, tree = dataclasses.replace(self.work, meter=Meter(quiet=True)), source.tree
+        quiet, tree = dataclasses.replace(self.work, progress=Progress(quiet=True)), source.tree
         return Speculation(
             lambda number: self.measurer.obtain(history.resolve(number), quiet),
             lambda: build.cancel(tree),

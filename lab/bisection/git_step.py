@@ -26,7 +26,7 @@ from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.git import Repo
 from lab.core.process import CommandFailed
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.guests import exact as guest_exact
 from lab.guests import image
 from lab.guests.plugin import load_instrument
@@ -51,7 +51,7 @@ def take(asked: Asked, checkout: Path, work: Work) -> Decided:
     tree = trees.open_local(checkout)
     asked = replace(asked, tree=tree.name)
     words, ends = ends_for(asked, recipe, tree.source)
-    plan = request.plan_for(asked, recipe, words, ends, [], work.meter.news)
+    plan = request.plan_for(asked, recipe, words, ends, [], work.progress)
     if plan.case is None:
         raise UserError(f"{plan.workload} has several cases", hint="name one: NAME:CASE, or `case` in the recipe")
     commit = _commit_at(tree.source)
@@ -59,7 +59,7 @@ def take(asked: Asked, checkout: Path, work: Work) -> Decided:
     if commit in (first, last):
         return Decided(BAD if commit == last else GOOD, f"it is the {words[commit == last]} end")
     history = _history(plan, tree.name, first, commit, last)
-    folder = _folder(plan, work.meter)
+    folder = _folder(plan, work.progress)
     with results.claimed(folder):
         session = Session(
             folder=folder, plan=plan, history=history, journal=Journal(folder / JOURNAL), conditions=conditions(folder)
@@ -115,7 +115,7 @@ def _id(spec: KernelSpec) -> str:
     return spec.source.commit
 
 
-def _folder(plan: BisectPlan, meter: Meter) -> Path:
+def _folder(plan: BisectPlan, progress: Progress) -> Path:
     """Where steps of equal conditions keep what they measured: ends, settings, guest, emulator, model."""
     workload, _ = selection.select(plan.selection)
     instrument = load_instrument(plan.machine, exact.model_of(plan.model, workload))
@@ -123,7 +123,7 @@ def _folder(plan: BisectPlan, meter: Meter) -> Path:
         plan,
         guest_exact.find_qemu(plan.qemu),
         guest_exact.exact_machine(),
-        image.obtain(meter)[0].sha256,
+        image.obtain(progress)[0].sha256,
         instrument.identity if instrument else "none",
     ]
     return paths.cache_dir("steps", records.digest(conditions_)[:24])

@@ -15,7 +15,7 @@ from lab.bisection.proof import Prover
 from lab.bisection.session import CONDITIONS, Conditions, Session
 from lab.core import records
 from lab.core.executor import Work
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 
 GoOn = Callable[[Answer], tuple[Answer, bool]]
 
@@ -44,19 +44,19 @@ def conclude(
     if prover is not None and not work.out_of_time:
         answer = live_proof.complete(prover, answer)
     answer, whole = go_on(answer) if go_on else (answer, True)
-    work.meter.say(f"{time.monotonic() - started:.0f} s in all")
+    work.progress.log(f"{time.monotonic() - started:.0f} s in all")
     if whole and not search.out_of_time:
         answers.save(session.folder, answer)
     else:
-        work.meter.say(f"the budget was used up before all was done; go on by lab bisect resume {session.name}")
+        work.progress.log(f"the budget was used up before all was done; go on by lab bisect resume {session.name}")
     return answer
 
 
-def announce(session: Session, meter: Meter) -> None:
+def announce(session: Session, progress: Progress) -> None:
     """Say what will be done, before it starts."""
     history, rules = session.history, rules_of(session.plan)
     booted = len(session.live.boots) if session.live else 0
-    meter.say(
+    progress.log(
         f"{len(history.candidates)} {history.kind}, {booted} boots so far: pairs of boots of both ends until they "
         f"differ, at most {rules.end_blocks}; then commits, until one is {100 * rules.confidence:g} % sure; "
         f"then fresh pairs. To go on after any stop: lab bisect resume {session.name}"

@@ -152,7 +152,7 @@ class LiveWork:
             try:
                 return work()
             except (HostFailed, GuestFailed) as error:
-                self.work.meter.say(f"{error.message}; once more, after {time.monotonic() - started:.0f} s")
+                self.work.progress.log(f"{error.message}; once more, after {time.monotonic() - started:.0f} s")
         return work()
 
     def _leave_out(self, one: Candidate, how: GuestFailure, error: LabError | ValueError, build_s: float = 0.0) -> None:
@@ -173,7 +173,7 @@ class LiveWork:
                 at=now(),
             )
         )  # fmt: skip
-        self.work.meter.say(f'{one.name} ("{one.title}") cannot be tested ({how}): {words}')
+        self.work.progress.log(f'{one.name} ("{one.title}") cannot be tested ({how}): {words}')
 
     def _take(self, event: Boot | Built | Reading) -> None:
         # The journal first: what the search was told must be what a later one will be told.
@@ -193,11 +193,11 @@ class LiveWork:
             return
         if step.part is Part.ENDS:
             if self.state.search.differ():
-                self.work.meter.say(self._ends())
+                self.work.progress.log(self._ends())
         elif step.part is Part.SEARCH and self.state.name(step.commit) not in self.state.skipped:
             self._say_belief(step)
             if isinstance(following, Visit) and following.part is Part.CONFIRM:
-                self.work.meter.say("comparing its neighbours afresh")
+                self.work.progress.log("comparing its neighbours afresh")
 
     def _ends(self) -> str:
         ends, (old, new) = self.state.search.ends, self.session.plan.words
@@ -210,7 +210,7 @@ class LiveWork:
         left = f", about {status.seconds_left:.0f} s left" if status.seconds_left is not None else ""
         one, up_to = self._candidate(step.commit), self._candidate(high)
         among = f"{high - low} commits up to {up_to.name}" if high - low > 1 else up_to.name
-        self.work.meter.say(
+        self.work.progress.log(
             f"{one.name} booted; {certainty(chance)} for {among}; {status.bits_left:.1f} bits missing{left}"
         )
 
@@ -241,7 +241,7 @@ class Boots:
             folder,
             qemu=guest_exact.find_qemu(plan.qemu),
             timeout_s=plan.guest_timeout_s,
-            meter=work.meter,
+            progress=work.progress,
         )
         (self._stand,) = ready.stands
         self.environment = ready.environment
@@ -262,7 +262,7 @@ class Boots:
         """Boot it afresh, run the case some times, and sum those up."""
         bench = self._stand.bench
         number = next(n for n in itertools.count(self._booted() + 1) if not self._taken(n, one))
-        with self.work.meter.task(f"boot {number}, {one.name}", 1) as task:
+        with self.work.progress.task(f"boot {number}, {one.name}", 1) as task:
             record = boots.boot(
                 bench,
                 self._arm(one),
@@ -289,7 +289,7 @@ class Boots:
     def _arm(self, one: Candidate) -> Arm:
         if one.id not in self._kernels:
             started = time.monotonic()
-            spec = self.history.resolve(self.history.number(one.id), progress=self.work.meter.news)
+            spec = self.history.resolve(self.history.number(one.id), progress=self.work.progress)
             self._kernels[one.id] = kernel_kernel.obtain(spec, self.work, cc=self.plan.new.cc)
             self._build_s[one.id] = time.monotonic() - started
         kernel = self._kernels[one.id]

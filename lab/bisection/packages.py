@@ -25,7 +25,7 @@ from lab.bisection.request import Asked
 from lab.bisection.session import PLAN, Session
 from lab.core.errors import BuildFailed, GuestFailed, Undecided, UserError
 from lab.core.executor import Work
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.kernels import trees
 
 _UPSTREAM = re.compile(r"(?:\d+:)?(\d+\.\d+(?:\.\d+)?)(?:~(rc\d+))?")
@@ -125,10 +125,10 @@ def _gone_on(outer: Session, one: Found, conclude: Conclude, work: Work) -> tupl
         return one, True
     if work.out_of_time:
         return one, False
-    work.meter.say(f"going on between {way.old} and {way.new} of tree {way.tree}")
+    work.progress.log(f"going on between {way.old} and {way.new} of tree {way.tree}")
     place = outer.folder / "inside" / safe_name(one.commit)
     try:
-        found = conclude(_session(outer.plan, way, place, work.meter), work)
+        found = conclude(_session(outer.plan, way, place, work.progress), work)
     except (UserError, Undecided, BuildFailed, GuestFailed) as error:
         said = f"{way}: {error.message}; again by hand: {command(outer.plan, way)}"
         # Undecided is what the budget was too short for; the others would be the same again.
@@ -137,7 +137,7 @@ def _gone_on(outer: Session, one: Found, conclude: Conclude, work: Work) -> tupl
     return replace(one, inside=said, inside_result=found.result), (place / FILE).exists()
 
 
-def _session(plan: BisectPlan, way: Way, folder: Path, meter: Meter) -> Session:
+def _session(plan: BisectPlan, way: Way, folder: Path, progress: Progress) -> Session:
     """The inner search, begun or as far as it came."""
     if (folder / PLAN).exists():
         return session.load(folder)
@@ -164,7 +164,7 @@ def _session(plan: BisectPlan, way: Way, folder: Path, meter: Meter) -> Session:
         cpus=live.vcpus if live else None,
         iterations=live.iterations if live else None,
     )
-    made, history = request.plan(asked, words(plan, way), meter.news)
+    made, history = request.plan(asked, words(plan, way), progress)
     (folder / "runs").mkdir(parents=True, exist_ok=True)
     return session.create(folder, made, history)
 

@@ -74,13 +74,13 @@ class Prover:
         return self._functions(folder, self._compare(folder, base, test, "which functions changed", plan))
 
     def _arm(self, spec: str) -> ArmPlan:
-        return ArmPlan(spec=resolve(spec, self.history.tree, progress=self.work.meter.news), cc=self.plan.new.cc)
+        return ArmPlan(spec=resolve(spec, self.history.tree, progress=self.work.progress), cc=self.plan.new.cc)
 
     def _compare(self, folder: Path, base: ArmPlan, test: ArmPlan, what: str, plan: Plan | None = None) -> AbResult:
         """A comparison, unless it was finished before."""
         if (folder / "result.json").is_file():
             return results.load_result(folder)
-        self.work.meter.say(f"proof: {what}")
+        self.work.progress.log(f"proof: {what}")
         (folder / "runs").mkdir(parents=True, exist_ok=True)
         plan = plan or self.plan.comparison(base, test)
         if not (folder / "plan.json").exists():

@@ -21,8 +21,7 @@ from lab.compare.plan import LivePlan
 from lab.compare.results import ArmPlan
 from lab.core import paths, records, toml
 from lab.core.errors import UserError
-from lab.core.locks import Progress
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.core.records import Record
 from lab.guests import exact, hardware, kvm
 from lab.kernels import compilers, resolve, trees
@@ -53,7 +52,7 @@ def plan_of(asked: Asked, recipe: Recipe, workload: Workload, cases: Sequence[Ca
         )
     live_runner.metric_of(workload, asked.metric or recipe.metric)
     how = LivePlan(
-        accelerator=kvm.accelerator(asked.accel, asked.qemu, Meter()),
+        accelerator=kvm.accelerator(asked.accel, asked.qemu, Progress()),
         vcpus=asked.cpus or None,
         mirror=asked.cpus == 0,
         max_rounds=MOST_ROUNDS,
@@ -276,7 +275,7 @@ def plan_for(
     tree = trees.open_tree(tree_name, progress=progress) if tree_name else None
     old, new = (ArmPlan(spec=resolve.resolve(text, tree, progress=progress), cc=cc) for text in ends)
     for note in dict.fromkeys(arm.spec.note for arm in (old, new) if arm.spec.note):
-        progress(note, None)
+        progress.log_once(note)
     return BisectPlan(
         mode="live" if how else "exact",
         words=words,

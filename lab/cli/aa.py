@@ -57,13 +57,13 @@ def aa(spec: str | None, resume: str | None, listing: bool, result: Path | None,
             folder = results.open_folder(resume)
             plan = _resumed(folder)
         else:
-            plan = _to_the_end(ab.plan_of(asked, work.meter), asked)
+            plan = _to_the_end(ab.plan_of(asked, work.progress), asked)
             folder = results.new_folder(result)
         with results.claimed(folder):
             if resume is None:
                 results.store_plan(folder, plan)
             finished = ab.measure(plan, folder, work)
-            remember(folder, work.meter)
+            remember(folder, work.progress)
     made = certificates.certify(finished)
     certificates.keep(made)
     _print(made, as_json=as_json)

@@ -19,7 +19,7 @@ from lab.compare.results import AbResult, ArmPlan, Plan
 from lab.core import records
 from lab.core.errors import Undecided, UserError
 from lab.core.executor import Work
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.guests import exact as guest_exact
 from lab.guests import hardware, kvm
 from lab.history import remember
@@ -67,13 +67,13 @@ def ab(
             plan = results.load_plan(folder)
             exact_only(cluster, plan.mode)
         else:
-            plan = plan_of(asked, work.meter)
+            plan = plan_of(asked, work.progress)
             folder = results.new_folder(result)
         with results.claimed(folder):
             if resume is None:
                 results.store_plan(folder, plan)
             finished = measure(plan, folder, work)
-            remember(folder, work.meter)
+            remember(folder, work.progress)
             reason = lab_explain.find(folder, finished, work) if explain else None
     _print(finished, reason, as_json=as_json)
     if finished.verdict in fail_on:
@@ -123,29 +123,29 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
     """Do what a plan says, in its mode."""
     if plan.live is not None:
-        with results.kept(folder, work.meter):
+        with results.kept(folder, work.progress):
             return live.measure(plan, folder, work)
     exact.announce(plan, selection.select_all(plan.workloads), work)
-    with results.kept(folder, work.meter):
+    with results.kept(folder, work.progress):
         return exact.measure(plan, folder, work)
 
 
-def plan_of(asked: Asked, meter: Meter) -> Plan:
+def plan_of(asked: Asked, progress: Progress) -> Plan:
     """Everything resolved, so that nothing asked for can turn out wrong after hours."""
     if not asked.base or not asked.test:
         raise UserError("both --base and --test are needed", hint="e.g. --base v6.11 --test v6.12")
     selection.select_all(asked.workload)
     guest_exact.find_qemu(asked.qemu)
     hardware.load(asked.machine)
-    tree = trees.open_tree(asked.tree, progress=meter.news) if asked.tree else None
+    tree = trees.open_tree(asked.tree, progress=progress) if asked.tree else None
     arms = []
     for text, cc in ((asked.base, asked.base_cc), (asked.test, asked.test_cc)):
         compilers.identify(cc or asked.cc)
-        spec = resolve.resolve(text, tree, progress=meter.news)
+        spec = resolve.resolve(text, tree, progress=progress)
         if spec.note:
-            meter.news(spec.note)
+            progress.log_once(spec.note)
         arms.append(ArmPlan(spec=spec, cc=cc or asked.cc))
-    mode, how = _live_plan(asked, meter)
+    mode, how = _live_plan(asked, progress)
     return Plan(
         mode=mode,
         base=arms[0],
@@ -165,7 +165,7 @@ def plan_of(asked: Asked, meter: Meter) -> Plan:
     )
 
 
-def _live_plan(asked: Asked, meter: Meter) -> tuple[str, LivePlan | None]:
+def _live_plan(asked: Asked, progress: Progress) -> tuple[str, LivePlan | None]:
     """The mode, and how it is measured in live mode: refused here if this machine cannot.
 
     `auto` is live where a guest boots under KVM, unless something is asked for that only exact mode has.
@@ -185,7 +185,7 @@ def _live_plan(asked: Asked, meter: Meter) -> tuple[str, LivePlan | None]:
         raise UserError("--seeds is of exact mode", hint="in live mode it is --rounds")
     if asked.model not in ("auto", "none"):
         raise UserError("--model is of exact mode: live mode measures real time", hint="leave it out, or --mode exact")
-    accelerator = kvm.accelerator(asked.accel, asked.qemu, meter)
+    accelerator = kvm.accelerator(asked.accel, asked.qemu, progress)
     how = LivePlan(
         accelerator=accelerator,
         vcpus=asked.cpus or None,

@@ -120,12 +120,12 @@ def bisect(
     rest["mode"] = exact_only(cluster, rest["mode"])
     asked = Asked(**rest, paths=ctx.meta[_PATHS])
     with options.work(jobs, budget, cluster, share) as work:
-        plan, history = request.plan(asked, _command(ctx.meta[_WORDS]), work.meter.news)
+        plan, history = request.plan(asked, _command(ctx.meta[_WORDS]), work.progress)
         folder = results.new_folder(result)
         with results.claimed(folder):
             made = session.create(folder, plan, history)
             answer = conclude.conclude(made, work)
-            remember(folder, work.meter)
+            remember(folder, work.progress)
     return _print(answer, as_json=as_json)
 
 
@@ -172,7 +172,7 @@ def resume(
     exact_only(cluster, found.plan.mode)
     with options.work(jobs, budget, cluster, share) as work, results.claimed(found.folder):
         answer = conclude.conclude(session.load(found.folder), work)
-        remember(found.folder, work.meter)
+        remember(found.folder, work.progress)
     return _print(answer, as_json=as_json)
 
 

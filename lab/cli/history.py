@@ -13,7 +13,7 @@ import click
 from lab.cli import options
 from lab.compare.results import number
 from lab.core import records
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.core.text import visible
 from lab.history import index, trends
 from lab.history.database import Database, is_shared, opened
@@ -163,8 +163,8 @@ def rebuild(database: str | None) -> None:
     Example:
       lab history rebuild --database postgresql://lab@db.example.org/lab
     """
-    with Meter() as meter, opened(database) as base:
-        count = index.rebuild(base, meter)
+    with Progress() as progress, opened(database) as base:
+        count = index.rebuild(base, progress)
         if is_shared(database):
             team.write(base)
     click.echo(f"{count} results are in {base.name}")
@@ -183,16 +183,16 @@ def ack(event: str, note: str, database: str | None) -> None:
     Example:
       lab history ack mainline.6.1 --note 'the price of the security fix'
     """
-    with Meter() as meter:
-        team.acknowledge(event, note, database, meter)
+    with Progress() as progress:
+        team.acknowledge(event, note, database, progress)
     click.echo(f"{event} is acknowledged")
 
 
 @contextmanager
 def _caught_up(asked: str | None) -> Iterator[Database]:
     """The database, with everything that is finished in it."""
-    with Meter() as meter, opened(asked) as base:
-        index.catch_up(base, meter)
+    with Progress() as progress, opened(asked) as base:
+        index.catch_up(base, progress)
         yield base
 
 

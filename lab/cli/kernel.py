@@ -14,7 +14,7 @@ import msgspec
 
 from lab.cli import options
 from lab.core import records
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.guests import image as guest_image
 from lab.kernels import compilers, resolve, store, trees
 from lab.kernels import kernel as kernel_kernel
@@ -49,9 +49,9 @@ def build(
     """
     rows = []
     with options.work(jobs, None, cluster, share) as work:
-        resolved = [resolve.resolve(text, tree, progress=work.meter.news) for text in specs]
+        resolved = [resolve.resolve(text, tree, progress=work.progress) for text in specs]
         for note in [spec.note for spec in resolved if spec.note]:
-            work.meter.say(note)
+            work.progress.log(note)
         made = work.map(lambda spec: kernel_kernel.obtain(spec, work, cc=cc), resolved)
         for spec, ready in zip(resolved, made, strict=True):
             files = {"bzImage": ready.bzimage, "vmlinux": ready.vmlinux, "System.map": ready.symbols}
@@ -125,8 +125,8 @@ def build_image(refresh: bool, as_json: bool) -> None:
     Example:
       lab image build
     """
-    with Meter() as meter:
-        record, folder = guest_image.rebuild(meter) if refresh else guest_image.obtain(meter)
+    with Progress() as progress:
+        record, folder = guest_image.rebuild(progress) if refresh else guest_image.obtain(progress)
     if as_json:
         click.echo(records.encode({**records.plain(record), "folder": str(folder)}), nl=False)
     else:
@@ -151,12 +151,6 @@ def list_images(as_json: bool) -> None:
         click.echo(f"{record.key[:12]}  {record.suite}  {len(record.packages)} packages  sha256 {record.sha256[:12]}")
 
 
-def _say(message: str, share: float | None = None) -> None:
-    """Progress as plain lines: only what has no share, since that comes once."""
-    if share is None or share == 0:
-        click.echo(message, err=True)
-
-
 @click.group()
 def tree() -> None:
     """Add and list kernel trees."""
@@ -172,7 +166,8 @@ def add(origin: str, name: str | None) -> None:
 
     Example: lab tree add https://git.kernel.org/pub/scm/linux/kernel/git/torvalds/linux.git
     """
-    added = trees.add(origin, name, progress=_say)
+    with Progress() as progress:
+        added = trees.add(origin, name, progress=progress)
     click.echo(f"{added.name}: {added.source.describe(added.head)} ({added.source.subject(added.head)})")
 
 

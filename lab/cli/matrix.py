@@ -16,7 +16,7 @@ from lab.compare import matrix_results, results
 from lab.compare.matrix_results import MatrixPlan, MatrixResult, load_plan
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.guests import exact as guest_exact
 from lab.guests import hardware
 from lab.history import remember
@@ -62,15 +62,15 @@ def matrix(
             folder = results.open_folder(resume)
             plan = load_plan(folder)
         else:
-            plan = _plan(asked, work.meter)
+            plan = _plan(asked, work.progress)
             folder = results.new_folder(result)
         with results.claimed(folder):
             if resume is None:
                 results.store_plan(folder, plan)
             measuring.announce(plan, folder, work, budget_s=asked.budget)
-            with results.kept(folder, work.meter):
+            with results.kept(folder, work.progress):
                 finished = measuring.measure(plan, folder, work)
-            remember(folder, work.meter)
+            remember(folder, work.progress)
     if svg:
         records.write_atomic(svg, heatmap.svg(finished).encode())
     show(finished, as_json=as_json)
@@ -112,7 +112,7 @@ def show(result: MatrixResult, *, as_json: bool) -> None:
         matrix_text.show(result, Console())
 
 
-def _plan(asked: Asked, meter: Meter) -> MatrixPlan:
+def _plan(asked: Asked, progress: Progress) -> MatrixPlan:
     """Everything resolved, so that nothing asked for can turn out wrong after hours."""
     span = matrix_results.span(asked.kernel, asked.settings)
     baseline = matrix_results.choose(span.arms, asked.against)
@@ -120,12 +120,12 @@ def _plan(asked: Asked, meter: Meter) -> MatrixPlan:
     guest_exact.find_qemu(asked.qemu)
     hardware.load(asked.machine)
     compilers.identify(asked.cc)
-    tree = trees.open_tree(asked.tree, progress=meter.news) if asked.tree else None
+    tree = trees.open_tree(asked.tree, progress=progress) if asked.tree else None
     return MatrixPlan(
         mode=options.mode_of(asked.mode),
         axes=span.axes,
         kernels=span.kernels,
-        arms=measuring.plan_arms(span, tree, meter),
+        arms=measuring.plan_arms(span, tree, progress),
         baseline=baseline.label,
         cc=asked.cc,
         metric=asked.metric,

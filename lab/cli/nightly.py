@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from lab.cli import options
 from lab.core import records
 from lab.core.errors import HostFailed
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.nightly import plan as nightly_plan
 from lab.nightly import run as nightly_run
 from lab.nightly import site as nightly_site
@@ -50,7 +50,9 @@ def run(
     with options.work(jobs) as work:
         done, worked = nightly_run.run(loaded, work)
         if not worked:
-            work.meter.say(f"night {done.number} ({done.date}) is done; the next one begins with the next date (UTC)")
+            work.progress.log(
+                f"night {done.number} ({done.date}) is done; the next one begins with the next date (UTC)"
+            )
     _show(done, as_json=as_json)
     if worked and done.outcome in _NOT_MEASURED:
         failed = [f"{one.name} ({one.why})" for one in done.branches if one.state in ("failed", "broken")]
@@ -80,8 +82,8 @@ def status(name: str | None, database: str | None, as_json: bool) -> None:
     Example:
       lab nightly status mainline
     """
-    with Meter() as meter:
-        found = statuses.find(name, database, meter)
+    with Progress() as progress:
+        found = statuses.find(name, database, progress)
     if as_json:
         click.echo(records.encode(found), nl=False)
         return
@@ -101,6 +103,6 @@ def site(name: str | None, output: Path, url: str | None, database: str | None) 
     Example:
       lab nightly site mainline --output /var/www/lab --url https://lab.example.org/
     """
-    with Meter() as meter:
-        count = nightly_site.write(statuses.choose(name), output, url=url, database=database, meter=meter)
+    with Progress() as progress:
+        count = nightly_site.write(statuses.choose(name), output, url=url, database=database, progress=progress)
     click.echo(f"{count} files in {output}; begin with {output / 'index.html'}")

@@ -14,7 +14,7 @@ import click
 from lab.cluster import connect
 from lab.core.errors import UserError
 from lab.core.executor import Work, default_jobs
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.guests import hardware
 from lab.kernels import compilers
 
@@ -157,8 +157,8 @@ def work(
 ) -> Iterator[Work]:
     """The means of a command, by its options, for as long as it works. budget: seconds from now."""
     deadline = time.monotonic() + budget if budget else None
-    with Meter() as meter, connect(cluster, share, meter) as executor:
-        yield Work(meter=meter, jobs=jobs or default_jobs(), deadline=deadline, executor=executor)
+    with Progress() as progress, connect(cluster, share, progress) as executor:
+        yield Work(progress=progress, jobs=jobs or default_jobs(), deadline=deadline, executor=executor)
 
 
 def measured(*, max_seeds: int) -> Decorator:

@@ -45,11 +45,11 @@ def shell(
     guest_shell.require_terminal(command)
     found = exact.find_qemu(qemu)
     with options.work(jobs) as work:
-        chosen = trees.open_tree(tree, progress=work.meter.news) if tree else None
-        resolved = resolve.resolve(spec, chosen, progress=work.meter.news)
-        accelerator = kvm.accelerator(accel, qemu, work.meter)
+        chosen = trees.open_tree(tree, progress=work.progress) if tree else None
+        resolved = resolve.resolve(spec, chosen, progress=work.progress)
+        accelerator = kvm.accelerator(accel, qemu, work.progress)
         kernel = kernel_kernel.obtain(resolved, work, cc=cc)
-        room = guest_shell.prepare(kernel, command, settings=dict(resolved.settings), meter=work.meter)
+        room = guest_shell.prepare(kernel, command, settings=dict(resolved.settings), progress=work.progress)
     return guest_shell.run(
         kernel, room, command, qemu=found, accelerator=accelerator, cpus=cpus, memory_mb=memory,
         settings=dict(resolved.settings),

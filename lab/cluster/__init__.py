@@ -10,13 +10,13 @@ from contextlib import contextmanager
 
 from lab.core.errors import HostFailed, UserError
 from lab.core.executor import Executor
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 
 _PATIENCE_S = 10
 
 
 @contextmanager
-def connect(cluster: str | None, share: str | None, meter: Meter) -> Iterator[Executor | None]:
+def connect(cluster: str | None, share: str | None, progress: Progress) -> Iterator[Executor | None]:
     """A cluster as the executor of a command; None without an address."""
     if cluster is None:
         yield None
@@ -47,7 +47,7 @@ def connect(cluster: str | None, share: str | None, meter: Meter) -> Iterator[Ex
         client = Client(cluster, timeout=_PATIENCE_S, set_as_default=False)
     except (OSError, TimeoutError) as error:
         raise HostFailed(f"no cluster answers at {cluster}: {error}", hint="see docs/cluster.md") from error
-    executor = ClusterExecutor(client, place, meter)
+    executor = ClusterExecutor(client, place, progress)
     try:
         yield executor
     finally:

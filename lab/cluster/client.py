@@ -20,7 +20,7 @@ from lab.compare import runs
 from lab.compare.runs import Bench, Run
 from lab.core import paths, records
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.guests.exact import Qemu
 from lab.guests.run import Arm, Running
 from lab.kernels.compilers import Compiler
@@ -37,8 +37,8 @@ _RETRIES = 2
 class ClusterExecutor:
     """Guests and builds by the workers that match this machine; what they need and give moves through the share."""
 
-    def __init__(self, client: Client, share: Share, meter: Meter) -> None:
-        self._client, self._share, self._meter = client, share, meter
+    def __init__(self, client: Client, share: Share, progress: Progress) -> None:
+        self._client, self._share, self._progress = client, share, progress
         self._lock = threading.RLock()
         self._sources = threading.Lock()
         self._guests: dict[str, str] = {}  # the resource of each QEMU here, by its path
@@ -84,13 +84,13 @@ class ClusterExecutor:
         for address, other in told.items():
             if address not in able:
                 why = other if isinstance(other, str) else f"differs in {', '.join(worker.differences(mine, other))}"
-                self._meter.say(f"cluster: {address} is left out: {why}")
+                self._progress.log(f"cluster: {address} is left out: {why}")
         if not able:
             raise HostFailed(
                 f"none of the cluster's {len(told)} workers gives the same numbers as this machine",
                 hint="they need the same lab, the same QEMU and the same compiler; see docs/cluster.md",
             )
-        self._meter.say(f"cluster: {len(able)} of {len(told)} workers match, {sum(able.values())} guests at a time")
+        self._progress.log(f"cluster: {len(able)} of {len(told)} workers match, {sum(able.values())} guests at a time")
 
     # ---- guests
 
@@ -131,20 +131,20 @@ class ClusterExecutor:
     # ---- kernels
 
     def build(
-        self, spec: KernelSpec, source: TreeSource, compiler: Compiler, request: str, meter: Meter
+        self, spec: KernelSpec, source: TreeSource, compiler: Compiler, request: str, progress: Progress
     ) -> Build | None:
         """A kernel from the share, or built by a worker with the same compiler; None where none can."""
         if (known := self._share.fetch_kernel(request)) is not None:
             return known
         resource = self._builder(compiler)
         if not self._able(resource):
-            meter.say(f"cluster: no worker has {compiler.version}; building here")
+            progress.log(f"cluster: no worker has {compiler.version}; building here")
             return None
-        meter.say(f"building {spec.text} on the cluster")
+        progress.log(f"building {spec.text} on the cluster")
         try:
             done = self._build(spec, source, compiler, request, resource)
         except WorkerTrouble as error:
-            meter.say(f"cluster: {error}; building {spec.text} here")
+            progress.log(f"cluster: {error}; building {spec.text} here")
             return None
         if done.wrong is not None:
             log = paths.cache_dir("logs") / f"build-cluster-{request[:12]}.log"

@@ -42,7 +42,7 @@ from lab.compare.runs import Bench, Got
 from lab.core import paths, records
 from lab.core.errors import BuildFailed, GuestFailed, LabError
 from lab.core.executor import Work
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.core.records import Record
 from lab.guests import exact, plugin
 from lab.guests.exact import Qemu
@@ -181,7 +181,7 @@ def build_kernel(task: BuildTask) -> BuildDone:
     share = Share(task.share)
     try:
         spec = msgspec.structs.replace(task.spec, source=cluster_share.at_home(share, task.source))
-        build = kernel_build.obtain(spec, Work(meter=Meter(quiet=True)), compiler=compilers.identify(task.cc))
+        build = kernel_build.obtain(spec, Work(progress=Progress(quiet=True)), compiler=compilers.identify(task.cc))
         share.put_kernel(build, task.request)
     except cluster_share.Missing as missing:
         return BuildDone(missing=str(missing))

@@ -35,7 +35,7 @@ def check(ref: str, *, run: str | None, timeout_s: float, work: Work) -> Checked
     A `LabError` says what is wrong.
     """
     workload, cases = selection.select(ref)
-    image = guest_image.obtain(work.meter)
+    image = guest_image.obtain(work.progress)
     check_guest(workload, cases, [], image)
     packed = initrd.slice_for(image, workload)
     size = round(packed.stat().st_size / (1 << 20), 1)
@@ -46,7 +46,7 @@ def check(ref: str, *, run: str | None, timeout_s: float, work: Work) -> Checked
     check_guest(workload, [case], [arm], image)
     folder = paths.cache_dir("checks") / workload.name
     (folder / "runs").mkdir(parents=True, exist_ok=True)
-    with work.meter.task("running", 1) as task:
+    with work.progress.task("running", 1) as task:
         metrics = _run(workload, case, arm, packed, folder, timeout_s)
         task.advance()
     return Checked(workload=workload.name, cases=len(cases), slice_mb=size, case=case.name, metrics=metrics)
@@ -58,7 +58,7 @@ def smallest(cases: list[Case]) -> Case:
 
 
 def _kernel(spec: str, work: Work) -> kernel.Kernel:
-    return kernel.obtain(resolve.resolve(spec, progress=work.meter.news), work)
+    return kernel.obtain(resolve.resolve(spec, progress=work.progress), work)
 
 
 def _run(workload: Workload, case: Case, arm: Arm, packed: Path, folder: Path, timeout_s: float) -> dict[str, float]:

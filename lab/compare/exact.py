@@ -17,7 +17,7 @@ from lab.compare.sampling import Limits, Series, Wanted, sample
 from lab.core import records
 from lab.core.errors import HostFailed
 from lab.core.executor import Work
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.guests import costs, exact, initrd
 from lab.guests import image as guest_image
 from lab.guests.exact import Environment, Qemu
@@ -47,13 +47,13 @@ def prepare(plan: Plan, folder: Path, work: Work) -> Prepared:
     """Build or fetch both kernels and the image, and describe the guests around them."""
     selection.require_unchanged(plan.files)
     qemu = exact.find_qemu(plan.qemu)
-    return prepare_around(obtain_arms(plan, work), qemu, plan, folder, work.meter)
+    return prepare_around(obtain_arms(plan, work), qemu, plan, folder, work.progress)
 
 
-def prepare_around(arms: tuple[Arm, ...], qemu: Qemu, plan: Measuring, folder: Path, meter: Meter) -> Prepared:
+def prepare_around(arms: tuple[Arm, ...], qemu: Qemu, plan: Measuring, folder: Path, progress: Progress) -> Prepared:
     """The guests around arms whose kernels are at hand."""
     machine = kernel_kernel.common_machine(*(arm.kernel for arm in arms))
-    image = guest_image.obtain(meter)
+    image = guest_image.obtain(progress)
     series = []
     shapes = {}
     for workload, cases in selection.select_all(plan.workloads):
@@ -247,7 +247,9 @@ def announce(plan: Plan, selected: Sequence[tuple[Workload, list[Case]]], work: 
     cases = sum(len(chosen) for _, chosen in selected)
     guests = 2 * plan.seeds * sum(len(workload.by_guest(chosen)) for workload, chosen in selected)
     seconds = guests * guest_seconds(2 * plan.seeds * cases / guests) / work.jobs
-    work.meter.say(f"{cases} cases, {plan.seeds} seeds: {guests} guests, {work.jobs} at a time, about {seconds:.0f} s")
+    work.progress.log(
+        f"{cases} cases, {plan.seeds} seeds: {guests} guests, {work.jobs} at a time, about {seconds:.0f} s"
+    )
 
 
 def guest_seconds(cases: float) -> float:

@@ -23,7 +23,7 @@ from lab.compare.rounds import Rounds, primary_of
 from lab.core import records
 from lab.core.errors import GuestFailed, HostFailed
 from lab.core.executor import Work
-from lab.core.progress import Meter, Task
+from lab.core.progress import Progress, Task
 from lab.guests import exact as guest_exact
 from lab.guests import host, live_machine, perf_record
 from lab.guests.live_machine import load_live_machine
@@ -38,17 +38,17 @@ from lab.workloads import selection
 class Narrator:
     """Tells of every round that is over. Use as a context manager around the rounds."""
 
-    def __init__(self, taking: Taking, meter: Meter) -> None:
+    def __init__(self, taking: Taking, progress: Progress) -> None:
         self._taking = taking
-        self._meter = meter
+        self._progress = progress
         self._bars: dict[str, Task] = {}
         self._told = 0
         self._planned = False
 
     def __enter__(self) -> Self:
-        if self._meter.shows_bars:
+        if self._progress.shows_bars:
             for case in self._taking.rounds.metrics:
-                self._bars[case] = self._meter.open_task(case, self._taking.rounds.max_blocks)
+                self._bars[case] = self._progress.open_task(case, self._taking.rounds.max_blocks)
         return self
 
     def __exit__(
@@ -61,7 +61,7 @@ class Narrator:
         """A round is over: what went wrong on the way to it, and how every case stands."""
         for other in self._taking.tried[self._told :]:
             if other.reasons:
-                self._meter.say(f"round {other.number}: {_trouble(other)}")
+                self._progress.log(f"round {other.number}: {_trouble(other)}")
         self._told = len(self._taking.tried)
         self._tell_plan()
         standing = {case: primary_of(found) for case, found in self._taking.rounds.standing().items()}
@@ -70,7 +70,7 @@ class Narrator:
                 self._bars[case].advance(1, in_words(comparison))
             return
         cases = "; ".join(f"{case} {in_words(comparison)}" for case, comparison in standing.items())
-        self._meter.say(f"round {one.number}, {one.seconds:.0f} s: {cases}{self._left()}")
+        self._progress.log(f"round {one.number}, {one.seconds:.0f} s: {cases}{self._left()}")
 
     def _tell_plan(self) -> None:
         """How many rounds fit into the budget, once that is known; without one the options have said it."""
@@ -79,7 +79,7 @@ class Narrator:
             return
         self._planned = True
         each = f"{horizon.iterations} iteration{'s' * (horizon.iterations != 1)} a boot"
-        self._meter.say(f"planned for this budget: {horizon.rounds} rounds, {each}")
+        self._progress.log(f"planned for this budget: {horizon.rounds} rounds, {each}")
 
     def _left(self) -> str:
         """How long it may still take: what the open cases ask for, or the end of the rounds."""
@@ -154,7 +154,7 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
     qemu = guest_exact.find_qemu(plan.qemu)
     ready = live_guests.prepare(
         exact.obtain_arms(plan, work), chosen, plan.live, folder, qemu=qemu, timeout_s=plan.guest_timeout_s,
-        meter=work.meter,
+        progress=work.progress,
     )  # fmt: skip
     facts = host.survey(sorted({cpu for stand in ready.stands for seat in stand.seats for cpu in seat.cpus}))
     taking = Taking(
@@ -164,13 +164,13 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
         folder=folder,
         deadline=work.deadline,
     )
-    _announce(plan.live, ready.stands, facts, work.meter)
-    with Narrator(taking, work.meter) as narrator:
+    _announce(plan.live, ready.stands, facts, work.progress)
+    with Narrator(taking, work.progress) as narrator:
         while (one := taking.take()) is not None:
             narrator.tell(one)
             if plan.live.perf and one.number == 1:
-                work.meter.say(f"perf: {taking.counted()}")
-    profiles = _profiles(ready, work.meter) if plan.live.perf_record else {}
+                work.progress.log(f"perf: {taking.counted()}")
+    profiles = _profiles(ready, work.progress) if plan.live.perf_record else {}
     name = results.reference(folder)
     if not taking.rounds.blocks:
         raise HostFailed("no round was measured", hint=f"go on by `lab ab --resume {name}`")
@@ -196,19 +196,19 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
     return result
 
 
-def _announce(plan: LivePlan, stands: Sequence[Stand], facts: Sequence[host.HostFact], meter: Meter) -> None:
+def _announce(plan: LivePlan, stands: Sequence[Stand], facts: Sequence[host.HostFact], progress: Progress) -> None:
     """Say what will be run and where, and what about the host makes it noisier than it need be."""
     cases = sum(len(stand.bench.cases) for stand in stands)
     guests = 2 * sum(len(stand.bench.workload.by_guest(stand.bench.cases)) for stand in stands)
     where = "; ".join(", ".join(map(str, seat.cpus)) for seat in stands[0].seats)
     most = f"{plan.max_rounds}" if plan.fixed_rounds else f"up to {plan.max_rounds}"
-    meter.say(
+    progress.log(
         f"cases: {cases}; {most} rounds of {guests} guests by {plan.accelerator} on CPUs {where}; "
         "the first round shows how long one takes"
     )
     noisy = [f"{fact.name} {fact.value}" for fact in facts if fact.state == "limited"]
     if noisy:
-        meter.say(f"this host adds noise: {', '.join(noisy)}; `lab doctor` says what to do about it")
+        progress.log(f"this host adds noise: {', '.join(noisy)}; `lab doctor` says what to do about it")
 
 
 def judge(rounds: Rounds, stands: Sequence[Stand], plan: Plan) -> tuple[list[CaseResult], multiple.Overall]:
@@ -247,9 +247,9 @@ def _decided(found: Sequence[Comparison]) -> Outcome:
     return outcome
 
 
-def _profiles(ready: Ready, meter: Meter) -> dict[str, Difference]:
+def _profiles(ready: Ready, progress: Progress) -> dict[str, Difference]:
     """Each case's profiles of both arms, from a boot of each that is in no verdict. One that fails costs no verdict."""
-    meter.say("recording profiles")
+    progress.log("recording profiles")
     found: dict[str, dict[str, Profile]] = {}
     lost: set[str] = set()
     for stand in ready.stands:
@@ -264,7 +264,7 @@ def _profiles(ready: Ready, meter: Meter) -> dict[str, Difference]:
                         seat=stand.seats[0], running=Running(),
                     )  # fmt: skip
                 except GuestFailed as error:
-                    meter.say(f"no profile: {error.message}")
+                    progress.log(f"no profile: {error.message}")
                     lost |= {f"{workload.name}:{case.name}" for case in cases}
                     continue
                 for case in cases:

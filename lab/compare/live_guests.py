@@ -17,7 +17,7 @@ from lab.compare.requirements import check_guest
 from lab.compare.results import GuestShape, ResultEnvironment
 from lab.compare.round_runner import Stand
 from lab.core import records
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.guests import image as guest_image
 from lab.guests import initrd, live_machine, perf_stat, pinning, topology
 from lab.guests.exact import Qemu
@@ -76,10 +76,10 @@ def prepare(
     *,
     qemu: Qemu,
     timeout_s: float,
-    meter: Meter,
+    progress: Progress,
 ) -> Ready:
     """The guests of every workload around arms whose kernels are at hand."""
-    image = guest_image.obtain(meter)
+    image = guest_image.obtain(progress)
     room = live_machine.obtain(image[1])
     board = kernel.common_machine(*(arm.kernel for arm in arms))
     counted = _events(plan, image[1])

@@ -20,7 +20,7 @@ from lab.compare.sampling import Limits, Series, Wanted, sample
 from lab.core import records
 from lab.core.errors import HostFailed, UserError, suggestion
 from lab.core.executor import Work
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.guests import exact as guest_exact
 from lab.guests.run import Arm
 from lab.kernels import kernel as kernel_kernel
@@ -36,13 +36,13 @@ from lab.workloads.spec import Case, Workload
 _CHANGED = (Outcome.REGRESSION, Outcome.IMPROVEMENT)
 
 
-def plan_arms(span: Span, tree: Tree | None, meter: Meter) -> list[MatrixArmPlan]:
+def plan_arms(span: Span, tree: Tree | None, progress: Progress) -> list[MatrixArmPlan]:
     """The arms resolved: each kernel is looked up once, however many settings it gets."""
     found = []
     for text in span.kernels:
-        spec = resolve.resolve(text, tree, progress=meter.news)
+        spec = resolve.resolve(text, tree, progress=progress)
         if spec.note:
-            meter.news(spec.note)
+            progress.log_once(spec.note)
         found.append(spec)
     names = matrix_results.file_names([arm.label for arm in span.arms])
     return [
@@ -91,7 +91,7 @@ def prepare(plan: MatrixPlan, folder: Path, work: Work) -> Prepared:
     for key, arm in zip(keys, plan.arms, strict=True):
         kernel = dataclasses.replace(built[key], spec=arm.spec)
         arms.append(Arm(name=arm.name, kernel=kernel, settings=dict(arm.spec.settings)))
-    return exact.prepare_around(tuple(arms), qemu, plan, folder, work.meter)
+    return exact.prepare_around(tuple(arms), qemu, plan, folder, work.progress)
 
 
 def measure(plan: MatrixPlan, folder: Path, work: Work) -> MatrixResult:
@@ -258,13 +258,13 @@ def announce(plan: MatrixPlan, folder: Path, work: Work, *, budget_s: float | No
     whole, guests = len(plan.arms) * plan.seeds * len(shared), sum(left)
     kept = f" ({whole - guests} of {whole} are there)" if guests < whole else ""
     more = "" if plan.fixed_seeds or plan.max_seeds <= plan.seeds else f" (to {plan.max_seeds} where a cell stays open)"
-    work.meter.say(
+    work.progress.log(
         f"{cells} cells: {plural(len(plan.arms), 'arm')} of {plural(len(built), 'kernel')}, "
         f"{plural(cells // len(plan.arms), 'case')}, {plural(plan.seeds, 'seed')}{more}: "
         f"{guests} guests{kept}, {work.jobs} at a time, about {seconds:.0f} s"
     )
     if budget_s is not None and seconds > budget_s:
-        work.meter.say(
+        work.progress.log(
             f"the budget of {budget_s:.0f} s may not be enough for all; what is measured then is judged and kept"
         )
 

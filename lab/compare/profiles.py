@@ -107,9 +107,9 @@ def collect(folder: Path, case: CaseResult, work: Work, *, machine: str | None, 
     (series,) = ready.series
     if plan.model != own:
         samples = [(series, arm, runs.PROFILED_SEED, series.cases) for arm in ready.arms]
-        with work.meter.task("profiling", 0) as task:
+        with work.progress.task("profiling", 0) as task:
             sampling.run_all(samples, work.until(None), task)
-    root = image.obtain(work.meter)[1] / "root"
+    root = image.obtain(work.progress)[1] / "root"
     base, test = (_profile(place, series.bench.workload, case, arm, root) for arm in ready.arms)
     return Profiles(
         base=base, test=test, machine=hardware.load(plan.machine or hardware.DEFAULT).name, model=plan.model

@@ -99,7 +99,7 @@ def _run_again(before: list[Run], ready: exact.Prepared, work: Work) -> None:
     for run in before:
         one = series[run.workload]
         samples.append((one, arms[run.arm], run.seed, [one.bench.workload.case(name) for name in run.cases]))
-    with work.meter.task("replaying", 0) as task:
+    with work.progress.task("replaying", 0) as task:
         sampling.run_all(samples, work, task)
 
 

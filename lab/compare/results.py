@@ -24,7 +24,7 @@ from filelock import FileLock, Timeout
 from lab.compare.plan import Live, LivePlan
 from lab.core import paths, records
 from lab.core.errors import HostFailed, UserError
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.core.records import Record
 from lab.kernels.resolve import KernelSpec
 from lab.stats.verdict import Comparison, Outcome, percent
@@ -213,13 +213,13 @@ def claimed(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def kept(folder: Path, meter: Meter) -> Iterator[None]:
+def kept(folder: Path, progress: Progress) -> Iterator[None]:
     """Around measuring: when it is stopped, say what is kept and how to go on."""
     try:
         yield
     except BaseException as error:
         runs = sum(len(list((folder / kind_of_guest).glob("*.json"))) for kind_of_guest in ("runs", "boots"))
-        meter.say(f"stopped; {runs} runs are kept. To go on: {resume_command(folder)}")
+        progress.log(f"stopped; {runs} runs are kept. To go on: {resume_command(folder)}")
         if isinstance(error, OSError):
             raise HostFailed(f"cannot write to {folder}: {error.strerror}", hint="free some space there") from error
         raise

@@ -125,7 +125,7 @@ def sample(
 
     undecided: which arms and cases of a series need more seeds, judged after each look.
     """
-    with work.meter.task("measuring", 0) as task:
+    with work.progress.task("measuring", 0) as task:
         looks = [limits.seeds] if limits.fixed else sorted({min(_FIRST_LOOK, limits.seeds), limits.seeds})
         if not limits.fixed:
             looks += [*range(limits.seeds + _MORE, limits.max_seeds, _MORE), limits.max_seeds]

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -28,7 +28,7 @@ class Executor(Protocol):
     def measure(self, bench: Any, arm: Any, seed: int, cases: Sequence[Any], fingerprint: str, running: Any) -> Any:
         """Do what `runs.measure` does. The record is saved, and the guest's folder filled, on this machine."""
 
-    def build(self, spec: Any, source: Any, compiler: Any, request: str, meter: Any) -> Any:
+    def build(self, spec: Any, source: Any, compiler: Any, request: str, progress: Any) -> Any:
         """The kernel of a request, now in this machine's store; None when it has to be built here."""
 
     def stop(self) -> None:
@@ -46,11 +46,11 @@ class Work:
 
     jobs: guests at a time, and make's parallelism.
     deadline: on the monotonic clock; None without a budget.
-    meter: takes the progress.
+    progress: takes the progress.
     executor: None where this machine does all of it.
     """
 
-    meter: Meter
+    progress: Progress
     jobs: int = field(default_factory=default_jobs)
     deadline: float | None = None
     executor: Executor | None = None

@@ -8,7 +8,6 @@ leaves alone what is in use.
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
 import shutil
 from collections import OrderedDict
@@ -18,6 +17,8 @@ from pathlib import Path
 from threading import Lock
 
 from filelock import FileLock, Timeout
+
+from lab.core.progress import QUIET, Progress
 
 _MOST = 256
 """Files that one process holds, the last ones that it asked for. The usual limit of open files is 1,024."""
@@ -79,18 +80,7 @@ def unheld(path: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
-logger = logging.getLogger(__name__)
-
-#: Told what is going on and, where that can be known, how much of it is done (0 to 1).
-Progress = Callable[[str, float | None], None]
-
-
-def quiet(message: str, share: float | None = None) -> None:
-    """The progress of somebody who did not ask: the debug log."""
-    logger.debug("%s %s", message, share)
-
-
-def make_once(target: Path, make: Callable[[Path], None], *, progress: Progress = quiet) -> bool:
+def make_once(target: Path, make: Callable[[Path], None], *, progress: Progress = QUIET) -> bool:
     """Let `make` fill a folder, then give it its name; False when it was there already.
 
     Other processes wait for the result. The lock ends with its process, so a half-made folder that is found under
@@ -115,12 +105,12 @@ def make_once(target: Path, make: Callable[[Path], None], *, progress: Progress 
 
 @contextmanager
 def _locked(path: Path, progress: Progress) -> Iterator[None]:
-    """Hold a lock; say so first if that means to wait."""
+    """Hold a lock; log a line first where another process holds it."""
     lock = FileLock(path)
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        progress(f"another lab is making {path.name.strip('.').removesuffix('.lock')}: waiting for it", None)
+        progress.log_once(f"another lab is making {path.name.strip('.').removesuffix('.lock')}: waiting for it")
         lock.acquire()
     try:
         yield

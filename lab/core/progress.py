@@ -1,7 +1,8 @@
-"""Telling people how far long work is: bars on a terminal, plain lines elsewhere, always on stderr."""
+"""Progress of long work on stderr: bars on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 import threading
@@ -14,33 +15,35 @@ from typing import TYPE_CHECKING
 from lab.core.text import visible_lines
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich import progress as rich_progress
+
+logger = logging.getLogger(__name__)
 
 _STEP = re.compile(rb"^  [A-Z][A-Z0-9_+]* +\S", re.MULTILINE)
 _PLAIN_EVERY_S = 15.0
 
 
-class Meter:
-    """Where progress goes. Quiet ones say nothing; use as a context manager around the whole command."""
+class Progress:
+    """Shows the progress of a command; a context manager around all of it. A quiet one shows nothing."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self.quiet = quiet
         self._stopped = threading.Event()
-        self._last_news = ""
-        self._bars: Progress | None = None
+        self._last = ""
+        self._bars: rich_progress.Progress | None = None
 
-    def __enter__(self) -> Meter:
+    def __enter__(self) -> Progress:
         if not self.quiet and sys.stderr.isatty():
+            from rich import progress as rich_progress
             from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
             columns = (
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeRemainingColumn(),
+                rich_progress.TextColumn("{task.description}"),
+                rich_progress.BarColumn(),
+                rich_progress.MofNCompleteColumn(),
+                rich_progress.TimeRemainingColumn(),
             )
-            self._bars = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._bars = rich_progress.Progress(*columns, console=Console(stderr=True), transient=True)
             self._bars.start()
         return self
 
@@ -51,16 +54,17 @@ class Meter:
 
     @property
     def shows_bars(self) -> bool:
-        """Whether there is a terminal for them."""
+        """True on a terminal."""
         return self._bars is not None
 
     def cancelled(self) -> bool:
-        """Whether the command is over (Ctrl-C): long work asks this."""
+        """True once the command is over (Ctrl-C); long work checks it."""
         return self._stopped.is_set()
 
-    def say(self, text: str) -> None:
-        """One line of news."""
+    def log(self, text: str) -> None:
+        """Show one line."""
         if self.quiet:
+            logger.debug("%s", text)
             return
         text = visible_lines(text)
         if self._bars is not None:
@@ -68,15 +72,15 @@ class Meter:
         else:
             print(text, file=sys.stderr, flush=True)  # noqa: T201
 
-    def news(self, text: str, share: float | None = None) -> None:
-        """`say`, for those that also know how much is done: each text is said once."""
-        if share is None and text != self._last_news:
-            self.say(text)
-            self._last_news = text
+    def log_once(self, text: str) -> None:
+        """`log`, unless the last such line was the same."""
+        if text != self._last:
+            self.log(text)
+            self._last = text
 
     @contextmanager
     def task(self, label: str, total: int | None) -> Iterator[Task]:
-        """A piece of work with a number of steps, if known."""
+        """A bar for a number of steps, if that is known."""
         task = self.open_task(label, total)
         try:
             yield task
@@ -84,35 +88,35 @@ class Meter:
             task.close()
 
     def open_task(self, label: str, total: int | None) -> Task:
-        """The same for whoever closes it."""
+        """`task` without a context manager: the caller closes it."""
         return Task(self, label, total, self._bars)
 
 
 class Task:
-    """One bar. `count` is how many steps were done."""
+    """One bar. `count` is the number of steps that are done."""
 
-    def __init__(self, meter: Meter, label: str, total: int | None, bars: Progress | None) -> None:
-        self.meter, self.label, self.total, self.count = meter, label, total, 0
+    def __init__(self, progress: Progress, label: str, total: int | None, bars: rich_progress.Progress | None) -> None:
+        self.progress, self.label, self.total, self.count = progress, label, total, 0
         self._bars = bars
-        self._id: TaskID | None = bars.add_task(label, total=total) if bars is not None else None
-        self._started = self._said = time.monotonic()
+        self._id: rich_progress.TaskID | None = bars.add_task(label, total=total) if bars is not None else None
+        self._started = self._logged = time.monotonic()
 
     def advance(self, steps: int = 1, note: str = "") -> None:
-        """Some steps further."""
+        """Count steps as done, and show it."""
         self.count += steps
         if self._bars is not None and self._id is not None:
             total = None if self.total is None else max(self.total, self.count)
             self._bars.update(self._id, completed=self.count, total=total, description=f"{self.label} {note}".rstrip())
-        elif time.monotonic() - self._said > _PLAIN_EVERY_S:
-            self._said = time.monotonic()
-            self.meter.say(self._plain(note))
+        elif time.monotonic() - self._logged > _PLAIN_EVERY_S:
+            self._logged = time.monotonic()
+            self.progress.log(self._plain(note))
 
     def grow(self, steps: int) -> None:
-        """More work turned up."""
+        """Add steps to the total."""
         self.total = (self.total or 0) + steps
 
     def close(self) -> None:
-        """The bar goes away."""
+        """Remove the bar."""
         if self._bars is not None and self._id is not None:
             self._bars.remove_task(self._id)
 
@@ -124,11 +128,15 @@ class Task:
         return f"{self.label}: {self.count} steps in {spent:.0f} s {note}".rstrip()
 
 
+QUIET = Progress(quiet=True)
+"""For work whose progress nobody follows."""
+
+
 @contextmanager
-def follow_log(log: Path, meter: Meter, label: str, total: int | None) -> Iterator[Task]:
+def follow_log(log: Path, progress: Progress, label: str, total: int | None) -> Iterator[Task]:
     """Advance a bar by make's own steps (`  CC  file.o`) as they appear in its log."""
     stop = threading.Event()
-    with meter.task(label, total) as task:
+    with progress.task(label, total) as task:
         reader = threading.Thread(target=_follow, args=(log, task, stop), daemon=True)
         reader.start()
         try:
@@ -141,7 +149,7 @@ def follow_log(log: Path, meter: Meter, label: str, total: int | None) -> Iterat
 def _follow(log: Path, task: Task, stop: threading.Event) -> None:
     position = 0
     while True:
-        last_look = stop.is_set()
+        is_last = stop.is_set()
         if log.exists():
             with log.open("rb") as stream:
                 stream.seek(position)
@@ -149,6 +157,6 @@ def _follow(log: Path, task: Task, stop: threading.Event) -> None:
             whole = text[: text.rfind(b"\n") + 1]
             position += len(whole)
             task.advance(len(_STEP.findall(whole)))
-        if last_look:
+        if is_last:
             return
         stop.wait(0.5)

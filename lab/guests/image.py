@@ -11,7 +11,7 @@ from lab.core import ansible, cpio, locks, paths, records, toml
 from lab.core.errors import BuildFailed, HostFailed
 from lab.core.locks import make_once
 from lab.core.paths import room
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.core.records import Record
 from lab.kernels import compilers
 from lab.kernels.compilers import Compiler
@@ -52,7 +52,7 @@ class Image(Record, frozen=True, kw_only=True):
     programs: dict[str, str]
 
 
-def obtain(meter: Meter, *, compiler: Compiler | None = None) -> tuple[Image, Path]:
+def obtain(progress: Progress, *, compiler: Compiler | None = None) -> tuple[Image, Path]:
     """The guest image for the sources as they are, built when it is not there; with its folder."""
     compiler = compiler or compilers.identify()
     recipe, programs, suite = read_recipe(), own_programs(), host_suite()
@@ -60,18 +60,18 @@ def obtain(meter: Meter, *, compiler: Compiler | None = None) -> tuple[Image, Pa
     folder = paths.cache_dir("images") / key[:24]
     if not folder.is_dir():
         paths.require_space(folder.parent, _SPACE_NEEDED, "the guest image")
-        meter.say("building the guest image")
+        progress.log("building the guest image")
         make_once(
             folder,
-            lambda partial: _build(partial, recipe, programs, suite, compiler, key, meter),
-            progress=meter.news,
+            lambda partial: _build(partial, recipe, programs, suite, compiler, key, progress),
+            progress=progress,
         )
     if not locks.hold(folder / "image.json") and not folder.is_dir():  # `lab gc` took it this very moment
-        return obtain(meter, compiler=compiler)
+        return obtain(progress, compiler=compiler)
     return records.load(folder / "image.json", Image), folder
 
 
-def rebuild(meter: Meter) -> tuple[Image, Path]:
+def rebuild(progress: Progress) -> tuple[Image, Path]:
     """Build the image anew, with the package versions that are offered now."""
     compiler = compilers.identify()
     key = _key(read_recipe(), own_programs(), host_suite(), compiler)
@@ -80,7 +80,7 @@ def rebuild(meter: Meter) -> tuple[Image, Path]:
         condemned = folder.with_name(f".{folder.name}.old")
         folder.rename(condemned)
         shutil.rmtree(condemned)
-    return obtain(meter, compiler=compiler)
+    return obtain(progress, compiler=compiler)
 
 
 def built() -> list[tuple[Image, Path]]:
@@ -146,7 +146,7 @@ def _build(
     suite: str,
     compiler: Compiler,
     key: str,
-    meter: Meter,
+    progress: Progress,
 ) -> None:
     root = partial / "root"
     log = paths.cache_dir("logs") / f"image-{key[:12]}.log"
@@ -162,7 +162,7 @@ def _build(
         "guest_image_log": str(log),
     }
     try:
-        ansible.play("guest_image", variables, cancelled=meter.cancelled)
+        ansible.play("guest_image", variables, cancelled=progress.cancelled)
     except ansible.PlaybookFailed as error:
         raise _explain(error, log) from error
     versions = _versions(root / "var/cache/apt/archives")

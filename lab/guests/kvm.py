@@ -13,7 +13,7 @@ from typing import Literal
 
 from lab.core import paths, records
 from lab.core.errors import HostFailed, LabError
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.core.records import Record
 from lab.guests import exact, run
 from lab.guests.live_machine import Accelerator
@@ -37,7 +37,7 @@ class _Probe(Record, frozen=True, kw_only=True):
     reason: str | None
 
 
-def accelerator(asked: Asked, qemu: str, meter: Meter) -> Accelerator:
+def accelerator(asked: Asked, qemu: str, progress: Progress) -> Accelerator:
     """What guests run on: as asked; `auto` is KVM where it works, else TCG, and then that is said."""
     if asked == "tcg":
         return "tcg"
@@ -46,7 +46,7 @@ def accelerator(asked: Asked, qemu: str, meter: Meter) -> Accelerator:
     except Refusal as error:
         if asked == "kvm":
             raise
-        meter.say(f"no KVM: {error.message}; measuring with --accel tcg, whose times are an emulator's")
+        progress.log(f"no KVM: {error.message}; measuring with --accel tcg, whose times are an emulator's")
         return "tcg"
     return "kvm"
 

@@ -13,7 +13,7 @@ from threading import Thread
 from typing import BinaryIO
 
 from lab.core.errors import HostFailed, UserError
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.guests import channel, image, live_machine
 from lab.guests.exact import Qemu
 from lab.guests.live_machine import Accelerator
@@ -30,12 +30,12 @@ def require_terminal(command: Sequence[str]) -> None:
         raise UserError("a shell needs a terminal", hint="run one command instead: `lab shell SPEC -- uname -r`")
 
 
-def prepare(kernel: Kernel, command: Sequence[str], *, settings: Mapping[str, str], meter: Meter) -> Path:
+def prepare(kernel: Kernel, command: Sequence[str], *, settings: Mapping[str, str], progress: Progress) -> Path:
     """The root for the guest; refuses a kernel that could not work with it."""
     require_root(kernel)
     if not command and applied(settings):
-        meter.say(f"for the spec's settings, type: {'; '.join(applied(settings))}")
-    return live_machine.obtain(image.obtain(meter)[1])
+        progress.log(f"for the spec's settings, type: {'; '.join(applied(settings))}")
+    return live_machine.obtain(image.obtain(progress)[1])
 
 
 def run(

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from lab.compare import results
 from lab.core.errors import LabError
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 
 
-def remember(folder: Path, meter: Meter, database: str | None = None) -> None:
+def remember(folder: Path, progress: Progress, database: str | None = None) -> None:
     """Index a finished result. If the database does not work, warn: the result itself is stored."""
     if folder.parent != results.results_dir() or not (folder / "result.json").is_file():
         return  # a folder that the user chose, where no rebuild would find it, or a result without its end
@@ -19,6 +19,6 @@ def remember(folder: Path, meter: Meter, database: str | None = None) -> None:
 
     try:
         with opened(database) as base:
-            index.index(base, [folder], meter)
+            index.index(base, [folder], progress)
     except LabError as error:
-        meter.say(f"{folder.name} is not in the history yet: {error.message}; the next `lab history` adds it")
+        progress.log(f"{folder.name} is not in the history yet: {error.message}; the next `lab history` adds it")

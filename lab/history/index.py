@@ -21,7 +21,7 @@ from lab.compare.matrix_results import MatrixPlan, MatrixResult
 from lab.compare.results import AbResult, ArmResult, Plan, ResultEnvironment
 from lab.core import records
 from lab.core.errors import LabError, UserError
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.core.records import Record
 from lab.history.database import Database
 from lab.history.schema import comparisons, points, samples, series
@@ -135,19 +135,19 @@ def stamp(document: Path) -> str:
     return f"{status.st_mtime_ns}:{status.st_size}"
 
 
-def catch_up(base: Database, meter: Meter) -> int:
+def catch_up(base: Database, progress: Progress) -> int:
     """Index the finished results that are missing or were written again; returns their number."""
     with base.reading() as connection:
         own = sa.select(result_rows.c.id, result_rows.c.stamp).where(result_rows.c.origin == origin())
         stamps = {row.id: row.stamp for row in connection.execute(own)}
     missing = [path.parent for path in _documents() if stamps.get(path.parent.name) != stamp(path)]
-    return index(base, missing, meter)
+    return index(base, missing, progress)
 
 
-def rebuild(base: Database, meter: Meter) -> int:
+def rebuild(base: Database, progress: Progress) -> int:
     """Index all results of this machine anew, in one transaction; returns their number."""
-    with meter.task("reading results", None) as task:
-        entries = list(_read_all([path.parent for path in _documents()], meter, task.advance))
+    with progress.task("reading results", None) as task:
+        entries = list(_read_all([path.parent for path in _documents()], progress, task.advance))
     with base.writing() as connection:
         connection.execute(sa.delete(result_rows).where(result_rows.c.origin == origin()))
         writer = _Writer(connection)
@@ -157,9 +157,9 @@ def rebuild(base: Database, meter: Meter) -> int:
     return len(entries)
 
 
-def index(base: Database, folders: Iterable[Path], meter: Meter) -> int:
+def index(base: Database, folders: Iterable[Path], progress: Progress) -> int:
     """Index some results, replacing their rows; names the results that cannot be read."""
-    entries = list(_read_all(folders, meter))
+    entries = list(_read_all(folders, progress))
     if entries:
         with base.writing() as connection:
             writer = _Writer(connection)
@@ -176,12 +176,14 @@ def _documents() -> list[Path]:
 # ---- reading
 
 
-def _read_all(folders: Iterable[Path], meter: Meter, advance: Callable[[], None] = lambda: None) -> Iterator[Entry]:
+def _read_all(
+    folders: Iterable[Path], progress: Progress, advance: Callable[[], None] = lambda: None
+) -> Iterator[Entry]:
     for folder in folders:
         try:
             entry = read(folder)
         except LabError as error:
-            meter.say(f"{folder.name} is not in the history: {error.message}")
+            progress.log(f"{folder.name} is not in the history: {error.message}")
             continue
         finally:
             advance()

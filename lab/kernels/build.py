@@ -21,7 +21,7 @@ from lab.core import ansible, paths, process, records
 from lab.core.errors import BuildFailed, DiskFull, HostFailed
 from lab.core.executor import Work
 from lab.core.git import Repo
-from lab.core.progress import Meter, follow_log
+from lab.core.progress import Progress, follow_log
 from lab.kernels import compilers, kconfig, store
 from lab.kernels.compilers import Compiler
 from lab.kernels.resolve import KernelSpec, TreeSource
@@ -72,14 +72,14 @@ class Workspace:
         self.out = self.worktree.with_name(configuration)
         self.log = paths.cache_dir("logs") / f"build-{source.tree_id[:12]}-{configuration}.log"
 
-    def locked(self, meter: Meter) -> FileLock:
+    def locked(self, progress: Progress) -> FileLock:
         """The lock on the worktree; says so when another lab holds it."""
         lock = FileLock(f"{self.worktree}.lock")
         try:
             lock.acquire(timeout=0.1)
             lock.release()
         except Timeout:
-            meter.say(f"another lab is building from tree '{self.source.tree}'; waiting for it")
+            progress.log(f"another lab is building from tree '{self.source.tree}'; waiting for it")
         return lock
 
     def kconfig_inputs(self, required: Mapping[str, str], optional: Mapping[str, str]) -> str:
@@ -96,13 +96,13 @@ class Workspace:
         )
         return {line.split()[-1] for line in found.splitlines()}
 
-    def configure(self, options: Mapping[str, str], meter: Meter) -> str:
+    def configure(self, options: Mapping[str, str], progress: Progress) -> str:
         """Resolve requested options on top of allnoconfig; the complete `.config`."""
         self._start()
         request = self.out / "lab.fragment"
         request.write_text(kconfig.fragment(options))
-        meter.say("resolving the kernel configuration")
-        self._play("kernel_configure", {"kernel_build_fragment": str(request)}, meter)
+        progress.log("resolving the kernel configuration")
+        self._play("kernel_configure", {"kernel_build_fragment": str(request)}, progress)
         self._finish()
         return (self.out / ".config").read_text()
 
@@ -114,14 +114,14 @@ class Workspace:
         key = store.key_of(inputs)
         staging = store.staging_dir()
         try:
-            with follow_log(self.log, work.meter, f"build {self.source.describe}", self._expected_steps()) as steps:
+            with follow_log(self.log, work.progress, f"build {self.source.describe}", self._expected_steps()) as steps:
                 variables = {
                     "kernel_build_config": str(config),
                     "kernel_build_jobs": work.jobs,
                     "kernel_build_staging": str(staging),
                     "kernel_build_record": self._record(spec, inputs, key),
                 }
-                self._play("kernel_build", variables, work.meter)
+                self._play("kernel_build", variables, work.progress)
             if (staging / "config").read_text() != resolved:
                 raise BuildFailed(
                     f"{self.source.describe}: make changed the resolved configuration while building",
@@ -181,7 +181,7 @@ class Workspace:
         for marker in self._markers.values():
             marker.unlink(missing_ok=True)
 
-    def _play(self, playbook: str, variables: Mapping[str, object], meter: Meter) -> None:
+    def _play(self, playbook: str, variables: Mapping[str, object], progress: Progress) -> None:
         common = {
             "kernel_build_repo": str(self.repo.git_dir),
             "kernel_build_worktree": str(self.worktree),
@@ -203,7 +203,7 @@ class Workspace:
             "kernel_build_log": str(self.log),
         }
         try:
-            ansible.play(playbook, {**common, **variables}, cancelled=meter.cancelled, tag=str(self.worktree))
+            ansible.play(playbook, {**common, **variables}, cancelled=progress.cancelled, tag=str(self.worktree))
         except ansible.PlaybookFailed as error:
             self._finish_failed()
             raise self._explain(error) from error
@@ -275,7 +275,7 @@ def obtain(spec: KernelSpec, work: Work, *, compiler: Compiler) -> Build:
     required, optional = kconfig.requested(spec.kconfig)
     request = records.digest([source.tree_id, required, optional, compiler, MAKE_VARIABLES])
     if (build := store.find_request(request)) is None:
-        remote = work.executor and work.executor.build(spec, source, compiler, request, work.meter)
+        remote = work.executor and work.executor.build(spec, source, compiler, request, work.progress)
         build = remote or _build(spec, source, required, optional, compiler, work)
         store.remember_request(request, build.key)
     if not store.hold(build):  # `lab gc` took it this very moment
@@ -292,8 +292,8 @@ def _build(
     work: Work,
 ) -> Build:
     workspace = Workspace(source, compiler, records.digest([required, optional, compiler.version])[:12])
-    with workspace.locked(work.meter):
-        resolved = _resolve_kconfig(workspace, dict(spec.kconfig), required, optional, work.meter)
+    with workspace.locked(work.progress):
+        resolved = _resolve_kconfig(workspace, dict(spec.kconfig), required, optional, work.progress)
         inputs = BuildInputs(
             tree_id=source.tree_id,
             kconfig_sha256=records.digest(resolved),
@@ -312,7 +312,7 @@ def _resolve_kconfig(
     own: Mapping[str, str],
     required: Mapping[str, str],
     optional: Mapping[str, str],
-    meter: Meter,
+    progress: Progress,
 ) -> str:
     """The complete `.config` of a request, remembered by everything in the tree that decides it.
 
@@ -322,12 +322,12 @@ def _resolve_kconfig(
     memo = paths.cache_dir("kconfig") / f"{workspace.kconfig_inputs(required, optional)[:24]}.json"
     if memo.is_file():
         return records.load(memo, str)
-    resolved = workspace.configure({**optional, **required}, meter)
+    resolved = workspace.configure({**optional, **required}, progress)
     kept = kconfig.parse(resolved)
     if lost := kconfig.dropped(own or required, kept):
         raise kconfig.explain_dropped(lost, required, workspace.kconfig_symbols())
     for name in kconfig.dropped(required, kept):
-        meter.say(f"{name}={required[name]} gives way to the spec's own options")
+        progress.log(f"{name}={required[name]} gives way to the spec's own options")
     records.save(memo, resolved)
     return resolved
 

@@ -13,8 +13,9 @@ from debian.debian_support import Version
 from lab.core import paths
 from lab.core.errors import HostFailed, UserError
 from lab.core.git import environment
-from lab.core.locks import Progress, make_once, quiet
+from lab.core.locks import make_once
 from lab.core.process import CommandFailed, find_tool, run, run_text
+from lab.core.progress import QUIET, Progress
 from lab.core.records import Record
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def resolve_deb(body: str) -> DebSource:
     return _by_name(body)
 
 
-def fetch_deb(source: DebSource, *, progress: Progress = quiet) -> Path:
+def fetch_deb(source: DebSource, *, progress: Progress = QUIET) -> Path:
     """The folder of an unpacked kernel package (`boot/vmlinuz-*`, `lib/modules`), downloaded if it is new."""
     folder = paths.cache_dir("debs") / f"{source.package}_{source.version.replace(':', '%3a')}"
     if not folder.is_dir():
@@ -48,7 +49,7 @@ def fetch_deb(source: DebSource, *, progress: Progress = quiet) -> Path:
 
 
 def _download(source: DebSource, partial: Path, progress: Progress) -> None:
-    progress(f"downloading {source.package} {source.version}", None)
+    progress.log_once(f"downloading {source.package} {source.version}")
     find_tool("apt-get", package="apt")
     try:
         run(["apt-get", "download", f"{source.package}={source.version}"], cwd=partial, env=environment())

@@ -21,9 +21,9 @@ from typing import IO
 
 from lab.core.errors import HostFailed
 from lab.core.git import PatchFailed, Repo, environment, init_bare
-from lab.core.locks import Progress
 from lab.core.paths import room
 from lab.core.process import CommandFailed, find_tool, run, run_text
+from lab.core.progress import Progress
 from lab.core.records import Record
 
 PACKAGE = "linux-source-6.12"
@@ -42,7 +42,7 @@ def source(downloads: Path, progress: Progress) -> Source:
     """The source archive: the installed package's, else one downloaded into the folder given."""
     if INSTALLED.is_file() and (version := _installed_version()):
         return Source(archive=str(INSTALLED), version=version)
-    progress(f"downloading the package {PACKAGE}", None)
+    progress.log_once(f"downloading the package {PACKAGE}")
     find_tool("apt-get", package="apt")
     try:
         run(["apt-get", "download", PACKAGE], cwd=downloads, env=environment())
@@ -75,7 +75,7 @@ def build(git_dir: Path, given: Source, patches: list[Path], progress: Progress)
     repo = init_bare(git_dir)
     _import_archive(repo, Path(given.archive), given.version, progress)
     pristine = repo.tree_id(_PRISTINE)
-    progress("laying out the history", None)
+    progress.log_once("laying out the history")
     head = _commit_story(repo, pristine, given.version, patches)
     if repo.tree_id(head) != pristine:
         raise HostFailed(
@@ -118,15 +118,16 @@ def message_of(patch: Path) -> tuple[str, int]:
 
 def _import_archive(repo: Repo, archive: Path, version: str, progress: Progress) -> None:
     """Put an archive's files, without the folder that holds them, into one commit."""
-    size = archive.stat().st_size
-    with archive.open("rb") as raw, repo.fast_import() as stream:
+    megabytes = archive.stat().st_size >> 20
+    importing = progress.task(f"importing {PACKAGE} {version}", megabytes)
+    with archive.open("rb") as raw, repo.fast_import() as stream, importing as task:
         stream.write(f"commit {_PRISTINE}\ncommitter lab <lab@localhost> 0 +0000\ndata 0\n".encode())
         try:
             with tarfile.open(fileobj=raw, mode="r|*", encoding="utf-8") as members:
-                for count, member in enumerate(members):
+                for member in members:
                     _import_member(stream, members, member)
-                    if count % 1000 == 0:
-                        progress(f"importing {PACKAGE} {version}", raw.tell() / size)
+                    if steps := (raw.tell() >> 20) - task.count:
+                        task.advance(steps)
         except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
             raise HostFailed(f"{archive} cannot be read: {error}", hint=f"reinstall {PACKAGE}") from error
 

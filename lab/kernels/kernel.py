@@ -65,7 +65,7 @@ def obtain(spec: KernelSpec, work: Work, *, cc: str = compilers.DEFAULT) -> Kern
                 symbols=folder / "System.map",
             )
         case DebSource() as source:
-            folder = debs.fetch_deb(source, progress=work.meter.news)
+            folder = debs.fetch_deb(source, progress=work.progress)
             bzimage = next((folder / "boot").glob("vmlinuz-*"))
             symbols = next((folder / "boot").glob("System.map-*"), None)
             return _prebuilt(spec, bzimage, symbols)

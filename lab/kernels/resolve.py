@@ -26,8 +26,8 @@ from pathlib import Path
 
 from lab.core.errors import UserError
 from lab.core.git import PatchFailed, Repo
-from lab.core.locks import Progress, quiet
 from lab.core.process import CommandFailed
+from lab.core.progress import QUIET, Progress
 from lab.core.records import Record
 from lab.kernels import debs, default_tree, files, spec, trees
 from lab.kernels.debs import DebSource
@@ -191,7 +191,7 @@ class KernelSpec(Record, frozen=True, kw_only=True):
     note: str | None = None
 
 
-def resolve(text: str, tree: Tree | str | None = None, *, progress: Progress = quiet) -> KernelSpec:
+def resolve(text: str, tree: Tree | str | None = None, *, progress: Progress = QUIET) -> KernelSpec:
     """The kernel that a spec means. Without a tree, revisions are those of the default tree."""
     parsed = spec.parse(text)
     source, note = _source(parsed, tree, progress)

@@ -18,8 +18,9 @@ from typing import Literal
 from lab.core import git, paths, records
 from lab.core.errors import HostFailed, UserError
 from lab.core.git import Repo
-from lab.core.locks import Progress, make_once, quiet
+from lab.core.locks import make_once
 from lab.core.process import CommandFailed
+from lab.core.progress import QUIET, Progress
 from lab.kernels import default_tree
 
 DEFAULT = "default"
@@ -58,7 +59,7 @@ def trees_dir() -> Path:
     return paths.data_dir("trees")
 
 
-def open_tree(choice: str | None = None, *, progress: Progress = quiet) -> Tree:
+def open_tree(choice: str | None = None, *, progress: Progress = QUIET) -> Tree:
     """The tree of a name or the path of a checkout; without either the default one, imported if need be."""
     if choice is None or choice == DEFAULT:
         return import_default(progress)
@@ -84,7 +85,7 @@ def list_trees() -> list[TreeRecord]:
     return [records.load(_folder(name) / _RECORD, TreeRecord) for name in names()]
 
 
-def import_default(progress: Progress = quiet) -> Tree:
+def import_default(progress: Progress = QUIET) -> Tree:
     """The default tree; made from the distributor's source package the first time (about a minute)."""
     folder = _folder(DEFAULT)
     if not folder.is_dir():
@@ -108,7 +109,7 @@ def _make_default(partial: Path, progress: Progress) -> None:
     records.save(partial / _RECORD, record)
 
 
-def add(origin: str, name: str | None = None, *, progress: Progress = quiet) -> Tree:
+def add(origin: str, name: str | None = None, *, progress: Progress = QUIET) -> Tree:
     """Add a tree: clone an address (commits now, file contents when needed), or refer to a local checkout."""
     remote = _is_address(origin)
     if not remote and not Path(origin).expanduser().is_dir():
@@ -139,7 +140,7 @@ def repository(name: str) -> Repo:
 
 def _make_clone(url: str, name: str, progress: Progress) -> Tree:
     def make(partial: Path) -> None:
-        progress(f"cloning {url} (a kernel's history takes a while)", None)
+        progress.log_once(f"cloning {url} (a kernel's history takes a while)")
         try:
             repo = git.clone_blobless(url, partial)
         except CommandFailed as error:

@@ -68,7 +68,7 @@ class Chase:
             asked, more = self._in_live_mode(asked)
             words += more
         recipe = request.Recipe(schema=1, workload="")
-        made = plan_for(asked, recipe, ("good", "bad"), (old, event.test), words, self.work.meter.news)
+        made = plan_for(asked, recipe, ("good", "bad"), (old, event.test), words, self.work.progress)
         folder = results.new_folder(None)
         with results.claimed(folder):
             found = commit_range.commits(made.old.spec, made.new.spec, first_parent=made.live is not None)
@@ -95,7 +95,7 @@ class Chase:
             return None
         with results.claimed(folder), self.live.spending() if mode == "live" else nullcontext(self.work) as work:
             found = conclude.conclude(begun, work)
-        remember(folder, self.work.meter, self.plan.database)
+        remember(folder, self.work.progress, self.plan.database)
         return found
 
     def explained(self, event: Event, culprit: str) -> set[CaseName]:
@@ -107,7 +107,7 @@ class Chase:
         chosen = {case.workload for case in event.cases}
         asked = {text for text in self.plan.workloads_of(self.branch) if selection.select(text)[0].name in chosen}
         base, test = (
-            nightly_measure.arm(self.tree, spec, self.plan.cc, self.work.meter) for spec in (f"{culprit}^", culprit)
+            nightly_measure.arm(self.tree, spec, self.plan.cc, self.work.progress) for spec in (f"{culprit}^", culprit)
         )  # fmt: skip
         one = replace(self.branch, workloads=tuple(sorted(asked)))
         accelerator = self.live.accelerator if mode == "live" else None
@@ -120,7 +120,7 @@ class Chase:
             results.store_plan(folder, compared)
             measure = exact.measure if mode == "exact" else live.measure
             result = measure(compared, folder, work)
-        remember(folder, self.work.meter, self.plan.database)
+        remember(folder, self.work.progress, self.plan.database)
         wanted = (Outcome.REGRESSION,) if mode == "exact" else (Outcome.REGRESSION, Outcome.UNKNOWN)
         return {(case.workload, case.case) for case in result.cases if case.verdict in wanted}
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from lab.compare import results
 from lab.core.errors import BuildFailed, DiskFull, GuestFailed, HostFailed, LabError
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.history import index, trends
 from lab.history.database import opened
 from lab.history.index import Label
@@ -28,11 +28,13 @@ from lab.nightly.measure import Broken
 from lab.nightly.record import TipComparison, started_key, tip_comparison
 
 
-def trend_steps(branch: BranchKey, least: float, database: str | None, meter: Meter) -> tuple[list[SeriesStep], str]:
+def trend_steps(
+    branch: BranchKey, least: float, database: str | None, progress: Progress
+) -> tuple[list[SeriesStep], str]:
     """The steps of a branch of at least that size, and why there are none where the history does not work."""
     try:
         with opened(database) as base:
-            index.catch_up(base, meter)
+            index.catch_up(base, progress)
             with base.reading() as connection:
                 seen = trends.branch_trends(connection, *branch, least=least)
     except LabError as error:
@@ -75,12 +77,12 @@ class BranchWork:
         except LabError as error:
             at.put(state="failed", why=error.message)
         if at.now.why:
-            at.around.work.meter.say(f"{at.now.name} was not measured: {at.now.why}")
+            at.around.work.progress.log(f"{at.now.name} was not measured: {at.now.why}")
 
     def _fetch(self) -> Tree:
         """The tree, and its tip: the one that the night began with, if it did."""
         at, plan = self.at, self.at.plan
-        tree = measure.update(plan.tree, plan.branch, at.around.work.meter.news)
+        tree = measure.update(plan.tree, plan.branch, at.around.work.progress)
         if not at.now.tip:
             tip = measure.tip(tree, plan.branch)
             before = at.around.memory.last_tip((plan.tree, plan.branch))
@@ -153,7 +155,7 @@ class BranchWork:
         known = at.now.started_in(mode).get(baseline.commit)
         folder = results.open_folder(known) if known else self._begun(tree, baseline, mode)
         words = f"{', '.join(baseline.names)}{' in live mode' if mode == 'live' else ''}"
-        around.work.meter.say(f"{at.now.name}: {at.now.tip[:12]} against {words}")
+        around.work.progress.log(f"{at.now.name}: {at.now.tip[:12]} against {words}")
         with around.live.spending() if mode == "live" else nullcontext(around.work) as work:
             result = measure.finish(folder, work, database=around.plan.database)
         return tip_comparison(result, baseline.names, baseline.commit)
@@ -161,7 +163,7 @@ class BranchWork:
     def _begun(self, tree: Tree, baseline: Baseline, mode: Mode) -> Path:
         """A folder for a comparison that nobody has begun."""
         at, around, plan = self.at, self.at.around, self.at.around.plan
-        base, test = (measure.arm(tree, one, plan.cc, around.work.meter) for one in (baseline.commit, at.now.tip))
+        base, test = (measure.arm(tree, one, plan.cc, around.work.progress) for one in (baseline.commit, at.now.tip))
         accelerator = around.live.accelerator if mode == "live" else None
         label = Label(
             plan=plan.name, night=around.night.number, date=around.night.date, tree=at.plan.tree,
@@ -185,7 +187,7 @@ class BranchWork:
         """What is news, and whose doing it was."""
         at, around, where = self.at, self.at.around, self._setting()
         plan, memory = around.plan, around.memory
-        steps, why = trend_steps(where.branch, plan.small, plan.database, around.work.meter)
+        steps, why = trend_steps(where.branch, plan.small, plan.database, around.work.progress)
         if why:
             at.note(why)
         found = nightly_events.mended(where, memory)

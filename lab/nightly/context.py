@@ -61,7 +61,7 @@ def allowance(plan: NightlyPlan, work: Work) -> LiveAllowance:
         return LiveAllowance(work=work)
     try:
         live_machine.find()
-        accelerator = kvm.accelerator(plan.live.accel, plan.qemu, work.meter)
+        accelerator = kvm.accelerator(plan.live.accel, plan.qemu, work.progress)
     except LabError as error:
         return LiveAllowance(work=work, why=f"live mode is not measured on this host: {error.message}")
     return LiveAllowance(work=work, accelerator=accelerator, left_s=plan.live.budget_s)
@@ -97,12 +97,12 @@ class Tonight:
 
     def __post_init__(self) -> None:
         self.save()
-        self.team = team.try_load_team(self.plan.database, self.work.meter)
+        self.team = team.try_load_team(self.plan.database, self.work.progress)
         self.live = allowance(self.plan, self.work)
         if self.live.why and self.live.why not in self.night.notes:
             self.night = replace(self.night, notes=[*self.night.notes, self.live.why])
             self.save()
-            self.work.meter.say(self.live.why)
+            self.work.progress.log(self.live.why)
 
     @property
     def acks(self) -> dict[str, Ack]:
@@ -148,7 +148,7 @@ class BranchTonight:
         """Something that the reader should know."""
         if text not in self.now.notes:
             self.put(notes=[*self.now.notes, text])
-        self.around.work.meter.say(f"{self.now.name}: {text}")
+        self.around.work.progress.log(f"{self.now.name}: {text}")
 
 
 def now() -> str:

@@ -15,9 +15,8 @@ from lab.core import records
 from lab.core.errors import BuildFailed, HostFailed, UserError
 from lab.core.executor import Work
 from lab.core.git import Repo
-from lab.core.locks import Progress
 from lab.core.process import CommandFailed
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.guests import exact, hardware
 from lab.guests.live_machine import Accelerator
 from lab.history import remember
@@ -37,15 +36,15 @@ class Broken(Exception):
         self.why = why
 
 
-def arm(tree: Tree, commit: str, cc: str, meter: Meter) -> ArmPlan:
+def arm(tree: Tree, commit: str, cc: str, progress: Progress) -> ArmPlan:
     """A commit as an arm."""
-    return ArmPlan(spec=resolve.resolve(commit, tree, progress=meter.news), cc=cc)
+    return ArmPlan(spec=resolve.resolve(commit, tree, progress=progress), cc=cc)
 
 
 def build(plan: NightlyPlan, tree: Tree, commit: str, work: Work) -> None:
     """Build a tip, so that a failure is known to be its own."""
     try:
-        kernel.obtain(arm(tree, commit, plan.cc, work.meter).spec, work, cc=plan.cc)
+        kernel.obtain(arm(tree, commit, plan.cc, work.progress).spec, work, cc=plan.cc)
     except BuildFailed as error:
         log = f" (log: {error.log})" if error.log else ""
         raise Broken(f"it does not build: {error.message}{log}") from error
@@ -96,7 +95,7 @@ def finish(folder: Path, work: Work, *, database: str | None) -> AbResult:
         plan = results.load_plan(folder)
         measure = compare_exact.measure if plan.live is None else live.measure
         result = measure(plan, folder, work)
-    remember(folder, work.meter, database)
+    remember(folder, work.progress, database)
     return result
 
 
@@ -111,7 +110,7 @@ def update(name: str, branch: str, progress: Progress) -> Tree:
         words.append(f"+refs/heads/{branch}:refs/heads/{branch}")
     else:
         words.append("+refs/heads/*:refs/heads/*")
-    progress(f"fetching {branch} of {tree.origin}", None)
+    progress.log_once(f"fetching {branch} of {tree.origin}")
     try:
         tree.repo.git(*words)
     except CommandFailed as error:

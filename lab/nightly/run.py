@@ -49,19 +49,19 @@ def _run(plan: NightlyPlan, work: Work) -> tuple[Night, bool]:
     number, begun = found
     if begun and (left := _branches(nights[-1], plan)) is not None:
         tonight, earlier = replace(nights[-1], branches=left), nights[:-1]
-        work.meter.say(f"night {number} ({date}) goes on where it stopped")
+        work.progress.log(f"night {number} ({date}) goes on where it stopped")
     else:
         earlier = nights[:-1] if begun else nights
         tonight = Night(
             plan=plan.name, number=number, date=date, started=now(), notes=_notes(earlier, date),
             branches=[BranchNight(tree=one.tree, branch=one.branch) for one in plan.branch],
         )  # fmt: skip
-        work.meter.say(f"night {number} ({date}) of {plan.name}: {len(plan.branch)} branches")
+        work.progress.log(f"night {number} ({date}) of {plan.name}: {len(plan.branch)} branches")
     _close(earlier)
-    with connect(plan.cluster, plan.share, work.meter) as executor:
+    with connect(plan.cluster, plan.share, work.progress) as executor:
         work = dataclasses.replace(work, deadline=time.monotonic() + plan.budget_s, executor=executor)
         done = _do(Tonight(plan=plan, night=tonight, earlier=earlier, work=work))
-    team.publish(plan.database, work.meter)
+    team.publish(plan.database, work.progress)
     return done, True
 
 

@@ -28,7 +28,7 @@ from lab.compare import results
 from lab.compare.results import number
 from lab.core import paths, records
 from lab.core.errors import LabError, UserError
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.core.text import visible, visible_lines, visible_record
 from lab.history import index, trends
 from lab.history.database import opened
@@ -46,7 +46,7 @@ _TONES = {"fixed": "improvement", "mended": "improvement", "broken": "unknown", 
 _NIGHT_TONES = {"green": "improvement", "regression": "regression", "no news": "regression", "nothing new": "same"}
 
 
-def write(plan: str, output: Path, *, url: str | None, database: str | None, meter: Meter) -> int:
+def write(plan: str, output: Path, *, url: str | None, database: str | None, progress: Progress) -> int:
     """Write the whole site into an empty folder or over an older site; returns the number of files."""
     if output.is_dir() and any(output.iterdir()) and not (output / _MARK).exists():
         raise UserError(f"{output} is not empty, and is not a nightly site", hint="name another folder")
@@ -56,11 +56,11 @@ def write(plan: str, output: Path, *, url: str | None, database: str | None, met
     if not nights:
         raise UserError(f"{plan} had no night yet", hint="`lab nightly run` runs one")
     with opened(database) as base:
-        index.catch_up(base, meter)
+        index.catch_up(base, progress)
         with base.reading() as connection:
             branches = sorted({(branch.tree, branch.branch) for branch in nights[-1].branches})
             series = [trend for branch in branches for trend in trends.branch_trends(connection, *branch)]
-    acks = team.try_load_team(database, meter).own_acks()
+    acks = team.try_load_team(database, progress).own_acks()
     site = _Site(plan, nights, series, url if not url or url.endswith("/") else f"{url}/", acks)
     count = 0
     for name, text in site.files():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lab.core.errors import UserError
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.core.records import Record
 from lab.core.text import visible
 from lab.nightly import record, team
@@ -27,10 +27,10 @@ class Status(Record, frozen=True, kw_only=True):
     broken: list[Event]
 
 
-def find(name: str | None, database: str | None, meter: Meter) -> Status:
+def find(name: str | None, database: str | None, progress: Progress) -> Status:
     """The status of a plan of this machine, else of another one that uses the same database."""
     own = record.plans()
-    others = team.try_load_team(database, meter)
+    others = team.try_load_team(database, progress)
     if name in own or (name is None and len(own) == 1):
         plan = name or own[0]
         nights = record.load_all(plan)

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from lab.core.errors import LabError, UserError, suggestion
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.history.database import Database, is_shared, opened
 from lab.history.index import origin, stamp
 from lab.history.schema import acks, nights
@@ -76,16 +76,16 @@ def load_team(database: str | None) -> Team:
     return Team(acks=known, plans=plans)
 
 
-def try_load_team(database: str | None, meter: Meter) -> Team:
+def try_load_team(database: str | None, progress: Progress) -> Team:
     """Read the team's part of the database; if that fails, warn and go on without it."""
     try:
         return load_team(database)
     except LabError as error:
-        meter.say(f"cannot read the nights and acknowledgements of other machines: {error.message}")
+        progress.log(f"cannot read the nights and acknowledgements of other machines: {error.message}")
         return Team(acks={}, plans={})
 
 
-def publish(database: str | None, meter: Meter) -> None:
+def publish(database: str | None, progress: Progress) -> None:
     """Write this machine's nights and acknowledgements to a shared database; if that fails, the next call does."""
     if not is_shared(database):
         return
@@ -93,7 +93,7 @@ def publish(database: str | None, meter: Meter) -> None:
         with opened(database) as base:
             write(base)
     except LabError as error:
-        meter.say(f"nights and acknowledgements are on this machine alone yet: {error.message}")
+        progress.log(f"nights and acknowledgements are on this machine alone yet: {error.message}")
 
 
 def write(base: Database) -> None:
@@ -128,7 +128,7 @@ def _write_ack(connection: Connection, host: str, ack: Ack) -> None:
         connection.execute(sa.insert(acks).values(host=host, event=ack.event, note=ack.note, at=ack.at))
 
 
-def acknowledge(event: str, note: str, database: str | None, meter: Meter) -> None:
+def acknowledge(event: str, note: str, database: str | None, progress: Progress) -> None:
     """Store that an open event is accepted; it is still watched for its fix.
 
     event: the id of an event of this machine, else of another one that uses the same database; as `HOST/ID` where
@@ -137,7 +137,7 @@ def acknowledge(event: str, note: str, database: str | None, meter: Meter) -> No
     host, name = _find(event, database)
     at = datetime.now(UTC).isoformat(timespec="microseconds")
     record.acknowledge(Ack(event=name, note=note or "no note", at=at, host=host))
-    publish(database, meter)
+    publish(database, progress)
 
 
 def _find(event: str, database: str | None) -> tuple[str, str]:

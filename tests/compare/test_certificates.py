@@ -159,7 +159,7 @@ def test_a_verdict_quotes_it(bench: Path) -> None:
 
 
 def run_aa(monkeypatch: pytest.MonkeyPatch, made: AbResult, *words: str) -> int:
-    monkeypatch.setattr(ab, "plan_of", lambda asked, meter: plan("alloc-burst", seeds=asked.seeds or 6))
+    monkeypatch.setattr(ab, "plan_of", lambda asked, progress: plan("alloc-burst", seeds=asked.seeds or 6))
     monkeypatch.setattr(ab, "measure", lambda *_: made)
     return main.run(["aa", *words])
 
@@ -194,7 +194,7 @@ def test_one_kernel_through_exact_mode_is_equal(
 ) -> None:
     """All of `lab aa` but the guests, which give numbers by seed."""
     pretend(monkeypatch, tmp_path, FakeGuests(lambda arm, seed, case: 100.0 + seed))
-    monkeypatch.setattr(ab, "plan_of", lambda asked, meter: plan(write_workload(tmp_path / "mine")))
+    monkeypatch.setattr(ab, "plan_of", lambda asked, progress: plan(write_workload(tmp_path / "mine")))
     assert main.run(["aa", "v1", "--jobs", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "mine:small: equal to the last digit in every metric, 6 seeds, each run twice: same"

@@ -13,7 +13,7 @@ from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.executor import Work
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.kernels import kernel as kernel_kernel
 from lab.stats.verdict import Outcome
 from lab.workloads import selection
@@ -141,7 +141,7 @@ def test_two_workloads_of_one_name_are_refused(tmp_path: Path) -> None:
 
 def test_what_will_be_run_is_said_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     chosen = selection.select_all([write_workload(tmp_path / "mine")])
-    exact.announce(plan("mine"), chosen, Work(jobs=2, meter=Meter()))
+    exact.announce(plan("mine"), chosen, Work(jobs=2, progress=Progress()))
     assert capsys.readouterr().err.startswith("2 cases, 6 seeds: 12 guests, 2 at a time, about ")
 
 

@@ -19,7 +19,7 @@ from lab.compare.plan import LivePlan
 from lab.compare.results import AbResult, Plan
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed, UserError
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.guests import host as guest_host
 from lab.guests import live_machine, pinning, topology
 from lab.guests.topology import HostCpu
@@ -53,11 +53,11 @@ def planned(tmp_path: Path, **changes: object) -> Plan:
     return plan(write_workload(tmp_path / "mine"), mode="live", live=msgspec.structs.replace(HOW, **changes))
 
 
-def measured(tmp_path: Path, wanted: Plan, meter: Meter | None = None) -> AbResult:
+def measured(tmp_path: Path, wanted: Plan, progress: Progress | None = None) -> AbResult:
     folder = tmp_path / "result"
     if not (folder / "plan.json").exists():
         results.store_plan(results.new_folder(folder), wanted)
-    work = quiet(meter=meter) if meter else quiet()
+    work = quiet(progress=progress) if progress else quiet()
     return live.measure(results.load_plan(folder), folder, work)
 
 
@@ -147,8 +147,8 @@ def test_a_profile_that_fails_costs_no_verdict(
         return host.boot(*words, **how)
 
     monkeypatch.setattr(boots, "boot", boot)
-    with Meter() as meter:
-        found = measured(tmp_path, planned(tmp_path, perf_record=True), meter)
+    with Progress() as progress:
+        found = measured(tmp_path, planned(tmp_path, perf_record=True), progress)
     assert found.verdict == Outcome.REGRESSION
     assert "no profile: profile-test-mine: the kernel panicked" in capsys.readouterr().err
     assert "profile-base-mine" in host.booted and "profile-test-mine" not in host.booted
@@ -157,7 +157,7 @@ def test_a_profile_that_fails_costs_no_verdict(
 
 def test_a_line_a_round(tmp_path: Path, host: Host, capsys: pytest.CaptureFixture[str]) -> None:
     host.troubles = iter([["steal 3 %"]])
-    measured(tmp_path, planned(tmp_path), Meter())
+    measured(tmp_path, planned(tmp_path), Progress())
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("cases: 2; up to 12 rounds of 2 guests by tcg on CPUs 0; ")
     assert lines[1].startswith("this host adds noise: governor powersave; ")
@@ -174,7 +174,7 @@ def test_what_fits_into_a_budget_is_said_once(
     host.keep_time(monkeypatch, try_s=10)
     folder = results.new_folder(tmp_path / "result")
     results.store_plan(folder, planned(tmp_path))
-    live.measure(results.load_plan(folder), folder, quiet(deadline=100.0, meter=Meter()))
+    live.measure(results.load_plan(folder), folder, quiet(deadline=100.0, progress=Progress()))
     lines = capsys.readouterr().err.splitlines()
     said = [number for number, line in enumerate(lines) if line.startswith("planned")]
     assert [lines[number] for number in said] == ["planned for this budget: 10 rounds, 2 iterations a boot"]

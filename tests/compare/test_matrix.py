@@ -16,7 +16,7 @@ from lab.compare import matrix, matrix_results, results
 from lab.compare.matrix_results import Cell, MatrixPlan, MatrixResult
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed
 from lab.core.executor import Work
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.kernels import kernel as kernel_kernel
 from lab.stats.verdict import Outcome
 
@@ -426,7 +426,7 @@ def test_guests_of_single_cases_are_counted_each(
     pretend(monkeypatch, tmp_path, FakeGuests(equal))
     for text, words in ((ALONE, "24 guests, 2 at a time"), (WORKLOAD, "12 guests, 2 at a time")):
         plan = a_plan(write_workload(tmp_path / "mine", text), ["k"], ["thp=always,never"])
-        matrix.announce(plan, tmp_path, Work(jobs=2, meter=Meter()), budget_s=None)
+        matrix.announce(plan, tmp_path, Work(jobs=2, progress=Progress()), budget_s=None)
         assert words in capsys.readouterr().err
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.core import progress
-from lab.core.progress import Meter, follow_log
+from lab.core.progress import Progress, follow_log
 
 LOG = """\
 make: Entering directory '/x'
@@ -24,36 +23,35 @@ mm/mmap.c: warning: indented
 """
 
 
-def test_news_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    with Meter() as meter:
-        meter.say("one")
-        meter.news("two")
-        meter.news("two")
-        meter.news("half", 0.5)
+def test_lines_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress() as progress:
+        progress.log("one")
+        progress.log_once("two")
+        progress.log_once("two")
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", "one\ntwo\n")
 
 
-def test_a_quiet_meter_says_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_PLAIN_EVERY_S", -1.0)
-    with Meter(quiet=True) as meter, meter.task("work", 3) as task:
-        meter.say("one")
+def test_a_quiet_one_shows_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.core.progress._PLAIN_EVERY_S", -1.0)
+    with Progress(quiet=True) as progress, progress.task("work", 3) as task:
+        progress.log("one")
         task.advance()
     assert capsys.readouterr() == ("", "")
 
 
 def test_work_is_over_when_the_command_is() -> None:
-    with Meter(quiet=True) as meter:
-        assert not meter.cancelled()
-    assert meter.cancelled()
-    with pytest.raises(KeyboardInterrupt), Meter(quiet=True) as meter:
+    with Progress(quiet=True) as progress:
+        assert not progress.cancelled()
+    assert progress.cancelled()
+    with pytest.raises(KeyboardInterrupt), Progress(quiet=True) as progress:
         raise KeyboardInterrupt
-    assert meter.cancelled()
+    assert progress.cancelled()
 
 
 def test_plain_lines_say_how_far_it_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_PLAIN_EVERY_S", -1.0)
-    with Meter() as meter, meter.task("measuring", 0) as task:
+    monkeypatch.setattr("lab.core.progress._PLAIN_EVERY_S", -1.0)
+    with Progress() as progress, progress.task("measuring", 0) as task:
         task.grow(4)
         task.advance(note="x")
         task.advance(3)
@@ -64,7 +62,7 @@ def test_plain_lines_say_how_far_it_is(capsys: pytest.CaptureFixture[str], monke
 
 
 def test_plain_lines_are_far_between(capsys: pytest.CaptureFixture[str]) -> None:
-    with Meter() as meter, meter.task("measuring", 100) as task:
+    with Progress() as progress, progress.task("measuring", 100) as task:
         for _ in range(100):
             task.advance()
     assert capsys.readouterr().err == ""
@@ -72,9 +70,9 @@ def test_plain_lines_are_far_between(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_a_bar_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    with Meter() as meter:
-        meter.say("[bold]not markup[/bold]")
-        with meter.task("measuring", 2) as task:
+    with Progress() as progress:
+        progress.log("[bold]not markup[/bold]")
+        with progress.task("measuring", 2) as task:
             task.advance(5, "more than expected")
         assert task.count == 5
     said = capsys.readouterr()
@@ -83,16 +81,16 @@ def test_a_bar_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: py
 
 def test_steps_of_a_log_are_counted_as_they_come(tmp_path: Path) -> None:
     log = tmp_path / "build.log"
-    with Meter(quiet=True) as meter, follow_log(log, meter, "build", None) as task:
+    with Progress(quiet=True) as progress, follow_log(log, progress, "build", None) as task:
         threading.Event().wait(0.05)
         log.write_text(LOG + "  CC      cut")
     assert task.count == 5, "the last line has not ended"
-    with Meter(quiet=True) as meter, follow_log(log, meter, "build", 10) as task, log.open("a") as stream:
+    with Progress(quiet=True) as progress, follow_log(log, progress, "build", 10) as task, log.open("a") as stream:
         stream.write(".o\n")
     assert task.count == 6
 
 
 def test_a_log_that_never_comes_is_no_error(tmp_path: Path) -> None:
-    with Meter(quiet=True) as meter, follow_log(tmp_path / "none", meter, "build", None) as task:
+    with Progress(quiet=True) as progress, follow_log(tmp_path / "none", progress, "build", None) as task:
         pass
     assert task.count == 0

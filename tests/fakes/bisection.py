@@ -216,7 +216,7 @@ def replacements(folder: Path, guests: Guests) -> Mapping[tuple[Any, str], Any]:
     )
     return {
         (kernel, "obtain"): obtain,
-        (guest_image, "obtain"): lambda meter, **_: (image, folder),
+        (guest_image, "obtain"): lambda progress, **_: (image, folder),
         (guest_initrd, "slice_for"): lambda image, workload: initrd,
         (exact, "find_qemu"): lambda command="": QEMU,
         (runs, "measure"): guests.measure,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.kernels import compilers, kconfig
 from lab.kernels.compilers import Compiler
 from lab.kernels.resolve import KernelSpec, resolve
@@ -121,8 +121,8 @@ def compiler() -> Compiler:
     return compilers.identify("gcc")
 
 
-def quiet() -> Meter:
-    return Meter(quiet=True)
+def quiet() -> Progress:
+    return Progress(quiet=True)
 
 
 def own_folders(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
@@ -136,9 +136,9 @@ def start_build(top: Path, text: str = "HEAD", *, env: Iterable[tuple[str, str]]
     """A build in a process of its own, which prints the key."""
     program = (
         "import sys; from lab.kernels import build, compilers, resolve; from lab.core.executor import Work\n"
-        "from lab.core.progress import Meter\n"
+        "from lab.core.progress import Progress\n"
         "spec = resolve.resolve(sys.argv[2], sys.argv[1])\n"
-        "print(build.obtain(spec, Work(jobs=1, meter=Meter(quiet=True)), compiler=compilers.identify()).key)\n"
+        "print(build.obtain(spec, Work(jobs=1, progress=Progress(quiet=True)), compiler=compilers.identify()).key)\n"
     )
     return subprocess.Popen(
         [sys.executable, "-c", program, str(top), text],

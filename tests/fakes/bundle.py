@@ -68,7 +68,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Report:
         schema=1, name="guest", key="i", sha256="s", suite="bookworm", compiler="gcc",
         packages={"busybox": "1:1.35"}, programs={},
     )  # fmt: skip
-    monkeypatch.setattr(guest_image, "obtain", lambda meter, **_: (image, tmp_path))
+    monkeypatch.setattr(guest_image, "obtain", lambda progress, **_: (image, tmp_path))
     folder = results.new_folder(tmp_path / "measured")
     asked = plan(write_workload(tmp_path / "mine"), seeds=1, fixed_seeds=True, qemu=str(program))
     results.store_plan(folder, asked)

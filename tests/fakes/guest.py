@@ -137,7 +137,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, guests: FakeGuests)
         schema=1, name="guest", key="i", sha256="image sum", suite="bookworm", compiler="gcc", packages={}, programs={}
     )
     monkeypatch.setattr(kernel_kernel, "obtain", lambda spec, *_, **__: kernel(Path(spec.source.path).name))
-    monkeypatch.setattr(guest_image, "obtain", lambda meter, **_: (image, tmp_path))
+    monkeypatch.setattr(guest_image, "obtain", lambda progress, **_: (image, tmp_path))
     monkeypatch.setattr(guest_initrd, "slice_for", lambda image, workload: initrd)
     monkeypatch.setattr(exact, "find_qemu", lambda command="": QEMU)
     monkeypatch.setattr(runs, "measure", guests.measure)

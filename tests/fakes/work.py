@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from lab.core.executor import Work
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 
 
 def quiet(**changes: Any) -> Work:
-    return Work(**{"meter": Meter(quiet=True), "jobs": 1, **changes})
+    return Work(**{"progress": Progress(quiet=True), "jobs": 1, **changes})

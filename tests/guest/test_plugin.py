@@ -12,7 +12,7 @@ import pytest
 
 from lab.core import cpio
 from lab.core.executor import Work
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.guests import channel, exact, hardware, plugin, run
 from lab.guests.hardware import Machine
 from lab.guests.plugin import Brackets, Model, Output, Window
@@ -95,7 +95,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-fno-pie", "-static", "-no-pie"]
     source = Path(__file__).with_name("probe.c")
     subprocess.run(["gcc", *flags, "-o", folder / "probe", source], check=True)
-    kernel = kernel_kernel.obtain(resolve.resolve("deb:6.12"), Work(meter=Meter(quiet=True)))
+    kernel = kernel_kernel.obtain(resolve.resolve("deb:6.12"), Work(progress=Progress(quiet=True)))
     return Bench(folder=folder, kernel=kernel, plugin=plugin.obtain(), machine=hardware.load("sapphire-rapids"))
 
 

@@ -18,7 +18,7 @@ from lab.compare.boots import BootRecord, LiveBench
 from lab.compare.plan import Live, LiveRound
 from lab.core import paths
 from lab.core.errors import DiskFull, GuestFailed, HostFailed, UserError
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.guests import exact, initrd, kvm, live_machine, shell
 from lab.guests.channel import CaseOutcome, GuestReport
 from lab.guests.exact import Qemu
@@ -30,7 +30,7 @@ from lab.workloads import selection
 
 from ..fakes.guest import QEMU, WORKLOAD, kernel, write_workload
 
-QUIET = Meter(quiet=True)
+QUIET = Progress(quiet=True)
 
 
 # ---- what a boot delivered
@@ -144,9 +144,9 @@ def test_auto_falls_back_and_says_so(monkeypatch: pytest.MonkeyPatch, capsys: py
         raise kvm.Refusal("there is no /dev/kvm")
 
     monkeypatch.setattr(kvm, "require", refuse)
-    assert kvm.accelerator("auto", "qemu", Meter()) == "tcg"
+    assert kvm.accelerator("auto", "qemu", Progress()) == "tcg"
     assert "an emulator's" in capsys.readouterr().err
-    assert kvm.accelerator("tcg", "qemu", Meter()) == "tcg"
+    assert kvm.accelerator("tcg", "qemu", Progress()) == "tcg"
     assert capsys.readouterr().err == ""
     with pytest.raises(kvm.Refusal):
         kvm.accelerator("kvm", "qemu", QUIET)
@@ -184,7 +184,7 @@ def asked(**more: object) -> ab.Asked:
 )
 def test_the_mode(monkeypatch: pytest.MonkeyPatch, works: bool, more: dict[str, object], mode: str) -> None:
     monkeypatch.setattr(kvm, "works", lambda qemu: works)
-    monkeypatch.setattr(kvm, "accelerator", lambda asked, qemu, meter: "tcg")
+    monkeypatch.setattr(kvm, "accelerator", lambda asked, qemu, progress: "tcg")
     monkeypatch.setattr(live_guests, "check", lambda chosen, plan: None)
     found, plan = ab._live_plan(asked(**more), QUIET)
     assert (found, plan is not None) == (mode, mode == "live")
@@ -273,7 +273,7 @@ def test_a_shell_needs_a_terminal_and_a_kernel_that_mounts_its_root(monkeypatch:
     shell.require_terminal(["true"])
     monkeypatch.setattr("lab.kernels.kernel.configuration", lambda kernel: {"CONFIG_9P_FS": "m"})
     with pytest.raises(UserError, match=r"not built in .*: CONFIG_9P_FS, CONFIG_NET_9P_VIRTIO"):
-        shell.prepare(kernel("one"), ["true"], settings={}, meter=QUIET)
+        shell.prepare(kernel("one"), ["true"], settings={}, progress=QUIET)
 
 
 def test_virtme_ng_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

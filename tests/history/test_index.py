@@ -18,7 +18,7 @@ from lab.cli import main
 from lab.compare import results
 from lab.core import records
 from lab.core.errors import HostFailed, UserError
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.history import database, index, schema, trends
 from lab.history.database import Database, opened
 from lab.history.index import Label
@@ -29,7 +29,7 @@ from ..fakes import samples as manysamples
 from ..fakes.build import own_folders
 from ..fakes.result import case, result
 
-QUIET = Meter(quiet=True)
+QUIET = Progress(quiet=True)
 
 
 @pytest.fixture(autouse=True)
@@ -244,7 +244,7 @@ def test_a_locked_database_costs_a_warning_and_the_result_is_found_later(
     holder = sqlite3.connect(str(database.choose(None).database), isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
     started = time.monotonic()
-    history.remember(folder, Meter())
+    history.remember(folder, Progress())
     assert time.monotonic() - started < 5
     assert "another program holds it locked" in capsys.readouterr().err
     assert results.load_result(folder).result == folder.name
@@ -260,7 +260,7 @@ def test_results_that_cannot_be_read_are_named_and_passed_over(capsys: pytest.Ca
     broken = store(2)
     (broken / "result.json").write_text("{")
     with opened() as base:
-        assert index.rebuild(base, Meter()) == 1
+        assert index.rebuild(base, Progress()) == 1
     assert f"{broken.name} is not in the history" in capsys.readouterr().err
     assert folder.is_dir()
 

@@ -24,7 +24,7 @@ from lab.core.errors import BuildFailed, HostFailed, UserError
 from lab.core.executor import Work
 from lab.core.git import Repo
 from lab.core.process import kill_tagged
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.kernels import build, compilers, store
 from lab.kernels import kernel as kernel_kernel
 from lab.kernels.compilers import Compiler
@@ -89,8 +89,8 @@ def _lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def _obtain(spec: KernelSpec, cc: Compiler | None = None, meter: Meter | None = None) -> Build:
-    return build.obtain(spec, Work(jobs=2, meter=meter or quiet()), compiler=cc or compiler())
+def _obtain(spec: KernelSpec, cc: Compiler | None = None, progress: Progress | None = None) -> Build:
+    return build.obtain(spec, Work(jobs=2, progress=progress or quiet()), compiler=cc or compiler())
 
 
 def _refuse(*_: object, **__: object) -> None:
@@ -321,7 +321,7 @@ def test_build_folders_that_were_cleared_away_are_made_anew(built: Build, linux:
 
 
 def test_a_tree_source_becomes_a_kernel_that_names_its_files(built: Build, linux: Path) -> None:
-    kernel = kernel_kernel.obtain(spec_of(linux, built.commit), Work(meter=quiet()))
+    kernel = kernel_kernel.obtain(spec_of(linux, built.commit), Work(progress=quiet()))
     folder = store.folder_of(built.key)
     assert (kernel.key, kernel.release, kernel.commit) == (built.key, "6.99.0", built.commit)
     assert (kernel.bzimage, kernel.symbols) == (folder / "bzImage", folder / "System.map")

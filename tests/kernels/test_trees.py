@@ -18,6 +18,7 @@ from lab.core import paths
 from lab.core.errors import HostFailed, UserError
 from lab.core.git import PatchFailed, Repo
 from lab.core.locks import make_once
+from lab.core.progress import QUIET
 from lab.kernels import default_tree, trees
 
 from ..fakes.kernel import MMAP_C, commit_all, fingerprint, git, make_kernel, write_kernel
@@ -74,12 +75,8 @@ def story(tmp_path: Path) -> list[Path]:
     ]
 
 
-def _quiet(message: str, share: float | None) -> None:
-    pass
-
-
 def test_the_import_is_the_package_to_the_byte(tmp_path: Path, package: default_tree.Source, story: list[Path]) -> None:
-    head = default_tree.build(tmp_path / "a.git", package, story, _quiet)
+    head = default_tree.build(tmp_path / "a.git", package, story, QUIET)
     repo = Repo(tmp_path / "a.git")
     top = tmp_path / "package" / "linux-source-6.12"
     git(top, "init", "-q")
@@ -93,17 +90,17 @@ def test_the_import_is_the_package_to_the_byte(tmp_path: Path, package: default_
 
 
 def test_the_import_is_reproducible(tmp_path: Path, package: default_tree.Source, story: list[Path]) -> None:
-    first = default_tree.build(tmp_path / "a.git", package, story, _quiet)
-    assert default_tree.build(tmp_path / "b.git", package, story, _quiet) == first
+    first = default_tree.build(tmp_path / "a.git", package, story, QUIET)
+    assert default_tree.build(tmp_path / "b.git", package, story, QUIET) == first
 
 
 def test_patches_that_do_not_lead_back_are_refused(
     tmp_path: Path, package: default_tree.Source, story: list[Path]
 ) -> None:
     with pytest.raises(HostFailed, match="do not lead back"):
-        default_tree.build(tmp_path / "a.git", package, story[:2], _quiet)
+        default_tree.build(tmp_path / "a.git", package, story[:2], QUIET)
     with pytest.raises(HostFailed, match=r"0001-x.patch does not apply .*mm/mmap.c, the hunk at line 3"):
-        default_tree.build(tmp_path / "b.git", package, story[1:], _quiet)
+        default_tree.build(tmp_path / "b.git", package, story[1:], QUIET)
 
 
 def test_the_default_tree_is_imported_once_by_many(
@@ -159,10 +156,10 @@ def test_a_broken_archive_is_the_hosts_failure(tmp_path: Path, story: list[Path]
         out.addfile(pipe, io.BytesIO())
     given = default_tree.Source(archive=str(archive), version="1")
     with pytest.raises(HostFailed, match="pipe"):
-        default_tree.build(tmp_path / "a.git", given, story, _quiet)
+        default_tree.build(tmp_path / "a.git", given, story, QUIET)
     archive.write_bytes(b"\xfd7zXZ\0 no archive")
     with pytest.raises(HostFailed, match="cannot be read"):
-        default_tree.build(tmp_path / "b.git", given, story, _quiet)
+        default_tree.build(tmp_path / "b.git", given, story, QUIET)
 
 
 def test_a_users_checkout_is_only_read(linux: Path) -> None:
@@ -306,7 +303,7 @@ def test_a_hostile_git_environment_changes_nothing(
 def test_the_real_default_tree(tmp_path: Path) -> None:
     downloads = tmp_path / "download"
     downloads.mkdir()
-    given = default_tree.source(downloads, _quiet)
+    given = default_tree.source(downloads, QUIET)
     opened = trees.import_default()
     subprocess.run(["tar", "-C", str(tmp_path), "-xf", str(given.archive)], check=True)
     top = tmp_path / default_tree.PACKAGE

@@ -93,7 +93,7 @@ def _boot_s(rounds: int = 5) -> float:
     document = json.loads(_ab("-w", "alloc-burst:layout-512k", "--seeds", "1"))
     from lab.compare import results
     from lab.core import cpio
-    from lab.core.progress import Meter
+    from lab.core.progress import Progress
     from lab.guests import channel, image, initrd
     from lab.workloads import selection
 
@@ -104,7 +104,7 @@ def _boot_s(rounds: int = 5) -> float:
     seconds = []
     with tempfile.TemporaryDirectory() as name:
         here = Path(name)
-        root = initrd.slice_for(image.obtain(Meter(quiet=True)), workload).read_bytes()
+        root = initrd.slice_for(image.obtain(Progress(quiet=True)), workload).read_bytes()
         (here / "initrd.cpio").write_bytes(root + cpio.entry("job", 0o100444, job) + cpio.trailer())
         argv = [word.replace(str(folder / "guests" / "alloc-burst-base-0001"), name) for word in run["argv"]]
         for _ in range(rounds):

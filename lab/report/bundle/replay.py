@@ -123,7 +123,7 @@ def _run_all(
     """What differs in each guest, by name; the first that fails stops the rest."""
     running = Running()
     guests = opened.bundle.guests
-    with work.meter.task("replaying", len(guests)) as task, ThreadPoolExecutor(max_workers=work.jobs) as pool:
+    with work.progress.task("replaying", len(guests)) as task, ThreadPoolExecutor(max_workers=work.jobs) as pool:
 
         def one(guest: Guest) -> list[str]:
             folder = scratch / "guests" / guest.name

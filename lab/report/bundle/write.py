@@ -23,7 +23,7 @@ from lab.core import records
 from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.paths import room
-from lab.core.progress import Meter
+from lab.core.progress import Progress
 from lab.guests import exact as guest_exact
 from lab.guests import hardware, plugin
 from lab.guests import image as guest_image
@@ -135,10 +135,10 @@ def write(report: Report, output: Path, work: Work) -> None:
     with tempfile.TemporaryDirectory(prefix=".lab-bundle-", dir=output.absolute().parent) as scratch:
         folder = Path(scratch) / "bundle"
         folder.mkdir()
-        _fill(folder, report, plan, _parts(report, plan, Path(scratch), work), work.meter)
+        _fill(folder, report, plan, _parts(report, plan, Path(scratch), work), work.progress)
         contents.write(folder)
         if archive.is_archive(output):
-            work.meter.say("packing")
+            work.progress.log("packing")
             archive.pack(folder, output, f"bundle-{report.folder.name}")
         else:
             folder.replace(output)
@@ -177,7 +177,7 @@ def _parts(report: Report, plan: Plan, scratch: Path, work: Work) -> list[_Part]
     arms = (exact.obtain_arm("base", plan.base, work), exact.obtain_arm("test", plan.test, work))
     # The QEMU that it was measured with, whatever is installed by now: nothing is run here.
     then = Qemu(path=plan.qemu, version=report.raw.environment.qemu, numbers=(0, 0))
-    ready = exact.prepare_around(arms, then, plan, scratch, work.meter)
+    ready = exact.prepare_around(arms, then, plan, scratch, work.progress)
     _require_same(report, ready.environment)
     benches = {one.bench.workload.name: one.bench for one in ready.series}
     places = {arm.kernel.key: arm.name for arm in reversed(arms)}  # one that both arms boot is there once
@@ -259,7 +259,7 @@ def _boot(part: _Part) -> Boot:
 # ---- the files
 
 
-def _fill(folder: Path, report: Report, plan: Plan, parts: Sequence[_Part], meter: Meter) -> None:
+def _fill(folder: Path, report: Report, plan: Plan, parts: Sequence[_Part], progress: Progress) -> None:
     benches = {part.bench.workload.name: part.bench for part in parts}
     # Where it was stored is nothing to anybody else.
     result = msgspec.structs.replace(report.raw, result=report.folder.name, reproduce="lab replay .")
@@ -276,7 +276,7 @@ def _fill(folder: Path, report: Report, plan: Plan, parts: Sequence[_Part], mete
     contents.save(folder, bundle, expected, result)
     (folder / contents.REPORTS).write_text("".join(_sums_of(expected)))
     _script(folder, bundle, benches, report)
-    _texts(folder, bundle, report, meter)
+    _texts(folder, bundle, report, progress)
 
 
 def _kernels(folder: Path, parts: Sequence[_Part]) -> None:
@@ -370,8 +370,8 @@ def _script(folder: Path, bundle: Bundle, benches: Mapping[str, Bench], report: 
     (folder / contents.SCRIPT).chmod(0o755)
 
 
-def _texts(folder: Path, bundle: Bundle, report: Report, meter: Meter) -> None:
-    image, _ = guest_image.obtain(meter)
+def _texts(folder: Path, bundle: Bundle, report: Report, progress: Progress) -> None:
+    image, _ = guest_image.obtain(progress)
     foreign = [name for name in bundle.readings if not (folder / "sources" / name).is_dir()]
     (folder / "README.txt").write_text(texts.readme(report.raw, bundle))
     (folder / "LICENCES.txt").write_text(texts.licences(image, foreign))
