@@ -46,6 +46,7 @@ from lab.core.progress import Progress
 from lab.core.records import Record
 from lab.guests import exact, plugin
 from lab.guests.exact import Qemu
+from lab.guests.plugin import COSTS
 from lab.guests.run import Arm, Running
 from lab.kernels import build as kernel_build
 from lab.kernels import compilers
@@ -151,7 +152,7 @@ def _run(task: GuestTask, bench: Bench, arm: Arm) -> GuestDone:
             raise
         wrong = _wrong(error, error.kind)
     if task.seed != runs.PROFILED_SEED:
-        (guest / runs.COSTS).unlink(missing_ok=True)
+        (guest / COSTS).unlink(missing_ok=True)
     files = {path.name: path.read_bytes() for path in guest.iterdir() if path.is_file()}
     return GuestDone(got=got, wrong=wrong, files=files)
 

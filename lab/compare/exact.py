@@ -12,7 +12,7 @@ from lab import __version__
 from lab.compare import results
 from lab.compare.requirements import check_guest
 from lab.compare.results import AbResult, ArmPlan, ArmResult, CaseResult, GuestShape, Measuring, Plan, ResultEnvironment
-from lab.compare.runs import Bench
+from lab.compare.runs import Bench, guest_of
 from lab.compare.sampling import Limits, Series, Wanted, sample
 from lab.core import records
 from lab.core.errors import HostFailed
@@ -197,16 +197,10 @@ def model_of(asked: str, workload: Workload) -> str:
 
 def environment_of(bench: Bench) -> Environment:
     """What the numbers of a bench depend on besides kernel, settings and seed."""
-    return exact.environment(
-        bench.qemu,
-        bench.machine,
-        vcpus=bench.workload.vcpus,
-        memory_mb=bench.workload.memory_mb,
+    return guest_of(bench, {}).environment(
         settings=bench.workload.guest_settings(exact.exact_machine().settings, {}),
-        arguments=bench.workload.cmdline,
         env=bench.workload.env,
         initrd_sha256=records.file_digest(bench.slice),
-        model=bench.instrument.identity if bench.instrument else "none",
     )
 
 

@@ -16,6 +16,7 @@ from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure, UserError
 from lab.core.executor import Work
 from lab.guests import hardware, image, initrd, plugin
+from lab.guests.plugin import COSTS
 from lab.guests.run import Arm
 from lab.kernels import symbols
 from lab.kernels.symbols import SymbolTable
@@ -160,7 +161,7 @@ def counted_in(kept: Iterable[Run], case: CaseResult, known: Container[str] | No
 def _profile(place: Path, workload: Workload, case: CaseResult, arm: Arm, root: Path) -> ArmProfile:
     name = runs.run_name(workload, arm.name, runs.PROFILED_SEED, [workload.case(case.case)])
     run = records.load(runs.run_path(place, name), Run)
-    path = runs.guest_folder(place, name) / runs.COSTS
+    path = runs.guest_folder(place, name) / COSTS
     # The plugin knows cases by their order in the boot.
     number = 1 + runs.order(run.cases, runs.PROFILED_SEED).index(case.case)
     windows = plugin.by_case(path).get(number)

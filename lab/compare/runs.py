@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -15,9 +15,9 @@ from lab.core.errors import GuestFailed, GuestFailure
 from lab.core.records import Record
 from lab.guests import channel, costs, exact, output, run
 from lab.guests.channel import GuestReport
-from lab.guests.exact import Qemu
-from lab.guests.plugin import Instrument, by_case
-from lab.guests.run import Arm, Running
+from lab.guests.exact import ExactGuest, Qemu
+from lab.guests.plugin import COSTS, Instrument, by_case
+from lab.guests.run import INITRD, Arm, Running
 from lab.kernels.kernel import MachineType
 from lab.workloads.spec import Case, Workload
 
@@ -25,11 +25,7 @@ from lab.workloads.spec import Case, Workload
 _JOB_BYTES = 16 << 10
 _PAGE = 4096
 
-# Names in a guest's folder.
-INITRD = "initrd.cpio"
-REPORT = "report.jsonl"
-# What the cost model wrote, profile included; kept of one seed, from which `lab explain` says why.
-COSTS = "costs.jsonl"
+# The cost model's output, profile included, is kept of one seed, from which `lab explain` says why.
 PROFILED_SEED = 1
 
 
@@ -108,18 +104,20 @@ def fresh_folder(bench: Bench, arm: Arm, seed: int, cases: Sequence[Case]) -> Pa
 
 def arguments(bench: Bench, arm: Arm, guest: Path) -> list[str]:
     """QEMU's argument list for a guest in a folder."""
-    argv = exact.argv(
-        bench.qemu,
-        bench.machine,
-        kernel=arm.kernel.image(bench.machine),
-        initrd=guest / INITRD,
-        arguments=exact.cmdline(bench.workload.arguments(arm.settings)),
+    kernel = arm.kernel.image(bench.machine)
+    return guest_of(bench, arm.settings).argv(kernel=kernel, folder=guest, root=bench.slice)
+
+
+def guest_of(bench: Bench, settings: Mapping[str, str]) -> ExactGuest:
+    """The guest of an arm with these settings."""
+    return ExactGuest(
+        qemu=bench.qemu,
+        machine=bench.machine,
         vcpus=bench.workload.vcpus,
         memory_mb=bench.workload.memory_mb,
-        console=guest / "console.log",
-        report=guest / REPORT,
+        cmdline=exact.cmdline(bench.workload.arguments(settings)),
+        instrument=bench.instrument,
     )
-    return argv + bench.instrument.arguments(bench.slice, guest / COSTS) if bench.instrument else argv
 
 
 def execute(

@@ -1,16 +1,18 @@
-"""Exact mode's virtual machine: QEMU's TCG counting instructions, with nothing outside that could disturb it.
+"""Exact mode's virtual machine: QEMU's TCG counts instructions, and nothing outside can disturb it.
 
-Pure: parameters in, an argument list out. Bit-identical runs need all of: one TCG thread, counted instructions
-with a clock that never waits for the host, a fixed wall clock, a CPU model without random numbers, no device that
-completes on a host thread. The guest's root is a cpio in RAM; its only devices are two serial ports.
+Bit-identical runs need all of: one TCG thread, counted instructions with a clock that never waits for the host, a
+fixed wall clock, a CPU model without random numbers, no device that completes on a host thread. The guest's root is a
+cpio in RAM; its only devices are two serial ports.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -19,7 +21,38 @@ from lab.core.errors import HostFailed
 from lab.core.paths import room
 from lab.core.process import find_tool, run_text
 from lab.core.records import Record
+from lab.guests.plugin import COSTS, Instrument, escape
+from lab.guests.run import CONSOLE, INITRD, REPORT
 from lab.kernels.kernel import MachineType
+
+_BOARDS = {
+    MachineType.MICROVM: "microvm,rtc=on",
+    MachineType.Q35_PVH: "q35,hpet=off",
+    MachineType.Q35: "q35,hpet=off",
+}
+
+# QEMU's options. A word in braces is a fact of the guest, or the path of a file.
+_OPTIONS = (
+    ("-machine", "{board},memory-backend=ram"),
+    # Not touched beforehand: the host's page faults cannot show in a time that counts instructions.
+    ("-object", "memory-backend-ram,id=ram,size={memory_mb}M"),
+    ("-accel", "tcg,thread=single"),
+    ("-icount", "shift={shift},sleep=off"),
+    ("-rtc", "base={rtc},clock=vm"),
+    ("-cpu", "{cpu}"),
+    ("-smp", "{vcpus}"),
+    ("-m", "{memory_mb}M"),
+    ("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
+    ("-chardev", "file,id=console,path={console}", "-device", "isa-serial,chardev=console"),
+    ("-chardev", "file,id=report,path={report}", "-device", "isa-serial,chardev=report"),
+    ("-kernel", "{kernel}"),
+    ("-initrd", "{initrd}"),
+    ("-append", "{append}"),
+)
+
+# The digest of the options above as they were while fingerprints did not cover them. As long as they are the same,
+# fingerprints stay equal to those of stored results.
+_FIRST_OPTIONS = "ffef0ddd42bb9be7423631fb1836635685119ca1055e4c8a1132cf2dfd6c881b"
 
 
 class ExactMachine(Record, frozen=True, kw_only=True):
@@ -43,7 +76,7 @@ class Qemu(Record, frozen=True, kw_only=True):
 
 
 class Environment(Record, frozen=True, kw_only=True):
-    """All that an exact number depends on besides kernel, workload and seed."""
+    """All that an exact number depends on besides kernel, arm and seed. Equal fingerprints promise equal numbers."""
 
     fingerprint: str
     qemu: str
@@ -56,7 +89,7 @@ class Environment(Record, frozen=True, kw_only=True):
     settings: dict[str, str]
     env: dict[str, str]
     initrd_sha256: str
-    model: str = "none"
+    model: str
 
 
 @cache
@@ -65,98 +98,73 @@ def exact_machine() -> ExactMachine:
     return toml.load(room("machines") / "exact.toml", ExactMachine)
 
 
-def find_qemu(command: str = "qemu-system-x86_64") -> Qemu:
-    """The QEMU to use; an error when it is missing, does not run, or is too old to count instructions right."""
-    path = find_tool(command, package="qemu-system-x86")
-    words = run_text([path, "--version"]).partition("\n")[0]
-    found = re.search(r"version (\d+)\.(\d+)", words)
-    if not found:
-        raise HostFailed(f"{path} does not say which QEMU it is: {words!r}")
-    numbers = (int(found[1]), int(found[2]))
-    least = exact_machine().qemu_minimum
-    if numbers < least:
-        raise HostFailed(
-            f"{path} is QEMU {numbers[0]}.{numbers[1]}, exact mode needs {least[0]}.{least[1]} or newer",
-            hint="install a newer qemu-system-x86, or name one with --qemu",
-        )
-    return Qemu(path=path, version=words.removeprefix("QEMU emulator version "), numbers=numbers)
-
-
 def cmdline(extra: Sequence[str]) -> list[str]:
     """The kernel command line: the machine's, then that of the workload and the arm."""
     return [*exact_machine().cmdline, *extra]
 
 
-def environment(
-    qemu: Qemu,
-    machine: MachineType,
-    *,
-    vcpus: int,
-    memory_mb: int,
-    settings: dict[str, str],
-    arguments: Sequence[str] = (),
-    env: Mapping[str, str] | None = None,
-    initrd_sha256: str,
-    model: str = "none",
-    parameters: ExactMachine | None = None,
-) -> Environment:
-    """Describe what both arms share; equal fingerprints promise equal numbers.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactGuest:
+    """A guest of exact mode, from which both its command line and its fingerprint are made.
 
-    arguments: what a workload adds to the kernel command line. env: the environment that it gives its program.
+    cmdline: the kernel's, complete. instrument: the cost model, where one is run.
     """
-    parameters = parameters or exact_machine()
-    facts = {
-        "qemu": qemu.version,
-        "machine": str(machine),
-        "cpu": parameters.cpu,
-        "shift": parameters.shift,
-        "vcpus": vcpus,
-        "memory_mb": memory_mb,
-        "cmdline": [*parameters.cmdline, *arguments],
-        "settings": settings,
-        "env": dict(env or {}),
-        "initrd_sha256": initrd_sha256,
-        "model": model,
-    }
-    return msgspec.convert({**facts, "fingerprint": records.digest([facts, parameters.rtc])[:16]}, Environment)
+
+    qemu: Qemu
+    machine: MachineType
+    vcpus: int
+    memory_mb: int
+    cmdline: Sequence[str]
+    instrument: Instrument | None = None
+    parameters: ExactMachine = field(default_factory=lambda: exact_machine())
+
+    def argv(self, *, kernel: Path, folder: Path, root: Path) -> list[str]:
+        """QEMU's argument list for a guest in a folder. root: the guest's archive, without the job behind it."""
+        files = {
+            "kernel": str(kernel),
+            "initrd": str(folder / INITRD),
+            "console": escape(folder / CONSOLE),
+            "report": escape(folder / REPORT),
+        }
+        values = {**self._facts(), **files, "board": _BOARDS[self.machine], "append": " ".join(self.cmdline)}
+        plugin = self.instrument.arguments(root, folder / COSTS) if self.instrument else []
+        return [self.qemu.path, *(word.format_map(values) for option in _OPTIONS for word in option), *plugin]
+
+    def environment(self, *, settings: Mapping[str, str], env: Mapping[str, str], initrd_sha256: str) -> Environment:
+        """What the guest's numbers depend on. settings: applied before its program runs. env: its program's."""
+        facts = {**self._facts(), "settings": settings, "env": env, "initrd_sha256": initrd_sha256}
+        described: list[Any] = [facts, facts.pop("rtc")]
+        if (options := records.digest([_OPTIONS, _BOARDS])) != _FIRST_OPTIONS:
+            described.append(options)
+        return msgspec.convert({**facts, "fingerprint": records.digest(described)[:16]}, Environment)
+
+    def _facts(self) -> dict[str, Any]:
+        """What the command line is made of, besides paths."""
+        return {
+            "qemu": self.qemu.version,
+            "machine": str(self.machine),
+            "cpu": self.parameters.cpu,
+            "shift": self.parameters.shift,
+            "rtc": self.parameters.rtc,
+            "vcpus": self.vcpus,
+            "memory_mb": self.memory_mb,
+            "cmdline": list(self.cmdline),
+            "model": self.instrument.identity if self.instrument else "none",
+        }
 
 
-def argv(
-    qemu: Qemu,
-    machine: MachineType,
-    *,
-    kernel: Path,
-    initrd: Path,
-    arguments: Sequence[str],
-    vcpus: int,
-    memory_mb: int,
-    console: Path,
-    report: Path,
-    parameters: ExactMachine | None = None,
-) -> list[str]:
-    """QEMU's argument list for one guest."""
-    parameters = parameters or exact_machine()
-    board = "microvm,rtc=on" if machine is MachineType.MICROVM else "q35,hpet=off"
-    return [
-        qemu.path,
-        *("-machine", f"{board},memory-backend=ram"),
-        # Not touched beforehand: the host's page faults cannot show in a time that counts instructions.
-        *("-object", f"memory-backend-ram,id=ram,size={memory_mb}M"),
-        *("-accel", "tcg,thread=single"),
-        *("-icount", f"shift={parameters.shift},sleep=off"),
-        *("-rtc", f"base={parameters.rtc},clock=vm"),
-        *("-cpu", parameters.cpu),
-        *("-smp", str(vcpus)),
-        *("-m", f"{memory_mb}M"),
-        *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
-        *("-chardev", f"file,id=console,path={_escaped(console)}", "-device", "isa-serial,chardev=console"),
-        *("-chardev", f"file,id=report,path={_escaped(report)}", "-device", "isa-serial,chardev=report"),
-        *("-kernel", str(kernel)),
-        *("-initrd", str(initrd)),
-        *("-append", " ".join(arguments)),
-    ]
-
-
-def _escaped(path: Path) -> str:
-    """A path inside one of QEMU's comma-separated options."""
-    return str(path).replace(",", ",,")
+def find_qemu(command: str = "qemu-system-x86_64") -> Qemu:
+    """The QEMU to use. `HostFailed` when it is missing, does not run, or is too old to count instructions right."""
+    path = find_tool(command, package="qemu-system-x86")
+    line = run_text([path, "--version"]).partition("\n")[0]
+    version = re.search(r"version (\d+)\.(\d+)", line)
+    if not version:
+        raise HostFailed(f"{path} does not print the version of QEMU: {line!r}")
+    numbers = (int(version[1]), int(version[2]))
+    minimum = exact_machine().qemu_minimum
+    if numbers < minimum:
+        raise HostFailed(
+            f"{path} is QEMU {numbers[0]}.{numbers[1]}, exact mode needs {minimum[0]}.{minimum[1]} or newer",
+            hint="install a newer qemu-system-x86, or name one with --qemu",
+        )
+    return Qemu(path=path, version=line.removeprefix("QEMU emulator version "), numbers=numbers)

@@ -29,6 +29,8 @@ from lab.kernels.compilers import Compiler
 
 SCHEMA = 1
 NAME = "libcost.so"
+COSTS = "costs.jsonl"
+"""The plugin's output in a guest's folder."""
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -145,13 +147,13 @@ def _build(partial: Path, compiler: Compiler) -> None:
 
 def argument(plugin: Path, machine: Machine, *, model: Model, brackets: Brackets, out: Path) -> str:
     """What comes after QEMU's `-plugin`."""
-    words = [_escaped(str(plugin)), f"out={_escaped(str(out))}", f"model={model}", f"brackets={brackets}"]
+    words = [escape(plugin), f"out={escape(out)}", f"model={model}", f"brackets={brackets}"]
     return ",".join([*words, *machine.arguments()])
 
 
-def _escaped(text: str) -> str:
-    """A value inside one of QEMU's comma-separated options."""
-    return text.replace(",", ",,")
+def escape(path: Path) -> str:
+    """A path for one of QEMU's comma-separated options."""
+    return str(path).replace(",", ",,")
 
 
 # --- what it found ---

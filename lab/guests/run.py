@@ -15,6 +15,9 @@ from lab.core.errors import GuestFailed, GuestFailure, HostFailed
 from lab.guests.channel import GuestReport, parse
 from lab.kernels.kernel import Kernel
 
+# Files in a guest's folder.
+CONSOLE, REPORT, INITRD = "console.log", "report.jsonl", "initrd.cpio"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
@@ -82,7 +85,7 @@ def boot(
 ) -> Ended:
     """Run a guest to its end, or kill it after `timeout_s` of wall time.
 
-    The caller's argv names `folder/console.log` and `folder/report.jsonl`. on_start: called with the new process;
+    argv has the guest write CONSOLE and REPORT in the folder. on_start: called with the new process;
     what it raises ends the guest.
     """
     running = running or Running()
@@ -113,8 +116,8 @@ def boot(
         timed_out=timed_out,
         stderr=stderr,
         wall_s=time.monotonic() - started,
-        console=folder / "console.log",
-        report=folder / "report.jsonl",
+        console=folder / CONSOLE,
+        report=folder / REPORT,
     )
 
 

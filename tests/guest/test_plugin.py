@@ -41,17 +41,11 @@ class Bench:
         out = self.folder / "cost.jsonl"
         out.unlink(missing_ok=True)
         machine = kernel_kernel.common_machine(self.kernel)
-        argv = exact.argv(
-            exact.find_qemu(),
-            machine,
-            kernel=self.kernel.image(machine),
-            initrd=self._initrd(cases),
-            arguments=exact.cmdline([]),
-            vcpus=vcpus,
-            memory_mb=640,
-            console=self.folder / "console.log",
-            report=self.folder / "report.jsonl",
+        guest = exact.ExactGuest(
+            qemu=exact.find_qemu(), machine=machine, vcpus=vcpus, memory_mb=640, cmdline=exact.cmdline([])
         )
+        root = self._initrd(cases)
+        argv = guest.argv(kernel=self.kernel.image(machine), folder=self.folder, root=root)
         if model:
             argv += ["-plugin", plugin.argument(self.plugin, self.machine, model=model, brackets=brackets, out=out)]
         ended = run.boot(argv, folder=self.folder, timeout_s=300)

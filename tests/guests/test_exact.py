@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from lab.core.errors import HostFailed, UserError
 from lab.guests import exact
-from lab.guests.exact import Environment, ExactMachine, Qemu
+from lab.guests.exact import Environment, ExactGuest, Qemu
 from lab.kernels.kernel import MachineType
 
 QEMU = Qemu(path="/usr/bin/qemu-system-x86_64", version="7.2.22", numbers=(7, 2))
 
 
+def guest(**facts: Any) -> ExactGuest:
+    defaults = {
+        "qemu": QEMU, "machine": MachineType.MICROVM, "vcpus": 2, "memory_mb": 640,
+        "cmdline": ["console=ttyS0", "quiet"],
+    }  # fmt: skip
+    return ExactGuest(**{**defaults, **facts})
+
+
 def argv(machine: MachineType = MachineType.MICROVM, folder: str = "/r") -> list[str]:
-    return exact.argv(
-        QEMU, machine, kernel=Path("/k/vmlinux"), initrd=Path("/k/initrd.cpio"), arguments=["console=ttyS0", "quiet"],
-        vcpus=2, memory_mb=640, console=Path(folder) / "console.log", report=Path(folder) / "report.jsonl",
-    )  # fmt: skip
+    return guest(machine=machine).argv(kernel=Path("/k/vmlinux"), folder=Path(folder), root=Path("/slice.cpio"))
 
 
 def after(words: list[str], option: str) -> list[str]:
@@ -48,7 +53,7 @@ def test_nothing_outside_can_disturb_a_guest(machine: MachineType) -> None:
 def test_what_is_booted(tmp_path: Path) -> None:
     words = argv()
     assert words[0] == QEMU.path
-    assert after(words, "-kernel") == ["/k/vmlinux"] and after(words, "-initrd") == ["/k/initrd.cpio"]
+    assert after(words, "-kernel") == ["/k/vmlinux"] and after(words, "-initrd") == ["/r/initrd.cpio"]
     assert after(words, "-append") == ["console=ttyS0 quiet"]
     assert after(words, "-smp") == ["2"] and after(words, "-m") == ["640M"]
     assert "size=640M" in after(words, "-object")[0]
@@ -77,41 +82,72 @@ def test_the_kernels_own_randomness_is_off() -> None:
 
 
 def environment(
-    qemu: Qemu = QEMU, machine: MachineType = MachineType.MICROVM, *, vcpus: int = 1, memory_mb: int = 640,
-    settings: dict[str, str] | None = None, initrd_sha256: str = "0",
-) -> Environment:  # fmt: skip
-    return exact.environment(
-        qemu, machine, vcpus=vcpus, memory_mb=memory_mb, settings=settings or {}, initrd_sha256=initrd_sha256
-    )
+    settings: dict[str, str] | None = None, env: dict[str, str] | None = None, initrd_sha256: str = "0", **facts: Any
+) -> Environment:
+    return guest(**facts).environment(settings=settings or {}, env=env or {}, initrd_sha256=initrd_sha256)
 
 
 def test_equal_surroundings_have_equal_fingerprints() -> None:
-    assert environment() == environment(msgspec.structs.replace(QEMU, path="/opt/qemu"))
+    assert environment() == environment(qemu=msgspec.structs.replace(QEMU, path="/opt/qemu"))
     assert len(environment().fingerprint) == 16
 
 
+OTHERS: dict[str, dict[str, Any]] = {
+    "qemu": {"qemu": msgspec.structs.replace(QEMU, version="10.0.3")},
+    "board": {"machine": MachineType.Q35},
+    "boot": {"machine": MachineType.Q35_PVH},
+    "vcpus": {"vcpus": 3},
+    "memory": {"memory_mb": 641},
+    "cmdline": {"cmdline": ["console=ttyS0"]},
+    "settings": {"settings": {"thp": "always"}},
+    "env": {"env": {"A": "1"}},
+    "initrd": {"initrd_sha256": "1"},
+    **{
+        name: {"parameters": msgspec.structs.replace(exact.exact_machine(), **{name: value})}
+        for name, value in {"cpu": "Westmere", "shift": 5, "rtc": "2025-01-01"}.items()
+    },
+}
+
+
+def test_every_parameter_is_in_the_fingerprint() -> None:
+    fingerprints = [environment(**other).fingerprint for other in OTHERS.values()]
+    assert len({environment().fingerprint, *fingerprints}) == 1 + len(OTHERS)
+
+
+def test_every_word_of_the_command_line_is_in_the_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A word without a path is made from the table of options alone, and any other table gives another fingerprint."""
+    paths = [word for word in argv() if "/" in word]
+    assert paths == [
+        "/usr/bin/qemu-system-x86_64", "file,id=console,path=/r/console.log", "file,id=report,path=/r/report.jsonl",
+        "/k/vmlinux", "/r/initrd.cpio",
+    ]  # fmt: skip
+    options, before = exact._OPTIONS, environment().fingerprint
+    words = [(i, j) for i, option in enumerate(options) for j in range(len(option))]
+    assert len(argv()) == 1 + len(words)
+    for i, j in words:
+        option = [*options[i]]
+        option[j] += "x"
+        monkeypatch.setattr(exact, "_OPTIONS", (*options[:i], tuple(option), *options[i + 1 :]))
+        assert environment().fingerprint != before, option
+    monkeypatch.setattr(exact, "_OPTIONS", (*options, ("-device", "edu")))
+    assert environment().fingerprint != before
+
+
 @pytest.mark.parametrize(
-    "other",
+    ("machine", "plain", "full"),
     [
-        lambda: environment(msgspec.structs.replace(QEMU, version="10.0.3")),
-        lambda: environment(machine=MachineType.Q35),
-        lambda: environment(machine=MachineType.Q35_PVH),
-        lambda: environment(vcpus=2),
-        lambda: environment(memory_mb=641),
-        lambda: environment(settings={"thp": "always"}),
-        lambda: environment(initrd_sha256="1"),
+        (MachineType.MICROVM, "5f3c653bedb2647c", "d306130d8da28ae3"),
+        (MachineType.Q35_PVH, "8e314821711fad8f", "a64ce24518196154"),
+        (MachineType.Q35, "f70b33369bd46f71", "07a19d0d6eedb30c"),
     ],
 )
-def test_every_parameter_is_in_the_fingerprint(other: Callable[[], Environment]) -> None:
-    assert other().fingerprint != environment().fingerprint
-
-
-@pytest.mark.parametrize("change", [{"cpu": "Westmere"}, {"shift": 5}, {"rtc": "2025-01-01"}, {"cmdline": ["quiet"]}])
-def test_the_machine_file_is_in_the_fingerprint(monkeypatch: pytest.MonkeyPatch, change: dict[str, object]) -> None:
-    before = environment().fingerprint
-    changed: ExactMachine = msgspec.structs.replace(exact.exact_machine(), **change)
-    monkeypatch.setattr(exact, "exact_machine", lambda: changed)
-    assert environment().fingerprint != before
+def test_fingerprints_are_those_of_stored_results(machine: MachineType, plain: str, full: str) -> None:
+    assert environment(machine=machine, vcpus=1, cmdline=exact.cmdline([])).fingerprint == plain
+    found = environment(
+        machine=machine, memory_mb=1536, cmdline=exact.cmdline(["nosmt"]), settings={"thp": "never"}, env={"A": "b"},
+        initrd_sha256="1",
+    )  # fmt: skip
+    assert found.fingerprint == full
 
 
 def _emulator(tmp_path: Path, says: str) -> str:
@@ -129,7 +165,10 @@ def test_qemu_is_asked_what_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("says", "words"),
-    [("QEMU emulator version 5.2.0 (Debian)", "is QEMU 5.2, exact mode needs 7.2"), ("hello", "does not say which")],
+    [
+        ("QEMU emulator version 5.2.0 (Debian)", "is QEMU 5.2, exact mode needs 7.2"),
+        ("hello", "does not print the version"),
+    ],
 )
 def test_other_programs_are_refused(tmp_path: Path, says: str, words: str) -> None:
     with pytest.raises(HostFailed, match=words):
@@ -143,7 +182,7 @@ def test_a_missing_qemu_names_the_package() -> None:
 
 
 def test_a_program_that_says_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(HostFailed, match="does not say which"):
+    with pytest.raises(HostFailed, match="does not print the version"):
         exact.find_qemu(_emulator(tmp_path, ""))
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.core import records
 from lab.core.paths import room
 from lab.guests import hardware
 from lab.guests.plugin import WINDOW_MARK, Instrument, Model, load_instrument
@@ -41,6 +42,15 @@ def test_the_mark_is_the_one_that_programs_are_compiled_with() -> None:
 def test_its_identity_names_model_machine_and_what_compiled_it(instrument: Instrument) -> None:
     assert instrument.identity.split()[:2] == ["tlb", "zen4"]
     assert instrument.identity.endswith("01234567")
+
+
+def test_all_that_the_plugin_is_given_is_in_its_identity_or_a_path(instrument: Instrument, tmp_path: Path) -> None:
+    (tmp_path / "root.cpio").write_bytes(b"")
+    _, option = instrument.arguments(tmp_path / "root.cpio", tmp_path / "costs.jsonl")
+    library, out, model, brackets, *machine = option.split(",")
+    assert (library, out) == (str(instrument.library), f"out={tmp_path}/costs.jsonl")
+    assert brackets == "brackets=both"  # follows from the root, whose digest is in the fingerprint
+    assert f"{model} {records.digest(machine)[:8]}" == f"model={instrument.model} {instrument.identity.split()[2]}"
 
 
 def test_no_model_is_no_instrument() -> None:

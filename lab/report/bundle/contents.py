@@ -19,14 +19,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from lab.compare import runs
 from lab.compare.results import AbResult
 from lab.core import records, toml
 from lab.core.errors import UserError
 from lab.core.records import Record
 from lab.core.text import visible
-from lab.guests import exact
-from lab.guests.exact import ExactMachine, Qemu
+from lab.guests.exact import ExactGuest, ExactMachine, Qemu
 from lab.guests.plugin import Instrument, Model
 from lab.kernels.kernel import MachineType
 from lab.workloads.spec import Case, Workload
@@ -124,33 +122,17 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 # ---- how a guest is started
 
 
-def words(
-    boot: Boot,
-    qemu: Qemu,
-    parameters: ExactMachine,
-    *,
-    kernel: Path,
-    initrd: Path,
-    guest: Path,
-) -> list[str]:
-    """QEMU's argument list for a guest in a folder, without the plugin."""
-    return exact.argv(
-        qemu,
-        boot.machine,
-        kernel=kernel,
-        initrd=initrd,
-        arguments=boot.append,
+def guest_of(boot: Boot, qemu: Qemu, parameters: ExactMachine, instrument: Instrument | None) -> ExactGuest:
+    """The guest of a boot."""
+    return ExactGuest(
+        qemu=qemu,
+        machine=boot.machine,
         vcpus=boot.vcpus,
         memory_mb=boot.memory_mb,
-        console=guest / "console.log",
-        report=guest / runs.REPORT,
+        cmdline=boot.append,
+        instrument=instrument,
         parameters=parameters,
     )
-
-
-def plugin_words(instrument: Instrument | None, root: Path, guest: Path) -> list[str]:
-    """The rest of it, where a model is run; root: the guest's archive."""
-    return instrument.arguments(root, guest / runs.COSTS) if instrument else []
 
 
 # ---- reading it back
@@ -175,7 +157,7 @@ def load(folder: Path) -> Opened:
         bundle=bundle,
         expected=expected,
         result=_record(folder / RESULT, AbResult),
-        machine=toml.load(folder / MACHINE, exact.ExactMachine),
+        machine=toml.load(folder / MACHINE, ExactMachine),
         readings={name: _workload(folder, name, raw) for name, raw in bundle.readings.items()},
     )
 

@@ -23,8 +23,8 @@ from lab.core.errors import GuestFailed, UserError
 from lab.core.executor import Work
 from lab.guests import exact, hardware, plugin
 from lab.guests.exact import Qemu
-from lab.guests.plugin import Instrument, Model
-from lab.guests.run import Running
+from lab.guests.plugin import COSTS, Instrument, Model
+from lab.guests.run import INITRD, REPORT, Running
 from lab.report.bundle import archive, contents, texts
 from lab.report.bundle.contents import ExpectedGuest, Guest, Opened
 
@@ -146,12 +146,11 @@ def _boot(
 ) -> Got:
     boot, workload = opened.bundle.boot(guest), opened.readings[guest.workload]
     folder.mkdir(parents=True)
-    initrd, root = folder / runs.INITRD, opened.folder / boot.root
+    initrd, root = folder / INITRD, opened.folder / boot.root
     initrd.write_bytes(root.read_bytes() + (opened.folder / guest.job).read_bytes())
     instrument = _instrument(opened, boot.model, library)
-    argv = contents.words(
-        boot, qemu, opened.machine, kernel=opened.folder / boot.kernel, initrd=initrd, guest=folder
-    ) + contents.plugin_words(instrument, root, folder)
+    described = contents.guest_of(boot, qemu, opened.machine, instrument)
+    argv = described.argv(kernel=opened.folder / boot.kernel, folder=folder, root=root)
     try:
         return runs.conduct(
             argv, folder, workload, guest.seed, [workload.case(name) for name in guest.cases],
@@ -190,5 +189,5 @@ def _numbers(got: Got, guest: Guest) -> dict[str, dict[str, float]]:
 
 
 def _other(folder: Path, expected: ExpectedGuest) -> list[str]:
-    files = ((runs.REPORT, expected.report_sha256), (runs.COSTS, expected.costs_sha256))
+    files = ((REPORT, expected.report_sha256), (COSTS, expected.costs_sha256))
     return [name for name, digest in files if digest and records.file_digest(folder / name) != digest]

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from lab.compare import runs
 from lab.compare.results import AbResult, primary_of
 from lab.core.text import visible, visible_record
 from lab.guests.exact import ExactMachine, Qemu
@@ -117,9 +116,8 @@ def render(
 
 def _case(boot: Boot, parameters: ExactMachine, instrument: Instrument | None, folder: Path) -> Iterator[str]:
     """One branch of `boot`: QEMU's command, one option a line, run in the guest's own folder."""
-    words = contents.words(
-        boot, _QEMU, parameters, kernel=Path(_KERNEL), initrd=_HERE / runs.INITRD, guest=_HERE
-    ) + contents.plugin_words(instrument, folder / boot.root, _HERE)
+    guest = contents.guest_of(boot, _QEMU, parameters, instrument)
+    words = guest.argv(kernel=Path(_KERNEL), folder=_HERE, root=folder / boot.root)
     yield f"    {shlex.quote(boot.name)})"
     yield " \\\n".join(
         f"        {'' if number == 0 else '    '}{line}" for number, line in enumerate(_lines(words, boot))

@@ -28,7 +28,8 @@ from lab.guests import exact as guest_exact
 from lab.guests import hardware, plugin
 from lab.guests import image as guest_image
 from lab.guests.exact import Qemu
-from lab.guests.run import Arm
+from lab.guests.plugin import COSTS
+from lab.guests.run import REPORT, Arm
 from lab.kernels import debs, store, trees
 from lab.kernels.debs import DebSource
 from lab.kernels.kernel import Kernel, MachineType
@@ -208,15 +209,13 @@ def _require_argv(report: Report, part: _Part) -> None:
     run, argv = part.run, part.run.argv
     if run.kernel != part.arm.kernel.key:
         raise _gone(report, f"the kernel of {run.arm}")
-    initrd = Path(argv[argv.index("-initrd") + 1])
-    again = contents.words(
-        _boot(part),
-        Qemu(path=argv[0], version="", numbers=(0, 0)),
-        guest_exact.exact_machine(),
+    qemu = Qemu(path=argv[0], version="", numbers=(0, 0))
+    guest = contents.guest_of(_boot(part), qemu, guest_exact.exact_machine(), part.bench.instrument)
+    again = guest.argv(
         kernel=Path(argv[argv.index("-kernel") + 1]),
-        initrd=initrd,
-        guest=initrd.parent,
-    ) + contents.plugin_words(part.bench.instrument, part.bench.slice, initrd.parent)
+        folder=Path(argv[argv.index("-initrd") + 1]).parent,
+        root=part.bench.slice,
+    )
     commands = {case.name: part.bench.workload.command(case) for case in _cases(part)}
     if commands != run.commands or _but_library(again) != _but_library(argv):
         raise _gone(report, "how its guests are started")
@@ -345,17 +344,17 @@ def _plugin(folder: Path, plan: Plan, benches: Sequence[Bench]) -> Plugin | None
 
 def _expected(result: Path, part: _Part) -> ExpectedGuest:
     guest = runs.guest_folder(result, part.name)
-    kept = {name: records.file_digest(guest / name) for name in (runs.REPORT, runs.COSTS) if (guest / name).is_file()}
+    kept = {name: records.file_digest(guest / name) for name in (REPORT, COSTS) if (guest / name).is_file()}
     return ExpectedGuest(
         numbers={case: part.run.metrics(case) for case in part.run.cases},
-        report_sha256=kept.get(runs.REPORT),
-        costs_sha256=kept.get(runs.COSTS),
+        report_sha256=kept.get(REPORT),
+        costs_sha256=kept.get(COSTS),
     )
 
 
 def _sums_of(expected: Expected) -> Iterator[str]:
     for name, guest in expected.guests.items():
-        for digest, file in ((guest.report_sha256, runs.REPORT), (guest.costs_sha256, runs.COSTS)):
+        for digest, file in ((guest.report_sha256, REPORT), (guest.costs_sha256, COSTS)):
             if digest:
                 yield f"{digest}  {name}/{file}\n"
 
