@@ -17,7 +17,7 @@ from lab.core.errors import GuestFailed
 from lab.core.records import Record
 from lab.guests import channel, live_machine, output, perf_record, perf_stat, pinning, run
 from lab.guests.channel import GuestReport
-from lab.guests.live_machine import Guest, load_live_machine
+from lab.guests.live_machine import LiveGuest, live_parameters
 from lab.guests.perf_record import Profile
 from lab.guests.perf_stat import Event, PerfSummary
 from lab.guests.run import Arm, Running
@@ -36,7 +36,7 @@ class LiveBench:
     perf: the events that `perf stat` counts around every case; none: it is not run. profiled: `perf record` is.
     """
 
-    guest: Guest
+    guest: LiveGuest
     machine: MachineType
     workload: Workload
     cases: Sequence[Case]
@@ -48,7 +48,7 @@ class LiveBench:
     perf: Sequence[Event] = ()
     profiled: bool = False
 
-    def guest_of(self, arm: Arm, seat: Seat) -> Guest:
+    def guest_of(self, arm: Arm, seat: Seat) -> LiveGuest:
         """An arm's guest on a seat: all that its command line depends on."""
         arguments = [*self.guest.arguments, *self.workload.arguments(arm.settings)]
         return msgspec.structs.replace(self.guest, seat=seat, arguments=arguments)
@@ -152,9 +152,8 @@ def _measured(
     running: Running,
     seat: Seat,
 ) -> BootRecord:
-    (folder / live_machine.KERNEL).symlink_to(arm.kernel.image(bench.machine))
-    (folder / live_machine.ROOM).symlink_to(bench.room)
-    initrd = folder / live_machine.INITRD
+    live_machine.link_files(folder, arm.kernel.image(bench.machine), bench.room)
+    initrd = folder / run.INITRD
     initrd.write_bytes(_initrd(bench, arm, cases, record.seed, record.iterations))
     try:
         ended = run.boot(
@@ -208,7 +207,7 @@ def _initrd(bench: LiveBench, arm: Arm, cases: Sequence[Case], seed: int, iterat
     job = channel.encode_job(
         seed=seed,
         cases=once * iterations,
-        settings=bench.workload.guest_settings(load_live_machine().settings, arm.settings),
+        settings=bench.workload.guest_settings(live_parameters().settings, arm.settings),
         env=bench.workload.environment(arm.settings),
         setup=bench.workload.setup,
     )

@@ -26,7 +26,7 @@ from lab.core.executor import Work
 from lab.core.progress import Progress, Task
 from lab.guests import exact as guest_exact
 from lab.guests import host, live_machine, perf_record
-from lab.guests.live_machine import load_live_machine
+from lab.guests.live_machine import live_parameters
 from lab.guests.perf_record import Difference, Profile
 from lab.guests.run import Running
 from lab.stats import multiple
@@ -179,8 +179,8 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
         mode=plan.mode,
         threshold=plan.threshold,
         alpha=plan.alpha,
-        base=exact.arm_result(ready.arms[0], load_live_machine().settings),
-        test=exact.arm_result(ready.arms[1], load_live_machine().settings),
+        base=exact.arm_result(ready.arms[0], live_parameters().settings),
+        test=exact.arm_result(ready.arms[1], live_parameters().settings),
         environment=ready.environment,
         seeds=[block.number + 1 for block, _ in taking.rounds.blocks],
         cases=cases,
@@ -283,7 +283,7 @@ def _live(
 ) -> Live:
     return Live(
         accelerator=plan.accelerator,
-        virtme_ng=live_machine.version(),
+        virtme_ng=live_machine.vng_version(),
         duet=plan.duet,
         shapes={name: layout.shape for name, layout in ready.shapes.items()},
         seats={name: layout.seats for name, layout in ready.shapes.items()},

@@ -21,7 +21,7 @@ from lab.core.progress import Progress
 from lab.guests import image as guest_image
 from lab.guests import initrd, live_machine, perf_stat, pinning, topology
 from lab.guests.exact import Qemu
-from lab.guests.live_machine import Guest, load_live_machine
+from lab.guests.live_machine import LiveGuest, live_parameters
 from lab.guests.perf_stat import Event
 from lab.guests.run import Arm
 from lab.guests.topology import Layout
@@ -43,7 +43,7 @@ class Ready:
 
 def check(chosen: Sequence[tuple[Workload, Sequence[Case]]], plan: LivePlan) -> None:
     """Refuse what this machine cannot do before anything is built: virtme-ng, CPUs, memory."""
-    live_machine.find()
+    live_machine.find_vng()
     for workload, _ in chosen:
         layout = layout_of(workload, plan)
         pinning.require(_memory_mb(workload, layout, plan), len(layout.seats))
@@ -80,7 +80,7 @@ def prepare(
 ) -> Ready:
     """The guests of every workload around arms whose kernels are at hand."""
     image = guest_image.obtain(progress)
-    room = live_machine.obtain(image[1])
+    room = live_machine.obtain_root(image[1])
     board = kernel.common_machine(*(arm.kernel for arm in arms))
     counted = _events(plan, image[1])
     stands, shapes, layouts, commands = [], {}, {}, {}
@@ -88,7 +88,7 @@ def prepare(
         check_guest(workload, cases, arms, image)
         layout = layouts[workload.name] = layout_of(workload, plan)
         memory_mb = _memory_mb(workload, layout, plan)
-        guest = Guest(
+        guest = LiveGuest(
             qemu=qemu.path,
             accelerator=plan.accelerator,
             shape=layout.shape,
@@ -138,16 +138,16 @@ def command(bench: LiveBench, arm: Arm) -> Command:
 
 
 def _shape(
-    guest: Guest, qemu: Qemu, workload: Workload, cases: Sequence[Case], packed: Path, counted: Sequence[Event]
+    guest: LiveGuest, qemu: Qemu, workload: Workload, cases: Sequence[Case], packed: Path, counted: Sequence[Event]
 ) -> GuestShape:
-    settings = workload.guest_settings(load_live_machine().settings, {})
+    settings = workload.guest_settings(live_parameters().settings, {})
     initrd_sha256 = records.file_digest(packed)
     facts = [
-        qemu.version, guest.accelerator, guest.shape, guest.memory_mb, guest.hugepage_kb, load_live_machine(), settings,
+        qemu.version, guest.accelerator, guest.shape, guest.memory_mb, guest.hugepage_kb, live_parameters(), settings,
         workload.cmdline, workload.env, workload.setup, initrd_sha256, *([counted] if counted else []),
     ]  # fmt: skip
     return GuestShape(
-        settings={name: value for name, value in settings.items() if load_live_machine().settings.get(name) != value},
+        settings={name: value for name, value in settings.items() if live_parameters().settings.get(name) != value},
         cmdline=list(workload.cmdline),
         env=dict(workload.env),
         setup=list(workload.setup),
@@ -159,15 +159,15 @@ def _shape(
     )
 
 
-def _environment(guest: Guest, qemu: Qemu, shapes: dict[str, GuestShape], image: str) -> ResultEnvironment:
+def _environment(guest: LiveGuest, qemu: Qemu, shapes: dict[str, GuestShape], image: str) -> ResultEnvironment:
     return ResultEnvironment(
         fingerprint=records.digest({name: shape.fingerprint for name, shape in shapes.items()})[:16],
         qemu=qemu.version,
-        machine=f"{load_live_machine().machine}, {guest.accelerator}",
+        machine=f"{live_parameters().machine}, {guest.accelerator}",
         cpu="host" if guest.accelerator == "kvm" else "max",
         shift=0,
-        cmdline=load_live_machine().cmdline,
-        settings=load_live_machine().settings,
+        cmdline=live_parameters().cmdline,
+        settings=live_parameters().settings,
         image=image,
         lab=__version__,
         guests=shapes,

@@ -164,7 +164,7 @@ def run_inside(root: Path, program: str, arguments: Sequence[str]) -> str:
 
 
 # Where a shell's names are when the image has no shell but busybox; a workload's `setup` makes the links.
-_BUSYBOX = "/bin/busybox"
+BUSYBOX = "/bin/busybox"
 _SHELLS = ("/bin/sh", "/bin/ash", "/usr/bin/env")
 
 
@@ -200,7 +200,7 @@ def _names(image: tuple[Image, Path], workload: Workload, own: dict[str, Path]) 
     wanted: dict[str, Path | None] = dict.fromkeys(("/init", *workload.image_files, *workload.setup[:1]))
     wanted |= {name: path for name, path in own.items() if not _is_script_of_busybox(path)}
     if any(map(_is_script_of_busybox, own.values())):
-        wanted[_BUSYBOX] = None
+        wanted[BUSYBOX] = None
     try:
         return closure(folder / "root", wanted) - {name.lstrip("/") for name in own}
     except Missing as error:

@@ -1,12 +1,8 @@
-"""Live mode's virtual machine: what `vng` is asked for, and the QEMU command line that it gives. Pure.
+"""Live mode's virtual machine: what `vng` is asked for, and the QEMU command that the lab starts.
 
-virtme-ng puts the guest together (`vng --dry-run` prints the command), the lab starts it: paused, so that its
-threads are pinned before the guest's first instruction, and as its own child, so that no guest outlives the lab.
-All paths are relative to the guest's folder, which makes the command the same for every boot of an arm.
-
-virtme-ng: finding it, and the QEMU command that it makes for a guest.
-
-The image's root as virtme-ng wants to see one: a folder with a shell in it. Measuring does not read from it.
+virtme-ng puts the guest together (`vng --dry-run` prints the command). The lab starts it: paused, so that its threads
+are pinned before the guest's first instruction, and as its own child, so that no guest outlives the lab. All paths
+are relative to the guest's folder, so every boot of an arm has the same command.
 """
 
 from __future__ import annotations
@@ -28,13 +24,13 @@ from lab.core.locks import make_once
 from lab.core.paths import room
 from lab.core.records import Record
 from lab.guests import initrd
+from lab.guests.run import CONSOLE, INITRD, REPORT
 from lab.guests.topology import Seat, Shape
 
 Accelerator = Literal["kvm", "tcg"]
 
 # In a guest's folder.
-KERNEL, ROOM, INITRD, QMP = "kernel", "room", "initrd.cpio", "qmp.sock"
-CONSOLE, REPORT = "console.log", "report.jsonl"
+KERNEL, ROOT, QMP = "kernel", "room", "qmp.sock"
 
 
 class LiveMachine(Record, frozen=True, kw_only=True):
@@ -46,8 +42,8 @@ class LiveMachine(Record, frozen=True, kw_only=True):
     settings: dict[str, str]
 
 
-class Guest(Record, frozen=True, kw_only=True):
-    """Everything that a guest's command line depends on, besides the names of its files."""
+class LiveGuest(Record, frozen=True, kw_only=True):
+    """A guest of live mode: all that its command line depends on, besides the names of its files."""
 
     qemu: str
     accelerator: Accelerator
@@ -59,28 +55,39 @@ class Guest(Record, frozen=True, kw_only=True):
 
 
 @cache
-def load_live_machine() -> LiveMachine:
+def live_parameters() -> LiveMachine:
     """The parameters of live mode's guest."""
     return toml.load(room("machines") / "live.toml", LiveMachine)
 
 
-def vng_words(guest: Guest, *, kernel: str = KERNEL) -> list[str]:
-    """The arguments of `vng`, without the program: no network, no balloon, the image's root and never the host's."""
+# ---- the command line
+
+
+def vng_argv(guest: LiveGuest) -> list[str]:
+    """The arguments of `vng`, without the program."""
     return [
-        *("--run", f"./{kernel}", "--root", f"./{ROOM}", "--cwd", f"./{ROOM}", "--user", "root"),
-        # The root's transport is not measured; one that needs no daemon on the host is the same everywhere.
-        *("--force-9p", "--disable-microvm", "--disable-monitor"),
-        *(["--disable-kvm"] if guest.accelerator == "tcg" else []),
-        *("--qemu", guest.qemu, "--cpus", guest.shape.smp, "--memory", f"{guest.memory_mb}M", "--verbose"),
-        *("--append", shlex.join([*load_live_machine().cmdline, *guest.arguments])),
-        f"--qemu-opts={' '.join(qemu_words(guest))}",
+        *vng_options(guest.accelerator, guest.qemu, guest.shape.smp, guest.memory_mb),
+        "--verbose",
+        *("--append", shlex.join([*live_parameters().cmdline, *guest.arguments])),
+        f"--qemu-opts={' '.join(qemu_options(guest))}",
         *("--exec", "true"),
     ]
 
 
-def qemu_words(guest: Guest) -> list[str]:
-    """What QEMU is given beside virtme-ng's own: memory, accelerator, the root in RAM, report, control socket."""
-    machine = [load_live_machine().machine, "mem-merge=off", "dump-guest-core=off"]
+def vng_options(accelerator: Accelerator, qemu: str, cpus: str, memory_mb: int) -> list[str]:
+    """The options of all guests that `vng` starts: no network, no balloon, the image's root and never the host's."""
+    return [
+        *("--run", f"./{KERNEL}", "--root", f"./{ROOT}", "--cwd", f"./{ROOT}", "--user", "root"),
+        # The root's transport is not measured; one that needs no daemon on the host is the same everywhere.
+        *("--force-9p", "--disable-microvm", "--disable-monitor"),
+        *(["--disable-kvm"] if accelerator == "tcg" else []),
+        *("--qemu", qemu, "--cpus", cpus, "--memory", f"{memory_mb}M"),
+    ]
+
+
+def qemu_options(guest: LiveGuest) -> list[str]:
+    """QEMU's options beside those of virtme-ng: memory, accelerator, the root in RAM, report, control socket."""
+    machine = [live_parameters().machine, "mem-merge=off", "dump-guest-core=off"]
     if guest.accelerator == "kvm":
         machine.append("accel=kvm")  # over virtme-ng's kvm:tcg: a guest that falls back to TCG measures nothing
     if guest.shape.nodes == 1:
@@ -95,14 +102,13 @@ def qemu_words(guest: Guest) -> list[str]:
     ]
 
 
-def _memory(guest: Guest) -> Iterator[str]:
-    """Memory that is there before the guest starts: bound to the host's nodes, of huge pages where there are some."""
+def _memory(guest: LiveGuest) -> Iterator[str]:
+    """Memory that is allocated before the guest starts: bound to the host's nodes, in huge pages if there are some."""
     nodes = guest.shape.nodes
-    each = guest.memory_mb // nodes
     per_node = guest.shape.cores * guest.shape.threads
     for node in range(nodes):
         kind = "memory-backend-ram"
-        options = [f"id=mem{node}", f"size={each}M", "prealloc=on", "merge=off", "dump=off"]
+        options = [f"id=mem{node}", f"size={guest.memory_mb // nodes}M", "prealloc=on", "merge=off", "dump=off"]
         if guest.hugepage_kb:
             kind = "memory-backend-memfd"
             options += ["hugetlb=on", f"hugetlbsize={guest.hugepage_kb}K"]
@@ -116,19 +122,19 @@ def _memory(guest: Guest) -> Iterator[str]:
 
 
 def qemu_argv(printed: str) -> list[str]:
-    """QEMU's argument list from what `vng --dry-run` printed, with the guest's output where the lab looks for it."""
+    """QEMU's argument list from the output of `vng --dry-run`, with the guest's output where the lab looks for it."""
     lines = [line for line in printed.splitlines() if line.strip()]
-    words = shlex.split(lines[-1]) if lines else []
-    if "-kernel" not in words or "-append" not in words:
+    argv = shlex.split(lines[-1]) if lines else []
+    if "-kernel" not in argv or "-append" not in argv:
         raise HostFailed(f"vng --dry-run printed no QEMU command: {lines[-1] if lines else 'nothing'}")
-    at = words.index("-append") + 1
-    # What virtme-ng's own root would start goes unused, and is in a file whose name is drawn by lot.
-    words[at] = words[at].partition(" init=")[0]
-    return [_here(word) for word in words]
+    # The init of virtme-ng's own root is not used, and its command is in a file with a random name.
+    append = argv.index("-append") + 1
+    argv[append] = argv[append].partition(" init=")[0]
+    return [_redirected(word) for word in argv]
 
 
-def _here(word: str) -> str:
-    """The console goes into a file of its own; nothing comes in, and what a script would say goes nowhere."""
+def _redirected(word: str) -> str:
+    """The console goes to a file of its own; a script's ports have no input, and their output is dropped."""
     kind, _, rest = word.partition(",id=")
     name, _, options = rest.partition(",")
     if kind not in ("file", "stdio") or name == "report":
@@ -138,15 +144,18 @@ def _here(word: str) -> str:
     return f"null,id={name}" if options else word
 
 
-def find() -> str:
+# ---- virtme-ng
+
+
+def find_vng() -> str:
     """The `vng` to use: the one beside this Python, else one on the path."""
-    found = shutil.which("vng", path=search_path())
-    if found is None:
+    path = shutil.which("vng", path=_search_path())
+    if path is None:
         raise HostFailed("virtme-ng is not installed; live mode boots its guests with it", hint="run `make setup`")
-    return found
+    return path
 
 
-def version() -> str:
+def vng_version() -> str:
     """The version of the virtme-ng that this Python sees; empty for one from elsewhere."""
     try:
         return metadata.version("virtme-ng")
@@ -154,35 +163,45 @@ def version() -> str:
         return ""
 
 
-def compose(guest: Guest, kernel: Path, room: Path) -> tuple[list[str], list[str]]:
-    """The `vng` command of a guest, and the QEMU command that it makes of it."""
-    words = vng_words(guest)
-    return ["vng", *words], list(_composed(tuple(words), kernel, room))
+def vng_environment(home: str) -> dict[str, str]:
+    """The environment of `vng`. home: a folder of its own, as the user's configuration is for other guests."""
+    return {**os.environ, "PATH": _search_path(), "HOME": home, "TMPDIR": home}
+
+
+def _search_path() -> str:
+    """vng calls programs that are installed beside it."""
+    return os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+
+
+def link_files(folder: Path, kernel: Path, root: Path) -> None:
+    """Put a kernel and a root where the command line has them."""
+    (folder / KERNEL).symlink_to(kernel)
+    (folder / ROOT).symlink_to(root)
+
+
+def compose(guest: LiveGuest, kernel: Path, root: Path) -> tuple[list[str], list[str]]:
+    """The `vng` command of a guest, and the QEMU command that `vng` prints for it."""
+    argv = vng_argv(guest)
+    return ["vng", *argv], list(_composed(tuple(argv), kernel, root))
 
 
 @cache
-def _composed(words: tuple[str, ...], kernel: Path, room: Path) -> tuple[str, ...]:
-    """Ask vng in a folder like a guest's: it looks at the kernel, and wants to see the root."""
-    with tempfile.TemporaryDirectory(prefix="lab-vng-") as name:
-        folder = Path(name)
-        (folder / KERNEL).symlink_to(kernel)
-        (folder / ROOM).symlink_to(room)
-        # Its files and its configuration are the user's for other guests than these.
-        env = {**os.environ, "PATH": search_path(), "HOME": name, "TMPDIR": name}
+def _composed(argv: tuple[str, ...], kernel: Path, root: Path) -> tuple[str, ...]:
+    """Run `vng --dry-run` in a folder like a guest's: it reads the kernel, and looks for the root."""
+    with tempfile.TemporaryDirectory(prefix="lab-vng-") as folder:
+        link_files(Path(folder), kernel, root)
+        command = [find_vng(), "--dry-run", *argv]
         try:
-            printed = process.run([find(), "--dry-run", *words], cwd=folder, env=env, timeout_s=60)
+            printed = process.run(command, cwd=Path(folder), env=vng_environment(folder), timeout_s=60)
         except process.CommandFailed as error:
             raise HostFailed(f"vng cannot put a guest together: {error.message}", hint="run `lab doctor`") from error
         return tuple(qemu_argv(printed.decode(errors="replace")))
 
 
-def search_path() -> str:
-    """vng calls programs that are installed beside it."""
-    return os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+# ---- the root that virtme-ng wants to see: a folder with a shell in it, from which nothing is read while measuring
 
 
-_BUSYBOX = "/bin/busybox"
-# Where a guest mounts something: an image holds only what its packages do.
+# Where a guest mounts file systems: an image has only what its packages bring.
 _MOUNT_POINTS = ("dev", "proc", "sys", "run", "tmp", "root", "home", "mnt", "opt", "srv", "var")
 _FILES = {
     "etc/passwd": "root::0:0:root:/root:/bin/sh\n",
@@ -191,7 +210,7 @@ _FILES = {
     "etc/hosts": "127.0.0.1 localhost\n",
 }
 
-# virtme-ng talks to a script by ports that it finds under the names that udev gives them. The image has no udev.
+# virtme-ng finds the ports of a script under the names that udev gives them. The image has no udev.
 _UDEV = """\
 #!/bin/sh
 mkdir -p /dev/virtio-ports
@@ -199,7 +218,7 @@ for port in /sys/class/virtio-ports/*; do
     ln -sf "../${port##*/}" "/dev/virtio-ports/$(cat "$port/name")"
 done
 """
-# The way to its shell is `su`, which Debian's busybox is built without. There is one user.
+# virtme-ng starts a shell with `su`, which Debian's busybox does not have. There is one user.
 _SU = """\
 #!/bin/sh
 command=
@@ -222,20 +241,19 @@ _PROGRAMS = {
 }
 
 
-def obtain(image: Path) -> Path:
+def obtain_root(image: Path) -> Path:
     """The root of an image with busybox under all its names; made once, of links to the image's own files.
 
     image: the image's folder.
     """
-    made_of = records.digest([_MOUNT_POINTS, _FILES, _PROGRAMS])
-    target = image / f"live-{made_of[:8]}"
-    make_once(target, lambda partial: _make(partial / "root", image / "root"))
+    target = image / f"live-{records.digest([_MOUNT_POINTS, _FILES, _PROGRAMS])[:8]}"
+    make_once(target, lambda partial: _make_root(partial / "root", image / "root"))
     return target / "root"
 
 
-def _make(target: Path, root: Path) -> None:
-    shutil.copytree(root, target, symlinks=True, copy_function=_link)
-    for name in initrd.run_inside(root, _BUSYBOX, ["--list"]).split():
+def _make_root(target: Path, root: Path) -> None:
+    shutil.copytree(root, target, symlinks=True, copy_function=_hard_link)
+    for name in initrd.run_inside(root, initrd.BUSYBOX, ["--list"]).split():
         applet = target / "bin" / name
         if not applet.exists() and not applet.is_symlink():
             applet.symlink_to("busybox")
@@ -254,7 +272,7 @@ def _make(target: Path, root: Path) -> None:
         path.chmod(0o755)
 
 
-def _link(source: str, target: str) -> str:
+def _hard_link(source: str, target: str) -> str:
     """A hard link; a copy where the file system or its rules forbid one."""
     try:
         os.link(source, target, follow_symlinks=False)

@@ -1,4 +1,4 @@
-"""`lab shell`: the guest image under a kernel, with a shell in it, or one command. virtme-ng's own guest."""
+"""`lab shell`: the guest image under a kernel, with a shell or one command in it, in virtme-ng's own guest."""
 
 from __future__ import annotations
 
@@ -20,27 +20,34 @@ from lab.guests.live_machine import Accelerator
 from lab.kernels import kernel as kernel_kernel
 from lab.kernels.kernel import Kernel
 
+# virtme-ng's root comes by 9p, and the guest loads no modules.
 _NEEDS = ("CONFIG_9P_FS", "CONFIG_NET_9P_VIRTIO", "CONFIG_VIRTIO_PCI", "CONFIG_VIRTIO_CONSOLE", "CONFIG_OVERLAY_FS")
-_LOST = 255  # what vng says when the guest ended by itself, and not the command
+_LOST = 255  # vng's status when the guest ended before the command
 
 
 def require_terminal(command: Sequence[str]) -> None:
-    """Refuse a shell that nobody could type into: before its kernel is built."""
+    """Refuse a shell without a terminal, before its kernel is built."""
     if not command and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UserError("a shell needs a terminal", hint="run one command instead: `lab shell SPEC -- uname -r`")
 
 
 def prepare(kernel: Kernel, command: Sequence[str], *, settings: Mapping[str, str], progress: Progress) -> Path:
-    """The root for the guest; refuses a kernel that could not work with it."""
-    require_root(kernel)
-    if not command and applied(settings):
-        progress.log(f"for the spec's settings, type: {'; '.join(applied(settings))}")
-    return live_machine.obtain(image.obtain(progress)[1])
+    """The guest's root. Refuses a kernel that cannot mount it."""
+    have = kernel_kernel.configuration(kernel)
+    missing = [option for option in _NEEDS if have is not None and have.get(option, "n") != "y"]
+    if missing:
+        raise UserError(
+            f"{kernel.spec.text} has not built in what a shell's root needs: {', '.join(missing)}",
+            hint="kernels that the lab builds have it; `lab ab` does without and boots this one, too",
+        )
+    if not command and (commands := _setting_commands(settings)):
+        progress.log(f"for the spec's settings, type: {'; '.join(commands)}")
+    return live_machine.obtain_root(image.obtain(progress)[1])
 
 
 def run(
     kernel: Kernel,
-    room: Path,
+    root: Path,
     command: Sequence[str],
     *,
     qemu: Qemu,
@@ -50,18 +57,20 @@ def run(
     settings: Mapping[str, str],
 ) -> int:
     """Boot the kernel and give the user a shell, or run one command; the status it ended with."""
-    image = kernel.bzimage or kernel.vmlinux
-    if image is None:
+    bootable = kernel.bzimage or kernel.vmlinux
+    if bootable is None:
         raise UserError(f"{kernel.spec.text} is not a kernel that boots here")
     with tempfile.TemporaryDirectory(prefix="lab-shell-") as name:
         folder = Path(name)
-        (folder / live_machine.KERNEL).symlink_to(image)
-        (folder / live_machine.ROOM).symlink_to(room)
-        chosen = words(command, qemu=qemu, accelerator=accelerator, cpus=cpus, memory_mb=memory_mb, settings=settings)
-        argv = ["setpriv", "--pdeathsig", "TERM", "--", live_machine.find(), *chosen]
-        env = {**os.environ, "PATH": live_machine.search_path(), "HOME": name, "TMPDIR": name}
+        live_machine.link_files(folder, bootable, root)
+        argv = [
+            *("setpriv", "--pdeathsig", "TERM", "--", live_machine.find_vng()),
+            *live_machine.vng_options(accelerator, qemu.path, str(cpus), memory_mb),
+            *guest_options(command, settings),
+        ]
+        env = live_machine.vng_environment(name)
         if command:
-            status = _through_pipes(argv, folder, env)
+            status = _run_through_pipes(argv, folder, env)
         else:
             status = subprocess.run(argv, cwd=folder, env=env, check=False).returncode
     if command and status == _LOST:
@@ -72,12 +81,12 @@ def run(
     return status
 
 
-def _through_pipes(argv: Sequence[str], folder: Path, env: Mapping[str, str]) -> int:
-    """Run a program and pass on what it writes: QEMU opens its standard output anew, and would empty a file."""
+def _run_through_pipes(argv: Sequence[str], folder: Path, env: Mapping[str, str]) -> int:
+    """Run a program and copy its output: QEMU opens its standard output anew, and would empty a file."""
     with subprocess.Popen(argv, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         threads = [
-            Thread(target=_pass_on, args=(process.stdout, sys.stdout.buffer)),
-            Thread(target=_pass_on, args=(process.stderr, sys.stderr.buffer)),
+            Thread(target=_copy, args=(process.stdout, sys.stdout.buffer)),
+            Thread(target=_copy, args=(process.stderr, sys.stderr.buffer)),
         ]
         for thread in threads:
             thread.start()
@@ -87,53 +96,26 @@ def _through_pipes(argv: Sequence[str], folder: Path, env: Mapping[str, str]) ->
     return status
 
 
-def _pass_on(source: BinaryIO, target: BinaryIO) -> None:
+def _copy(source: BinaryIO, target: BinaryIO) -> None:
     while piece := os.read(source.fileno(), 1 << 16):
         target.write(piece)
         target.flush()
 
 
-def words(
-    command: Sequence[str],
-    *,
-    qemu: Qemu,
-    accelerator: Accelerator,
-    cpus: int,
-    memory_mb: int,
-    settings: Mapping[str, str],
-) -> list[str]:
-    """The arguments of `vng`: the image as root, read-only, with what is written kept in memory; no network."""
-    chosen = {k.removeprefix("cmdline."): v for k, v in settings.items() if k.startswith("cmdline.")}
-    arguments = [f"{name}={value}" if value else name for name, value in chosen.items()]
-    script = [*applied(settings), f"exec {shlex.join(command)}"]
-    return [
-        *("--run", f"./{live_machine.KERNEL}", "--root", f"./{live_machine.ROOM}", "--cwd", f"./{live_machine.ROOM}"),
-        *("--user", "root", "--force-9p", "--disable-microvm", "--disable-monitor"),
-        *(["--disable-kvm"] if accelerator == "tcg" else []),
-        *("--qemu", qemu.path, "--cpus", str(cpus), "--memory", f"{memory_mb}M"),
-        *("--append", shlex.join(["panic=-1", *arguments])),
-        *(["--exec", "; ".join(script)] if command else []),
-    ]
+def guest_options(command: Sequence[str], settings: Mapping[str, str]) -> list[str]:
+    """The options of `vng` for a spec's settings, and for the command that runs when they are applied."""
+    cmdline = {name.removeprefix("cmdline."): v for name, v in settings.items() if name.startswith("cmdline.")}
+    arguments = ["panic=-1", *(f"{name}={value}" if value else name for name, value in cmdline.items())]
+    script = [*_setting_commands(settings), f"exec {shlex.join(command)}"]
+    return ["--append", shlex.join(arguments), *(["--exec", "; ".join(script)] if command else [])]
 
 
-def applied(settings: Mapping[str, str]) -> list[str]:
-    """Shell commands for the settings of a spec."""
-    return [line for name, value in settings.items() if (line := _setting(name, value))]
-
-
-def _setting(name: str, value: str) -> str | None:
-    """What applies a setting in a shell; None for what the kernel command line carries."""
-    if name.startswith("env."):
-        return f"export {name.removeprefix('env.')}={shlex.quote(value)}"
-    return channel.setting_command(name, value)
-
-
-def require_root(kernel: Kernel) -> None:
-    """Refuse a kernel that cannot mount the image: virtme-ng's root comes by 9p, and no modules are loaded."""
-    have = kernel_kernel.configuration(kernel)
-    missing = [option for option in _NEEDS if have is not None and have.get(option, "n") != "y"]
-    if missing:
-        raise UserError(
-            f"{kernel.spec.text} has not built in what a shell's root needs: {', '.join(missing)}",
-            hint="kernels that the lab builds have it; `lab ab` does without and boots this one, too",
-        )
+def _setting_commands(settings: Mapping[str, str]) -> list[str]:
+    """Shell commands that apply settings, but for those of the kernel command line."""
+    commands = (
+        f"export {name.removeprefix('env.')}={shlex.quote(value)}"
+        if name.startswith("env.")
+        else channel.setting_command(name, value)
+        for name, value in settings.items()
+    )
+    return [command for command in commands if command]

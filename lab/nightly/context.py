@@ -60,7 +60,7 @@ def allowance(plan: NightlyPlan, work: Work) -> LiveAllowance:
     if "live" not in plan.modes:
         return LiveAllowance(work=work)
     try:
-        live_machine.find()
+        live_machine.find_vng()
         accelerator = kvm.accelerator(plan.live.accel, plan.qemu, work.progress)
     except LabError as error:
         return LiveAllowance(work=work, why=f"live mode is not measured on this host: {error.message}")

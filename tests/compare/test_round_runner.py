@@ -16,7 +16,7 @@ from lab.compare.rounds import Rounds
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure
 from lab.guests.host import RoundHost
-from lab.guests.live_machine import Guest
+from lab.guests.live_machine import LiveGuest
 from lab.guests.run import Arm
 from lab.guests.topology import Seat, Shape
 from lab.kernels.kernel import MachineType
@@ -82,7 +82,7 @@ def taking(folder: Path, *, seats: int = 1, rounds: int = 20, fixed: bool = Fals
     folder.joinpath("boots").mkdir(parents=True, exist_ok=True)
     text = WORKLOAD.replace("vcpus = 1", "vcpus = 1\nisolate = true") if alone else WORKLOAD
     workload = selection.load(write_workload(folder / "mine", text))
-    guest = Guest(
+    guest = LiveGuest(
         qemu="/q", accelerator="tcg", shape=Shape(cores=1), seat=SEAT, memory_mb=512, hugepage_kb=None, arguments=[]
     )
     bench = LiveBench(

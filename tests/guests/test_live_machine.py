@@ -244,27 +244,25 @@ def test_the_root_has_a_shell_and_leaves_the_image_alone(tmp_path: Path, monkeyp
     (tmp_path / "root" / "bin").mkdir(parents=True)
     (tmp_path / "root" / "bin" / "busybox").write_text("program")
     (tmp_path / "root" / "bin" / "bash").write_text("the image's own")
-    room = live_machine.obtain(tmp_path)
+    room = live_machine.obtain_root(tmp_path)
     assert (room / "bin" / "sh").readlink() == Path("busybox")
     assert (room / "bin" / "busybox").samefile(tmp_path / "root" / "bin" / "busybox")
     assert (room / "proc").is_dir() and (room / "etc" / "passwd").read_text().startswith("root::0:0:")
     assert (tmp_path / "root" / "bin" / "bash").read_text() == "the image's own", "replaced, not written through"
-    assert live_machine.obtain(tmp_path) == room
+    assert live_machine.obtain_root(tmp_path) == room
     for name in ("bin/su", "lib/systemd/systemd-udevd", "bin/udevadm"):
         subprocess.run(["sh", "-n", str(room / name)], check=True)
 
 
 def test_a_command_runs_with_the_specs_settings() -> None:
-    words = shell.words(
-        ["echo", "a b"], qemu=QEMU, accelerator="tcg", cpus=2, memory_mb=512,
-        settings={"thp": "never", "sysctl.vm.swappiness": "10", "cmdline.quiet": "", "env.A": "x y"},
-    )  # fmt: skip
+    settings = {"thp": "never", "sysctl.vm.swappiness": "10", "cmdline.quiet": "", "env.A": "x y"}
+    words = shell.guest_options(["echo", "a b"], settings)
     assert words[words.index("--append") + 1] == "panic=-1 quiet"
     assert words[words.index("--exec") + 1].split("; ") == [
         "echo never > /sys/kernel/mm/transparent_hugepage/enabled", "sysctl -w vm.swappiness=10",
         "export A='x y'", "exec echo 'a b'",
     ]  # fmt: skip
-    assert "--exec" not in shell.words([], qemu=QEMU, accelerator="kvm", cpus=1, memory_mb=512, settings={})
+    assert "--exec" not in shell.guest_options([], {})
 
 
 def test_a_shell_needs_a_terminal_and_a_kernel_that_mounts_its_root(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,11 +277,11 @@ def test_a_shell_needs_a_terminal_and_a_kernel_that_mounts_its_root(monkeypatch:
 def test_virtme_ng_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name, path=None: None)
     with pytest.raises(HostFailed, match="virtme-ng is not installed"):
-        live_machine.find()
+        live_machine.find_vng()
 
 
 def test_what_a_command_writes_is_passed_on(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     # As QEMU does: it opens its output by name, which empties a file, but not a pipe.
     script = "printf out > /proc/self/fd/1; printf err > /proc/self/fd/2; exit 7"
-    assert shell._through_pipes(["sh", "-c", script], tmp_path, {"PATH": "/usr/bin:/bin"}) == 7
+    assert shell._run_through_pipes(["sh", "-c", script], tmp_path, {"PATH": "/usr/bin:/bin"}) == 7
     assert capfdbinary.readouterr() == (b"out", b"err")

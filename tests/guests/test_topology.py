@@ -9,7 +9,7 @@ import pytest
 
 from lab.core.errors import HostFailed, UserError
 from lab.guests import live_machine, pinning, topology
-from lab.guests.live_machine import Guest
+from lab.guests.live_machine import LiveGuest
 from lab.guests.topology import HostCpu, Layout, Seat, Shape
 
 DATA = Path(__file__).parents[1] / "data" / "lscpu"
@@ -25,11 +25,11 @@ def seats(layout: Layout) -> list[tuple[list[int], list[int]]]:
 
 
 def qemu(layout: Layout, seat: int = 0, **more: object) -> str:
-    guest = Guest(
+    guest = LiveGuest(
         qemu="/usr/bin/qemu-system-x86_64", accelerator="kvm", shape=layout.shape, seat=layout.seats[seat],
         memory_mb=1024, hugepage_kb=None, arguments=[],
     )  # fmt: skip
-    return " ".join(live_machine.qemu_words(msgspec.structs.replace(guest, **more)))
+    return " ".join(live_machine.qemu_options(msgspec.structs.replace(guest, **more)))
 
 
 REST = (
@@ -191,15 +191,15 @@ def test_what_vng_prints_becomes_a_command_of_the_guests_folder() -> None:
 
 def test_vng_is_asked_for_a_guest_without_network_or_balloon() -> None:
     layout = topology.plan(host(LAPTOP), vcpus=2)
-    guest = Guest(
+    guest = LiveGuest(
         qemu="/q", accelerator="kvm", shape=layout.shape, seat=layout.seats[0], memory_mb=640, hugepage_kb=None,
         arguments=["odd=a b"],
     )  # fmt: skip
-    words = live_machine.vng_words(guest)
+    words = live_machine.vng_argv(guest)
     assert words[:4] == ["--run", "./kernel", "--root", "./room"]
     assert not {"--network", "--balloon", "--rw", "--disable-kvm", "--pin"} & set(words)
     assert "'odd=a b'" in words[words.index("--append") + 1], "one argument of the kernel's"
-    assert "--disable-kvm" in live_machine.vng_words(msgspec.structs.replace(guest, accelerator="tcg"))
+    assert "--disable-kvm" in live_machine.vng_argv(msgspec.structs.replace(guest, accelerator="tcg"))
 
 
 # ---- threads and memory
