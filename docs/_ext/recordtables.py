@@ -16,7 +16,7 @@ from sphinx.util.docutils import SphinxDirective
 
 
 class RecordTable(SphinxDirective):
-    """`{record} lab.compare.results.Plan`: a table of its fields, and of each record in it that is new to the page."""
+    """`{record} lab.compare.plan.Plan`: a table of its fields, and of each record in it that is new to the page."""
 
     required_arguments = 1
     has_content = False

@@ -46,6 +46,7 @@ from lab.guests.run import Arm
 from lab.kernels import build, kernel
 from lab.kernels.kernel import Kernel, MachineType
 from lab.kernels.resolve import KernelSpec, TreeSource
+from lab.stats.defaults import FIRST_LOOK_SEEDS, MORE_SEEDS, SEEDS
 from lab.stats.verdict import Metric, Outcome, percent
 
 
@@ -182,11 +183,6 @@ def chosen_metric(known: Sequence[Metric], name: str | None) -> Metric:
     raise UserError(f"there is no metric {name!r} here", hint=f"there is {', '.join(metric.name for metric in known)}")
 
 
-_FIRST_LOOK = 3
-_SECOND_LOOK = 6
-_MORE = 2
-
-
 def measure(session: Session, measurer: Measurer) -> None:
     """Put both ends and the seeds of all commits into the journal."""
     plan, history = session.plan, session.history
@@ -209,8 +205,8 @@ def _looks(plan: BisectPlan) -> Iterator[int]:
     if plan.seeds is not None:
         yield plan.seeds
         return
-    yield _FIRST_LOOK
-    yield from range(_SECOND_LOOK, plan.max_seeds + 1, _MORE)
+    yield FIRST_LOOK_SEEDS
+    yield from range(SEEDS, plan.max_seeds + 1, MORE_SEEDS)
 
 
 def _end(plan: BisectPlan, measurer: Measurer, seeds: list[int], end: tuple[Candidate, str]) -> Reading:
@@ -380,7 +376,7 @@ class Search:
     def _read(self, one: Candidate, before: State, built: Callable[[], object] = lambda: None) -> Reading:
         """A reading with few seeds where they place the commit on a level that is known, else with all."""
         seeds, known = self.session.journal.seeds or [], list(before.readings.values())
-        reading = self.measurer.measure(one, seeds[:_FIRST_LOOK], known, built=built)
+        reading = self.measurer.measure(one, seeds[:FIRST_LOOK_SEEDS], known, built=built)
         if reading.untestable or len(reading.values) == len(seeds) or self._placed(one, before, reading):
             return reading
         return self.measurer.measure(one, seeds, known)

@@ -26,6 +26,7 @@ import numpy as np
 from lab.bisection import acquisition
 from lab.bisection.acquisition import Choice, Costs
 from lab.stats import evidence
+from lab.stats.defaults import ALPHA, CONFIDENCE
 from lab.stats.evidence import Estimate, Moments
 from lab.stats.posterior import DRIFTS, Belief, Drift, Reading, believe, prior_of, shortest
 from lab.stats.sequential import Looks
@@ -59,9 +60,9 @@ class Rules:
     have had. max_boots: when to give up.
     """
 
-    confidence: float = 0.95
+    confidence: float = CONFIDENCE
     hunch: float = 0.85
-    alpha: float = 0.01
+    alpha: float = ALPHA
     confirm_alpha: float | None = 0.05
     margin: float | None = None
     end_blocks: int = 200

@@ -11,6 +11,7 @@ from lab.bisection.exact_search import OLD
 from lab.bisection.journal import Boot, Built, Event, Reading
 from lab.bisection.live_search import Done, Duel, LiveSearch, Outcome, Part, Rules, Visit
 from lab.bisection.plan import BisectPlan
+from lab.stats.defaults import ALPHA
 from lab.stats.evidence import Estimate
 from lab.stats.posterior import Reading as Point
 from lab.stats.verdict import Metric, percent
@@ -18,7 +19,6 @@ from lab.stats.verdict import Metric, percent
 FIRST_GUESS = Costs(build_s=60.0, boot_s=10.0)
 """What a build and a boot are thought to cost before there was one; weighs as much as one of them."""
 
-GATE_ALPHA = 0.01
 _BUILT_S = 1.0  # what took less was in the store
 
 
@@ -144,7 +144,7 @@ def rules_of(plan: BisectPlan) -> Rules:
     return Rules(
         confidence=confidence,
         hunch=min(Rules.hunch, confidence),
-        alpha=min(GATE_ALPHA, plan.alpha),
+        alpha=min(ALPHA, plan.alpha),
         confirm_alpha=plan.alpha,
         margin=math.log1p(plan.threshold),
     )

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from lab.bisection.answer import Answer, Found, OutcomeWord, Posterior, Proof, Step, Suspicion
 from lab.bisection.live_search import Done, Outcome, Part
-from lab.bisection.live_state import GATE_ALPHA, LiveState, certainty
+from lab.bisection.live_state import LiveState, certainty
 from lab.bisection.packages import way_on
 from lab.bisection.session import Session
 from lab.bisection.summarize import answer_of, direction_of
 from lab.stats import verdict
+from lab.stats.defaults import ALPHA
 from lab.stats.verdict import Comparison
 
 _GAPS = 10
@@ -28,7 +29,7 @@ def make(session: Session, state: LiveState, done: Done, *, out_of_time: bool = 
         outcome="undecided" if out_of_time else outcome,
         reason=reason,
         metric=state.metric,
-        ends=_compared(state, *state.pairs(Part.ENDS, ends), GATE_ALPHA) if ends.x else None,
+        ends=_compared(state, *state.pairs(Part.ENDS, ends), ALPHA) if ends.x else None,
         changes=found,
         path=steps,
         skipped=[step for step in steps if step.why],

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-from lab.compare.plan import LivePlan
-from lab.compare.results import ArmPlan, Plan
-from lab.core.records import Record
+from lab.compare.plan import ArmPlan, CommonPlan, Plan
+from lab.stats.defaults import CONFIDENCE, SEEDS
 
 Panics = Literal["untestable", "bad"]
 
 FIRST_SEED = 101
 """Searches use seeds from here on, so the proof, which compares from seed 1 on as `lab ab` does, has fresh ones."""
 
-CONFIDENCE = 0.95
-"""How sure an answer is at least, and unless more is asked for."""
 
-
-class BisectPlan(Record, frozen=True, kw_only=True):
+class BisectPlan(CommonPlan, frozen=True, kw_only=True):
     """`plan.json` in a result folder.
 
     words: what the ends are called, (good, bad) or (old, new); with the former only a change for the worse is
@@ -28,30 +24,20 @@ class BisectPlan(Record, frozen=True, kw_only=True):
     booted. inside: whether a search of packages goes on between the commits they were made from.
     """
 
-    schema: int = 1
     kind: Literal["bisect"] = "bisect"
-    mode: str
     words: tuple[str, str]
     old: ArmPlan
     new: ArmPlan
     workload: str
     case: str | None
     selection: str
-    files: dict[str, str]
     metric: str | None
-    threshold: float
     confidence: float
     seeds: int | None
-    max_seeds: int
     probes: int
     panics: Panics
     speculate: bool
-    qemu: str
-    guest_timeout_s: float
-    model: str
-    machine: str | None
     command: list[str]
-    live: LivePlan | None = None
     inside: bool = True
 
     @property
@@ -66,20 +52,9 @@ class BisectPlan(Record, frozen=True, kw_only=True):
 
     def comparison(self, base: ArmPlan, test: ArmPlan) -> Plan:
         """A comparison of two kernels under this plan's conditions, as `lab ab` makes it."""
+        common = {name: getattr(self, name) for name in CommonPlan.__struct_fields__}
+        common["max_seeds"] = max(self.max_seeds, SEEDS)
         return Plan(
-            mode=self.mode,
-            base=base,
-            test=test,
-            workloads=[self.selection],
-            files=self.files,
-            threshold=self.threshold,
-            alpha=self.alpha,
-            seeds=6,
-            max_seeds=max(self.max_seeds, 6),
+            **common, base=base, test=test, workloads=[self.selection], alpha=self.alpha, seeds=SEEDS,
             fixed_seeds=False,
-            qemu=self.qemu,
-            guest_timeout_s=self.guest_timeout_s,
-            model=self.model,
-            machine=self.machine,
-            live=self.live,
-        )
+        )  # fmt: skip

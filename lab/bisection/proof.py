@@ -18,7 +18,8 @@ from lab.bisection.exact_state import changed
 from lab.bisection.journal import safe_name
 from lab.bisection.plan import BisectPlan
 from lab.compare import exact, explain, live, results
-from lab.compare.results import AbResult, ArmPlan, Plan, primary_of
+from lab.compare.plan import ArmPlan, Plan
+from lab.compare.results import AbResult, primary_of
 from lab.compare.runs import Run
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, UserError

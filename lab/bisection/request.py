@@ -16,20 +16,17 @@ import msgspec
 
 from lab.bisection import commit_range, series
 from lab.bisection.commit_range import History
-from lab.bisection.plan import CONFIDENCE, BisectPlan, Panics
-from lab.compare.plan import LivePlan
-from lab.compare.results import ArmPlan
+from lab.bisection.plan import BisectPlan
+from lab.compare.plan import GUEST_TIMEOUT_S, ArmPlan, LivePlan, MeasureOptions
 from lab.core import paths, records, toml
 from lab.core.errors import UserError
 from lab.core.progress import Progress
 from lab.core.records import Record
 from lab.guests import exact, hardware, kvm
-from lab.kernels import compilers, resolve, trees
+from lab.kernels import compilers
+from lab.stats import defaults
 from lab.workloads import selection as workload_selection
 from lab.workloads.spec import Case, Workload
-
-MOST_ROUNDS = 40
-"""Of the comparison with the culprit taken out; the search has limits of its own."""
 
 
 def plan_of(asked: Asked, recipe: Recipe, workload: Workload, cases: Sequence[Case]) -> LivePlan | None:
@@ -51,16 +48,11 @@ def plan_of(asked: Asked, recipe: Recipe, workload: Workload, cases: Sequence[Ca
             hint=f"name it, as in --workload {workload.name}:{cases[0].name}",
         )
     live_runner.metric_of(workload, asked.metric or recipe.metric)
-    how = LivePlan(
-        accelerator=kvm.accelerator(asked.accel, asked.qemu, Progress()),
-        vcpus=asked.cpus or None,
-        mirror=asked.cpus == 0,
-        max_rounds=MOST_ROUNDS,
-        iterations=asked.iterations,
-        seed=live_guests.draw_seed(),
-    )
-    live_guests.check([(workload, cases)], how)
-    return how
+    return live_guests.plan(
+        [(workload, cases)], kvm.accelerator(asked.accel, asked.qemu, Progress()), asked.cpus,
+        # Of the comparison with the culprit taken out; the search has limits of its own.
+        max_rounds=defaults.MAX_ROUNDS, iterations=asked.iterations,
+    )  # fmt: skip
 
 
 def _refuse_exact(asked: Asked, recipe: Recipe) -> None:
@@ -165,13 +157,13 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float | None = None
     threshold: float | None = None
     seeds: int | None = None
-    max_seeds: int = 24
+    max_seeds: int = defaults.MAX_SEEDS
     probe: int | None = None
     model: str | None = None
     machine: str | None = None
     cc: str | None = None
-    qemu: str = "qemu-system-x86_64"
-    guest_timeout: float = 300.0
+    qemu: str = exact.QEMU
+    guest_timeout: float = GUEST_TIMEOUT_S
     speculate: bool = True
     inside: bool = True
     accel: Literal["auto", "kvm", "tcg"] = "auto"
@@ -263,48 +255,38 @@ def plan_for(
     selection = asked.workload or recipe.selection
     if not selection:
         raise UserError("what is to be measured? give --workload NAME[:CASE], or a --recipe")
+    options = MeasureOptions(
+        workload=(selection,),
+        tree=first_of(asked.tree, recipe.tree, "") or None,
+        model=first_of(asked.model, recipe.model, "auto"),
+        machine=first_of(asked.machine, recipe.machine, hardware.DEFAULT),
+        threshold=first_of(asked.threshold, recipe.threshold, defaults.THRESHOLD),
+        max_seeds=asked.max_seeds,
+        cc=first_of(asked.cc, recipe.cc, compilers.DEFAULT),
+        qemu=asked.qemu,
+        guest_timeout=asked.guest_timeout,
+    )
+    options.require()
     workload, cases = workload_selection.select(selection)
-    exact.find_qemu(asked.qemu)
-    how = plan_of(asked, recipe, workload, cases)
-    model = first_of(asked.model, recipe.model, "auto")
-    machine = first_of(asked.machine, recipe.machine, hardware.DEFAULT)
-    hardware.load(machine)
-    cc = first_of(asked.cc, recipe.cc, compilers.DEFAULT)
-    compilers.identify(cc)
-    tree_name = first_of(asked.tree, recipe.tree, "")
-    tree = trees.open_tree(tree_name, progress=progress) if tree_name else None
-    old, new = (ArmPlan(spec=resolve.resolve(text, tree, progress=progress), cc=cc) for text in ends)
-    for note in dict.fromkeys(arm.spec.note for arm in (old, new) if arm.spec.note):
-        progress.log_once(note)
+    live = plan_of(asked, recipe, workload, cases)
+    old, new = (ArmPlan(spec=spec, cc=options.cc) for spec in options.resolve(ends, progress))
     return BisectPlan(
-        mode="live" if how else "exact",
+        **options.common(live),
         words=words,
         old=old,
         new=new,
         workload=workload.name,
         case=cases[0].name if len(cases) == 1 else None,
         selection=workload_selection.canonical(selection),
-        files=workload_selection.user_files([selection]),
         metric=first_of(asked.metric, recipe.metric, "") or None,
-        threshold=first_of(asked.threshold, recipe.threshold, 0.02),
-        confidence=first_of(asked.confidence, recipe.confidence, CONFIDENCE),
+        confidence=first_of(asked.confidence, recipe.confidence, defaults.CONFIDENCE),
         seeds=first_of(asked.seeds, recipe.seeds, 0) or None,
-        max_seeds=asked.max_seeds,
         probes=first_of(asked.probe, recipe.probe, PROBES),
-        panics=_panics(recipe),
-        speculate=asked.speculate and how is None,
-        qemu=asked.qemu,
-        guest_timeout_s=asked.guest_timeout,
-        model="none" if how else model,
-        machine=machine if model != "none" and how is None else None,
+        panics=recipe.panics or "untestable",
+        speculate=asked.speculate and live is None,
         command=list(command),
-        live=how,
         inside=asked.inside,
     )
-
-
-def _panics(recipe: Recipe) -> Panics:
-    return recipe.panics or "untestable"
 
 
 def first_of(typed: T | None, recipe: T | None, default: T) -> T:

@@ -13,23 +13,22 @@ from rich.table import Table
 from lab.cli import ab, options
 from lab.compare import certificates, results
 from lab.compare.certificates import Certificate
-from lab.compare.results import Plan
+from lab.compare.plan import Plan
 from lab.core import records
 from lab.core.errors import UserError
 from lab.guests import exact as guest_exact
 from lab.history import remember
+from lab.stats import defaults
 
 ROUNDS = 30
 """Enough for a standard deviation that is right within a quarter (one over the root of twice as many, twice)."""
-
-SEEDS = 6
 
 _UNBOUND = 300
 
 
 @click.command()
 @click.argument("spec", required=False)
-@options.measured(max_seeds=24)
+@options.measured(max_seeds=defaults.MAX_SEEDS)
 @options.live()
 @click.option("--resume", metavar="ID", help="Go on with one that was interrupted.")
 @click.option("--list", "listing", is_flag=True, help="List the certificates there are.")
@@ -51,7 +50,7 @@ def aa(spec: str | None, resume: str | None, listing: bool, result: Path | None,
     if (spec is None) == (resume is None):
         raise UserError("a kernel is needed, or --resume ID", hint="e.g. lab aa deb:6.12 -w alloc-burst:layout-4632k")
     nothing = {"base_cc": None, "test_cc": None, "fail_on": None, "require_verdict": False, "explain": False}
-    asked = msgspec.convert({**rest, **nothing, "base": spec, "test": spec}, ab.Asked)
+    asked = msgspec.convert({**rest, **nothing, "base": spec, "test": spec}, ab.AbOptions)
     with options.work(asked.jobs, asked.budget) as work:
         if resume is not None:
             folder = results.open_folder(resume)
@@ -70,13 +69,13 @@ def aa(spec: str | None, resume: str | None, listing: bool, result: Path | None,
     return 0
 
 
-def _to_the_end(plan: Plan, asked: ab.Asked) -> Plan:
+def _to_the_end(plan: Plan, asked: ab.AbOptions) -> Plan:
     """All rounds or seeds, decided or not: what is asked is how much they scatter."""
     live = plan.live
     if live is not None:
         live = msgspec.structs.replace(live, max_rounds=asked.rounds or ROUNDS, fixed_rounds=True)
     return msgspec.structs.replace(
-        plan, seeds=asked.seeds or SEEDS, fixed_seeds=True, certificate=True, live=live
+        plan, seeds=asked.seeds or defaults.SEEDS, fixed_seeds=True, certificate=True, live=live
     )  # fmt: skip
 
 
@@ -107,7 +106,7 @@ def _print(made: Sequence[Certificate], *, as_json: bool) -> None:
 
 def _list(*, as_json: bool) -> None:
     found = certificates.kept()
-    present = certificates.setup(guest_exact.find_qemu("qemu-system-x86_64").version)
+    present = certificates.setup(guest_exact.find_qemu().version)
     if as_json:
         told = [{**records.plain(one), "changed": certificates.changed(one, present)} for one in found]
         click.echo(records.encode({"schema": "lab.aa/1", "certificates": told}), nl=False)

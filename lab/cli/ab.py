@@ -14,18 +14,18 @@ from lab.cluster import exact_only
 from lab.compare import exact, live, live_guests, results
 from lab.compare import explain as lab_explain
 from lab.compare.explain import Why
-from lab.compare.plan import LivePlan
-from lab.compare.results import AbResult, ArmPlan, Plan
+from lab.compare.plan import ArmPlan, LivePlan, MeasureOptions, Plan
+from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.errors import Undecided, UserError
 from lab.core.executor import Work
 from lab.core.progress import Progress
-from lab.guests import exact as guest_exact
-from lab.guests import hardware, kvm
+from lab.guests import kvm
 from lab.history import remember
-from lab.kernels import compilers, resolve, trees
+from lab.kernels import compilers
 from lab.report import explain_text
 from lab.report import text as report_text
+from lab.stats import defaults
 from lab.stats.verdict import Outcome
 from lab.workloads import selection
 
@@ -33,7 +33,7 @@ from lab.workloads import selection
 @click.command()
 @click.option("--base", metavar="SPEC", help="The kernel to compare with.")
 @click.option("--test", metavar="SPEC", help="The kernel in question.")
-@options.measured(max_seeds=24)
+@options.measured(max_seeds=defaults.MAX_SEEDS)
 @options.live()
 @click.option("--base-cc", help="Compiler of the base kernel.")
 @click.option("--test-cc", help="Compiler of the test kernel.")
@@ -59,7 +59,7 @@ def ab(
       lab ab --base efa7df3e3bb5^ --test efa7df3e3bb5 -w alloc-burst:layout-4632k
     """
     rest["mode"] = exact_only(cluster, rest["mode"])
-    asked = msgspec.convert({**rest, "explain": explain}, Asked)
+    asked = msgspec.convert({**rest, "explain": explain}, AbOptions)
     fail_on = _verdicts(asked.fail_on)
     with options.work(asked.jobs, asked.budget, cluster, share) as work:
         if resume is not None:
@@ -86,25 +86,15 @@ def ab(
     return 0
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class AbOptions(MeasureOptions, frozen=True, kw_only=True):
     """The options that a plan is made of, as click gives them."""
 
     base: str | None
     test: str | None
-    workload: tuple[str, ...]
-    tree: str | None
     mode: str
-    threshold: float
-    seeds: int | None
-    max_seeds: int
     budget: float | None
-    cc: str
     base_cc: str | None
     test_cc: str | None
-    qemu: str
-    guest_timeout: float
-    model: str
-    machine: str
     jobs: int | None
     accel: Literal["auto", "kvm", "tcg"]
     cpus: int | None
@@ -130,43 +120,21 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
         return exact.measure(plan, folder, work)
 
 
-def plan_of(asked: Asked, progress: Progress) -> Plan:
+def plan_of(asked: AbOptions, progress: Progress) -> Plan:
     """Everything resolved, so that nothing asked for can turn out wrong after hours."""
     if not asked.base or not asked.test:
         raise UserError("both --base and --test are needed", hint="e.g. --base v6.11 --test v6.12")
-    selection.select_all(asked.workload)
-    guest_exact.find_qemu(asked.qemu)
-    hardware.load(asked.machine)
-    tree = trees.open_tree(asked.tree, progress=progress) if asked.tree else None
-    arms = []
-    for text, cc in ((asked.base, asked.base_cc), (asked.test, asked.test_cc)):
-        compilers.identify(cc or asked.cc)
-        spec = resolve.resolve(text, tree, progress=progress)
-        if spec.note:
-            progress.log_once(spec.note)
-        arms.append(ArmPlan(spec=spec, cc=cc or asked.cc))
-    mode, how = _live_plan(asked, progress)
-    return Plan(
-        mode=mode,
-        base=arms[0],
-        test=arms[1],
-        workloads=[selection.canonical(text) for text in asked.workload],
-        files=selection.user_files(asked.workload),
-        threshold=asked.threshold,
-        alpha=0.01,
-        seeds=asked.seeds or 6,
-        max_seeds=asked.max_seeds,
-        fixed_seeds=asked.seeds is not None,
-        qemu=asked.qemu,
-        guest_timeout_s=asked.guest_timeout,
-        model=asked.model if how is None else "none",
-        machine=asked.machine if how is None and asked.model != "none" else None,
-        live=how,
-    )
+    asked.require()
+    compiled_by = [cc or asked.cc for cc in (asked.base_cc, asked.test_cc)]
+    for cc in compiled_by:
+        compilers.identify(cc)
+    specs = asked.resolve((asked.base, asked.test), progress)
+    base, test = (ArmPlan(spec=spec, cc=cc) for spec, cc in zip(specs, compiled_by, strict=True))
+    return Plan.of(asked, live=_live_plan(asked, progress), base=base, test=test)
 
 
-def _live_plan(asked: Asked, progress: Progress) -> tuple[str, LivePlan | None]:
-    """The mode, and how it is measured in live mode: refused here if this machine cannot.
+def _live_plan(asked: AbOptions, progress: Progress) -> LivePlan | None:
+    """The plan of live mode, refused if this host cannot do it; None for exact mode.
 
     `auto` is live where a guest boots under KVM, unless something is asked for that only exact mode has.
     """
@@ -177,19 +145,19 @@ def _live_plan(asked: Asked, progress: Progress) -> tuple[str, LivePlan | None]:
             raise UserError(
                 "--accel, --cpus, --numa, --duet, --rounds, --iterations, --perf and --perf-record are of live mode"
             )
-        return "exact", None
+        return None
     of_exact = asked.seeds or asked.explain or asked.model != "auto"
     if asked.mode == "auto" and not any(chosen) and (of_exact or not kvm.works(asked.qemu)):
-        return "exact", None
+        return None
     if asked.seeds:
         raise UserError("--seeds is of exact mode", hint="in live mode it is --rounds")
     if asked.model not in ("auto", "none"):
         raise UserError("--model is of exact mode: live mode measures real time", hint="leave it out, or --mode exact")
     accelerator = kvm.accelerator(asked.accel, asked.qemu, progress)
-    how = LivePlan(
-        accelerator=accelerator,
-        vcpus=asked.cpus or None,
-        mirror=asked.cpus == 0,
+    return live_guests.plan(
+        selection.select_all(asked.workload),
+        accelerator,
+        asked.cpus,
         nodes=asked.numa,
         duet=asked.duet,
         max_rounds=asked.rounds or asked.max_rounds,
@@ -197,10 +165,7 @@ def _live_plan(asked: Asked, progress: Progress) -> tuple[str, LivePlan | None]:
         iterations=asked.iterations,
         perf=accelerator == "kvm" if asked.perf is None else asked.perf,
         perf_record=asked.perf_record,
-        seed=live_guests.draw_seed(),
     )
-    live_guests.check(selection.select_all(asked.workload), how)
-    return "live", how
 
 
 def _verdicts(text: str | None) -> set[Outcome]:

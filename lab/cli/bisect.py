@@ -19,6 +19,7 @@ from lab.core.text import visible
 from lab.guests import hardware
 from lab.history import remember
 from lab.report import bisection_text
+from lab.stats import defaults
 
 _PATHS = "lab.bisect.paths"
 _WORDS = "lab.bisect.words"
@@ -77,7 +78,13 @@ _result_id = click.argument("result_id", metavar="[ID]", default="latest")
 @options.mode
 @options.live_guest()
 @click.option("--confidence", type=options.Share(), help="How sure the answer has to be, 95% or more (95%).")
-@click.option("--max-seeds", type=click.IntRange(min=6), default=24, show_default=True, help="To tell the ends apart.")
+@click.option(
+    "--max-seeds",
+    type=click.IntRange(min=6),
+    default=defaults.MAX_SEEDS,
+    show_default=True,
+    help="To tell the ends apart.",
+)
 @click.option(
     "--probe", type=click.IntRange(min=0), metavar="N", help="With ends that are alike, measure N commits inside (3)."
 )

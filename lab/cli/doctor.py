@@ -37,7 +37,7 @@ class Finding(Record, frozen=True, kw_only=True):
     remedy: str | None = None
 
 
-def examine(qemu: str = "qemu-system-x86_64") -> list[Finding]:
+def examine(qemu: str = exact.QEMU) -> list[Finding]:
     """All findings about this machine. Boots one guest to judge KVM, where `/dev/kvm` is there at all."""
     return [*_tools(), _qemu(qemu), _kvm(qemu), _pmu(), _virtme(), _source(), _cores(), _disk(), _user(), *bench()]
 
@@ -222,7 +222,7 @@ _MARKS = {"ok": "ok     ", "limited": "limited", "missing": "MISSING"}
 
 
 @click.command()
-@click.option("--qemu", default="qemu-system-x86_64", show_default=True, help="The QEMU to examine.")
+@click.option("--qemu", default=exact.QEMU, show_default=True, help="The QEMU to examine.")
 @click.option("--fix", is_flag=True, help="Set this machine up for live mode: governor, turbo, THP, KSM, swap.")
 @click.option("--without-smt", is_flag=True, help="With --fix: hyper-threads off, too.")
 @click.option("--restore", is_flag=True, help="Put back what --fix changed.")

@@ -14,15 +14,13 @@ from lab.cluster import exact_only
 from lab.compare import matrix as measuring
 from lab.compare import matrix_results, results
 from lab.compare.matrix_results import MatrixPlan, MatrixResult, load_plan
+from lab.compare.plan import MeasureOptions
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure
 from lab.core.progress import Progress
-from lab.guests import exact as guest_exact
-from lab.guests import hardware
 from lab.history import remember
-from lab.kernels import compilers, trees
 from lab.report import heatmap, matrix_text
-from lab.workloads import selection
+from lab.stats import defaults
 
 
 @click.command()
@@ -33,7 +31,7 @@ from lab.workloads import selection
 )  # fmt: skip
 @click.option("--against", metavar="ARM", help="The arm that all others are judged against (default: the first).")
 @click.option("--metric", metavar="NAME", help="The metric that the cells show (default: each workload's primary).")
-@options.measured(max_seeds=12)
+@options.measured(max_seeds=defaults.MATRIX_MAX_SEEDS)
 @options.executor()
 @click.option("--resume", metavar="ID", help="Go on with a matrix that was interrupted.")
 @click.option("--svg", type=options.OutputFile(), help="Also write a heat map.")
@@ -56,7 +54,7 @@ def matrix(
       lab matrix --kernel d4148aeab412 --set thp=always,never --set thp.defrag=always,never --svg thp.svg
     """
     rest["mode"] = exact_only(cluster, rest["mode"])
-    asked = msgspec.convert(rest, Asked)
+    asked = msgspec.convert(rest, MatrixOptions)
     with options.work(asked.jobs, asked.budget, cluster, share) as work:
         if resume is not None:
             folder = results.open_folder(resume)
@@ -82,25 +80,15 @@ def matrix(
         )
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class MatrixOptions(MeasureOptions, frozen=True, kw_only=True):
     """The options that a plan is made of, as click gives them."""
 
     kernel: tuple[str, ...]
     settings: tuple[str, ...]
-    workload: tuple[str, ...]
     against: str | None
     metric: str | None
-    tree: str | None
     mode: str
-    model: str
-    machine: str
-    threshold: float
-    seeds: int | None
-    max_seeds: int
     budget: float | None
-    cc: str
-    qemu: str
-    guest_timeout: float
     jobs: int | None
 
 
@@ -112,32 +100,19 @@ def show(result: MatrixResult, *, as_json: bool) -> None:
         matrix_text.show(result, Console())
 
 
-def _plan(asked: Asked, progress: Progress) -> MatrixPlan:
+def _plan(asked: MatrixOptions, progress: Progress) -> MatrixPlan:
     """Everything resolved, so that nothing asked for can turn out wrong after hours."""
     span = matrix_results.span(asked.kernel, asked.settings)
     baseline = matrix_results.choose(span.arms, asked.against)
     measuring.check_metrics(asked.workload, asked.metric, asked.model)
-    guest_exact.find_qemu(asked.qemu)
-    hardware.load(asked.machine)
-    compilers.identify(asked.cc)
-    tree = trees.open_tree(asked.tree, progress=progress) if asked.tree else None
-    return MatrixPlan(
-        mode=options.mode_of(asked.mode),
+    asked.require()
+    options.require_exact(asked.mode)
+    return MatrixPlan.of(
+        asked,
         axes=span.axes,
         kernels=span.kernels,
-        arms=measuring.plan_arms(span, tree, progress),
+        arms=measuring.plan_arms(span, asked.resolve(span.kernels, progress)),
         baseline=baseline.label,
         cc=asked.cc,
         metric=asked.metric,
-        workloads=[selection.canonical(text) for text in asked.workload],
-        files=selection.user_files(asked.workload),
-        threshold=asked.threshold,
-        alpha=0.01,
-        seeds=asked.seeds or 6,
-        max_seeds=asked.max_seeds,
-        fixed_seeds=asked.seeds is not None,
-        qemu=asked.qemu,
-        guest_timeout_s=asked.guest_timeout,
-        model=asked.model,
-        machine=asked.machine if asked.model != "none" else None,
     )

@@ -12,11 +12,14 @@ from typing import Any
 import click
 
 from lab.cluster import connect
+from lab.compare.plan import GUEST_TIMEOUT_S
 from lab.core.errors import UserError
 from lab.core.executor import Work, default_jobs
 from lab.core.progress import Progress
 from lab.guests import hardware
+from lab.guests.exact import QEMU
 from lab.kernels import compilers
+from lab.stats import defaults
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -41,7 +44,7 @@ mode: Decorator = click.option(
     envvar="LAB_MODE",
     help="auto: live where a guest boots under KVM, else exact.",
 )
-qemu: Decorator = click.option("--qemu", default="qemu-system-x86_64", show_default=True, help="The QEMU to use.")
+qemu: Decorator = click.option("--qemu", default=QEMU, show_default=True, help="The QEMU to use.")
 
 database: Decorator = click.option(
     "--database", metavar="URL", help="The history's database (default: $LAB_DATABASE, lab.toml, or a SQLite file)."
@@ -102,7 +105,7 @@ budget: Decorator = click.option(
     "--budget", type=Duration(some=True), help="Stop after this time with what is known, e.g. 40m."
 )
 guest_timeout: Decorator = click.option(
-    "--guest-timeout", type=Duration(some=True), default=300.0, help="A guest that runs longer hangs (300s)."
+    "--guest-timeout", type=Duration(some=True), default=GUEST_TIMEOUT_S, help="A guest that runs longer hangs (300s)."
 )
 
 
@@ -178,7 +181,9 @@ def measured(*, max_seeds: int) -> Decorator:
             "--machine", metavar="NAME|FILE", default=hardware.DEFAULT, show_default=True,
             help="The machine that is modelled.",
         ),
-        click.option("--threshold", type=Share(), default=0.02, help="The smallest change that counts (2%)."),
+        click.option(
+            "--threshold", type=Share(), default=defaults.THRESHOLD, help="The smallest change that counts (2%)."
+        ),
         click.option("--seeds", type=click.IntRange(min=1), help="Exactly that many seeds, decided or not."),
         click.option(
             "--max-seeds", type=click.IntRange(min=6), default=max_seeds, show_default=True,
@@ -215,7 +220,8 @@ def live() -> Decorator:
         click.option("--duet", is_flag=True, help="Live mode: both arms at once, on CPUs of their own."),
         click.option("--rounds", type=click.IntRange(min=1), help="Live mode: exactly that many rounds."),
         click.option(
-            "--max-rounds", type=click.IntRange(min=6), default=40, show_default=True, help="Stop adding rounds here."
+            "--max-rounds", type=click.IntRange(min=6), default=defaults.MAX_ROUNDS, show_default=True,
+            help="Stop adding rounds here.",
         ),
         click.option(
             "--perf/--no-perf", default=None, help="Live mode: count events by `perf stat` (default: under KVM)."
@@ -227,8 +233,7 @@ def live() -> Decorator:
     )  # fmt: skip
 
 
-def mode_of(asked: str) -> str:
-    """The mode of what only exact mode does; `auto` takes it."""
-    if asked == "live":
+def require_exact(mode: str) -> None:
+    """Refuse live mode to what only exact mode does; `auto` takes that."""
+    if mode == "live":
         raise UserError("this is not done in live mode", hint="measure with --mode exact, or compare with `lab ab`")
-    return "exact"

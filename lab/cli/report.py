@@ -19,11 +19,13 @@ from lab.cli import options
 from lab.compare import matrix_results, results
 from lab.compare import replay as compare_replay
 from lab.compare.matrix_results import MatrixResult
+from lab.compare.plan import GUEST_TIMEOUT_S
 from lab.compare.replay import Replay
 from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure, UserError
 from lab.core.text import visible
+from lab.guests.exact import QEMU
 from lab.report import inputs, matrix_text, text
 from lab.report.bundle import replay as bundle_replay
 from lab.report.bundle import write
@@ -155,14 +157,14 @@ def _listed(
     }
 
 
-_QEMU = "qemu-system-x86_64"
-
-
 @click.command()
 @click.argument("what", metavar="ID|BUNDLE")
-@click.option("--qemu", help=f"The QEMU to replay a bundle with ({_QEMU}).")
+@click.option("--qemu", help=f"The QEMU to replay a bundle with ({QEMU}).")
 @click.option(
-    "--guest-timeout", type=options.Duration(some=True), default=300.0, help="As long a bundle's guest may take (300s)."
+    "--guest-timeout",
+    type=options.Duration(some=True),
+    default=GUEST_TIMEOUT_S,
+    help="As long a bundle's guest may take (300s).",
 )
 @click.option("--trust-plugin", is_flag=True, help="Build and run a bundle's cost plugin that is not this lab's.")
 @options.jobs
@@ -182,7 +184,7 @@ def replay(
     """
     with options.work(jobs) as work:
         if bundle_replay.is_bundle(what):
-            asked = bundle_replay.Asked(qemu=qemu or _QEMU, guest_timeout_s=guest_timeout, trust=trust_plugin)
+            asked = bundle_replay.Asked(qemu=qemu or QEMU, guest_timeout_s=guest_timeout, trust=trust_plugin)
             found = bundle_replay.replay(Path(what), asked, work)
         elif qemu or trust_plugin:
             raise UserError(

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from lab import __version__
 from lab.compare import results
+from lab.compare.plan import ArmPlan, ComparisonPlan, Plan
 from lab.compare.requirements import check_guest
-from lab.compare.results import AbResult, ArmPlan, ArmResult, CaseResult, GuestShape, Measuring, Plan, ResultEnvironment
+from lab.compare.results import AbResult, ArmResult, CaseResult, GuestShape, ResultEnvironment
 from lab.compare.runs import Bench, guest_of
 from lab.compare.sampling import Limits, Series, Wanted, sample
 from lab.core import records
@@ -50,7 +51,9 @@ def prepare(plan: Plan, folder: Path, work: Work) -> Prepared:
     return prepare_around(obtain_arms(plan, work), qemu, plan, folder, work.progress)
 
 
-def prepare_around(arms: tuple[Arm, ...], qemu: Qemu, plan: Measuring, folder: Path, progress: Progress) -> Prepared:
+def prepare_around(
+    arms: tuple[Arm, ...], qemu: Qemu, plan: ComparisonPlan, folder: Path, progress: Progress
+) -> Prepared:
     """The guests around arms whose kernels are at hand."""
     machine = kernel_kernel.common_machine(*(arm.kernel for arm in arms))
     image = guest_image.obtain(progress)

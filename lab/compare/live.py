@@ -16,8 +16,8 @@ from typing import Self
 
 from lab.compare import boots, certificates, exact, live_guests, results
 from lab.compare.live_guests import Ready
-from lab.compare.plan import Live, LivePlan, LiveRound
-from lab.compare.results import AbResult, CaseResult, Plan
+from lab.compare.plan import LivePlan, Plan
+from lab.compare.results import AbResult, CaseResult, Live, LiveRound
 from lab.compare.round_runner import Stand, Taking
 from lab.compare.rounds import Rounds, primary_of
 from lab.core import records

@@ -7,21 +7,22 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from lab import __version__
 from lab.compare.boots import LiveBench
-from lab.compare.plan import Command, LivePlan
+from lab.compare.plan import LivePlan
 from lab.compare.requirements import check_guest
-from lab.compare.results import GuestShape, ResultEnvironment
+from lab.compare.results import Command, GuestShape, ResultEnvironment
 from lab.compare.round_runner import Stand
 from lab.core import records
 from lab.core.progress import Progress
 from lab.guests import image as guest_image
 from lab.guests import initrd, live_machine, perf_stat, pinning, topology
 from lab.guests.exact import Qemu
-from lab.guests.live_machine import LiveGuest, live_parameters
+from lab.guests.live_machine import Accelerator, LiveGuest, live_parameters
 from lab.guests.perf_stat import Event
 from lab.guests.run import Arm
 from lab.guests.topology import Layout
@@ -56,9 +57,14 @@ def _memory_mb(workload: Workload, layout: Layout, plan: LivePlan) -> int:
     )
 
 
-def draw_seed() -> int:
-    """A seed for the order of boots, kept in the plan."""
-    return random.SystemRandom().randrange(1 << 31)
+def plan(
+    chosen: Sequence[tuple[Workload, Sequence[Case]]], accelerator: Accelerator, cpus: int | None, **more: Any
+) -> LivePlan:
+    """A plan of live mode for this host, refused where the host is too small. cpus: of a guest; 0 for the host's."""
+    seed = random.SystemRandom().randrange(1 << 31)
+    made = LivePlan(accelerator=accelerator, vcpus=cpus or None, mirror=cpus == 0, seed=seed, **more)
+    check(chosen, made)
+    return made
 
 
 def layout_of(workload: Workload, plan: LivePlan) -> Layout:

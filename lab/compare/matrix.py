@@ -20,13 +20,11 @@ from lab.compare.sampling import Limits, Series, Wanted, sample
 from lab.core import records
 from lab.core.errors import HostFailed, UserError, suggestion
 from lab.core.executor import Work
-from lab.core.progress import Progress
 from lab.guests import exact as guest_exact
 from lab.guests.run import Arm
 from lab.kernels import kernel as kernel_kernel
-from lab.kernels import resolve, spec
+from lab.kernels import spec
 from lab.kernels.resolve import KernelSpec
-from lab.kernels.trees import Tree
 from lab.stats import multiple, verdict
 from lab.stats.multiple import CaseVerdict
 from lab.stats.verdict import Comparison, Metric, Outcome
@@ -36,17 +34,11 @@ from lab.workloads.spec import Case, Workload
 _CHANGED = (Outcome.REGRESSION, Outcome.IMPROVEMENT)
 
 
-def plan_arms(span: Span, tree: Tree | None, progress: Progress) -> list[MatrixArmPlan]:
-    """The arms resolved: each kernel is looked up once, however many settings it gets."""
-    found = []
-    for text in span.kernels:
-        spec = resolve.resolve(text, tree, progress=progress)
-        if spec.note:
-            progress.log_once(spec.note)
-        found.append(spec)
+def plan_arms(span: Span, kernels: Sequence[KernelSpec]) -> list[MatrixArmPlan]:
+    """The arms of a span whose kernels were looked up, each once, however many settings it gets."""
     names = matrix_results.file_names([arm.label for arm in span.arms])
     return [
-        MatrixArmPlan(label=arm.label, name=name, at=arm.at, spec=_with_suffixes(found[arm.kernel], arm.spec))
+        MatrixArmPlan(label=arm.label, name=name, at=arm.at, spec=_with_suffixes(kernels[arm.kernel], arm.spec))
         for arm, name in zip(span.arms, names, strict=True)
     ]
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from lab.compare import results
-from lab.compare.results import ArmResult, Measuring, ResultEnvironment
+from lab.compare.plan import ComparisonPlan
+from lab.compare.results import ArmResult, ResultEnvironment
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.records import Record
@@ -157,7 +158,7 @@ class MatrixArmPlan(Record, frozen=True, kw_only=True):
     spec: KernelSpec
 
 
-class MatrixPlan(Measuring, frozen=True, kw_only=True):
+class MatrixPlan(ComparisonPlan, frozen=True, kw_only=True):
     """Everything that decides a matrix. The same plan gives the same numbers.
 
     kernels: the specs of the first axis, as they were asked for.

@@ -1,27 +1,34 @@
-"""What a plan and a result say of live mode beyond what both modes have."""
+"""Plans: everything that decides a measurement, resolved from the options of a command before any work begins."""
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Literal
+from collections.abc import Iterable
+from typing import Any, Self
 
 import msgspec
 
-from lab.compare.rounds import Sampling
+from lab.core.progress import Progress
 from lab.core.records import Record
-from lab.guests.host import HostFact, RoundHost
+from lab.guests import exact, hardware
 from lab.guests.live_machine import Accelerator
-from lab.guests.perf_record import Difference
-from lab.guests.perf_stat import PerfSummary
-from lab.guests.topology import Seat, Shape
+from lab.kernels import compilers, resolve, trees
+from lab.kernels.resolve import KernelSpec
+from lab.stats import defaults
+from lab.workloads import selection
 
-RoundState = Literal["kept", "disturbed", "repeated", "died"]
+GUEST_TIMEOUT_S = 300.0
+"""A guest that runs longer hangs."""
 
 
 class LivePlan(Record, frozen=True, kw_only=True):
-    """How a comparison in live mode is done. vcpus: of a guest; None: each workload's own, or the host's (mirror).
+    """How a comparison in live mode is done.
 
-    perf: `perf stat` around every case. perf_record: a profile of both arms, in boots of their own.
+    vcpus: of a guest; None for each workload's own, or with `mirror` the host's.
+    nodes: NUMA nodes of a guest.
+    duet: both arms run at once.
+    perf: `perf stat` runs around every case.
+    perf_record: boots of their own give a profile of both arms.
+    seed: of the order of boots.
     """
 
     accelerator: Accelerator
@@ -37,76 +44,108 @@ class LivePlan(Record, frozen=True, kw_only=True):
     seed: int
 
 
-class LiveBoot(Record, frozen=True, kw_only=True):
-    """One guest of a round. cpus: the host CPU of each vCPU. values: by case and metric, of each iteration."""
+class ArmPlan(Record, frozen=True, kw_only=True):
+    """One arm as resolved: what will be built or booted."""
 
-    name: str
-    arm: str
-    cpus: list[int]
-    seconds: float
-    values: dict[str, dict[str, list[float | None]]] = msgspec.field(default_factory=dict)
-    failure: str | None = None
+    spec: KernelSpec
+    cc: str
 
 
-class LiveRound(Record, frozen=True, kw_only=True):
-    """One try at a round: boots of both arms next to each other.
+class CommonPlan(Record, frozen=True, kw_only=True):
+    """What every plan decides: the guests, and the smallest change that counts.
 
-    state: `kept`, it counts; `disturbed`, it counts although the host was never quiet; `repeated`, it was disturbed
-    and done again; `died`, a guest did. reasons: of the last three.
+    model, machine: of the cost model, `none` and None without one.
+    files: the user's files that are cases, and their SHA-256.
     """
 
-    number: int
-    attempt: int
-    order: list[str]
-    iterations: int
-    state: RoundState
-    reasons: list[str]
-    host: RoundHost | None
-    seconds: float
-    boots: list[LiveBoot]
-
-    @property
-    def counts(self) -> bool:
-        """Whether its numbers are in the verdict."""
-        return self.state in ("kept", "disturbed")
+    schema: int = 1
+    mode: str
+    threshold: float
+    max_seeds: int
+    qemu: str
+    guest_timeout_s: float
+    model: str = "none"
+    machine: str | None = None
+    files: dict[str, str] = msgspec.field(default_factory=dict)
+    live: LivePlan | None = None
 
 
-class Command(Record, frozen=True, kw_only=True):
-    """What made an arm's guests: the `vng` command, and the QEMU command that it gave. Paths are a guest's own."""
+class ComparisonPlan(CommonPlan, frozen=True, kw_only=True):
+    """A plan of comparisons, whatever their arms are."""
 
-    vng: list[str]
-    qemu: list[str]
+    workloads: list[str]
+    alpha: float
+    seeds: int
+    fixed_seeds: bool
+
+    @classmethod
+    def of(cls, options: MeasureOptions, *, live: LivePlan | None = None, **more: Any) -> Self:
+        """The plan of a command's options; `live` only in live mode. more: what only this kind of plan has."""
+        return cls(
+            **options.common(live),
+            workloads=[selection.canonical(text) for text in options.workload],
+            alpha=defaults.ALPHA,
+            seeds=options.seeds or options.first_seeds,
+            fixed_seeds=options.seeds is not None,
+            **more,
+        )
 
 
-class Live(Record, frozen=True, kw_only=True):
-    """How a result in live mode was measured. commands: by workload and arm. sampling, profiles: by case.
+class Plan(ComparisonPlan, frozen=True, kw_only=True):
+    """Everything that decides a comparison. The same plan gives the same numbers.
 
-    planned_rounds: that verdicts are about, see `lab.stats.sequential`; None: it ended before they could be planned.
-    certificates: by case, what this host's noise certificate says to it.
+    certificate: base and test are one kernel, compared for a noise certificate of the host.
     """
 
-    accelerator: Accelerator
-    virtme_ng: str
-    duet: bool
-    shapes: dict[str, Shape]
-    seats: dict[str, list[Seat]]
-    hugepage_kb: int | None
-    commands: dict[str, dict[str, Command]]
-    host: list[HostFact]
-    rounds: list[LiveRound]
-    planned_rounds: int | None = None
-    sampling: dict[str, Sampling]
-    perf: PerfSummary | None = None
-    profiles: dict[str, Difference] = msgspec.field(default_factory=dict)
-    certificates: dict[str, str] = msgspec.field(default_factory=dict)
+    base: ArmPlan
+    test: ArmPlan
+    certificate: bool = False
 
-    def __str__(self) -> str:
-        """How quiet the host was, in words."""
-        counts = Counter(one.state for one in self.rounds)
-        counted = counts["kept"] + counts["disturbed"]
-        planned = f" of {self.planned_rounds} planned" if self.planned_rounds and self.planned_rounds > counted else ""
-        words = [f"{counted} round{'s' * (counted != 1)}{planned}"]
-        words += [f"{counts['disturbed']} of them disturbed"] if counts["disturbed"] else []
-        words += [f"{counts['repeated']} repeated because of the host"] if counts["repeated"] else []
-        words += [f"{counts['died']} repeated because a guest died"] if counts["died"] else []
-        return ", ".join(words)
+
+class MeasureOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options that all measurements share, as a command line, a recipe or a night's plan gives them.
+
+    seeds: exactly that many, None to go by the verdicts.
+    """
+
+    workload: tuple[str, ...]
+    tree: str | None = None
+    model: str = "auto"
+    machine: str = hardware.DEFAULT
+    threshold: float = defaults.THRESHOLD
+    seeds: int | None = None
+    first_seeds: int = defaults.SEEDS
+    max_seeds: int = defaults.MAX_SEEDS
+    cc: str = compilers.DEFAULT
+    qemu: str = exact.QEMU
+    guest_timeout: float = GUEST_TIMEOUT_S
+
+    def require(self) -> None:
+        """Refuse what this host does not have, before hours of work."""
+        selection.select_all(self.workload)
+        exact.find_qemu(self.qemu)
+        hardware.load(self.machine)
+        compilers.identify(self.cc)
+
+    def resolve(self, texts: Iterable[str], progress: Progress) -> list[KernelSpec]:
+        """Kernels looked up in the tree. Notes say where another commit was taken than the one asked for."""
+        tree = trees.open_tree(self.tree, progress=progress) if self.tree else None
+        specs = [resolve.resolve(text, tree, progress=progress) for text in texts]
+        for note in dict.fromkeys(spec.note for spec in specs if spec.note):
+            progress.log_once(note)
+        return specs
+
+    def common(self, live: LivePlan | None) -> dict[str, Any]:
+        """The fields of `CommonPlan`."""
+        model = "none" if live else self.model
+        return {
+            "mode": "live" if live else "exact",
+            "threshold": self.threshold,
+            "max_seeds": self.max_seeds,
+            "qemu": self.qemu,
+            "guest_timeout_s": self.guest_timeout,
+            "model": model,
+            "machine": self.machine if model != "none" else None,
+            "files": selection.user_files(self.workload),
+            "live": live,
+        }

@@ -149,8 +149,6 @@ def counted_in(kept: Iterable[Run], case: CaseResult, known: Container[str] | No
             Metric(name=name, unit="events", better="neither"),
             [float(found["base"][seed].get(name, 0)) for seed in seeds],
             [float(found["test"][seed].get(name, 0)) for seed in seeds],
-            threshold=0.02,
-            alpha=0.01,
             exact=True,
         )
         for name in sorted(names - {metric.name for metric in case.metrics})

@@ -12,58 +12,32 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 from filelock import FileLock, Timeout
 
-from lab.compare.plan import Live, LivePlan
+from lab.compare.plan import ComparisonPlan, Plan
+from lab.compare.rounds import Sampling
 from lab.core import paths, records
 from lab.core.errors import HostFailed, UserError
 from lab.core.progress import Progress
 from lab.core.records import Record
-from lab.kernels.resolve import KernelSpec
+from lab.guests.host import HostFact, RoundHost
+from lab.guests.live_machine import Accelerator
+from lab.guests.perf_record import Difference
+from lab.guests.perf_stat import PerfSummary
+from lab.guests.topology import Seat, Shape
 from lab.stats.verdict import Comparison, Outcome, percent
 
 T = TypeVar("T")
 
-
-class ArmPlan(Record, frozen=True, kw_only=True):
-    """One arm as resolved: what will be built or booted."""
-
-    spec: KernelSpec
-    cc: str
-
-
-class Measuring(Record, frozen=True, kw_only=True):
-    """How a measurement is done, whatever its arms are."""
-
-    schema: int = 1
-    mode: str
-    workloads: list[str]
-    threshold: float
-    alpha: float
-    seeds: int
-    max_seeds: int
-    fixed_seeds: bool
-    qemu: str
-    guest_timeout_s: float
-    model: str = "none"
-    machine: str | None = None
-    files: dict[str, str] = msgspec.field(default_factory=dict)  # the user's files that are cases, and their sha256
-    live: LivePlan | None = None
-
-
-class Plan(Measuring, frozen=True, kw_only=True):
-    """Everything that decides a comparison. The same plan gives the same numbers."""
-
-    base: ArmPlan
-    test: ArmPlan
-    certificate: bool = False  # base and test are one kernel, and the noise is what is asked for
+RoundState = Literal["kept", "disturbed", "repeated", "died"]
 
 
 class ArmResult(Record, frozen=True, kw_only=True):
@@ -151,6 +125,81 @@ class AbResult(Record, frozen=True, kw_only=True):
         return "seed" if self.live is None else "round"
 
 
+class LiveBoot(Record, frozen=True, kw_only=True):
+    """One guest of a round. cpus: the host CPU of each vCPU. values: by case and metric, of each iteration."""
+
+    name: str
+    arm: str
+    cpus: list[int]
+    seconds: float
+    values: dict[str, dict[str, list[float | None]]] = msgspec.field(default_factory=dict)
+    failure: str | None = None
+
+
+class LiveRound(Record, frozen=True, kw_only=True):
+    """One try at a round: boots of both arms next to each other.
+
+    state: `kept`, it counts; `disturbed`, it counts although the host was never quiet; `repeated`, it was disturbed
+    and done again; `died`, a guest did. reasons: of the last three.
+    """
+
+    number: int
+    attempt: int
+    order: list[str]
+    iterations: int
+    state: RoundState
+    reasons: list[str]
+    host: RoundHost | None
+    seconds: float
+    boots: list[LiveBoot]
+
+    @property
+    def counts(self) -> bool:
+        """Whether its numbers are in the verdict."""
+        return self.state in ("kept", "disturbed")
+
+
+class Command(Record, frozen=True, kw_only=True):
+    """What made an arm's guests: the `vng` command, and the QEMU command that it gave. Paths are a guest's own."""
+
+    vng: list[str]
+    qemu: list[str]
+
+
+class Live(Record, frozen=True, kw_only=True):
+    """How a result in live mode was measured. commands: by workload and arm. sampling, profiles: by case.
+
+    planned_rounds: that verdicts are about, see `lab.stats.sequential`; None: it ended before they could be planned.
+    certificates: by case, what this host's noise certificate says to it.
+    """
+
+    accelerator: Accelerator
+    virtme_ng: str
+    duet: bool
+    shapes: dict[str, Shape]
+    seats: dict[str, list[Seat]]
+    hugepage_kb: int | None
+    commands: dict[str, dict[str, Command]]
+    host: list[HostFact]
+    rounds: list[LiveRound]
+    planned_rounds: int | None = None
+    sampling: dict[str, Sampling]
+    perf: PerfSummary | None = None
+    profiles: dict[str, Difference] = msgspec.field(default_factory=dict)
+    certificates: dict[str, str] = msgspec.field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """How quiet the host was, in words."""
+        counts = Counter(one.state for one in self.rounds)
+        counted = counts["kept"] + counts["disturbed"]
+        planned = f" of {self.planned_rounds} planned" if self.planned_rounds and self.planned_rounds > counted else ""
+        words = [f"{counted} round{'s' * (counted != 1)}{planned}"]
+        words += [f"{counts['disturbed']} of them disturbed"] if counts["disturbed"] else []
+        words += [f"{counts['repeated']} repeated because of the host"] if counts["repeated"] else []
+        words += [f"{counts['died']} repeated because a guest died"] if counts["died"] else []
+        return ", ".join(words)
+
+
 def results_dir() -> Path:
     """Where results are kept."""
     return paths.data_dir("results")
@@ -225,7 +274,7 @@ def kept(folder: Path, progress: Progress) -> Iterator[None]:
         raise
 
 
-def store_plan(folder: Path, plan: Measuring) -> None:
+def store_plan(folder: Path, plan: ComparisonPlan) -> None:
     """Write what will be measured into a claimed folder; it must still be unused."""
     _require_unused(folder)
     records.save(folder / "plan.json", plan)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from lab.core.records import Record
 from lab.stats import evidence, iterations, multiple, verdict
+from lab.stats.defaults import FIRST_LOOK_ROUNDS, MIN_PAIRS
 from lab.stats.iterations import Spread, WarmUp
 from lab.stats.sequential import Horizon
 from lab.stats.verdict import Comparison, Metric, Outcome, percent
@@ -25,8 +26,6 @@ from lab.stats.verdict import Comparison, Metric, Outcome, percent
 ARMS = ("base", "test")
 FIRST_ITERATIONS = 2
 """Before variances are known: enough to tell noise inside a boot from noise between boots, and to see warm-up."""
-
-FIRST_LOOK = verdict.FIRST_LOOK
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class Rounds:
         threshold: float,
         alpha: float,
         max_blocks: int,
-        min_blocks: int = 6,
+        min_blocks: int = MIN_PAIRS,
         seed: int,
         boot_s: float,
         sample_s: float,
@@ -109,7 +108,7 @@ class Rounds:
     def next(self) -> Block | None:
         """The round to do now; None when every case is decided, or at max_blocks."""
         done = len(self.blocks)
-        if done >= self.max_blocks or (not self.fixed_blocks and done >= FIRST_LOOK and not self.undecided()):
+        if done >= self.max_blocks or (not self.fixed_blocks and done >= FIRST_LOOK_ROUNDS and not self.undecided()):
             return None
         return Block(number=done, order=order(self.seed, done), iterations=self.iterations())
 
@@ -190,7 +189,7 @@ class Rounds:
         """
         if self.fixed_iterations:
             return self.fixed_iterations
-        if len(self.blocks) < FIRST_LOOK:
+        if len(self.blocks) < FIRST_LOOK_ROUNDS:
             return FIRST_ITERATIONS
         if self.horizon and self.horizon.iterations:
             return self.horizon.iterations

@@ -18,11 +18,8 @@ from lab.core.errors import GuestFailed
 from lab.core.executor import Work
 from lab.core.progress import Task
 from lab.guests.run import Arm, Running
+from lab.stats.defaults import FIRST_LOOK_SEEDS, MORE_SEEDS
 from lab.workloads.spec import Case, Metric
-
-# Numbers without spread are decided by three seeds; all others need six to be able to (see docs/verdict.md).
-_FIRST_LOOK = 3
-_MORE = 2
 
 
 class Failure(NamedTuple):
@@ -126,9 +123,9 @@ def sample(
     undecided: which arms and cases of a series need more seeds, judged after each look.
     """
     with work.progress.task("measuring", 0) as task:
-        looks = [limits.seeds] if limits.fixed else sorted({min(_FIRST_LOOK, limits.seeds), limits.seeds})
+        looks = [limits.seeds] if limits.fixed else sorted({min(FIRST_LOOK_SEEDS, limits.seeds), limits.seeds})
         if not limits.fixed:
-            looks += [*range(limits.seeds + _MORE, limits.max_seeds, _MORE), limits.max_seeds]
+            looks += [*range(limits.seeds + MORE_SEEDS, limits.max_seeds, MORE_SEEDS), limits.max_seeds]
         seen = 0
         for look in looks:
             wanted = [(one, undecided(one) if seen else Wanted(arms, one.cases)) for one in series]

@@ -25,6 +25,8 @@ from lab.guests.plugin import COSTS, Instrument, escape
 from lab.guests.run import CONSOLE, INITRD, REPORT
 from lab.kernels.kernel import MachineType
 
+QEMU = "qemu-system-x86_64"
+
 _BOARDS = {
     MachineType.MICROVM: "microvm,rtc=on",
     MachineType.Q35_PVH: "q35,hpet=off",
@@ -153,7 +155,7 @@ class ExactGuest:
         }
 
 
-def find_qemu(command: str = "qemu-system-x86_64") -> Qemu:
+def find_qemu(command: str = QEMU) -> Qemu:
     """The QEMU to use. `HostFailed` when it is missing, does not run, or is too old to count instructions right."""
     path = find_tool(command, package="qemu-system-x86")
     line = run_text([path, "--version"]).partition("\n")[0]

@@ -18,7 +18,8 @@ from lab.bisection import answer
 from lab.bisection.answer import Answer
 from lab.compare import matrix_results, results
 from lab.compare.matrix_results import MatrixPlan, MatrixResult
-from lab.compare.results import AbResult, ArmResult, Plan, ResultEnvironment
+from lab.compare.plan import Plan
+from lab.compare.results import AbResult, ArmResult, ResultEnvironment
 from lab.core import records
 from lab.core.errors import LabError, UserError
 from lab.core.progress import Progress

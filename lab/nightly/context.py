@@ -69,16 +69,10 @@ def allowance(plan: NightlyPlan, work: Work) -> LiveAllowance:
 
 def plan_of(plan: NightlyPlan, asked: tuple[str, ...], accelerator: Accelerator) -> LivePlan:
     """How a comparison is done; `LabError` where this host is too small for its guests."""
-    how = LivePlan(
-        accelerator=accelerator,
-        vcpus=plan.live.cpus,
-        max_rounds=plan.live.rounds,
-        iterations=plan.live.iterations,
-        perf=accelerator == "kvm",
-        seed=live_guests.draw_seed(),
-    )
-    live_guests.check(selection.select_all(asked), how)
-    return how
+    return live_guests.plan(
+        selection.select_all(asked), accelerator, plan.live.cpus, max_rounds=plan.live.rounds,
+        iterations=plan.live.iterations, perf=accelerator == "kvm",
+    )  # fmt: skip
 
 
 @dataclass

@@ -10,14 +10,14 @@ from pathlib import Path
 from lab.bisection.commit_range import is_ancestor
 from lab.compare import exact as compare_exact
 from lab.compare import live, results
-from lab.compare.results import AbResult, ArmPlan, Plan
+from lab.compare.plan import ArmPlan, MeasureOptions, Plan
+from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.errors import BuildFailed, HostFailed, UserError
 from lab.core.executor import Work
 from lab.core.git import Repo
 from lab.core.process import CommandFailed
 from lab.core.progress import Progress
-from lab.guests import exact, hardware
 from lab.guests.live_machine import Accelerator
 from lab.history import remember
 from lab.history.index import LABEL, Label
@@ -25,7 +25,6 @@ from lab.kernels import kernel, resolve, trees
 from lab.kernels.trees import Tree
 from lab.nightly import context
 from lab.nightly.plan import BranchPlan, NightlyPlan
-from lab.workloads import selection
 
 
 class Broken(Exception):
@@ -54,28 +53,20 @@ def plan_of(
     plan: NightlyPlan, one: BranchPlan, base: ArmPlan, test: ArmPlan, accelerator: Accelerator | None = None
 ) -> Plan:
     """A comparison as the plan wants it: in live mode, with an accelerator."""
-    asked = plan.workloads_of(one)
-    exact.find_qemu(plan.qemu)
-    hardware.load(plan.machine)
-    live = context.plan_of(plan, asked, accelerator) if accelerator else None
-    model = plan.model if live is None else "none"
-    return Plan(
-        mode="exact" if live is None else "live",
-        base=base,
-        test=test,
-        workloads=[selection.canonical(text) for text in asked],
-        files=selection.user_files(asked),
+    options = MeasureOptions(
+        workload=plan.workloads_of(one),
+        model=plan.model,
+        machine=plan.machine,
         threshold=plan.threshold,
-        alpha=0.01,
-        seeds=plan.seeds,
+        first_seeds=plan.seeds,
         max_seeds=plan.max_seeds,
-        fixed_seeds=False,
+        cc=plan.cc,
         qemu=plan.qemu,
-        guest_timeout_s=plan.guest_timeout_s,
-        model=model,
-        machine=plan.machine if model != "none" else None,
-        live=live,
+        guest_timeout=plan.guest_timeout_s,
     )
+    options.require()
+    live = context.plan_of(plan, options.workload, accelerator) if accelerator else None
+    return Plan.of(options, live=live, base=base, test=test)
 
 
 def begin(plan: Plan, label: Label) -> Path:

@@ -8,12 +8,14 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from lab.compare.plan import GUEST_TIMEOUT_S
 from lab.core.errors import UserError
 from lab.core.records import Record
 from lab.core.toml import TomlFile
 from lab.guests import exact, hardware
 from lab.history.trends import Mode
 from lab.kernels import compilers
+from lab.stats import defaults
 from lab.workloads import selection
 
 Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
@@ -70,9 +72,9 @@ class NightlyPlan(Record, frozen=True, kw_only=True):
     name: Annotated[str, msgspec.Meta(pattern=_NAME, max_length=64)] = ""
     branch: list[BranchPlan]
     workloads: tuple[str, ...] = ("alloc-burst",)
-    threshold: Share = 0.02
-    seeds: Annotated[int, msgspec.Meta(ge=3)] = 6
-    max_seeds: Annotated[int, msgspec.Meta(ge=6)] = 12
+    threshold: Share = defaults.THRESHOLD
+    seeds: Annotated[int, msgspec.Meta(ge=3)] = defaults.SEEDS
+    max_seeds: Annotated[int, msgspec.Meta(ge=6)] = defaults.MATRIX_MAX_SEEDS
     budget: str = "8h"
     bisect: bool = True
     creep_days: Annotated[int, msgspec.Meta(ge=2)] = 30
@@ -81,8 +83,8 @@ class NightlyPlan(Record, frozen=True, kw_only=True):
     model: Literal["auto", "none", "tlb", "full"] = "auto"
     machine: str = hardware.DEFAULT
     cc: str = compilers.DEFAULT
-    qemu: str = "qemu-system-x86_64"
-    guest_timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 300.0
+    qemu: str = exact.QEMU
+    guest_timeout_s: Annotated[float, msgspec.Meta(gt=0)] = GUEST_TIMEOUT_S
     database: str | None = None
     cluster: str | None = None
     share: str | None = None

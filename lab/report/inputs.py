@@ -24,7 +24,8 @@ from lab.bisection.journal import safe_name
 from lab.bisection.session import Session
 from lab.compare import matrix_results, results
 from lab.compare.matrix_results import MatrixResult
-from lab.compare.results import AbResult, CaseResult, Plan, interval
+from lab.compare.plan import Plan
+from lab.compare.results import AbResult, CaseResult, interval
 from lab.compare.runs import Run
 from lab.core import records
 from lab.core.errors import UserError

@@ -25,8 +25,7 @@ from markupsafe import Markup, escape
 
 from lab.compare import counters, explain, profiles
 from lab.compare.explain import Remembered, by_cost, differing
-from lab.compare.plan import Live, LiveRound
-from lab.compare.results import AbResult, CaseResult, counted_in, number, primary_of
+from lab.compare.results import AbResult, CaseResult, Live, LiveRound, counted_in, number, primary_of
 from lab.compare.runs import Run
 from lab.core import paths
 from lab.core.text import visible, visible_record

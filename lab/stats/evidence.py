@@ -30,6 +30,8 @@ from functools import cache
 from statistics import NormalDist
 from typing import NamedTuple
 
+from lab.stats.defaults import FIRST_LOOK_ROUNDS
+
 EFFECT_VARIANCES = (0.1, 1.0, 10.0)
 """The mixture's g: variances of the effect, in units of the variance of x."""
 
@@ -251,9 +253,6 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-FIRST_LOOK = 4
-"""Blocks before which no bound is of use, and the deviate is not exact enough."""
-
 _FARTHEST_T = 1e9
 
 
@@ -273,7 +272,7 @@ def deviate(t: float, freedom: int) -> float:
 
 def bound_p_value(n: int, t: float, blocks: int) -> float:
     """The chance, under no change, of ever being as far out in that many planned blocks as t is after n of them."""
-    if not FIRST_LOOK <= n <= blocks:
+    if not FIRST_LOOK_ROUNDS <= n <= blocks:
         return 1.0
     c = deviate(t, n - 1) * math.sqrt(n / blocks)
     return min(1.0, 2 * math.erfc(c / math.sqrt(2)))
@@ -282,7 +281,7 @@ def bound_p_value(n: int, t: float, blocks: int) -> float:
 @cache
 def bound_t(n: int, blocks: int, alpha: float) -> float:
     """The |t| after n of the planned blocks at which `p_value` is alpha; infinite where none is."""
-    if not FIRST_LOOK <= n <= blocks:
+    if not FIRST_LOOK_ROUNDS <= n <= blocks:
         return math.inf
     goal = NormalDist().inv_cdf(1 - alpha / 4) * math.sqrt(blocks / n)
     low, high = 0.0, 1.0

@@ -18,6 +18,7 @@ import msgspec
 
 from lab.core.records import Record
 from lab.stats import evidence
+from lab.stats.defaults import ALPHA
 from lab.stats.sequential import Looks
 from lab.stats.verdict import Comparison, Outcome
 
@@ -59,7 +60,7 @@ def case_verdict(name: str, comparisons: Iterable[Comparison]) -> CaseVerdict:
     return CaseVerdict(name=name, verdict=primary[0].verdict, p_value=primary[0].p_value)
 
 
-def overall(cases: Sequence[CaseVerdict], alpha: float = 0.01) -> Overall:
+def overall(cases: Sequence[CaseVerdict], alpha: float = ALPHA) -> Overall:
     """One verdict over all cases: a case's change counts when it survives Holm over all cases at alpha.
 
     Any regression that counts is a regression; else a case that is unknown, or changed without surviving,

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from lab.core.records import Record
 from lab.stats import evidence
+from lab.stats.defaults import FIRST_LOOK_ROUNDS
 from lab.stats.evidence import Moments
 
 PLAN_SHARE = 0.8
@@ -94,7 +95,9 @@ class Looks(NamedTuple):
         critical = self.critical_t(n)
         return None if math.isinf(critical) else _noncentrality(n, critical, power) * sd / math.sqrt(n)
 
-    def blocks_to_settle(self, m: Moments, *, margin: float, min_blocks: int, fewest: int = 4) -> int | None:
+    def blocks_to_settle(
+        self, m: Moments, *, margin: float, min_blocks: int, fewest: int = FIRST_LOOK_ROUNDS
+    ) -> int | None:
         """How many blocks more would settle it, if mean and sd stayed as they are; None: over 10,000 in all.
 
         Settled: the interval lies inside +-margin (log units; from `fewest` blocks on), or leaves out 0 (from

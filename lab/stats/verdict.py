@@ -15,11 +15,8 @@ import msgspec
 
 from lab.core.records import Record
 from lab.stats import evidence
+from lab.stats.defaults import ALPHA, FIRST_LOOK_ROUNDS, FIRST_LOOK_SEEDS, MIN_PAIRS, THRESHOLD
 from lab.stats.sequential import Looks
-
-FIRST_LOOK = 4
-EXACT_DECIDES = 3
-"""Pairs from which numbers without any spread decide: noise never looked at, and seeds in exact mode."""
 
 
 class Outcome(StrEnum):
@@ -99,7 +96,7 @@ class _Rules(NamedTuple):
     @property
     def decides(self) -> int:
         """Pairs from which numbers without spread decide."""
-        return EXACT_DECIDES if self.exact else FIRST_LOOK
+        return FIRST_LOOK_SEEDS if self.exact else FIRST_LOOK_ROUNDS
 
     def pairs(self, n: int) -> str:
         """n of what is paired, in the mode's word."""
@@ -120,9 +117,9 @@ def compare_metric(
     base: Sequence[float],
     test: Sequence[float],
     *,
-    threshold: float = 0.02,
-    alpha: float = 0.01,
-    min_blocks: int = 6,
+    threshold: float = THRESHOLD,
+    alpha: float = ALPHA,
+    min_blocks: int = MIN_PAIRS,
     planned: int | None = None,
     exact: bool,
 ) -> Comparison:
@@ -198,7 +195,7 @@ def _compare_zeros(metric: Metric, base: Sequence[float], test: Sequence[float],
     ratio = sum(test) / sum(base) if any(base) else None
     weight: dict[str, Any] = {}
     if sign and rules.exact:
-        whole = n >= EXACT_DECIDES and not (any(base) and any(test))
+        whole = n >= FIRST_LOOK_SEEDS and not (any(base) and any(test))
         weight = _weight(math.inf if whole else n * math.log(2) - math.log(n + 1))
     found = _judge_zeros(metric, n, sign, ratio, rules)
     return _comparison(metric, base, test, found, ratio=ratio, method="values", **weight)
@@ -209,8 +206,8 @@ def _judge_zeros(metric: Metric, n: int, sign: int, ratio: float | None, rules: 
         return _Finding(Outcome.UNKNOWN, "zeros have no ratio, and the values carry noise")
     if not sign:
         return _Finding(Outcome.UNKNOWN, "zeros have no ratio, and the pairs disagree on the direction")
-    if n < EXACT_DECIDES:
-        return _Finding(Outcome.UNKNOWN, f"too few, {rules.pairs(EXACT_DECIDES)} decide", EXACT_DECIDES - n)
+    if n < FIRST_LOOK_SEEDS:
+        return _Finding(Outcome.UNKNOWN, f"too few, {rules.pairs(FIRST_LOOK_SEEDS)} decide", FIRST_LOOK_SEEDS - n)
     if ratio and abs(math.log(ratio)) <= rules.margin:
         return _Finding(Outcome.SAME, f"differs by {percent(ratio)}, below threshold")
     return _Finding(_side(metric, sign), f"{'up' if sign > 0 else 'down'} in every pair, with zeros")
@@ -230,7 +227,7 @@ def _compare_ratios(metric: Metric, base: Sequence[float], test: Sequence[float]
     m, log_weight, p_value = evidence.moments(used), evidence.log_evidence(used), looks.p_value(x)
     bounds = looks.interval(x)
     located = evidence.hodges_lehmann(x)
-    flat = m.sd == 0 and rules.exact and m.n >= EXACT_DECIDES
+    flat = m.sd == 0 and rules.exact and m.n >= FIRST_LOOK_SEEDS
     resolved = looks.detectable_effect(m.n, m.sd) if m.n >= rules.min_blocks else None
     return _comparison(
         metric,
@@ -262,7 +259,7 @@ def _judge(
     rules: _Rules,
 ) -> _Finding:
     """Equivalence first, then a change, else unknown and how many blocks more."""
-    if m.n < FIRST_LOOK or bounds is None:
+    if m.n < FIRST_LOOK_ROUNDS or bounds is None:
         return _unknown(m, f"too few: {rules.pairs(m.n)}", rules)
     low, high = bounds
     apart = low > 0 or high < 0
@@ -279,10 +276,10 @@ def _judge(
 
 def _unknown(m: evidence.Moments, reason: str, rules: _Rules) -> _Finding:
     if m.n < 2:
-        return _Finding(Outcome.UNKNOWN, reason, (EXACT_DECIDES if rules.exact else FIRST_LOOK) - m.n)
+        return _Finding(Outcome.UNKNOWN, reason, (FIRST_LOOK_SEEDS if rules.exact else FIRST_LOOK_ROUNDS) - m.n)
     if rules.exact and m.sd == 0:
-        return _Finding(Outcome.UNKNOWN, reason, EXACT_DECIDES - m.n)
-    more = rules.looks.blocks_to_settle(m, margin=rules.margin, min_blocks=rules.min_blocks, fewest=FIRST_LOOK)
+        return _Finding(Outcome.UNKNOWN, reason, FIRST_LOOK_SEEDS - m.n)
+    more = rules.looks.blocks_to_settle(m, margin=rules.margin, min_blocks=rules.min_blocks, fewest=FIRST_LOOK_ROUNDS)
     return _Finding(Outcome.UNKNOWN, reason, more)
 
 

@@ -21,7 +21,7 @@ from lab.bisection.proof import Prover
 from lab.bisection.session import Session
 from lab.cli import main
 from lab.compare import live
-from lab.compare.results import ArmPlan
+from lab.compare.plan import ArmPlan
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed, UserError
 from lab.core.executor import Work

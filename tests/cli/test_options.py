@@ -66,9 +66,10 @@ def test_what_was_used_just_now_may_be_meant() -> None:
 
 
 def test_modes() -> None:
-    assert options.mode_of("auto") == options.mode_of("exact") == "exact"
+    for mode in ("auto", "exact"):
+        options.require_exact(mode)
     with pytest.raises(UserError, match="live"):
-        options.mode_of("live")
+        options.require_exact("live")
 
 
 def _store(subject: str) -> str:

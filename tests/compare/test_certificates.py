@@ -14,8 +14,7 @@ import pytest
 from lab.cli import ab, main
 from lab.compare import results
 from lab.compare.certificates import certify, keep, kept, quote, setup
-from lab.compare.plan import Live, LiveRound
-from lab.compare.results import AbResult
+from lab.compare.results import AbResult, Live, LiveRound
 from lab.compare.rounds import Sampling
 from lab.core import paths
 from lab.core.errors import HostFailed

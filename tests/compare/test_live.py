@@ -15,8 +15,8 @@ from lab import report
 from lab.cli import ab
 from lab.compare import boots, live, live_guests, results, round_runner
 from lab.compare.boots import BootRecord
-from lab.compare.plan import LivePlan
-from lab.compare.results import AbResult, Plan
+from lab.compare.plan import LivePlan, Plan
+from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed, UserError
 from lab.core.progress import Progress

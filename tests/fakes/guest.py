@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.compare import runs
-from lab.compare.results import ArmPlan, Plan
+from lab.compare.plan import ArmPlan, Plan
 from lab.compare.runs import Bench, Run
 from lab.core import records
 from lab.guests import exact

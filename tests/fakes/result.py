@@ -8,8 +8,18 @@ from typing import Any
 
 import msgspec
 
-from lab.compare.plan import Command, Live, LiveRound, RoundState
-from lab.compare.results import AbResult, ArmPlan, ArmResult, CaseResult, GuestShape, Plan, ResultEnvironment
+from lab.compare.plan import ArmPlan, Plan
+from lab.compare.results import (
+    AbResult,
+    ArmResult,
+    CaseResult,
+    Command,
+    GuestShape,
+    Live,
+    LiveRound,
+    ResultEnvironment,
+    RoundState,
+)
 from lab.compare.rounds import Sampling
 from lab.compare.runs import Run
 from lab.core import records

@@ -15,7 +15,7 @@ import pytest
 from lab.cli import ab
 from lab.compare import boots, live_guests, rounds
 from lab.compare.boots import BootRecord, LiveBench
-from lab.compare.plan import Live, LiveRound
+from lab.compare.results import Live, LiveRound
 from lab.core import paths
 from lab.core.errors import DiskFull, GuestFailed, HostFailed, UserError
 from lab.core.progress import Progress
@@ -156,7 +156,7 @@ def test_auto_falls_back_and_says_so(monkeypatch: pytest.MonkeyPatch, capsys: py
 # ---- which mode
 
 
-def asked(**more: object) -> ab.Asked:
+def asked(**more: object) -> ab.AbOptions:
     values: dict[str, object] = {
         "base": "v1", "test": "v2", "workload": ("alloc-burst:layout-4632k",), "tree": None, "mode": "auto",
         "threshold": 0.02, "seeds": None, "max_seeds": 24, "budget": None, "cc": "gcc", "base_cc": None,
@@ -165,7 +165,7 @@ def asked(**more: object) -> ab.Asked:
         "iterations": None, "perf": None, "perf_record": False, "fail_on": None,
         "require_verdict": False, "explain": False,
     }  # fmt: skip
-    return msgspec.convert({**values, **more}, ab.Asked)
+    return msgspec.convert({**values, **more}, ab.AbOptions)
 
 
 @pytest.mark.parametrize(
@@ -186,8 +186,8 @@ def test_the_mode(monkeypatch: pytest.MonkeyPatch, works: bool, more: dict[str, 
     monkeypatch.setattr(kvm, "works", lambda qemu: works)
     monkeypatch.setattr(kvm, "accelerator", lambda asked, qemu, progress: "tcg")
     monkeypatch.setattr(live_guests, "check", lambda chosen, plan: None)
-    found, plan = ab._live_plan(asked(**more), QUIET)
-    assert (found, plan is not None) == (mode, mode == "live")
+    plan = ab._live_plan(asked(**more), QUIET)
+    assert (plan is not None) == (mode == "live")
 
 
 def test_options_of_the_other_mode_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,4 +71,4 @@ def test_looking_after_every_block_keeps_the_false_alarms_below_alpha(blocks: in
     assert 0.3 * ALPHA < alarms < 1.15 * ALPHA, "at most alpha, but for three standard errors of the simulation"
     if blocks > 6:
         naive = np.array([stats.t.isf(ALPHA / 2, max(k - 1, 1)) for k in range(1, blocks + 1)])
-        assert (t > naive)[:, evidence.FIRST_LOOK - 1 :].any(1).mean() > 2 * ALPHA
+        assert (t > naive)[:, evidence.FIRST_LOOK_ROUNDS - 1 :].any(1).mean() > 2 * ALPHA

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lab.compare import exact, runs
-from lab.compare.results import Plan, ResultEnvironment
+from lab.compare.plan import Plan
+from lab.compare.results import ResultEnvironment
 from lab.compare.runs import Bench, Run
 from lab.core import records
 from lab.core.errors import UserError
