@@ -43,7 +43,7 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Host:
     monkeypatch.setattr(boots, "boot", lambda *words, **how: found.boot(*words, **how))
     monkeypatch.setattr(round_runner, "Watch", lambda cpus: found)
     monkeypatch.setattr(guest_host, "survey", lambda cpus, root=None: [FACT])
-    monkeypatch.setattr(live_machine, "obtain", lambda image: tmp_path / "room")
+    monkeypatch.setattr(live_machine, "obtain_root", lambda image: tmp_path / "room")
     monkeypatch.setattr(live_machine, "compose", lambda guest, kernel, room: (["vng", "--run"], ["qemu", "-S"]))
     monkeypatch.setattr(topology, "host_cpus", lambda allowed: [HostCpu(cpu=n, core=n) for n in range(4)])
     return found
@@ -191,7 +191,7 @@ def test_a_duet_has_two_seats(tmp_path: Path, host: Host) -> None:
 def test_what_the_host_cannot_do_is_refused_first(tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = planned(tmp_path)
     chosen = selection.select_all(wanted.workloads)
-    monkeypatch.setattr(live_machine, "find", lambda: "/vng")
+    monkeypatch.setattr(live_machine, "find_vng", lambda: "/vng")
     live_guests.check(chosen, HOW)
     with pytest.raises(UserError, match="not enough CPUs"):
         live_guests.check(chosen, msgspec.structs.replace(HOW, vcpus=8))
