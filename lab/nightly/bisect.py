@@ -21,11 +21,13 @@ from lab.bisection.request import Asked, plan_for
 from lab.compare import exact, live, results
 from lab.core.errors import DiskFull, LabError, UserError
 from lab.core.executor import Work
+from lab.core.git import Repo
+from lab.core.process import CommandFailed
 from lab.history import remember
 from lab.history.trends import Mode
 from lab.kernels.trees import Tree
 from lab.nightly import measure as nightly_measure
-from lab.nightly.context import BranchTonight, LiveAllowance
+from lab.nightly.context import BranchContext, LiveBudget
 from lab.nightly.plan import BranchPlan, NightlyPlan
 from lab.nightly.record import CaseChange, CaseName, Culprit, Event
 from lab.stats.verdict import Outcome, percent
@@ -40,7 +42,7 @@ class Chase:
     branch: BranchPlan
     tree: Tree
     work: Work
-    live: LiveAllowance
+    live: LiveBudget
 
     def out_of_time(self, mode: Mode) -> bool:
         """Whether the night's budget is used up, or live mode's."""
@@ -50,13 +52,13 @@ class Chase:
         """A new bisection of the case that lost most, between the event's two commits."""
         worst = worst_of(event)
         old = event.base
-        if not nightly_measure.is_behind(self.tree, old, event.test):
+        if not commit_range.is_ancestor(self.tree.source, old, event.test):
             # Pushed anew: what was measured is on another line; the two part after this.
-            old = nightly_measure.meeting(self.tree.source, old, event.test) or old
+            old = _merge_base(self.tree.source, old, event.test) or old
         asked_for = [selection.canonical(text) for text in self.plan.workloads_of(self.branch)]
         chosen = selection.only(asked_for, worst.workload, worst.case)
         # A step, and the parts of a creep, may be smaller than what a single night tells.
-        threshold = self.plan.threshold if event.kind == "regression" else self.plan.small
+        threshold = self.plan.threshold if event.kind == "regression" else self.plan.smallest_step
         asked = Asked(
             good=old, bad=event.test, workload=chosen, tree=self.tree.name, threshold=threshold,
             machine=self.plan.machine, cc=self.plan.cc, qemu=self.plan.qemu, guest_timeout=self.plan.guest_timeout_s,
@@ -93,7 +95,7 @@ class Chase:
         mode: Mode = "exact" if begun.plan.live is None else "live"
         if self.out_of_time(mode):
             return None
-        with results.claimed(folder), self.live.spending() if mode == "live" else nullcontext(self.work) as work:
+        with results.claimed(folder), self.live.spend() if mode == "live" else nullcontext(self.work) as work:
             found = conclude.conclude(begun, work)
         remember(folder, self.work.progress, self.plan.database)
         return found
@@ -107,15 +109,16 @@ class Chase:
         chosen = {case.workload for case in event.cases}
         asked = {text for text in self.plan.workloads_of(self.branch) if selection.select(text)[0].name in chosen}
         base, test = (
-            nightly_measure.arm(self.tree, spec, self.plan.cc, self.work.progress) for spec in (f"{culprit}^", culprit)
-        )  # fmt: skip
+            nightly_measure.resolve_arm(self.tree, spec, self.plan.cc, self.work.progress)
+            for spec in (f"{culprit}^", culprit)
+        )
         one = replace(self.branch, workloads=tuple(sorted(asked)))
         accelerator = self.live.accelerator if mode == "live" else None
-        compared = nightly_measure.plan_of(self.plan, one, base, test, accelerator)
+        compared = nightly_measure.comparison_plan(self.plan, one, base, test, accelerator)
         folder = results.new_folder(None)
         with (
             results.claimed(folder),
-            self.live.spending() if mode == "live" else nullcontext(self.work.until(None)) as work,
+            self.live.spend() if mode == "live" else nullcontext(self.work.until(None)) as work,
         ):
             results.store_plan(folder, compared)
             measure = exact.measure if mode == "exact" else live.measure
@@ -123,6 +126,14 @@ class Chase:
         remember(folder, self.work.progress, self.plan.database)
         wanted = (Outcome.REGRESSION,) if mode == "exact" else (Outcome.REGRESSION, Outcome.UNKNOWN)
         return {(case.workload, case.case) for case in result.cases if case.verdict in wanted}
+
+
+def _merge_base(repo: Repo, one: str, other: str) -> str | None:
+    """The last commit that two have in common."""
+    try:
+        return repo.git("merge-base", one, other) or None
+    except CommandFailed:
+        return None
 
 
 def worst_of(event: Event) -> CaseChange:
@@ -228,7 +239,7 @@ def failed(error: LabError) -> str:
 class Pursuit:
     """The bisections of one branch in one night."""
 
-    at: BranchTonight
+    at: BranchContext
     chase: Chase
 
     def told(self, found: Sequence[Event]) -> list[Event]:
@@ -244,11 +255,11 @@ class Pursuit:
         at = self.at
         try:
             name = f"{event.id} {' '.join(sorted(case.shown for case in event.cases))}"
-            if (known := at.now.bisections.get(name)) is None:
+            if (known := at.record.bisections.get(name)) is None:
                 if self.chase.out_of_time(worst_of(event).mode):
                     return [self._too_late(event)]
                 folder = self.chase.begin(event)
-                at.put(bisections={**at.now.bisections, name: results.reference(folder)})
+                at.update(bisections={**at.record.bisections, name: results.reference(folder)})
             else:
                 folder = results.open_folder(known)
             return self._concluded(event, folder)
@@ -262,7 +273,7 @@ class Pursuit:
         if answer is None:
             return [self._too_late(event)]
         if event.kind == "creep":
-            return [crept(event, answer, self._culprits(), self.chase.plan.small)]
+            return [crept(event, answer, self._culprits(), self.chase.plan.smallest_step)]
         culprit = culprit_of(answer)
         if culprit is None:
             return [nameless(event, answer)]
@@ -289,7 +300,7 @@ class Pursuit:
         """A culprit that was told of on another branch of the tree, or by another machine, is not told again."""
         if event.kind != "regression" or event.culprit is None:
             return event
-        if event.culprit.among == 1 and (told := self.at.around.team.culprits.get(event.culprit.commit)):
+        if event.culprit.among == 1 and (told := self.at.night.team.culprits.get(event.culprit.commit)):
             return replace(event, kind="known", text=f"the culprit of {told}")
         other = self._culprits().get(event.culprit.commit)
         if other is None or other.branch == self.at.plan.branch:
@@ -301,4 +312,4 @@ class Pursuit:
         tree = self.at.plan.tree
         events = [event for one in self.at.others if one.tree == tree for event in one.events]
         tonight = {culprit.commit: event for event in events for culprit in event.culprits}
-        return self.at.around.memory.culprits(tree) | tonight
+        return self.at.night.state.culprits(tree) | tonight

@@ -1,37 +1,32 @@
-"""A night while it is at work: the record, saved whenever it changes, and what is known around it.
-
-Live mode's part of a night: whether this host has one, and how much of its budget is left.
-"""
+"""The context of a night at work: its record, saved with every change, its budgets, and the state before it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from lab.compare import live_guests
-from lab.compare.plan import LivePlan
 from lab.core.errors import LabError
 from lab.core.executor import Work
 from lab.guests import kvm, live_machine
 from lab.guests.live_machine import Accelerator
+from lab.history.trends import Mode
 from lab.nightly import record, team
 from lab.nightly.events import PlanState
 from lab.nightly.plan import BranchPlan, NightlyPlan
-from lab.nightly.record import Ack, BranchNight, Night
+from lab.nightly.record import BranchNight, Night
 from lab.nightly.team import Team
-from lab.workloads import selection
 
 
 @dataclass(kw_only=True)
-class LiveAllowance:
-    """accelerator: None where nothing is measured live; `why` says why not, if the plan wants it.
+class LiveBudget:
+    """The means of live mode in a night.
 
-    work: of the whole night. left_s: of live mode's budget.
+    work: of the whole night. accelerator: None if the night does not use live mode. why: the reason, if the plan asks
+    for it. left_s: of live mode's own budget.
     """
 
     work: Work
@@ -41,110 +36,113 @@ class LiveAllowance:
 
     @property
     def out_of_time(self) -> bool:
-        """Whether nothing more can be begun."""
+        """True once nothing more can be begun."""
         return self.left_s <= 0 or self.work.out_of_time
 
     @contextmanager
-    def spending(self) -> Iterator[Work]:
+    def spend(self) -> Iterator[Work]:
         """The work of one measurement, whose time is taken from the budget."""
         started = time.monotonic()
-        until = started + self.left_s
+        deadline = started + self.left_s
         try:
-            yield self.work.until(until if self.work.deadline is None else min(self.work.deadline, until))
+            yield self.work.until(deadline if self.work.deadline is None else min(self.work.deadline, deadline))
         finally:
             self.left_s -= time.monotonic() - started
 
 
-def allowance(plan: NightlyPlan, work: Work) -> LiveAllowance:
-    """What a plan wants of live mode, and this host can do."""
+def live_budget(plan: NightlyPlan, work: Work) -> LiveBudget:
+    """The means of live mode that the plan asks for and this host has."""
     if "live" not in plan.modes:
-        return LiveAllowance(work=work)
+        return LiveBudget(work=work)
     try:
         live_machine.find_vng()
         accelerator = kvm.accelerator(plan.live.accel, plan.qemu, work.progress)
     except LabError as error:
-        return LiveAllowance(work=work, why=f"live mode is not measured on this host: {error.message}")
-    return LiveAllowance(work=work, accelerator=accelerator, left_s=plan.live.budget_s)
-
-
-def plan_of(plan: NightlyPlan, asked: tuple[str, ...], accelerator: Accelerator) -> LivePlan:
-    """How a comparison is done; `LabError` where this host is too small for its guests."""
-    return live_guests.plan(
-        selection.select_all(asked), accelerator, plan.live.cpus, max_rounds=plan.live.rounds,
-        iterations=plan.live.iterations, perf=accelerator == "kvm",
-    )  # fmt: skip
+        return LiveBudget(work=work, why=f"live mode is not measured on this host: {error.message}")
+    return LiveBudget(work=work, accelerator=accelerator, left_s=plan.live.budget_s)
 
 
 @dataclass
-class Tonight:
-    """A night at work. Whatever changes is saved at once.
-
-    live: live mode's part of it. team: what other machines know.
-    """
+class NightContext:
+    """A night at work. earlier: the nights before it. team: the nights of other machines."""
 
     plan: NightlyPlan
-    night: Night
+    record: Night
     earlier: list[Night]
     work: Work
-    live: LiveAllowance = field(init=False)
+    live: LiveBudget = field(init=False)
     team: Team = field(init=False)
 
     def __post_init__(self) -> None:
-        self.save()
+        self.update()
         self.team = team.try_load_team(self.plan.database, self.work.progress)
-        self.live = allowance(self.plan, self.work)
-        if self.live.why and self.live.why not in self.night.notes:
-            self.night = replace(self.night, notes=[*self.night.notes, self.live.why])
-            self.save()
+        self.live = live_budget(self.plan, self.work)
+        if self.live.why and self.live.why not in self.record.notes:
+            self.update(notes=[*self.record.notes, self.live.why])
             self.work.progress.log(self.live.why)
 
-    @property
-    def acks(self) -> dict[str, Ack]:
-        """What is acknowledged by now, as far as the team was asked."""
-        return self.team.own_acks()
+    def update(self, **changes: object) -> None:
+        """Change the record, and save it."""
+        self.record = replace(self.record, **changes)
+        record.save(self.record)
 
     @property
-    def memory(self) -> PlanState:
-        """What was known before this night."""
-        return PlanState.after(self.earlier, self.acks)
+    def state(self) -> PlanState:
+        """The state of the plan before this night."""
+        return PlanState.after(self.earlier, self.team.own_acks())
 
-    def save(self) -> None:
-        """Keep what is known."""
-        record.save(self.night)
+    @property
+    def state_after(self) -> PlanState:
+        """The state of the plan after this night."""
+        return PlanState.after([*self.earlier, self.record], self.team.own_acks())
+
+    def out_of_time(self, mode: Mode) -> bool:
+        """True once the budget for a mode is used up."""
+        return self.live.out_of_time if mode == "live" else self.work.out_of_time
+
+    def spend(self, mode: Mode) -> AbstractContextManager[Work]:
+        """The work of one measurement in a mode."""
+        return self.live.spend() if mode == "live" else nullcontext(self.work)
+
+    def accelerator(self, mode: Mode) -> Accelerator | None:
+        """The accelerator of guests in live mode; None in exact mode."""
+        return self.live.accelerator if mode == "live" else None
 
 
 @dataclass(frozen=True)
-class BranchTonight:
-    """One branch of a night at work."""
+class BranchContext:
+    """A branch of a night at work. index: its place in the plan."""
 
-    around: Tonight
-    place: int
-    plan: BranchPlan
+    night: NightContext
+    index: int
 
     @property
-    def now(self) -> BranchNight:
-        """What is known of it."""
-        return self.around.night.branches[self.place]
+    def plan(self) -> BranchPlan:
+        """The branch in the plan."""
+        return self.night.plan.branch[self.index]
+
+    @property
+    def record(self) -> BranchNight:
+        """The record of the branch so far."""
+        return self.night.record.branches[self.index]
 
     @property
     def others(self) -> list[BranchNight]:
         """The other branches of the night."""
-        return [one for place, one in enumerate(self.around.night.branches) if place != self.place]
+        return [branch for index, branch in enumerate(self.night.record.branches) if index != self.index]
 
-    def put(self, **changes: object) -> None:
-        """Change what is known of the branch, and keep it."""
-        branches = list(self.around.night.branches)
-        branches[self.place] = replace(self.now, **changes)
-        self.around.night = replace(self.around.night, branches=branches)
-        self.around.save()
+    def update(self, **changes: object) -> None:
+        """Change the record of the branch, and save it."""
+        branches = list(self.night.record.branches)
+        branches[self.index] = replace(self.record, **changes)
+        self.night.update(branches=branches)
 
     def note(self, text: str) -> None:
-        """Something that the reader should know."""
-        if text not in self.now.notes:
-            self.put(notes=[*self.now.notes, text])
-        self.around.work.progress.log(f"{self.now.name}: {text}")
+        """Add a note to the record, and show it."""
+        if text not in self.record.notes:
+            self.update(notes=[*self.record.notes, text])
+        self.log(text)
 
-
-def now() -> str:
-    """The time that goes into a night's record."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    def log(self, text: str) -> None:
+        """Show a line about the branch."""
+        self.night.work.progress.log(f"{self.record.name}: {text}")

@@ -19,6 +19,7 @@ from lab.nightly.record import (
     HARMFUL,
     MODES,
     Ack,
+    BranchKey,
     BranchNight,
     CaseChange,
     CaseName,
@@ -29,8 +30,6 @@ from lab.nightly.record import (
     TipComparison,
 )  # fmt: skip
 from lab.stats.verdict import Better, Outcome
-
-BranchKey = tuple[str, str]
 
 _LIVE_BASELINES = {"yesterday", "last-good", "creep"}
 """A release is news only in the first night, and exact mode measures it; live mode spends its rounds on changes. It
@@ -73,19 +72,18 @@ class PlanState:
         state = cls(acks=acks)
         for night in nights:
             for one in night.branches:
-                branch = one.tree, one.branch
                 for event in one.events:
-                    state._add(branch, event)
+                    state._add(event)
                 if one.state != "measured":
                     continue
                 tip = Tip(night=night.number, date=night.date, commit=one.tip)
-                state.tips.setdefault(branch, []).append(tip)
+                state.tips.setdefault(one.key, []).append(tip)
                 for mode in MODES:
-                    if state._is_good(one, branch, mode):
-                        state.last_good[branch, mode] = tip
+                    if state._is_good(one, mode):
+                        state.last_good[one.key, mode] = tip
         return state
 
-    def _add(self, branch: BranchKey, event: Event) -> None:
+    def _add(self, event: Event) -> None:
         match event.kind:
             case "regression" | "creep" | "step" | "known":
                 self.open[event.id] = event
@@ -95,25 +93,25 @@ class PlanState:
             case "unfounded":
                 self.closed[event.id] = event
             case "broken":
-                self.broken[branch] = event
+                self.broken[event.branch_key] = event
             case "mended":
-                self.broken.pop(branch, None)
+                self.broken.pop(event.branch_key, None)
 
-    def _is_good(self, one: BranchNight, branch: BranchKey, mode: Mode) -> bool:
+    def _is_good(self, one: BranchNight, mode: Mode) -> bool:
         if mode != "exact" and not one.measured_in(mode):
             return False
-        if any(mode in event.modes and event.id not in self.acks for event in self.open_on(branch)):
+        if any(mode in event.modes and event.id not in self.acks for event in self.open_on(one.key)):
             return False
         return all(case.mode != mode for case in one.undecided)
 
     def open_on(self, branch: BranchKey) -> list[Event]:
         """The open events of a branch, the oldest first."""
-        return [event for event in self.open.values() if (event.tree, event.branch) == branch]
+        return [event for event in self.open.values() if event.branch_key == branch]
 
     def changes_on(self, branch: BranchKey) -> list[Event]:
         """The open and the closed events of a branch."""
         events = [*self.open.values(), *self.closed.values()]
-        return [event for event in events if (event.tree, event.branch) == branch]
+        return [event for event in events if event.branch_key == branch]
 
     def last_tip(self, branch: BranchKey) -> Tip | None:
         """The tip of a branch that was measured last."""
@@ -156,15 +154,15 @@ class Baseline:
 
     @property
     def shown(self) -> str:
-        """The baselines for people."""
-        return ", ".join(self.names)
+        """The commit and the baselines for people."""
+        return f"{self.commit[:12]} ({', '.join(self.names)})"
 
 
 def baselines(
     plan: BranchPlan, state: PlanState, tip: str, release: str | None, today: str, days: int, mode: Mode = "exact"
 ) -> list[Baseline]:
     """The commits to compare a tip with, each once. The comparison with the first gives the night's points."""
-    branch = plan.tree, plan.branch
+    branch = plan.key
     before, good = state.last_tip(branch), state.last_good.get((branch, mode))
     limit = (date.fromisoformat(today) - timedelta(days=days)).isoformat()
     old = next((tip for tip in reversed(state.tips.get(branch, ())) if tip.date <= limit), None)

@@ -1,4 +1,4 @@
-"""`nightly.toml`: what is measured every night, against what, and what is done about a regression."""
+"""The plan of a night, `nightly.toml`: branches, workloads, baselines and budgets."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from lab.core.toml import TomlFile
 from lab.guests import exact, hardware
 from lab.history.trends import Mode
 from lab.kernels import compilers
+from lab.nightly.record import BranchKey
 from lab.stats import defaults
 from lab.workloads import selection
 
@@ -27,7 +28,7 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class BranchPlan(Record, frozen=True, kw_only=True):
-    """One branch. workloads: instead of the plan's own. releases: tags that are releases, as git matches them."""
+    """One branch. workloads: replace those of the plan. releases: a pattern of git for the tags of releases."""
 
     tree: str = "default"
     branch: str = "HEAD"
@@ -36,16 +37,21 @@ class BranchPlan(Record, frozen=True, kw_only=True):
     releases: str = "v[0-9]*"
 
     @property
+    def key(self) -> BranchKey:
+        """The tree and the branch."""
+        return self.tree, self.branch
+
+    @property
     def name(self) -> str:
         """The branch for people."""
-        return f"{self.tree}/{self.branch}"
+        return "/".join(self.key)
 
 
-class LivePart(Record, frozen=True, kw_only=True):
-    """How live mode measures, where the plan's modes have it.
+class LiveOptions(Record, frozen=True, kw_only=True):
+    """The table `[live]`, for plans with live mode.
 
-    budget: of a night's live comparisons and bisections, within that of the night. rounds: of a comparison, at most.
-    accel: tcg has to be asked for, as its times are an emulator's. iterations, cpus: as in `lab ab`.
+    budget: of a night's live comparisons and bisections, within the budget of the night. rounds: the most of a
+    comparison. accel: tcg is not a default, because it measures an emulator. iterations, cpus: as in `lab ab`.
     """
 
     budget: str = "2h"
@@ -61,11 +67,11 @@ class LivePart(Record, frozen=True, kw_only=True):
 
 
 class NightlyPlan(Record, frozen=True, kw_only=True):
-    """A plan. Everything that is left out is as `lab ab` has it.
+    """A plan. Keys that are left out have the defaults of `lab ab`.
 
-    budget: of a whole night. modes: `live` is measured beside `exact` where the host can. bisect: whether what
-    regressed is bisected, as far as the budget goes. creep_days: how old the tip is that slow losses are found against.
-    cluster, share: who builds and measures in exact mode, as in `lab ab`.
+    budget: of a whole night. modes: `live` adds live mode where the host supports it. bisect: False leaves regressions
+    without a culprit. creep_days: the age of the tip that slow losses are measured against. cluster, share: for builds
+    and exact mode, as in `lab ab`.
     """
 
     schema: Literal[1]
@@ -79,7 +85,7 @@ class NightlyPlan(Record, frozen=True, kw_only=True):
     bisect: bool = True
     creep_days: Annotated[int, msgspec.Meta(ge=2)] = 30
     modes: tuple[Mode, ...] = ("exact",)
-    live: LivePart = LivePart()
+    live: LiveOptions = LiveOptions()
     model: Literal["auto", "none", "tlb", "full"] = "auto"
     machine: str = hardware.DEFAULT
     cc: str = compilers.DEFAULT
@@ -95,13 +101,13 @@ class NightlyPlan(Record, frozen=True, kw_only=True):
         return _seconds(self.budget)
 
     @property
-    def small(self) -> float:
-        """The smallest step of the history, and part of a creep: many nights together see what one does not."""
+    def smallest_step(self) -> float:
+        """The smallest step of the history or part of a creep that counts. Many nights show more than one does."""
         return self.threshold / 2
 
-    def workloads_of(self, one: BranchPlan) -> tuple[str, ...]:
-        """What a branch is measured with."""
-        return one.workloads or self.workloads
+    def workloads_of(self, branch: BranchPlan) -> tuple[str, ...]:
+        """The workloads of a branch."""
+        return branch.workloads or self.workloads
 
 
 def _seconds(span: str) -> float:
@@ -109,7 +115,7 @@ def _seconds(span: str) -> float:
 
 
 def load(path: Path) -> NightlyPlan:
-    """A plan by its file. `UserError` names the file and line of what is wrong."""
+    """Read and check a plan. `UserError` names the file and line of a mistake."""
     file = TomlFile(path)
     if not isinstance(branches := file.values.get("branch"), list) or not branches:
         hint = "add one, with tree = and branch = below it"
@@ -117,26 +123,27 @@ def load(path: Path) -> NightlyPlan:
     plan = file.convert(NightlyPlan)
     if not plan.name:
         plan = msgspec.structs.replace(plan, name=re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._") or "plan")
-    _check_sense(file, plan)
+    _check(file, plan)
     return plan
 
 
-def _check_sense(file: TomlFile, plan: NightlyPlan) -> None:
-    """What types do not say: workloads that exist, times that can be read, branches named once."""
+def _check(file: TomlFile, plan: NightlyPlan) -> None:
+    """Check what types do not express: workloads exist, time spans are readable, no branch is named twice."""
     for span, key in ((plan.budget, ("budget",)), (plan.live.budget, ("live", "budget"))):
         if "".join(count + unit for count, unit in _TIME.findall(span)) != span or not _seconds(span):
-            raise file.error(f"budget: {span!r} is no time span", *key, hint="write 40m, 6h or 1h30m")
+            raise file.error(f"budget: {span!r} is not a time span", *key, hint="write 40m, 6h or 1h30m")
     if "exact" not in plan.modes:
         raise file.error("modes: exact is always measured", "modes", hint='write modes = ["exact", "live"]')
     if "live" in file.values and "live" not in plan.modes:
-        raise file.error("[live] is there, and modes has no live", "live", hint='write modes = ["exact", "live"]')
+        raise file.error("[live] requires live among the modes", "live", hint='write modes = ["exact", "live"]')
     if plan.cluster is not None and plan.share is None:
-        raise file.error("cluster: it needs a share", "cluster", hint='e.g. share = "/net/lab"')
+        raise file.error("cluster: it requires a share", "cluster", hint='e.g. share = "/net/lab"')
     if plan.max_seeds < plan.seeds:
         raise file.error(f"max_seeds: {plan.max_seeds} is less than seeds, {plan.seeds}", "max_seeds")
-    if (name := _repeated([one.name for one in plan.branch])) is not None:
-        second = [i for i, one in enumerate(plan.branch) if one.name == name][1]
-        raise file.error(f"{name} is there twice", "branch", second, "branch")
+    names = [branch.name for branch in plan.branch]
+    for number, branch in enumerate(plan.branch):
+        if branch.name in names[:number]:
+            raise file.error(f"{branch.name} is named twice", "branch", number, "branch")
     _check_workloads(file, plan.workloads, "workloads")
     for number, branch in enumerate(plan.branch):
         _check_workloads(file, branch.workloads, "branch", number, "workloads")
@@ -145,10 +152,6 @@ def _check_sense(file: TomlFile, plan: NightlyPlan) -> None:
             check(getattr(plan, option))
         except UserError as error:
             raise file.error(f"{option}: {error.message}", option, hint=error.hint) from error
-
-
-def _repeated(names: list[str]) -> str | None:
-    return next((name for name in names if names.count(name) > 1), None)
 
 
 def _check_workloads(file: TomlFile, names: tuple[str, ...], *key: str | int) -> None:

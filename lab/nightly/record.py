@@ -27,6 +27,7 @@ MODES: tuple[Mode, ...] = ("exact", "live")
 HARMFUL = ("regression", "creep", "step")
 """The kinds of events that report something slower."""
 
+BranchKey = tuple[str, str]
 CaseName = tuple[str, str]
 CaseKey = tuple[str, str, Mode]
 
@@ -136,6 +137,11 @@ class Event(Record, frozen=True, kw_only=True):
     text: str = ""
 
     @property
+    def branch_key(self) -> BranchKey:
+        """The tree and the branch."""
+        return self.tree, self.branch
+
+    @property
     def culprits(self) -> list[Culprit]:
         """The commits that are known to have caused a part of it."""
         return [culprit for culprit in (self.culprit, *self.also) if culprit is not None and culprit.among == 1]
@@ -174,9 +180,14 @@ class BranchNight(Record, frozen=True, kw_only=True):
     events: list[Event] = msgspec.field(default_factory=list)
 
     @property
+    def key(self) -> BranchKey:
+        """The tree and the branch."""
+        return self.tree, self.branch
+
+    @property
     def name(self) -> str:
         """The branch for people."""
-        return f"{self.tree}/{self.branch}"
+        return "/".join(self.key)
 
     def started_in(self, mode: Mode) -> dict[str, str]:
         """The results of one mode by the commit that the tip is compared with, finished or not."""

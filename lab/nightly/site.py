@@ -58,7 +58,7 @@ def write(plan: str, output: Path, *, url: str | None, database: str | None, pro
     with opened(database) as base:
         index.catch_up(base, progress)
         with base.reading() as connection:
-            branches = sorted({(branch.tree, branch.branch) for branch in nights[-1].branches})
+            branches = sorted({branch.key for branch in nights[-1].branches})
             series = [trend for branch in branches for trend in trends.branch_trends(connection, *branch)]
     acks = team.try_load_team(database, progress).own_acks()
     site = _Site(plan, nights, series, url if not url or url.endswith("/") else f"{url}/", acks)
@@ -122,7 +122,7 @@ class _Site:
         verdicts = [
             str(case.verdict)
             for branch in self.nights[-1].branches
-            if (branch.tree, branch.branch) == (series.tree, series.branch)
+            if branch.key == (series.tree, series.branch)
             for comparison in branch.measured_in(series.mode)[:1]
             for case in comparison.cases
             if case.name == (series.workload, series.case)
@@ -142,7 +142,7 @@ class _Site:
             event
             for night in self.nights
             for event in night.events
-            if (event.tree, event.branch) == (series.tree, series.branch) and key in {case.key for case in event.cases}
+            if event.branch_key == (series.tree, series.branch) and key in {case.key for case in event.cases}
         ]
         label = f"{series.metric} of {series.workload}:{series.case} over {len(trend.points)} nights"
         return self._page("trend", "../", trend=trend, picture=picture(trend, label=label), events=events)

@@ -10,7 +10,7 @@ from lab.cli import main
 from lab.core.errors import DiskFull, GuestFailed, GuestFailure
 from lab.guests import kvm
 from lab.nightly import record
-from lab.nightly.context import LiveAllowance
+from lab.nightly.context import LiveBudget
 from lab.nightly.record import Night
 
 from ..fakes import live as fakelive
@@ -92,7 +92,7 @@ def test_without_time_for_a_bisection_it_is_news_without_a_culprit(nights: Night
     nights.add(60.0)
     before = len(host.booted)
     used_up = property(lambda self: len(host.booted) > before + 2)
-    nights.monkeypatch.setattr(LiveAllowance, "out_of_time", used_up)
+    nights.monkeypatch.setattr(LiveBudget, "out_of_time", used_up)
     nights.run()
     (alarm,) = nights.events()
     assert alarm.kind == "regression" and alarm.culprit is None
@@ -231,10 +231,10 @@ def test_trends_site_and_numbers_name_the_mode(nights: Nights, host: LiveHost, t
     [
         ('modes = ["live"]', ":3: modes: exact is always measured"),
         ('modes = ["fast"]', ":3: modes[0]:"),
-        ("[live]\nrounds = 8", ":3: [live] is there, and modes has no live"),
+        ("[live]\nrounds = 8", ":3: [live] requires live among the modes"),
         (f"{MODES}\n[live]\nround = 8", ":5: unknown key 'round'; did you mean rounds?"),
         (f"{MODES}\n[live]\nrounds = 5", ":5: live.rounds:"),
-        (f'{MODES}\n[live]\nbudget = "soon"', ":5: budget: 'soon' is no time span"),
+        (f'{MODES}\n[live]\nbudget = "soon"', ":5: budget: 'soon' is not a time span"),
     ],
 )
 def test_plans_with_errors_about_live_mode(nights: Nights, text: str, said: str) -> None:
