@@ -28,7 +28,7 @@ def wrong(page: str, top: Path = TOP) -> list[str]:
     names: set[str] = set()
     missing = []
     for span in spans(page):
-        if any(word in span for word in _NOT_THERE):
+        if span.startswith("/") or any(word in span for word in _NOT_THERE):
             continue
         if _PATH.fullmatch(span):
             paths = sorted(top.glob(span if "/" in span or (top / span).exists() else f"[lw]*/**/{span}"))
