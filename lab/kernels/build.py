@@ -199,6 +199,9 @@ class Workspace:
                 # Objects are shared between worktrees and build folders, whatever their paths.
                 "CCACHE_BASEDIR": str(paths.cache_dir()),
                 "CCACHE_NOHASHDIR": "1",
+                # kbuild has the compiler list what a file includes, so a miss need not be preprocessed first, which
+                # saves a sixth of the CPU time of a first build.
+                "CCACHE_DEPEND": "1",
             },
             "kernel_build_log": str(self.log),
         }
