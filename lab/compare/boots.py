@@ -163,7 +163,7 @@ def _measured(
             running=running,
             on_start=lambda process: pinning.pin_and_start(process, folder, seat),
         )
-        report = run.judge(ended)
+        report = run.read_report(ended)
         counted = _take_events(report) if bench.perf else []
         profiles = _take_profiles(report) if bench.profiled else {}
         values = collect(report, bench.workload, cases, record.iterations, folder, counted)

@@ -184,7 +184,7 @@ def conduct(
     """
     try:
         ended = run.boot(argv, folder=guest, timeout_s=timeout_s, running=running)
-        report = run.judge(ended)
+        report = run.read_report(ended)
         output.collect(report, workload, cases, guest)
         found = _modelled(guest / COSTS, shuffled(cases, seed), workload, report) if modelled else {}
     except GuestFailed:

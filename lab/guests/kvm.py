@@ -1,6 +1,6 @@
-"""Which mode and which accelerator: KVM only where a guest really boots under it.
+"""The accelerator of live guests and shells: KVM only where a kernel really boots under it, else TCG.
 
-The probe boots one, so its answer is kept until this machine is booted again or QEMU changes.
+A probe boots a kernel. Its result is kept until this machine is booted again, or QEMU changes.
 """
 
 from __future__ import annotations
@@ -19,10 +19,14 @@ from lab.guests import exact, run
 from lab.guests.live_machine import Accelerator
 from lab.kernels import store
 
-Asked = Literal["auto", "kvm", "tcg"]
-
 _DEVICE = Path("/dev/kvm")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+# The last messages of a kernel without a root: all of it has come up by then, and no image is needed.
+_CAME_UP = ("No working init found", "Unable to mount root fs", "VFS: Cannot open root device", "Run /init")
+
+# QEMU aborts with `host` alone where a nested hypervisor does not let it write IA32_ARCH_CAPABILITIES (MSR 0x10a).
+_CPU_MODELS = ("host", "host,-arch-capabilities")
 
 
 class Refusal(HostFailed):
@@ -30,21 +34,21 @@ class Refusal(HostFailed):
 
 
 class _Probe(Record, frozen=True, kw_only=True):
-    """An answer: `reason` is None where a kernel came up."""
+    """The result of a probe: `reason` is None where a kernel came up."""
 
     boot_id: str
     qemu: str
     reason: str | None
 
 
-def accelerator(asked: Asked, qemu: str, progress: Progress) -> Accelerator:
-    """What guests run on: as asked; `auto` is KVM where it works, else TCG, and then that is said."""
-    if asked == "tcg":
+def accelerator(wanted: Literal["auto", "kvm", "tcg"], qemu: str, progress: Progress) -> Accelerator:
+    """The accelerator to use; `auto` is KVM where it works, else TCG, which is logged."""
+    if wanted == "tcg":
         return "tcg"
     try:
         require(qemu)
     except Refusal as error:
-        if asked == "kvm":
+        if wanted == "kvm":
             raise
         progress.log(f"no KVM: {error.message}; measuring with --accel tcg, whose times are an emulator's")
         return "tcg"
@@ -52,7 +56,7 @@ def accelerator(asked: Asked, qemu: str, progress: Progress) -> Accelerator:
 
 
 def works(qemu: str) -> bool:
-    """Whether a guest boots under KVM."""
+    """True if a guest boots under KVM."""
     try:
         require(qemu)
     except LabError:
@@ -61,7 +65,7 @@ def works(qemu: str) -> bool:
 
 
 def require(qemu: str, device: Path = _DEVICE) -> None:
-    """Nothing if a guest boots under KVM; else `Refusal`."""
+    """Raise `Refusal` unless a guest boots under KVM."""
     if not device.exists():
         raise Refusal(f"there is no {device}", hint="use --accel tcg, or --mode exact; `lab doctor` says more")
     if not os.access(device, os.R_OK | os.W_OK):
@@ -70,7 +74,7 @@ def require(qemu: str, device: Path = _DEVICE) -> None:
             f"{device} is there, but not for this user",
             hint=f"add the user to the group {group} (`sudo adduser $USER {group}`) and log in again; or --accel tcg",
         )
-    if reason := _probed(qemu):
+    if reason := _reason_against(qemu):
         raise Refusal(f"{device} opens, but no kernel boots under it: {reason}", hint="use --accel tcg")
 
 
@@ -82,8 +86,9 @@ def _group(device: Path) -> str:
         return str(gid)
 
 
-def _probed(qemu: str) -> str | None:
-    found = exact.find_qemu(qemu)
+def _reason_against(command: str) -> str | None:
+    """The reason why no guest boots under KVM, from the kept probe or a new one."""
+    qemu = exact.find_qemu(command)
     boot_id = _BOOT_ID.read_text().strip()
     path = paths.cache_dir("checks") / "kvm.json"
     if path.is_file():
@@ -91,13 +96,13 @@ def _probed(qemu: str) -> str | None:
             kept = records.load(path, _Probe)
         except HostFailed:
             kept = None
-        if kept is not None and (kept.boot_id, kept.qemu) == (boot_id, found.version):
+        if kept is not None and (kept.boot_id, kept.qemu) == (boot_id, qemu.version):
             return kept.reason
     kernel = some_kernel()
     if kernel is None:
         return "there is no kernel to try it with; build or fetch one first (`lab kernel build deb:6.12`)"
-    reason = probe_kvm(found.path, kernel)
-    records.save(path, _Probe(boot_id=boot_id, qemu=found.version, reason=reason))
+    reason = probe_kvm(qemu.path, kernel)
+    records.save(path, _Probe(boot_id=boot_id, qemu=qemu.version, reason=reason))
     return reason
 
 
@@ -110,45 +115,34 @@ def some_kernel() -> Path | None:
     return next((path for path in others if os.access(path, os.R_OK)), None)
 
 
-# A kernel without a root prints this when all of the kernel has come up: good enough, and needs no image.
-_CAME_UP = ("No working init found", "Unable to mount root fs", "VFS: Cannot open root device", "Run /init")
-
-
-# `host` alone makes QEMU give up where a nested hypervisor does not let this register be written.
-_CPU_MODELS = ("host", "host,-arch-capabilities")
-
-
 def probe_kvm(qemu: str, kernel: Path, *, timeout_s: float = 10.0) -> str | None:
     """Boot a kernel under KVM; None if it came up, else the reasons why it did not, by CPU model."""
     reasons = []
     for model in _CPU_MODELS:
-        reason = probe(qemu, kernel, accelerator="kvm", model=model, timeout_s=timeout_s)
+        reason = _probe(qemu, kernel, model, timeout_s)
         if reason is None:
             return None
         reasons.append(f"{reason} (-cpu {model})")
     return "; ".join(reasons)
 
 
-def probe(qemu: str, kernel: Path, *, accelerator: str, model: str, timeout_s: float) -> str | None:
-    """Boot a kernel without a root; None if it came up, else the reason that it did not."""
-    with tempfile.TemporaryDirectory(prefix="lab-probe-") as name:
-        folder = Path(name)
+def _probe(qemu: str, kernel: Path, model: str, timeout_s: float) -> str | None:
+    """Boot a kernel without a root; None if it came up, else the reason why it did not."""
+    with tempfile.TemporaryDirectory(prefix="lab-probe-") as folder:
         argv = [
             qemu,
-            *("-machine", "q35", "-accel", accelerator, "-cpu", model),
+            *("-machine", "q35", "-accel", "kvm", "-cpu", model),
             *("-m", "512M", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
-            *("-chardev", "file,id=console,path=console.log", "-device", "isa-serial,chardev=console"),
+            *("-chardev", f"file,id=console,path={run.CONSOLE}", "-device", "isa-serial,chardev=console"),
             *("-kernel", str(kernel), "-append", "console=ttyS0 panic=-1 reboot=t"),
         ]
-        ended = run.boot(argv, folder=folder, timeout_s=timeout_s)
-        console = ended.console.read_text(errors="replace") if ended.console.exists() else ""
-        if any(words in console for words in _CAME_UP):
-            return None
-        return _why_not(ended, console)
+        ended = run.boot(argv, folder=Path(folder), timeout_s=timeout_s)
+        console = ended.console_text
+    return None if any(message in console for message in _CAME_UP) else _failure(ended, console)
 
 
-def _why_not(ended: run.Ended, console: str) -> str:
-    complaints = [line.strip() for line in ended.stderr.splitlines() if line.strip() and "warning:" not in line]
+def _failure(ended: run.GuestExit, console: str) -> str:
+    complaints = ended.complaints
     if any("KVM internal error" in line for line in complaints):
         return ", ".join(line.rstrip(".") for line in complaints[:2])
     if complaints:

@@ -1,4 +1,4 @@
-"""Booting one guest and telling apart what can become of it."""
+"""Boot one guest, and tell the ways apart in which it can fail."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Arm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """A guest that is gone: what it left."""
+class GuestExit:
+    """The end of a guest, and the files that it left. status: QEMU's."""
 
     status: int
     timed_out: bool
@@ -39,16 +39,26 @@ class Ended:
     console: Path
     report: Path
 
+    @property
+    def console_text(self) -> str:
+        """What the kernel printed."""
+        return self.console.read_text(errors="replace") if self.console.exists() else ""
+
+    @property
+    def complaints(self) -> list[str]:
+        """QEMU's messages, without its warnings."""
+        return [line.strip() for line in self.stderr.splitlines() if line.strip() and "warning:" not in line]
+
 
 class Stoppable(Protocol):
-    """A guest, here or elsewhere."""
+    """A guest on this machine, or on another."""
 
     def kill(self) -> None:
         """End it."""
 
 
 class Running:
-    """Guests that run now, so that all can be stopped at once."""
+    """The guests that run now, so that all can be stopped at once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -56,19 +66,19 @@ class Running:
         self._closed = False
 
     def add(self, process: Stoppable) -> None:
-        """Take a started guest under control; if all were stopped meanwhile, it is stopped too."""
+        """Add a guest that was started; kill it if all were stopped meanwhile."""
         with self._lock:
             self._processes.add(process)
             if self._closed:
                 process.kill()
 
     def discard(self, process: Stoppable) -> None:
-        """A guest ended by itself."""
+        """Remove a guest that ended by itself."""
         with self._lock:
             self._processes.discard(process)
 
     def stop_all(self) -> None:
-        """Kill every guest, and every one that is still to come."""
+        """Kill every guest, and every one that is added later."""
         with self._lock:
             self._closed = True
             for process in self._processes:
@@ -82,11 +92,11 @@ def boot(
     timeout_s: float,
     running: Running | None = None,
     on_start: Callable[[subprocess.Popen[bytes]], None] | None = None,
-) -> Ended:
+) -> GuestExit:
     """Run a guest to its end, or kill it after `timeout_s` of wall time.
 
-    argv has the guest write CONSOLE and REPORT in the folder. on_start: called with the new process;
-    what it raises ends the guest.
+    argv: has the guest write CONSOLE and REPORT in the folder. on_start: called with the new process; an exception
+    from it ends the guest.
     """
     running = running or Running()
     started = time.monotonic()
@@ -111,7 +121,7 @@ def boot(
             running.discard(process)
         log.seek(0)
         stderr = log.read().decode(errors="replace")
-    return Ended(
+    return GuestExit(
         status=process.returncode,
         timed_out=timed_out,
         stderr=stderr,
@@ -128,38 +138,35 @@ _OOPS = re.compile(
 _OOM = re.compile(r"(Out of memory: Killed process .*|invoked oom-killer.*)")
 _STALL = re.compile(r"(rcu: INFO: .*stall.*|INFO: task .* blocked for more than.*|watchdog: BUG: soft lockup.*)")
 
-
 _REFUSED_HINTS = {"hugepages": "its memory does not give that many: reserve fewer, or raise memory_mb in workload.toml"}
 
 
-def judge(ended: Ended) -> GuestReport:
-    """The report of a guest that delivered; else a `GuestFailed` that says how it died.
+def read_report(ended: GuestExit) -> GuestReport:
+    """The report of a guest. `GuestFailed` names the way in which it failed, if it did.
 
-    An oops is a failure even when the workload went on: what runs on a kernel that oopsed measures nothing.
+    An oops is a failure even when the workload went on: numbers of a kernel that oopsed mean nothing.
     """
-    console = ended.console.read_text(errors="replace") if ended.console.exists() else ""
-    log = ended.console
+    console, log = ended.console_text, ended.console
     report = parse(ended.report.read_bytes() if ended.report.exists() else b"")
-    if found := _PANIC.search(console):
-        raise _panicked(found[1].strip(), console, log)
-    if found := _OOPS.search(console):
-        raise GuestFailed(GuestFailure.OOPS, f"the guest's kernel oopsed: {found[1].strip()}", log=log)
+    if panic := _PANIC.search(console):
+        raise _panicked(panic[1].strip(), console, log)
+    if oops := _OOPS.search(console):
+        raise GuestFailed(GuestFailure.OOPS, f"the guest's kernel oopsed: {oops[1].strip()}", log=log)
     stall = _STALL.search(console)
     if ended.timed_out:
         why = f": {stall[1].strip()}" if stall else ""
-        where = "" if console or report.hello else " before it printed anything"
+        when = "" if console or report.hello else " before it printed anything"
         raise GuestFailed(
             GuestFailure.HANG,
-            f"the guest hung{where}; stopped after {ended.wall_s:.0f} s{why}",
+            f"the guest hung{when}; stopped after {ended.wall_s:.0f} s{why}",
             hint="if this machine is slow, give it longer with --guest-timeout",
             log=log,
         )
     if ended.status != 0:
-        words = [line for line in ended.stderr.splitlines() if line.strip() and "warning:" not in line]
         how = f"signal {-ended.status}" if ended.status < 0 else f"status {ended.status}"
         raise GuestFailed(
             GuestFailure.QEMU_DIED,
-            f"QEMU died with {how}: {words[-1] if words else 'no message'}",
+            f"QEMU died with {how}: {ended.complaints[-1] if ended.complaints else 'no message'}",
             hint="see its log; `lab doctor` checks this machine",
             log=log.with_name("qemu.log"),
         )
@@ -168,22 +175,23 @@ def judge(ended: Ended) -> GuestReport:
     if report.fatal:
         raise GuestFailed(GuestFailure.NO_REPORT, f"the guest's init gave up: {report.fatal}", log=log)
     if report.refused:
-        first = report.refused[0]
+        setting = report.refused[0]
+        hint = "check the setting's name and value; an older kernel may not have it"
         raise GuestFailed(
             GuestFailure.REFUSED,
-            f"the guest refused the setting {first.name}={first.value}: {first.error}",
-            hint=_REFUSED_HINTS.get(first.name, "check the setting's name and value; an older kernel may not have it"),
+            f"the guest refused the setting {setting.name}={setting.value}: {setting.error}",
+            hint=_REFUSED_HINTS.get(setting.name, hint),
             log=log,
         )
     if not report.complete:
-        raise _silent(report, console, log)
+        raise _incomplete(report, console, log)
     return report
 
 
 def _panicked(why: str, console: str, log: Path) -> GuestFailed:
-    if _OOM.search(console) and any(words in why.lower() for words in ("out of memory", "deadlocked on memory")):
+    if _OOM.search(console) and any(text in why.lower() for text in ("out of memory", "deadlocked on memory")):
         return GuestFailed(GuestFailure.OOM, f"the guest ran out of memory and panicked: {why}", log=log)
-    if any(words in why for words in ("No working init found", "Unable to mount root fs")):
+    if any(text in why for text in ("No working init found", "Unable to mount root fs")):
         return GuestFailed(
             GuestFailure.PANIC,
             f"the guest's kernel panicked, because it found no init that it can run: {why}",
@@ -194,20 +202,17 @@ def _panicked(why: str, console: str, log: Path) -> GuestFailed:
     return GuestFailed(GuestFailure.PANIC, f"the guest's kernel panicked: {why}", log=log)
 
 
-def _silent(report: GuestReport, console: str, log: Path) -> GuestFailed:
-    if report.hello is None and not console.strip():
-        return GuestFailed(
-            GuestFailure.NO_REPORT,
-            "the guest ended without printing anything: not a kernel that boots here, or one without a serial console",
-            hint="it needs CONFIG_SERIAL_8250_CONSOLE, and CONFIG_PVH for the fast boot",
-            log=log,
+def _incomplete(report: GuestReport, console: str, log: Path) -> GuestFailed:
+    hint = None
+    if report.hello is not None:
+        last = report.cases[-1].name if report.cases else "the first case"
+        message = f"the guest ended in the middle of its report (at {last})"
+    elif console.strip():
+        message = "the kernel booted, but its init never reported"
+        hint = "it needs what kernels/fragments/guest.config lists, such as BLK_DEV_INITRD, BINFMT_ELF, DEVTMPFS"
+    else:
+        message = (
+            "the guest ended without printing anything: not a kernel that boots here, or one without a serial console"
         )
-    if report.hello is None:
-        return GuestFailed(
-            GuestFailure.NO_REPORT,
-            "the kernel booted, but its init never reported",
-            hint="it needs what kernels/fragments/guest.config lists, such as BLK_DEV_INITRD, BINFMT_ELF, DEVTMPFS",
-            log=log,
-        )
-    last = report.cases[-1].name if report.cases else "the first case"
-    return GuestFailed(GuestFailure.NO_REPORT, f"the guest ended in the middle of its report (at {last})", log=log)
+        hint = "it needs CONFIG_SERIAL_8250_CONSOLE, and CONFIG_PVH for the fast boot"
+    return GuestFailed(GuestFailure.NO_REPORT, message, hint=hint, log=log)

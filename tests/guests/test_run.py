@@ -15,7 +15,7 @@ import pytest
 
 from lab.core.errors import GuestFailed, HostFailed
 from lab.guests import run as guest_run
-from lab.guests.run import Ended, Running
+from lab.guests.run import GuestExit, Running
 
 HELLO = {"t": "hello", "release": "6.99.0", "clocksource": "tsc", "mem_kb": 600000, "cmdline": "quiet", "cpus": 1}
 BEGIN = {"t": "begin", "case": "layout-4632k", "now_ns": 1}
@@ -79,19 +79,19 @@ def ended(
     status: int = 0,
     timed_out: bool = False,
     stderr: str = "",
-) -> Ended:
+) -> GuestExit:
     if console is not None:
         (tmp_path / "console.log").write_text(console)
     if report is not None:
         (tmp_path / "report.jsonl").write_bytes(report)
-    return Ended(
+    return GuestExit(
         status=status, timed_out=timed_out, stderr=stderr, wall_s=60.0,
         console=tmp_path / "console.log", report=tmp_path / "report.jsonl",
     )  # fmt: skip
 
 
 def test_a_guest_that_delivers(tmp_path: Path) -> None:
-    report = guest_run.judge(ended(tmp_path))
+    report = guest_run.read_report(ended(tmp_path))
     outcome = report.case("layout-4632k")
     assert report.complete and outcome is not None and outcome.stdout == [OUT["line"]]
 
@@ -99,7 +99,7 @@ def test_a_guest_that_delivers(tmp_path: Path) -> None:
 def test_a_case_that_was_killed_for_memory_is_for_the_run_to_judge(tmp_path: Path) -> None:
     # The guest lives on and reports it, with the other cases.
     report = whole(HELLO, BEGIN, {**END, "status": 137, "signal": 9, "oom_kills": 1})
-    outcome = guest_run.judge(ended(tmp_path, console=BOOT + OOM_KILL, report=report)).case("layout-4632k")
+    outcome = guest_run.read_report(ended(tmp_path, console=BOOT + OOM_KILL, report=report)).case("layout-4632k")
     assert outcome is not None and outcome.oom_kills == 1
 
 
@@ -160,7 +160,7 @@ def test_a_case_that_was_killed_for_memory_is_for_the_run_to_judge(tmp_path: Pat
 )  # fmt: skip
 def test_ways_to_die(tmp_path: Path, kind: str, words: str, left: dict[str, object]) -> None:
     with pytest.raises(GuestFailed, match=words) as caught:
-        guest_run.judge(ended(tmp_path, **left))  # type: ignore[arg-type]
+        guest_run.read_report(ended(tmp_path, **left))  # type: ignore[arg-type]
     assert caught.value.kind == kind
     assert caught.value.exit_status == 4
     if kind != "malformed":
@@ -171,7 +171,7 @@ def test_console_bytes_that_are_no_text_are_read_anyway(tmp_path: Path) -> None:
     left = ended(tmp_path, report=b"")
     left.console.write_bytes(b"\xff\xfe\x00" + PANIC.encode())
     with pytest.raises(GuestFailed, match="panicked"):
-        guest_run.judge(left)
+        guest_run.read_report(left)
 
 
 # --- booting, with programs that stand in for QEMU
@@ -204,7 +204,7 @@ def test_a_guest_that_takes_too_long_is_killed(tmp_path: Path) -> None:
 def test_a_program_that_cannot_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = guest_run.boot([str(tmp_path / "nothing")], folder=tmp_path, timeout_s=5)
     with pytest.raises(GuestFailed, match="QEMU died with status 127"):
-        guest_run.judge(left)
+        guest_run.read_report(left)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(HostFailed, match="cannot start"):
         guest_run.boot(["/bin/true"], folder=tmp_path, timeout_s=5)
