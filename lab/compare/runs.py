@@ -204,7 +204,7 @@ def _modelled(
     for number, case in enumerate(order, start=1):
         if number not in windows:
             raise GuestFailed(GuestFailure.NO_REPORT, f"the cost model saw nothing of case {case.name}", log=path)
-        found[case.name] = costs.of_windows(windows[number], operations_of(workload, report, case.name))
+        found[case.name] = costs.summarize(windows[number], operations_of(workload, report, case.name))
     return found
 
 

@@ -1,8 +1,8 @@
 """The channel to a guest: the job that goes in, the report that comes out. Pure functions over bytes.
 
-The job is a text file of TAB-separated fields (`images/guest/init/job.h`); the report is one JSON object per
-line, tagged by `t`. A guest can be killed at any instant, so a report may stop anywhere, also inside its
-last line: what came before is kept, and `complete` says whether it is all.
+The job is a text file of TAB-separated fields (`images/guest/init/job.h`); the report is one JSON object per line,
+tagged by `t`. A guest can be killed at any instant, so a report can stop anywhere, even inside a line: what came
+before is kept, and `complete` is false.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SEED_MAX = 2**64 - 1
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="hello"):
-    """What the guest found itself to be."""
+    """The guest, as its init sees it."""
 
     release: str
     clocksource: str
@@ -28,7 +28,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="hello
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="refused"):
-    """A setting that was asked for and is not in force."""
+    """A setting that the guest's kernel did not accept."""
 
     name: str
     value: str
@@ -86,7 +86,7 @@ _decoder: msgspec.json.Decoder[_Line] = msgspec.json.Decoder(_Line)
 
 
 class CaseOutcome(msgspec.Struct, kw_only=True):
-    """What one case did. `ended` is false for the case during which the guest was lost."""
+    """The outcome of one case. `ended` is false for the case in which the guest was lost."""
 
     name: str
     begin_ns: int
@@ -106,7 +106,7 @@ class CaseOutcome(msgspec.Struct, kw_only=True):
 
 
 class GuestReport(msgspec.Struct, kw_only=True):
-    """All that a guest said. `complete` is true only if it said it was done, and nothing is missing."""
+    """All that a guest reported. `complete` is true only if its last line arrived, and no line is missing."""
 
     hello: Hello | None = None
     settings: dict[str, str] = msgspec.field(default_factory=dict)
@@ -116,7 +116,7 @@ class GuestReport(msgspec.Struct, kw_only=True):
     complete: bool = False
 
     def case(self, name: str) -> CaseOutcome | None:
-        """The last outcome of that name; nothing if the case never began."""
+        """The last outcome of that name; None if the case never began."""
         return next((case for case in reversed(self.cases) if case.name == name), None)
 
 
@@ -159,9 +159,9 @@ def _job_line(fields: Sequence[str]) -> str:
 
 
 def parse(content: bytes) -> GuestReport:
-    """Read a report. A cut last line is dropped; anything else unreadable is `GuestFailed("malformed")`."""
+    """Read a report. A cut last line is dropped; any other line that cannot be read raises `GuestFailed`."""
     report = GuestReport()
-    parts: dict[str, str] = {}  # a line of output that is continued in the next record
+    pending: dict[str, str] = {}  # by stream, the start of a line that the next record continues
     ended_at: int | None = None
     for number, (line, whole) in enumerate(_lines(content), start=1):
         if ended_at is not None:
@@ -173,7 +173,7 @@ def parse(content: bytes) -> GuestReport:
             ended_at = number
             report.complete = whole and record.lines == number - 1
         else:
-            _take(report, record, parts, number, line)
+            _add(report, record, pending, number, line)
     return report
 
 
@@ -200,7 +200,7 @@ def _malformed(number: int, why: str, line: bytes) -> GuestFailed:
     return GuestFailed(GuestFailure.MALFORMED, f"line {number} of the guest's report cannot be read: {why}: {shown!r}")
 
 
-def _take(report: GuestReport, record: _Line, parts: dict[str, str], number: int, line: bytes) -> None:
+def _add(report: GuestReport, record: _Line, pending: dict[str, str], number: int, line: bytes) -> None:
     match record:
         case Hello():
             report.hello = record
@@ -212,20 +212,23 @@ def _take(report: GuestReport, record: _Line, parts: dict[str, str], number: int
             report.fatal = f"{report.fatal}; {record.error}" if report.fatal else record.error
         case _Begin():
             report.cases.append(CaseOutcome(name=record.case, begin_ns=record.now_ns))
-            parts.clear()
+            pending.clear()
         case _Out() | _Err() | _Vmstat() | _End():
             outcome = report.cases[-1] if report.cases else None
             if outcome is None or outcome.name != record.case or outcome.ended:
                 raise _malformed(number, f"case {record.case!r} is not running", line)
-            _take_part(outcome, record, parts)
+            _add_to_case(outcome, record, pending)
 
 
-def _take_part(outcome: CaseOutcome, record: _Out | _Err | _Vmstat | _End, parts: dict[str, str]) -> None:
+def _add_to_case(outcome: CaseOutcome, record: _Out | _Err | _Vmstat | _End, pending: dict[str, str]) -> None:
     match record:
-        case _Out():
-            _take_text(outcome.stdout, "out", record.line, record.more, parts)
-        case _Err():
-            _take_text(outcome.stderr, "err", record.line, record.more, parts)
+        case _Out() | _Err():
+            stream, lines = ("out", outcome.stdout) if isinstance(record, _Out) else ("err", outcome.stderr)
+            text = pending.pop(stream, "") + record.line
+            if record.more:
+                pending[stream] = text
+            else:
+                lines.append(text)
         case _Vmstat():
             outcome.vmstat.update(record.delta)
         case _End():
@@ -239,13 +242,7 @@ def _take_part(outcome: CaseOutcome, record: _Out | _Err | _Vmstat | _End, parts
             outcome.truncated = record.truncated
 
 
-def _take_text(lines: list[str], stream: str, text: str, more: bool, parts: dict[str, str]) -> None:
-    text = parts.pop(stream, "") + text
-    if more:
-        parts[stream] = text
-    else:
-        lines.append(text)
-
+# --- settings by hand ---
 
 _THP = "/sys/kernel/mm/transparent_hugepage"
 _FILES = {
@@ -257,7 +254,7 @@ _FILES = {
 
 
 def setting_command(name: str, value: str) -> str | None:
-    """What sets one thing in a guest; None for what the guest only reports."""
+    """The shell command for one setting; None for one that no command can make."""
     if name.startswith("sysctl."):
         return f"sysctl -w {shlex.quote(name.removeprefix('sysctl.') + '=' + value)}"
     return f"echo {shlex.quote(value)} > {_FILES[name]}" if name in _FILES else None

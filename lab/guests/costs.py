@@ -1,19 +1,19 @@
-"""Modelled metrics of a case: what the cost model counted in its window, as numbers that can be compared.
+"""Modelled metrics of a case: the counts of its windows as numbers that can be compared.
 
-All of it is modelled: TLBs, caches and cycles of a machine file, fed by the instructions and accesses that the
-guest really executed. See docs/cost-model.md.
+TLBs, caches and cycles are those of a machine file, fed by the instructions and accesses that the guest executed. See
+docs/cost-model.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
+from lab.guests.plugin import Window
 from lab.stats.verdict import Metric
 
 _MILLI = 1000
 
-# Cost first: it decides. The others say why, and neither side of them is better than the other by itself.
+# The cost decides. The others explain it.
 METRICS = (
     Metric(name="cycles_per_op", unit="modelled cycles/op", better="lower", primary=True),
     Metric(name="cycles_p50", unit="modelled cycles", better="lower"),
@@ -33,7 +33,7 @@ METRICS = (
     Metric(name="llc_misses", unit="modelled misses/op", better="lower"),
 )
 
-# Metric to the plugin's counters that it is the sum of.
+# The plugin's counters that a metric is the sum of.
 _SUMS = {
     "string_bytes": ("string_bytes",),
     "loads": ("loads",),
@@ -47,23 +47,10 @@ _SUMS = {
 }
 
 
-class WindowLike(Protocol):
-    """What the plugin says of one window: thousandths of cycles, and counters by mode."""
-
-    @property
-    def millicycles(self) -> int: ...
-    @property
-    def user(self) -> Mapping[str, int]: ...
-    @property
-    def kernel(self) -> Mapping[str, int]: ...
-    @property
-    def operations(self) -> Sequence[int]: ...
-
-
-def of_windows(windows: Sequence[WindowLike], counted: float | None = None) -> dict[str, float]:
+def summarize(windows: Sequence[Window], counted: float | None = None) -> dict[str, float]:
     """The metrics of one case from its windows: sums per operation, and percentiles over all operations.
 
-    counted: how many operations a program did that marks none (fio, stress-ng); without it, it is one operation.
+    counted: the operations of a program that marks none (fio, stress-ng); None counts the whole case as one.
     """
     operations = sorted(cost for window in windows for cost in window.operations)
     count = len(operations) or counted or 1
@@ -83,11 +70,11 @@ def _sum(
     values: dict[str, float], name: str, counters: Sequence[str], modes: Sequence[Mapping[str, int]], count: float
 ) -> None:
     """Fill in a sum per operation, unless none of its counters is part of the model."""
-    found = [mode[counter] for mode in modes for counter in counters if counter in mode]
-    if found:
-        values[name] = sum(found) / count
+    counts = [mode[counter] for mode in modes for counter in counters if counter in mode]
+    if counts:
+        values[name] = sum(counts) / count
 
 
 def _percentile(ordered: Sequence[int], share: int) -> int:
-    """The nearest-rank percentile: the smallest value that at least that share of all does not exceed."""
+    """The nearest-rank percentile: the smallest value that is not below `share` percent of all."""
     return ordered[max(0, -(-share * len(ordered) // 100) - 1)]

@@ -1,6 +1,6 @@
-"""What a guest delivered of each case: all that its workload declares, or an error that says what is missing.
+"""The metrics of each case, from what its program printed.
 
-A number that never arrived is an error. It is never taken for a zero.
+A metric that is declared and missing is an error, never a zero.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from lab.core.errors import GuestFailed, GuestFailure
 from lab.guests.channel import CaseOutcome, GuestReport
+from lab.guests.run import CONSOLE, REPORT
 from lab.workloads import parsers
 from lab.workloads.parsers import Document, Unreadable
 from lab.workloads.spec import Case, Parse, Workload
@@ -23,32 +24,28 @@ _READERS: dict[Parse, Callable[[Sequence[str]], Document]] = {
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
-class _Absent(Exception):
-    """A metric that must be there and is not; where says in which output."""
-
-    def __init__(self, metric: str, where: str) -> None:
-        super().__init__(metric)
-        self.metric = metric
-        self.where = where
+class _MissingMetric(Exception):
+    """A metric that a program has to report and did not: its name, and where it was looked for."""
 
 
 def collect(report: GuestReport, workload: Workload, cases: Sequence[Case], guest: Path) -> None:
-    """Fill in every case's metrics from what it printed; `GuestFailed` when one did not deliver.
+    """Fill in every case's metrics from what it printed. `GuestFailed` when a case failed or a metric is missing.
 
-    guest: the folder with the guest's console.log and report.jsonl, for the error to name.
+    guest: the guest's folder, whose files the error names.
     """
     for case in cases:
-        outcome = _ended_well(report.case(case.name), case, workload, guest)
-        name, log = f"{workload.name}:{case.name}", guest / "report.jsonl"
+        outcome = _successful(report.case(case.name), case, workload, guest)
+        name, log = f"{workload.name}:{case.name}", guest / REPORT
         try:
             outcome.metrics = _metrics(outcome, workload)
             outcome.series = parsers.read_series(outcome.stdout) if workload.parse == "json" else {}
         except Unreadable as error:
             raise GuestFailed(GuestFailure.MALFORMED, f"{name}: {error}", log=log) from error
-        except _Absent as error:
+        except _MissingMetric as error:
+            metric, where = error.args
             raise GuestFailed(
                 GuestFailure.WORKLOAD,
-                f"{name} never reported its metric {error.metric}: {error.where}",
+                f"{name} never reported its metric {metric}: {where}",
                 hint="a metric that may be missing is declared with optional = true",
                 log=log,
             ) from error
@@ -56,18 +53,18 @@ def collect(report: GuestReport, workload: Workload, cases: Sequence[Case], gues
             raise GuestFailed(GuestFailure.WORKLOAD, f"{name} counted no operations ({workload.operations})", log=log)
 
 
-def _ended_well(outcome: CaseOutcome | None, case: Case, workload: Workload, guest: Path) -> CaseOutcome:
-    log = guest / "report.jsonl"
+def _successful(outcome: CaseOutcome | None, case: Case, workload: Workload, guest: Path) -> CaseOutcome:
+    log = guest / REPORT
     name = f"{workload.name}:{case.name}"
     if outcome is None or not outcome.ended:
         raise GuestFailed(GuestFailure.NO_REPORT, f"{name} never ended", log=log)
-    last = _last_words(outcome)
+    last = _last_line(outcome)
     if outcome.oom_kills:
         raise GuestFailed(
             GuestFailure.OOM,
             f"{name} was killed because the guest ran out of memory ({workload.memory_mb} MiB)",
             hint="choose a smaller case, or raise memory_mb in its workload.toml",
-            log=guest / "console.log",
+            log=guest / CONSOLE,
         )
     if outcome.error:
         raise GuestFailed(GuestFailure.WORKLOAD, f"{name} could not be started: {outcome.error}", log=log)
@@ -78,8 +75,8 @@ def _ended_well(outcome: CaseOutcome | None, case: Case, workload: Workload, gue
     return outcome
 
 
-def _last_words(outcome: CaseOutcome) -> str:
-    """What a program said last: of its errors, else of its output; some complain there."""
+def _last_line(outcome: CaseOutcome) -> str:
+    """The last line of a program's errors, else of its output, where some programs complain."""
     for lines in (outcome.stderr, outcome.stdout):
         for line in reversed(lines):
             if line.strip():
@@ -88,9 +85,9 @@ def _last_words(outcome: CaseOutcome) -> str:
 
 
 def _metrics(outcome: CaseOutcome, workload: Workload) -> dict[str, float]:
-    """The numbers that are there; `_Absent` for one that is not and must be."""
+    """The declared metrics, and the others where the workload is open to them."""
     documents: dict[Parse, Document] = {}
-    found = _printed(outcome) if workload.open_metrics else {}
+    values = _printed(outcome) if workload.open_metrics else {}
     for metric in workload.metrics:
         parse = metric.parse or workload.parse
         if parse == "regex":
@@ -98,28 +95,28 @@ def _metrics(outcome: CaseOutcome, workload: Workload) -> dict[str, float]:
         else:
             if parse not in documents:
                 documents[parse] = _document(parse, outcome)
-            place = metric.field or metric.name
-            value, where = documents[parse].number(place), f"{documents[parse].program} printed no {place}"
+            field = metric.field or metric.name
+            value, where = documents[parse].number(field), f"{documents[parse].program} printed no {field}"
         if value is not None:
-            found[metric.name] = value
+            values[metric.name] = value
         elif not metric.optional:
-            raise _Absent(metric.name, where)
-    return found
+            raise _MissingMetric(metric.name, where)
+    return values
 
 
 def _document(parse: Parse, outcome: CaseOutcome) -> Document:
-    """What one format finds in a case's output. What the guest itself counted is a document, too."""
+    """A case's output in one format; `guest` is the usage that the guest's init counted."""
     return Document(values=outcome.usage, program="the guest") if parse == "guest" else _READERS[parse](outcome.stdout)
 
 
 def _printed(outcome: CaseOutcome) -> dict[str, float]:
-    """All that a program printed as JSON metrics, declared or not."""
+    """All JSON metrics that a program printed, declared or not."""
     document = parsers.read_json_lines(outcome.stdout)
-    found = {}
+    values = {}
     for name in document.values:
         if not _NAME.fullmatch(name):
             raise Unreadable(f"it printed a metric called {name!r}; names are of a-z, 0-9, '.', '_' and '-'")
         value = document.number(name)
         if value is not None:
-            found[name] = value
-    return found
+            values[name] = value
+    return values

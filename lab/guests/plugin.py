@@ -1,9 +1,7 @@
-"""QEMU's cost plugin: built on first use, told what to model, and what it found.
+"""The cost model: a QEMU plugin that counts instructions, TLB and cache misses of a modelled machine.
 
-The plugin (`machines/plugin`) is C and needs nothing of QEMU's to be built; one binary runs under every version
-of the plugin interface.
-
-The cost model as used in a comparison: which machine, how much of it, and what it says of each case.
+The plugin (`machines/plugin`) is C, and is built on first use. It needs no files of QEMU's, and one binary runs under
+every version of the plugin interface.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Model(StrEnum):
-    """How much is modelled: each includes what is before it, and takes longer."""
+    """The extent of the model: each includes the one before it, and takes longer."""
 
     COUNT = "count"  # instructions, profile
     TLB = "tlb"  # and loads, stores, TLBs
@@ -44,7 +42,7 @@ class Model(StrEnum):
 
 
 class Brackets(StrEnum):
-    """Which marks open a measurement."""
+    """The marks that open a measurement."""
 
     BOTH = "both"  # the case's, until its program opens a window of its own
     WINDOW = "window"  # the program's own only: nothing is modelled while it sets up
@@ -52,7 +50,7 @@ class Brackets(StrEnum):
 
 
 class Block(msgspec.Struct, frozen=True, array_like=True):
-    """Straight-line code and what it did in a window. One address can come more than once."""
+    """Straight-line code and its cost in a window. An address can occur more than once."""
 
     address: _Count
     instructions: _Count
@@ -61,22 +59,27 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def kernel(self) -> bool:
-        """Whether it lies in the upper half of the address space."""
+        """True in the upper half of the address space."""
         return self.address >> 63 == 1
 
 
-class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """One measurement. Counters that are not part of the model are left out, not zero."""
+class Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="window", forbid_unknown_fields=True):
+    """One measurement. Counters that are not part of the model are missing, not zero."""
 
     sequence: int
-    case: int  # counted from 1, in the order in which the guest ran them
-    own: bool  # marked by the program itself; else a whole case
-    complete: bool  # else it was cut off: by the program's death or the guest's
-    millicycles: int
-    user: dict[str, int]
-    kernel: dict[str, int]
-    operations: list[int]  # thousandths of cycles of each
-    blocks: list[Block]
+    case: int  # from 1, in the order in which the guest ran the cases
+    kind: str  # `own`: the program marked it; else a whole case
+    complete: bool  # else it was cut off: the program or the guest died
+    millicycles: _Count
+    user: dict[str, _Count]
+    kernel: dict[str, _Count]
+    operations: list[_Count]  # thousandths of cycles of each
+    blocks: list[Block] = []  # the profile, from a line of its own
+
+    @property
+    def own(self) -> bool:
+        """True for a window that the program itself marked."""
+        return self.kind == "own"
 
     @property
     def instructions(self) -> int:
@@ -92,16 +95,12 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     vcpus: int
     windows: list[Window]
 
-    def of_case(self, number: int) -> list[Window]:
-        """The windows of the case that ran as number `number`, counted from 1."""
-        return [window for window in self.windows if window.case == number]
-
 
 # --- building ---
 
 
 def digest(compiler: Compiler | None = None) -> str:
-    """Hash of the plugin's sources and what compiles them."""
+    """Hash of the plugin's sources and the compiler's version."""
     compiler = compiler or compilers.identify()
     return records.digest([sources(source_folder()), compiler.version])
 
@@ -117,14 +116,14 @@ def obtain(*, compiler: Compiler | None = None) -> Path:
 
 
 def source_folder() -> Path:
-    """Where the plugin's sources are."""
+    """The folder of the plugin's sources."""
     return room("machines") / "plugin"
 
 
 def sources(folder: Path) -> dict[str, str]:
     """The plugin's source files in a folder, and their digests."""
-    found = sorted(path for path in folder.iterdir() if path.suffix in {".c", ".h", ""})
-    return {path.name: records.file_digest(path) for path in found}
+    paths = sorted(path for path in folder.iterdir() if path.suffix in {".c", ".h", ""})
+    return {path.name: records.file_digest(path) for path in paths}
 
 
 def _build(partial: Path, compiler: Compiler) -> None:
@@ -142,13 +141,13 @@ def _build(partial: Path, compiler: Compiler) -> None:
         ) from error
 
 
-# --- telling it what to do ---
+# --- the command line ---
 
 
 def argument(plugin: Path, machine: Machine, *, model: Model, brackets: Brackets, out: Path) -> str:
-    """What comes after QEMU's `-plugin`."""
-    words = [escape(plugin), f"out={escape(out)}", f"model={model}", f"brackets={brackets}"]
-    return ",".join([*words, *machine.arguments()])
+    """The value of QEMU's `-plugin`."""
+    parts = [escape(plugin), f"out={escape(out)}", f"model={model}", f"brackets={brackets}"]
+    return ",".join([*parts, *machine.arguments()])
 
 
 def escape(path: Path) -> str:
@@ -156,7 +155,7 @@ def escape(path: Path) -> str:
     return str(path).replace(",", ",,")
 
 
-# --- what it found ---
+# --- the output ---
 
 
 class _Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="header", forbid_unknown_fields=True):
@@ -164,17 +163,6 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="hea
     interface: int
     model: Model
     vcpus: int
-
-
-class _Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="window", forbid_unknown_fields=True):
-    sequence: int
-    case: int
-    kind: str
-    complete: bool
-    millicycles: _Count
-    user: dict[str, _Count]
-    kernel: dict[str, _Count]
-    operations: list[_Count]
 
 
 class _Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="profile", forbid_unknown_fields=True):
@@ -186,12 +174,12 @@ class _End(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="end", 
     pass
 
 
-_Line = _Header | _Window | _Profile | _End
+_Line = _Header | Window | _Profile | _End
 _decoder: msgspec.json.Decoder[_Line] = msgspec.json.Decoder(_Line)
 
 
 def read(path: Path) -> Output:
-    """The plugin's output; an output that is missing or cut off is the guest's failure."""
+    """The plugin's output. `GuestFailed` when it is missing or cut off."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -214,13 +202,13 @@ def parse(content: bytes) -> Output:
     if header.schema != SCHEMA:
         raise _malformed(1, f"schema {header.schema} is not known; this lab reads {SCHEMA}")
     windows: list[Window] = []
-    pending: _Window | None = None
+    pending: Window | None = None
     for number, line in enumerate(lines, start=2):
         match line:
-            case _Window() if pending is None:
+            case Window() if pending is None:
                 pending = line
             case _Profile() if pending is not None and line.sequence == pending.sequence:
-                windows.append(_whole(number, pending, line))
+                windows.append(_with_profile(number, pending, line.blocks))
                 pending = None
             case _End() if pending is None:
                 return Output(interface=header.interface, model=header.model, vcpus=header.vcpus, windows=windows)
@@ -238,27 +226,16 @@ def _decode(content: bytes) -> Iterator[_Line]:
         yield record
 
 
-def _whole(number: int, window: _Window, profile: _Profile) -> Window:
+def _with_profile(number: int, window: Window, blocks: list[Block]) -> Window:
     """A window with its profile. Their sums are equal to the last digit, or one of them is wrong."""
     for mode, counters in (("user", window.user), ("kernel", window.kernel)):
         if "instructions" not in counters:
             raise _malformed(number, f"the {mode} counters have no instructions")
-    whole = Window(
-        sequence=window.sequence,
-        case=window.case,
-        own=window.kind == "own",
-        complete=window.complete,
-        millicycles=window.millicycles,
-        user=window.user,
-        kernel=window.kernel,
-        operations=window.operations,
-        blocks=profile.blocks,
-    )
-    if sum(block.cycles for block in whole.blocks) != whole.millicycles:
+    if sum(block.cycles for block in blocks) != window.millicycles:
         raise _malformed(number, "the profile's cycles do not add up to the window's")
-    if sum(block.instructions for block in whole.blocks) != whole.instructions:
+    if sum(block.instructions for block in blocks) != window.instructions:
         raise _malformed(number, "the profile's instructions do not add up to the window's")
-    return whole
+    return msgspec.structs.replace(window, blocks=blocks)
 
 
 def _malformed(number: int, why: str) -> GuestFailed:
@@ -271,7 +248,7 @@ WINDOW_MARK = bytes.fromhex("0f1f800142414c")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instrument:
-    """The plugin, built, with a machine and a model."""
+    """The plugin as a comparison uses it: with a machine, and the extent of the model."""
 
     library: Path
     machine: Machine
@@ -279,33 +256,28 @@ class Instrument:
 
     @property
     def identity(self) -> str:
-        """What modelled numbers depend on: part of the fingerprint, and shown with them."""
+        """Names all that modelled numbers depend on: part of the fingerprint, and shown with the numbers."""
         return f"{self.model} {self.machine.name} {self.machine.key[:8]} {self.library.parent.name[:8]}"
 
     def arguments(self, root: Path, out: Path) -> list[str]:
-        """What QEMU is given; root: the guest's archive, uncompressed.
+        """QEMU's options. root: the guest's archive, uncompressed.
 
-        Where a program marks a window of its own, its preparations need not be modelled.
+        A program that marks a window of its own need not be modelled while it sets up.
         """
         brackets = Brackets.WINDOW if WINDOW_MARK in root.read_bytes() else Brackets.BOTH
-        return [
-            "-plugin",
-            argument(self.library, self.machine, model=self.model, brackets=brackets, out=out),
-        ]
+        return ["-plugin", argument(self.library, self.machine, model=self.model, brackets=brackets, out=out)]
 
 
 def load_instrument(machine: str | None, model: str) -> Instrument | None:
-    """The instrument of a plan; None where nothing is modelled."""
+    """The instrument of a plan; None when nothing is modelled."""
     if model == "none":
         return None
     return Instrument(library=obtain(), machine=hardware.load(machine or hardware.DEFAULT), model=Model(model))
 
 
 def by_case(path: Path) -> dict[int, list[Window]]:
-    """A guest's windows by case number, counted from 1; a program's own windows stand for its case."""
-    output = read(path)
-    found: dict[int, list[Window]] = {}
-    for number in {window.case for window in output.windows}:
-        windows = output.of_case(number)
-        found[number] = [window for window in windows if window.own] or windows
-    return found
+    """A guest's windows by case number, from 1: those that the program marked, else that of the whole case."""
+    cases: dict[int, list[Window]] = {}
+    for window in read(path).windows:
+        cases.setdefault(window.case, []).append(window)
+    return {number: [one for one in windows if one.own] or windows for number, windows in cases.items()}

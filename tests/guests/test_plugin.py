@@ -30,14 +30,13 @@ def _parse(*lines: str) -> plugin.Output:
 def test_output() -> None:
     output = _parse(HEADER, WINDOW, PROFILE, END)
     assert (output.interface, output.model, output.vcpus) == (1, Model.TLB, 1)
-    (window,) = output.of_case(1)
-    assert window.own
+    (window,) = output.windows
+    assert window.own and window.case == 1
     assert window.millicycles == 700
     assert window.instructions == 3
     assert window.operations == [600]
     assert [block.kernel for block in window.blocks] == [False, True]
     assert window.blocks[1].address == 0xFFFFFFFF80000000
-    assert output.of_case(2) == []
 
 
 def test_a_guest_without_windows() -> None:
