@@ -64,11 +64,11 @@ quick: $(VENV)/ready
 database: $(VENV)/ready
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || \
 		{ $(SUDO) apt-get update -q && $(SUDO) apt-get install -q -y --no-install-recommends postgresql; }
-	LAB_REQUIRE_POSTGRESQL=1 $(BIN)/pytest -q -m database
+	LAB_REQUIRE_POSTGRESQL=1 $(BIN)/pytest -q -m database tests/history
 
 # Pages in a real browser: Debian's, which nothing else needs.
 browser: chromium
-	LAB_REQUIRE_BROWSER=1 $(BIN)/pytest -q -m browser
+	LAB_REQUIRE_BROWSER=1 $(BIN)/pytest -q -m browser tests/browser
 
 chromium: $(VENV)/ready
 	@command -v chromium >/dev/null || \
@@ -85,7 +85,7 @@ docs: $(VENV)/ready man
 	@{ command -v man && command -v mandoc; } >/dev/null || \
 		{ $(SUDO) apt-get update -q && $(SUDO) apt-get install -q -y --no-install-recommends man-db mandoc; }
 	$(SPHINX) -b html docs build/docs
-	$(BIN)/pytest -q -m docs
+	$(BIN)/pytest -q -m docs tests/docs
 
 # `man lab-ab` finds those of the virtual environment once its bin/ is in PATH.
 man: $(VENV)/ready
@@ -100,7 +100,7 @@ wheel: man
 vagrant: $(VENV)/ready
 	@command -v vagrant >/dev/null || { $(SUDO) apt-get update -q && \
 		$(SUDO) apt-get install -q -y --no-install-recommends vagrant vagrant-libvirt; } || true
-	$(BIN)/pytest -q -m vagrant
+	$(BIN)/pytest -q -m vagrant tests/docs
 
 # Guests of exact mode side by side: they do not disturb each other. Those of live mode alone, because profiles miss what
 # is slow where others run beside them. Both in one home (LAB_TEST_HOME keeps it), so kernels and image are made once.
@@ -108,7 +108,8 @@ guest: setup
 	@home="$$LAB_TEST_HOME"; \
 	[ -n "$$home" ] || { home=$$(mktemp -d /var/tmp/lab-test-XXXXXX); trap 'rm -rf "$$home"' EXIT; }; \
 	export LAB_TEST_HOME="$$home" LAB_TEST_RUN="$$$$"; \
-	$(BIN)/pytest -q -n 2 --dist loadfile -m '(guest or build or network) and not live' && $(BIN)/pytest -q -m live
+	$(BIN)/pytest -q -n 2 --dist loadfile -m '(guest or network) and not live' tests/guest tests/kernels && \
+	$(BIN)/pytest -q -m live tests/guest
 
 # The JSON Schema of `lab ab --json`, from the records themselves.
 schema: $(VENV)/ready

@@ -137,6 +137,21 @@ def test_no_shell_is_ever_used() -> None:
         assert not re.search(r"^\s*(ansible\.builtin\.)?shell:", path.read_text(), re.MULTILINE), path
 
 
+def test_make_looks_for_marked_tests_where_they_are() -> None:
+    """Each part of `make test` collects only the folders that have its tests."""
+    makefile = (TOP / "Makefile").read_text()
+    marks = "(database|browser|docs|vagrant|guest|network|live)"
+    looked = {
+        mark: set(re.findall(r"tests/\w+", line))
+        for line in re.findall(r"pytest .*", makefile)
+        for mark in re.findall(rf"\b(?<!not ){marks}\b", line)
+    }
+    for path in (TOP / "tests").rglob("test_*.py"):
+        for mark in re.findall(rf"\bmark\.{marks}\b", path.read_text()):
+            folder = "/".join(path.relative_to(TOP).parts[:2])
+            assert folder in looked[mark], f"make test passes over {path}, marked {mark}"
+
+
 def _commands() -> list[str]:
     ctx = click.Context(main.lab)
     found = []
