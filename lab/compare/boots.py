@@ -176,7 +176,7 @@ def _measured(
     spent_s = sum(one.end_ns - one.begin_ns for one in report.cases if one.end_ns is not None) / 1e9
     return msgspec.structs.replace(
         record, wall_s=ended.wall_s, boot_s=max(0.0, ended.wall_s - spent_s), values=values, report=report,
-        perf=perf_stat.summary(counted) if bench.perf else None, profiles=profiles,
+        perf=perf_stat.summarize(counted) if bench.perf else None, profiles=profiles,
     )  # fmt: skip
 
 
@@ -194,10 +194,9 @@ def _take_profiles(report: GuestReport) -> dict[str, Profile]:
     """What perf recorded of each case; taken out of what the case's program said."""
     found = {}
     for outcome in report.cases:
-        one = perf_record.read(outcome.stderr)
-        outcome.stderr = list(one.rest)
-        if one.profile is not None:
-            found[outcome.name] = one.profile
+        profile, outcome.stderr = perf_record.read(outcome.stderr)
+        if profile is not None:
+            found[outcome.name] = profile
     return found
 
 
@@ -218,8 +217,8 @@ def _initrd(bench: LiveBench, arm: Arm, cases: Sequence[Case], seed: int, iterat
 def _command(bench: LiveBench, case: Case) -> list[str]:
     command = bench.workload.command(case)
     if bench.profiled:
-        return perf_record.wrapped(command)
-    return perf_stat.wrapped(command, bench.perf) if bench.perf else command
+        return perf_record.wrap(command)
+    return perf_stat.wrap(command, bench.perf) if bench.perf else command
 
 
 def collect(

@@ -131,7 +131,7 @@ class Taking:
     def counted(self) -> PerfSummary:
         """What perf counted in the boots of the rounds so far."""
         found = [self._record(boot.name) for one in self.tried if one.counts for boot in one.boots]
-        return perf_stat.together(record.perf for record in found if record is not None and record.perf is not None)
+        return perf_stat.merge(record.perf for record in found if record is not None and record.perf is not None)
 
     def _late(self) -> bool:
         """Whether the next round would end after the deadline. The first is always done."""

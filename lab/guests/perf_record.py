@@ -1,8 +1,7 @@
-"""`perf record` of each arm, once, in boots of their own: where the time goes by symbol, and what differs.
+"""`perf record` of each arm in a boot of its own: the share of time of each function, and how it differs.
 
-Sampling disturbs what it samples, so these boots are in no verdict. `perf record -e cycles` falls back to `cpu-clock`
-by itself where there is no PMU; the report names the event that it was. perf reports in the guest, where the symbols
-of its kernel are; what comes out are a few lines.
+Sampling disturbs the program, so these boots are in no verdict. `perf record -e cycles` falls back to `cpu-clock`
+where there is no PMU; the report names the event. perf reports in the guest, where the symbols of its kernel are.
 """
 
 from __future__ import annotations
@@ -10,33 +9,32 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from lab.core.records import Record
-from lab.guests.perf_stat import PERF, SHELL, TELLS
+from lab.guests.initrd import BUSYBOX
+from lab.guests.perf_stat import KEEP_STATUS, PERF
 
-PROGRAMS = (PERF, SHELL)
 FREQUENCY_HZ = 999
-"""Not a round number: in step with a timer of the kernel, every sample would fall on it."""
+"""Not a round number: in step with a timer of the kernel, every sample would hit the timer."""
 
 _BEGIN, _END = "lab-perf-report", "lab-perf-report-end"
 _DATA = "/perf.data"
 _SCRIPT = (
-    f"{PERF} record -q -N -F {FREQUENCY_HZ} -e cycles -o {_DATA} -- {SHELL} sh -c '{TELLS}' sh \"$@\"; status=$?; "
-    f"echo {_BEGIN} >&2; "
+    f"{PERF} record -q -N -F {FREQUENCY_HZ} -e cycles -o {_DATA} -- {BUSYBOX} sh -c '{KEEP_STATUS}' sh \"$@\"; "
+    f"status=$?; echo {_BEGIN} >&2; "
     f"{PERF} report --stdio --no-children -g none -F period,sample,dso,sym -t '|' -i {_DATA} >&2; "
     f"echo {_END} >&2; exit $status"
 )
 _EVENT = re.compile(r"# Samples: \S+ +of event '([^']+)'")
 _ROW = re.compile(r" *(\d+) *\| *(\d+) *\|([^|]*)\|\[(.)\] (.*)")
 _KEPT, _SHOWN = 20, 5
-#: In standard errors: among the hundreds of functions of a profile, three of them are reached by chance in some.
+#: In standard errors: among the hundreds of functions of a profile, some reach three by chance.
 _BEYOND_CHANCE = 4.0
 
 
 class Symbol(Record, frozen=True, kw_only=True):
-    """A function: where it is, and what of the event's count fell into it."""
+    """A function: its file, its part of the event's count, and its samples."""
 
     name: str
     place: str
@@ -45,15 +43,15 @@ class Symbol(Record, frozen=True, kw_only=True):
 
 
 class Profile(Record, frozen=True, kw_only=True):
-    """What one guest's samples of a case say. event: what was sampled, `cycles` or `cpu-clock` (nanoseconds)."""
+    """One guest's samples of a case. event: `cycles`, or `cpu-clock` (nanoseconds)."""
 
     event: str
     symbols: list[Symbol]
 
 
 class Moved(Record, frozen=True, kw_only=True):
-    """A function in both arms: its period there, its share of each one's samples, and by how many standard errors of
-    sampling the shares differ."""
+    """A function in both arms: its part of the event's count, its share, and the difference of the shares in standard
+    errors of sampling."""
 
     name: str
     place: str
@@ -65,67 +63,55 @@ class Moved(Record, frozen=True, kw_only=True):
 
 
 class Difference(Record, frozen=True, kw_only=True):
-    """Two arms' profiles of a case, what moved most first. samples: of each arm, all of them."""
+    """The difference of two arms' profiles, the largest first. samples: the number in each arm."""
 
     event: str
     samples: tuple[int, int]
     symbols: list[Moved]
 
     def __str__(self) -> str:
-        """For people, in one line."""
+        """One line for people."""
         if not all(self.samples):
             return "perf took no samples: the case is too short for it"
         if not self.symbols:
             return "the arms were sampled by different events, which do not compare"
-        moved = [one for one in self.symbols if abs(one.errors) >= _BEYOND_CHANCE]
-        told = "; ".join(
-            f"{one.name} {100 * one.base_share:.1f} % -> {100 * one.test_share:.1f} %" for one in moved[:_SHOWN]
-        )
-        what = "cpu-clock, there being no PMU" if self.event == "cpu-clock" else self.event
-        of = f"share of {what}, {self.samples[0]} and {self.samples[1]} samples of one boot each"
-        return f"{of}: {told or 'no function moved beyond the noise of sampling'}"
+        moved = [symbol for symbol in self.symbols if abs(symbol.errors) >= _BEYOND_CHANCE]
+        shares = [f"{one.name} {100 * one.base_share:.1f} % -> {100 * one.test_share:.1f} %" for one in moved[:_SHOWN]]
+        event = "cpu-clock, there being no PMU" if self.event == "cpu-clock" else self.event
+        of = f"share of {event}, {self.samples[0]} and {self.samples[1]} samples of one boot each"
+        return f"{of}: {'; '.join(shares) or 'no function moved beyond the noise of sampling'}"
 
 
-def wrapped(command: Sequence[str]) -> list[str]:
-    """A case's command, sampled, then reported on; its own status and output stay what they are."""
-    return [SHELL, "sh", "-c", _SCRIPT, "sh", *command]
+def wrap(command: Sequence[str]) -> list[str]:
+    """A case's command, sampled, and perf's report behind it. Its status and output stay what they are."""
+    return [BUSYBOX, "sh", "-c", _SCRIPT, "sh", *command]
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
-    """A profile, if perf took samples; and what else was printed."""
-
-    profile: Profile | None
-    rest: tuple[str, ...]
-
-
-def read(lines: Sequence[str]) -> Read:
-    """perf's report among a program's own lines of stderr."""
+def read(lines: Sequence[str]) -> tuple[Profile | None, list[str]]:
+    """The profile, if perf took samples, and the other lines, of a program's stderr."""
     if _BEGIN not in lines:
-        return Read(None, tuple(lines))
+        return None, list(lines)
     begin = lines.index(_BEGIN)
     end = lines.index(_END, begin) if _END in lines[begin:] else len(lines)
-    told = lines[begin + 1 : end]
-    event = next((found[1] for line in told if (found := _EVENT.match(line))), None)
-    symbols = [_symbol(found) for line in told if (found := _ROW.fullmatch(line.rstrip()))]
-    rest = (*lines[:begin], *lines[end + 1 :])
-    return Read(Profile(event=event, symbols=symbols) if event and symbols else None, rest)
+    report = lines[begin + 1 : end]
+    event = next((match[1] for line in report if (match := _EVENT.match(line))), None)
+    symbols = [_symbol(match) for line in report if (match := _ROW.fullmatch(line.rstrip()))]
+    return Profile(event=event, symbols=symbols) if event and symbols else None, [*lines[:begin], *lines[end + 1 :]]
 
 
-def _symbol(found: re.Match[str]) -> Symbol:
-    place = "kernel" if found[4] in "kg" else found[3].strip()
-    return Symbol(name=found[5].strip(), place=place, period=int(found[1]), samples=int(found[2]))
+def _symbol(row: re.Match[str]) -> Symbol:
+    place = "kernel" if row[4] in "kg" else row[3].strip()
+    return Symbol(name=row[5].strip(), place=place, period=int(row[1]), samples=int(row[2]))
 
 
 def difference(base: Profile | None, test: Profile | None) -> Difference:
-    """Every function by how much its share moved; those that have no name are one for each file."""
-    event = next((one.event for one in (base, test) if one), "cycles")
-    # Two events cannot be compared; that of one arm alone is nothing to compare either.
+    """The functions by how much their shares moved. Functions without a name count as one for each file."""
+    event = next((profile.event for profile in (base, test) if profile), "cycles")
     if base is None or test is None or base.event != test.event:
         return Difference(event=event, samples=(_samples(base), _samples(test)), symbols=[])
     before, after = _by_name(base), _by_name(test)
     moved = [_moved(key, before, after) for key in {**before, **after}]
-    moved.sort(key=lambda one: (-abs(one.test_share - one.base_share), one.place, one.name))
+    moved.sort(key=lambda symbol: (-abs(symbol.test_share - symbol.base_share), symbol.place, symbol.name))
     return Difference(event=event, samples=(_samples(base), _samples(test)), symbols=moved[:_KEPT])
 
 
@@ -140,10 +126,10 @@ _Names = Mapping[tuple[str, str], _Sum]
 def _moved(key: tuple[str, str], before: _Names, after: _Names) -> Moved:
     """Shares are of periods; their standard error is that of two binomial shares, `sqrt(p (1 - p) (1/n + 1/m))`."""
     base, test = before.get(key, _Sum()), after.get(key, _Sum())
-    whole, other = (_Sum(*map(sum, zip(*found.values(), strict=True))) for found in (before, after))
-    shares = base.period / whole.period, test.period / other.period
-    pooled = (base.samples + test.samples) / (whole.samples + other.samples)
-    error = math.sqrt(pooled * (1 - pooled) * (1 / whole.samples + 1 / other.samples))
+    all_base, all_test = (_Sum(*map(sum, zip(*sums.values(), strict=True))) for sums in (before, after))
+    shares = base.period / all_base.period, test.period / all_test.period
+    pooled = (base.samples + test.samples) / (all_base.samples + all_test.samples)
+    error = math.sqrt(pooled * (1 - pooled) * (1 / all_base.samples + 1 / all_test.samples))
     return Moved(
         name=key[1],
         place=key[0],
@@ -160,9 +146,9 @@ def _samples(profile: Profile | None) -> int:
 
 
 def _by_name(profile: Profile) -> _Names:
-    found: dict[tuple[str, str], _Sum] = {}
+    sums: dict[tuple[str, str], _Sum] = {}
     for symbol in profile.symbols:
         key = symbol.place, "[no symbol]" if symbol.name.startswith("0x") else symbol.name
-        known = found.get(key, _Sum())
-        found[key] = _Sum(known.period + symbol.period, known.samples + symbol.samples)
-    return found
+        before = sums.get(key, _Sum())
+        sums[key] = _Sum(before.period + symbol.period, before.samples + symbol.samples)
+    return sums

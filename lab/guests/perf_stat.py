@@ -1,8 +1,8 @@
-"""`perf stat` around a case in its guest: which events are asked for, and what comes back.
+"""`perf stat` around a case in its guest: the events, and perf's counts of them.
 
-perf's JSON lines (`perf stat -j`, tools/perf/Documentation/perf-stat.txt, "JSON FORMAT") arrive between what the
+perf's JSON lines (`perf stat -j`, tools/perf/Documentation/perf-stat.txt, "JSON FORMAT") are between those that the
 program itself prints to stderr. An event that the guest's PMU does not have is `<not supported>`, one that never got
-a counter `<not counted>`; one that had a counter for a part of the time was scaled up by perf, and its share says so.
+a counter is `<not counted>`. perf scales up the count of an event that had a counter for a part of the time.
 """
 
 from __future__ import annotations
@@ -16,23 +16,22 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lab.core.records import Record
-from lab.guests import initrd
+from lab.guests.initrd import BUSYBOX, run_inside
 from lab.guests.live_machine import Accelerator
 from lab.stats.verdict import Metric
 from lab.workloads.spec import Better
 
 PERF = "/usr/bin/perf"
-SHELL = "/bin/busybox"
-PROGRAMS = (PERF, SHELL)
+PROGRAMS = (PERF, BUSYBOX)
 MEMORY_MB = 64
-"""What perf and its libraries take of a guest's memory, its root being there: 32 MiB, and room to run."""
+"""Memory of the guest for perf: 32 MiB for it and its libraries, as the root is in RAM, and as much to run."""
 
-# perf itself exits with 0 when its program was killed by a signal; a shell tells (128 + signal).
-TELLS = '"$@"; exit $?'
+# perf exits with 0 when a signal killed its program; a shell exits with 128 + signal.
+KEEP_STATUS = '"$@"; exit $?'
 
 
 class Event(NamedTuple):
-    """What perf calls it, what it counts, and which side of it is better."""
+    """An event of perf: its name there, the unit of its count, and the better direction."""
 
     name: str
     unit: str
@@ -40,7 +39,7 @@ class Event(NamedTuple):
 
     @property
     def metric(self) -> Metric:
-        """As a metric of a case, beside those that the program prints."""
+        """The metric of a case, beside those that the program prints."""
         return Metric(name=metric_name(self.name), unit=self.unit, better=self.better)
 
 
@@ -57,7 +56,7 @@ HARDWARE = (
     Event("dTLB-store-misses", "misses", "lower"),
     Event("iTLB-load-misses", "misses", "lower"),
 )
-#: Cycles in which a page walk was under way: names that perf has for some processors only (tools/perf/pmu-events).
+#: Cycles during page walks. perf has these names for some processors only (tools/perf/pmu-events).
 WALKS = (
     Event("dtlb_load_misses.walk_active", "cycles", "lower"),
     Event("dtlb_store_misses.walk_active", "cycles", "lower"),
@@ -71,7 +70,7 @@ def metric_name(event: str) -> str:
 
 
 def events(accelerator: Accelerator, known: Iterable[str] = ()) -> tuple[Event, ...]:
-    """What is asked for. known: all names that perf has for this processor; TCG gives its guests no PMU."""
+    """The events to count. known: all names that perf has for this processor. TCG gives its guests no PMU."""
     if accelerator == "tcg":
         return SOFTWARE
     names = set(known)
@@ -80,23 +79,23 @@ def events(accelerator: Accelerator, known: Iterable[str] = ()) -> tuple[Event, 
 
 def known_events(root: Path) -> set[str]:
     """The names that the image's perf has for this host's processor, which under KVM is the guest's."""
-    return set(initrd.run_inside(root, PERF, ["list", "--raw-dump"]).split())
+    return set(run_inside(root, PERF, ["list", "--raw-dump"]).split())
 
 
-def wrapped(command: Sequence[str], asked: Sequence[Event]) -> list[str]:
-    """A case's command with perf around it; its own status and output stay what they are."""
-    names = ",".join(event.name for event in asked)
-    return [PERF, "stat", "-j", "-e", names, "--", SHELL, "sh", "-c", TELLS, "sh", *command]
+def wrap(command: Sequence[str], events: Sequence[Event]) -> list[str]:
+    """A case's command with perf around it. Its status and output stay what they are."""
+    names = ",".join(event.name for event in events)
+    return [PERF, "stat", "-j", "-e", names, "--", BUSYBOX, "sh", "-c", KEEP_STATUS, "sh", *command]
 
 
-# ---- what came back
+# ---- perf's output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One case's events. shares: of those that had a counter for a part of the time, in percent.
+    """One case's events. shares: the percent of the time that an event had a counter, where that was not all of it.
 
-    rest: what else was printed.
+    rest: the lines that are not perf's.
     """
 
     values: Mapping[str, float]
@@ -106,25 +105,21 @@ class Reading:
     rest: tuple[str, ...]
 
 
-_NUMBERS = {"<not counted>": "not_counted", "<not supported>": "not_supported"}
-
-
 def read(lines: Sequence[str]) -> Reading:
-    """What perf said among a program's own lines of stderr."""
+    """The counts of perf, and the other lines, of a program's stderr."""
     values: dict[str, float] = {}
     shares: dict[str, float] = {}
     missing: dict[str, list[str]] = {"not_counted": [], "not_supported": []}
     rest = []
     for line in lines:
-        found = _event(line)
-        if found is None:
+        event = _event(line)
+        if event is None:
             rest.append(line)
             continue
-        name, text, share = found
-        if text in _NUMBERS:
-            missing[_NUMBERS[text]].append(name)
-        elif (value := _number(text)) is None:
-            missing["not_counted"].append(name)
+        name, text, share = event
+        value = _number(text)
+        if value is None:
+            missing["not_supported" if text == "<not supported>" else "not_counted"].append(name)
         else:
             values[name] = value
             if share < 100:
@@ -143,13 +138,13 @@ def _event(line: str) -> tuple[str, str, float] | None:
     if not line.startswith("{"):
         return None
     try:
-        found: Any = msgspec.json.decode(line)
+        row: Any = msgspec.json.decode(line)
     except msgspec.DecodeError:
         return None
-    if not isinstance(found, dict) or not {"event", "counter-value"} <= set(found):
+    if not isinstance(row, dict) or not {"event", "counter-value"} <= set(row):
         return None
-    share = found.get("pcnt-running", 100.0)
-    return str(found["event"]), str(found["counter-value"]), float(share) if isinstance(share, int | float) else 100.0
+    share = row.get("pcnt-running", 100.0)
+    return str(row["event"]), str(row["counter-value"]), float(share) if isinstance(share, int | float) else 100.0
 
 
 def _number(text: str) -> float | None:
@@ -164,11 +159,11 @@ def _number(text: str) -> float | None:
 
 
 class PerfSummary(Record, frozen=True, kw_only=True):
-    """What `perf stat` counted in a comparison. Whole programs are counted, their preparations too.
+    """The counts of `perf stat` in a comparison. Whole programs are counted, with their preparations.
 
-    shares: the least percent of the time that an event had a counter, where that was not all of it; perf scaled those
-    up. not_counted: events that got none in some boot, which then has no number of them. not_supported: those that
-    no guest's PMU has. pmu: whether there was one at all.
+    shares: the smallest percent of the time that an event had a counter, where that was not all of it; perf scaled
+    its counts up. not_counted: events that had no counter in some boot, which has no number of them.
+    not_supported: events that no guest's PMU has. pmu: false if the guests had none.
     """
 
     events: list[str]
@@ -178,44 +173,44 @@ class PerfSummary(Record, frozen=True, kw_only=True):
     pmu: bool
 
     def __str__(self) -> str:
-        """For people, in one line."""
+        """One line for people."""
         parts = [] if self.pmu else ["no PMU in the guest: software events only"]
         if self.pmu and self.not_supported:
             parts.append(f"not in the guest's PMU: {', '.join(self.not_supported)}")
         if self.shares:
-            told = ", ".join(f"{name} {share:.0f} %" for name, share in self.shares.items())
-            parts.append(f"counted in turns and scaled up: {told} of the time")
+            shares = ", ".join(f"{name} {share:.0f} %" for name, share in self.shares.items())
+            parts.append(f"counted in turns and scaled up: {shares} of the time")
         if self.not_counted:
             parts.append(f"got no counter in some boots: {', '.join(self.not_counted)}")
         return "; ".join(parts) or f"{len(self.events)} events counted all the time"
 
 
-def summary(readings: Iterable[Reading]) -> PerfSummary:
-    """The cases of one boot together."""
-    soft = {event.name for event in SOFTWARE}
-    return together(
+def summarize(readings: Iterable[Reading]) -> PerfSummary:
+    """The summary of a boot's cases."""
+    software = {event.name for event in SOFTWARE}
+    return merge(
         PerfSummary(
-            events=list(one.values),
-            shares=dict(one.shares),
-            not_counted=list(one.not_counted),
-            not_supported=list(one.not_supported),
-            pmu=not soft.issuperset((*one.values, *one.not_counted)),
+            events=list(reading.values),
+            shares=dict(reading.shares),
+            not_counted=list(reading.not_counted),
+            not_supported=list(reading.not_supported),
+            pmu=not software.issuperset((*reading.values, *reading.not_counted)),
         )
-        for one in readings
+        for reading in readings
     )
 
 
-def together(found: Iterable[PerfSummary]) -> PerfSummary:
-    """Several boots together."""
+def merge(summaries: Iterable[PerfSummary]) -> PerfSummary:
+    """One summary of several."""
     shares: dict[str, float] = {}
     counted, uncounted, unsupported = dict[str, None](), dict[str, None](), dict[str, None]()
     pmu = False
-    for one in found:
-        counted |= dict.fromkeys(one.events)
-        uncounted |= dict.fromkeys(one.not_counted)
-        unsupported |= dict.fromkeys(one.not_supported)
-        pmu = pmu or one.pmu
-        for name, share in one.shares.items():
+    for summary in summaries:
+        counted |= dict.fromkeys(summary.events)
+        uncounted |= dict.fromkeys(summary.not_counted)
+        unsupported |= dict.fromkeys(summary.not_supported)
+        pmu = pmu or summary.pmu
+        for name, share in summary.shares.items():
             shares[name] = min(share, shares.get(name, 100.0))
     return PerfSummary(
         events=list(counted),

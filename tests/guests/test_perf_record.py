@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.guests import perf_record, perf_stat
+from lab.guests.initrd import BUSYBOX
 from lab.guests.perf_record import Profile, Symbol
 
 RECORDED = (Path(__file__).parents[1] / "data" / "perf-report-6.1.txt").read_text().splitlines()
@@ -28,31 +29,31 @@ def profile(event: str = "cycles", **samples: int) -> Profile:
 
 
 def test_what_perf_reported_on_a_machine_without_a_pmu() -> None:
-    found = perf_record.read(["mine", "lab-perf-report", *RECORDED, "lab-perf-report-end", "mine, too"])
-    assert found.rest == ("mine", "mine, too")
-    assert found.profile is not None and found.profile.event == "cpu-clock", "cycles were asked for"
-    first, second, *_ = found.profile.symbols
+    profile, rest = perf_record.read(["mine", "lab-perf-report", *RECORDED, "lab-perf-report-end", "mine, too"])
+    assert rest == ["mine", "mine, too"]
+    assert profile is not None and profile.event == "cpu-clock", "cycles were asked for"
+    first, second, *_ = profile.symbols
     assert first == Symbol(name="iowrite16", place="kernel", period=10010010, samples=10)
     assert second == Symbol(name="__strcmp_evex", place="libc.so.6", period=7007007, samples=7)
     rows = [line for line in RECORDED if "|" in line and not line.startswith("#")]
-    assert len(found.profile.symbols) == len(rows) > 20
-    assert sum(symbol.samples for symbol in found.profile.symbols) == 62, "as its own heading says"
+    assert len(profile.symbols) == len(rows) > 20
+    assert sum(symbol.samples for symbol in profile.symbols) == 62, "as its own heading says"
 
 
 @pytest.mark.parametrize(
     "told", [[], ["Error:", "The /perf.data data has no samples!"], ["# Samples: 0  of event 'cycles'"]]
 )
 def test_without_samples_there_is_no_profile(told: list[str]) -> None:
-    assert perf_record.read(["lab-perf-report", *told, "lab-perf-report-end", "x"]) == perf_record.Read(None, ("x",))
+    assert perf_record.read(["lab-perf-report", *told, "lab-perf-report-end", "x"]) == (None, ["x"])
 
 
 def test_a_report_that_was_cut_off_is_read_as_far_as_it_goes() -> None:
-    found = perf_record.read(["lab-perf-report", *RECORDED[:14]])
-    assert found.profile is not None and found.rest == ()
+    profile, rest = perf_record.read(["lab-perf-report", *RECORDED[:14]])
+    assert profile is not None and rest == []
 
 
 def test_without_a_report_all_is_the_programs() -> None:
-    assert perf_record.read(["a", "b"]) == perf_record.Read(None, ("a", "b"))
+    assert perf_record.read(["a", "b"]) == (None, ["a", "b"])
 
 
 @pytest.mark.parametrize(("script", "status"), [("exit 0", 0), ("exit 7", 7), ("kill -SEGV $$", 139)])
@@ -67,8 +68,8 @@ def test_the_status_is_the_programs(tmp_path: Path, script: str, status: int) ->
     shell.write_text('#!/bin/sh\nshift\nexec sh "$@"\n')
     shell.chmod(0o755)
     words = [
-        word.replace(perf_stat.PERF, str(perf)).replace(perf_stat.SHELL, str(shell))
-        for word in perf_record.wrapped(["sh", "-c", script])
+        word.replace(perf_stat.PERF, str(perf)).replace(BUSYBOX, str(shell))
+        for word in perf_record.wrap(["sh", "-c", script])
     ]
     done = subprocess.run(words, check=False, capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
     assert done.returncode == status

@@ -85,7 +85,7 @@ def test_every_event_is_a_metric_of_its_own() -> None:
 
 @pytest.mark.parametrize(("script", "status"), [("exit 0", 0), ("exit 7", 7), ("kill -SEGV $$", 139)])
 def test_a_program_that_is_killed_is_not_taken_for_one_that_ended_well(script: str, status: int) -> None:
-    words = perf_stat.wrapped(["sh", "-c", script], SOFTWARE)
+    words = perf_stat.wrap(["sh", "-c", script], SOFTWARE)
     assert words[:5] == ["/usr/bin/perf", "stat", "-j", "-e", "task-clock,page-faults,context-switches,cpu-migrations"]
     # perf itself would give 0 for the signal, so the shell that it starts must not.
     shell = words[words.index("--") + 2 :]
@@ -120,7 +120,7 @@ def test_events_stand_beside_the_programs_own_numbers(tmp_path: Path) -> None:
         "perf-cycles": [None, None, 5.0],
     }
     assert report.cases[0].stderr == ["a warning"]
-    told = perf_stat.summary(counted)
+    told = perf_stat.summarize(counted)
     assert (told.pmu, told.shares, told.not_counted) == (True, {"cycles": 30.0}, ["cycles"])
 
 
@@ -136,7 +136,7 @@ def test_the_last_words_of_a_program_that_failed_are_its_own(tmp_path: Path) -> 
 
 
 def summary(*lines: str) -> perf_stat.PerfSummary:
-    return perf_stat.summary([perf_stat.read(lines)])
+    return perf_stat.summarize([perf_stat.read(lines)])
 
 
 @pytest.mark.parametrize(
@@ -156,8 +156,8 @@ def test_it_is_said_in_words(lines: list[str], said: str) -> None:
 
 def test_of_several_boots_the_least_share_is_told() -> None:
     boots_of = [summary(line("cycles", "1", share)) for share in (80, 35, 60)]
-    both = perf_stat.together([*boots_of, summary(line("cycles", "1"), line("instructions", "<not supported>"))])
+    both = perf_stat.merge([*boots_of, summary(line("cycles", "1"), line("instructions", "<not supported>"))])
     assert both.shares == {"cycles": 35.0} and both.not_supported == ["instructions"]
-    seen = perf_stat.together([both, summary(line("instructions", "7"))])
+    seen = perf_stat.merge([both, summary(line("instructions", "7"))])
     assert seen.not_supported == [] and seen.events == ["cycles", "instructions"]
-    assert perf_stat.together([]).pmu is False
+    assert perf_stat.merge([]).pmu is False
