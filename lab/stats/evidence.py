@@ -1,25 +1,22 @@
-"""Evidence from paired blocks: a test that may be looked at after every block, and what goes with it.
+"""Evidence from paired blocks: tests that may be looked at after every block, and what goes with them.
 
 A block (live mode: one boot of each arm; exact mode: one seed on each arm) gives one number,
 `x = log(test) - log(base)`. All effects, intervals and standard deviations here are in those log units.
-Pure Python, because importing scipy alone costs more than all of this computes.
 
-Sources. The e-value is the Bayes factor of the one-sample t-test with a normal prior of variance g on the
-effect size: Gönen et al., The American Statistician 59 (2005), 252; that it stays valid under optional
-stopping: Hendriksen, de Heide, Grünwald, Bayesian Analysis 16 (2021), 961. The 3.5 robust sds: Iglewicz,
-Hoaglin, How to Detect and Handle Outliers (1993).
+The e-value needs no plan. It is the Bayes factor of the one-sample t-test with a normal prior of variance g on the
+effect size: Gönen et al., The American Statistician 59 (2005), 252; that it stays valid under optional stopping:
+Hendriksen, de Heide, Grünwald, Bayesian Analysis 16 (2021), 961. It is pure Python, because importing scipy alone
+costs more than all of this computes.
 
-A test of a planned number of blocks, looked at after each of them: O'Brien and Fleming's bound.
+O'Brien and Fleming's bound is for N planned blocks. Under no change the sums of the first k of them are a random walk.
+Over `sqrt(N)` standard deviations it is a Brownian motion B on 0 to 1, seen at k / N, and by reflection
+`P(max |B| > c) <= 4 (1 - Phi(c))`. So a comparison may be looked at after every block, or after any of them, as long
+as what counts is `c = |z_k| sqrt(k / N)`: next to nothing early on, nearly all of what a single look gives at the end.
+z_k is the normal deviate with the tail of the t statistic of k blocks. After more than N blocks this says nothing.
+O'Brien, Fleming, Biometrics 35 (1979), 549; t statistics by their tails, and intervals that hold at every look:
+Jennison, Turnbull, Group Sequential Methods with Applications to Clinical Trials (2000), chapters 3 and 9.
 
-Under no change the sums of the first k of N blocks are a random walk. Over `sqrt(N)` standard deviations it is a
-Brownian motion B on 0 to 1, seen at k / N, and by reflection `P(max |B| > c) <= 4 (1 - Phi(c))`. So a comparison may
-be looked at after every block, or after any of them, as long as what counts is `c = |z_k| sqrt(k / N)`: next to
-nothing early on, nearly all of what a single look gives at the end. z_k is the normal deviate with the tail of the
-t statistic of k blocks. After more than N blocks this says nothing.
-
-Sources. O'Brien, Fleming, Biometrics 35 (1979), 549; t statistics by their tails, and intervals that hold at every
-look: Jennison, Turnbull, Group Sequential Methods with Applications to Clinical Trials (2000), chapters 3 and 9. The
-deviate: Hill, Algorithm 395, Communications of the ACM 13 (1970), 617. Pure Python, as `lab.stats.evidence`.
+The 3.5 robust sds: Iglewicz, Hoaglin, How to Detect and Handle Outliers (1993).
 """
 
 from __future__ import annotations
@@ -253,43 +250,25 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-_FARTHEST_T = 1e9
-
-
-def deviate(t: float, freedom: int) -> float:
-    """The normal deviate z >= 0 with P(Z > z) = P(T > |t|), T Student's t with `freedom` degrees of freedom.
-
-    Right to .001 from 4 degrees of freedom and for tails down to 1e-5, and closer with more.
-    """
-    if math.isinf(t):
-        return math.inf
-    a = freedom - 0.5
-    b = 48 * a * a
-    z = math.sqrt(a * math.log1p(t * t / freedom))
-    far = z * (855 + z**2 * (240 + z**2 * (33 + 4 * z**2)))
-    return z + z * (3 + z**2) / b - far / (10 * b * (b + 0.8 * z**4 + 100))
+# ---- a planned number of blocks
 
 
 def bound_p_value(n: int, t: float, blocks: int) -> float:
     """The chance, under no change, of ever being as far out in that many planned blocks as t is after n of them."""
+    from scipy.special import ndtr, ndtri, stdtr  # not at the top: exact mode does without
+
     if not FIRST_LOOK_ROUNDS <= n <= blocks:
         return 1.0
-    c = deviate(t, n - 1) * math.sqrt(n / blocks)
-    return min(1.0, 2 * math.erfc(c / math.sqrt(2)))
+    deviate = ndtri(stdtr(n - 1, -abs(t)))
+    return min(1.0, 4 * float(ndtr(deviate * math.sqrt(n / blocks))))
 
 
 @cache
 def bound_t(n: int, blocks: int, alpha: float) -> float:
-    """The |t| after n of the planned blocks at which `p_value` is alpha; infinite where none is."""
+    """The |t| after n of the planned blocks at which `bound_p_value` is alpha; infinite where none is."""
+    from scipy.special import ndtr, ndtri, stdtrit
+
     if not FIRST_LOOK_ROUNDS <= n <= blocks:
         return math.inf
-    goal = NormalDist().inv_cdf(1 - alpha / 4) * math.sqrt(blocks / n)
-    low, high = 0.0, 1.0
-    while deviate(high, n - 1) < goal:
-        low, high = high, 2 * high
-        if high > _FARTHEST_T:
-            return math.inf
-    while high - low > 1e-12 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if deviate(middle, n - 1) < goal else (low, middle)
-    return high
+    deviate = ndtri(alpha / 4) * math.sqrt(blocks / n)
+    return abs(float(stdtrit(n - 1, ndtr(deviate))))

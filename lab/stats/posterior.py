@@ -35,6 +35,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtr
 
 from lab.stats.evidence import NO_SPREAD
 
@@ -297,7 +298,7 @@ def _fit(whitened: Whitened, nu: float, sign: int, finest: float) -> _Fits:
     level = (xx * z1 - one_x * zx) / det
     residue = np.maximum(zz - level * z1 - delta * zx, nu * finest**2)
     variance = residue / nu
-    right_sign = _t_cdf(sign * delta / np.sqrt(variance * one / det), nu)
+    right_sign = stdtr(nu, sign * delta / np.sqrt(variance * one / det))
     log_likelihood = (
         np.log(np.maximum(right_sign, 1e-300)) - np.log(det) / 2 - nu / 2 * np.log(residue) - whitened.log_det[:, None]
     )
@@ -307,12 +308,3 @@ def _fit(whitened: Whitened, nu: float, sign: int, finest: float) -> _Fits:
 def _sums_from(values: Array, axis: int) -> Array:
     """Sums from each place to the end of an axis."""
     return np.flip(np.flip(values, axis).cumsum(axis), axis)
-
-
-_normal_tail = np.frompyfunc(lambda z: math.erfc(-z / math.sqrt(2)) / 2, 1, 1)
-
-
-def _t_cdf(t: Array, nu: float) -> Array:
-    """Student's t, by Wallace's transformation to a normal (Biometrika 46 (1959), 124): within .003 from nu = 4."""
-    z = np.copysign(np.sqrt(nu * np.log1p(t**2 / nu)) * (8 * nu + 1) / (8 * nu + 3), t)
-    return np.asarray(_normal_tail(z), dtype=float)

@@ -14,26 +14,26 @@ ALPHA = 0.01
 
 
 @pytest.mark.parametrize("freedom", [4, 5, 9, 19, 39, 200])
-@pytest.mark.parametrize("tail", [0.2, 0.025, 0.005, 1e-3, 1e-5])
-def test_deviate_has_the_tail_of_t(freedom: int, tail: float) -> None:
-    t = float(stats.t.isf(tail, freedom))
-    assert evidence.deviate(t, freedom) == pytest.approx(stats.norm.isf(tail), abs=1e-3)
-    assert evidence.deviate(-t, freedom) == evidence.deviate(t, freedom)
+@pytest.mark.parametrize("tail", [0.2, 0.025, 0.005, 1e-3, 1e-5, 1e-12])
+def test_the_last_look_has_four_times_the_tail_of_t(freedom: int, tail: float) -> None:
+    t, n = float(stats.t.isf(tail, freedom)), freedom + 1
+    assert evidence.bound_p_value(n, t, n) == pytest.approx(min(1.0, 4 * tail), rel=1e-9)
+    assert evidence.bound_p_value(n, -t, n) == evidence.bound_p_value(n, t, n)
 
 
-def test_deviate_of_nothing_and_of_everything() -> None:
-    assert evidence.deviate(0.0, 5) == 0.0
-    assert evidence.deviate(math.inf, 5) == math.inf
-    rising = [evidence.deviate(10.0**k, 3) for k in range(9)]
-    assert rising == sorted(rising)
+def test_p_value_of_nothing_and_of_everything() -> None:
+    assert evidence.bound_p_value(6, 0.0, 6) == 1.0
+    assert evidence.bound_p_value(6, math.inf, 6) == 0.0
+    falling = [evidence.bound_p_value(4, 10.0**k, 8) for k in range(9)]
+    assert falling == sorted(falling, reverse=True)
 
 
 def test_p_value_by_hand() -> None:
     """At the end 4 (1 - Phi(z)): for z = 3 it is 4 x .00135 = .0054. After a quarter of the blocks z counts half."""
     at_the_end = float(stats.t.isf(stats.norm.sf(3.0), 19))
-    assert evidence.bound_p_value(20, at_the_end, 20) == pytest.approx(4 * 0.001349898, rel=1e-3)
+    assert evidence.bound_p_value(20, at_the_end, 20) == pytest.approx(4 * 0.001349898, rel=1e-6)
     at_a_quarter = float(stats.t.isf(stats.norm.sf(4.0), 9))
-    assert evidence.bound_p_value(10, at_a_quarter, 40) == pytest.approx(4 * stats.norm.sf(2.0), rel=5e-3)
+    assert evidence.bound_p_value(10, at_a_quarter, 40) == pytest.approx(4 * stats.norm.sf(2.0), rel=1e-9)
     assert evidence.bound_p_value(10, -at_a_quarter, 40) == evidence.bound_p_value(10, at_a_quarter, 40)
     assert evidence.bound_p_value(20, 0.5, 20) == 1.0
 
@@ -41,10 +41,10 @@ def test_p_value_by_hand() -> None:
 def test_critical_t_round_trip() -> None:
     for n in (4, 6, 12, 24):
         t = evidence.bound_t(n, 24, ALPHA)
-        assert evidence.bound_p_value(n, t, 24) == pytest.approx(ALPHA, rel=1e-6)
+        assert evidence.bound_p_value(n, t, 24) == pytest.approx(ALPHA, rel=1e-9)
         assert evidence.bound_p_value(n, 0.999 * t, 24) > ALPHA
     # 4 (1 - Phi(c)) = .01 is 1 - Phi(c) = .0025: at the end the critical t is the one with that tail.
-    assert evidence.bound_t(24, 24, ALPHA) == pytest.approx(stats.t.isf(0.0025, 23), rel=1e-3)
+    assert evidence.bound_t(24, 24, ALPHA) == pytest.approx(stats.t.isf(0.0025, 23), rel=1e-9)
 
 
 @pytest.mark.parametrize("n", [1, 3, 25, 100])
