@@ -14,12 +14,12 @@ from lab.bisection.exact_runner import Search
 from lab.bisection.proof import Prover
 from lab.bisection.session import LIVE, PLAN, Session
 from lab.compare import exact, results
-from lab.compare.results import AbResult, CaseResult, primary_of
+from lab.compare.results import AbResult
 from lab.core.errors import HostFailed, Undecided, UserError
 from lab.core.executor import Work
 from lab.core.progress import Progress
 from lab.core.records import save
-from lab.stats.verdict import Metric, Outcome, percent
+from lab.stats.verdict import Metric, Outcome, distance, percent
 from lab.workloads import selection
 
 
@@ -102,19 +102,17 @@ def _too_short(session: Session, until: str) -> Undecided:
 
 
 def _most_changed(found: AbResult, *, worse_only: bool) -> str:
-    wanted = (Outcome.REGRESSION,) if worse_only else (Outcome.REGRESSION, Outcome.IMPROVEMENT)
-    moved = [case for case in found.cases if case.verdict in wanted]
+    moved = [
+        case
+        for case in found.cases
+        if case.verdict.is_change and (not worse_only or case.verdict == Outcome.REGRESSION)
+    ]
     if not moved:
         raise UserError(
             f"no culprit: the ends do not differ in any of {len(found.cases)} cases ({found.reason})",
             hint="name one case, as in --workload NAME:CASE, to look between the ends as well",
         )
-    return max(moved, key=_movement).case
-
-
-def _movement(case: CaseResult) -> float:
-    ratio = primary_of(case).ratio or 1.0
-    return max(ratio, 1 / ratio)
+    return max(moved, key=lambda case: distance(case.primary.ratio)).case
 
 
 def _proven(session: Session, answer: Answer, work: Work) -> Answer:

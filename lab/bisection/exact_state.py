@@ -171,7 +171,7 @@ def paired(base: list[float], test: list[float]) -> tuple[list[float], list[floa
 
 def changed(found: Comparison) -> bool:
     """Whether a comparison says that there is a difference."""
-    return found.verdict in (Outcome.REGRESSION, Outcome.IMPROVEMENT)
+    return found.is_change
 
 
 def _sided(metric: Metric) -> Metric:

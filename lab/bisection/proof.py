@@ -19,7 +19,7 @@ from lab.bisection.journal import safe_name
 from lab.bisection.plan import BisectPlan
 from lab.compare import exact, explain, live, results
 from lab.compare.plan import ArmPlan, Plan
-from lab.compare.results import AbResult, primary_of
+from lab.compare.results import AbResult
 from lab.compare.runs import Run
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, UserError
@@ -93,7 +93,7 @@ class Prover:
         """The metric that the search went by."""
         (case,) = result.cases
         found = next((c for c in case.metrics if c.name == self.metric.name), None)
-        return found or primary_of(case)
+        return found or case.primary
 
     def _booted(self, result: AbResult, arm: str) -> tuple[str, dict[str, str]]:
         """What an arm booted, as its guests' command lines name it, and what was set in it."""

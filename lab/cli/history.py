@@ -11,10 +11,9 @@ from contextlib import contextmanager
 import click
 
 from lab.cli import options
-from lab.compare.results import number
 from lab.core import records
 from lab.core.progress import Progress
-from lab.core.text import visible
+from lab.core.text import number, visible
 from lab.history import index, trends
 from lab.history.database import Database, is_shared, opened
 from lab.history.trends import Change, Dot, SeriesFilter, SideBySide, Summary, Trend

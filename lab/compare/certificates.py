@@ -15,7 +15,6 @@ from statistics import quantiles
 import msgspec
 
 from lab.compare.results import AbResult, CaseResult
-from lab.compare.rounds import primary_of
 from lab.core import paths, records
 from lab.core.errors import HostFailed
 from lab.core.records import Record
@@ -110,7 +109,7 @@ def _require_equal(result: AbResult) -> None:
 
 
 def _certificate(result: AbResult, case: CaseResult, present: dict[str, str]) -> Certificate:
-    primary = primary_of(case.metrics)
+    primary = case.primary
     x = [math.log(t / b) for b, t in zip(primary.base, primary.test, strict=True) if b and t and b > 0 and t > 0]
     sd = evidence.moments(evidence.clip(x)).sd if x else 0.0
     name = f"{case.workload}:{case.case}"

@@ -120,7 +120,6 @@ def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], multi
         for one, case, comparisons in compared
     ]
     overall = multiple.overall(verdicts, plan.alpha)
-    changed = (Outcome.REGRESSION, Outcome.IMPROVEMENT)
     cases = [
         CaseResult(
             workload=one.bench.workload.name,
@@ -129,7 +128,7 @@ def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], multi
             verdict=found.verdict,
             metrics=comparisons,
             guest_clock=one.bench.workload.primary.name if one.bench.instrument else None,
-            holm=found.name in overall.survived if found.verdict in changed else None,
+            holm=found.name in overall.survived if found.verdict.is_change else None,
         )
         for (one, case, comparisons), found in zip(compared, verdicts, strict=True)
     ]

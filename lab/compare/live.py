@@ -19,7 +19,7 @@ from lab.compare.live_guests import Ready
 from lab.compare.plan import LivePlan, Plan
 from lab.compare.results import AbResult, CaseResult, Live, LiveRound
 from lab.compare.round_runner import Stand, Taking
-from lab.compare.rounds import Rounds, primary_of
+from lab.compare.rounds import Rounds
 from lab.core import records
 from lab.core.errors import GuestFailed, HostFailed
 from lab.core.executor import Work
@@ -31,7 +31,7 @@ from lab.guests.perf_record import Difference, Profile
 from lab.guests.run import Running
 from lab.stats import multiple
 from lab.stats.multiple import CaseVerdict
-from lab.stats.verdict import Comparison, Outcome, percent
+from lab.stats.verdict import Comparison, Outcome, percent, primary_of
 from lab.workloads import selection
 
 
@@ -103,8 +103,7 @@ def in_words(comparison: Comparison) -> str:
     words = f"{percent(comparison.ratio)} [{percent(low)}, {percent(high)}] {comparison.verdict}"
     if comparison.verdict != Outcome.UNKNOWN:
         return words
-    more = f", about {comparison.more_blocks} more rounds would settle it" if comparison.more_blocks else ""
-    return f"{words}: {comparison.reason}{more}"
+    return f"{words}: {comparison.undecided('round')}"
 
 
 def _trouble(one: LiveRound) -> str:

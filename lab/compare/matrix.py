@@ -31,8 +31,6 @@ from lab.stats.verdict import Comparison, Metric, Outcome
 from lab.workloads import selection
 from lab.workloads.spec import Case, Workload
 
-_CHANGED = (Outcome.REGRESSION, Outcome.IMPROVEMENT)
-
 
 def plan_arms(span: Span, kernels: Sequence[KernelSpec]) -> list[MatrixArmPlan]:
     """The arms of a span whose kernels were looked up, each once, however many settings it gets."""
@@ -134,7 +132,9 @@ def judge(series: Sequence[Series], plan: MatrixPlan) -> list[Cell]:
     family = [_key(cell) for cell in cells if cell.comparison and cell.verdict]
     survived = multiple.overall(family, plan.alpha).survived
     return [
-        msgspec.structs.replace(cell, holm=_key(cell).name in survived) if cell.verdict in _CHANGED else cell
+        msgspec.structs.replace(cell, holm=_key(cell).name in survived)
+        if cell.verdict and cell.verdict.is_change
+        else cell
         for cell in cells
     ]
 

@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 
 from lab.compare import exact, results, runs, sampling
-from lab.compare.results import AbResult, CaseResult, primary_of
+from lab.compare.results import AbResult, CaseResult
 from lab.compare.runs import Run
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure, UserError
@@ -21,7 +21,7 @@ from lab.guests.run import Arm
 from lab.kernels import symbols
 from lab.kernels.symbols import SymbolTable
 from lab.stats import verdict
-from lab.stats.verdict import Comparison, Metric, Outcome
+from lab.stats.verdict import Comparison, Metric, distance
 from lab.workloads import selection
 from lab.workloads.spec import Workload
 
@@ -77,13 +77,8 @@ def choose(result: AbResult, case: str | None) -> CaseResult:
         raise UserError(
             f"{result.result} has no case {case!r}", hint=f"it has {', '.join(one.case for one in result.cases)}"
         )
-    changed = [one for one in result.cases if one.verdict in (Outcome.REGRESSION, Outcome.IMPROVEMENT)]
-    return max(changed or result.cases, key=_movement)
-
-
-def _movement(case: CaseResult) -> float:
-    ratio = primary_of(case).ratio
-    return max(ratio, 1 / ratio) if ratio else 1.0
+    changed = [one for one in result.cases if one.verdict.is_change]
+    return max(changed or result.cases, key=lambda case: distance(case.primary.ratio))
 
 
 def collect(folder: Path, case: CaseResult, work: Work, *, machine: str | None, model: str | None) -> Profiles:

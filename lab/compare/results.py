@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections import Counter
 from collections.abc import Iterator
@@ -33,7 +32,7 @@ from lab.guests.live_machine import Accelerator
 from lab.guests.perf_record import Difference
 from lab.guests.perf_stat import PerfSummary
 from lab.guests.topology import Seat, Shape
-from lab.stats.verdict import Comparison, Outcome, percent
+from lab.stats.verdict import Comparison, Outcome, primary_of
 
 T = TypeVar("T")
 
@@ -98,6 +97,11 @@ class CaseResult(Record, frozen=True, kw_only=True):
     guest_clock: str | None = None
     holm: bool | None = None
 
+    @property
+    def primary(self) -> Comparison:
+        """The comparison that the verdict is about."""
+        return primary_of(self.metrics)
+
 
 class AbResult(Record, frozen=True, kw_only=True):
     """`lab ab --json`: the finished document. seeds: of live mode's rounds, whose number is their seed."""
@@ -123,6 +127,17 @@ class AbResult(Record, frozen=True, kw_only=True):
     def pairs(self) -> str:
         """What a pair of numbers is of: each seed of exact mode, each round of live mode."""
         return "seed" if self.live is None else "round"
+
+    @property
+    def counted_in(self) -> str:
+        """What the primary numbers are counted in."""
+        if self.live is None:
+            return clock(self.environment.model)
+        return "real time" if self.live.accelerator == "kvm" else "real time of an emulator"
+
+    def undecided(self, primary: Comparison) -> str:
+        """Why a comparison is unknown, and how much more would settle it."""
+        return primary.undecided(self.pairs)
 
 
 class LiveBoot(Record, frozen=True, kw_only=True):
@@ -352,39 +367,6 @@ def all_finished(kind_of_result: type[T]) -> list[T]:
         except (OSError, msgspec.MsgspecError):
             continue
     return found
-
-
-def undecided(primary: Comparison, result: AbResult) -> str:
-    """Why a comparison is unknown, and how much more would settle it."""
-    more = f", about {primary.more_blocks} more {result.pairs}s would settle it" if primary.more_blocks else ""
-    return f"{primary.reason}{more}"
-
-
-def primary_of(case: CaseResult) -> Comparison:
-    """The comparison that a case's verdict is about."""
-    return next(comparison for comparison in case.metrics if comparison.primary)
-
-
-def interval(c: Comparison) -> str:
-    """The interval of a change for people; `exact` where all pairs say the same; empty without one."""
-    if c.interval is None:
-        return ""
-    low, high = c.interval
-    return f"[{percent(low)}, {percent(high)}]" if low != high else "exact"
-
-
-def number(value: float) -> str:
-    """Four digits are enough to read; the JSON has them all."""
-    if not math.isfinite(value):
-        return "n/a"
-    return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4g}"
-
-
-def counted_in(result: AbResult) -> str:
-    """What the primary numbers of a result are counted in."""
-    if result.live is None:
-        return clock(result.environment.model)
-    return "real time" if result.live.accelerator == "kvm" else "real time of an emulator"
 
 
 def clock(model: str) -> str:

@@ -21,7 +21,7 @@ from lab.stats import evidence, iterations, multiple, verdict
 from lab.stats.defaults import FIRST_LOOK_ROUNDS, MIN_PAIRS
 from lab.stats.iterations import Spread, WarmUp
 from lab.stats.sequential import Horizon
-from lab.stats.verdict import Comparison, Metric, Outcome, percent
+from lab.stats.verdict import Comparison, Metric, Outcome, percent, primary_of
 
 ARMS = ("base", "test")
 FIRST_ITERATIONS = 2
@@ -242,11 +242,6 @@ def order(seed: int, number: int) -> tuple[str, ...]:
     return ARMS[::-1] if turned != bool(number % 2) else ARMS
 
 
-def primary_of(comparisons: Sequence[Comparison]) -> Comparison:
-    """The comparison that a case's verdict is about."""
-    return next(comparison for comparison in comparisons if comparison.primary)
-
-
 def _values(reading: BootReading, case: str, metric: Metric) -> list[float]:
     return reading.values[case].get(metric.name, [])
 
@@ -260,7 +255,7 @@ def changed(comparisons: Sequence[Comparison]) -> list[Comparison]:
     return [
         one
         for one in comparisons
-        if not one.primary and one.verdict in (Outcome.REGRESSION, Outcome.IMPROVEMENT) and one.survived is not False
+        if not one.primary and one.is_change and one.survived is not False
         if _steady(one.base) and _steady(one.test)
     ]
 

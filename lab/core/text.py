@@ -6,6 +6,7 @@ a terminal's cursor, and bidirectional marks could show a line in another order 
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Callable
@@ -59,3 +60,10 @@ def show(render: Callable[[int], RenderableType], console: Console) -> None:
     """Print as wide as the terminal; into a pipe or a file, without line breaks."""
     width = console.width if console.is_terminal else _UNBOUND
     console.print(render(width), width=width, highlight=False, soft_wrap=not console.is_terminal)
+
+
+def number(value: float) -> str:
+    """A number in four digits, which are enough to read; the JSON has them all."""
+    if not math.isfinite(value):
+        return "n/a"
+    return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4g}"

@@ -332,7 +332,7 @@ def _setup(arm: ArmResult, spec: KernelSpec) -> str:
 
 
 def _judgement(series: SeriesName, arm: str, metric: Comparison, holm: bool | None) -> Judgement:
-    changed = metric.verdict in (Outcome.REGRESSION, Outcome.IMPROVEMENT)
+    changed = metric.is_change
     beyond_chance = holm is not False if metric.primary else metric.survived is not False
     return Judgement(
         series=series, arm=arm, ratio=metric.ratio, interval=metric.interval, verdict=metric.verdict,

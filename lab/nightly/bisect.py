@@ -30,7 +30,7 @@ from lab.nightly import measure as nightly_measure
 from lab.nightly.context import BranchContext, LiveBudget
 from lab.nightly.plan import BranchPlan, NightlyPlan
 from lab.nightly.record import CaseChange, CaseName, Culprit, Event
-from lab.stats.verdict import Outcome, percent
+from lab.stats.verdict import Outcome, distance, percent
 from lab.workloads import selection
 
 
@@ -144,7 +144,7 @@ def worst_of(event: Event) -> CaseChange:
 
 def loss(case: CaseChange) -> float:
     """How much a case lost."""
-    return abs(math.log(case.ratio)) if case.ratio else math.inf
+    return distance(case.ratio, none=math.inf)
 
 
 def split(event: Event, explained: set[CaseName]) -> tuple[Event, Event | None]:
@@ -182,8 +182,7 @@ def _ratio(one: Found) -> float | None:
 
 
 def _effect(one: Found) -> float:
-    ratio = _ratio(one)
-    return abs(math.log(ratio)) if ratio else 0.0
+    return distance(_ratio(one))
 
 
 def crept(event: Event, answer: Answer, known: Mapping[str, Event], least: float) -> Event:

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from lab.compare.results import AbResult, primary_of
+from lab.compare.results import AbResult
 from lab.core import paths, records
 from lab.core.records import Record
 from lab.history.trends import Mode
@@ -87,7 +87,7 @@ def tip_comparison(result: AbResult, baselines: tuple[str, ...], commit: str) ->
     mode: Mode = "exact" if result.live is None else "live"
     cases = []
     for case in result.cases:
-        primary = primary_of(case)
+        primary = case.primary
         low, high = primary.interval or (None, None)
         cases.append(
             CaseChange(

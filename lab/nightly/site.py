@@ -25,11 +25,10 @@ from markupsafe import Markup, escape
 
 from lab import report
 from lab.compare import results
-from lab.compare.results import number
 from lab.core import paths, records
 from lab.core.errors import LabError, UserError
 from lab.core.progress import Progress
-from lab.core.text import visible, visible_lines, visible_record
+from lab.core.text import number, visible, visible_lines, visible_record
 from lab.history import index, trends
 from lab.history.database import opened
 from lab.history.trends import Change, Trend

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from lab.compare.results import CaseResult, primary_of
+from lab.compare.results import CaseResult
 from lab.core import records
 from lab.report import wording
 from lab.report.inputs import Report, Reports
@@ -135,7 +135,7 @@ def _benchmarks(item: Report) -> dict[str, dict[str, Any]]:
                 for c in case.metrics
                 if (values := wording.numbers(c.base if arm == "base" else c.test))
             }
-        primary = primary_of(case)
+        primary = case.primary
         if primary.ratio is not None:
             found[f"{name} change"] = {f"ratio of {_measure(primary, item)}": _ratio(primary)}
     return found

@@ -23,8 +23,7 @@ from markupsafe import Markup
 from lab.bisection.answer import Answer, Found
 from lab.bisection.commit_status import Place, Stand, Stretch, stretches
 from lab.compare import explain
-from lab.compare.results import interval, number
-from lab.core.text import visible
+from lab.core.text import number, visible
 from lab.report import inputs, page, svg, wording
 from lab.report.inputs import Bisection, Report, effect_of, short
 from lab.report.svg import SIZE, Axis, Scale, Tick, drawn
@@ -458,7 +457,6 @@ def render(one: Bisection) -> str:
         answer=view.answer,
         tone=inputs.verdict_class(view.answer),
         figures=wording,
-        interval=interval,
         percent=percent,
         number=number,
         short=short,

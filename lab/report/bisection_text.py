@@ -6,8 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from lab.bisection.answer import Answer, Found, Function, Step
-from lab.compare.results import number
-from lab.core.text import visible_record
+from lab.core.text import number, visible_record
 from lab.stats.verdict import Comparison, percent
 
 _SHOWN = 12

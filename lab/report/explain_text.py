@@ -10,9 +10,8 @@ from rich.text import Text
 
 from lab.compare.counters import Mechanism
 from lab.compare.explain import Arm, Cost, Explanation, FunctionRow, Why, by_cost, differing, total
-from lab.compare.results import number
 from lab.core import text
-from lab.core.text import visible, visible_record
+from lab.core.text import number, visible, visible_record
 from lab.report.svg import change, short, signed
 from lab.stats.verdict import percent
 

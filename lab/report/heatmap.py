@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from lab.compare import matrix
 from lab.compare.matrix_results import Cell, MatrixResult
-from lab.compare.results import number
-from lab.core.text import visible_record
+from lab.core.text import number, visible_record
 from lab.report import matrix_text
 from lab.report.matrix_text import SIGNS
 from lab.report.svg import plain

@@ -25,7 +25,7 @@ from lab.bisection.session import Session
 from lab.compare import matrix_results, results
 from lab.compare.matrix_results import MatrixResult
 from lab.compare.plan import Plan
-from lab.compare.results import AbResult, CaseResult, interval
+from lab.compare.results import AbResult, CaseResult
 from lab.compare.runs import Run
 from lab.core import records
 from lab.core.errors import UserError
@@ -219,7 +219,7 @@ def effect_of(one: Found) -> Comparison | None:
 
 def effect_words(effect: Comparison) -> str:
     """How much, with the interval, and of what."""
-    return f"{percent(effect.ratio)} {interval(effect)} {effect.name}".replace("  ", " ")
+    return f"{percent(effect.ratio)} {effect.interval_text} {effect.name}".replace("  ", " ")
 
 
 def certainty(one: Found) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from xml.etree import ElementTree as Xml
 
-from lab.compare.results import CaseResult, interval, primary_of
+from lab.compare.results import CaseResult
 from lab.report import wording
 from lab.report.inputs import Report, Reports
 from lab.stats.verdict import Outcome
@@ -73,10 +73,10 @@ def _properties(item: Report, mark: str) -> list[tuple[str, str]]:
 
 
 def _case(item: Report, case: CaseResult) -> Xml.Element:
-    primary = primary_of(case)
+    primary = case.primary
     # The cases of one boot are not timed apart; the suite has the time of all.
     element = Xml.Element("testcase", name=case.case, classname=f"lab.{case.workload}", time="0")
-    words = f"{primary.name} {wording.change(primary)} {interval(primary)}".rstrip()
+    words = f"{primary.name} {wording.change(primary)} {primary.interval_text}".rstrip()
     words += f", {wording.unit(primary, item.result)}"
     match kind(case):
         case "failure":
@@ -91,7 +91,7 @@ def _case(item: Report, case: CaseResult) -> Xml.Element:
 
 def _line(item: Report, case: CaseResult) -> list[str]:
     """What moved, the primary metric first."""
-    shown = [primary_of(case), *[c for c in wording.ranked(case.metrics) if c.base != c.test][:10]]
+    shown = [case.primary, *[c for c in wording.ranked(case.metrics) if c.base != c.test][:10]]
     return [
         f"{c.name}: {wording.change(c)} "
         f"({wording.shown(c.base)} -> {wording.shown(c.test)} {wording.unit(c, item.result)})"

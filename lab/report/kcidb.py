@@ -6,7 +6,7 @@ import hashlib
 import re
 from typing import Any
 
-from lab.compare.results import ArmResult, CaseResult, interval, primary_of
+from lab.compare.results import ArmResult, CaseResult
 from lab.core import records
 from lab.kernels.resolve import TreeSource
 from lab.report import junit, wording
@@ -65,7 +65,7 @@ def _sha(*parts: str) -> str:
 
 
 def _test(item: Report, case: CaseResult, mark: str) -> dict[str, Any]:
-    result, primary = item.result, primary_of(case)
+    result, primary = item.result, case.primary
     found: dict[str, Any] = {
         "id": f"{ORIGIN}:t-{_sha(result.result, case.workload, case.case)}",
         "build_id": f"{ORIGIN}:b-{_sha(result.test.build)}",
@@ -73,7 +73,7 @@ def _test(item: Report, case: CaseResult, mark: str) -> dict[str, Any]:
         "path": f"lab.{_step(case.workload)}.{_step(case.case)}",
         "status": _status(case),
         "start_time": result.started,
-        "comment": f"{case.verdict}: {primary.name} {wording.change(primary)} {interval(primary)} against "
+        "comment": f"{case.verdict}: {primary.name} {wording.change(primary)} {primary.interval_text} against "
         f"{wording.arm_words(result.base)}",
         "environment": {
             "comment": " ".join(filter(None, [f"QEMU {result.environment.qemu}, {result.mode} mode", mark])),

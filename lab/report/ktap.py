@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lab.compare.results import CaseResult, interval, primary_of
+from lab.compare.results import CaseResult
 from lab.report import junit, wording
 from lab.report.inputs import Report, Reports
 from lab.stats.verdict import Outcome
@@ -39,8 +39,8 @@ def _workloads(item: Report) -> Iterator[str]:
 
 
 def _case(item: Report, case: CaseResult, index: int) -> list[str]:
-    primary = primary_of(case)
-    words = f"{primary.name} {wording.change(primary)} {interval(primary)}".rstrip()
+    primary = case.primary
+    words = f"{primary.name} {wording.change(primary)} {primary.interval_text}".rstrip()
     diagnosis = f"# {case.verdict}: {words}, {wording.unit(primary, item.result)}"
     line = f"{index} {_description(case.case)}"
     match junit.kind(case):

@@ -19,7 +19,7 @@ from email.message import EmailMessage
 from email.policy import SMTPUTF8
 
 from lab.bisection.answer import Answer, Found, Step
-from lab.compare.results import AbResult, ArmResult, CaseResult, interval, primary_of
+from lab.compare.results import AbResult, ArmResult, CaseResult
 from lab.core.errors import UserError
 from lab.report import by_hand, culprit, wording
 from lab.report.culprit import Change
@@ -36,7 +36,7 @@ def table(result: AbResult, cases: Sequence[CaseResult], detailed: CaseResult) -
     lines += [f"  {_short(arm)} ({_quoted(arm)})" for arm in (result.base, result.test)]
     lines += ["", *_heading(result)]
     for case in cases:
-        lines.append(_row(primary_of(case), wording.case_name(case).replace(":", ".")))
+        lines.append(_row(case.primary, wording.case_name(case).replace(":", ".")))
     moved = [c for c in wording.ranked(detailed.metrics) if c.base != c.test]
     if moved:
         prefix = wording.case_name(detailed).replace(":", ".")
@@ -150,7 +150,7 @@ def _headers(report: Report, case: CaseResult, change: Change) -> str:
 
 
 def _subject(result: AbResult, case: CaseResult, change: Change) -> str:
-    primary = primary_of(case)
+    primary = case.primary
     what = change.introduced[:10] if change.commit else change.introduced
     modelled = " modelled" if "modelled" in primary.unit else ""
     return f"[REGRESSION] {what}: {case.workload}.{case.case}.{primary.name} {wording.change(primary)}{modelled}"
@@ -189,12 +189,12 @@ def _paragraph(text: str) -> list[str]:
 
 
 def _finding(result: AbResult, case: CaseResult, change: Change) -> Iterator[str]:
-    primary = primary_of(case)
+    primary = case.primary
     name = f"{case.workload}.{case.case}.{primary.name}"
     yield "Hello,"
     yield ""
     yield from _paragraph(
-        f"{name} got worse: {wording.change(primary)} (interval {interval(primary)}, over "
+        f"{name} got worse: {wording.change(primary)} (interval {primary.interval_text}, over "
         f"{len(primary.base)} pairs of runs) {'with' if change.commit else 'between'}:"
     )
     if change.commit:
@@ -216,7 +216,7 @@ def _finding(result: AbResult, case: CaseResult, change: Change) -> Iterator[str
         if (clock := wording.clock(case)) is not None:
             yield from _paragraph(
                 f"By the guest's own clock, which counts instructions, {clock.name} changed by "
-                f"{wording.change(clock)} {interval(clock)}."
+                f"{wording.change(clock)} {clock.interval_text}."
             )
     elif result.mode == "exact":
         yield from _paragraph("Time here is QEMU's count of the guest's instructions, not time on hardware.")
@@ -243,7 +243,7 @@ def _circumstances(report: Report, case: CaseResult, change: Change) -> Iterator
 
 def _changed(result: AbResult) -> list[CaseResult]:
     """The cases that count as changed, better ones too: a report shows the whole picture."""
-    return [case for case in result.cases if case.verdict in wording.CHANGED and case.holm is not False]
+    return [case for case in result.cases if case.verdict.is_change and case.holm is not False]
 
 
 def _relevance(result: AbResult, case: CaseResult) -> Iterator[str]:

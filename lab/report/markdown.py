@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from lab.bisection.answer import Answer, Found, Step
 from lab.compare import matrix
 from lab.compare.matrix_results import Cell, MatrixResult
-from lab.compare.results import AbResult, CaseResult, interval, number, primary_of
+from lab.compare.results import AbResult, CaseResult
+from lab.core.text import number
 from lab.report import heatmap, inputs, matrix_text, text, wording
 from lab.report.inputs import Bisection, Matrix, Report, Reports, certainty, effect_of, short
 from lab.stats.verdict import Comparison, percent
@@ -85,8 +86,8 @@ def _one(item: Report) -> Iterator[str]:
 
 
 def _case(case: CaseResult, result: AbResult, *, clocked: bool) -> tuple[str, ...]:
-    primary = primary_of(case)
-    word = f"**{case.verdict}**" if case.verdict in wording.CHANGED else str(case.verdict)
+    primary = case.primary
+    word = f"**{case.verdict}**" if case.verdict.is_change else str(case.verdict)
     if reason := wording.why(case, result):
         word += f" ({reason})"
     return (
@@ -95,14 +96,14 @@ def _case(case: CaseResult, result: AbResult, *, clocked: bool) -> tuple[str, ..
         wording.shown(primary.base),
         wording.shown(primary.test),
         wording.change(primary),
-        interval(primary),
+        primary.interval_text,
         *([wording.change(clock) if (clock := wording.clock(case)) else ""] if clocked else []),
         word,
     )
 
 
 def _details(result: AbResult) -> Iterator[str]:
-    changed = [case for case in result.cases if case.verdict in wording.CHANGED]
+    changed = [case for case in result.cases if case.verdict.is_change]
     if not changed:
         return
     yield "<details><summary>What moved in the cases that changed</summary>"
@@ -213,7 +214,7 @@ def _around(answer: Answer) -> Iterator[str]:
 
 def _comparison(c: Comparison) -> str:
     unit = f"{c.name}, {c.unit}"
-    return f"{percent(c.ratio)} {interval(c)} {code(unit)} ({wording.shown(c.base)} → {wording.shown(c.test)})"
+    return f"{percent(c.ratio)} {c.interval_text} {code(unit)} ({wording.shown(c.base)} → {wording.shown(c.test)})"
 
 
 def render_matrix(one: Matrix) -> str:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from lab.compare import matrix
 from lab.compare.matrix_results import Cell, MatrixResult
-from lab.compare.results import interval
 from lab.core.text import visible
 from lab.report import heatmap, matrix_text, page, wording
 from lab.report.heatmap import COLOURS
@@ -42,7 +41,7 @@ class Field(NamedTuple):
     @property
     def span(self) -> str:
         """The interval of its change."""
-        return interval(self.cell.comparison) if self.cell.comparison else ""
+        return self.cell.comparison.interval_text if self.cell.comparison else ""
 
 
 class MatrixView:

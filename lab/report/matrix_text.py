@@ -16,9 +16,9 @@ from rich.text import Text
 
 from lab.compare import matrix, matrix_results
 from lab.compare.matrix_results import Cell, MatrixResult
-from lab.compare.results import clock, number
+from lab.compare.results import clock
 from lab.core import text
-from lab.core.text import visible_record
+from lab.core.text import number, visible_record
 from lab.guests import costs
 from lab.stats.verdict import percent
 

@@ -25,10 +25,10 @@ from markupsafe import Markup, escape
 
 from lab.compare import counters, explain, profiles
 from lab.compare.explain import Remembered, by_cost, differing
-from lab.compare.results import AbResult, CaseResult, Live, LiveRound, counted_in, number, primary_of
+from lab.compare.results import AbResult, CaseResult, Live, LiveRound
 from lab.compare.runs import Run
 from lab.core import paths
-from lab.core.text import visible, visible_record
+from lab.core.text import number, visible, visible_record
 from lab.guests.host import HostFact
 from lab.report import by_hand, svg, text, wording
 from lab.report.inputs import Report, Reports
@@ -320,7 +320,7 @@ class CaseView:
     @cached_property
     def primary(self) -> Comparison:
         """The metric that the verdict is about."""
-        return primary_of(self.case)
+        return self.case.primary
 
     @property
     def name(self) -> str:
@@ -484,7 +484,7 @@ class ResultView:
         if live is None:
             return [("cost model", "none (guest clock)" if model == "none" else f"modelled: {model}")]
         return [
-            ("time", counted_in(self.report.result)),
+            ("time", self.report.result.counted_in),
             *([("perf", str(live.perf))] if live.perf else []),
             *((f"perf record, {case}", str(found)) for case, found in live.profiles.items()),
         ]
@@ -545,7 +545,7 @@ def _scale(items: Sequence[Report]) -> Scale:
     ratios = []
     for item in items:
         for case in item.result.cases:
-            primary = primary_of(case)
+            primary = case.primary
             ratios += [*([primary.ratio] if primary.ratio else []), *(primary.interval or ())]
     return Scale.of(ratios, items[0].result.threshold)
 

@@ -24,7 +24,7 @@ from xml.sax import saxutils
 from markupsafe import Markup, escape
 
 from lab.compare.explain import Arm, Cost, Explanation, FunctionRow, Space, total
-from lab.compare.results import number
+from lab.core.text import number
 from lab.stats.verdict import percent
 
 SIZE = 1000

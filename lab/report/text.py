@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from lab.compare import results, rounds
-from lab.compare.results import AbResult, ArmResult, CaseResult, counted_in, interval, number, primary_of, undecided
+from lab.compare import rounds
+from lab.compare.results import AbResult, ArmResult, CaseResult
 from lab.core import text
-from lab.core.text import visible_record
+from lab.core.text import number, visible_record
 from lab.report import wording
 from lab.report.inputs import Report, Reports
 from lab.stats import verdict
@@ -95,13 +95,13 @@ def _cases(result: AbResult, width: int) -> Text:
 
 
 def _cells(case: CaseResult, *, several: bool) -> tuple[str, ...]:
-    primary = primary_of(case)
+    primary = case.primary
     return (
         (f"{case.workload}:{case.case}" if several else case.case) + (" (control)" if case.control else ""),
         _mean(primary.base),
         _mean(primary.test),
         percent(primary.ratio),
-        interval(primary),
+        primary.interval_text,
         _clock_change(case),
         str(case.verdict),
     )
@@ -113,7 +113,7 @@ def _clock_change(case: CaseResult) -> str:
 
 
 def _heading_note(cases: Sequence[CaseResult]) -> str:
-    units = {f"{primary_of(case).name}, {primary_of(case).unit}" for case in cases}
+    units = {f"{case.primary.name}, {case.primary.unit}" for case in cases}
     clocks = {case.guest_clock for case in cases if case.guest_clock}
     clock = f"; clock: {clocks.pop()} by the guest clock" if len(clocks) == 1 else ""
     return f"({units.pop()}{clock}; then what moved most)" if len(units) == 1 else ""
@@ -121,10 +121,10 @@ def _heading_note(cases: Sequence[CaseResult]) -> str:
 
 def _notes(case: CaseResult, result: AbResult) -> list[str]:
     """Why a verdict is not plainer, and the counters that moved most."""
-    primary = primary_of(case)
+    primary = case.primary
     notes = []
     if case.verdict == Outcome.UNKNOWN:
-        notes.append(undecided(primary, result))
+        notes.append(result.undecided(primary))
         notes += [beside] if (beside := rounds.beside(case.metrics)) and result.live else []
     elif case.verdict == Outcome.SAME and "below threshold" in primary.reason:
         notes.append(primary.reason)
@@ -172,7 +172,7 @@ def _footer(result: AbResult) -> str:
     profiles = live.profiles if live else {}
     perf += "".join(f"perf record, {case}: {found}\n" for case, found in profiles.items())
     return (
-        f"{result.mode} mode, {counted_in(result)}: QEMU {around.qemu}, {around.machine}, "
+        f"{result.mode} mode, {result.counted_in}: QEMU {around.qemu}, {around.machine}, "
         f"{guest.vcpus} vCPU, {guest.memory_mb} MiB, fingerprint {around.fingerprint}\n{host}{perf}"
         f"result {result.result}   again: lab report {result.result}   repeat: {result.reproduce}"
     )
@@ -222,13 +222,13 @@ def _find(item: Report, workload: str, case: str) -> CaseResult | None:
 
 
 def _metric(item: Report, case: CaseResult) -> str:
-    primary = results.primary_of(case)
+    primary = case.primary
     return f"{primary.name}, {wording.unit(primary, item.result)}"
 
 
 def _cell(case: CaseResult) -> str:
-    primary = results.primary_of(case)
-    return f"{wording.change(primary)} {results.interval(primary)} {case.verdict}".replace("  ", " ")
+    primary = case.primary
+    return f"{wording.change(primary)} {primary.interval_text} {case.verdict}".replace("  ", " ")
 
 
 def _legend(reports: Reports) -> list[str]:

@@ -7,19 +7,10 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 
 from lab.compare import rounds
-from lab.compare.results import (
-    AbResult,
-    ArmResult,
-    CaseResult,
-    ResultEnvironment,
-    interval,
-    number,
-    primary_of,
-    undecided,
-)
+from lab.compare.results import AbResult, ArmResult, CaseResult, ResultEnvironment
+from lab.core.text import number
 from lab.stats.verdict import Comparison, Outcome, percent
-
-CHANGED = (Outcome.REGRESSION, Outcome.IMPROVEMENT)
+from lab.stats.verdict import distance as distance_of
 
 
 def numbers(values: Sequence[float | None]) -> list[float]:
@@ -103,17 +94,17 @@ def arm_words(arm: ArmResult) -> str:
 def headline(result: AbResult) -> CaseResult | None:
     """The case that speaks for the result: of those that its verdict rests on, the one that moved most."""
     counted = [case for case in result.cases if case.verdict == result.verdict and case.holm is not False]
-    if result.verdict not in CHANGED or not counted:
+    if not result.verdict.is_change or not counted:
         return None
-    return max(counted, key=lambda case: distance(primary_of(case)))
+    return max(counted, key=lambda case: distance(case.primary))
 
 
 def sentence(result: AbResult) -> str:
     """The verdict in a sentence."""
     words = f"{result.verdict}: {result.reason}"
     if (case := headline(result)) is not None:
-        primary = primary_of(case)
-        words += f"; most in {case_name(case)}: {primary.name} {change(primary)} {interval(primary)}".rstrip()
+        primary = case.primary
+        words += f"; most in {case_name(case)}: {primary.name} {change(primary)} {primary.interval_text}".rstrip()
         words += f", in {unit(primary, result)}"
     return f"{words} (threshold {100 * result.threshold:g} %, {len(result.seeds)} {result.pairs}s, {result.mode} mode)"
 
@@ -125,10 +116,10 @@ def clock(case: CaseResult) -> Comparison | None:
 
 def why(case: CaseResult, result: AbResult) -> str:
     """Why a case's verdict is not plainer; empty where it is plain."""
-    primary = primary_of(case)
+    primary = case.primary
     if case.verdict == Outcome.UNKNOWN:
         beside = rounds.beside(case.metrics) if result.live else ""
-        return "; ".join(filter(None, [undecided(primary, result), beside]))
+        return "; ".join(filter(None, [result.undecided(primary), beside]))
     if case.verdict == Outcome.SAME and "below threshold" in primary.reason:
         return primary.reason
     return "not beyond chance over all cases" if case.holm is False else ""
@@ -136,13 +127,13 @@ def why(case: CaseResult, result: AbResult) -> str:
 
 def measured(case: CaseResult) -> bool:
     """Whether the case gave numbers that can be compared at all."""
-    return primary_of(case).method != "none"
+    return case.primary.method != "none"
 
 
 def distance(comparison: Comparison) -> float:
     """How far a comparison moved: |log ratio|, and where zeros forbid that, |log((test + 1) / (base + 1))|."""
     if comparison.ratio:
-        return abs(math.log(comparison.ratio))
+        return distance_of(comparison.ratio)
     base, test = mean(comparison.base), mean(comparison.test)
     if base is None or test is None:
         return 0.0

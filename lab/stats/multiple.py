@@ -68,11 +68,10 @@ def overall(cases: Sequence[CaseVerdict], alpha: float = ALPHA) -> Overall:
     """
     if not cases:
         return Overall(verdict=Outcome.UNKNOWN, survived=[], reason="no cases")
-    changed = (Outcome.REGRESSION, Outcome.IMPROVEMENT)
     adjusted = evidence.holm([c.p_value for c in cases])
-    counts = [c for c, p in zip(cases, adjusted, strict=True) if c.verdict in changed and p <= alpha]
+    counts = [c for c, p in zip(cases, adjusted, strict=True) if c.verdict.is_change and p <= alpha]
     survived = [c.name for c in counts]
-    failed = sum(c.verdict in changed for c in cases) - len(counts)
+    failed = sum(c.verdict.is_change for c in cases) - len(counts)
     open_cases = sum(c.verdict == Outcome.UNKNOWN for c in cases)
     word, reason = _overall_word(counts, failed, open_cases, len(cases))
     return Overall(verdict=word, survived=survived, reason=reason)
@@ -98,8 +97,6 @@ def _cases(n: int) -> str:
 PRIMARY_SHARE = 0.8
 """Of alpha, where there are secondary metrics as well."""
 
-_CHANGED = (Outcome.REGRESSION, Outcome.IMPROVEMENT)
-
 
 def beyond_chance(
     cases: Mapping[str, Sequence[Comparison]], *, alpha: float, min_blocks: int, planned: int | None
@@ -111,7 +108,7 @@ def beyond_chance(
     what = "cases" if all(flat[i].primary for i in judged) else "metrics"
     adjusted = evidence.holm([flat[i].p_value for i in judged], weights)
     for i, p_value, weight in zip(judged, adjusted, weights, strict=True):
-        if flat[i].verdict in _CHANGED and p_value > alpha:
+        if flat[i].is_change and p_value > alpha:
             reason = f"significant alone, not over {len(judged)} {what}"
             flat[i] = _taken_back(flat[i], reason, Looks(weight * alpha, planned), min_blocks)
     each = iter(flat)

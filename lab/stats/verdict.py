@@ -27,6 +27,11 @@ class Outcome(StrEnum):
     SAME = "same"
     UNKNOWN = "unknown"
 
+    @property
+    def is_change(self) -> bool:
+        """True of a regression and of an improvement."""
+        return self in (Outcome.REGRESSION, Outcome.IMPROVEMENT)
+
 
 Better = Literal["higher", "lower", "neither"]
 
@@ -75,6 +80,25 @@ class Comparison(Record, frozen=True, kw_only=True):
     method: Literal["e-value", "planned", "values", "none"]
     exploratory: bool = False
     survived: bool | None = None
+
+    @property
+    def is_change(self) -> bool:
+        """True where the verdict is a regression or an improvement."""
+        return self.verdict is not None and self.verdict.is_change
+
+    @property
+    def interval_text(self) -> str:
+        """The interval for people; `exact` where all pairs say the same; empty without one."""
+        if self.interval is None:
+            return ""
+        low, high = self.interval
+        return f"[{percent(low)}, {percent(high)}]" if low != high else "exact"
+
+    def undecided(self, pair: str) -> str:
+        """The reason of an `unknown`, and how many pairs more would settle it. pair: a seed or a round."""
+        return (
+            f"{self.reason}, about {self.more_blocks} more {pair}s would settle it" if self.more_blocks else self.reason
+        )
 
 
 class _Rules(NamedTuple):
@@ -321,7 +345,17 @@ def movers(comparisons: Iterable[Comparison], k: int = 3) -> list[Comparison]:
 
 def _moved(c: Comparison) -> tuple[float, float]:
     step = abs(sum(v or 0 for v in c.test) - sum(v or 0 for v in c.base))
-    return abs(math.log(c.ratio)) if c.ratio else math.inf, step
+    return distance(c.ratio, none=math.inf), step
+
+
+def distance(ratio: float | None, *, none: float = 0.0) -> float:
+    """How far a ratio is from 1 on either side, |log ratio|; `none` where there is no ratio, or it is 0."""
+    return abs(math.log(ratio)) if ratio else none
+
+
+def primary_of(comparisons: Iterable[Comparison]) -> Comparison:
+    """The comparison that a case's verdict is about."""
+    return next(comparison for comparison in comparisons if comparison.primary)
 
 
 def percent(ratio: float | None) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lab.compare.explain import Explanation, FunctionRow, Remembered, remember
-from lab.compare.results import AbResult, primary_of
+from lab.compare.results import AbResult
 from lab.core.text import visible
 from lab.report import document, page
 from lab.report.inputs import Reports
@@ -70,7 +70,7 @@ def test_axe_finds_nothing_serious(browser: Any, tmp_path: Path, scheme: str) ->
 def test_tables_are_sorted_and_filtered_by_keyboard(browser: Any, tmp_path: Path) -> None:
     path, _ = _write(tmp_path, result())
     opened = Opened(browser, path)
-    changes = [primary_of(one).ratio for one in result().cases]
+    changes = [one.primary.ratio for one in result().cases]
     heading = opened.page.locator("#r1-table th[data-kind=number]").nth(2)
     heading.locator("button").focus()
     opened.page.keyboard.press("Enter")

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from lab.compare.rounds import Block, BootReading, Rounds, order, primary_of
+from lab.compare.rounds import Block, BootReading, Rounds, order
 from lab.stats import iterations, multiple
 from lab.stats.sequential import Horizon
-from lab.stats.verdict import Comparison, Metric, Outcome
+from lab.stats.verdict import Comparison, Metric, Outcome, primary_of
 
 SPEED = Metric(name="throughput", unit="op/s", better="higher", primary=True)
 FAULTS = Metric(name="faults", unit="", better="lower")

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from lab.compare import results
 from lab.compare.results import AbResult, ArmResult, CaseResult, GuestShape, ResultEnvironment
+from lab.core.text import number
 from lab.report import text
 from lab.stats import verdict
 from lab.stats.verdict import Comparison, Metric, Outcome
@@ -117,11 +117,11 @@ def test_cases_of_several_workloads_are_told_apart() -> None:
     ],
 )
 def test_numbers(value: float, text: str) -> None:
-    assert results.number(value) == text
+    assert number(value) == text
 
 
 def test_the_primary_metric_is_the_one_a_verdict_is_about() -> None:
-    assert results.primary_of(SLOWER).name == "throughput"
+    assert SLOWER.primary.name == "throughput"
     assert verdict is verdict
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from lab.compare.results import AbResult, primary_of
+from lab.compare.results import AbResult
 from lab.core.text import visible, visible_record
 from lab.guests.exact import ExactMachine, Qemu
 from lab.guests.image import Image
@@ -192,7 +192,7 @@ def readme(raw: AbResult, bundle: Bundle) -> str:
 
 def _cases(result: AbResult) -> Iterator[str]:
     for case in result.cases:
-        primary = primary_of(case)
+        primary = case.primary
         unit = wording.unit(primary, result)
         yield f"{wording.case_name(case)}: {case.verdict}, {primary.name} {wording.change(primary)} ({unit})"
 

@@ -11,9 +11,9 @@ from functools import partial
 import numpy as np
 from scipy import stats
 
-from lab.compare.rounds import Block, BootReading, Rounds, primary_of
+from lab.compare.rounds import Block, BootReading, Rounds
 from lab.stats import sequential
-from lab.stats.verdict import Metric, Outcome
+from lab.stats.verdict import Metric, Outcome, primary_of
 
 CHANGED = (Outcome.REGRESSION, Outcome.IMPROVEMENT)
 
