@@ -11,9 +11,10 @@ from lab.core.git import Repo
 from lab.core.process import CommandFailed
 from lab.core.progress import QUIET, Progress
 from lab.core.records import Record
-from lab.kernels import resolve, trees
 from lab.kernels import spec as kernel_spec
-from lab.kernels.resolve import KernelSpec, TreeSource
+from lab.kernels import trees
+from lab.kernels.build import TreeSource
+from lab.kernels.kernel import KernelSpec, resolve
 from lab.kernels.trees import Tree
 
 Kind = Literal["commits", "packages", "patches", "options"]
@@ -77,7 +78,7 @@ class History(Record, frozen=True, kw_only=True):
 
     def resolve(self, number: int, *, progress: Progress = QUIET) -> KernelSpec:
         """The kernel of a candidate."""
-        return resolve.resolve(self[number].spec, self.tree, progress=progress)
+        return resolve(self[number].spec, self.tree, progress=progress)
 
 
 def _parents(one: Candidate, number: dict[str, int]) -> tuple[int, ...]:
@@ -88,8 +89,11 @@ def _parents(one: Candidate, number: dict[str, int]) -> tuple[int, ...]:
 
 def commits(old: KernelSpec, new: KernelSpec, *, first_parent: bool = False, limits: Sequence[str] = ()) -> History:
     """The commits between two revisions of one tree; `UserError` says why there are none."""
-    tree, suffix = _common_tree(old, new), _common_suffix(old, new)
-    first, last = _commit(old), _commit(new)
+    start, end = _revision(old), _revision(new)
+    if start.tree != end.tree:
+        raise UserError(f"{old.text} and {new.text} are of different trees")
+    tree, suffix = trees.open_tree(start.tree), _common_suffix(old, new)
+    first, last = start.commit, end.commit
     _check_ends(tree, first, last)
     found = list(_listed(tree.source, first, last, suffix, first_parent=first_parent, limits=limits))
     if not found or found[-1].id != last:
@@ -106,21 +110,13 @@ def commits(old: KernelSpec, new: KernelSpec, *, first_parent: bool = False, lim
     )
 
 
-def _common_tree(old: KernelSpec, new: KernelSpec) -> Tree:
-    for spec in (old, new):
-        if not isinstance(spec.source, TreeSource) or spec.text.startswith("worktree:"):
-            raise UserError(
-                f"{spec.text} is no revision of a kernel tree, so there are no commits between the ends",
-                hint="packages are searched with --series 'deb:...'",
-            )
-    if old.source.tree != new.source.tree:  # type: ignore[union-attr]
-        raise UserError(f"{old.text} and {new.text} are of different trees")
-    return trees.open_tree(old.source.tree)  # type: ignore[union-attr]
-
-
-def _commit(spec: KernelSpec) -> str:
-    assert isinstance(spec.source, TreeSource)  # noqa: S101  (checked by _common_tree)
-    return spec.source.commit
+def _revision(spec: KernelSpec) -> TreeSource:
+    if spec.tree_source is None or spec.text.startswith("worktree:"):
+        raise UserError(
+            f"{spec.text} is no revision of a kernel tree, so there are no commits between the ends",
+            hint="packages are searched with --series 'deb:...'",
+        )
+    return spec.tree_source
 
 
 def _common_suffix(old: KernelSpec, new: KernelSpec) -> str:

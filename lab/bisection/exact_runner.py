@@ -43,9 +43,8 @@ from lab.core.executor import Work
 from lab.core.progress import Progress
 from lab.core.records import now
 from lab.guests.run import Arm
-from lab.kernels import build, kernel
-from lab.kernels.kernel import Kernel, MachineType
-from lab.kernels.resolve import KernelSpec, TreeSource
+from lab.kernels import build
+from lab.kernels.kernel import Kernel, KernelSpec, MachineType
 from lab.stats.defaults import FIRST_LOOK_SEEDS, MORE_SEEDS, SEEDS
 from lab.stats.verdict import Metric, Outcome, percent
 
@@ -69,7 +68,7 @@ class Measurer:
 
     def obtain(self, spec: KernelSpec, work: Work | None = None) -> Kernel:
         """The kernel of a spec, built if need be."""
-        return kernel.obtain(spec, work or self.work, cc=self.plan.new.cc)
+        return spec.obtain(work or self.work, cc=self.plan.new.cc)
 
     def measure(
         self,
@@ -398,8 +397,8 @@ class Search:
     @cached_property
     def _speculation(self) -> Speculation | None:
         """None where it would disturb (live mode), or where there is no make here that could be stopped."""
-        plan, history, source = self.session.plan, self.session.history, self.session.plan.new.spec.source
-        if not plan.speculate or plan.mode != "exact" or not isinstance(source, TreeSource) or self.work.executor:
+        plan, history, source = self.session.plan, self.session.history, self.session.plan.new.spec.tree_source
+        if not plan.speculate or plan.mode != "exact" or source is None or self.work.executor:
             return None
         quiet, tree = dataclasses.replace(self.work, progress=Progress(quiet=True)), source.tree
         return Speculation(

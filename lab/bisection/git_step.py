@@ -31,7 +31,7 @@ from lab.guests import exact as guest_exact
 from lab.guests import image
 from lab.guests.plugin import load_instrument
 from lab.kernels import trees
-from lab.kernels.resolve import KernelSpec, TreeSource
+from lab.kernels.kernel import KernelSpec
 from lab.workloads import selection
 
 GOOD, BAD, UNTESTABLE = 0, 1, 125
@@ -110,9 +110,9 @@ def _history(plan: BisectPlan, tree: str, first: str, commit: str, last: str) ->
 
 
 def _id(spec: KernelSpec) -> str:
-    if not isinstance(spec.source, TreeSource):
+    if spec.tree_source is None:
         raise UserError(f"{spec.text} is no revision", hint="`git bisect run` steps through commits")
-    return spec.source.commit
+    return spec.tree_source.commit
 
 
 def _folder(plan: BisectPlan, progress: Progress) -> Path:

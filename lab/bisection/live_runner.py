@@ -34,7 +34,6 @@ from lab.core.executor import Work
 from lab.core.records import now
 from lab.guests import exact as guest_exact
 from lab.guests.run import Arm, Running
-from lab.kernels import kernel as kernel_kernel
 from lab.kernels.kernel import Kernel
 from lab.stats import iterations
 from lab.stats.verdict import Metric, percent
@@ -290,7 +289,7 @@ class Boots:
         if one.id not in self._kernels:
             started = time.monotonic()
             spec = self.history.resolve(self.history.number(one.id), progress=self.work.progress)
-            self._kernels[one.id] = kernel_kernel.obtain(spec, self.work, cc=self.plan.new.cc)
+            self._kernels[one.id] = spec.obtain(self.work, cc=self.plan.new.cc)
             self._build_s[one.id] = time.monotonic() - started
         kernel = self._kernels[one.id]
         return Arm(name="commit", kernel=kernel, settings=dict(kernel.spec.settings))

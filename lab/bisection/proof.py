@@ -26,7 +26,7 @@ from lab.core.errors import BuildFailed, GuestFailed, UserError
 from lab.core.executor import Work
 from lab.guests import hardware
 from lab.kernels import trees
-from lab.kernels.resolve import KernelSpec, resolve
+from lab.kernels.kernel import KernelSpec, resolve
 from lab.stats.verdict import Comparison, Metric
 
 _FUNCTIONS = 10

@@ -16,8 +16,8 @@ from lab.cli import options
 from lab.core import records
 from lab.core.progress import Progress
 from lab.guests import image as guest_image
-from lab.kernels import compilers, resolve, store, trees
-from lab.kernels import kernel as kernel_kernel
+from lab.kernels import compilers, store, trees
+from lab.kernels.kernel import resolve
 
 
 @click.group()
@@ -49,10 +49,10 @@ def build(
     """
     rows = []
     with options.work(jobs, None, cluster, share) as work:
-        resolved = [resolve.resolve(text, tree, progress=work.progress) for text in specs]
+        resolved = [resolve(text, tree, progress=work.progress) for text in specs]
         for note in [spec.note for spec in resolved if spec.note]:
             work.progress.log(note)
-        made = work.map(lambda spec: kernel_kernel.obtain(spec, work, cc=cc), resolved)
+        made = work.map(lambda spec: spec.obtain(work, cc=cc), resolved)
         for spec, ready in zip(resolved, made, strict=True):
             files = {"bzImage": ready.bzimage, "vmlinux": ready.vmlinux, "System.map": ready.symbols}
             rows.append(

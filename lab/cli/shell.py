@@ -9,8 +9,8 @@ import click
 from lab.cli import options
 from lab.guests import exact, kvm
 from lab.guests import shell as guest_shell
-from lab.kernels import compilers, resolve, trees
-from lab.kernels import kernel as kernel_kernel
+from lab.kernels import compilers, trees
+from lab.kernels.kernel import resolve
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -46,9 +46,9 @@ def shell(
     found = exact.find_qemu(qemu)
     with options.work(jobs) as work:
         chosen = trees.open_tree(tree, progress=work.progress) if tree else None
-        resolved = resolve.resolve(spec, chosen, progress=work.progress)
+        resolved = resolve(spec, chosen, progress=work.progress)
         accelerator = kvm.accelerator(accel, qemu, work.progress)
-        kernel = kernel_kernel.obtain(resolved, work, cc=cc)
+        kernel = resolved.obtain(work, cc=cc)
         room = guest_shell.prepare(kernel, command, settings=dict(resolved.settings), progress=work.progress)
     return guest_shell.run(
         kernel, room, command, qemu=found, accelerator=accelerator, cpus=cpus, memory_mb=memory,

@@ -23,8 +23,8 @@ from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed
 from lab.core.progress import Progress
 from lab.guests.exact import Qemu
 from lab.guests.run import Arm, Running
+from lab.kernels.build import BuildRequest
 from lab.kernels.compilers import Compiler
-from lab.kernels.resolve import KernelSpec, TreeSource
 from lab.kernels.store import Build
 from lab.workloads.spec import Case
 
@@ -130,33 +130,29 @@ class ClusterExecutor:
 
     # ---- kernels
 
-    def build(
-        self, spec: KernelSpec, source: TreeSource, compiler: Compiler, request: str, progress: Progress
-    ) -> Build | None:
+    def build(self, request: BuildRequest, progress: Progress) -> Build | None:
         """A kernel from the share, or built by a worker with the same compiler; None where none can."""
-        if (known := self._share.fetch_kernel(request)) is not None:
+        if (known := self._share.fetch_kernel(request.key)) is not None:
             return known
-        resource = self._builder(compiler)
+        resource = self._builder(request.compiler)
         if not self._able(resource):
-            progress.log(f"cluster: no worker has {compiler.version}; building here")
+            progress.log(f"cluster: no worker has {request.compiler.version}; building here")
             return None
-        progress.log(f"building {spec.text} on the cluster")
+        progress.log(f"building {request.text} on the cluster")
         try:
-            done = self._build(spec, source, compiler, request, resource)
+            done = self._build(request, resource)
         except WorkerTrouble as error:
-            progress.log(f"cluster: {error}; building {spec.text} here")
+            progress.log(f"cluster: {error}; building {request.text} here")
             return None
         if done.wrong is not None:
-            log = paths.cache_dir("logs") / f"build-cluster-{request[:12]}.log"
+            log = paths.cache_dir("logs") / f"build-cluster-{request.key[:12]}.log"
             log.write_bytes(done.log)
             raise BuildFailed(done.wrong.message, hint=done.wrong.hint, log=log)
-        return self._share.fetch_kernel(request)
+        return self._share.fetch_kernel(request.key)
 
-    def _build(
-        self, spec: KernelSpec, source: TreeSource, compiler: Compiler, request: str, resource: str
-    ) -> BuildDone:
+    def _build(self, request: BuildRequest, resource: str) -> BuildDone:
         """Have it built; what a worker misses of the source is put into the share, and it asked again."""
-        task = BuildTask(share=self._share.url, spec=spec, source=source, cc=compiler.command, request=request)
+        task = BuildTask(share=self._share.url, request=request)
         offered: set[str] = set()
         while True:
             done: BuildDone = self._do(worker.build_kernel, task, resource, Running())
@@ -166,7 +162,7 @@ class ClusterExecutor:
                 raise WorkerTrouble(f"its sources do not reach the workers by {self._share.url}")
             offered.add(done.missing)
             with self._sources:
-                share.offer(self._share, source, done.missing)
+                share.offer(self._share, request.source, done.missing)
 
     def _builder(self, compiler: Compiler) -> str:
         with self._lock:

@@ -35,7 +35,7 @@ from lab.core.errors import HostFailed, UserError
 from lab.core.git import Repo
 from lab.core.records import Record
 from lab.kernels import store, trees
-from lab.kernels.resolve import TreeSource
+from lab.kernels.build import TreeSource
 from lab.kernels.store import Build
 
 T = TypeVar("T")

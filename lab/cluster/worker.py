@@ -30,7 +30,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
 from distributed import Worker
 from distributed.diagnostics.plugin import WorkerPlugin
 
@@ -50,8 +49,8 @@ from lab.guests.plugin import COSTS
 from lab.guests.run import Arm, Running
 from lab.kernels import build as kernel_build
 from lab.kernels import compilers
+from lab.kernels.build import BuildRequest
 from lab.kernels.compilers import Compiler
-from lab.kernels.resolve import KernelSpec, TreeSource
 from lab.workloads.spec import Case
 
 logger = logging.getLogger(__name__)
@@ -159,13 +158,10 @@ def _run(task: GuestTask, bench: Bench, arm: Arm) -> GuestDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildTask:
-    """One kernel, which goes into the share under the request that asks for it."""
+    """One kernel, which goes into the share under the request's key."""
 
     share: str
-    spec: KernelSpec
-    source: TreeSource
-    cc: str
-    request: str
+    request: BuildRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,9 +177,11 @@ def build_kernel(task: BuildTask) -> BuildDone:
     """Build a task's kernel on this machine, and share it."""
     share = Share(task.share)
     try:
-        spec = msgspec.structs.replace(task.spec, source=cluster_share.at_home(share, task.source))
-        build = kernel_build.obtain(spec, Work(progress=Progress(quiet=True)), compiler=compilers.identify(task.cc))
-        share.put_kernel(build, task.request)
+        source = cluster_share.at_home(share, task.request.source)
+        compiler = compilers.identify(task.request.compiler.command)
+        request = dataclasses.replace(task.request, source=source, compiler=compiler)
+        build = kernel_build.obtain(request, Work(progress=Progress(quiet=True)))
+        share.put_kernel(build, task.request.key)
     except cluster_share.Missing as missing:
         return BuildDone(missing=str(missing))
     except BuildFailed as error:

@@ -14,7 +14,7 @@ from lab.core.records import Record
 from lab.guests import exact, initrd
 from lab.guests import image as guest_image
 from lab.guests.run import Arm, Running
-from lab.kernels import kernel, resolve
+from lab.kernels.kernel import Kernel, common_machine, resolve
 from lab.workloads import selection
 from lab.workloads.spec import Case, Workload
 
@@ -42,7 +42,7 @@ def check(ref: str, *, run: str | None, timeout_s: float, work: Work) -> Checked
     if run is None or not cases:
         return Checked(workload=workload.name, cases=len(cases), slice_mb=size)
     case = smallest(cases)
-    arm = Arm(name="check", kernel=_kernel(run, work), settings=dict(resolve.resolve(run).settings))
+    arm = Arm(name="check", kernel=_kernel(run, work), settings=dict(resolve(run).settings))
     check_guest(workload, [case], [arm], image)
     folder = paths.cache_dir("checks") / workload.name
     (folder / "runs").mkdir(parents=True, exist_ok=True)
@@ -57,14 +57,14 @@ def smallest(cases: list[Case]) -> Case:
     return min(cases, key=lambda case: case.memory_mb or 0)
 
 
-def _kernel(spec: str, work: Work) -> kernel.Kernel:
-    return kernel.obtain(resolve.resolve(spec, progress=work.progress), work)
+def _kernel(spec: str, work: Work) -> Kernel:
+    return resolve(spec, progress=work.progress).obtain(work)
 
 
 def _run(workload: Workload, case: Case, arm: Arm, packed: Path, folder: Path, timeout_s: float) -> dict[str, float]:
     bench = Bench(
         qemu=exact.find_qemu(),
-        machine=kernel.common_machine(arm.kernel),
+        machine=common_machine(arm.kernel),
         workload=workload,
         slice=packed,
         timeout_s=timeout_s,

@@ -25,10 +25,8 @@ from lab.guests.exact import Environment, Qemu
 from lab.guests.image import Image
 from lab.guests.plugin import load_instrument
 from lab.guests.run import Arm
-from lab.kernels import kernel as kernel_kernel
 from lab.kernels import store
-from lab.kernels.kernel import Kernel
-from lab.kernels.resolve import TreeSource
+from lab.kernels.kernel import Kernel, common_machine
 from lab.stats import multiple, verdict
 from lab.stats.verdict import Comparison, Metric, Outcome
 from lab.workloads import selection, spec
@@ -55,7 +53,7 @@ def prepare_around(
     arms: tuple[Arm, ...], qemu: Qemu, plan: ComparisonPlan, folder: Path, progress: Progress
 ) -> Prepared:
     """The guests around arms whose kernels are at hand."""
-    machine = kernel_kernel.common_machine(*(arm.kernel for arm in arms))
+    machine = common_machine(*(arm.kernel for arm in arms))
     image = guest_image.obtain(progress)
     series = []
     shapes = {}
@@ -171,21 +169,21 @@ def obtain_arms(plan: Plan, work: Work) -> tuple[Arm, Arm]:
 
 def obtain_arm(name: str, plan: ArmPlan, work: Work) -> Arm:
     """An arm of a plan with its kernel at hand: from the store, built, or fetched."""
-    kernel = kernel_kernel.obtain(plan.spec, work, cc=plan.cc)
+    kernel = plan.spec.obtain(work, cc=plan.cc)
     return Arm(name=name, kernel=kernel, settings=dict(plan.spec.settings))
 
 
 def arm_result(arm: Arm, machine: Mapping[str, str] | None = None) -> ArmResult:
     """An arm as the document describes it. machine: the settings of every guest, exact mode's without."""
     kernel: Kernel = arm.kernel
-    source = kernel.spec.source
-    build = store.find(kernel.key) if isinstance(source, TreeSource) else None
+    source = kernel.spec.tree_source
+    build = store.find(kernel.key) if source else None
     return ArmResult(
         spec=kernel.spec.text,
         commit=kernel.commit,
         release=kernel.release,
         build=kernel.key,
-        subject=source.subject if isinstance(source, TreeSource) else None,
+        subject=source.subject if source else None,
         compiler=build.inputs.compiler if build else None,
         settings={**(exact.exact_machine().settings if machine is None else machine), **arm.settings},
         note=kernel.spec.note,

@@ -26,7 +26,7 @@ from lab.guests.live_machine import Accelerator, LiveGuest, live_parameters
 from lab.guests.perf_stat import Event
 from lab.guests.run import Arm
 from lab.guests.topology import Layout
-from lab.kernels import kernel
+from lab.kernels.kernel import common_machine
 from lab.workloads.spec import Case, Workload
 
 
@@ -87,7 +87,7 @@ def prepare(
     """The guests of every workload around arms whose kernels are at hand."""
     image = guest_image.obtain(progress)
     room = live_machine.obtain_root(image[1])
-    board = kernel.common_machine(*(arm.kernel for arm in arms))
+    board = common_machine(*(arm.kernel for arm in arms))
     counted = _events(plan, image[1])
     stands, shapes, layouts, commands = [], {}, {}, {}
     for workload, cases in chosen:

@@ -22,9 +22,8 @@ from lab.core.errors import HostFailed, UserError, suggestion
 from lab.core.executor import Work
 from lab.guests import exact as guest_exact
 from lab.guests.run import Arm
-from lab.kernels import kernel as kernel_kernel
 from lab.kernels import spec
-from lab.kernels.resolve import KernelSpec
+from lab.kernels.kernel import KernelSpec
 from lab.stats import multiple, verdict
 from lab.stats.multiple import CaseVerdict
 from lab.stats.verdict import Comparison, Metric, Outcome
@@ -75,7 +74,7 @@ def prepare(plan: MatrixPlan, folder: Path, work: Work) -> Prepared:
     wanted: dict[str, KernelSpec] = {}
     for key, arm in zip(keys, plan.arms, strict=True):
         wanted.setdefault(key, arm.spec)
-    made = work.map(lambda spec: kernel_kernel.obtain(spec, work, cc=plan.cc), list(wanted.values()))
+    made = work.map(lambda spec: spec.obtain(work, cc=plan.cc), list(wanted.values()))
     built = dict(zip(wanted, made, strict=True))
     arms = []
     for key, arm in zip(keys, plan.arms, strict=True):

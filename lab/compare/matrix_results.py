@@ -20,7 +20,7 @@ from lab.core import records
 from lab.core.errors import UserError
 from lab.core.records import Record
 from lab.kernels import spec
-from lab.kernels.resolve import KernelSpec
+from lab.kernels.kernel import KernelSpec
 from lab.stats.verdict import Better, Comparison, Outcome
 
 KERNEL = "kernel"

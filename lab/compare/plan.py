@@ -11,8 +11,8 @@ from lab.core.progress import Progress
 from lab.core.records import Record
 from lab.guests import exact, hardware
 from lab.guests.live_machine import Accelerator
-from lab.kernels import compilers, resolve, trees
-from lab.kernels.resolve import KernelSpec
+from lab.kernels import compilers, trees
+from lab.kernels.kernel import KernelSpec, resolve
 from lab.stats import defaults
 from lab.workloads import selection
 
@@ -130,7 +130,7 @@ class MeasureOptions(msgspec.Struct, frozen=True, kw_only=True):
     def resolve(self, texts: Iterable[str], progress: Progress) -> list[KernelSpec]:
         """Kernels looked up in the tree. Notes say where another commit was taken than the one asked for."""
         tree = trees.open_tree(self.tree, progress=progress) if self.tree else None
-        specs = [resolve.resolve(text, tree, progress=progress) for text in texts]
+        specs = [resolve(text, tree, progress=progress) for text in texts]
         for note in dict.fromkeys(spec.note for spec in specs if spec.note):
             progress.log_once(note)
         return specs

@@ -9,8 +9,7 @@ from lab.core.errors import LabError, UserError, suggestion
 from lab.guests import initrd
 from lab.guests.image import Image
 from lab.guests.run import Arm
-from lab.kernels.kernel import Kernel, configuration
-from lab.kernels.resolve import TreeSource
+from lab.kernels.kernel import Kernel
 from lab.workloads.spec import HUGE_PAGE_MIB, Case, Workload
 
 
@@ -35,7 +34,7 @@ def _require_hugepages(workload: Workload, arm: Arm) -> None:
 
 
 def _require_kconfig(workload: Workload, arm: Arm) -> None:
-    have = configuration(arm.kernel) if workload.kconfig else None
+    have = arm.kernel.configuration() if workload.kconfig else None
     if have is None:
         return
     for option in workload.kconfig:
@@ -49,7 +48,7 @@ def _require_kconfig(workload: Workload, arm: Arm) -> None:
 
 
 def _what_to_do(kernel: Kernel, option: str) -> str:
-    if isinstance(kernel.spec.source, TreeSource):
+    if kernel.spec.source.is_buildable:
         return f"add it with %{option}=y, or leave the workload out"
     return "this kernel is built already: build one from a tree, or leave the workload out"
 

@@ -28,7 +28,7 @@ class Executor(Protocol):
     def measure(self, bench: Any, arm: Any, seed: int, cases: Sequence[Any], fingerprint: str, running: Any) -> Any:
         """Do what `runs.measure` does. The record is saved, and the guest's folder filled, on this machine."""
 
-    def build(self, spec: Any, source: Any, compiler: Any, request: str, progress: Any) -> Any:
+    def build(self, request: Any, progress: Any) -> Any:
         """The kernel of a request, now in this machine's store; None when it has to be built here."""
 
     def stop(self) -> None:

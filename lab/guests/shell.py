@@ -17,7 +17,6 @@ from lab.core.progress import Progress
 from lab.guests import channel, image, live_machine
 from lab.guests.exact import Qemu
 from lab.guests.live_machine import Accelerator
-from lab.kernels import kernel as kernel_kernel
 from lab.kernels.kernel import Kernel
 
 # virtme-ng's root comes by 9p, and the guest loads no modules.
@@ -33,7 +32,7 @@ def require_terminal(command: Sequence[str]) -> None:
 
 def prepare(kernel: Kernel, command: Sequence[str], *, settings: Mapping[str, str], progress: Progress) -> Path:
     """The guest's root. Refuses a kernel that cannot mount it."""
-    have = kernel_kernel.configuration(kernel)
+    have = kernel.configuration()
     missing = [option for option in _NEEDS if have is not None and have.get(option, "n") != "y"]
     if missing:
         raise UserError(

@@ -28,8 +28,7 @@ from lab.history.database import Database
 from lab.history.schema import comparisons, points, samples, series
 from lab.history.schema import results as result_rows
 from lab.kernels import spec as kernel_spec
-from lab.kernels.debs import DebSource
-from lab.kernels.resolve import KernelSpec, TreeSource
+from lab.kernels.kernel import KernelSpec
 from lab.stats.verdict import Better, Comparison, Outcome
 
 LABEL = "night.json"
@@ -284,7 +283,7 @@ class _ArmContext:
         setup = _setup(self.arm, self.spec)
         decisive = [self.mode, unit, setup, fingerprint, sorted(self.arm.settings.items())]
         return SeriesName(
-            tree=self.label.tree if self.label else _tree(self.spec),
+            tree=self.label.tree if self.label else self.spec.source.origin,
             branch=self.label.branch if self.label else "",
             workload=workload, case_name=case, metric=metric, unit=unit, better=better, is_primary=primary,
             mode=self.mode, setup=setup, fingerprint=fingerprint, conditions=records.digest(decisive)[:16],
@@ -293,31 +292,10 @@ class _ArmContext:
     def point(self, series: SeriesName, name: str, values: Sequence[float | None]) -> Point:
         """The arm's numbers as a point of a series."""
         return Point(
-            series=series, arm=name, commit=_commit(self.arm, self.spec), release=self.arm.release,
+            series=series, arm=name, commit=self.spec.source.label or self.arm.build, release=self.arm.release,
             subject=self.arm.subject or "", night=self.label.night if self.label else 0, started=self.started,
             values=tuple(values),
         )  # fmt: skip
-
-
-def _tree(spec: KernelSpec) -> str:
-    match spec.source:
-        case TreeSource() as source:
-            return source.tree
-        case DebSource():
-            return "packages"
-        case _:
-            return "files"
-
-
-def _commit(arm: ArmResult, spec: KernelSpec) -> str:
-    """The commit, or what tells kernels apart that have none."""
-    match spec.source:
-        case TreeSource() as source:
-            return source.commit
-        case DebSource() as source:
-            return f"{source.package}={source.version}"
-        case _:
-            return arm.build
 
 
 def _setup(arm: ArmResult, spec: KernelSpec) -> str:
@@ -326,8 +304,8 @@ def _setup(arm: ArmResult, spec: KernelSpec) -> str:
     parts = [f"+{name}" for name in parsed.patches]
     parts += [f"%{name}={value}" for name, value in sorted(parsed.kconfig)]
     parts += [f"@{name}={value}" for name, value in sorted(parsed.settings)]
-    if isinstance(spec.source, TreeSource) and spec.source.build_commit != spec.source.commit and not parsed.patches:
-        parts.append(f"+uncommitted {spec.source.tree_id[:12]}")
+    if (source := spec.tree_source) and source.build_commit != source.commit and not parsed.patches:
+        parts.append(f"+uncommitted {source.tree_id[:12]}")
     return " ".join([*parts, arm.compiler or ""]).strip()
 
 

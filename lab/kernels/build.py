@@ -1,18 +1,16 @@
-"""Where one tree's kernels are built: the lab's own worktree of it, and a build folder per kconfig and compiler.
+"""Builds of a git tree's revisions, from a resolved spec to a finished kernel in the store.
 
-The work is Ansible's; what may be killed at any instant leaves nothing here that is believed afterwards.
-
-From a resolved kernel spec to a finished kernel in the store.
-
-The key is the hash of the source's tree object, the resolved kconfig, the compiler and make's variables. What is
-stored is never built again; what was interrupted leaves nothing that looks finished.
+A tree has one worktree of the lab's, and a build folder for each kconfig and compiler. Ansible does the work. The key
+of a kernel is the hash of the source's tree object, the resolved kconfig, the compiler and make's variables. A stored
+kernel is never built again, and an interrupted build leaves nothing that looks finished.
 """
 
 from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -22,13 +20,15 @@ from lab.core.errors import BuildFailed, DiskFull, HostFailed
 from lab.core.executor import Work
 from lab.core.git import Repo
 from lab.core.progress import Progress, follow_log
+from lab.core.records import Record
 from lab.kernels import compilers, kconfig, store
 from lab.kernels.compilers import Compiler
-from lab.kernels.resolve import KernelSpec, TreeSource
+from lab.kernels.files import PATCH, KernelFiles, bootable
+from lab.kernels.spec import Pair
 from lab.kernels.store import Build, BuildInputs
 from lab.kernels.trees import open_tree
 
-# Everything of make's that could differ between two hosts is pinned; all of it is part of the key.
+# Fixes whatever could differ between two hosts; part of the key.
 MAKE_VARIABLES = [
     "ARCH=x86_64",
     "KBUILD_BUILD_TIMESTAMP=2024-01-01 00:00:00 +0000",
@@ -41,19 +41,116 @@ MAKE_VARIABLES = [
     "PAHOLE=none",
 ]
 
-# Variables of the caller that would reach kbuild behind the key's back, or make's own from `make ab`.
+# Variables of the caller that would reach kbuild and are no part of the key, and make's own from `make ab`.
 _CLEARED = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "KCFLAGS", "KAFLAGS", "KCPPFLAGS", "CROSS_COMPILE", "LDFLAGS")
 
-# A full build of the guest's kconfig on 6.12 prints this many steps; only the bar's first guess.
+# Steps that a full build of the guest's kconfig prints on 6.12; the bar's first guess.
 _TYPICAL_STEPS = 1700
 
 _SPACE_NEEDED = 3 << 30
 
 
-def worktree_of(tree: str) -> Path:
-    """Where a tree's worktree is: beside its build folders, and `../src` seen from each of them.
+class TreeSource(Record, frozen=True, kw_only=True, tag="tree"):
+    """A revision of a git tree: the base commit, and the tree id after patches or uncommitted work.
 
-    Objects in ccache are known by such relative paths, and so serve all trees.
+    `build_commit` has `tree_id` as its tree. It is `commit` itself where nothing was added.
+    """
+
+    tree: str
+    commit: str
+    tree_id: str
+    build_commit: str
+    subject: str
+    describe: str
+    patches: tuple[str, ...] = ()
+
+    @property
+    def is_buildable(self) -> bool:
+        """True: patches and kconfig changes can be added."""
+        return True
+
+    @property
+    def origin(self) -> str:
+        """The tree's name."""
+        return self.tree
+
+    @property
+    def label(self) -> str | None:
+        """The base commit."""
+        return self.commit
+
+    def obtain(self, work: Work, *, text: str, kconfig: tuple[Pair, ...], cc: str) -> KernelFiles:
+        """Build the kernel, or take it from the store."""
+        build = obtain(BuildRequest(text=text, source=self, kconfig=kconfig, compiler=compilers.identify(cc)), work)
+        folder = store.folder_of(build.key)
+        return KernelFiles(
+            key=build.key,
+            release=build.release,
+            commit=self.commit,
+            bzimage=folder / "bzImage",
+            vmlinux=bootable(folder / "vmlinux"),
+            symbols=folder / "System.map",
+            config=folder / "config",
+        )
+
+    def provenance(self, folder: Path) -> Iterator[str]:
+        """Describe the published source; write the patch that leads from it to this one into a folder."""
+        tree = open_tree(self.tree)
+        record = tree.record
+        if record.kind == "default":
+            start = tree.source.tree_id(tree.head)
+            package, version = record.package, record.version
+            yield f"Source: Debian's package {package}, version {version}"
+            yield f"        (apt-get download {package}={version}, or https://snapshot.debian.org/package/linux/)"
+        else:
+            start = self.commit
+            yield f"Source: commit {self.commit}"
+            clone = record.kind == "clone"
+            yield f"        {f'of {record.origin}' if clone else 'of a checkout on the machine that measured it'}"
+        diff = ("diff", "--binary", "--full-index", "--no-renames", "--end-of-options", start, self.tree_id)
+        if content := tree.repo.git_bytes(*diff):
+            (folder / PATCH).write_bytes(content)
+            yield f"        with {PATCH} (patch -p1 < {PATCH})"
+        yield f"Commit: {self.commit} in the lab's tree" if record.kind == "default" else f"Tree:   {self.tree_id}"
+        yield f'        ("{self.subject}")'
+        yield from (f"Patch:  {name} (it is in {PATCH})" for name in self.patches)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildRequest:
+    """A revision to build, its kconfig changes, and the compiler. text: the spec as typed, for people."""
+
+    text: str
+    source: TreeSource
+    kconfig: tuple[Pair, ...]
+    compiler: Compiler
+
+    @property
+    def key(self) -> str:
+        """Digest of the request, before kconfig is resolved."""
+        required, optional = kconfig.requested(self.kconfig)
+        return records.digest([self.source.tree_id, required, optional, self.compiler, MAKE_VARIABLES])
+
+
+def obtain(request: BuildRequest, work: Work) -> Build:
+    """The kernel of a request: from the store, or built.
+
+    Raises `UserError` for options that kconfig does not know or drops, `BuildFailed` with the first error of the
+    log, `HostFailed` when the disk is too full. A hit calls neither git nor Ansible.
+    """
+    if (build := store.find_request(request.key)) is None:
+        remote = work.executor and work.executor.build(request, work.progress)
+        build = remote or Workspace(request).obtain(work)
+        store.remember_request(request.key, build.key)
+    if not store.hold(build):  # `lab gc` took it this very moment
+        return obtain(request, work)
+    return build
+
+
+def worktree_of(tree: str) -> Path:
+    """The worktree of a tree: beside its build folders, so that it is `../src` in each of them.
+
+    ccache identifies objects by such relative paths, so they serve all trees.
     """
     return paths.cache_dir("work", tree) / "src"
 
@@ -64,16 +161,32 @@ class Workspace:
     Consecutive revisions share them, so only what changed is compiled. Used by one lab at a time.
     """
 
-    def __init__(self, source: TreeSource, compiler: Compiler, configuration: str) -> None:
-        self.source = source
-        self.compiler = compiler
-        self.repo: Repo = open_tree(source.tree).repo
-        self.worktree = worktree_of(source.tree)
+    def __init__(self, request: BuildRequest) -> None:
+        self.request = request
+        self.source = request.source
+        self.compiler = request.compiler
+        self.required, self.optional = kconfig.requested(request.kconfig)
+        self.repo: Repo = open_tree(self.source.tree).repo
+        self.worktree = worktree_of(self.source.tree)
+        configuration = records.digest([self.required, self.optional, self.compiler.version])[:12]
         self.out = self.worktree.with_name(configuration)
-        self.log = paths.cache_dir("logs") / f"build-{source.tree_id[:12]}-{configuration}.log"
+        self.log = paths.cache_dir("logs") / f"build-{self.source.tree_id[:12]}-{configuration}.log"
 
-    def locked(self, progress: Progress) -> FileLock:
-        """The lock on the worktree; says so when another lab holds it."""
+    def obtain(self, work: Work) -> Build:
+        """The kernel: from the store, if its resolved kconfig leads to one that is there, or built."""
+        with self._locked(work.progress):
+            resolved = self._resolve_kconfig(work.progress)
+            inputs = BuildInputs(
+                tree_id=self.source.tree_id,
+                kconfig_sha256=records.digest(resolved),
+                compiler=self.compiler.version,
+                linker=self.compiler.linker,
+                make=MAKE_VARIABLES,
+            )
+            return store.find(store.key_of(inputs)) or self._build(inputs, resolved, work)
+
+    def _locked(self, progress: Progress) -> FileLock:
+        """The lock on the worktree; logs a line when another lab holds it."""
         lock = FileLock(f"{self.worktree}.lock")
         try:
             lock.acquire(timeout=0.1)
@@ -82,31 +195,48 @@ class Workspace:
             progress.log(f"another lab is building from tree '{self.source.tree}'; waiting for it")
         return lock
 
-    def kconfig_inputs(self, required: Mapping[str, str], optional: Mapping[str, str]) -> str:
-        """Digest of all that a resolved kconfig depends on: Kconfig files, kbuild's scripts, compiler, request."""
+    def _resolve_kconfig(self, progress: Progress) -> str:
+        """The complete `.config`, cached by everything in the tree that affects it.
+
+        An option of the spec that kconfig drops is an error. So is one of the guest's, unless it gave way to the
+        spec's (`%CONFIG_HZ_1000=y` is worth more than the fragment's HZ_250); then a line is logged.
+        """
+        cached = paths.cache_dir("kconfig") / f"{self._kconfig_inputs()[:24]}.json"
+        if cached.is_file():
+            return records.load(cached, str)
+        resolved = self._configure(progress)
+        kept = kconfig.parse(resolved)
+        if lost := kconfig.dropped(dict(self.request.kconfig) or self.required, kept):
+            raise kconfig.explain_dropped(lost, self.required, self._kconfig_symbols())
+        for name in kconfig.dropped(self.required, kept):
+            progress.log(f"{name}={self.required[name]} gives way to the spec's own options")
+        records.save(cached, resolved)
+        return resolved
+
+    def _kconfig_inputs(self) -> str:
+        """Digest of everything that affects a resolved kconfig: Kconfig files, kbuild's scripts, compiler, request."""
         entries = self.repo.git("ls-tree", "-r", self.source.tree_id).splitlines()
         decisive = re.compile(r"\t(scripts/|Makefile$|arch/x86/Makefile|.*/?Kconfig[^/]*$)")
         files = [entry for entry in entries if decisive.search(entry)]
-        return records.digest([files, required, optional, self.compiler, MAKE_VARIABLES])
+        return records.digest([files, self.required, self.optional, self.compiler, MAKE_VARIABLES])
 
-    def kconfig_symbols(self) -> set[str]:
+    def _kconfig_symbols(self) -> set[str]:
         """Names of all symbols that the tree's Kconfig files define, without CONFIG_."""
-        found = self.repo.git(
-            "grep", "-hoE", r"^\s*(menu)?config [A-Za-z0-9_]+", self.source.tree_id, "--", "*Kconfig*"
-        )
-        return {line.split()[-1] for line in found.splitlines()}
+        pattern = r"^\s*(menu)?config [A-Za-z0-9_]+"
+        lines = self.repo.git("grep", "-hoE", pattern, self.source.tree_id, "--", "*Kconfig*").splitlines()
+        return {line.split()[-1] for line in lines}
 
-    def configure(self, options: Mapping[str, str], progress: Progress) -> str:
-        """Resolve requested options on top of allnoconfig; the complete `.config`."""
+    def _configure(self, progress: Progress) -> str:
+        """Resolve the requested options on top of allnoconfig."""
         self._start()
-        request = self.out / "lab.fragment"
-        request.write_text(kconfig.fragment(options))
+        fragment = self.out / "lab.fragment"
+        fragment.write_text(kconfig.fragment({**self.optional, **self.required}))
         progress.log("resolving the kernel configuration")
-        self._play("kernel_configure", {"kernel_build_fragment": str(request)}, progress)
+        self._play("kernel_configure", {"kernel_build_fragment": str(fragment)}, progress)
         self._finish()
         return (self.out / ".config").read_text()
 
-    def build(self, spec: KernelSpec, inputs: BuildInputs, resolved: str, work: Work) -> Build:
+    def _build(self, inputs: BuildInputs, resolved: str, work: Work) -> Build:
         """Make the kernel and move it into the store."""
         self._start()
         config = self.out / "lab.config"
@@ -119,7 +249,7 @@ class Workspace:
                     "kernel_build_config": str(config),
                     "kernel_build_jobs": work.jobs,
                     "kernel_build_staging": str(staging),
-                    "kernel_build_record": self._record(spec, inputs, key),
+                    "kernel_build_record": self._record(inputs, key),
                 }
                 self._play("kernel_build", variables, work.progress)
             if (staging / "config").read_text() != resolved:
@@ -135,12 +265,12 @@ class Workspace:
             (self.out / "lab.steps").write_text(str(steps.count))
         return build
 
-    def _record(self, spec: KernelSpec, inputs: BuildInputs, key: str) -> dict[str, object]:
+    def _record(self, inputs: BuildInputs, key: str) -> dict[str, object]:
         return {
             "schema": 1,
             "key": key,
             "inputs": records.plain(inputs),
-            "spec": spec.text,
+            "spec": self.request.text,
             "commit": self.source.commit,
             "tree": self.source.tree,
             "subject": self.source.subject,
@@ -148,7 +278,7 @@ class Workspace:
         }
 
     def _expected_steps(self) -> int | None:
-        """Steps of the bar: a first build's are known roughly; an incremental one's not at all."""
+        """Steps of the bar: known roughly for a first build, not at all for an incremental one."""
         return None if (self.out / "lab.steps").exists() else _TYPICAL_STEPS
 
     @property
@@ -158,10 +288,10 @@ class Workspace:
     def _start(self) -> None:
         """Prepare for work that may be killed at any instant.
 
-        A killed compiler leaves half an object that is newer than its source, which make would believe. So a
-        build folder whose last use did not end is thrown away; ccache has the objects that were whole.
+        A killed compiler leaves half an object that is newer than its source, and make would take it for finished.
+        So a build folder whose last use did not end is removed; ccache has the objects that were whole.
         """
-        # Ansible and make outlive a lab that is killed, and would go on writing here.
+        # Ansible and make survive a lab that is killed, and would go on writing here.
         process.kill_tagged(ansible.TAG, str(self.worktree))
         for folder, marker in self._markers.items():
             if marker.exists():
@@ -208,12 +338,8 @@ class Workspace:
         try:
             ansible.play(playbook, {**common, **variables}, cancelled=progress.cancelled, tag=str(self.worktree))
         except ansible.PlaybookFailed as error:
-            self._finish_failed()
+            self._finish()  # make removed the target that failed; the other objects are whole
             raise self._explain(error) from error
-
-    def _finish_failed(self) -> None:
-        # make itself removed the target that failed; what is there is whole.
-        self._finish()
 
     def _explain(self, error: ansible.PlaybookFailed) -> Exception:
         text = self.log.read_text(errors="replace")
@@ -221,14 +347,14 @@ class Workspace:
             self._mark()
             return DiskFull(
                 f"no disk space left while building {self.source.describe}",
-                hint="free some, e.g. with `lab gc`; what was finished is kept by ccache",
+                hint="free some, e.g. with `lab gc`; ccache keeps the finished objects",
                 log=self.log,
             )
         if error.task is None:
             self._mark()
             return HostFailed(
                 f"the build of {self.source.describe} was broken off: {error.detail}",
-                hint="do it again; what was finished is kept by ccache",
+                hint="repeat the command; ccache keeps the finished objects",
                 log=self.log,
             )
         if "Killed signal terminated program" in text:
@@ -249,100 +375,31 @@ class Workspace:
 
     def _kernel_version(self) -> tuple[int, int] | None:
         makefile = self.repo.git("show", f"{self.source.tree_id}:Makefile")
-        found = re.search(r"^VERSION = (\d+)\nPATCHLEVEL = (\d+)", makefile, re.MULTILINE)
-        return (int(found[1]), int(found[2])) if found else None
+        match = re.search(r"^VERSION = (\d+)\nPATCHLEVEL = (\d+)", makefile, re.MULTILINE)
+        return (int(match[1]), int(match[2])) if match else None
 
 
 def first_error(log: str) -> str | None:
-    """The line of a build log that says what went wrong: the first compiler error, else make's own words."""
+    """The line of a build log that explains the failure: the first error of a compiler, else make's own."""
     for pattern in (
         r"^.*(?:fatal )?error: .*$",
         r"^.*undefined reference to.*$",
         r"^.*\*\*\* (?!.*Error \d).*$",
         r"^.*\*\*\*.*$",
     ):
-        if found := re.search(pattern, log, re.MULTILINE):
-            return found[0].strip()
+        if match := re.search(pattern, log, re.MULTILINE):
+            return match[0].strip()
     return None
 
 
-def obtain(spec: KernelSpec, work: Work, *, compiler: Compiler) -> Build:
-    """The kernel of a spec: from the store, or built.
-
-    Raises `UserError` for options that kconfig does not know or drops, `BuildFailed` with the first error of the
-    log, `HostFailed` when the disk is too full. A hit calls neither git nor Ansible.
-    """
-    source = spec.source
-    if not isinstance(source, TreeSource):
-        raise TypeError("only a tree's revision is built")
-    required, optional = kconfig.requested(spec.kconfig)
-    request = records.digest([source.tree_id, required, optional, compiler, MAKE_VARIABLES])
-    if (build := store.find_request(request)) is None:
-        remote = work.executor and work.executor.build(spec, source, compiler, request, work.progress)
-        build = remote or _build(spec, source, required, optional, compiler, work)
-        store.remember_request(request, build.key)
-    if not store.hold(build):  # `lab gc` took it this very moment
-        return obtain(spec, work, compiler=compiler)
-    return build
-
-
-def _build(
-    spec: KernelSpec,
-    source: TreeSource,
-    required: Mapping[str, str],
-    optional: Mapping[str, str],
-    compiler: Compiler,
-    work: Work,
-) -> Build:
-    workspace = Workspace(source, compiler, records.digest([required, optional, compiler.version])[:12])
-    with workspace.locked(work.progress):
-        resolved = _resolve_kconfig(workspace, dict(spec.kconfig), required, optional, work.progress)
-        inputs = BuildInputs(
-            tree_id=source.tree_id,
-            kconfig_sha256=records.digest(resolved),
-            compiler=compiler.version,
-            linker=compiler.linker,
-            make=MAKE_VARIABLES,
-        )
-        key = store.key_of(inputs)
-        if (build := store.find(key)) is not None:
-            return build
-        return workspace.build(spec, inputs, resolved, work)
-
-
-def _resolve_kconfig(
-    workspace: Workspace,
-    own: Mapping[str, str],
-    required: Mapping[str, str],
-    optional: Mapping[str, str],
-    progress: Progress,
-) -> str:
-    """The complete `.config` of a request, remembered by everything in the tree that decides it.
-
-    An option of the spec's own that is dropped is an error. So is one of the guest's, unless it gave way to the
-    spec's (`%CONFIG_HZ_1000=y` is worth more than the fragment's HZ_250); then it is only said.
-    """
-    memo = paths.cache_dir("kconfig") / f"{workspace.kconfig_inputs(required, optional)[:24]}.json"
-    if memo.is_file():
-        return records.load(memo, str)
-    resolved = workspace.configure({**optional, **required}, progress)
-    kept = kconfig.parse(resolved)
-    if lost := kconfig.dropped(own or required, kept):
-        raise kconfig.explain_dropped(lost, required, workspace.kconfig_symbols())
-    for name in kconfig.dropped(required, kept):
-        progress.log(f"{name}={required[name]} gives way to the spec's own options")
-    records.save(memo, resolved)
-    return resolved
-
-
 def cancel(tree: str) -> None:
-    """Stop a build of this process in a tree's worktree, if there is one, the way Ctrl-C in a shell would.
+    """Terminate the make of this process in a tree's worktree, if one runs, as Ctrl-C in a shell does.
 
-    make then removes what is half done, so the build fails and its folder stays good.
+    make then removes half-made targets: the build fails, and its folder stays usable.
     """
     process.cancel_tagged(ansible.TAG, str(worktree_of(tree)), "make")
 
 
 def raise_priority(tree: str) -> None:
-    """Give a build of this process in a tree's worktree, if there is one, the priority of the caller."""
+    """Give a build of this process in a tree's worktree, if one runs, the priority of the caller."""
     process.raise_priority_tagged(ansible.TAG, str(worktree_of(tree)))

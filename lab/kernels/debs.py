@@ -1,9 +1,10 @@
-"""Kernels from a distributor's packages: found with apt, downloaded and unpacked, never installed."""
+"""Kernels from a distributor's packages (`deb:` specs): found with apt, downloaded and unpacked, never installed."""
 
 from __future__ import annotations
 
 import difflib
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,11 +13,13 @@ from debian.debian_support import Version
 
 from lab.core import paths
 from lab.core.errors import HostFailed, UserError
+from lab.core.executor import Work
 from lab.core.git import environment
 from lab.core.locks import make_once
 from lab.core.process import CommandFailed, find_tool, run, run_text
 from lab.core.progress import QUIET, Progress
 from lab.core.records import Record
+from lab.kernels.files import CONFIG, KernelFiles, prebuilt
 
 if TYPE_CHECKING:
     from debian.deb822 import Packages
@@ -31,40 +34,70 @@ class DebSource(Record, frozen=True, kw_only=True, tag="deb"):
     package: str
     version: str
 
+    @property
+    def is_buildable(self) -> bool:
+        """False: nothing can be added to a kernel that is built already."""
+        return False
 
-def resolve_deb(body: str) -> DebSource:
-    """The package meant by a kernel version (its newest cloud kernel) or by a package's name."""
+    @property
+    def origin(self) -> str:
+        """The word for all packages together."""
+        return "packages"
+
+    @property
+    def label(self) -> str | None:
+        """The package and version, as apt takes them."""
+        return f"{self.package}={self.version}"
+
+    def obtain(self, work: Work, **_: object) -> KernelFiles:
+        """Download and unpack the package."""
+        boot = self.fetch(work.progress) / "boot"
+        return prebuilt(next(boot.glob("vmlinuz-*")), symbols=next(boot.glob("System.map-*"), None))
+
+    def fetch(self, progress: Progress = QUIET) -> Path:
+        """The folder of the unpacked package (`boot/vmlinuz-*`, `lib/modules`), downloaded if it is new."""
+        folder = paths.cache_dir("debs") / f"{self.package}_{self.version.replace(':', '%3a')}"
+        if not folder.is_dir():
+            make_once(folder, lambda partial: self._download(partial, progress), progress=progress)
+        return folder
+
+    def _download(self, folder: Path, progress: Progress) -> None:
+        progress.log_once(f"downloading {self.package} {self.version}")
+        hint = "check the network; if the version is no longer offered, run `sudo apt-get update`"
+        download(f"{self.package}={self.version}", folder, hint=hint)
+        if not any((folder / "boot").glob("vmlinuz-*")):
+            raise UserError(f"the package {self.package} contains no kernel", hint="name a linux-image package")
+
+    def provenance(self, folder: Path) -> Iterator[str]:
+        """Describe the package; copy its kconfig into a folder."""
+        if config := next((self.fetch() / "boot").glob("config-*"), None):
+            shutil.copyfile(config, folder / CONFIG)
+        yield f"Debian's package {self.package}, version {self.version}, not changed; the vmlinux is what is packed in"
+        yield f"its vmlinuz. Binary and source: https://snapshot.debian.org/binary/{self.package}/"
+
+
+def resolve(body: str) -> DebSource:
+    """The package of a kernel version (its newest cloud kernel) or of a package's name."""
     find_tool("apt-cache", package="apt")
     if re.fullmatch(r"\d+(\.\d+)*", body):
         return _newest(body)
     return _by_name(body)
 
 
-def fetch_deb(source: DebSource, *, progress: Progress = QUIET) -> Path:
-    """The folder of an unpacked kernel package (`boot/vmlinuz-*`, `lib/modules`), downloaded if it is new."""
-    folder = paths.cache_dir("debs") / f"{source.package}_{source.version.replace(':', '%3a')}"
-    if not folder.is_dir():
-        make_once(folder, lambda partial: _download(source, partial, progress), progress=progress)
-    return folder
-
-
-def _download(source: DebSource, partial: Path, progress: Progress) -> None:
-    progress.log_once(f"downloading {source.package} {source.version}")
+def download(package: str, folder: Path, *, hint: str) -> str:
+    """Unpack a package, given as `NAME` or `NAME=VERSION`, into a folder; returns its version."""
     find_tool("apt-get", package="apt")
     try:
-        run(["apt-get", "download", f"{source.package}={source.version}"], cwd=partial, env=environment())
+        run(["apt-get", "download", package], cwd=folder, env=environment())
     except CommandFailed as error:
-        raise HostFailed(
-            f"cannot download {source.package} {source.version}: {error.message}",
-            hint="check the network; if the version is no longer offered, run `sudo apt-get update`",
-        ) from error
-    deb = next(partial.glob("*.deb"), None)
+        raise HostFailed(f"cannot download {package.replace('=', ' ')}: {error.message}", hint=hint) from error
+    deb = next(folder.glob("*.deb"), None)
     if deb is None:
-        raise HostFailed(f"apt-get download gave no package for {source.package} {source.version}")
-    run(["dpkg-deb", "-x", deb, partial], env=environment())
+        raise HostFailed(f"apt-get download gave no package for {package.replace('=', ' ')}")
+    version = run_text(["dpkg-deb", "--field", deb, "Version"])
+    run(["dpkg-deb", "-x", deb, folder])
     deb.unlink()
-    if not any((partial / "boot").glob("vmlinuz-*")):
-        raise UserError(f"the package {source.package} contains no kernel", hint="name a linux-image package")
+    return version
 
 
 def _newest(version: str) -> DebSource:
@@ -79,17 +112,17 @@ def _newest(version: str) -> DebSource:
     ]
     signed = [offer for offer in offers if not real[offer[1]]["unsigned"]] or offers
     if not signed:
-        known = sorted({".".join(match["release"].split(".")[:2]) for match in images.values()})
+        versions = sorted({".".join(match["release"].split(".")[:2]) for match in images.values()})
         raise UserError(
             f"no linux-image-{version}*-{_FLAVOUR} in the configured package sources",
-            hint=f"there are kernels of {', '.join(known)}; `sudo apt-get update` renews the lists",
+            hint=f"there are kernels of {', '.join(versions)}; `sudo apt-get update` renews the lists",
         )
     newest, name = max(signed)
     return DebSource(package=name, version=str(newest))
 
 
 def _is_of(wanted: str, release: str) -> bool:
-    """Whether a release is of a version: 6.12.117 is of 6.12, and 6.12 is not of 6.1."""
+    """True if a release is one of a version: 6.12.117 is one of 6.12, and 6.12 is none of 6.1."""
     return re.match(rf"{re.escape(wanted)}(?![0-9])", release) is not None
 
 
@@ -112,9 +145,9 @@ def _by_name(package: str) -> DebSource:
 
 def _kernels_needed(entry: Packages) -> Iterator[str]:
     for alternatives in entry.relations["depends"] or ():
-        for one in alternatives:
-            if re.match(r"linux-image-(?!.*-dbg$)", one["name"]):
-                yield one["name"]
+        for package in alternatives:
+            if re.match(r"linux-image-(?!.*-dbg$)", package["name"]):
+                yield package["name"]
 
 
 def _no_such_package(package: str) -> UserError:
@@ -124,7 +157,7 @@ def _no_such_package(package: str) -> UserError:
 
 
 def all_names() -> list[str]:
-    """The names of all kernel packages that apt knows of."""
+    """The names of all kernel packages that apt knows."""
     names = run_text(["apt-cache", "pkgnames", "linux-image-"], env=environment()).split()
     if not names:
         raise HostFailed("apt knows no kernel packages: its lists are missing", hint="run `sudo apt-get update`")
@@ -132,7 +165,7 @@ def all_names() -> list[str]:
 
 
 def by_version(names: list[str]) -> dict[str, str]:
-    """Packages that are offered and their versions, the oldest first; of one offered in several, the newest counts."""
+    """The packages on offer and the newest version of each, the oldest first."""
     newest: dict[str, Version] = {}
     for name, offered in _offered(names):
         version = Version(offered)
@@ -141,7 +174,7 @@ def by_version(names: list[str]) -> dict[str, str]:
 
 
 def _offered(packages: list[str]) -> Iterator[tuple[str, str]]:
-    """Each package with each of its versions, in one look at the lists (which takes apt half a second)."""
+    """Each package with each of its versions, from one run of apt (which takes half a second)."""
     if packages:
         for line in run_text(["apt-cache", "madison", *packages], env=environment()).splitlines():
             name, version, _ = (part.strip() for part in line.split("|"))
@@ -149,8 +182,8 @@ def _offered(packages: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _show(package: str) -> list[Packages]:
-    """What apt's lists say of a package, one entry for each version; empty when they do not know it."""
-    from debian.deb822 import Packages  # costs a twentieth of a second: only when packages are asked for
+    """The entries of a package in apt's lists, one for each version."""
+    from debian.deb822 import Packages  # takes a twentieth of a second
 
     if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]+", package):
         return []

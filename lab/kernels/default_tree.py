@@ -1,15 +1,13 @@
 """The default tree: a distributor's kernel source as a git history of the THP-alignment story.
 
-The package's source is streamed from its archive into git (no unpacked copy on disk), the patches in
-`kernels/patches/thp-alignment` lay the story out as commits, and the last of them has to give back the
-package's own tree, to the byte. All ids depend on the package's version and the patches alone.
-
-The patches that come with the lab, known by the name of their folder in `kernels/patches`.
+The package's source is streamed from its archive into git, without an unpacked copy on disk. The patches in
+`kernels/patches/thp-alignment` become commits, and the last of them has to give back the package's own tree, to the
+byte. All ids depend on the package's version and the patches alone. Other patches that come with the lab have the
+name of their folder in `kernels/patches`.
 """
 
 from __future__ import annotations
 
-import difflib
 import email.parser
 import email.policy
 import email.utils
@@ -20,11 +18,12 @@ from pathlib import Path
 from typing import IO
 
 from lab.core.errors import HostFailed
-from lab.core.git import PatchFailed, Repo, environment, init_bare
+from lab.core.git import PatchFailed, Repo, init_bare
 from lab.core.paths import room
-from lab.core.process import CommandFailed, find_tool, run, run_text
+from lab.core.process import run_text
 from lab.core.progress import Progress
 from lab.core.records import Record
+from lab.kernels import debs
 
 PACKAGE = "linux-source-6.12"
 INSTALLED = Path("/usr/src") / f"{PACKAGE}.tar.xz"
@@ -39,23 +38,13 @@ class Source(Record, frozen=True, kw_only=True):
 
 
 def source(downloads: Path, progress: Progress) -> Source:
-    """The source archive: the installed package's, else one downloaded into the folder given."""
+    """The source archive: the installed package's, else one that is downloaded into a folder."""
     if INSTALLED.is_file() and (version := _installed_version()):
         return Source(archive=str(INSTALLED), version=version)
-    progress.log_once(f"downloading the package {PACKAGE}")
-    find_tool("apt-get", package="apt")
-    try:
-        run(["apt-get", "download", PACKAGE], cwd=downloads, env=environment())
-    except CommandFailed as error:
-        raise HostFailed(
-            f"cannot download {PACKAGE}, from which the default tree is made: {error.message}",
-            hint="check the network, run `sudo apt-get update`, or name a tree of your own with --tree",
-        ) from error
-    deb = next(downloads.glob("*.deb"))
-    version = run_text(["dpkg-deb", "--field", deb, "Version"])
-    run(["dpkg-deb", "-x", deb, downloads / "unpacked"])
-    deb.unlink()
-    return Source(archive=str(next((downloads / "unpacked").glob("usr/src/*.tar.*"))), version=version)
+    progress.log_once(f"downloading the package {PACKAGE}, for the default tree")
+    hint = "check the network, run `sudo apt-get update`, or name a tree of your own with --tree"
+    version = debs.download(PACKAGE, downloads, hint=hint)
+    return Source(archive=str(next(downloads.glob("usr/src/*.tar.*"))), version=version)
 
 
 def _installed_version() -> str | None:
@@ -70,27 +59,27 @@ def story() -> list[Path]:
     return sorted((room("kernels") / "patches" / "thp-alignment").glob("*.patch"))
 
 
-def build(git_dir: Path, given: Source, patches: list[Path], progress: Progress) -> str:
-    """Make the bare repository of a source archive and its story; gives the newest commit."""
+def build(git_dir: Path, package: Source, patches: list[Path], progress: Progress) -> str:
+    """Make the bare repository of a source archive and its story; returns the newest commit."""
     repo = init_bare(git_dir)
-    _import_archive(repo, Path(given.archive), given.version, progress)
+    _import_archive(repo, Path(package.archive), package.version, progress)
     pristine = repo.tree_id(_PRISTINE)
     progress.log_once("laying out the history")
-    head = _commit_story(repo, pristine, given.version, patches)
+    head = _commit_story(repo, pristine, package.version, patches)
     if repo.tree_id(head) != pristine:
         raise HostFailed(
-            f"the alignment patches do not lead back to the source of {PACKAGE} {given.version}",
+            f"the alignment patches do not lead back to the source of {PACKAGE} {package.version}",
             hint=f"they are in {patches[0].parent}; name another kernel tree with --tree",
         )
     repo.git("update-ref", "refs/heads/main", head)
-    repo.git("update-ref", "refs/tags/debian/" + given.version.replace("~", "_").replace(":", "%"), head)
+    repo.git("update-ref", "refs/tags/debian/" + package.version.replace("~", "_").replace(":", "%"), head)
     repo.git("update-ref", "-d", _PRISTINE)
     repo.git("config", "gc.auto", "0")
     return head
 
 
 def _commit_story(repo: Repo, pristine: str, version: str, patches: list[Path]) -> str:
-    """One commit for each patch, on a line; gives the last one."""
+    """Make one commit for each patch, in a row; returns the last one."""
     tree, parents = pristine, list[str]()
     for patch in patches:
         try:
@@ -117,7 +106,7 @@ def message_of(patch: Path) -> tuple[str, int]:
 
 
 def _import_archive(repo: Repo, archive: Path, version: str, progress: Progress) -> None:
-    """Put an archive's files, without the folder that holds them, into one commit."""
+    """Make one commit of an archive's files, without the folder around them."""
     megabytes = archive.stat().st_size >> 20
     importing = progress.task(f"importing {PACKAGE} {version}", megabytes)
     with archive.open("rb") as raw, repo.fast_import() as stream, importing as task:
@@ -157,8 +146,3 @@ def names() -> list[str]:
 def patches(name: str) -> list[Path]:
     """The patches of one set, in the order in which they are applied."""
     return sorted((room("kernels") / "patches" / name).glob("*.patch"))
-
-
-def close_to(word: str) -> str | None:
-    """The name that somebody who typed something else may have meant."""
-    return next(iter(difflib.get_close_matches(word, names(), n=1)), None)

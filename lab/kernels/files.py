@@ -1,4 +1,4 @@
-"""Kernel images as files: what they are, which release, and what is inside.
+"""Kernel images as files: `file:` specs, what an image is, its release, and the vmlinux and kconfig inside.
 
 Offsets are those of the x86 boot protocol (Documentation/arch/x86/boot.rst).
 """
@@ -12,17 +12,115 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from lab.core import paths
 from lab.core.errors import HostFailed, UserError
+from lab.core.executor import Work
 from lab.core.process import find_tool, run
-from lab.core.records import Record, file_digest
+from lab.core.records import Record, file_digest, write_atomic
 
 Buffer = bytes | mmap.mmap
 
 _XEN_ELFNOTE_PHYS32_ENTRY = 18
 _PT_NOTE = 4
+
+
+PATCH, CONFIG = "source.patch", "config"
+"""Names of the files that `provenance` writes."""
+
+
+class FileSource(Record, frozen=True, kw_only=True, tag="file"):
+    """A kernel image that somebody else built. modules: the folder of its modules, if there is one."""
+
+    path: str
+    sha256: str
+    release: str
+    modules: str | None = None
+
+    @property
+    def is_buildable(self) -> bool:
+        """False: nothing can be added to a kernel that is built already."""
+        return False
+
+    @property
+    def origin(self) -> str:
+        """The word for all files together."""
+        return "files"
+
+    @property
+    def label(self) -> str | None:
+        """None: a file has no name that holds elsewhere."""
+        return None
+
+    def obtain(self, work: Work, **_: object) -> KernelFiles:
+        """The file itself, and the vmlinux inside."""
+        return prebuilt(Path(self.path), symbols=None)
+
+    def provenance(self, folder: Path) -> Iterator[str]:
+        """Say that the source is not known."""
+        yield "A file that was given to the lab, which does not know its source. Who passes this bundle on"
+        yield "must."
+
+
+def resolve(path: Path) -> FileSource:
+    """The kernel in a file; `UserError` when there is none."""
+    image = inspect(path)
+    modules = modules_of(path, image.release)
+    return FileSource(
+        path=str(path.resolve()),
+        sha256=image.sha256,
+        release=image.release,
+        modules=str(modules) if modules else None,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelFiles:
+    """The files of a kernel on this machine.
+
+    key: hash of the kernel. commit: of a kernel from a tree. vmlinux: None where it cannot be booted by PVH.
+    config: its kconfig, where that is a file of its own.
+    """
+
+    key: str
+    release: str
+    commit: str | None
+    bzimage: Path | None
+    vmlinux: Path | None
+    symbols: Path | None
+    config: Path | None = None
+
+
+def prebuilt(path: Path, symbols: Path | None) -> KernelFiles:
+    """A kernel that somebody else built; its vmlinux is unpacked once."""
+    image = inspect(path)
+    is_bzimage = image.kind == "bzImage"
+    return KernelFiles(
+        key=image.sha256,
+        release=image.release,
+        commit=None,
+        bzimage=path if is_bzimage else None,
+        vmlinux=_unpacked(path, image.sha256) if is_bzimage else bootable(path),
+        symbols=symbols,
+        config=next(path.parent.glob(f"config-{image.release}"), None),
+    )
+
+
+def _unpacked(bzimage: Path, sha256: str) -> Path | None:
+    """The vmlinux inside a bzImage, unpacked once; None when it cannot be booted by PVH."""
+    target = paths.cache_dir("vmlinux") / sha256[:24]
+    if not target.exists():
+        vmlinux = extract_vmlinux(bzimage)
+        write_atomic(target, vmlinux if has_pvh(vmlinux) else b"")
+    return target if target.stat().st_size else None
+
+
+def bootable(vmlinux: Path) -> Path | None:
+    """A vmlinux, if it can be booted by PVH."""
+    return vmlinux if has_pvh(vmlinux) else None
 
 
 class KernelFile(Record, frozen=True, kw_only=True):
@@ -34,7 +132,7 @@ class KernelFile(Record, frozen=True, kw_only=True):
 
 
 def inspect(path: Path) -> KernelFile:
-    """What a kernel file is; `UserError` when it is none."""
+    """Recognise a kernel image; `UserError` when the file is none."""
     if not path.is_file():
         raise UserError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
     try:
@@ -119,7 +217,7 @@ def _decompress(payload: bytes) -> bytes:
 
 
 def has_pvh(vmlinux: bytes | Path) -> bool:
-    """Whether an ELF kernel can be entered directly, by its PVH note (XEN_ELFNOTE_PHYS32_ENTRY)."""
+    """True if an ELF kernel can be entered directly, by its PVH note (XEN_ELFNOTE_PHYS32_ENTRY)."""
     image = _mapped(vmlinux) if isinstance(vmlinux, Path) else vmlinux
     return any(name == b"Xen\0" and kind == _XEN_ELFNOTE_PHYS32_ENTRY for name, kind in _notes(image))
 
@@ -157,13 +255,13 @@ def kconfig_of(path: Path) -> str | None:
 
 
 def modules_of(path: Path, release: str) -> Path | None:
-    """The modules that belong to a kernel file: beside it, as a package lays them out, or installed."""
+    """The modules of a kernel image: beside it, where a package has them, or installed."""
     beside = path.resolve().parent
-    places = (
+    folders = (
         beside / "lib" / "modules" / release,
         beside / "modules" / release,
         beside.parent / "lib" / "modules" / release,  # boot/vmlinuz-* next to lib/
         beside / "modules",
         Path("/lib/modules") / release,
     )
-    return next((place for place in places if place.is_dir()), None)
+    return next((folder for folder in folders if folder.is_dir()), None)

@@ -1,23 +1,93 @@
-"""Any spec as a kernel that can be booted: built, unpacked from a package, or a file."""
+"""From a kernel spec to a kernel that boots: resolve it, then build it, download it or take the file.
+
+Each kind of spec is a record with the methods of `KernelSource`, in a module of its own. A new kind needs such a
+module, its prefix in `lab.kernels.spec`, and an entry in `Source` and `resolve` here.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Protocol
 
-from lab.core import paths
 from lab.core.errors import UserError
 from lab.core.executor import Work
-from lab.core.records import write_atomic
-from lab.kernels import build as kernel_build
-from lab.kernels import compilers, debs, files, kconfig, store
+from lab.core.progress import QUIET, Progress
+from lab.core.records import Record
+from lab.kernels import compilers, debs, files, kconfig, revisions
+from lab.kernels.build import TreeSource
 from lab.kernels.debs import DebSource
-from lab.kernels.resolve import FileSource, KernelSpec, TreeSource
+from lab.kernels.files import FileSource, KernelFiles
+from lab.kernels.spec import Pair, parse
+from lab.kernels.trees import Tree
+
+
+class KernelSource(Protocol):
+    """Where a kernel comes from, in full ids and hashes: two equal sources are the same kernel."""
+
+    @property
+    def is_buildable(self) -> bool:
+        """True if the lab builds the kernel, so that patches and kconfig changes can be added."""
+
+    @property
+    def origin(self) -> str:
+        """The collection that the kernel belongs to: its tree, or all packages, or all files."""
+
+    @property
+    def label(self) -> str | None:
+        """The kernel's name in its collection, which anybody can look up; None without such a name."""
+
+    def obtain(self, work: Work, *, text: str, kconfig: tuple[Pair, ...], cc: str) -> KernelFiles:
+        """Put the kernel's files on this machine. text: the spec, for people."""
+
+    def provenance(self, folder: Path) -> Iterator[str]:
+        """Lines for people about how to get the kernel's source; patch and kconfig are written into a folder."""
+
+
+Source = TreeSource | DebSource | FileSource
+
+
+class KernelSpec(Record, frozen=True, kw_only=True):
+    """One kernel and the settings around it. note: a choice that the lab made for the user."""
+
+    text: str
+    source: Source
+    kconfig: tuple[Pair, ...] = ()
+    settings: tuple[Pair, ...] = ()
+    note: str | None = None
+
+    def obtain(self, work: Work, *, cc: str = compilers.DEFAULT) -> Kernel:
+        """Make the kernel bootable: build it, download it, or look at the file."""
+        source: KernelSource = self.source
+        return Kernel(spec=self, **asdict(source.obtain(work, text=self.text, kconfig=self.kconfig, cc=cc)))
+
+    @property
+    def tree_source(self) -> TreeSource | None:
+        """The source, if it is a revision of a git tree."""
+        return self.source if isinstance(self.source, TreeSource) else None
+
+
+def resolve(text: str, tree: Tree | str | None = None, *, progress: Progress = QUIET) -> KernelSpec:
+    """The kernel of a spec. Without a tree, revisions are those of the default tree."""
+    spec = parse(text)
+    source: Source
+    note = None
+    match spec.kind:
+        case "rev":
+            source, note = revisions.resolve(spec, tree, progress)
+        case "worktree":
+            source = revisions.resolve_worktree(spec)
+        case "deb":
+            source = debs.resolve(spec.body)
+        case "file":
+            source = files.resolve(Path(spec.body).expanduser())
+    return KernelSpec(text=text, source=source, kconfig=spec.kconfig, settings=spec.settings, note=note)
 
 
 class MachineType(StrEnum):
-    """How a guest is put together. Both arms of a comparison get the same one."""
+    """The kind of virtual machine around a guest. Both arms of a comparison get the same one."""
 
     MICROVM = "microvm"  # PVH boot of an uncompressed vmlinux: the fastest
     Q35_PVH = "q35-pvh"  # the same on a PC, for kernels that want one
@@ -25,16 +95,10 @@ class MachineType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kernel:
-    """A kernel at hand. `vmlinux` is there when it can be booted by PVH; `commit` when it came from a tree."""
+class Kernel(KernelFiles):
+    """A kernel on this machine, with its spec."""
 
     spec: KernelSpec
-    key: str
-    release: str
-    commit: str | None
-    bzimage: Path | None
-    vmlinux: Path | None
-    symbols: Path | None
 
     def machines(self) -> list[MachineType]:
         """The machine types that it boots on, fastest first."""
@@ -43,38 +107,23 @@ class Kernel:
 
     def image(self, machine: MachineType) -> Path:
         """The file to boot on a machine type."""
-        chosen = self.bzimage if machine is MachineType.Q35 else self.vmlinux
-        if chosen is None:
+        image = self.bzimage if machine is MachineType.Q35 else self.vmlinux
+        if image is None:
             raise ValueError(f"{self.spec.text} does not boot on {machine}")
-        return chosen
+        return image
 
-
-def obtain(spec: KernelSpec, work: Work, *, cc: str = compilers.DEFAULT) -> Kernel:
-    """Make a resolved spec bootable: build it, download it, or look at the file."""
-    match spec.source:
-        case TreeSource() as source:
-            build = kernel_build.obtain(spec, work, compiler=compilers.identify(cc))
-            folder = store.folder_of(build.key)
-            return Kernel(
-                spec=spec,
-                key=build.key,
-                release=build.release,
-                commit=source.commit,
-                bzimage=folder / "bzImage",
-                vmlinux=_bootable(folder / "vmlinux"),
-                symbols=folder / "System.map",
-            )
-        case DebSource() as source:
-            folder = debs.fetch_deb(source, progress=work.progress)
-            bzimage = next((folder / "boot").glob("vmlinuz-*"))
-            symbols = next((folder / "boot").glob("System.map-*"), None)
-            return _prebuilt(spec, bzimage, symbols)
-        case FileSource() as source:
-            return _prebuilt(spec, Path(source.path), None)
+    def configuration(self) -> dict[str, str] | None:
+        """The kconfig that it was built with; None where neither a file nor the image has it."""
+        image = self.bzimage or self.vmlinux
+        if self.config is not None:
+            text: str | None = self.config.read_text()
+        else:
+            text = files.kconfig_of(image) if image else None
+        return kconfig.parse(text) if text else None
 
 
 def common_machine(*kernels: Kernel) -> MachineType:
-    """The fastest machine type that all of them boot on: the guest around both arms is one."""
+    """The fastest machine type that all kernels boot on: both arms get the same guest."""
     for machine in MachineType:
         if all(machine in kernel.machines() for kernel in kernels):
             return machine
@@ -83,42 +132,3 @@ def common_machine(*kernels: Kernel) -> MachineType:
         f"no machine type boots all of {names}",
         hint="a vmlinux needs CONFIG_PVH; give the bzImage of the same kernel instead",
     )
-
-
-def _bootable(vmlinux: Path) -> Path | None:
-    return vmlinux if files.has_pvh(vmlinux) else None
-
-
-def _prebuilt(spec: KernelSpec, path: Path, symbols: Path | None) -> Kernel:
-    found = files.inspect(path)
-    is_bzimage = found.kind == "bzImage"
-    return Kernel(
-        spec=spec,
-        key=found.sha256,
-        release=found.release,
-        commit=None,
-        bzimage=path if is_bzimage else None,
-        vmlinux=_unpacked(path, found.sha256) if is_bzimage else _bootable(path),
-        symbols=symbols,
-    )
-
-
-def _unpacked(bzimage: Path, sha256: str) -> Path | None:
-    """The vmlinux inside a bzImage, unpacked once; None when it cannot be booted by PVH."""
-    target = paths.cache_dir("vmlinux") / sha256[:24]
-    if not target.exists():
-        vmlinux = files.extract_vmlinux(bzimage)
-        write_atomic(target, vmlinux if files.has_pvh(vmlinux) else b"")
-    return target if target.stat().st_size else None
-
-
-def configuration(kernel: Kernel) -> dict[str, str] | None:
-    """The kconfig that a kernel was built with; None where nothing tells."""
-    if isinstance(kernel.spec.source, TreeSource):
-        return kconfig.parse((store.folder_of(kernel.key) / "config").read_text())
-    image = kernel.bzimage or kernel.vmlinux
-    if image is None:
-        return None
-    beside = next(image.parent.glob(f"config-{kernel.release}"), None)
-    text = beside.read_text() if beside else files.kconfig_of(image)
-    return kconfig.parse(text) if text else None

@@ -25,7 +25,7 @@ from lab.kernels import default_tree
 
 DEFAULT = "default"
 _RECORD = "tree.json"
-#: An object store inside the repository of a local tree, apart from the user's: see `lab.kernels.resolve`.
+#: An object store inside the repository of a local tree, apart from the user's: see `lab.kernels.revisions`.
 SNAPSHOTS = "snapshots"
 _AT_THE_TOP = frozenset({"Kbuild", "Kconfig", "MAINTAINERS"})
 

@@ -16,7 +16,8 @@ from lab.core.progress import Progress
 from lab.guests.live_machine import Accelerator
 from lab.history import remember
 from lab.history.index import LABEL, Label
-from lab.kernels import kernel, resolve, trees
+from lab.kernels import trees
+from lab.kernels.kernel import resolve
 from lab.kernels.trees import Tree
 from lab.nightly.plan import BranchPlan, NightlyPlan
 from lab.workloads import selection
@@ -64,7 +65,7 @@ def last_release(tree: Tree, commit: str, pattern: str) -> str | None:
 def build(plan: NightlyPlan, tree: Tree, commit: str, work: Work) -> None:
     """Build a tip before anything is compared with it. Raises `BrokenTip` if it does not build."""
     try:
-        kernel.obtain(resolve_arm(tree, commit, plan.cc, work.progress).spec, work, cc=plan.cc)
+        resolve_arm(tree, commit, plan.cc, work.progress).spec.obtain(work, cc=plan.cc)
     except BuildFailed as error:
         log = f" (log: {error.log})" if error.log else ""
         raise BrokenTip(f"it does not build: {error.message}{log}") from error
@@ -72,7 +73,7 @@ def build(plan: NightlyPlan, tree: Tree, commit: str, work: Work) -> None:
 
 def resolve_arm(tree: Tree, commit: str, cc: str, progress: Progress) -> ArmPlan:
     """A commit as an arm of a comparison."""
-    return ArmPlan(spec=resolve.resolve(commit, tree, progress=progress), cc=cc)
+    return ArmPlan(spec=resolve(commit, tree, progress=progress), cc=cc)
 
 
 def comparison_plan(

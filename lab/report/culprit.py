@@ -12,8 +12,9 @@ from lab.core.errors import LabError, UserError
 from lab.core.git import Repo
 from lab.core.process import CommandFailed, find_tool, run
 from lab.core.text import visible
-from lab.kernels import resolve, trees
-from lab.kernels.resolve import KernelSpec, TreeSource
+from lab.kernels import revisions, trees
+from lab.kernels.build import TreeSource
+from lab.kernels.kernel import KernelSpec
 from lab.report.inputs import Report
 
 # A list that wants every report, one that wants those of its own series, and which in tags stands for nobody.
@@ -51,13 +52,13 @@ def between(report: Report) -> Change:
     if plan is None:
         raise UserError(f"{report.folder} has no plan.json", hint="a mail needs the whole result folder")
     base, test = plan.base.spec, plan.test.spec
-    if isinstance(base.source, TreeSource) and isinstance(test.source, TreeSource):
-        if base.source.tree_id == test.source.tree_id:
+    if base.tree_source and test.tree_source:
+        if base.tree_source.tree_id == test.tree_source.tree_id:
             raise UserError(
                 "both arms have the same source: no commit made the difference",
                 hint="the kernel's lists want to know of commits; use another format",
             )
-        return _of_tree(base, test, base.source, test.source)
+        return _of_tree(base, test, base.tree_source, test.tree_source)
     return Change(
         introduced=f"{_version(report.result.base.release)}..{_version(report.result.test.release)}",
         commit=None,
@@ -107,7 +108,7 @@ def _of_tree(base_spec: KernelSpec, test_spec: KernelSpec, base: TreeSource, tes
             people=(),
             notes=tuple(notes),
         )
-    upstream = next((found for found, _ in resolve.upstream_of(message)), None)
+    upstream = next((found for found, _ in revisions.upstream_of(message)), None)
     if upstream:
         notes.append(f"measured on its backport {test.commit[:12]}; mainline itself was not measured")
     people = [*_tagged(repo, test.commit, message), *_maintainers(repo, test.commit, notes)]

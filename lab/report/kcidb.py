@@ -8,7 +8,6 @@ from typing import Any
 
 from lab.compare.results import ArmResult, CaseResult
 from lab.core import records
-from lab.kernels.resolve import TreeSource
 from lab.report import junit, wording
 from lab.report.inputs import Report, Reports
 from lab.stats.verdict import Outcome
@@ -36,11 +35,11 @@ def _arm(item: Report, arm: str) -> tuple[dict[str, Any], dict[str, Any]]:
     checkout: dict[str, Any] = {"id": _checkout_id(chosen), "origin": ORIGIN, "comment": wording.arm_words(chosen)}
     source = None
     if item.plan is not None:
-        source = (item.plan.base if arm == "base" else item.plan.test).spec.source
+        source = (item.plan.base if arm == "base" else item.plan.test).spec.tree_source
     if chosen.commit:
         checkout["git_commit_hash"] = chosen.commit
         checkout["valid"] = True
-    if isinstance(source, TreeSource):
+    if source is not None:
         checkout |= {"tree_name": source.tree, "git_commit_name": source.describe}
         # Without the patches themselves their hash is not known; without patches it is empty.
         checkout |= {"misc": {"patches": list(source.patches)}} if source.patches else {"patchset_hash": ""}

@@ -18,9 +18,8 @@ from lab.compare import runs
 from lab.compare.runs import Bench, Run
 from lab.core.errors import BuildFailed
 from lab.guests.run import Arm
-from lab.kernels import kernel
-from lab.kernels.kernel import Kernel
-from lab.kernels.resolve import KernelSpec, TreeSource
+from lab.kernels.build import TreeSource
+from lab.kernels.kernel import Kernel, KernelSpec
 
 from ..fakes import bisection as fakebisect
 from ..fakes.bisection import line
@@ -118,7 +117,7 @@ class Watch:
     events: list[tuple[str, str]] = field(default_factory=list)
 
     def install(self, bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(kernel, "obtain", self.obtain)
+        monkeypatch.setattr(KernelSpec, "obtain", lambda spec, *_, **__: self.obtain(spec))
         plain = bisector.guests.measure
 
         def measure(bench: Bench, arm: Arm, *more: Any) -> Run:
@@ -132,7 +131,7 @@ class Watch:
 
         monkeypatch.setattr(runs, "measure", measure)
 
-    def obtain(self, spec: KernelSpec, *_: object, **__: object) -> Kernel:
+    def obtain(self, spec: KernelSpec) -> Kernel:
         assert isinstance(spec.source, TreeSource)
         background = threading.current_thread() is not threading.main_thread()
         self.events.append(("ahead" if background else "build", spec.source.commit))

@@ -25,8 +25,9 @@ from lab.compare.plan import ArmPlan
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed, UserError
 from lab.core.executor import Work
+from lab.kernels.build import TreeSource
 from lab.kernels.debs import DebSource
-from lab.kernels.resolve import KernelSpec, TreeSource
+from lab.kernels.kernel import KernelSpec
 from lab.report import bisection_text
 from lab.stats.verdict import Metric
 

@@ -16,10 +16,9 @@ from lab.cli import main
 from lab.compare import results, runs
 from lab.core.errors import UserError
 from lab.core.executor import Work
-from lab.kernels import debs, kernel, trees
+from lab.kernels import debs, trees
 from lab.kernels.debs import DebSource
-from lab.kernels.kernel import Kernel
-from lab.kernels.resolve import KernelSpec
+from lab.kernels.kernel import Kernel, KernelSpec
 
 from ..fakes import bisection as fakebisect
 from ..fakes.bisection import Guests, line, start, write_workload
@@ -73,8 +72,8 @@ def deb_bisector(
         path.write_text(f"{60.0 if spec.source.version == '6.12.57-1' else 100.0}\n{path.name}")
         return Kernel(spec=spec, key=path.name, release="6.12", commit=None, bzimage=path, vmlinux=None, symbols=None)
 
-    monkeypatch.setattr(kernel, "obtain", obtain)
-    monkeypatch.setattr(debs, "resolve_deb", lambda name: DebSource(package=name, version=NAMES[name]))
+    monkeypatch.setattr(KernelSpec, "obtain", obtain)
+    monkeypatch.setattr(debs, "resolve", lambda name: DebSource(package=name, version=NAMES[name]))
     return made
 
 

@@ -13,9 +13,8 @@ from lab.core import records
 from lab.core.errors import UserError
 from lab.guests import image
 from lab.guests.image import Image
-from lab.kernels import kernel as kernel_kernel
 from lab.kernels import store
-from lab.kernels.kernel import Kernel
+from lab.kernels.kernel import Kernel, KernelSpec
 from lab.kernels.store import Build, BuildInputs
 
 from ..fakes.build import own_folders
@@ -123,7 +122,7 @@ def test_a_kernel_is_made_ready(
 
         return dataclasses.replace(kernel("x"), bzimage=path)
 
-    monkeypatch.setattr(kernel_kernel, "obtain", ready)
+    monkeypatch.setattr(KernelSpec, "obtain", ready)
     assert main.run(["kernel", "build", f"file:{path}"]) == 0
     assert capsys.readouterr().out == f"key of x  6.99  file:{path}\n"
     assert main.run(["kernel", "build", f"file:{path}", "--json"]) == 0

@@ -11,8 +11,7 @@ from lab.cli import main
 from lab.compare import check
 from lab.compare.runs import Run
 from lab.core.errors import GuestFailed, GuestFailure
-from lab.kernels import kernel as kernel_kernel
-from lab.kernels import resolve
+from lab.kernels.kernel import Kernel
 from lab.workloads.spec import Case
 
 from ..fakes.build import own_folders
@@ -26,7 +25,7 @@ SIZED = WORKLOAD.replace('name = "large"', 'name = "large"\nmemory_mb = 300').re
 @pytest.fixture
 def guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGuests:
     own_folders(monkeypatch, tmp_path)
-    monkeypatch.setattr(kernel_kernel, "configuration", lambda kernel: None)
+    monkeypatch.setattr(Kernel, "configuration", lambda kernel: None)
     found = pretend(monkeypatch, tmp_path, FakeGuests(lambda arm, seed, case: 12.5))
     monkeypatch.setattr(check, "measure", found.measure)
     return found
@@ -35,7 +34,7 @@ def guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGuests:
 @pytest.fixture
 def kernel_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A spec that resolves without being looked at."""
-    monkeypatch.setattr(resolve, "resolve", lambda text, **_: kernel("boot").spec)
+    monkeypatch.setattr(check, "resolve", lambda text, **_: kernel("boot").spec)
     return "file:/boot/boot"
 
 

@@ -14,7 +14,7 @@ from lab.core import records
 from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.progress import Progress
-from lab.kernels import kernel as kernel_kernel
+from lab.kernels.kernel import KernelSpec
 from lab.stats.verdict import Outcome
 from lab.workloads import selection
 
@@ -149,7 +149,7 @@ def test_arms_without_a_common_machine_are_refused(tmp_path: Path, monkeypatch: 
     pretend(monkeypatch, tmp_path, FakeGuests(slower))
     one = kernel("base")
     monkeypatch.setattr(
-        kernel_kernel, "obtain", lambda spec, *_, **__: __import__("dataclasses").replace(one, bzimage=None)
+        KernelSpec, "obtain", lambda spec, *_, **__: __import__("dataclasses").replace(one, bzimage=None)
     )
     with pytest.raises(UserError, match="no machine type boots all of"):
         exact.measure(plan(write_workload(tmp_path / "mine")), tmp_path, quiet())

@@ -17,7 +17,7 @@ from lab.compare.matrix_results import Cell, MatrixPlan, MatrixResult
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed
 from lab.core.executor import Work
 from lab.core.progress import Progress
-from lab.kernels import kernel as kernel_kernel
+from lab.kernels.kernel import KernelSpec
 from lab.stats.verdict import Outcome
 
 from ..fakes.build import own_folders
@@ -148,7 +148,7 @@ def test_a_kernel_is_made_ready_once_however_many_settings_it_has(
         asked.append(spec.source.path)
         return kernel(Path(spec.source.path).name)
 
-    monkeypatch.setattr(kernel_kernel, "obtain", obtain)
+    monkeypatch.setattr(KernelSpec, "obtain", obtain)
     result = measure()
     assert asked == ["/boot/a", "/boot/b"]
     assert {arm.arm.build for arm in result.arms} == {"key of a", "key of b"}

@@ -13,9 +13,8 @@ from lab.guests import initrd
 from lab.guests.image import Image
 from lab.guests.run import Arm
 from lab.kernels import files, store
-from lab.kernels import kernel as kernel_kernel
-from lab.kernels.kernel import Kernel
-from lab.kernels.resolve import KernelSpec, TreeSource
+from lab.kernels.build import TreeSource
+from lab.kernels.kernel import Kernel, KernelSpec
 from lab.workloads import selection
 from lab.workloads.spec import Workload
 
@@ -44,7 +43,8 @@ def built(config: str) -> Kernel:
     folder = store.folder_of("f" * 64)
     folder.mkdir(parents=True)
     (folder / "config").write_text(config)
-    return dataclasses.replace(kernel("test"), spec=KernelSpec(text="v6.12", source=source), key="f" * 64)
+    spec = KernelSpec(text="v6.12", source=source)
+    return dataclasses.replace(kernel("test"), spec=spec, key="f" * 64, config=folder / "config")
 
 
 CONFIG = "CONFIG_AIO=y\nCONFIG_BLK_DEV_NULL_BLK=m\n# CONFIG_IO_URING is not set\nCONFIG_HZ=250\n"
@@ -70,8 +70,8 @@ def test_what_a_kernel_has_is_enough(tmp_path: Path) -> None:
 
 def test_the_configuration_beside_a_packaged_kernel_counts(tmp_path: Path) -> None:
     (tmp_path / "config-6.99").write_text(CONFIG)
-    boot = dataclasses.replace(kernel("test"), bzimage=tmp_path / "vmlinuz-6.99")
-    assert kernel_kernel.configuration(boot) == {
+    boot = dataclasses.replace(kernel("test"), config=tmp_path / "config-6.99")
+    assert boot.configuration() == {
         "CONFIG_AIO": "y", "CONFIG_BLK_DEV_NULL_BLK": "m", "CONFIG_IO_URING": "n", "CONFIG_HZ": "250",
     }  # fmt: skip
     with pytest.raises(UserError, match="a module") as caught:

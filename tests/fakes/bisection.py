@@ -29,9 +29,9 @@ from lab.guests.channel import CaseOutcome, GuestReport
 from lab.guests.exact import Qemu
 from lab.guests.image import Image
 from lab.guests.run import Arm, Running
-from lab.kernels import kernel, trees
-from lab.kernels.kernel import Kernel
-from lab.kernels.resolve import KernelSpec, TreeSource
+from lab.kernels import trees
+from lab.kernels.build import TreeSource
+from lab.kernels.kernel import Kernel, KernelSpec
 from lab.workloads.spec import Case
 
 from .kernel import WHO, commit_all, git, write_kernel
@@ -215,7 +215,7 @@ def replacements(folder: Path, guests: Guests) -> Mapping[tuple[Any, str], Any]:
         schema=1, name="guest", key="i", sha256="image sum", suite="bookworm", compiler="gcc", packages={}, programs={}
     )
     return {
-        (kernel, "obtain"): obtain,
+        (KernelSpec, "obtain"): obtain,
         (guest_image, "obtain"): lambda progress, **_: (image, folder),
         (guest_initrd, "slice_for"): lambda image, workload: initrd,
         (exact, "find_qemu"): lambda command="": QEMU,

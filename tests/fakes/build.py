@@ -19,7 +19,7 @@ import pytest
 from lab.core.progress import Progress
 from lab.kernels import compilers, kconfig
 from lab.kernels.compilers import Compiler
-from lab.kernels.resolve import KernelSpec, resolve
+from lab.kernels.kernel import KernelSpec, resolve
 
 from .kernel import change, commit_all, git, write_kernel
 
@@ -135,10 +135,10 @@ def own_folders(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
 def start_build(top: Path, text: str = "HEAD", *, env: Iterable[tuple[str, str]] = ()) -> subprocess.Popen[str]:
     """A build in a process of its own, which prints the key."""
     program = (
-        "import sys; from lab.kernels import build, compilers, resolve; from lab.core.executor import Work\n"
+        "import sys; from lab.kernels.kernel import resolve; from lab.core.executor import Work\n"
         "from lab.core.progress import Progress\n"
-        "spec = resolve.resolve(sys.argv[2], sys.argv[1])\n"
-        "print(build.obtain(spec, Work(jobs=1, progress=Progress(quiet=True)), compiler=compilers.identify()).key)\n"
+        "spec = resolve(sys.argv[2], sys.argv[1])\n"
+        "print(spec.obtain(Work(jobs=1, progress=Progress(quiet=True))).key)\n"
     )
     return subprocess.Popen(
         [sys.executable, "-c", program, str(top), text],

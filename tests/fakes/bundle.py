@@ -13,8 +13,7 @@ from lab.guests import exact
 from lab.guests import image as guest_image
 from lab.guests.exact import Qemu
 from lab.guests.image import Image
-from lab.kernels import kernel as kernel_kernel
-from lab.kernels.kernel import Kernel
+from lab.kernels.kernel import Kernel, KernelSpec
 from lab.report.inputs import Report
 
 from . import work
@@ -63,7 +62,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Report:
     monkeypatch.setattr(runs, "measure", measure)
     program = write_qemu(tmp_path / "qemu")
     monkeypatch.setattr(exact, "find_qemu", lambda command="": Qemu(path=str(program), version=VERSION, numbers=(7, 2)))
-    monkeypatch.setattr(kernel_kernel, "obtain", lambda spec, *_, **__: _kernel(tmp_path, Path(spec.source.path).name))
+    monkeypatch.setattr(KernelSpec, "obtain", lambda spec, *_, **__: _kernel(tmp_path, Path(spec.source.path).name))
     image = Image(
         schema=1, name="guest", key="i", sha256="s", suite="bookworm", compiler="gcc",
         packages={"busybox": "1:1.35"}, programs={},

@@ -19,9 +19,8 @@ from lab.guests.channel import CaseOutcome, GuestReport
 from lab.guests.exact import Qemu
 from lab.guests.image import Image
 from lab.guests.run import Arm, Running
-from lab.kernels import kernel as kernel_kernel
-from lab.kernels.kernel import Kernel
-from lab.kernels.resolve import FileSource, KernelSpec
+from lab.kernels.files import FileSource
+from lab.kernels.kernel import Kernel, KernelSpec
 from lab.workloads.spec import Case
 
 WORKLOAD = """\
@@ -136,7 +135,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, guests: FakeGuests)
     image = Image(
         schema=1, name="guest", key="i", sha256="image sum", suite="bookworm", compiler="gcc", packages={}, programs={}
     )
-    monkeypatch.setattr(kernel_kernel, "obtain", lambda spec, *_, **__: kernel(Path(spec.source.path).name))
+    monkeypatch.setattr(KernelSpec, "obtain", lambda spec, *_, **__: kernel(Path(spec.source.path).name))
     monkeypatch.setattr(guest_image, "obtain", lambda progress, **_: (image, tmp_path))
     monkeypatch.setattr(guest_initrd, "slice_for", lambda image, workload: initrd)
     monkeypatch.setattr(exact, "find_qemu", lambda command="": QEMU)

@@ -26,7 +26,8 @@ from lab.core import records
 from lab.guests.channel import CaseOutcome, GuestReport
 from lab.guests.host import HostFact, RoundHost
 from lab.guests.topology import Seat, Shape
-from lab.kernels.resolve import KernelSpec, TreeSource
+from lab.kernels.build import TreeSource
+from lab.kernels.kernel import KernelSpec
 from lab.report.inputs import Report, Reports
 from lab.stats import multiple, verdict
 from lab.stats.iterations import WarmUp

@@ -16,8 +16,7 @@ from lab.core.progress import Progress
 from lab.guests import channel, exact, hardware, plugin, run
 from lab.guests.hardware import Machine
 from lab.guests.plugin import Brackets, Model, Output, Window
-from lab.kernels import kernel as kernel_kernel
-from lab.kernels import resolve
+from lab.kernels.kernel import Kernel, common_machine, resolve
 
 pytestmark = [pytest.mark.guest, pytest.mark.network]
 
@@ -30,7 +29,7 @@ class Bench:
     """Everything that a guest is made of."""
 
     folder: Path
-    kernel: kernel_kernel.Kernel
+    kernel: Kernel
     plugin: Path
     machine: Machine
 
@@ -40,7 +39,7 @@ class Bench:
         """Run cases of the probe; gives what guest and plugin reported."""
         out = self.folder / "cost.jsonl"
         out.unlink(missing_ok=True)
-        machine = kernel_kernel.common_machine(self.kernel)
+        machine = common_machine(self.kernel)
         guest = exact.ExactGuest(
             qemu=exact.find_qemu(), machine=machine, vcpus=vcpus, memory_mb=640, cmdline=exact.cmdline([])
         )
@@ -89,7 +88,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-fno-pie", "-static", "-no-pie"]
     source = Path(__file__).with_name("probe.c")
     subprocess.run(["gcc", *flags, "-o", folder / "probe", source], check=True)
-    kernel = kernel_kernel.obtain(resolve.resolve("deb:6.12"), Work(progress=Progress(quiet=True)))
+    kernel = resolve("deb:6.12").obtain(Work(progress=Progress(quiet=True)))
     return Bench(folder=folder, kernel=kernel, plugin=plugin.obtain(), machine=hardware.load("sapphire-rapids"))
 
 

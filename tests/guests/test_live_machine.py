@@ -269,7 +269,7 @@ def test_a_shell_needs_a_terminal_and_a_kernel_that_mounts_its_root(monkeypatch:
     with pytest.raises(UserError, match="needs a terminal"):
         shell.require_terminal([])
     shell.require_terminal(["true"])
-    monkeypatch.setattr("lab.kernels.kernel.configuration", lambda kernel: {"CONFIG_9P_FS": "m"})
+    monkeypatch.setattr("lab.kernels.kernel.Kernel.configuration", lambda kernel: {"CONFIG_9P_FS": "m"})
     with pytest.raises(UserError, match=r"not built in .*: CONFIG_9P_FS, CONFIG_NET_9P_VIRTIO"):
         shell.prepare(kernel("one"), ["true"], settings={}, progress=QUIET)
 

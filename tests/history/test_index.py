@@ -142,11 +142,11 @@ def test_a_matrix_is_in_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     fakeguest.pretend(monkeypatch, tmp_path, guests)
     for name in ("one", "two"):
         (tmp_path / name).write_bytes(b"")
-    from lab.kernels import resolve
-    from lab.kernels.resolve import FileSource
+    from lab.kernels import files
+    from lab.kernels.files import FileSource
 
     monkeypatch.setattr(
-        resolve, "_file_source",
+        files, "resolve",
         lambda path: FileSource(path=str(path), sha256=path.name, release="6.99"),
     )  # fmt: skip
     workload = fakeguest.write_workload(tmp_path / "mine")

@@ -26,10 +26,9 @@ from lab.core.git import Repo
 from lab.core.process import kill_tagged
 from lab.core.progress import Progress
 from lab.kernels import build, compilers, store
-from lab.kernels import kernel as kernel_kernel
+from lab.kernels.build import BuildRequest
 from lab.kernels.compilers import Compiler
-from lab.kernels.kernel import MachineType
-from lab.kernels.resolve import FileSource, KernelSpec
+from lab.kernels.kernel import KernelSpec, MachineType
 from lab.kernels.store import Build
 
 from ..fakes.build import commit_change, compiler, make_buildable, own_folders, quiet, spec_of, start_build
@@ -90,7 +89,10 @@ def _lines(path: Path) -> list[str]:
 
 
 def _obtain(spec: KernelSpec, cc: Compiler | None = None, progress: Progress | None = None) -> Build:
-    return build.obtain(spec, Work(jobs=2, progress=progress or quiet()), compiler=cc or compiler())
+    source = spec.tree_source
+    assert source is not None
+    request = BuildRequest(text=spec.text, source=source, kconfig=spec.kconfig, compiler=cc or compiler())
+    return build.obtain(request, Work(jobs=2, progress=progress or quiet()))
 
 
 def _refuse(*_: object, **__: object) -> None:
@@ -321,18 +323,12 @@ def test_build_folders_that_were_cleared_away_are_made_anew(built: Build, linux:
 
 
 def test_a_tree_source_becomes_a_kernel_that_names_its_files(built: Build, linux: Path) -> None:
-    kernel = kernel_kernel.obtain(spec_of(linux, built.commit), Work(progress=quiet()))
+    kernel = spec_of(linux, built.commit).obtain(Work(progress=quiet()))
     folder = store.folder_of(built.key)
     assert (kernel.key, kernel.release, kernel.commit) == (built.key, "6.99.0", built.commit)
     assert (kernel.bzimage, kernel.symbols) == (folder / "bzImage", folder / "System.map")
     assert kernel.vmlinux is None, "the fake one has no PVH note"
     assert kernel.machines() == [MachineType.Q35]
-
-
-def test_only_a_trees_revision_is_built() -> None:
-    source = FileSource(path="/boot/x", sha256="0", release="6.1")
-    with pytest.raises(TypeError):
-        _obtain(KernelSpec(text="file:/boot/x", source=source))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.core.errors import HostFailed, UserError
-from lab.kernels.debs import DebSource, fetch_deb, resolve_deb
+from lab.kernels.debs import DebSource, resolve
 
 PACKAGES = """linux-image-6.1.0-50-cloud-amd64 6.1.170-1
 linux-image-6.1.0-56-cloud-amd64 6.1.192-2
@@ -73,39 +73,39 @@ def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_resolved(body: str, package: str) -> None:
-    assert resolve_deb(body).package == package
+    assert resolve(body).package == package
 
 
 def test_the_version_goes_along() -> None:
-    assert resolve_deb("6.12").version == "6.12.117-1~deb12u1"
+    assert resolve("6.12").version == "6.12.117-1~deb12u1"
 
 
 def test_unknown_ones_are_the_users(apt: Path) -> None:
     with pytest.raises(UserError) as caught:
-        resolve_deb("5.10")
+        resolve("5.10")
     assert "6.1, 6.12, 7.0" in (caught.value.hint or "")
     with pytest.raises(UserError) as caught:
-        resolve_deb("linux-image-6.1.0-57-cloud-amd64")
+        resolve("linux-image-6.1.0-57-cloud-amd64")
     assert "did you mean deb:linux-image-6.1.0-56-cloud-amd64?" in (caught.value.hint or "")
     for odd in ("--help", "x; touch y", "linux-image-loop-amd64"):
         with pytest.raises(UserError):
-            resolve_deb(odd)
+            resolve(odd)
 
 
 def test_missing_lists_are_the_hosts(apt: Path) -> None:
     (apt / "list").write_text("")
     for body in ("6.12", "linux-image-6.12-cloud-amd64"):
         with pytest.raises(HostFailed, match="lists are missing") as caught:
-            resolve_deb(body)
+            resolve(body)
         assert caught.value.hint == "run `sudo apt-get update`"
 
 
 def test_fetched_once_and_unpacked(apt: Path) -> None:
-    source = resolve_deb("6.12")
-    folder = fetch_deb(source)
+    source = resolve("6.12")
+    folder = source.fetch()
     assert folder.name == "linux-image-6.12.117+deb12-cloud-amd64_6.12.117-1~deb12u1"
     assert sorted(path.name for path in folder.iterdir()) == ["boot", "lib"]
-    assert fetch_deb(source) == folder
+    assert source.fetch() == folder
     assert (apt / "asked").read_text() == "linux-image-6.12.117+deb12-cloud-amd64=6.12.117-1~deb12u1\n"
 
 
@@ -113,10 +113,10 @@ def test_no_network_leaves_nothing(apt: Path) -> None:
     source = DebSource(package="linux-image-6.1.0-56-cloud-amd64", version="6.1.192-2")
     (apt / "offline").touch()
     with pytest.raises(HostFailed, match="cannot download"):
-        fetch_deb(source)
+        source.fetch()
     (apt / "offline").unlink()
     (apt / "empty").touch()
     with pytest.raises(UserError, match="contains no kernel"):
-        fetch_deb(source)
+        source.fetch()
     (apt / "empty").unlink()
-    assert fetch_deb(source).is_dir()
+    assert source.fetch().is_dir()

@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab.core.errors import UserError
-from lab.kernels import kernel as kernel_kernel
-from lab.kernels import resolve
-from lab.kernels.kernel import Kernel, MachineType
+from lab.kernels.kernel import Kernel, MachineType, common_machine, resolve
 
 from ..fakes.build import own_folders
 from ..fakes.guest import kernel
@@ -26,7 +24,7 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _obtain(path: Path) -> Kernel:
-    return kernel_kernel.obtain(resolve.resolve(f"file:{path}"), quiet())
+    return resolve(f"file:{path}").obtain(quiet())
 
 
 def _bzimage(path: Path, vmlinux: bytes) -> Path:
@@ -47,7 +45,7 @@ def test_a_bzimage_boots_fast_when_what_is_inside_has_a_pvh_note(tmp_path: Path)
     assert found.vmlinux is not None and found.vmlinux.read_bytes() == elf()
     assert found.machines() == [MachineType.MICROVM, MachineType.Q35_PVH, MachineType.Q35]
     assert found.image(MachineType.MICROVM) == found.vmlinux and found.image(MachineType.Q35) == found.bzimage
-    assert (found.commit, found.symbols) == (None, None)
+    assert (found.commit, found.symbols, found.config) == (None, None, None)
 
 
 def test_one_without_the_note_goes_through_its_own_decompressor(tmp_path: Path) -> None:
@@ -66,14 +64,23 @@ def test_a_vmlinux_boots_by_its_note_or_not_at_all(tmp_path: Path) -> None:
     assert _obtain(tmp_path / "bad").machines() == []
 
 
+def test_the_configuration_is_beside_the_image_or_in_it(tmp_path: Path) -> None:
+    path = _bzimage(tmp_path / "vmlinuz", elf())
+    assert _obtain(path).configuration() == {"CONFIG_FOO": "y"}
+    (tmp_path / "config-6.12.1-other").write_text("CONFIG_AIO=n\n")
+    assert _obtain(path).configuration() == {"CONFIG_FOO": "y"}
+    (tmp_path / "config-6.12.1-test").write_text("CONFIG_AIO=y\n")
+    assert _obtain(path).configuration() == {"CONFIG_AIO": "y"}
+
+
 def test_both_arms_get_the_fastest_machine_that_both_boot_on(tmp_path: Path) -> None:
     fast = _obtain(_bzimage(tmp_path / "vmlinuz", elf()))
     slow = kernel("other")
-    assert kernel_kernel.common_machine(fast, fast) is MachineType.MICROVM
-    assert kernel_kernel.common_machine(fast, slow) is kernel_kernel.common_machine(slow, fast) is MachineType.Q35
+    assert common_machine(fast, fast) is MachineType.MICROVM
+    assert common_machine(fast, slow) is common_machine(slow, fast) is MachineType.Q35
     only_fast = dataclasses.replace(fast, bzimage=None)
     with pytest.raises(UserError, match=r"no machine type boots all of .*other \(q35\)"):
-        kernel_kernel.common_machine(only_fast, slow)
+        common_machine(only_fast, slow)
 
 
 def test_equal_content_is_one_kernel_and_other_content_another(tmp_path: Path) -> None:

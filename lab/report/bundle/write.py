@@ -31,64 +31,24 @@ from lab.guests import image as guest_image
 from lab.guests.exact import Qemu
 from lab.guests.plugin import COSTS
 from lab.guests.run import REPORT, Arm
-from lab.kernels import debs, store, trees
-from lab.kernels.debs import DebSource
+from lab.kernels import store
+from lab.kernels.files import CONFIG
 from lab.kernels.kernel import Kernel, MachineType
-from lab.kernels.resolve import FileSource, TreeSource
 from lab.kernels.store import Build
-from lab.kernels.trees import Tree
 from lab.report.bundle import archive, contents, texts
 from lab.report.bundle.contents import Boot, Bundle, Expected, ExpectedGuest, Guest, Plugin
 from lab.report.inputs import Report
 from lab.workloads import selection, spec
 
 NAME = "SOURCE.txt"
-PATCH = "source.patch"
-CONFIG = "config"
 
 
 def describe(kernel: Kernel, booted: Path) -> None:
     """Put beside a kernel all that it was made from, but for the published source itself."""
     folder = booted.parent
-    match kernel.spec.source:
-        case TreeSource() as source:
-            lines = [*_tree(source, folder), *_build(kernel, folder)]
-        case DebSource() as source:
-            lines = list(_package(source, folder))
-        case FileSource():
-            lines = [
-                "A file that was given to the lab, which does not know its source. Who passes this bundle on",
-                "must.",
-            ]
+    lines = [*kernel.spec.source.provenance(folder), *_build(kernel, folder)]
     head = [f"Linux {kernel.release}, as {booted.name}", f"sha256 {records.file_digest(booted)}", ""]
     (folder / NAME).write_text("\n".join([*head, *lines]) + "\n")
-
-
-def _tree(source: TreeSource, folder: Path) -> Iterator[str]:
-    tree = trees.open_tree(source.tree)
-    record = tree.record
-    if record.kind == "default":
-        start = tree.source.tree_id(tree.head)
-        yield f"Source: Debian's package {record.package}, version {record.version}"
-        yield f"        (apt-get download {record.package}={record.version}, or https://snapshot.debian.org/package/linux/)"
-    else:
-        start = source.commit
-        where = f"of {record.origin}" if record.kind == "clone" else "of a checkout on the machine that measured it"
-        yield f"Source: commit {source.commit}"
-        yield f"        {where}"
-    if _patch(tree, start, source.tree_id, folder / PATCH):
-        yield f"        with {PATCH} (patch -p1 < {PATCH})"
-    yield f"Commit: {source.commit} in the lab's tree" if record.kind == "default" else f"Tree:   {source.tree_id}"
-    yield f'        ("{source.subject}")'
-    yield from (f"Patch:  {name} (it is in {PATCH})" for name in source.patches)
-
-
-def _patch(tree: Tree, start: str, end: str, target: Path) -> bool:
-    """What leads from the published source to the one that was built, if they differ."""
-    content = tree.repo.git_bytes("diff", "--binary", "--full-index", "--no-renames", "--end-of-options", start, end)
-    if content:
-        target.write_bytes(content)
-    return bool(content)
 
 
 def _build(kernel: Kernel, folder: Path) -> Iterator[str]:
@@ -109,15 +69,6 @@ def make_command(build: Build) -> str:
     compiler = f"CC={build.compiler_command}"
     words = ["make", "O=../out", *build.inputs.make, compiler, f"HOST{compiler}", "bzImage", "vmlinux"]
     return shlex.join(words)
-
-
-def _package(source: DebSource, folder: Path) -> Iterator[str]:
-    unpacked = debs.fetch_deb(source)
-    yield f"Debian's package {source.package}, version {source.version}, not changed; the vmlinux is what is packed in"
-    yield "its vmlinuz. Binary and source: https://snapshot.debian.org/binary/" + f"{source.package}/"
-    config = next((unpacked / "boot").glob("config-*"), None)
-    if config is not None:
-        shutil.copyfile(config, folder / CONFIG)
 
 
 class _Part(NamedTuple):

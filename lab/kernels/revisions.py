@@ -1,17 +1,10 @@
-"""From what the user typed to exactly one kernel: every name looked up, every patch applied.
+"""Revisions and `worktree:` specs: look a commit up in a tree, or its backport, and apply patches.
 
-`resolve` does the whole of it. Its result says in full ids and hashes what will be built or booted, so two
-equal results are the same kernel.
+Stable and distribution trees name in a commit's message the upstream commit that it carries, in one of three forms.
+An upstream id, in full or abbreviated, thus finds the backport.
 
-Uncommitted work, by content: a checkout as it is on disk, as a git tree in the lab's own repository.
-
-The user's `.git` is only read. git is pointed at the lab's repository, which borrows the user's objects,
-with a copy of the user's index, so that files that did not change are not read again.
-
-An upstream commit in a tree that has only its backport.
-
-Stable and distribution trees say in a commit's message which upstream commit it carries, in one of three
-forms. A search by the upstream id, in full or abbreviated, finds it.
+Uncommitted work is a git tree in the lab's own repository. The user's `.git` is only read: git gets the lab's
+repository, which borrows the user's objects, and a copy of the user's index, so that it reads only changed files.
 """
 
 from __future__ import annotations
@@ -24,18 +17,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.core.errors import UserError
+from lab.core.errors import UserError, suggestion
 from lab.core.git import PatchFailed, Repo
 from lab.core.process import CommandFailed
-from lab.core.progress import QUIET, Progress
-from lab.core.records import Record
-from lab.kernels import debs, default_tree, files, spec, trees
-from lab.kernels.debs import DebSource
+from lab.core.progress import Progress
+from lab.kernels import default_tree, trees
+from lab.kernels.build import TreeSource
+from lab.kernels.spec import ParsedSpec
 from lab.kernels.trees import SNAPSHOTS, Tree, open_local
 
 
 def open_checkout(path: Path) -> Tree:
-    """The tree that stands for a checkout; a folder without one, or a bare repository, is refused."""
+    """The tree that stands for a checkout; `UserError` for any other folder and for a bare repository."""
     if not path.is_dir():
         raise UserError(f"{path}: no such folder")
     tree = open_local(path)
@@ -45,7 +38,7 @@ def open_checkout(path: Path) -> Tree:
 
 
 def snapshot(tree: Tree) -> str:
-    """The id of the tree of everything in a checkout that git does not ignore, committed or not."""
+    """The id of a tree of everything in a checkout that git does not ignore, committed or not."""
     top = Path(tree.origin)
     with tempfile.TemporaryDirectory(prefix="lab-worktree-") as name:
         folder = Path(name)
@@ -55,21 +48,18 @@ def snapshot(tree: Tree) -> str:
         excludes = folder / "exclude"
         excludes.write_bytes(_excludes(tree.source))
         config = ["-c", f"core.excludesFile={excludes}", "-c", f"core.fileMode={_file_mode(tree.source)}"]
-        # Renewing the stat data also gets at files that the user told git to take for unchanged.
-        with suppress(CommandFailed):  # which says only that something did change
+        # With new stat data, git also sees changes in files that the user marked as unchanged.
+        with suppress(CommandFailed):  # it fails where a file has changed
             tree.repo.git("-C", top, *config, "update-index", "-q", "--really-refresh", env=env)
-        # Into a store that does not borrow from the user's: git would renew the time of an object there
-        # instead of writing one of the same content, and the user's `.git` would not be as it was.
+        # Into a store that borrows nothing from the user's. There, git would set the time of an object that has the
+        # same content instead of writing one, and so change the user's `.git`.
         env |= {"GIT_OBJECT_DIRECTORY": str(tree.repo.git_dir / SNAPSHOTS)}
         tree.repo.git("-C", top, *config, "add", "--all", "--", ".", env=env)
         return tree.repo.git("write-tree", "--missing-ok", env=env)
 
 
 def _copy_index(source: Repo, to: Path) -> bool:
-    """Copy the user's index; False when there is none of one piece.
-
-    With its time: git takes an entry for racy, and compares contents, by the index file's own time.
-    """
+    """Copy the user's index with its time, by which git decides what to compare; False for none or a split one."""
     index = Path(source.git("rev-parse", "--path-format=absolute", "--git-path", "index"))
     if not index.is_file() or any(index.parent.glob("sharedindex.*")):
         return False
@@ -106,7 +96,7 @@ _FORMS = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backport:
-    """A commit that carries an upstream one. `line` is where its message says so."""
+    """A commit that carries an upstream one. line: of its message, which names the upstream commit."""
 
     commit: str
     subject: str
@@ -127,17 +117,16 @@ def find(repo: Repo, prefix: str, *, head: str) -> Backport | None:
     """
     if not re.fullmatch(r"[0-9a-f]{7,40}", prefix):
         raise ValueError(f"not a commit id: {prefix!r}")
-    found = [one for one in _candidates(repo, prefix, head) if one.upstream.startswith(prefix)]
-    meant = sorted({one.upstream for one in found})
-    if len(meant) > 1:
-        subjects = {one.upstream: one.subject for one in found}
-        listing = ", ".join(f'{one} ("{subjects[one]}")' for one in meant)
+    backports = [backport for backport in _candidates(repo, prefix, head) if backport.upstream.startswith(prefix)]
+    subjects = {backport.upstream: backport.subject for backport in backports}
+    if len(subjects) > 1:
+        listing = ", ".join(f'{upstream} ("{subject}")' for upstream, subject in sorted(subjects.items()))
         raise UserError(f"{prefix} is ambiguous: backports of {listing}", hint="give more digits of the id")
-    return found[0] if found else None
+    return backports[0] if backports else None
 
 
 def _candidates(repo: Repo, prefix: str, head: str) -> list[Backport]:
-    """Commits whose message mentions the prefix after the word commit, newest first."""
+    """Commits whose message has the prefix after the word commit, newest first."""
     listing = repo.git(
         "log", "--topo-order", "--extended-regexp", f"--grep=commit {prefix}[0-9a-f]*( |\\)|$)",
         "-z", "--format=%H%n%s%n%B", "--end-of-options", head, "--",
@@ -150,93 +139,32 @@ def _candidates(repo: Repo, prefix: str, head: str) -> list[Backport]:
     return backports
 
 
-# The date of commits that the lab makes of patched trees: any, as long as it never changes.
+# The date of commits that the lab makes of patched trees: any that never changes.
 _PATCHED_AT = 1704067200
 
 
-class TreeSource(Record, frozen=True, kw_only=True, tag="tree"):
-    """Source from a git tree: the base commit, and the tree id after patches or uncommitted work.
-
-    `build_commit` has `tree_id` as its tree. It is `commit` itself where nothing was added.
-    """
-
-    tree: str
-    commit: str
-    tree_id: str
-    build_commit: str
-    subject: str
-    describe: str
-    patches: tuple[str, ...] = ()
+def resolve(spec: ParsedSpec, tree: Tree | str | None, progress: Progress) -> tuple[TreeSource, str | None]:
+    """The revision of a spec, with its patches; and a note when the lab chose a backport."""
+    patches = _patch_files(spec)
+    opened = tree if isinstance(tree, Tree) else trees.open_tree(tree, progress=progress)
+    commit, note = resolve_commit(opened, spec.body)
+    subject, describe = opened.source.subject(commit), opened.source.describe(commit)
+    return _patched(opened, commit, opened.source.tree_id(commit), patches, subject, describe), note
 
 
-class FileSource(Record, frozen=True, kw_only=True, tag="file"):
-    """A kernel that is a file, with its modules' folder when one was found."""
-
-    path: str
-    sha256: str
-    release: str
-    modules: str | None = None
-
-
-Source = TreeSource | DebSource | FileSource
-
-
-class KernelSpec(Record, frozen=True, kw_only=True):
-    """One kernel and what is set around it. `note` tells of a choice that the lab made for the user."""
-
-    text: str
-    source: Source
-    kconfig: tuple[tuple[str, str], ...] = ()
-    settings: tuple[tuple[str, str], ...] = ()
-    note: str | None = None
-
-
-def resolve(text: str, tree: Tree | str | None = None, *, progress: Progress = QUIET) -> KernelSpec:
-    """The kernel that a spec means. Without a tree, revisions are those of the default tree."""
-    parsed = spec.parse(text)
-    source, note = _source(parsed, tree, progress)
-    return KernelSpec(
-        text=text, source=source, kconfig=parsed.kconfig, settings=parsed.settings, note=note
-    )  # fmt: skip
-
-
-def _source(parsed: spec.ParsedSpec, tree: Tree | str | None, progress: Progress) -> tuple[Source, str | None]:
-    if parsed.kind == "deb":
-        return debs.resolve_deb(parsed.body), None
-    if parsed.kind == "file":
-        return _file_source(Path(parsed.body).expanduser()), None
-    patches = [path for name in parsed.patches for path in _patch_files(name)]
-    if parsed.kind == "worktree":
-        return _worktree_source(Path(parsed.body).expanduser(), patches), None
-    used = tree if isinstance(tree, Tree) else trees.open_tree(tree, progress=progress)
-    commit, note = resolve_commit(used, parsed.body)
-    subject, describe = used.source.subject(commit), used.source.describe(commit)
-    return _tree_source(used, commit, used.source.tree_id(commit), patches, subject, describe), note
-
-
-def _file_source(path: Path) -> FileSource:
-    found = files.inspect(path)
-    modules = files.modules_of(path, found.release)
-    return FileSource(
-        path=str(path.resolve()),
-        sha256=found.sha256,
-        release=found.release,
-        modules=str(modules) if modules else None,
-    )
-
-
-def _worktree_source(path: Path, patches: list[Path]) -> TreeSource:
-    tree = open_checkout(path)
+def resolve_worktree(spec: ParsedSpec) -> TreeSource:
+    """A checkout as it is on disk, with the patches of a spec."""
+    patches = _patch_files(spec)
+    tree = open_checkout(Path(spec.body).expanduser())
     tree_id = snapshot(tree)
-    clean = tree_id == tree.source.tree_id(tree.head)
     subject, describe = tree.source.subject(tree.head), tree.source.describe(tree.head)
-    if not clean:
+    if tree_id != tree.source.tree_id(tree.head):
         subject, describe = f"uncommitted work on {subject}", f"{describe}-dirty"
-    return _tree_source(tree, tree.head, tree_id, patches, subject, describe)
+    return _patched(tree, tree.head, tree_id, patches, subject, describe)
 
 
-def _tree_source(tree: Tree, commit: str, tree_id: str, patches: list[Path], subject: str, describe: str) -> TreeSource:
-    """Apply the patches, and see that there is a commit to build."""
+def _patched(tree: Tree, commit: str, tree_id: str, patches: list[Path], subject: str, describe: str) -> TreeSource:
+    """Apply patches to a tree; what differs from its commit becomes a commit of its own."""
     if patches:
         try:
             tree_id = tree.repo.patched_tree(tree_id, patches)
@@ -260,24 +188,25 @@ def _tree_source(tree: Tree, commit: str, tree_id: str, patches: list[Path], sub
     )
 
 
-def _patch_files(name: str) -> list[Path]:
-    """A file, or all patches of a set that comes with the lab."""
-    path = Path(name).expanduser()
-    if path.is_file():
-        return [path]
-    if name in default_tree.names():
-        return default_tree.patches(name)
-    raise _unknown_patch(name)
+def _patch_files(spec: ParsedSpec) -> list[Path]:
+    """The patches of a spec: files, and sets that come with the lab."""
+    patches: list[Path] = []
+    for name in spec.patches:
+        path = Path(name).expanduser()
+        if not path.is_file() and name not in default_tree.names():
+            raise _unknown_patch(name)
+        patches += [path] if path.is_file() else default_tree.patches(name)
+    return patches
 
 
 def _unknown_patch(name: str) -> UserError:
-    close = default_tree.close_to(name)
-    listed = f"a patch is a file called *.patch, or one of the lab's own: {', '.join(default_tree.names())}"
-    return UserError(f"no such patch: {name!r}", hint=f"did you mean {close}?" if close else listed)
+    sets = default_tree.names()
+    listed = f"a patch is a file called *.patch, or one of the lab's own: {', '.join(sets)}"
+    return UserError(f"no such patch: {name!r}", hint=suggestion(name, sets) or listed)
 
 
 def resolve_commit(tree: Tree, revision: str) -> tuple[str, str | None]:
-    """The commit that a revision names in a tree, and a note when it is a backport of what was asked for."""
+    """The commit that a revision names in a tree, and a note when it is the backport of that commit."""
     if commit := tree.source.commit(revision):
         return commit, None
     hexadecimal = re.fullmatch(r"([0-9A-Fa-f]{4,40})([\^~@].*)?", revision)
@@ -296,18 +225,18 @@ def resolve_commit(tree: Tree, revision: str) -> tuple[str, str | None]:
 
 
 def _backport(tree: Tree, prefix: str, suffix: str) -> tuple[str, str]:
-    found = find(tree.source, prefix, head=tree.head)
-    if found is None:
+    backport = find(tree.source, prefix, head=tree.head)
+    if backport is None:
         raise _unknown_revision(tree, prefix + suffix)
-    commit = tree.source.commit(found.commit + suffix)
+    commit = tree.source.commit(backport.commit + suffix)
     if commit is None:
         raise UserError(
-            f"{prefix}{suffix} does not exist in tree {tree.name!r}, where {prefix} is {found.commit[:12]}",
+            f"{prefix}{suffix} does not exist in tree {tree.name!r}, where {prefix} is {backport.commit[:12]}",
             hint="the history of the tree may not reach back that far",
         )
     note = (
-        f"{prefix[:12]} is not in tree {tree.name!r}; taking {found.commit[:12]} "
-        f'("{found.subject}"), its backport ("{found.line}")'
+        f"{prefix[:12]} is not in tree {tree.name!r}; taking {backport.commit[:12]} "
+        f'("{backport.subject}"), its backport ("{backport.line}")'
     )
     return commit, note
 

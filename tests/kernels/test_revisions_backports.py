@@ -8,7 +8,7 @@ import pytest
 
 from lab.core.errors import UserError
 from lab.core.git import Repo
-from lab.kernels import resolve
+from lab.kernels import revisions
 
 from ..fakes import kernel as fakekernel
 from ..fakes.kernel import UPSTREAM, commit_all, make_kernel
@@ -26,7 +26,7 @@ OTHER = "efa7df3" + "0" * 33
     ],
 )
 def test_forms(line: str) -> None:
-    assert resolve.upstream_of(f"subject\n\n{line}\n\ntext") == [(UPSTREAM, line.strip())]
+    assert revisions.upstream_of(f"subject\n\n{line}\n\ntext") == [(UPSTREAM, line.strip())]
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_forms(line: str) -> None:
     [f"This reverts commit {UPSTREAM}.", f"see commit {UPSTREAM} upstream.", "commit efa7df3 upstream."],
 )
 def test_not_forms(line: str) -> None:
-    assert resolve.upstream_of(f"subject\n\n{line}\n") == []
+    assert revisions.upstream_of(f"subject\n\n{line}\n") == []
 
 
 def test_found_by_prefix_and_in_full(tmp_path: Path) -> None:
@@ -42,17 +42,17 @@ def test_found_by_prefix_and_in_full(tmp_path: Path) -> None:
     repo = Repo(top / ".git")
     expected = fakekernel.git(top, "rev-parse", "HEAD~1")
     for prefix in (UPSTREAM[:7], UPSTREAM[:12], UPSTREAM):
-        found = resolve.find(repo, prefix, head="HEAD")
+        found = revisions.find(repo, prefix, head="HEAD")
         assert found is not None
         assert (found.commit, found.subject, found.upstream) == (expected, "mm: align", UPSTREAM)
-    assert resolve.find(repo, "0123456789ab", head="HEAD") is None
+    assert revisions.find(repo, "0123456789ab", head="HEAD") is None
 
 
 def test_the_newest_of_several_is_taken(tmp_path: Path) -> None:
     top = make_kernel(tmp_path / "linux")
     again = commit_all(top, f"mm: align, again\n\n(cherry picked from commit {UPSTREAM})")
     commit_all(top, f'Revert "mm: align"\n\nThis reverts commit {UPSTREAM}.')
-    found = resolve.find(Repo(top / ".git"), UPSTREAM[:12], head="HEAD")
+    found = revisions.find(Repo(top / ".git"), UPSTREAM[:12], head="HEAD")
     assert found is not None and found.commit == again
 
 
@@ -60,6 +60,6 @@ def test_an_ambiguous_prefix_lists_what_it_may_mean(tmp_path: Path) -> None:
     top = make_kernel(tmp_path / "linux")
     commit_all(top, f"other\n\n[ Upstream commit {OTHER} ]")
     with pytest.raises(UserError) as caught:
-        resolve.find(Repo(top / ".git"), "efa7df3", head="HEAD")
+        revisions.find(Repo(top / ".git"), "efa7df3", head="HEAD")
     assert UPSTREAM in caught.value.message and OTHER in caught.value.message
-    assert resolve.find(Repo(top / ".git"), UPSTREAM[:8], head="HEAD") is not None
+    assert revisions.find(Repo(top / ".git"), UPSTREAM[:8], head="HEAD") is not None

@@ -12,7 +12,9 @@ import pytest
 from lab.core import records
 from lab.core.errors import UserError
 from lab.kernels import trees
-from lab.kernels.resolve import FileSource, KernelSpec, TreeSource, resolve
+from lab.kernels.build import TreeSource
+from lab.kernels.files import FileSource
+from lab.kernels.kernel import KernelSpec, resolve
 
 from ..fakes.kernel import UPSTREAM, change, commit_all, fingerprint, git, make_kernel
 
