@@ -80,7 +80,7 @@ def setup(qemu: str, root: Path = Path("/")) -> dict[str, str]:
         "CPU": host.cpu_model(root),
         "CPUs": str(len(cpus)),
         "memory": f"{host.memory_gb(root)} GiB",
-        "kernel": host.word(root, "proc/sys/kernel/osrelease") or "unknown",
+        "kernel": host.read_text(root, "proc/sys/kernel/osrelease") or "unknown",
         "QEMU": qemu,
         **host.setup(host.survey(cpus, root)),
     }

@@ -19,8 +19,8 @@ from lab.compare.results import Command, GuestShape, ResultEnvironment
 from lab.compare.round_runner import Stand
 from lab.core import records
 from lab.core.progress import Progress
+from lab.guests import host, initrd, live_machine, perf_stat, topology
 from lab.guests import image as guest_image
-from lab.guests import initrd, live_machine, perf_stat, pinning, topology
 from lab.guests.exact import Qemu
 from lab.guests.live_machine import Accelerator, LiveGuest, live_parameters
 from lab.guests.perf_stat import Event
@@ -47,12 +47,12 @@ def check(chosen: Sequence[tuple[Workload, Sequence[Case]]], plan: LivePlan) -> 
     live_machine.find_vng()
     for workload, _ in chosen:
         layout = layout_of(workload, plan)
-        pinning.require(_memory_mb(workload, layout, plan), len(layout.seats))
+        host.require_memory(_memory_mb(workload, layout, plan), len(layout.seats))
 
 
 def _memory_mb(workload: Workload, layout: Layout, plan: LivePlan) -> int:
     """What a guest gets: the workload's memory, and room for perf."""
-    return pinning.rounded_mb(
+    return host.round_memory(
         workload.memory_mb + (perf_stat.MEMORY_MB if plan.perf or plan.perf_record else 0), layout.shape.nodes
     )
 
@@ -100,7 +100,7 @@ def prepare(
             shape=layout.shape,
             seat=layout.seats[0],
             memory_mb=memory_mb,
-            hugepage_kb=pinning.hugepage_kb(memory_mb, layout),
+            hugepage_kb=host.hugepage_kb(memory_mb, layout),
             arguments=[],
         )
         packed = initrd.slice_for(image, _with_perf(workload) if counted or plan.perf_record else workload)

@@ -1,10 +1,7 @@
-"""Whether a host is fit to measure on: how it is set up, and what disturbed it during a round.
+"""The host of live guests: its setup, its memory, and what disturbed it during a round.
 
-What is found is told, in the result, and never decides about one arm alone: a round that was disturbed is repeated,
-and kept with its reasons.
-
-What /proc and /sys say of a host, as numbers and words. Every function reads below a root, so that any host's
-recorded files can be read as well as this one's.
+The facts are part of the result, and never decide about one arm alone: a disturbed round is repeated, and kept with
+its reasons. Every function reads /proc and /sys below a root, so that tests can read the files of other hosts.
 """
 
 from __future__ import annotations
@@ -16,52 +13,44 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from lab.core.errors import HostFailed
 from lab.core.records import Record
+from lab.guests.topology import Layout
 
+_ROOT = Path("/")
 CPU = "sys/devices/system/cpu"
+_HUGE_KB = 2048
+_SPARE_MB = 256
+"""Memory that guests leave to the host."""
+
 _GUESTS = ("qemu-system", "qemu-kvm", "kvm", "cloud-hyperviso", "firecracker", "crosvm", "VBoxHeadless", "vmware-vmx")
 """Beginnings of /proc/PID/comm, which the kernel cuts at 15 characters."""
 
 
-class Times(NamedTuple):
-    """Seconds that CPUs spent since boot: all of them, running something, and waiting for a hypervisor (steal)."""
+class CpuTimes(NamedTuple):
+    """Seconds of CPU time since boot: all of it, that of running programs, and that which a hypervisor took away."""
 
     total_s: float
     busy_s: float
     steal_s: float
 
 
-class Swap(NamedTuple):
-    """Swap space in MiB, and how much of it is in use."""
-
-    size_mb: float
-    used_mb: float
-
-
-def word(root: Path, path: str) -> str | None:
-    """A file's text without the space around it; None where it cannot be read."""
+def read_text(root: Path, path: str) -> str | None:
+    """A file's text without the space around it; None if it cannot be read."""
     try:
         return (root / path).read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return None
 
 
-def number(root: Path, path: str) -> int | None:
-    """A file's number; None where there is none."""
-    text = word(root, path)
+def read_number(root: Path, path: str) -> int | None:
+    """A file's number; None if there is none."""
+    text = read_text(root, path)
     return int(text) if text is not None and re.fullmatch(r"-?\d+", text) else None
 
 
-def selected(text: str | None) -> str | None:
-    """The word in brackets of a choice such as `always [madvise] never`; a plain word as it is."""
-    if text is None:
-        return None
-    found = re.search(r"\[([^\]]+)\]", text)
-    return found[1] if found else text
-
-
 def cpu_list(text: str) -> list[int]:
-    """`0-3,8` as numbers; what is no such list is empty."""
+    """`0-3,8` as numbers; a text of another form is an empty list."""
     if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", text):
         return []
     spans = [[int(end) for end in part.split("-")] for part in text.split(",")]
@@ -69,76 +58,42 @@ def cpu_list(text: str) -> list[int]:
 
 
 def online(root: Path) -> list[int]:
-    """The CPUs that run."""
-    return cpu_list(word(root, f"{CPU}/online") or "")
+    """The CPUs that are online."""
+    return cpu_list(read_text(root, f"{CPU}/online") or "")
 
 
-def governors(root: Path, cpus: Iterable[int]) -> set[str]:
-    """The frequency governors of CPUs; none where the frequency is not this system's to choose."""
-    found = (word(root, f"{CPU}/cpu{cpu}/cpufreq/scaling_governor") for cpu in cpus)
-    return {name for name in found if name}
+def cpu_times(root: Path, cpus: Sequence[int] | None = None, *, ticks_per_s: float) -> CpuTimes:
+    """The times of some CPUs together, or of all; zeros without a /proc/stat.
 
-
-def turbo(root: Path) -> bool | None:
-    """Whether CPUs may go above their base frequency; None where that cannot be read."""
-    if (off := number(root, f"{CPU}/intel_pstate/no_turbo")) is not None:
-        return off == 0
-    if (boost := number(root, f"{CPU}/cpufreq/boost")) is not None:
-        return boost == 1
-    return None
-
-
-def cpu_times(root: Path, cpus: Sequence[int] | None = None, *, ticks_per_s: float) -> Times:
-    """What /proc/stat says of some CPUs together, or of all; zeros where there is none.
-
-    `guest` and `guest_nice` are in `user` and `nice` already (proc(5)), and steal is nobody's work here.
+    `user` and `nice` include `guest` and `guest_nice` (proc(5)). Steal is no work of this host.
     """
     names = {"cpu"} if cpus is None else {f"cpu{cpu}" for cpu in cpus}
     total = idle = steal = 0
-    for line in (word(root, "proc/stat") or "").splitlines():
+    for line in (read_text(root, "proc/stat") or "").splitlines():
         name, *fields = line.split()
         if name in names and all(map(str.isdigit, fields)):
             ticks = [int(field) for field in fields[:8]] + [0] * (8 - len(fields))
             total, idle, steal = total + sum(ticks), idle + ticks[3] + ticks[4], steal + ticks[7]
-    return Times(total / ticks_per_s, (total - idle - steal) / ticks_per_s, steal / ticks_per_s)
-
-
-def load(root: Path) -> float | None:
-    """The load average of the last minute."""
-    first = (word(root, "proc/loadavg") or "").split()[:1]
-    return float(first[0]) if first and re.fullmatch(r"\d+(\.\d+)?", first[0]) else None
-
-
-def swap(root: Path) -> Swap:
-    """All swap spaces together."""
-    rows = [line.split() for line in (word(root, "proc/swaps") or "").splitlines()[1:]]
-    sizes = [(int(row[2]), int(row[3])) for row in rows if len(row) >= 4 and row[2].isdigit() and row[3].isdigit()]
-    return Swap(sum(size for size, _ in sizes) / 1024, sum(used for _, used in sizes) / 1024)
-
-
-def huge_pages(root: Path) -> tuple[int, int]:
-    """The 2 MiB pages that are set aside, and those of them that are free."""
-    folder = "sys/kernel/mm/hugepages/hugepages-2048kB"
-    return number(root, f"{folder}/nr_hugepages") or 0, number(root, f"{folder}/free_hugepages") or 0
+    return CpuTimes(total / ticks_per_s, (total - idle - steal) / ticks_per_s, steal / ticks_per_s)
 
 
 def throttles(root: Path, cpus: Iterable[int]) -> int | None:
-    """How often CPUs or their packages were slowed down for being hot, since boot; None where nobody counts."""
+    """How often CPUs or their packages were slowed down for heat since boot; None if the host has no counters."""
     names = ("core_throttle_count", "package_throttle_count")
-    found = [number(root, f"{CPU}/cpu{cpu}/thermal_throttle/{name}") for cpu in cpus for name in names]
-    counts = [count for count in found if count is not None]
+    numbers = [read_number(root, f"{CPU}/cpu{cpu}/thermal_throttle/{name}") for cpu in cpus for name in names]
+    counts = [number for number in numbers if number is not None]
     return sum(counts) if counts else None
 
 
 def guests(root: Path, *, parent: int) -> list[tuple[int, str]]:
-    """Virtual machines that run here and are not descendants of a process: their ids and names."""
+    """Ids and names of the virtual machines that run here and do not descend from a process."""
     parents: dict[int, int] = {}
     names: dict[int, str] = {}
     for path in (root / "proc").glob("[0-9]*/stat"):
-        stat = word(root, str(path.relative_to(root))) or ""
-        found = re.fullmatch(r"(\d+) \((.*)\) (\S) (-?\d+) .*", stat, re.DOTALL)
-        if found and found[3] not in "ZX":
-            names[int(found[1])], parents[int(found[1])] = found[2], int(found[4])
+        text = read_text(root, str(path.relative_to(root))) or ""
+        stat = re.fullmatch(r"(\d+) \((.*)\) (\S) (-?\d+) .*", text, re.DOTALL)
+        if stat and stat[3] not in "ZX":
+            names[int(stat[1])], parents[int(stat[1])] = stat[2], int(stat[4])
     return sorted(
         (pid, name) for pid, name in names.items() if name.startswith(_GUESTS) and not _descends(pid, parent, parents)
     )
@@ -156,35 +111,78 @@ def _descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
 
 def cpu_model(root: Path) -> str:
     """The processor's name."""
-    found = re.search(r"^model name\s*:\s*(.+)$", word(root, "proc/cpuinfo") or "", re.MULTILINE)
-    return found[1].strip() if found else "unknown"
+    model = re.search(r"^model name\s*:\s*(.+)$", read_text(root, "proc/cpuinfo") or "", re.MULTILINE)
+    return model[1].strip() if model else "unknown"
+
+
+# ---- memory
 
 
 def memory_gb(root: Path) -> int:
     """Memory in whole GiB."""
-    found = re.search(r"^MemTotal:\s+(\d+) kB", word(root, "proc/meminfo") or "", re.MULTILINE)
-    return round(int(found[1]) / 2**20) if found else 0
+    return round(_meminfo_kb(root, "MemTotal") / 2**20)
+
+
+def require_memory(memory_mb: int, guests: int, root: Path = _ROOT) -> None:
+    """Refuse guests that the host has no memory for: all of it is allocated before they start."""
+    have, need = _meminfo_kb(root, "MemAvailable") >> 10, memory_mb * guests
+    if have < need + _SPARE_MB:
+        who = f"{guests} guests at once need" if guests > 1 else "the guest needs"
+        raise HostFailed(f"{who} {need} MiB of memory, and {have} MiB are available", hint="free some")
+
+
+def round_memory(memory_mb: int, nodes: int) -> int:
+    """A guest's memory, rounded up so that every node has whole huge pages."""
+    unit = nodes * _HUGE_KB // 1024
+    return -(-memory_mb // unit) * unit
+
+
+def hugepage_kb(memory_mb: int, layout: Layout, root: Path = _ROOT) -> int | None:
+    """The size of huge pages to use; None if the free ones do not hold all memory of all guests.
+
+    All or none: a guest with both kinds of pages is slower or faster from boot to boot.
+    """
+    need_per_node: dict[int | None, int] = {}
+    for seat in layout.seats:
+        nodes: Sequence[int | None] = seat.nodes or [None]
+        for node in nodes:
+            need_per_node[node] = need_per_node.get(node, 0) + memory_mb * 1024 // _HUGE_KB // len(nodes)
+    enough = all(_huge_pages(root, "free", node) >= need for node, need in need_per_node.items())
+    return _HUGE_KB if enough else None
+
+
+def _meminfo_kb(root: Path, name: str) -> int:
+    size = re.search(rf"^{name}:\s+(\d+) kB", read_text(root, "proc/meminfo") or "", re.MULTILINE)
+    return int(size[1]) if size else 0
+
+
+def _huge_pages(root: Path, kind: str, node: int | None = None) -> int:
+    """The number of huge pages of the host, or of a node: `nr` for all, or `free`."""
+    folder = "sys/kernel/mm" if node is None else f"sys/devices/system/node/node{node}"
+    return read_number(root, f"{folder}/hugepages/hugepages-{_HUGE_KB}kB/{kind}_hugepages") or 0
+
+
+# ---- setup
 
 
 STEAL_LIMIT = 0.005
-"""Share of the guests' CPUs' time that a hypervisor took away in a round."""
+"""The share of the guests' CPU time that a hypervisor may take away in a round."""
 
 LOAD_LIMIT = 0.25
-"""CPUs' worth of work that others did on this host in a round."""
+"""The CPUs that other programs may keep busy in a round."""
 
 SUSPENDED_LIMIT_S = 0.5
 BUSY_LOAD = 0.5
-"""Load average before anything is measured above which a host is called busy."""
+"""The load average above which a host is busy before anything is measured."""
 
 FIX = "lab doctor --fix"
 _TICKS = float(os.sysconf("SC_CLK_TCK"))
-_ROOT = Path("/")
 
 State = Literal["ok", "limited"]
 
 
 class HostFact(Record, frozen=True, kw_only=True):
-    """One line about the host. value: in a word, as it can be compared. `limited`: it adds noise, or may."""
+    """One line about the host. value: one word, to compare hosts by. state: `limited` if it adds noise, or may."""
 
     name: str
     value: str
@@ -194,10 +192,10 @@ class HostFact(Record, frozen=True, kw_only=True):
 
 
 class RoundHost(Record, frozen=True, kw_only=True):
-    """What happened on the host during a round.
+    """The host during a round.
 
-    steal: share of the guests' CPUs' time. load: CPUs' worth of work by others. throttled: how often a CPU was slowed
-    down for heat, None where nobody counts. reasons: which of these were above their limits.
+    steal: the share of the guests' CPU time that a hypervisor took away. load: the CPUs that others kept busy.
+    throttled: how often a CPU was slowed down for heat, None if unknown. reasons: the values above their limits.
     """
 
     steal: float
@@ -208,15 +206,12 @@ class RoundHost(Record, frozen=True, kw_only=True):
 
     @property
     def disturbed(self) -> bool:
-        """Whether the round should be repeated."""
+        """True if the round should be repeated."""
         return bool(self.reasons)
 
 
-# ---- before
-
-
 def survey(cpus: Sequence[int], root: Path = _ROOT) -> list[HostFact]:
-    """Everything about this host that makes measurements scatter, with what to do about it. cpus: the guests'."""
+    """Everything about this host that adds noise, with what to do about it. cpus: the guests'."""
     facts = (
         _governor(root, cpus), _turbo(root), _smt(root), _thp(root), _ksm(root), _swap(root), _clocksource(root),
         _steal(root), _load(root), _throttling(root, cpus), _other_guests(root),
@@ -225,7 +220,7 @@ def survey(cpus: Sequence[int], root: Path = _ROOT) -> list[HostFact]:
 
 
 def setup(facts: Sequence[HostFact]) -> dict[str, str]:
-    """Of a survey, what stays as it is until somebody changes it: the host's settings by name."""
+    """The host's settings by name: the facts that stay until somebody changes them."""
     return {fact.name: fact.value for fact in facts if fact.name in _SETTINGS}
 
 
@@ -233,28 +228,29 @@ _SETTINGS = ("governor", "turbo", "SMT", "THP", "KSM", "swap", "clocksource")
 
 
 def _governor(root: Path, cpus: Sequence[int]) -> HostFact:
-    found = sorted(governors(root, cpus))
-    value = ", ".join(found) or "none"
-    if found == ["performance"]:
+    paths = [f"{CPU}/cpu{cpu}/cpufreq/scaling_governor" for cpu in cpus]
+    governors = sorted({name for path in paths if (name := read_text(root, path))})
+    value = ", ".join(governors) or "none"
+    if governors == ["performance"]:
         return _ok("governor", value, "performance on all CPUs of the guests")
-    if not found:
+    if not governors:
         text = "the frequency of the CPUs is not this system's to choose, nor to know"
         return _limited("governor", value, text, "measure on bare metal, or repeat more")
     return _limited("governor", value, f"{value}: the frequency follows the load", FIX)
 
 
 def _turbo(root: Path) -> HostFact:
-    match turbo(root):
-        case False:
-            return _ok("turbo", "off", "off: no CPU runs above its base frequency")
-        case True:
-            return _limited("turbo", "on", "on: frequency depends on heat and on how many CPUs are busy", FIX)
-    return _limited("turbo", "unknown", "cannot be read: none, or the hypervisor's", "turn it off in the firmware")
+    no_turbo, boost = read_number(root, f"{CPU}/intel_pstate/no_turbo"), read_number(root, f"{CPU}/cpufreq/boost")
+    if no_turbo is None and boost is None:
+        return _limited("turbo", "unknown", "cannot be read: none, or the hypervisor's", "turn it off in the firmware")
+    if no_turbo == 0 or (no_turbo is None and boost == 1):
+        return _limited("turbo", "on", "on: frequency depends on heat and on how many CPUs are busy", FIX)
+    return _ok("turbo", "off", "off: no CPU runs above its base frequency")
 
 
 def _smt(root: Path) -> HostFact:
-    active = number(root, f"{CPU}/smt/active")
-    control = word(root, f"{CPU}/smt/control") or "unknown"
+    active = read_number(root, f"{CPU}/smt/active")
+    control = read_text(root, f"{CPU}/smt/control") or "unknown"
     if active == 0:
         return _ok("SMT", control, f"no CPU shares a core with another ({control})")
     if active is None:
@@ -264,9 +260,11 @@ def _smt(root: Path) -> HostFact:
 
 
 def _thp(root: Path) -> HostFact:
-    value = selected(word(root, "sys/kernel/mm/transparent_hugepage/enabled")) or "none"
-    pages, free = huge_pages(root)
-    if free:
+    modes = read_text(root, "sys/kernel/mm/transparent_hugepage/enabled") or "none"
+    selected = re.search(r"\[([^\]]+)\]", modes)
+    value = selected[1] if selected else modes
+    if free := _huge_pages(root, "free"):
+        pages = _huge_pages(root, "nr")
         return _ok("THP", value, f"{value}; {free} of {pages} huge pages of 2 MiB are free for guests")
     if value in ("never", "none"):
         return _ok("THP", value, f"{value}: guest memory is in small pages at every boot")
@@ -275,7 +273,7 @@ def _thp(root: Path) -> HostFact:
 
 
 def _ksm(root: Path) -> HostFact:
-    running = number(root, "sys/kernel/mm/ksm/run")
+    running = read_number(root, "sys/kernel/mm/ksm/run")
     if running == 1:
         return _limited("KSM", "on", "on: it merges equal pages, of guests too, while they run", FIX)
     value = {None: "none", 0: "off", 2: "off, unmerged"}.get(running, str(running))
@@ -283,18 +281,20 @@ def _ksm(root: Path) -> HostFact:
 
 
 def _swap(root: Path) -> HostFact:
-    size_mb, used_mb = swap(root)
-    if not size_mb:
+    rows = [line.split() for line in (read_text(root, "proc/swaps") or "").splitlines()[1:]]
+    sizes = [(int(row[2]), int(row[3])) for row in rows if len(row) >= 4 and row[2].isdigit() and row[3].isdigit()]
+    if not any(size for size, _ in sizes):
         return _ok("swap", "none", "none")
-    swappiness = number(root, "proc/sys/vm/swappiness")
-    text = f"{size_mb / 1024:.1f} GiB, {used_mb / 1024:.1f} used, swappiness {swappiness}"
+    size_gb, used_gb = (sum(column) / 2**20 for column in zip(*sizes, strict=True))
+    swappiness = read_number(root, "proc/sys/vm/swappiness")
+    text = f"{size_gb:.1f} GiB, {used_gb:.1f} used, swappiness {swappiness}"
     if swappiness == 0:
         return _ok("swap", "last resort", text)
     return _limited("swap", "on", f"{text}: guest memory may be swapped out", f"{FIX}, or swapoff -a")
 
 
 def _clocksource(root: Path) -> HostFact:
-    value = word(root, "sys/devices/system/clocksource/clocksource0/current_clocksource") or "unknown"
+    value = read_text(root, "sys/devices/system/clocksource/clocksource0/current_clocksource") or "unknown"
     if value == "tsc":
         return _ok("clocksource", value, "tsc")
     text = f"{value}: reading the time is slow or goes through a hypervisor"
@@ -308,11 +308,12 @@ def _steal(root: Path) -> HostFact:
     if share <= STEAL_LIMIT:
         return _ok("steal", value, f"{value} of all CPU time since boot")
     text = f"{value} of all CPU time since boot: a hypervisor runs others on these CPUs"
-    return _limited("steal", value, text, "rounds with steal are repeated; better a machine of one's own")
+    return _limited("steal", value, text, "rounds with steal are repeated; better a dedicated machine")
 
 
 def _load(root: Path) -> HostFact:
-    average = load(root)
+    first = (read_text(root, "proc/loadavg") or "").partition(" ")[0]
+    average = float(first) if re.fullmatch(r"\d+(\.\d+)?", first) else None
     value = "unknown" if average is None else f"{average:.2f}"
     if average is not None and average <= BUSY_LOAD:
         return _ok("load", value, f"{value} over the last minute")
@@ -332,11 +333,11 @@ def _throttling(root: Path, cpus: Sequence[int]) -> HostFact:
 
 
 def _other_guests(root: Path) -> HostFact:
-    found = guests(root, parent=os.getpid())
-    if not found:
+    others = guests(root, parent=os.getpid())
+    if not others:
         return _ok("other guests", "0", "none")
-    named = ", ".join(f"{name} ({pid})" for pid, name in found[:4]) + (", ..." if len(found) > 4 else "")
-    return _limited("other guests", str(len(found)), f"{len(found)} run here: {named}", "stop them, or wait for them")
+    names = ", ".join(f"{name} ({pid})" for pid, name in others[:4]) + (", ..." if len(others) > 4 else "")
+    return _limited("other guests", str(len(others)), f"{len(others)} run here: {names}", "stop them, or wait for them")
 
 
 def _ok(name: str, value: str, text: str) -> HostFact:
@@ -347,11 +348,11 @@ def _limited(name: str, value: str, text: str, remedy: str) -> HostFact:
     return HostFact(name=name, value=value, state="limited", text=text, remedy=remedy)
 
 
-# ---- during
+# ---- rounds
 
 
-class Clocks(Record, frozen=True, kw_only=True):
-    """Seconds: by the clock that stops while the host is suspended, by the one that does not, and of our own work."""
+class Clocks(NamedTuple):
+    """Seconds: of the clock that stops while the host is suspended, of the one that does not, and of our own work."""
 
     monotonic_s: float
     boot_s: float
@@ -359,7 +360,7 @@ class Clocks(Record, frozen=True, kw_only=True):
 
 
 def clocks() -> Clocks:
-    """Now. Own work is that of this process and of children that have ended and were waited for."""
+    """The clocks now. Own work is that of this process, and of children that have ended and were waited for."""
     own = os.times()
     return Clocks(
         monotonic_s=time.clock_gettime(time.CLOCK_MONOTONIC),
@@ -369,42 +370,47 @@ def clocks() -> Clocks:
 
 
 class Watch:
-    """Looks at the host when a round begins and when it is over, and says what happened in between.
+    """Compares the host at the start of a round with the host at its end.
 
-    The round's guests have to be over by `stop()`: their work is known as that of children that have ended.
+    The round's guests must have ended before `stop()`: their work counts as that of children that have ended.
     """
 
     def __init__(
         self, cpus: Sequence[int], root: Path = _ROOT, *, clock: Callable[[], Clocks] = clocks, ticks: float = _TICKS
     ) -> None:
-        """cpus: of the guests."""
+        """Watch the CPUs of the guests."""
         self.cpus = list(cpus)
         self._root = root
         self._clock = clock
         self._ticks = ticks
-        self._begun: tuple[Clocks, Times, Times, int | None] | None = None
+        self._begun: _Look | None = None
 
     def start(self) -> None:
-        """A round begins."""
+        """Begin a round."""
         self._begun = self._look()
 
     def stop(self) -> RoundHost:
-        """It is over. ValueError: it never began."""
+        """End the round. ValueError if none was begun."""
         if self._begun is None:
             raise ValueError("a watch is started before it is stopped")
-        (clock, mine, everyone, hot), (clock1, mine1, everyone1, hot1) = self._begun, self._look()
+        before, after = self._begun, self._look()
         self._begun = None
-        wall_s = max(clock1.monotonic_s - clock.monotonic_s, 1e-9)
-        work_s = everyone1.busy_s - everyone.busy_s - (clock1.own_s - clock.own_s)
-        return _judged(
-            steal=_share(mine1.steal_s - mine.steal_s, mine1.total_s - mine.total_s),
+        wall_s = max(after.clocks.monotonic_s - before.clocks.monotonic_s, 1e-9)
+        work_s = after.all.busy_s - before.all.busy_s - (after.clocks.own_s - before.clocks.own_s)
+        guests_s = after.guests.total_s - before.guests.total_s
+        steal_s = after.guests.steal_s - before.guests.steal_s
+        throttled = None
+        if before.throttles is not None and after.throttles is not None:
+            throttled = after.throttles - before.throttles
+        return _round_host(
+            steal=max(0.0, steal_s / guests_s) if guests_s > 0 else 0.0,
             load=max(0.0, work_s / wall_s),
-            throttled=None if hot is None or hot1 is None else hot1 - hot,
-            suspended_s=max(0.0, clock1.boot_s - clock.boot_s - wall_s),
+            throttled=throttled,
+            suspended_s=max(0.0, after.clocks.boot_s - before.clocks.boot_s - wall_s),
         )
 
-    def _look(self) -> tuple[Clocks, Times, Times, int | None]:
-        return (
+    def _look(self) -> _Look:
+        return _Look(
             self._clock(),
             cpu_times(self._root, self.cpus, ticks_per_s=self._ticks),
             cpu_times(self._root, ticks_per_s=self._ticks),
@@ -412,11 +418,16 @@ class Watch:
         )
 
 
-def _share(part: float, whole: float) -> float:
-    return max(0.0, part / whole) if whole > 0 else 0.0
+class _Look(NamedTuple):
+    """The host at one moment: its clocks, the times of the guests' CPUs and of all, and the count of throttles."""
+
+    clocks: Clocks
+    guests: CpuTimes
+    all: CpuTimes
+    throttles: int | None
 
 
-def _judged(*, steal: float, load: float, throttled: int | None, suspended_s: float) -> RoundHost:
+def _round_host(*, steal: float, load: float, throttled: int | None, suspended_s: float) -> RoundHost:
     def reasons() -> Iterator[str]:
         if steal > STEAL_LIMIT:
             yield f"steal {100 * steal:.1f} % (limit {100 * STEAL_LIMIT:g} %)"

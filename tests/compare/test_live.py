@@ -21,7 +21,7 @@ from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed, UserError
 from lab.core.progress import Progress
 from lab.guests import host as guest_host
-from lab.guests import live_machine, pinning, topology
+from lab.guests import live_machine, topology
 from lab.guests.topology import HostCpu
 from lab.report import document
 from lab.report.inputs import open_reports
@@ -199,6 +199,6 @@ def test_what_the_host_cannot_do_is_refused_first(tmp_path: Path, host: Host, mo
     def refuse(memory_mb: int, guests: int) -> None:
         raise HostFailed("too little memory")
 
-    monkeypatch.setattr(pinning, "require", refuse)
+    monkeypatch.setattr(guest_host, "require_memory", refuse)
     with pytest.raises(HostFailed, match="too little memory"):
         live_guests.check(chosen, HOW)

@@ -15,7 +15,7 @@ from lab.compare.boots import BootRecord, LiveBench
 from lab.core import records
 from lab.core.errors import LabError
 from lab.guests import host as guest_host
-from lab.guests import kvm, live_machine, perf_stat, pinning, topology
+from lab.guests import kvm, live_machine, perf_stat, topology
 from lab.guests.host import RoundHost
 from lab.guests.run import Arm, Running
 from lab.guests.topology import HostCpu, Seat
@@ -92,7 +92,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> LiveHost:
     monkeypatch.setattr(live_machine, "find_vng", lambda: "/usr/bin/vng")
     monkeypatch.setattr(live_machine, "compose", lambda guest, kernel, room: (["vng", "--run"], ["qemu", "-S"]))
     monkeypatch.setattr(topology, "host_cpus", lambda allowed: [HostCpu(cpu=n, core=n) for n in range(4)])
-    monkeypatch.setattr(pinning, "require", lambda memory_mb, guests: None)
+    monkeypatch.setattr(guest_host, "require_memory", lambda memory_mb, guests: None)
     monkeypatch.setattr(kvm, "require", lambda qemu, device=None: None)
     monkeypatch.setattr(perf_stat, "known_events", lambda root: ())
     monkeypatch.setattr(perf_stat, "events", lambda accelerator, known=(): ())

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from lab.core.errors import HostFailed, UserError
+from lab.guests import host as guest_host
 from lab.guests import live_machine, pinning, topology
 from lab.guests.live_machine import LiveGuest
 from lab.guests.topology import HostCpu, Layout, Seat, Shape
@@ -225,22 +226,22 @@ def test_vcpus_are_pinned_by_their_number(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_memory_is_rounded_and_huge_pages_are_all_or_none(tmp_path: Path) -> None:
-    assert pinning.rounded_mb(641, 1) == 642
-    assert pinning.rounded_mb(640, 3) == 642
+    assert guest_host.round_memory(641, 1) == 642
+    assert guest_host.round_memory(640, 3) == 642
     layout = topology.plan(host(SERVER), vcpus=2, duet=True)
     for node, free in ((0, 320), (1, 319)):
-        place = tmp_path / f"devices/system/node/node{node}/hugepages/hugepages-2048kB"
+        place = tmp_path / f"sys/devices/system/node/node{node}/hugepages/hugepages-2048kB"
         place.mkdir(parents=True)
         (place / "free_hugepages").write_text(f"{free}\n")
-    assert pinning.hugepage_kb(638, layout, tmp_path) == 2048
-    assert pinning.hugepage_kb(640, layout, tmp_path) is None, "node 1 lacks one"
+    assert guest_host.hugepage_kb(638, layout, tmp_path) == 2048
+    assert guest_host.hugepage_kb(640, layout, tmp_path) is None, "node 1 lacks one"
     alone = topology.plan(host(LAPTOP), vcpus=1)
-    assert pinning.hugepage_kb(2, alone, tmp_path) is None, "no such folder"
+    assert guest_host.hugepage_kb(2, alone, tmp_path) is None, "no such folder"
 
 
 def test_guests_that_do_not_fit_into_memory(tmp_path: Path) -> None:
-    path = tmp_path / "meminfo"
-    path.write_text("MemTotal: 9999999 kB\nMemAvailable: 1048576 kB\n")
-    pinning.require(640, 1, path)
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc" / "meminfo").write_text("MemTotal: 9999999 kB\nMemAvailable: 1048576 kB\n")
+    guest_host.require_memory(640, 1, tmp_path)
     with pytest.raises(HostFailed, match="2 guests at once need 1280 MiB of memory, and 1024 MiB are available"):
-        pinning.require(640, 2, path)
+        guest_host.require_memory(640, 2, tmp_path)
