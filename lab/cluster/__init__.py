@@ -1,7 +1,4 @@
-"""Joining a cluster for a command: from the words of its options to the machines that do its work.
-
-Builds and exact runs on many machines, by dask.distributed.
-"""
+"""A dask cluster for kernel builds and guests of exact mode."""
 
 from __future__ import annotations
 
@@ -12,12 +9,12 @@ from lab.core.errors import HostFailed, UserError
 from lab.core.executor import Executor
 from lab.core.progress import Progress
 
-_PATIENCE_S = 10
+_TIMEOUT_S = 10
 
 
 @contextmanager
 def connect(cluster: str | None, share: str | None, progress: Progress) -> Iterator[Executor | None]:
-    """A cluster as the executor of a command; None without an address."""
+    """Connect to a cluster as the executor of a command; None without an address."""
     if cluster is None:
         yield None
         return
@@ -38,16 +35,16 @@ def connect(cluster: str | None, share: str | None, progress: Progress) -> Itera
             hint="pip install 'kernel-ab-lab[cluster]'",
         ) from error
     try:
-        get_address_host_port(cluster)  # a client of an address that is none complains again when it is collected
+        get_address_host_port(cluster)  # a `Client` with a malformed address fails a second time when it is collected
     except ValueError as error:
         raise UserError(f"--cluster {cluster}: {error}", hint="e.g. --cluster tcp://scheduler:8786") from error
-    place = Share(share)
-    place.require_writable()
+    storage = Share(share)
+    storage.require_writable()
     try:
-        client = Client(cluster, timeout=_PATIENCE_S, set_as_default=False)
+        client = Client(cluster, timeout=_TIMEOUT_S, set_as_default=False)
     except (OSError, TimeoutError) as error:
         raise HostFailed(f"no cluster answers at {cluster}: {error}", hint="see docs/cluster.md") from error
-    executor = ClusterExecutor(client, place, progress)
+    executor = ClusterExecutor(client, storage, progress)
     try:
         yield executor
     finally:
@@ -56,9 +53,9 @@ def connect(cluster: str | None, share: str | None, progress: Progress) -> Itera
 
 
 def exact_only(cluster: str | None, mode: str) -> str:
-    """The mode on a cluster: pairs of live mode stay on one host, one at a time."""
+    """The mode of a command: with a cluster always exact, because live mode measures pairs on one host."""
     if cluster is None:
         return mode
     if mode == "live":
-        raise UserError("live mode measures on this host alone, and takes no --cluster", hint="or measure --mode exact")
+        raise UserError("live mode measures on this host alone, and refuses --cluster", hint="or measure --mode exact")
     return "exact"

@@ -1,18 +1,11 @@
-"""What a worker is given to do, and what it gives back.
+"""The side of a cluster's workers: what a worker can do, and the tasks that it runs.
 
-A guest's record is made by the machine that asked, from what the guest gave: so it says what it would say had the
-guest run there. What the guest's kernel did wrong is an answer like any other; only what is the worker's own trouble
-is raised, and tried again elsewhere.
+A worker publishes the fingerprint of its guests, and of each compiler, as dask resources. A task names the resource
+that it needs, so it runs only where it gives the same numbers, and waits while no such worker is there.
 
-What dask's workers are given when a command joins their cluster: they find out what they can do, and say so.
-
-It reaches those that come later, too, so a worker that was started anew is of use again.
-
-What a machine's guests and builds depend on, and so which machines may stand in for one another. Pure but for
-`here`, which looks at this one.
-
-A worker carries its fingerprints as dask's resources, and a task asks for the one that it needs: so it lands only
-where it gives the same numbers, and waits while there is no such worker.
+The machine that asked makes a guest's record from the guest's output, so the record does not depend on where the guest
+ran. A failure of the guest's kernel is a result like any other. Only a worker's own failure is raised, and then another
+worker tries the task.
 """
 
 from __future__ import annotations
@@ -33,8 +26,7 @@ from typing import Any, TypeVar
 from distributed import Worker
 from distributed.diagnostics.plugin import WorkerPlugin
 
-from lab.cluster import share as cluster_share
-from lab.cluster.share import Share
+from lab.cluster.share import MissingTree, Share, localize_source
 from lab.compare import exact as compare_exact
 from lab.compare import runs
 from lab.compare.runs import Bench, Got
@@ -45,7 +37,6 @@ from lab.core.progress import Progress
 from lab.core.records import Record
 from lab.guests import exact, plugin
 from lab.guests.exact import Qemu
-from lab.guests.plugin import COSTS
 from lab.guests.run import Arm, Running
 from lab.kernels import build as kernel_build
 from lab.kernels import compilers
@@ -55,43 +46,169 @@ from lab.workloads.spec import Case
 
 logger = logging.getLogger(__name__)
 Task = TypeVar("Task")
-Done = TypeVar("Done")
+Result = TypeVar("Result")
+
+_DIFFERENCES = {
+    "lab": "the lab itself",
+    "qemu": "QEMU",
+    "parameters": "machines/exact.toml",
+    "plugin": "the cost plugin, or what compiles it",
+}
+
+
+# ---- what a worker can do
+
+
+class Facts(Record, frozen=True, kw_only=True):
+    """Everything on a machine that decides the numbers of its guests, besides the contents of a task.
+
+    lab: digest of its modules. parameters: of exact mode's machine. plugin: of the cost plugin's sources and their
+    compiler; empty if it cannot be built.
+    """
+
+    lab: str
+    qemu: str
+    parameters: str
+    plugin: str
+
+    @property
+    def fingerprint(self) -> str:
+        """Machines with equal fingerprints give equal numbers."""
+        return records.digest(self)[:16]
+
+    def differences(self, other: Facts) -> list[str]:
+        """The names of what differs on another machine."""
+        names = [name for name in _DIFFERENCES if getattr(self, name) != getattr(other, name)]
+        versions = f" ({other.qemu or 'none'} there, {self.qemu or 'none'} here)"
+        return [_DIFFERENCES[name] + (versions if name == "qemu" else "") for name in names]
+
+
+def local_facts(qemu: Qemu) -> Facts:
+    """The facts of this machine, with one of its QEMUs."""
+    try:
+        cost = plugin.digest()
+    except LabError:
+        cost = ""
+    parameters = records.digest(exact.exact_machine())
+    return Facts(lab=_lab_digest(), qemu=qemu.version, parameters=parameters, plugin=cost)
+
+
+@cache
+def _lab_digest() -> str:
+    top = Path(__file__).resolve().parents[1]
+    return records.digest({str(path.relative_to(top)): records.file_digest(path) for path in sorted(top.rglob("*.py"))})
+
+
+def report_facts(qemu: str) -> Facts | str:
+    """The facts of this machine, or the reason why it runs no guests."""
+    try:
+        return local_facts(find_qemu(qemu))
+    except LabError as error:
+        return error.message
+
+
+def find_qemu(command: str) -> Qemu:
+    """The emulator at a path, else the one with its name."""
+    return exact.find_qemu(command if Path(command).is_file() else Path(command).name)
+
+
+def guests_resource(facts: Facts) -> str:
+    """The dask resource of matching workers; each has as many of it as it runs guests at a time."""
+    return f"lab-guests-{facts.fingerprint}"
+
+
+def builds_resource(compiler: Compiler) -> str:
+    """The dask resource of workers with a compiler; each has one of it, because a build uses all cores."""
+    return "lab-builds-" + records.digest([compiler.family, compiler.version, compiler.linker])[:16]
+
+
+def workers_with(resource: str, workers: Mapping[str, Mapping[str, float]]) -> dict[str, int]:
+    """The addresses of the workers that have a resource, and its amount; workers: all resources by address."""
+    return {address: int(has[resource]) for address, has in workers.items() if has.get(resource)}
+
+
+class GuestPlugin(WorkerPlugin):
+    """Sets a worker's resource for guests. dask also runs it on workers that join later."""
+
+    def __init__(self, qemu: str) -> None:
+        self.qemu = qemu
+        self.name = f"lab-guests-{qemu}"
+
+    async def setup(self, worker: Worker) -> None:
+        """Called by dask on every worker."""
+        await asyncio.to_thread(_remove_stale_folders)
+        facts = await asyncio.to_thread(report_facts, self.qemu)
+        if isinstance(facts, Facts):
+            await worker.set_resources(**{guests_resource(facts): worker.state.nthreads})
+
+
+class BuildPlugin(WorkerPlugin):
+    """Sets a worker's resource for builds with a compiler."""
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+        self.name = f"lab-builds-{command}"
+
+    async def setup(self, worker: Worker) -> None:
+        """Called by dask on every worker."""
+        try:
+            compiler = await asyncio.to_thread(compilers.identify, self.command)
+        except LabError:
+            return
+        await worker.set_resources(**{builds_resource(compiler): 1})
+
+
+def _remove_stale_folders() -> None:
+    """Remove the folders of guests whose worker was killed."""
+    for folder in paths.cache_dir("guests").iterdir():
+        if not Path(f"/proc/{folder.name.split('-')[0]}").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+# ---- tasks
 
 
 class WorkerTrouble(Exception):
-    """A worker cannot do what it was given, by no fault of the task. Of one word, so that it travels."""
+    """A worker cannot run a task, through no fault of the task. It has one argument, so that it can be pickled."""
 
 
-def packed(function: Callable[[Task], Done], task: Task) -> bytes:
-    """A task and what does it, for `perform`: of one piece, as a scheduler of another version would spoil them."""
+def pack(function: Callable[[Task], Result], task: Task) -> bytes:
+    """A task and its function for `perform`, in one piece that a scheduler of another version leaves as it is."""
     return pickle.dumps((function, task))
 
 
-def perform(given: bytes) -> Any:
-    """Do a packed task on this machine."""
-    function, task = pickle.loads(given)  # noqa: S301  (who reaches the scheduler may run anything anyway)
+def perform(packed: bytes) -> Any:
+    """Run a packed task on this machine."""
+    function, task = pickle.loads(packed)  # noqa: S301  (who reaches the scheduler may run anything anyway)
     try:
         return function(task)
     except WorkerTrouble:
         raise
+    except (LabError, OSError) as error:
+        raise WorkerTrouble(error.message if isinstance(error, LabError) else str(error)) from None
     except Exception as error:
         logger.exception("a task failed")
         raise WorkerTrouble(f"{type(error).__name__}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wrong:
-    """An error on its way home: its class's own words, and the name of the file that says more."""
+class RemoteError:
+    """An error on its way to the machine that asked. log: the name of the file that says more."""
 
     message: str
     hint: str | None
     kind: str = ""
     log: str | None = None
 
+    @classmethod
+    def of(cls, error: LabError, kind: str = "") -> RemoteError:
+        """An error in this form."""
+        return cls(message=error.message, hint=error.hint, kind=kind, log=error.log.name if error.log else None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestTask:
-    """One guest. Paths in it are those of the machine that asks; image and slice: digests of what is at them."""
+    """One guest. Its paths are those of the machine that asks; image and slice: digests of files in the share."""
 
     share: str
     bench: Bench
@@ -105,60 +222,52 @@ class GuestTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestDone:
-    """What a guest gave, or how it failed; and the files that it left, by name."""
+    """The output of a guest or its failure, and the files that it left, by name."""
 
     got: Got | None
-    wrong: Wrong | None
+    error: RemoteError | None
     files: dict[str, bytes]
-
-
-def find_qemu(command: str) -> Qemu:
-    """The emulator of that path, else the one that is called like it."""
-    return exact.find_qemu(command if Path(command).is_file() else Path(command).name)
 
 
 def run_guest(task: GuestTask) -> GuestDone:
     """Boot a task's guest on this machine."""
-    try:
-        bench, arm = _at_home(task)
-        with tempfile.TemporaryDirectory(prefix=f"{os.getpid()}-", dir=paths.cache_dir("guests")) as folder:
-            return _run(task, dataclasses.replace(bench, folder=Path(folder)), arm)
-    except (LabError, OSError) as error:
-        raise WorkerTrouble(_words(error)) from None
+    bench, arm = _localize(task)
+    with tempfile.TemporaryDirectory(prefix=f"{os.getpid()}-", dir=paths.cache_dir("guests")) as folder:
+        return _run_guest(task, dataclasses.replace(bench, folder=Path(folder)), arm)
 
 
-def _at_home(task: GuestTask) -> tuple[Bench, Arm]:
-    """A task's bench and arm with this machine's files; refused where they are not the same guest."""
+def _localize(task: GuestTask) -> tuple[Bench, Arm]:
+    """A task's bench and arm with this machine's files. Refuses the task if the guest would be a different one."""
     share = Share(task.share)
     bench = dataclasses.replace(task.bench, qemu=find_qemu(task.bench.qemu.path), slice=share.fetch(task.slice))
     if bench.instrument is not None:
         bench = dataclasses.replace(bench, instrument=dataclasses.replace(bench.instrument, library=plugin.obtain()))
-    if (found := compare_exact.environment_of(bench).fingerprint) != task.fingerprint:
-        raise WorkerTrouble(f"its guests are others: fingerprint {found}, and {task.fingerprint} is asked for")
+    if (fingerprint := compare_exact.environment_of(bench).fingerprint) != task.fingerprint:
+        raise WorkerTrouble(f"its guests have the fingerprint {fingerprint}, not {task.fingerprint}")
     image = share.fetch(task.image)
     kernel = dataclasses.replace(task.arm.kernel, bzimage=image, vmlinux=image)
     return bench, dataclasses.replace(task.arm, kernel=kernel)
 
 
-def _run(task: GuestTask, bench: Bench, arm: Arm) -> GuestDone:
-    guest = runs.fresh_folder(bench, arm, task.seed, task.cases)
-    argv = runs.arguments(bench, arm, guest)
-    got, wrong = None, None
+def _run_guest(task: GuestTask, bench: Bench, arm: Arm) -> GuestDone:
+    folder = runs.fresh_folder(bench, arm, task.seed, task.cases)
+    argv = runs.arguments(bench, arm, folder)
+    got, failure = None, None
     try:
-        got = runs.execute(argv, guest, bench, arm, task.seed, task.cases, Running())
+        got = runs.execute(argv, folder, bench, arm, task.seed, task.cases, Running())
     except GuestFailed as error:
         if error.kind.blames == "host":
             raise
-        wrong = _wrong(error, error.kind)
+        failure = RemoteError.of(error, error.kind)
     if task.seed != runs.PROFILED_SEED:
-        (guest / COSTS).unlink(missing_ok=True)
-    files = {path.name: path.read_bytes() for path in guest.iterdir() if path.is_file()}
-    return GuestDone(got=got, wrong=wrong, files=files)
+        (folder / plugin.COSTS).unlink(missing_ok=True)
+    files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    return GuestDone(got=got, error=failure, files=files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildTask:
-    """One kernel, which goes into the share under the request's key."""
+    """One kernel to build and put into the share, under the key of its request."""
 
     share: str
     request: BuildRequest
@@ -166,9 +275,9 @@ class BuildTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildDone:
-    """How a build ended: well where nothing is wrong; else with its log. Or not begun, for want of a tree of git."""
+    """The end of a build: success without an error. missing: the git tree without which it could not begin."""
 
-    wrong: Wrong | None = None
+    error: RemoteError | None = None
     log: bytes = b""
     missing: str | None = None
 
@@ -177,151 +286,14 @@ def build_kernel(task: BuildTask) -> BuildDone:
     """Build a task's kernel on this machine, and share it."""
     share = Share(task.share)
     try:
-        source = cluster_share.at_home(share, task.request.source)
+        source = localize_source(share, task.request.source)
         compiler = compilers.identify(task.request.compiler.command)
         request = dataclasses.replace(task.request, source=source, compiler=compiler)
         build = kernel_build.obtain(request, Work(progress=Progress(quiet=True)))
         share.put_kernel(build, task.request.key)
-    except cluster_share.Missing as missing:
+    except MissingTree as missing:
         return BuildDone(missing=str(missing))
     except BuildFailed as error:
         log = error.log.read_bytes() if error.log and error.log.is_file() else b""
-        return BuildDone(wrong=_wrong(error), log=log)
-    except (LabError, OSError, ValueError) as error:
-        raise WorkerTrouble(_words(error)) from None
+        return BuildDone(error=RemoteError.of(error), log=log)
     return BuildDone()
-
-
-def _wrong(error: LabError, kind: str = "") -> Wrong:
-    return Wrong(message=error.message, hint=error.hint, kind=kind, log=error.log.name if error.log else None)
-
-
-def _words(error: Exception) -> str:
-    return error.message if isinstance(error, LabError) else str(error)
-
-
-_GUESTS = "lab-guests-"
-_BUILDS = "lab-builds-"
-_WORDS = {
-    "lab": "the lab itself",
-    "qemu": "QEMU",
-    "parameters": "machines/exact.toml",
-    "plugin": "the cost plugin, or what compiles it",
-}
-
-
-class Facts(Record, frozen=True, kw_only=True):
-    """What the numbers of a machine's guests depend on, besides what a task brings along.
-
-    lab: digest of its modules. parameters: of exact mode's machine. plugin: of the cost plugin's sources and their
-    compiler; empty where there is none.
-    """
-
-    lab: str
-    qemu: str
-    parameters: str
-    plugin: str
-
-    @property
-    def fingerprint(self) -> str:
-        """Equal ones give equal numbers."""
-        return records.digest(self)[:16]
-
-
-def here(qemu: Qemu) -> Facts:
-    """This machine's, with a QEMU of it."""
-    try:
-        cost = plugin.digest()
-    except LabError:
-        cost = ""
-    return Facts(lab=_own(), qemu=qemu.version, parameters=records.digest(exact.exact_machine()), plugin=cost)
-
-
-@cache
-def _own() -> str:
-    top = Path(__file__).resolve().parents[1]
-    return records.digest({str(path.relative_to(top)): records.file_digest(path) for path in sorted(top.rglob("*.py"))})
-
-
-def differences(mine: Facts, other: Facts) -> list[str]:
-    """In what two machines differ, in words."""
-    pairs = [(name, getattr(mine, name), getattr(other, name)) for name in _WORDS]
-    return [
-        f"{_WORDS[name]} ({theirs or 'none'} there, {own or 'none'} here)" if name == "qemu" else _WORDS[name]
-        for name, own, theirs in pairs
-        if own != theirs
-    ]
-
-
-def guests_resource(facts: Facts) -> str:
-    """What a worker has as many of as it runs guests at a time."""
-    return _GUESTS + facts.fingerprint
-
-
-def builds_resource(compiler: Compiler) -> str:
-    """What a worker has one of for each compiler that it can build with: a build uses all of its cores."""
-    return _BUILDS + records.digest([compiler.family, compiler.version, compiler.linker])[:16]
-
-
-def able(workers: Mapping[str, Mapping[str, float]], resource: str) -> dict[str, int]:
-    """The workers that carry a resource, and how much of it; workers: their resources by address."""
-    return {address: int(has[resource]) for address, has in workers.items() if has.get(resource)}
-
-
-T = TypeVar("T")
-
-
-class RunsGuests(WorkerPlugin):
-    """Carries the fingerprint of a worker's guests, as often as it has threads."""
-
-    def __init__(self, qemu: str) -> None:
-        self.qemu = qemu
-        self.name = f"lab-guests-{qemu}"
-
-    async def setup(self, worker: Worker) -> None:
-        """Called by dask on every worker."""
-        await asyncio.to_thread(_sweep)
-        facts = await asyncio.to_thread(_or_none, lambda: look(self.qemu))
-        if facts is not None:
-            await worker.set_resources(**{guests_resource(facts): worker.state.nthreads})
-
-
-class Builds(WorkerPlugin):
-    """Carries a compiler, once."""
-
-    def __init__(self, command: str) -> None:
-        self.command = command
-        self.name = f"lab-builds-{command}"
-
-    async def setup(self, worker: Worker) -> None:
-        """Called by dask on every worker."""
-        found = await asyncio.to_thread(_or_none, lambda: compilers.identify(self.command))
-        if found is not None:
-            await worker.set_resources(**{builds_resource(found): 1})
-
-
-def look(qemu: str) -> Facts:
-    """What this machine's guests depend on."""
-    return here(find_qemu(qemu))
-
-
-def look_and_tell(qemu: str) -> Facts | str:
-    """The same, or why it runs none."""
-    try:
-        return look(qemu)
-    except LabError as error:
-        return error.message
-
-
-def _or_none(find: Callable[[], T]) -> T | None:
-    try:
-        return find()
-    except LabError:
-        return None
-
-
-def _sweep() -> None:
-    """Remove what guests of killed workers left."""
-    for folder in paths.cache_dir("guests").iterdir():
-        if not Path(f"/proc/{folder.name.split('-')[0]}").exists():
-            shutil.rmtree(folder, ignore_errors=True)

@@ -125,8 +125,8 @@ def test_a_matrix_by_two_workers_has_the_bytes_of_one_without(
 def test_a_command_that_was_stopped_keeps_what_was_measured_and_goes_on_without_a_cluster(
     bisector: Bisector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr(client, "_LOOK_EVERY_S", 0.2)
-    monkeypatch.setattr(client, "_PATIENCE_S", 1.0)
+    monkeypatch.setattr(client, "_POLL_S", 0.2)
+    monkeypatch.setattr(client, "_WAIT_S", 1.0)
     ends = line(bisector.tree, [100.0, 60.0])
     result = tmp_path / "result"
     with running(tmp_path / "cluster", 1, FAKE_RUN_S="0.3") as cluster:

@@ -104,7 +104,7 @@ def test_sources_reach_a_worker_that_has_none(tree: Path, cluster: Cluster, buil
 def test_a_source_that_cannot_be_shared_is_built_here(
     tree: Path, cluster: Cluster, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(share, "offer", lambda *_: None)
+    monkeypatch.setattr(share, "share_source", lambda *_: None)
     commit = commit_change(tree, 5)
     status, built, said = build(tree, "asks", commit, *cluster.words)
     assert status == 0 and built[commit]["bzImage"], said
@@ -113,7 +113,7 @@ def test_a_source_that_cannot_be_shared_is_built_here(
 
 def test_a_workers_own_failure_is_told_in_a_line() -> None:
     with pytest.raises(worker.WorkerTrouble, match="AttributeError: 'str' object has no attribute 'share'"):
-        worker.perform(worker.packed(worker.build_kernel, "no task"))
+        worker.perform(worker.pack(worker.build_kernel, "no task"))
 
 
 def git(tree: Path, *words: str) -> str:

@@ -20,12 +20,12 @@ MINE = Facts(lab="a", qemu="7.2.22", parameters="p", plugin="c")
 def test_whatever_differs_makes_another_machine_of_it(name: str) -> None:
     other = replace(MINE, **{name: "other"})
     assert worker.guests_resource(other) != worker.guests_resource(MINE)
-    assert len(worker.differences(MINE, other)) == 1
-    assert worker.differences(MINE, replace(MINE)) == []
+    assert len(MINE.differences(other)) == 1
+    assert MINE.differences(replace(MINE)) == []
 
 
 def test_the_difference_of_two_emulators_is_told() -> None:
-    assert worker.differences(MINE, replace(MINE, qemu="10.0.2", lab="b")) == [
+    assert MINE.differences(replace(MINE, qemu="10.0.2", lab="b")) == [
         "the lab itself", "QEMU (10.0.2 there, 7.2.22 here)",
     ]  # fmt: skip
 
@@ -38,18 +38,18 @@ def test_only_those_that_carry_it_are_able() -> None:
         "tcp://c": {},
         "tcp://d": {wanted: 0.0},
     }
-    assert worker.able(workers, wanted) == {"tcp://a": 4}
+    assert worker.workers_with(wanted, workers) == {"tcp://a": 4}
 
 
 def test_this_machine_is_like_itself_and_unlike_one_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = worker.here(QEMU)
-    assert whole == worker.here(QEMU) and whole.plugin == plugin.digest()
+    whole = worker.local_facts(QEMU)
+    assert whole == worker.local_facts(QEMU) and whole.plugin == plugin.digest()
 
     def none(command: str = "gcc") -> None:
         raise HostFailed("the compiler gcc is not installed")
 
     monkeypatch.setattr(compilers, "identify", none)
-    assert worker.here(QEMU) == replace(whole, plugin="")
+    assert worker.local_facts(QEMU) == replace(whole, plugin="")
 
 
 def test_a_compiler_is_what_it_says_it_is_and_not_what_it_is_called() -> None:

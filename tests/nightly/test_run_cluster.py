@@ -86,7 +86,7 @@ def test_a_cluster_that_is_away_begins_no_night(
 ) -> None:
     from lab import cluster as lab_cluster
 
-    monkeypatch.setattr(lab_cluster, "_PATIENCE_S", 1)
+    monkeypatch.setattr(lab_cluster, "_TIMEOUT_S", 1)
     nights.run()
     nights.add(60.0)
     (tmp_path / "share").mkdir()
