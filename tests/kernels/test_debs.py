@@ -40,6 +40,7 @@ echo "$2" >> "$FAKE_APT/asked"
 echo deb > "${2%%=*}.deb"
 """
 DPKG_DEB = r"""#!/bin/sh
+[ "$1" = --field ] && exit 0
 [ -e "$FAKE_APT/empty" ] && exit 0
 mkdir -p "$3/boot" "$3/lib/modules/r" && touch "$3/boot/vmlinuz-r" "$3/boot/System.map-r" "$3/boot/config-r"
 """
