@@ -12,8 +12,7 @@ from lab.compare import explain as lab_explain
 from lab.compare import results
 from lab.compare.explain import Cost
 from lab.core import records
-from lab.report import explain_text
-from lab.report import svg as report_svg
+from lab.report import explain_text, flame_graph
 
 
 @click.command()
@@ -50,9 +49,9 @@ def explain(
     with options.work(jobs) as work:
         found = lab_explain.find(folder, result, work, case, machine=machine, model=model, cost=cost)
     if folded:
-        records.write_atomic(folded, report_svg.folded(found.explanation, cost).encode())
+        records.write_atomic(folded, flame_graph.folded(found.explanation, cost).encode())
     if svg:
-        drawing = report_svg.svg(found.explanation, cost, title=found.title, machine=found.machine)
+        drawing = flame_graph.svg(found.explanation, cost, title=found.title, machine=found.machine)
         records.write_atomic(svg, drawing.encode())
     if as_json:
         click.echo(records.encode(found.document()), nl=False)

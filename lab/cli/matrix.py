@@ -20,6 +20,7 @@ from lab.core.errors import GuestFailed, GuestFailure
 from lab.core.progress import Progress
 from lab.history import remember
 from lab.report import heatmap, matrix_text
+from lab.report.inputs import StoredMatrix
 from lab.stats import defaults
 
 
@@ -70,7 +71,7 @@ def matrix(
                 finished = measuring.measure(plan, folder, work)
             remember(folder, work.progress)
     if svg:
-        records.write_atomic(svg, heatmap.svg(finished).encode())
+        records.write_atomic(svg, heatmap.matrix(StoredMatrix(raw=finished, folder=folder)).encode())
     show(finished, as_json=as_json)
     if failed := finished.failed:
         raise GuestFailed(

@@ -16,8 +16,8 @@ from lab import report as lab_report
 from lab.bisection import answer, session
 from lab.bisection.answer import Answer
 from lab.cli import options
-from lab.compare import matrix_results, results
 from lab.compare import replay as compare_replay
+from lab.compare import results
 from lab.compare.matrix_results import MatrixResult
 from lab.compare.plan import GUEST_TIMEOUT_S
 from lab.compare.replay import Replay
@@ -29,6 +29,7 @@ from lab.guests.exact import QEMU
 from lab.report import inputs, matrix_text, text
 from lab.report.bundle import replay as bundle_replay
 from lab.report.bundle import write
+from lab.report.inputs import Comparisons, StoredMatrix
 
 _BUNDLE = "bundle"
 
@@ -39,7 +40,7 @@ _BUNDLE = "bundle"
     "--format",
     "-f",
     "form",
-    type=click.Choice([*lab_report.ALL, _BUNDLE]),
+    type=click.Choice([*lab_report.NAMES, _BUNDLE]),
     help="How to show it (default: a table). A bundle is all that repeats it without this lab.",
 )
 @click.option(
@@ -76,23 +77,17 @@ def _show(references: tuple[str, ...], form: str | None, output: Path | None, *,
     """One result of any kind, or several comparisons."""
     if form == "html" and output is None and sys.stdout.isatty():
         raise UserError("a page is nothing to read on a terminal", hint="write it to a file with --output")
-    folder = results.open_folder(references[0])
-    kind = results.kind(folder)
-    if len(references) == 1 and kind == session.KIND:
-        found = inputs.open_bisection(folder)
-        _write(lab_report.render(form or "text", found, lab_report.OF_BISECTIONS, "bisection"), output)
-    elif len(references) == 1 and kind == matrix_results.KIND:
-        matrix = inputs.open_matrix(folder)
-        if form is None and output is None:
-            matrix_text.show(matrix.raw, Console())
-        else:
-            _write(lab_report.render(form or "text", matrix, lab_report.OF_MATRICES, "matrix"), output)
-    else:
-        reports = inputs.open_reports(references, anyway=anyway)
-        if form is None and output is None and not reports.several:
-            text.show(reports.items[0].raw, Console())
-        else:
-            _write(lab_report.render(form or "text", reports), output)
+    stored = inputs.open_stored(references, anyway=anyway)
+    if form or output:
+        _write(lab_report.render(form or "text", stored), output)
+        return
+    match stored:
+        case Comparisons(items=[comparison]):
+            text.show(comparison.raw, Console())
+        case StoredMatrix():
+            matrix_text.show(stored.raw, Console())
+        case _:
+            click.echo(lab_report.render("text", stored), nl=False)
 
 
 def _write_bundle(result_ids: tuple[str, ...], output: Path | None) -> None:
@@ -102,9 +97,9 @@ def _write_bundle(result_ids: tuple[str, ...], output: Path | None) -> None:
         raise UserError("where shall the bundle go?", hint="name a new folder, or a file *.tar.zst, with --output")
     folder = results.open_folder(result_ids[0])
     found = answer.load(folder) if results.kind(folder) == session.KIND else None
-    reports = inputs.open_reports([answer.proving(found)] if found else result_ids)
+    comparisons = inputs.open_comparisons([answer.proving(found)] if found else result_ids)
     with options.work() as work:
-        write.write(reports.items[0], output, work)
+        write.write(comparisons.items[0], output, work)
     click.echo(f"wrote {output}", err=True)
 
 

@@ -1,22 +1,28 @@
-"""What the kernel did differently: counters ranked by how much they moved, each with its meaning in a line."""
+"""Counters of a case, of its program and of the kernel: which of them moved, how far, and what each means."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import statistics
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
+from lab.compare.results import CaseResult, growth, movement
+from lab.compare.runs import Run
 from lab.core import paths, toml
 from lab.core.records import Record
-from lab.stats.verdict import Comparison
+from lab.stats import verdict
+from lab.stats.verdict import Comparison, Metric, distance
 
 # The model counts the program and the kernel apart.
 _SIDE = re.compile(r"^(?:user|kernel)[._]")
+_PERCENTILES = ("latency_p", "cycles_p")
 
 Line = Annotated[str, msgspec.Meta(min_length=1, max_length=120)]
 
@@ -56,20 +62,99 @@ def counters(path: Path | None = None) -> Mapping[str, Counter]:
     return toml.load(path or paths.room("reports") / "counters.toml", _File).counter
 
 
-def mechanisms(comparisons: Iterable[Comparison], known: Mapping[str, Counter] | None = None) -> list[Mechanism]:
+def described(name: str) -> Counter | None:
+    """What is known of a counter, by its own name or without the side that it was counted on."""
+    return counters().get(name) or counters().get(_SIDE.sub("", name))
+
+
+def kernel_counters(runs: Iterable[Run], case: CaseResult, known: Collection[str] | None = None) -> list[Comparison]:
+    """Compare what /proc/vmstat counted around a case, by arm and seed. known: only the counters of those names."""
+    counts: dict[str, dict[int, Mapping[str, int]]] = {"base": {}, "test": {}}
+    for run in runs:
+        outcome = run.report.case(case.case) if run.workload == case.workload else None
+        if outcome is not None and run.arm in counts:
+            counts[run.arm][run.seed] = outcome.vmstat
+    seeds = sorted(counts["base"].keys() & counts["test"].keys())
+    if not seeds:
+        return []
+    names = {name for arm in counts.values() for vmstat in arm.values() for name in vmstat}
+    names -= {metric.name for metric in case.metrics}
+    return [
+        verdict.compare_metric(
+            Metric(name=name, unit="events", better="neither"),
+            [float(counts["base"][seed].get(name, 0)) for seed in seeds],
+            [float(counts["test"][seed].get(name, 0)) for seed in seeds],
+            exact=True,
+        )
+        for name in sorted(names if known is None else names & set(known))
+    ]
+
+
+# ---- ranked by how far they moved
+
+
+def ranked(comparisons: Iterable[Comparison]) -> list[Comparison]:
+    """The secondary metrics among the comparisons, the one that moved most first."""
+    return sorted((c for c in comparisons if not c.primary), key=lambda c: (-movement(c), c.name))
+
+
+def changed(case: CaseResult) -> list[Comparison]:
+    """The secondary metrics of a case that differ between the arms, ranked."""
+    return [comparison for comparison in ranked(case.metrics) if comparison.base != comparison.test]
+
+
+def all_counters(case: CaseResult, runs: Iterable[Run]) -> list[Comparison]:
+    """The case's secondary metrics and the known counters of the kernel that moved, ranked."""
+    kernel = kernel_counters(runs, case, counters().keys())
+    return ranked([*case.metrics, *(c for c in kernel if c.base != c.test)])
+
+
+def movers(case: CaseResult, most: int = 3) -> list[Comparison]:
+    """The counters of a case that moved most, by |log ratio|; from and to zero first, by their change.
+
+    Percentiles and the other clock follow the cost and explain nothing, so they are left out, as are counters that
+    are equal in every pair or have no usable number. Noise is not left out.
+    """
+    moved = [
+        c
+        for c in case.metrics
+        if not (c.primary or c.name == case.guest_clock or c.name.startswith(_PERCENTILES))
+        if c.method != "none" and c.base != c.test
+    ]
+    return sorted(moved, key=_change, reverse=True)[:most]
+
+
+def _change(c: Comparison) -> tuple[float, float]:
+    step = abs(sum(v or 0 for v in c.test) - sum(v or 0 for v in c.base))
+    return distance(c.ratio, none=math.inf), step
+
+
+def percentiles(case: CaseResult) -> dict[str, list[tuple[float, Comparison]]]:
+    """The families of percentiles (`latency`, `cycles`) of a case that have several points, each with its share."""
+    families: dict[str, list[tuple[float, Comparison]]] = {}
+    for prefix in _PERCENTILES:
+        for comparison in case.metrics:
+            digits = comparison.name.removeprefix(prefix)
+            if digits != comparison.name and digits.isdigit():
+                # p999 is 99.9 %.
+                share = float(f"{digits[:2]}.{digits[2:] or 0}")
+                families.setdefault(prefix.removesuffix("_p"), []).append((share, comparison))
+    return {family: sorted(points, key=lambda point: point[0]) for family, points in families.items() if points[1:]}
+
+
+def mechanisms(comparisons: Iterable[Comparison]) -> list[Mechanism]:
     """The counters among a case's comparisons that moved, the one that moved most first.
 
     A counter is what `counters.toml` knows and what has no better side; how fast a kernel is, is not why.
     """
-    known = counters() if known is None else known
     moved = []
-    for one in comparisons:
-        about = known.get(one.name) or known.get(_SIDE.sub("", one.name))
-        if one.primary or (about is None and one.better != "neither"):
+    for comparison in comparisons:
+        about = described(comparison.name)
+        if comparison.primary or (about is None and comparison.better != "neither"):
             continue
-        if (means := _means(one.base, one.test)) and means[0] != means[1]:
-            moved.append(_mechanism(one, *means, about))
-    return sorted(moved, key=lambda m: (-_distance(m), m.name))
+        if (means := _means(comparison.base, comparison.test)) and means[0] != means[1]:
+            moved.append(_mechanism(comparison, *means, about))
+    return sorted(moved, key=lambda m: (-growth(m.base, m.test), m.name))
 
 
 def _means(base: Sequence[float | None], test: Sequence[float | None]) -> tuple[float, float] | None:
@@ -80,10 +165,10 @@ def _means(base: Sequence[float | None], test: Sequence[float | None]) -> tuple[
     return math.fsum(b for b, _ in pairs) / len(pairs), math.fsum(t for _, t in pairs) / len(pairs)
 
 
-def _mechanism(one: Comparison, base: float, test: float, about: Counter | None) -> Mechanism:
+def _mechanism(comparison: Comparison, base: float, test: float, about: Counter | None) -> Mechanism:
     return Mechanism(
-        name=one.name,
-        unit=one.unit,
+        name=comparison.name,
+        unit=comparison.unit,
         base=base,
         test=test,
         ratio=test / base if base else None,
@@ -92,6 +177,42 @@ def _mechanism(one: Comparison, base: float, test: float, about: Counter | None)
     )
 
 
-def _distance(moved: Mechanism) -> float:
-    """|log of (test + 1) / (base + 1)|: events are whole, so from 0 to 1 is less than from 10 to 400, yet finite."""
-    return abs(math.log1p(max(moved.test, 0)) - math.log1p(max(moved.base, 0)))
+# ---- over time
+
+Point = Sequence[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline:
+    """A number that a program reported over time: for each arm a curve by seed, of points (guest ns, value)."""
+
+    name: str
+    curves: dict[str, dict[int, list[Point]]]
+
+    @property
+    def longest(self) -> float:
+        """The longest time of all curves."""
+        return max(point[0] for arm in self.curves.values() for curve in arm.values() for point in curve) or 1.0
+
+    @property
+    def largest(self) -> float:
+        """The largest value of all curves."""
+        return max(point[1] for arm in self.curves.values() for curve in arm.values() for point in curve) or 1.0
+
+    def reached(self, arm: str, share: float) -> float | None:
+        """When an arm reached that share of the largest value, the median over the seeds; None if a seed never did."""
+        level = self.largest * share * (1 - 1e-9)
+        times = [next((t for t, value, *_ in curve if value >= level), None) for curve in self.curves[arm].values()]
+        return None if None in times else statistics.median(time for time in times if time is not None)
+
+
+def timelines(case: CaseResult, runs: Iterable[Run]) -> list[Timeline]:
+    """All series that both arms reported of a case."""
+    arms = ("base", "test")
+    curves: dict[str, dict[str, dict[int, list[Point]]]] = {}
+    for run in runs:
+        outcome = run.report.case(case.case) if run.workload == case.workload else None
+        for name, points in (outcome.series if outcome else {}).items():
+            if run.arm in arms and len(points) > 1 and len(points[0]) > 1:
+                curves.setdefault(name, {arm: {} for arm in arms})[run.arm][run.seed] = [*points]
+    return [Timeline(name=name, curves=both) for name, both in sorted(curves.items()) if all(both.values())]

@@ -12,8 +12,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
-from lab.compare import profiles
-from lab.compare.counters import Mechanism, mechanisms
+from lab.compare import profiles, runs
+from lab.compare.counters import Mechanism, kernel_counters, mechanisms
 from lab.compare.profiles import ArmProfile
 from lab.compare.results import AbResult, CaseResult
 from lab.core import records
@@ -80,6 +80,10 @@ class Explanation(Record, frozen=True, kw_only=True):
         """One arm's modelled cycles, or instructions, per operation."""
         unit = self.cycle_units if cost == "cycles" else 1
         return Fraction(row.cost(arm, cost), self.operations(arm) * unit)
+
+    def costs(self, row: FunctionRow, cost: Cost = "cycles") -> tuple[Fraction, Fraction]:
+        """Modelled cycles, or instructions, per operation of base and test."""
+        return self.per_operation(row, "base", cost), self.per_operation(row, "test", cost)
 
     def calls_per_operation(self, row: FunctionRow, arm: Arm) -> Fraction | None:
         """One arm's calls per operation, None where no entry was seen."""
@@ -295,7 +299,7 @@ def find(
         result=result,
         case=chosen,
         explanation=explanation,
-        mechanisms=mechanisms([*chosen.metrics, *profiles.kernel_counters(folder, chosen)]),
+        mechanisms=mechanisms([*chosen.metrics, *kernel_counters(runs.load_all(folder), chosen)]),
         machine=found.machine,
         model=found.model,
         cost=cost,

@@ -15,11 +15,12 @@ import msgspec
 
 from lab.compare import exact, matrix_results, results, runs
 from lab.compare.exact import Prepared
-from lab.compare.matrix_results import Cell, MatrixArm, MatrixArmPlan, MatrixPlan, MatrixResult, Span
+from lab.compare.matrix_results import Cell, MatrixArm, MatrixArmPlan, MatrixPlan, MatrixResult, Span, state
 from lab.compare.sampling import Limits, Series, Wanted, sample
 from lab.core import records
 from lab.core.errors import HostFailed, UserError, suggestion
 from lab.core.executor import Work
+from lab.core.text import plural
 from lab.guests import exact as guest_exact
 from lab.guests.run import Arm
 from lab.kernels import spec
@@ -223,17 +224,6 @@ def summary(cells: Sequence[Cell], plan: MatrixPlan) -> str:
     return f"against {plan.baseline}: {', '.join(counted)}"
 
 
-def state(cell: Cell, baseline: str) -> str:
-    """A cell in a word: its verdict, `baseline`, `failed`, `not measured`, or `measured` where nothing judges it."""
-    if cell.failed:
-        return "failed"
-    if not cell.seeds:
-        return "not measured"
-    if cell.arm == baseline:
-        return "baseline"
-    return str(cell.verdict) if cell.verdict else "measured"
-
-
 # ---- before it starts
 
 
@@ -267,11 +257,6 @@ def _guests_left(plan: MatrixPlan, folder: Path, workload: Workload, together: S
         for arm in plan.arms
         for seed in range(1, plan.seeds + 1)
     )
-
-
-def plural(number: int, word: str) -> str:
-    """A number of things."""
-    return f"{number} {word}{'s' * (number != 1)}"
 
 
 def check_metrics(asked: Sequence[str], metric: str | None, model: str) -> None:

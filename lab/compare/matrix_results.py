@@ -21,7 +21,7 @@ from lab.core.errors import UserError
 from lab.core.records import Record
 from lab.kernels import spec
 from lab.kernels.kernel import KernelSpec
-from lab.stats.verdict import Better, Comparison, Outcome
+from lab.stats.verdict import Better, Comparison, Outcome, distance
 
 KERNEL = "kernel"
 """The name of the axis whose values are kernels."""
@@ -207,6 +207,27 @@ class Cell(Record, frozen=True, kw_only=True):
     failed: str | None = None
     means: dict[str, float]
 
+    @property
+    def name(self) -> str:
+        """The full name of the case."""
+        return f"{self.workload}:{self.case}"
+
+    @property
+    def ratio(self) -> float | None:
+        """The change against the baseline."""
+        return self.comparison.ratio if self.comparison else None
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why the cell has no number, or no plain verdict."""
+        if self.failed:
+            return [f"failed: {self.failed}"]
+        if self.comparison is None:
+            return []
+        if self.verdict == Outcome.UNKNOWN:
+            return [f"unknown: {self.comparison.undecided('seed')}"]
+        return [f"{self.verdict}, but not beyond chance over all cells"] if self.holm is False else []
+
 
 class MatrixResult(Record, frozen=True, kw_only=True):
     """`lab matrix --json`: the finished document. Cells are by workload, case and arm, in that order."""
@@ -231,6 +252,32 @@ class MatrixResult(Record, frozen=True, kw_only=True):
     def failed(self) -> list[Cell]:
         """The cells that have no number because a guest failed."""
         return [cell for cell in self.cells if cell.failed]
+
+    @property
+    def notes(self) -> list[str]:
+        """What there is to note about the arms, each note once."""
+        return list(dict.fromkeys(arm.arm.note for arm in self.arms if arm.arm.note))
+
+    @property
+    def worst(self) -> Cell | None:
+        """The regression that is furthest from its baseline, if there is one with a ratio."""
+        cells = [cell for cell in self.cells if self.state(cell) == Outcome.REGRESSION and cell.ratio]
+        return max(cells, key=lambda cell: distance(cell.ratio), default=None)
+
+    def state(self, cell: Cell) -> str:
+        """A cell in a word."""
+        return state(cell, self.baseline)
+
+
+def state(cell: Cell, baseline: str) -> str:
+    """A cell in a word: its verdict, `baseline`, `failed`, `not measured`, or `measured` where nothing judges it."""
+    if cell.failed:
+        return "failed"
+    if not cell.seeds:
+        return "not measured"
+    if cell.arm == baseline:
+        return "baseline"
+    return str(cell.verdict) if cell.verdict else "measured"
 
 
 def load_plan(folder: Path) -> MatrixPlan:

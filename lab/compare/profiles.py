@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -20,8 +20,7 @@ from lab.guests.plugin import COSTS
 from lab.guests.run import Arm
 from lab.kernels import symbols
 from lab.kernels.symbols import SymbolTable
-from lab.stats import verdict
-from lab.stats.verdict import Comparison, Metric, distance
+from lab.stats.verdict import distance
 from lab.workloads import selection
 from lab.workloads.spec import Workload
 
@@ -120,35 +119,6 @@ def _kept(folder: Path, case: CaseResult, machine: str | None, model: str | None
         return None
     wanted = plugin.load_instrument(machine, kind)
     return kind if wanted is not None and wanted.identity == kept else None
-
-
-def kernel_counters(folder: Path, case: CaseResult) -> list[Comparison]:
-    """What /proc/vmstat counted around the case, by arm and seed, beside the workload's own metrics."""
-    paths = sorted((folder / "runs").glob("*.json"))
-    return counted_in((records.load(path, Run) for path in paths), case)
-
-
-def counted_in(kept: Iterable[Run], case: CaseResult, known: Container[str] | None = None) -> list[Comparison]:
-    """`kernel_counters` of runs at hand; only of the counters that are known, if that is given."""
-    found: dict[str, dict[int, Mapping[str, int]]] = {"base": {}, "test": {}}
-    for run in kept:
-        if run.workload != case.workload:
-            continue
-        outcome = run.report.case(case.case)
-        if outcome is not None and run.arm in found:
-            found[run.arm][run.seed] = outcome.vmstat
-    seeds = sorted(found["base"].keys() & found["test"].keys())
-    names = {name for arm in found.values() for counted in arm.values() for name in counted}
-    return [
-        verdict.compare_metric(
-            Metric(name=name, unit="events", better="neither"),
-            [float(found["base"][seed].get(name, 0)) for seed in seeds],
-            [float(found["test"][seed].get(name, 0)) for seed in seeds],
-            exact=True,
-        )
-        for name in sorted(names - {metric.name for metric in case.metrics})
-        if seeds and (known is None or name in known)
-    ]
 
 
 def _profile(place: Path, workload: Workload, case: CaseResult, arm: Arm, root: Path) -> ArmProfile:

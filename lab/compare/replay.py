@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from lab.compare import exact, matrix, matrix_results, results, sampling
+from lab.compare import exact, matrix, matrix_results, results, runs, sampling
 from lab.compare.matrix_results import MatrixResult
 from lab.compare.results import AbResult
 from lab.compare.runs import Run, run_name
-from lab.core import records
 from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.records import Record
@@ -63,7 +62,7 @@ def replay(result_id: str, work: Work) -> Replay:
             f"{stored.result} is of live mode, and real time never comes out alike to the last digit",
             hint=f"measure again: {stored.reproduce}",
         )
-    before = [records.load(path, Run) for path in sorted((folder / "runs").glob("*.json"))]
+    before = runs.load_all(folder)
     with tempfile.TemporaryDirectory(prefix="lab-replay-") as scratch:
         ready = _prepare(folder, results.new_folder(Path(scratch)), work)
         _run_again(before, ready, work)

@@ -10,9 +10,10 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Literal, TypeVar
 import msgspec
 from filelock import FileLock, Timeout
 
+from lab.compare import rounds
 from lab.compare.plan import ComparisonPlan, Plan
 from lab.compare.rounds import Sampling
 from lab.core import paths, records
@@ -32,7 +34,7 @@ from lab.guests.live_machine import Accelerator
 from lab.guests.perf_record import Difference
 from lab.guests.perf_stat import PerfSummary
 from lab.guests.topology import Seat, Shape
-from lab.stats.verdict import Comparison, Outcome, primary_of
+from lab.stats.verdict import Comparison, Outcome, distance, primary_of
 
 T = TypeVar("T")
 
@@ -50,6 +52,15 @@ class ArmResult(Record, frozen=True, kw_only=True):
     compiler: str | None = None
     settings: dict[str, str]
     note: str | None = None
+
+    def __str__(self) -> str:
+        """The arm in one line: spec, commit, subject, release."""
+        parts = [self.spec]
+        if self.commit and self.commit != self.spec:
+            parts.append(self.commit[:12])
+        if self.subject:
+            parts.append(f'("{self.subject}")')
+        return " ".join([*parts, f"Linux {self.release}"])
 
 
 class GuestShape(Record, frozen=True, kw_only=True):
@@ -102,6 +113,26 @@ class CaseResult(Record, frozen=True, kw_only=True):
         """The comparison that the verdict is about."""
         return primary_of(self.metrics)
 
+    @property
+    def name(self) -> str:
+        """The full name."""
+        return f"{self.workload}:{self.case}"
+
+    @property
+    def clock(self) -> Comparison | None:
+        """The comparison by the guest's own clock, where modelled cycles are the primary metric."""
+        return next((c for c in self.metrics if c.name == self.guest_clock), None)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the case gave numbers that can be compared at all."""
+        return self.primary.method != "none"
+
+    @property
+    def counts_as_change(self) -> bool:
+        """Whether its verdict is a change that is beyond chance over all cases."""
+        return self.verdict.is_change and self.holm is not False
+
 
 class AbResult(Record, frozen=True, kw_only=True):
     """`lab ab --json`: the finished document. seeds: of live mode's rounds, whose number is their seed."""
@@ -138,6 +169,27 @@ class AbResult(Record, frozen=True, kw_only=True):
     def undecided(self, primary: Comparison) -> str:
         """Why a comparison is unknown, and how much more would settle it."""
         return primary.undecided(self.pairs)
+
+    @property
+    def notes(self) -> list[str]:
+        """What there is to note about the arms, each note once."""
+        return list(dict.fromkeys(arm.note for arm in (self.base, self.test) if arm.note))
+
+    @property
+    def headline(self) -> CaseResult | None:
+        """The case that speaks for the result: of the cases that its verdict rests on, the one that moved most."""
+        cases = [case for case in self.cases if case.counts_as_change and case.verdict == self.verdict]
+        return max(cases, key=lambda case: movement(case.primary), default=None)
+
+    def why(self, case: CaseResult) -> str:
+        """Why a case's verdict is not plainer; empty where it is plain."""
+        primary = case.primary
+        if case.verdict == Outcome.UNKNOWN:
+            beside = rounds.beside(case.metrics) if self.live else ""
+            return "; ".join(filter(None, [self.undecided(primary), beside]))
+        if case.verdict == Outcome.SAME and "below threshold" in primary.reason:
+            return primary.reason
+        return "not beyond chance over all cases" if case.holm is False else ""
 
 
 class LiveBoot(Record, frozen=True, kw_only=True):
@@ -367,6 +419,39 @@ def all_finished(kind_of_result: type[T]) -> list[T]:
         except (OSError, msgspec.MsgspecError):
             continue
     return found
+
+
+def differing(environments: Sequence[ResultEnvironment], aside: Collection[str] = ("lab",)) -> list[str]:
+    """The names of what differs around several results; empty where their numbers compare one by one."""
+    if len({environment.fingerprint for environment in environments}) < 2:
+        return []
+    first, *others = map(records.plain, environments)
+    names = [name for name in first if name not in ("fingerprint", *aside)]
+    return [name for name in names if any(other[name] != first[name] for other in others)] or ["fingerprint"]
+
+
+def numbers(values: Sequence[float | None]) -> list[float]:
+    """The values that are numbers."""
+    return [value for value in values if value is not None]
+
+
+def mean(values: Sequence[float | None]) -> float | None:
+    """The mean of the values that are numbers; None without any."""
+    present = numbers(values)
+    return math.fsum(present) / len(present) if present else None
+
+
+def movement(comparison: Comparison) -> float:
+    """How far a comparison moved: |log ratio|, and where zeros forbid that, the growth of its events."""
+    if comparison.ratio:
+        return distance(comparison.ratio)
+    base, test = mean(comparison.base), mean(comparison.test)
+    return 0.0 if base is None or test is None else growth(base, test)
+
+
+def growth(base: float, test: float) -> float:
+    """|log of (test + 1) / (base + 1)|: events are whole, so from 0 to 1 is less than from 10 to 400, yet finite."""
+    return abs(math.log1p(max(test, 0)) - math.log1p(max(base, 0)))
 
 
 def clock(model: str) -> str:

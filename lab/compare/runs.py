@@ -78,6 +78,11 @@ def run_path(folder: Path, name: str) -> Path:
     return folder / "runs" / f"{name}.json"
 
 
+def load_all(folder: Path) -> list[Run]:
+    """The records of all runs in a result folder, by name."""
+    return [records.load(path, Run) for path in sorted((folder / "runs").glob("*.json"))]
+
+
 def guest_folder(folder: Path, name: str) -> Path:
     """Where a run's guest had its console, its report, and what the cost model wrote."""
     return folder / "guests" / name

@@ -39,6 +39,11 @@ _OVERRIDES = {
 _IDENTITY = ("kernel-ab-lab", "lab@localhost")
 
 
+def short(commit: str) -> str:
+    """A commit's id as people write it; any other name as it is."""
+    return commit[:12] if len(commit) == 40 else commit
+
+
 def environment() -> dict[str, str]:
     """The process environment without the variables by which a git hook or a shell redirects git."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}

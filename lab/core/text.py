@@ -6,11 +6,13 @@ a terminal's cursor, and bidirectional marks could show a line in another order 
 
 from __future__ import annotations
 
+import io
 import math
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
 from typing import Any, TypeVar
+from xml.sax import saxutils
 
 import msgspec
 from rich.console import Console, RenderableType
@@ -33,6 +35,15 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape", "backslashreplace").decode("ascii")
 
 
+# Not allowed in XML, in whatever form; a symbol's name has none unless its file is damaged.
+_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def xml(text: str) -> str:
+    """Text as the content of an XML element."""
+    return saxutils.escape(_NOT_XML.sub("\ufffd", text))
+
+
 def visible_lines(text: str) -> str:
     """`visible` of a text of several lines."""
     return "\n".join(map(visible, text.split("\n")))
@@ -53,6 +64,25 @@ def _mapped(value: Any) -> Any:
     return value
 
 
+def aligned(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[list[str]]:
+    """Pad the cells of each column to the widest one, in the columns `right` on their left side."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        [cell.rjust(width) if i in right else cell.ljust(width) for i, (cell, width) in enumerate(cells)]
+        for cells in (zip(row, widths, strict=True) for row in rows)
+    ]
+
+
+def lines(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[str]:
+    """Rows as lines of aligned columns, two blanks apart."""
+    return ["  ".join(row).rstrip() for row in aligned(rows, right)]
+
+
+def plural(number: int, noun: str) -> str:
+    """A number of things."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 _UNBOUND = 1000
 
 
@@ -67,3 +97,10 @@ def number(value: float) -> str:
     if not math.isfinite(value):
         return "n/a"
     return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4g}"
+
+
+def plain(render: Callable[[int], RenderableType]) -> str:
+    """Render without colour and without breaking lines."""
+    stream = io.StringIO()
+    show(render, Console(file=stream, width=_UNBOUND, no_color=True))
+    return stream.getvalue()

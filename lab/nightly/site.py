@@ -36,7 +36,7 @@ from lab.nightly import record, team
 from lab.nightly.events import PlanState
 from lab.nightly.record import Ack, BranchNight, Event, Night
 from lab.nightly.status import line
-from lab.report import inputs, mail
+from lab.report import bisection_text, inputs, mail
 from lab.report.bench_formats import family, sample
 from lab.stats.verdict import percent
 
@@ -201,7 +201,7 @@ def _reports(nights: Sequence[Night]) -> dict[str, str]:
     pages = {}
     for name in sorted(names):
         try:
-            pages[name] = report.render("html", inputs.open_reports([name]))
+            pages[name] = report.render("html", inputs.open_comparisons([name]))
         except LabError:
             continue  # its folder was deleted; the night has the numbers
     return pages
@@ -241,8 +241,8 @@ def _bisection_page(reference: str) -> BisectionPage:
     try:
         folder = results.open_folder(reference)
         bisection = inputs.open_bisection(folder)
-        page = report.render("html", bisection, report.OF_BISECTIONS, "bisection")
-        return BisectionPage(name=folder.name, text=visible_lines(inputs.bisection_as_text(bisection)), page=page)
+        page = report.render("html", bisection)
+        return BisectionPage(name=folder.name, text=visible_lines(bisection_text.bisection(bisection)), page=page)
     except LabError as error:
         return BisectionPage(name=reference, text=visible(f"the bisection is gone: {error.message}"))
 
@@ -254,7 +254,7 @@ def _mail(event: Event) -> str | None:
     for reference in (event.culprit.proof if event.culprit else None, event.result):
         try:
             if reference is not None:
-                return mail.render(inputs.open_reports([reference]))
+                return mail.comparison(inputs.open_comparisons([reference]))
         except LabError:
             continue
     return None

@@ -1,50 +1,55 @@
-"""All formats by name, for each kind of result; a format is a function of a module that is loaded when asked for."""
+"""Output formats of stored results. A new format is one function and one row here; modules are imported when used."""
 
 from __future__ import annotations
 
 import importlib
 
 from lab.core.errors import UserError
+from lab.report.inputs import Stored
 
 FORMATS = {
-    "text": "text",
-    "md": "markdown",
-    "mail": "mail",
-    "html": "page",
-    "json": "document",
-    "csv": "csv_rows",
-    "junit": "junit",
-    "ktap": "ktap",
-    "bmf": "bench_formats:bmf",
-    "benchstat": "bench_formats:benchstat",
-    "kcidb": "kcidb",
-    "openmetrics": "bench_formats:openmetrics",
+    "comparison": {
+        "text": "text:comparison",
+        "md": "markdown:comparison",
+        "mail": "mail:comparison",
+        "html": "page:comparison",
+        "json": "document:comparison",
+        "csv": "csv_rows:comparison",
+        "junit": "junit:comparison",
+        "ktap": "ktap:comparison",
+        "bmf": "bench_formats:bmf",
+        "benchstat": "bench_formats:benchstat",
+        "kcidb": "kcidb:comparison",
+        "openmetrics": "bench_formats:openmetrics",
+    },
+    "bisection": {
+        "text": "bisection_text:bisection",
+        "md": "markdown:bisection",
+        "mail": "mail:bisection",
+        "html": "bisection_page:bisection",
+        "json": "document:bisection",
+    },
+    "matrix": {
+        "text": "matrix_text:matrix",
+        "md": "markdown:matrix",
+        "html": "matrix_page:matrix",
+        "json": "document:matrix",
+        "csv": "csv_rows:matrix",
+        "svg": "heatmap:matrix",
+    },
 }
-"""Of comparisons."""
+"""The function that renders each kind of result in each format, as `module:function`."""
 
-OF_BISECTIONS = {
-    "text": "inputs:bisection_as_text",
-    "md": "markdown:render_bisection",
-    "mail": "mail:render_bisection",
-    "html": "bisection_page",
-    "json": "inputs:bisection_as_json",
-}
-OF_MATRICES = {
-    "text": "inputs:matrix_as_text",
-    "md": "markdown:render_matrix",
-    "html": "matrix_page",
-    "json": "inputs:matrix_as_json",
-    "csv": "csv_rows:render_matrix",
-    "svg": "inputs:matrix_as_svg",
-}
-ALL = tuple(dict.fromkeys([*FORMATS, *OF_BISECTIONS, *OF_MATRICES]))
+NAMES = tuple(dict.fromkeys(name for formats in FORMATS.values() for name in formats))
+"""The names of all formats."""
 
 
-def render(name: str, subject: object, known: dict[str, str] = FORMATS, noun: str = "comparison") -> str:
-    """A result, or several comparisons, in one format; `UserError` where its kind does not have that one."""
-    if name not in known:
-        raise UserError(f"a {noun} has no format {name!r}", hint=f"it has {', '.join(known)}")
-    module, _, function = known[name].partition(":")
-    text = getattr(importlib.import_module(f"lab.report.{module}"), function or "render")(subject)
+def render(name: str, stored: Stored) -> str:
+    """Render a stored result in one format; `UserError` if its kind does not have that format."""
+    formats = FORMATS[stored.kind]
+    if name not in formats:
+        raise UserError(f"a {stored.kind} has no format {name!r}", hint=f"it has {', '.join(formats)}")
+    module, _, function = formats[name].partition(":")
+    text = getattr(importlib.import_module(f"lab.report.{module}"), function)(stored)
     assert isinstance(text, str)  # noqa: S101
     return text

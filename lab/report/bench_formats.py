@@ -1,9 +1,4 @@
-"""`openmetrics`: gauges for Prometheus and its kin, e.g. through node_exporter's textfile collector.
-
-`bmf`: Bencher's metric format. Means with their smallest and largest value, and the change with its interval.
-
-`benchstat`: Go's benchmark format, one line per seed and arm: `benchstat -col arm FILE` does its own statistics.
-"""
+"""Formats of other benchmarking tools: `openmetrics` (Prometheus), `bmf` (Bencher) and `benchstat` (Go)."""
 
 from __future__ import annotations
 
@@ -11,10 +6,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from lab.compare.results import CaseResult
+from lab.compare.results import AbResult, CaseResult, mean, numbers
 from lab.core import records
 from lab.report import wording
-from lab.report.inputs import Report, Reports
+from lab.report.inputs import Comparisons, StoredComparison
 from lab.stats.verdict import Comparison, Outcome
 
 Labels = Mapping[str, str]
@@ -26,25 +21,28 @@ _RATIOS: tuple[tuple[str, str, Callable[[Comparison], float | None]], ...] = (
 )
 
 
-def openmetrics(reports: Reports) -> str:
+# ---- openmetrics: gauges, e.g. for node_exporter's textfile collector
+
+
+def openmetrics(comparisons: Comparisons) -> str:
     """All families, each with the samples of all results."""
     lines: list[str] = []
     lines += family("lab_result", "info", "What was compared, and around what.")
-    for item in reports.items:
-        lines.append(sample("lab_result_info", _about(item, reports), 1))
+    for item in comparisons.items:
+        lines.append(sample("lab_result_info", _about(item, comparisons), 1))
     lines += family("lab_result_verdict", "stateset", "The verdict over all cases.")
-    for item in reports.items:
+    for item in comparisons.items:
         lines += _states("lab_result_verdict", {"result": item.result.result}, item.result.verdict)
     lines += family("lab_case_verdict", "stateset", "The verdict of each case.")
-    for item in reports.items:
+    for item in comparisons.items:
         for case in item.result.cases:
             lines += _states("lab_case_verdict", _case(item, case), case.verdict)
     lines += family("lab_mean", "gauge", "Mean of a metric over all seeds, of one arm.")
-    for item in reports.items:
+    for item in comparisons.items:
         lines += _means(item)
     for name, text, of in _RATIOS:
         lines += family(name, "gauge", text)
-        for item in reports.items:
+        for item in comparisons.items:
             for case, comparison in _comparisons(item):
                 if (value := of(comparison)) is not None:
                     lines.append(sample(name, _metric(item, case, comparison), value))
@@ -52,11 +50,11 @@ def openmetrics(reports: Reports) -> str:
 
 
 def family(name: str, kind: str, text: str) -> list[str]:
-    """What comes before the samples of a family."""
+    """The lines before the samples of a family."""
     return [f"# TYPE {name} {kind}", f"# HELP {name} {text}"]
 
 
-def _about(item: Report, reports: Reports) -> Labels:
+def _about(item: StoredComparison, comparisons: Comparisons) -> Labels:
     result = item.result
     return {
         "result": result.result,
@@ -68,21 +66,21 @@ def _about(item: Report, reports: Reports) -> Labels:
         "model": result.environment.model,
         "qemu": result.environment.qemu,
         "fingerprint": result.environment.fingerprint,
-        "note": reports.mark,
+        "note": comparisons.mark,
     }
 
 
-def _comparisons(item: Report) -> Iterator[tuple[CaseResult, Comparison]]:
+def _comparisons(item: StoredComparison) -> Iterator[tuple[CaseResult, Comparison]]:
     for case in item.result.cases:
         for comparison in case.metrics:
             yield case, comparison
 
 
-def _case(item: Report, case: CaseResult) -> dict[str, str]:
+def _case(item: StoredComparison, case: CaseResult) -> dict[str, str]:
     return {"result": item.result.result, "workload": case.workload, "case": case.case}
 
 
-def _metric(item: Report, case: CaseResult, comparison: Comparison) -> dict[str, str]:
+def _metric(item: StoredComparison, case: CaseResult, comparison: Comparison) -> dict[str, str]:
     return {
         **_case(item, case),
         "metric": comparison.name,
@@ -92,16 +90,16 @@ def _metric(item: Report, case: CaseResult, comparison: Comparison) -> dict[str,
     }
 
 
-def _means(item: Report) -> Iterator[str]:
+def _means(item: StoredComparison) -> Iterator[str]:
     for case, comparison in _comparisons(item):
         for arm, values in (("base", comparison.base), ("test", comparison.test)):
-            if (value := wording.mean(values)) is not None:
+            if (value := mean(values)) is not None:
                 yield sample("lab_mean", {**_metric(item, case, comparison), "arm": arm}, value)
 
 
 def _states(name: str, labels: Labels, state: Outcome) -> Iterator[str]:
-    for one in Outcome:
-        yield sample(name, {**labels, name: one}, int(one == state))
+    for outcome in Outcome:
+        yield sample(name, {**labels, name: outcome}, int(outcome == state))
 
 
 def sample(name: str, labels: Labels, value: float) -> str:
@@ -114,56 +112,53 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
-def bmf(reports: Reports) -> str:
+# ---- bmf: means with their smallest and largest value, and the change with its interval
+
+
+def bmf(comparisons: Comparisons) -> str:
     """Benchmarks `workload:case base`, `... test` and `... change`; the result's id in front if there are several."""
     document: dict[str, Any] = {}
-    for item in reports.items:
+    for item in comparisons.items:
         # The format has no place for a note, so what does not compare is told apart by its name.
-        front = f"{item.result.result} " if reports.several else ""
-        front += f"[environments differ: {item.result.environment.fingerprint}] " if reports.mark else ""
-        document |= {front + name: measures for name, measures in _benchmarks(item).items() if measures}
+        front = f"{item.result.result} " if comparisons.several else ""
+        front += f"[environments differ: {item.result.environment.fingerprint}] " if comparisons.mark else ""
+        document |= {front + name: measures for name, measures in _benchmarks(item.result).items() if measures}
     return records.encode(document).decode()
 
 
-def _benchmarks(item: Report) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for case in item.result.cases:
-        name = wording.case_name(case)
+def _benchmarks(result: AbResult) -> dict[str, dict[str, Any]]:
+    benchmarks: dict[str, dict[str, Any]] = {}
+    for case in result.cases:
         for arm in ("base", "test"):
-            found[f"{name} {arm}"] = {
-                _measure(c, item): _spread(values)
+            benchmarks[f"{case.name} {arm}"] = {
+                _measure(c, result): {"value": mean(values), "lower_value": min(values), "upper_value": max(values)}
                 for c in case.metrics
-                if (values := wording.numbers(c.base if arm == "base" else c.test))
+                if (values := numbers(c.base if arm == "base" else c.test))
             }
         primary = case.primary
         if primary.ratio is not None:
-            found[f"{name} change"] = {f"ratio of {_measure(primary, item)}": _ratio(primary)}
-    return found
+            benchmarks[f"{case.name} change"] = {f"ratio of {_measure(primary, result)}": _ratio(primary)}
+    return benchmarks
 
 
-def _measure(comparison: Comparison, item: Report) -> str:
-    return f"{comparison.name}, {wording.unit(comparison, item.result)}"
-
-
-def _spread(values: list[float]) -> dict[str, float]:
-    middle = wording.mean(values)
-    assert middle is not None  # noqa: S101  (never empty)
-    return {"value": middle, "lower_value": min(values), "upper_value": max(values)}
+def _measure(comparison: Comparison, result: AbResult) -> str:
+    return f"{comparison.name}, {wording.unit(comparison, result)}"
 
 
 def _ratio(comparison: Comparison) -> dict[str, float | None]:
-    found = {"value": comparison.ratio}
-    if comparison.interval:
-        found |= {"lower_value": comparison.interval[0], "upper_value": comparison.interval[1]}
-    return found
+    ends = dict(zip(("lower_value", "upper_value"), comparison.interval or (), strict=False))
+    return {"value": comparison.ratio, **ends}
 
 
-def benchstat(reports: Reports) -> str:
+# ---- benchstat: one line per seed and arm; `benchstat -col arm FILE` does its own statistics
+
+
+def benchstat(comparisons: Comparisons) -> str:
     """Configuration lines, units with their better side, then the numbers of both arms."""
     lines: list[str] = []
-    for item in reports.items:
-        lines += _settings(item, reports)
-        lines += _units(item)
+    for item in comparisons.items:
+        lines += _settings(item.result, comparisons.mark)
+        lines += _units(item.result)
         for arm in ("base", "test"):
             lines += ["", f"arm: {arm}"]
             for case in item.result.cases:
@@ -172,30 +167,26 @@ def benchstat(reports: Reports) -> str:
     return "\n".join(lines)
 
 
-def _settings(item: Report, reports: Reports) -> list[str]:
-    around = item.result.environment
-    found = [
-        f"result: {item.result.result}",
-        f"base-kernel: {wording.arm_words(item.result.base)}",
-        f"test-kernel: {wording.arm_words(item.result.test)}",
-        f"mode: {item.result.mode}",
-        f"model: {around.model}",
-        f"fingerprint: {around.fingerprint}",
+def _settings(result: AbResult, mark: str) -> list[str]:
+    settings = [
+        f"result: {result.result}",
+        f"base-kernel: {result.base}",
+        f"test-kernel: {result.test}",
+        f"mode: {result.mode}",
+        f"model: {result.environment.model}",
+        f"fingerprint: {result.environment.fingerprint}",
     ]
-    return [*found, f"note: {reports.mark}"] if reports.mark else found
+    return [*settings, f"note: {mark}"] if mark else settings
 
 
-def _units(item: Report) -> Iterator[str]:
-    seen = {}
-    for case in item.result.cases:
-        for comparison in case.metrics:
-            seen[_unit(comparison)] = comparison.better
-    for unit, better in seen.items():
+def _units(result: AbResult) -> Iterator[str]:
+    units = {_unit(comparison): comparison.better for case in result.cases for comparison in case.metrics}
+    for unit, better in units.items():
         if better != "neither":
             yield f"Unit {unit} better={better}"
 
 
-def _benchstat_case(item: Report, case: CaseResult, arm: str) -> Iterator[str]:
+def _benchstat_case(item: StoredComparison, case: CaseResult, arm: str) -> Iterator[str]:
     guest = item.result.environment.guests.get(case.workload)
     # What a Go benchmark has behind the last dash is how many CPUs it used.
     name = f"BenchmarkLab/workload={_word(case.workload)}/case={_word(case.case)}-{guest.vcpus if guest else 1}"

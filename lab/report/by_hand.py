@@ -1,4 +1,4 @@
-"""How to repeat a result without the lab: the guest's own command, the settings in it, and QEMU's for each arm."""
+"""Commands that repeat a result without the lab: the guest's own, the settings in it, and QEMU's for each arm."""
 
 from __future__ import annotations
 
@@ -11,42 +11,37 @@ from lab.compare.runs import Run
 from lab.core.text import visible
 from lab.guests.channel import setting_command
 from lab.kernels import store
-from lab.report.inputs import Report
+from lab.report.inputs import StoredComparison
 
 # A path of this host, inside one of QEMU's options.
 _PATH = re.compile(r"(?<![\w.])/(?:[^/,=]+/)+(?=[^/,=]+(?:,|$))")
-_ARMS = ("base", "test")
 
 
-def qemu_commands(report: Report, case: CaseResult) -> dict[str, str]:
+def qemu_commands(stored: StoredComparison, case: CaseResult) -> dict[str, str]:
     """QEMU's command of each arm for the first seed that ran the case; empty where no run was kept."""
-    found = {}
-    for arm in _ARMS:
-        run = next((run for run in report.runs if _fits(run, arm, case)), None)
-        if run is not None:
-            found[arm] = _wrapped([visible(word) for word in local(run.argv, arm)])
-    return found
+    runs = {arm: _first_run(stored, case, arm) for arm in ("base", "test")}
+    return {arm: _wrapped([visible(word) for word in local(run.argv, arm)]) for arm, run in runs.items() if run}
 
 
-def guest_command(report: Report, case: CaseResult) -> list[str]:
-    """What runs the case inside the guest: its preparations, then its program in its environment."""
-    shape = report.result.environment.guests.get(case.workload)
+def guest_command(stored: StoredComparison, case: CaseResult) -> list[str]:
+    """Shell commands that run the case inside the guest: its preparations, then its program in its environment."""
+    shape = stored.result.environment.guests.get(case.workload)
     if shape is None or case.case not in shape.commands:
         return []
     env = [f"{name}={shlex.quote(value)}" for name, value in shape.env.items()]
     return [*shape.setup, " ".join([*env, shlex.join(shape.commands[case.case])])]
 
 
-def guest_settings(report: Report, case: CaseResult, arm: str) -> list[str]:
-    """Shell commands for what was set in the guest before the case ran."""
-    run = next((run for run in report.runs if _fits(run, arm, case)), None)
+def guest_settings(stored: StoredComparison, case: CaseResult, arm: str) -> list[str]:
+    """Shell commands for the settings of the guest before the case ran."""
+    run = _first_run(stored, case, arm)
     settings = run.report.settings.items() if run else ()
     return [visible(command) for key, value in settings if (command := setting_command(key, value))]
 
 
-def kconfig_path(report: Report) -> str | None:
+def kconfig_path(stored: StoredComparison) -> str | None:
     """The .config of the test kernel, if the lab built it and still has it."""
-    build = store.find(report.raw.test.build)
+    build = store.find(stored.raw.test.build)
     path = store.folder_of(build.key) / "config" if build else None
     return str(path) if path is not None and path.is_file() else None
 
@@ -55,22 +50,21 @@ def local(argv: Sequence[str], arm: str) -> list[str]:
     """QEMU's arguments with the files of this host in the current folder; the kernel is named by its arm."""
     words = []
     for before, word in zip(["", *argv], argv, strict=False):
-        if before == "-append":
-            words.append(word)
-            continue
-        word = _PATH.sub("", word)
+        if before != "-append":
+            word = _PATH.sub("", word)
         words.append(f"{arm}/{word}" if before == "-kernel" else word)
     return words
 
 
-def _fits(run: Run, arm: str, case: CaseResult) -> bool:
-    return run.arm == arm and run.workload == case.workload and case.case in run.cases
+def _first_run(stored: StoredComparison, case: CaseResult, arm: str) -> Run | None:
+    runs = (run for run in stored.runs if run.arm == arm and run.workload == case.workload)
+    return next((run for run in runs if case.case in run.cases), None)
 
 
-def _wrapped(words: Sequence[str]) -> str:
+def _wrapped(argv: Sequence[str]) -> str:
     """A shell command with one option a line."""
-    lines = [shlex.quote(words[0])]
-    for word in words[1:]:
+    lines = [shlex.quote(argv[0])]
+    for word in argv[1:]:
         if word.startswith("-"):
             lines.append(shlex.quote(word))
         else:

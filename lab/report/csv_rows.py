@@ -1,7 +1,4 @@
-"""`csv`: one row per pair of numbers, so that a spreadsheet or data frame has every raw sample with its verdict.
-
-`csv` of a matrix: one row per cell and seed, with the cell's verdict; a cell without numbers has one row too.
-"""
+"""`csv`: one row per raw sample, with the verdict of its case or cell, for a spreadsheet or data frame."""
 
 from __future__ import annotations
 
@@ -9,10 +6,9 @@ import csv
 import io
 from collections.abc import Iterator
 
-from lab.compare import matrix
 from lab.compare.matrix_results import Cell, MatrixResult
 from lab.compare.results import CaseResult
-from lab.report.inputs import Matrix, Report, Reports
+from lab.report.inputs import Comparisons, StoredComparison, StoredMatrix
 from lab.stats.verdict import Comparison
 
 COLUMNS = (
@@ -21,19 +17,21 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def render(reports: Reports) -> str:
-    """The rows of all results under one heading."""
+def comparison(comparisons: Comparisons) -> str:
+    """One row per pair of numbers, of all results under one heading."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for item in reports.items:
+    for item in comparisons.items:
         for case in item.result.cases:
             for comparison in case.metrics:
-                writer.writerows(_rows(item, case, comparison, comparable=not reports.mark))
+                writer.writerows(_rows(item, case, comparison, comparable=not comparisons.mark))
     return stream.getvalue()
 
 
-def _rows(item: Report, case: CaseResult, comparison: Comparison, *, comparable: bool) -> Iterator[list[object]]:
+def _rows(
+    item: StoredComparison, case: CaseResult, comparison: Comparison, *, comparable: bool
+) -> Iterator[list[object]]:
     result = item.result
     low, high = comparison.interval or (None, None)
     before = [
@@ -64,9 +62,9 @@ _AFTER = (
 )  # fmt: skip
 
 
-def render_matrix(one: Matrix) -> str:
-    """The rows under their heading; each axis is a column."""
-    result = one.result
+def matrix(stored: StoredMatrix) -> str:
+    """One row per cell and seed, each axis as a column; a cell without numbers has one row too."""
+    result = stored.result
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([*_BEFORE, *(safe(f"at_{axis.name}") for axis in result.axes), *_AFTER])
@@ -85,8 +83,7 @@ def _matrix_rows(result: MatrixResult, cell: Cell) -> Iterator[list[object]]:
         guest.model if guest else "", cell.better,
     ]  # fmt: skip
     after = [
-        cell.mean, cell.comparison.ratio if cell.comparison else None, low, high, cell.verdict,
-        matrix.state(cell, result.baseline), safe(cell.failed or ""),
+        cell.mean, cell.ratio, low, high, cell.verdict, result.state(cell), safe(cell.failed or ""),
     ]  # fmt: skip
     for seed, value in zip(cell.seeds, cell.values, strict=False) if cell.seeds else [(None, None)]:
         yield [*before, seed, value, *after]

@@ -15,7 +15,7 @@ from lab.core.text import visible
 from lab.kernels import revisions, trees
 from lab.kernels.build import TreeSource
 from lab.kernels.kernel import KernelSpec
-from lab.report.inputs import Report
+from lab.report.inputs import StoredComparison
 
 # A list that wants every report, one that wants those of its own series, and which in tags stands for nobody.
 REGRESSIONS = "regressions@lists.linux.dev"
@@ -46,11 +46,11 @@ class Change:
     notes: tuple[str, ...]
 
 
-def between(report: Report) -> Change:
+def between(stored: StoredComparison) -> Change:
     """The change between a result's arms; `UserError` where it is no change of the kernel's source."""
-    plan = report.plan
+    plan = stored.plan
     if plan is None:
-        raise UserError(f"{report.folder} has no plan.json", hint="a mail needs the whole result folder")
+        raise UserError(f"{stored.folder} has no plan.json", hint="a mail needs the whole result folder")
     base, test = plan.base.spec, plan.test.spec
     if base.tree_source and test.tree_source:
         if base.tree_source.tree_id == test.tree_source.tree_id:
@@ -60,7 +60,7 @@ def between(report: Report) -> Change:
             )
         return _of_tree(base, test, base.tree_source, test.tree_source)
     return Change(
-        introduced=f"{_version(report.result.base.release)}..{_version(report.result.test.release)}",
+        introduced=f"{_version(stored.result.base.release)}..{_version(stored.result.test.release)}",
         commit=None,
         subject="",
         upstream=None,

@@ -1,4 +1,4 @@
-"""`json`: the finished document as stored; several in one list. Its schema is `reports/schemas/`."""
+"""`json`: finished documents as stored, raw strings and all. The schema of a comparison is in `reports/schemas/`."""
 
 from __future__ import annotations
 
@@ -9,23 +9,33 @@ import msgspec
 
 from lab.compare.results import AbResult
 from lab.core import paths, records
-from lab.report.inputs import Reports
+from lab.report.inputs import Comparisons, StoredBisection, StoredMatrix
 
 AB = "lab.ab/1"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def render(reports: Reports) -> str:
-    """One result as it is, raw strings and all; several as `lab.reports/1`, with what is to be said about them."""
-    if not reports.several:
-        return records.encode(reports.items[0].raw).decode()
+def comparison(comparisons: Comparisons) -> str:
+    """One result as it is; several as `lab.reports/1`, with the warning that belongs to them."""
+    if not comparisons.several:
+        return records.encode(comparisons.items[0].raw).decode()
     document = {
         "schema": "lab.reports/1",
-        "comparable": not reports.mark,
-        "note": reports.mark or None,
-        "results": [item.raw for item in reports.items],
+        "comparable": not comparisons.mark,
+        "note": comparisons.mark or None,
+        "results": [item.raw for item in comparisons.items],
     }
     return records.encode(document).decode()
+
+
+def bisection(stored: StoredBisection) -> str:
+    """The document as `lab bisect --json` printed it."""
+    return records.encode(stored.raw).decode()
+
+
+def matrix(stored: StoredMatrix) -> str:
+    """The document as `lab matrix --json` printed it."""
+    return records.encode(stored.raw).decode()
 
 
 def schema() -> dict[str, Any]:

@@ -1,20 +1,15 @@
-"""What the formats are given: finished results, made safe to show, with the folder behind each.
-
-What the formats are given of a bisection: its answer, made safe to show, and all that lies around it.
-
-What the formats are given of a matrix, and those formats that are a line each.
-"""
+"""Stored results as the formats get them: the raw record, a copy that is safe to show, and the folder behind both."""
 
 from __future__ import annotations
 
-import io
+import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 from msgspec.structs import replace
-from rich.console import Console
 
 from lab.bisection import answer, session, summarize
 from lab.bisection.answer import Answer, Found
@@ -30,13 +25,11 @@ from lab.compare.runs import Run
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.text import visible_record
-from lab.report import bisection_text, heatmap, matrix_text
-from lab.stats.verdict import Comparison, percent
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
-    """One result. `raw` is as stored; in `result` every string is visible, so formats show that one."""
+class StoredComparison:
+    """One comparison. `raw` is as stored; in `result` every string is visible, so formats show that one."""
 
     raw: AbResult
     folder: Path
@@ -48,15 +41,15 @@ class Report:
 
     @cached_property
     def plan(self) -> Plan | None:
-        """What was asked for; None where only the finished document was kept."""
+        """The plan; None where only the finished document was kept."""
         path = self.folder / "plan.json"
         return records.load(path, Plan) if path.is_file() else None
 
     @cached_property
     def runs(self) -> list[Run]:
         """The records of all guests that were kept, by seed."""
-        found = [records.load(path, Run) for path in sorted((self.folder / "runs").glob("*.json"))]
-        return sorted(found, key=lambda run: (run.workload, run.seed, run.arm))
+        runs = [records.load(path, Run) for path in sorted((self.folder / "runs").glob("*.json"))]
+        return sorted(runs, key=lambda run: (run.workload, run.seed, run.arm))
 
     @cached_property
     def _seeds(self) -> dict[tuple[str, str], list[int]]:
@@ -69,15 +62,16 @@ class Report:
     def seeds(self, case: CaseResult) -> list[int | None]:
         """The seed of each pair of a case's numbers; None where it is not known any more."""
         pairs = max((len(comparison.base) for comparison in case.metrics), default=0)
-        found = self._seeds.get((case.workload, case.case), self.result.seeds)
-        return list(found) if len(found) == pairs else [None] * pairs
+        seeds = self._seeds.get((case.workload, case.case), self.result.seeds)
+        return list(seeds) if len(seeds) == pairs else [None] * pairs
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reports:
-    """Results to be shown together. `mark` is what must be said wherever they are: empty if they compare."""
+class Comparisons:
+    """Comparisons to be shown together. mark: a warning to show with all of their numbers; empty if they compare."""
 
-    items: Sequence[Report]
+    kind: ClassVar = "comparison"
+    items: Sequence[StoredComparison]
     mark: str = ""
 
     @property
@@ -85,38 +79,17 @@ class Reports:
         """Whether there is more than one."""
         return len(self.items) > 1
 
-
-def open_reports(references: Sequence[str], *, anyway: bool = False) -> Reports:
-    """The results of those ids; `UserError` where their environments differ, unless that is wanted anyway."""
-    folders = list(dict.fromkeys(results.open_folder(reference) for reference in references))
-    items = [Report(raw=results.load_result(folder), folder=folder) for folder in folders]
-    return Reports(items=items, mark=_mark(items, anyway=anyway))
-
-
-def _mark(items: Sequence[Report], *, anyway: bool) -> str:
-    fingerprints = list(dict.fromkeys(item.result.environment.fingerprint for item in items))
-    if len(fingerprints) < 2:
-        return ""
-    differing = ", ".join(differences(items))
-    if not anyway:
-        raise UserError(
-            f"the environments differ ({differing}), so the numbers do not compare one by one",
-            hint="repeat one in the other's environment, or show them --anyway",
-        )
-    return f"ENVIRONMENTS DIFFER ({differing}): numbers of different results do not compare one by one"
-
-
-def differences(items: Sequence[Report]) -> list[str]:
-    """The names of what differs around the results, the fingerprint aside."""
-    around = [records.plain(item.result.environment) for item in items]
-    names = [name for name in around[0] if name not in ("fingerprint", "lab")]
-    return [name for name in names if any(one[name] != around[0][name] for one in around)] or ["fingerprint"]
+    @property
+    def letters(self) -> list[str]:
+        """A, B, C: short names of the results."""
+        return [string.ascii_uppercase[i] if i < 26 else str(i + 1) for i in range(len(self.items))]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bisection:
+class StoredBisection:
     """One bisection. `raw` is as stored; every string of `answer` and `history` is visible."""
 
+    kind: ClassVar = "bisection"
     raw: Answer
     folder: Path
 
@@ -132,30 +105,71 @@ class Bisection:
 
     @cached_property
     def places(self) -> list[Place]:
-        """Where every commit stands."""
+        """The status of every commit."""
         return places(self.answer, self.history)
 
-    def proof(self, change: Found) -> Report | None:
+    def proof(self, change: Found) -> StoredComparison | None:
         """The stored comparison of a culprit with its parent, by fresh seeds."""
-        return self._compared(change, "parent")
-
-    def reverted(self, change: Found) -> Report | None:
-        """The stored comparison of the new end with and without the culprit."""
-        return self._compared(change, "reverted")
-
-    def _compared(self, change: Found, what: str) -> Report | None:
         name = self.history[self.history.number(change.commit)].name
-        folder = self.folder / "proof" / safe_name(name) / what
+        folder = self.folder / "proof" / safe_name(name) / "parent"
         if not (folder / "result.json").is_file():
             return None
-        return Report(raw=results.load_result(folder), folder=folder)
+        return StoredComparison(raw=results.load_result(folder), folder=folder)
 
 
-def open_bisection(folder: Path) -> Bisection:
+@dataclass(frozen=True, kw_only=True)
+class StoredMatrix:
+    """One matrix. `raw` is as stored; in `result` every string is visible."""
+
+    kind: ClassVar = "matrix"
+    raw: MatrixResult
+    folder: Path
+
+    @cached_property
+    def result(self) -> MatrixResult:
+        """The matrix with its strings made visible."""
+        return visible_record(self.raw)
+
+
+Stored = Comparisons | StoredBisection | StoredMatrix
+
+
+def open_stored(references: Sequence[str], *, anyway: bool = False) -> Stored:
+    """Open one result of any kind, or several comparisons (see `open_comparisons`)."""
+    folder = results.open_folder(references[0])
+    kind = results.kind(folder)
+    if len(references) == 1 and kind == session.KIND:
+        return open_bisection(folder)
+    if len(references) == 1 and kind == matrix_results.KIND:
+        return open_matrix(folder)
+    return open_comparisons(references, anyway=anyway)
+
+
+def open_comparisons(references: Sequence[str], *, anyway: bool = False) -> Comparisons:
+    """Open comparisons; `UserError` where their environments differ, unless `anyway`."""
+    folders = list(dict.fromkeys(results.open_folder(reference) for reference in references))
+    items = [StoredComparison(raw=results.load_result(folder), folder=folder) for folder in folders]
+    return Comparisons(items=items, mark=_mark(items, anyway=anyway))
+
+
+def _mark(items: Sequence[StoredComparison], *, anyway: bool) -> str:
+    environments = [item.result.environment for item in items]
+    differing = ", ".join(results.differing(environments))
+    if not differing:
+        return ""
+    if not anyway:
+        raise UserError(
+            f"the environments differ ({differing}), so the numbers do not compare one by one",
+            hint="repeat one in the other's environment, or show them --anyway",
+        )
+    return f"ENVIRONMENTS DIFFER ({differing}): numbers of different results do not compare one by one"
+
+
+def open_bisection(folder: Path) -> StoredBisection:
     """The bisection in a folder; of one that is not finished, what is known so far."""
     finished = (folder / answer.FILE).is_file()
     so_far = None if finished else _so_far(session.load(folder))
-    return Bisection(raw=so_far or answer.load(folder), folder=folder)
+    return StoredBisection(raw=so_far or answer.load(folder), folder=folder)
 
 
 def _so_far(found: Session) -> Answer | None:
@@ -179,113 +193,6 @@ def _so_far(found: Session) -> Answer | None:
     return replace(made, outcome="undecided", reason=reason)
 
 
-def bisection_as_text(one: Bisection) -> str:
-    """`text`: the terminal's words."""
-    return bisection_text.render(one.raw)
-
-
-def bisection_as_json(one: Bisection) -> str:
-    """`json`: the document as `lab bisect --json` printed it."""
-    return records.encode(one.raw).decode()
-
-
-# ---- in words
-
-
-def sentence(answer: Answer) -> str:
-    """The answer in a sentence."""
-    words = [_change(one) for one in answer.changes]
-    if not words:
-        return f"{answer.outcome}: {answer.reason}"
-    if answer.outcome == "undecided":
-        words.append(f"undecided: {answer.reason}")
-    return "; ".join(words)
-
-
-def _change(one: Found) -> str:
-    kind = str(one.direction or "change")
-    effect = effect_of(one)
-    much = f", {effect_words(effect)}" if effect else ""
-    sure = f", {certainty(one)}"
-    if one.settled:
-        return f'{kind} by {short(one.commit)} ("{one.title}"){much}{sure}'
-    return f"{kind} by one of {len(one.among)} that could not be told apart, up to {short(one.commit)}{much}{sure}"
-
-
-def effect_of(one: Found) -> Comparison | None:
-    """What a change did: by fresh seeds where there are some."""
-    return one.proof.fresh if one.proof and one.proof.fresh else one.effect
-
-
-def effect_words(effect: Comparison) -> str:
-    """How much, with the interval, and of what."""
-    return f"{percent(effect.ratio)} {effect.interval_text} {effect.name}".replace("  ", " ")
-
-
-def certainty(one: Found) -> str:
-    """How sure a change is."""
-    return f"{share(one.confidence)} sure"
-
-
-def share(probability: float) -> str:
-    """A probability in percent; what is not certain never reads as if it were."""
-    words = f"{100 * probability:.4g} %"
-    return "over 99.99 %" if words == "100 %" and probability < 1 else words
-
-
-def fresh_words(answer: Answer) -> str:
-    """What the proof was measured with."""
-    return "fresh boots" if answer.mode == "live" else "fresh seeds"
-
-
-def verdict_class(answer: Answer) -> str:
-    """The verdict's word that the page colours an answer by."""
-    kinds: Sequence[str] = [str(one.direction) for one in answer.changes if one.direction]
-    if answer.outcome == "undecided":
-        return "unknown"
-    if not answer.changes:
-        return "same"
-    return "regression" if "regression" in kinds or not kinds else kinds[0]
-
-
-def short(name: str) -> str:
-    """A commit's id as people write it."""
-    return name[:12] if len(name) == 40 else name
-
-
-_WIDTH = 1000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Matrix:
-    """One matrix. `raw` is as stored; in `result` every string is visible."""
-
-    raw: MatrixResult
-    folder: Path
-
-    @cached_property
-    def result(self) -> MatrixResult:
-        """The matrix with its strings made visible."""
-        return visible_record(self.raw)
-
-
-def open_matrix(folder: Path) -> Matrix:
+def open_matrix(folder: Path) -> StoredMatrix:
     """The finished matrix in a folder."""
-    return Matrix(raw=matrix_results.load_result(folder), folder=folder)
-
-
-def matrix_as_text(one: Matrix) -> str:
-    """`text`: the terminal's table, without colour."""
-    stream = io.StringIO()
-    matrix_text.show(one.raw, Console(file=stream, width=_WIDTH, no_color=True))
-    return stream.getvalue()
-
-
-def matrix_as_json(one: Matrix) -> str:
-    """`json`: the document as `lab matrix --json` printed it."""
-    return records.encode(one.raw).decode()
-
-
-def matrix_as_svg(one: Matrix) -> str:
-    """`svg`: the heat map."""
-    return heatmap.svg(one.raw)
+    return StoredMatrix(raw=matrix_results.load_result(folder), folder=folder)

@@ -8,29 +8,33 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from xml.etree import ElementTree as Xml
 
-from lab.compare.results import CaseResult
+from lab.compare import counters
+from lab.compare.results import AbResult, CaseResult
 from lab.report import wording
-from lab.report.inputs import Report, Reports
+from lab.report.inputs import Comparisons, StoredComparison
+from lab.report.wording import shown
 from lab.stats.verdict import Outcome
 
+_MOST_MOVERS = 10
 
-def render(reports: Reports) -> str:
+
+def comparison(comparisons: Comparisons) -> str:
     """One test suite per result, one test case per case."""
     top = Xml.Element("testsuites")
-    for number, item in enumerate(reports.items):
-        top.append(_suite(item, number, reports.mark))
+    for number, item in enumerate(comparisons.items):
+        top.append(_suite(item, number, comparisons.mark))
     Xml.indent(top)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + Xml.tostring(top, encoding="unicode") + "\n"
 
 
 def kind(case: CaseResult) -> str:
-    """What a case is to JUnit: `passed`, `failure`, `error` or `skipped`."""
-    if not wording.measured(case):
+    """The state of a case in JUnit: `passed`, `failure`, `error` or `skipped`."""
+    if not case.is_measured:
         return "error"
     return {Outcome.REGRESSION: "failure", Outcome.UNKNOWN: "skipped"}.get(case.verdict, "passed")
 
 
-def _suite(item: Report, number: int, mark: str) -> Xml.Element:
+def _suite(item: StoredComparison, number: int, mark: str) -> Xml.Element:
     result = item.result
     kinds = [kind(case) for case in result.cases]
     suite = Xml.Element(
@@ -56,44 +60,41 @@ def _suite(item: Report, number: int, mark: str) -> Xml.Element:
     return suite
 
 
-def _properties(item: Report, mark: str) -> list[tuple[str, str]]:
+def _properties(item: StoredComparison, mark: str) -> list[tuple[str, str]]:
     result = item.result
     around = result.environment
-    found = [
+    properties = [
         ("verdict", str(result.verdict)),
-        ("base", wording.arm_words(result.base)),
-        ("test", wording.arm_words(result.test)),
+        ("base", str(result.base)),
+        ("test", str(result.test)),
         ("mode", result.mode),
         ("model", around.model),
         ("qemu", around.qemu),
         ("fingerprint", around.fingerprint),
         ("reproduce", result.reproduce),
     ]
-    return [*found, ("environments", mark)] if mark else found
+    return [*properties, ("environments", mark)] if mark else properties
 
 
-def _case(item: Report, case: CaseResult) -> Xml.Element:
+def _case(item: StoredComparison, case: CaseResult) -> Xml.Element:
     primary = case.primary
     # The cases of one boot are not timed apart; the suite has the time of all.
     element = Xml.Element("testcase", name=case.case, classname=f"lab.{case.workload}", time="0")
-    words = f"{primary.name} {wording.change(primary)} {primary.interval_text}".rstrip()
-    words += f", {wording.unit(primary, item.result)}"
     match kind(case):
         case "failure":
-            failure = Xml.SubElement(element, "failure", message=words, type="regression")
-            failure.text = "\n".join(_line(item, case))
+            moved = wording.moved(primary, item.result)
+            failure = Xml.SubElement(element, "failure", message=moved, type="regression")
+            failure.text = "\n".join(_movers(item.result, case))
         case "error":
             Xml.SubElement(element, "error", message=primary.reason, type="not measured")
         case "skipped":
-            Xml.SubElement(element, "skipped", message=f"undecided: {wording.why(case, item.result)}")
+            Xml.SubElement(element, "skipped", message=f"undecided: {item.result.why(case)}")
     return element
 
 
-def _line(item: Report, case: CaseResult) -> list[str]:
-    """What moved, the primary metric first."""
-    shown = [case.primary, *[c for c in wording.ranked(case.metrics) if c.base != c.test][:10]]
+def _movers(result: AbResult, case: CaseResult) -> list[str]:
+    """The metrics that moved, the primary one first."""
     return [
-        f"{c.name}: {wording.change(c)} "
-        f"({wording.shown(c.base)} -> {wording.shown(c.test)} {wording.unit(c, item.result)})"
-        for c in shown
+        f"{c.name}: {wording.change(c)} ({shown(c.base)} -> {shown(c.test)} {wording.unit(c, result)})"
+        for c in [case.primary, *counters.changed(case)[:_MOST_MOVERS]]
     ]

@@ -6,33 +6,32 @@ import hashlib
 import re
 from typing import Any
 
-from lab.compare.results import ArmResult, CaseResult
+from lab.compare.results import ArmResult, CaseResult, mean
 from lab.core import records
 from lab.report import junit, wording
-from lab.report.inputs import Report, Reports
+from lab.report.inputs import Comparisons, StoredComparison
 from lab.stats.verdict import Outcome
 
 ORIGIN = "kernel_ab_lab"
 _VERSION = {"major": 5, "minor": 3}
 
 
-def render(reports: Reports) -> str:
+def comparison(comparisons: Comparisons) -> str:
     """A checkout and a build per arm, a test per case on the build of the test arm."""
     document: dict[str, Any] = {"version": _VERSION, "checkouts": [], "builds": [], "tests": []}
-    for item in reports.items:
+    for item in comparisons.items:
         for arm in ("base", "test"):
             checkout, build = _arm(item, arm)
-            if build["id"] not in {known["id"] for known in document["builds"]}:
-                document["builds"].append(build)
-            if checkout["id"] not in {known["id"] for known in document["checkouts"]}:
-                document["checkouts"].append(checkout)
-        document["tests"] += [_test(item, case, reports.mark) for case in item.result.cases]
+            for kind, made in (("builds", build), ("checkouts", checkout)):
+                if made["id"] not in {known["id"] for known in document[kind]}:
+                    document[kind].append(made)
+        document["tests"] += [_test(item, case, comparisons.mark) for case in item.result.cases]
     return records.encode(document).decode()
 
 
-def _arm(item: Report, arm: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def _arm(item: StoredComparison, arm: str) -> tuple[dict[str, Any], dict[str, Any]]:
     chosen = item.result.base if arm == "base" else item.result.test
-    checkout: dict[str, Any] = {"id": _checkout_id(chosen), "origin": ORIGIN, "comment": wording.arm_words(chosen)}
+    checkout: dict[str, Any] = {"id": _checkout_id(chosen), "origin": ORIGIN, "comment": str(chosen)}
     source = None
     if item.plan is not None:
         source = (item.plan.base if arm == "base" else item.plan.test).spec.tree_source
@@ -63,9 +62,9 @@ def _sha(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def _test(item: Report, case: CaseResult, mark: str) -> dict[str, Any]:
+def _test(item: StoredComparison, case: CaseResult, mark: str) -> dict[str, Any]:
     result, primary = item.result, case.primary
-    found: dict[str, Any] = {
+    test: dict[str, Any] = {
         "id": f"{ORIGIN}:t-{_sha(result.result, case.workload, case.case)}",
         "build_id": f"{ORIGIN}:b-{_sha(result.test.build)}",
         "origin": ORIGIN,
@@ -73,7 +72,7 @@ def _test(item: Report, case: CaseResult, mark: str) -> dict[str, Any]:
         "status": _status(case),
         "start_time": result.started,
         "comment": f"{case.verdict}: {primary.name} {wording.change(primary)} {primary.interval_text} against "
-        f"{wording.arm_words(result.base)}",
+        f"{result.base}",
         "environment": {
             "comment": " ".join(filter(None, [f"QEMU {result.environment.qemu}, {result.mode} mode", mark])),
             "misc": records.plain(result.environment),
@@ -88,9 +87,9 @@ def _test(item: Report, case: CaseResult, mark: str) -> dict[str, Any]:
             "comparable": not mark,
         },
     }
-    if (value := wording.mean(primary.test)) is not None:
-        found["number"] = {"value": value, "unit": wording.unit(primary, result)}
-    return found
+    if (value := mean(primary.test)) is not None:
+        test["number"] = {"value": value, "unit": wording.unit(primary, result)}
+    return test
 
 
 def _status(case: CaseResult) -> str:

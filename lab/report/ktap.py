@@ -6,27 +6,26 @@ from collections.abc import Iterator, Sequence
 
 from lab.compare.results import CaseResult
 from lab.report import junit, wording
-from lab.report.inputs import Report, Reports
-from lab.stats.verdict import Outcome
+from lab.report.inputs import Comparisons, StoredComparison
 
 
-def render(reports: Reports) -> str:
+def comparison(comparisons: Comparisons) -> str:
     """One test per workload, its cases as subtests; with several results, one test per result around that."""
     lines = ["KTAP version 1"]
-    if reports.mark:
-        lines.append(f"# {reports.mark}")
-    if reports.several:
-        lines.append(f"1..{len(reports.items)}")
-        for number, item in enumerate(reports.items, 1):
+    if comparisons.mark:
+        lines.append(f"# {comparisons.mark}")
+    if comparisons.several:
+        lines.append(f"1..{len(comparisons.items)}")
+        for number, item in enumerate(comparisons.items, 1):
             name = _description(item.result.result)
             lines += _indented(["KTAP version 1", f"# Subtest: {name}", *_workloads(item)])
             lines.append(f"{_result(item.result.cases)} {number} {name}")
     else:
-        lines += _workloads(reports.items[0])
+        lines += _workloads(comparisons.items[0])
     return "\n".join(lines) + "\n"
 
 
-def _workloads(item: Report) -> Iterator[str]:
+def _workloads(item: StoredComparison) -> Iterator[str]:
     names = list(dict.fromkeys(case.workload for case in item.result.cases))
     yield f"# {wording.sentence(item.result)}"
     yield f"1..{len(names)}"
@@ -38,10 +37,9 @@ def _workloads(item: Report) -> Iterator[str]:
         yield f"{_result(cases)} {number} {_description(name)}"
 
 
-def _case(item: Report, case: CaseResult, index: int) -> list[str]:
+def _case(item: StoredComparison, case: CaseResult, index: int) -> list[str]:
     primary = case.primary
-    words = f"{primary.name} {wording.change(primary)} {primary.interval_text}".rstrip()
-    diagnosis = f"# {case.verdict}: {words}, {wording.unit(primary, item.result)}"
+    diagnosis = f"# {case.verdict}: {wording.moved(primary, item.result)}"
     line = f"{index} {_description(case.case)}"
     match junit.kind(case):
         case "failure":
@@ -49,13 +47,12 @@ def _case(item: Report, case: CaseResult, index: int) -> list[str]:
         case "error":
             return [f"# {primary.reason}", f"not ok {line} # ERROR not measured"]
         case "skipped":
-            return [diagnosis, f"ok {line} # SKIP undecided: {wording.why(case, item.result)}"]
+            return [diagnosis, f"ok {line} # SKIP undecided: {item.result.why(case)}"]
     return [diagnosis, f"ok {line}"]
 
 
 def _result(cases: Sequence[CaseResult]) -> str:
-    bad = any(case.verdict == Outcome.REGRESSION or not wording.measured(case) for case in cases)
-    return "not ok" if bad else "ok"
+    return "not ok" if any(junit.kind(case) in ("failure", "error") for case in cases) else "ok"
 
 
 def _description(text: str) -> str:

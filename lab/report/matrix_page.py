@@ -6,13 +6,12 @@ import shlex
 from functools import cached_property
 from typing import NamedTuple
 
-from lab.compare import matrix
 from lab.compare.matrix_results import Cell, MatrixResult
 from lab.core.text import visible
 from lab.report import heatmap, matrix_text, page, wording
 from lab.report.heatmap import COLOURS
-from lab.report.inputs import Matrix
-from lab.report.matrix_text import Titled
+from lab.report.inputs import StoredMatrix
+from lab.report.matrix_text import Grid
 from lab.stats.verdict import percent
 
 MOST_VALUES = 3000
@@ -31,24 +30,18 @@ class Field(NamedTuple):
     value: str
     change: str
     described: str
-    why: str
 
     @property
-    def ratio(self) -> float | None:
-        """Its change, as a number."""
-        return self.cell.comparison.ratio if self.cell.comparison else None
-
-    @property
-    def span(self) -> str:
+    def interval(self) -> str:
         """The interval of its change."""
         return self.cell.comparison.interval_text if self.cell.comparison else ""
 
 
 class MatrixView:
-    """What the template shows."""
+    """The values in the template."""
 
-    def __init__(self, one: Matrix) -> None:
-        self.result: MatrixResult = one.result
+    def __init__(self, stored: StoredMatrix) -> None:
+        self.result: MatrixResult = stored.result
 
     @property
     def heading(self) -> str:
@@ -57,26 +50,27 @@ class MatrixView:
 
     @property
     def tone(self) -> str:
-        """The verdict's word that the page colours the summary by: the worst there is."""
-        found = {matrix.state(cell, self.result.baseline) for cell in self.result.cells}
-        return next((word for word in ("regression", "failed", "unknown", "improvement") if word in found), "same")
+        """The state by which the page colours the summary: the worst there is."""
+        return next(
+            (word for word in ("regression", "failed", "unknown", "improvement") if word in self.states), "same"
+        )
 
     @cached_property
-    def grids(self) -> list[Titled]:
+    def grids(self) -> list[Grid]:
         """The heat maps."""
         return matrix_text.grids(self.result)
 
     def field(self, cell: Cell) -> Field:
         """A cell as it is shown."""
-        state = matrix.state(cell, self.result.baseline)
+        state = self.result.state(cell)
+        value, change = heatmap.texts(cell, state)
         return Field(
             cell=cell,
             state=state,
             kind=heatmap.colour_of(cell, self.result.baseline),
-            value=heatmap.value_words(cell, state),
-            change=heatmap.change_words(cell, state),
+            value=value,
+            change=change,
             described=heatmap.described(cell, self.result.baseline),
-            why=matrix_text.why(cell),
         )
 
     @cached_property
@@ -92,16 +86,16 @@ class MatrixView:
     @property
     def reasons(self) -> bool:
         """Whether any cell has something to explain."""
-        return any(field.why for field in self.fields)
+        return any(cell.reasons for cell in self.result.cells)
 
     def name(self, cell: Cell) -> str:
         """A case as far as it is needed: without the workload where there is only one."""
-        several = len({one.workload for one in self.result.cells}) > 1
-        return f"{cell.workload}:{cell.case}" if several else cell.case
+        several = len({each.workload for each in self.result.cells}) > 1
+        return cell.name if several else cell.case
 
     @property
     def states(self) -> list[str]:
-        """What cells can be filtered by."""
+        """The states that cells can be filtered by."""
         return list(dict.fromkeys(field.state for field in self.fields))
 
     @property
@@ -117,14 +111,12 @@ class MatrixView:
     @property
     def legend(self) -> list[tuple[str, str]]:
         """Colours and what they stand for."""
-        words = heatmap.legend(self.result)
-        return [(kind, words[kind]) for kind in COLOURS]
+        return list(heatmap.legend(self.result).items())
 
     @property
     def kernels(self) -> list[tuple[str, str]]:
-        """What each kernel is, and what was noted of it."""
-        notes = dict.fromkeys(arm.arm.note for arm in self.result.arms if arm.arm.note)
-        return [*matrix_text.kernels(self.result), *(("note", note) for note in notes)]
+        """Each kernel, and what there is to note about it."""
+        return [*matrix_text.kernels(self.result), *(("note", note) for note in self.result.notes)]
 
     @property
     def axes(self) -> list[tuple[str, str]]:
@@ -154,23 +146,17 @@ class MatrixView:
     def commands(self) -> list[str]:
         """How to see and repeat it, and how to look closer at the cell that changed most."""
         result = self.result
-        found = [result.reproduce, f"lab report {result.result}", *self._closer()]
-        return [visible(command) for command in found]
-
-    def _closer(self) -> list[str]:
-        """The comparison of the worst cell as `lab ab` makes it."""
-        specs = {arm.label: arm.arm.spec for arm in self.result.arms}
-        worse = [field for field in self.fields if field.state == "regression" and field.ratio]
-        if not worse:
-            return []
-        chosen = max(worse, key=lambda field: max(field.ratio or 1, 1 / (field.ratio or 1)))
-        words = ["lab", "ab", "--base", specs[self.result.baseline], "--test", specs[chosen.cell.arm]]
-        return [shlex.join([*words, "-w", f"{chosen.cell.workload}:{chosen.cell.case}"])]
+        commands = [result.reproduce, f"lab report {result.result}"]
+        if (worst := result.worst) is not None:
+            specs = {arm.label: arm.arm.spec for arm in result.arms}
+            argv = ["lab", "ab", "--base", specs[result.baseline], "--test", specs[worst.arm], "-w", worst.name]
+            commands.append(shlex.join(argv))
+        return [visible(command) for command in commands]
 
 
-def render(one: Matrix) -> str:
+def matrix(stored: StoredMatrix) -> str:
     """The whole page."""
-    view = MatrixView(one)
+    view = MatrixView(stored)
     return page.fill(
         "matrix.html.j2", more_style=_style(), view=view, result=view.result, percent=percent, zip=zip
     )  # fmt: skip

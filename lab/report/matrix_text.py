@@ -1,9 +1,4 @@
-"""A matrix as text for people: the grid, what its signs mean, and every reason why a cell has no number.
-
-How a matrix lies on paper: what its rows and columns are, for the table and the heat map alike.
-
-The words of a matrix that page and Markdown share: its grids, its kernels, and why a cell has no number.
-"""
+"""`text` of a matrix: the grid, its signs, and why cells have no number; and the phrases that all formats share."""
 
 from __future__ import annotations
 
@@ -14,55 +9,93 @@ from msgspec.structs import replace
 from rich.console import Console, Group
 from rich.text import Text
 
-from lab.compare import matrix, matrix_results
+from lab.compare import matrix_results
 from lab.compare.matrix_results import Cell, MatrixResult
 from lab.compare.results import clock
 from lab.core import text
-from lab.core.text import number, visible_record
+from lab.core.text import aligned, number, plural, visible_record
 from lab.guests import costs
+from lab.report.inputs import StoredMatrix
 from lab.stats.verdict import percent
+
+# Signs, so that a row fits and no colour is needed.
+SIGNS = {"regression": "▼", "improvement": "▲", "same": "=", "unknown": "?", "failed": "✗"}
+_STYLES = {"regression": "bold red", "improvement": "bold green", "unknown": "yellow", "failed": "bold magenta"}
+_MOST_NOTES = 12
+_CASES = "case \\ arm"
+
+
+def matrix(stored: StoredMatrix) -> str:
+    """The terminal's table, without colour."""
+    return text.plain(lambda width: _table(stored.result, width))
+
+
+def show(result: MatrixResult, console: Console) -> None:
+    """Print a matrix as a table."""
+    text.show(lambda width: _table(visible_record(result), width), console)
+
+
+# ---- layout
 
 
 class Grid(NamedTuple):
-    """Cells in rows and columns. corner: what the rows and the columns are, as `rows \\ columns`."""
+    """Cells in rows and columns. corner: `rows \\ columns`. title: the case, where the grid is of one."""
 
     corner: str
     rows: list[str]
     columns: list[str]
     cells: list[list[Cell]]
+    title: str = ""
 
     def turned(self) -> Grid:
-        """Rows as columns and columns as rows."""
+        """Swap rows and columns."""
         corner = " \\ ".join(reversed(self.corner.split(" \\ ")))
-        return Grid(corner, self.columns, self.rows, [list(column) for column in zip(*self.cells, strict=True)])
+        cells = [list(column) for column in zip(*self.cells, strict=True)]
+        return Grid(corner, self.columns, self.rows, cells, self.title)
 
 
 def lay_out(result: MatrixResult) -> Grid:
     """One case and two axes that vary: a row for each value of the first. Else cases are rows, arms columns."""
-    cells = {(cell.workload, cell.case, cell.arm): cell for cell in result.cells}
-    cases = list(dict.fromkeys((cell.workload, cell.case) for cell in result.cells))
-    labels = [arm.label for arm in result.arms]
+    cells = {(cell.name, cell.arm): cell for cell in result.cells}
+    cases = {cell.name: cell for cell in result.cells}
     varying = matrix_results.varying(result.axes)
     if len(cases) == 1 and len(varying) == 2:
-        return _of_two_axes(result, varying[0], varying[1], cells)
-    several = len({workload for workload, _ in cases}) > 1
-    controls = {(cell.workload, cell.case) for cell in result.cells if cell.control}
-    rows = [
-        (f"{workload}:{case}" if several else case) + (" (control)" if (workload, case) in controls else "")
-        for workload, case in cases
-    ]
-    return Grid("case \\ arm", rows, labels, [[cells[*case, label] for label in labels] for case in cases])
+        first, second = varying
+        down, across = result.axes[first], result.axes[second]
+        arms = {(arm.at[first], arm.at[second]): arm.label for arm in result.arms}
+        (case,) = cases
+        return Grid(
+            f"{down.name} \\ {across.name}",
+            list(down.values),
+            list(across.values),
+            [[cells[case, arms[row, column]] for column in across.values] for row in down.values],
+        )
+    labels = [arm.label for arm in result.arms]
+    several = len({cell.workload for cell in result.cells}) > 1
+    rows = [(name if several else cell.case) + (" (control)" if cell.control else "") for name, cell in cases.items()]
+    return Grid(_CASES, rows, labels, [[cells[name, label] for label in labels] for name in cases])
 
 
-def _of_two_axes(result: MatrixResult, first: int, second: int, cells: dict[tuple[str, str, str], Cell]) -> Grid:
-    down, across = result.axes[first], result.axes[second]
-    arms = {(arm.at[first], arm.at[second]): arm.label for arm in result.arms}
-    only = result.cells[0]
-    return Grid(
-        f"{down.name} \\ {across.name}",
-        list(down.values),
-        list(across.values),
-        [[cells[only.workload, only.case, arms[row, column]] for column in across.values] for row in down.values],
+def grids(result: MatrixResult) -> list[Grid]:
+    """Where two axes vary, a grid of them for each case; else one of cases and arms."""
+    single = []
+    for name in dict.fromkeys(cell.name for cell in result.cells):
+        alone = replace(result, cells=[cell for cell in result.cells if cell.name == name])
+        single.append(lay_out(alone)._replace(title=name))
+    return single if all(grid.corner != _CASES for grid in single) else [lay_out(result)]
+
+
+# ---- phrases
+
+
+def heading(result: MatrixResult) -> str:
+    """What the numbers are: the case where there is one, metric, unit, and which side is better."""
+    metrics = {(cell.metric, cell.unit, cell.better) for cell in result.cells}
+    cases = {cell.name for cell in result.cells}
+    where = cases.pop() if len(cases) == 1 else ", ".join(sorted({cell.workload for cell in result.cells}))
+    return f"{where}: " + "; ".join(
+        f"{metric}, {unit}" + (f" ({better} is better)" if better != "neither" else "")
+        for metric, unit, better in sorted(metrics)
     )
 
 
@@ -75,32 +108,38 @@ def clocks(result: MatrixResult) -> str:
     return " and ".join(clock(model) for model in sorted(models))
 
 
-def heading(result: MatrixResult) -> str:
-    """What the numbers are: the case where there is one, metric, unit, and which side is better."""
-    what = {(cell.metric, cell.unit, cell.better) for cell in result.cells}
-    cases = {f"{cell.workload}:{cell.case}" for cell in result.cells}
-    which = {cell.workload for cell in result.cells}
-    where = cases.pop() if len(cases) == 1 else ", ".join(sorted(which))
-    return f"{where}: " + "; ".join(
-        f"{metric}, {unit}" + (f" ({better} is better)" if better != "neither" else "")
-        for metric, unit, better in sorted(what)
-    )
+def kernels(result: MatrixResult) -> list[tuple[str, str]]:
+    """Each kernel of the first axis: its name, and its spec, release, commit and subject."""
+    return [
+        (name, _kernel(result, name, spec)) for name, spec in zip(result.axes[0].values, result.kernels, strict=True)
+    ]
 
 
-# Signs, so that a row fits and no colour is needed.
-SIGNS = {"regression": "▼", "improvement": "▲", "same": "=", "unknown": "?", "failed": "✗"}
-_STYLES = {"regression": "bold red", "improvement": "bold green", "unknown": "yellow", "failed": "bold magenta"}
-_MOST_NOTES = 12
+def _kernel(result: MatrixResult, name: str, spec: str) -> str:
+    """A kernel without its kconfig: that changes a build, not a kernel."""
+    arm = next(arm.arm for arm in result.arms if arm.at[0] == name)
+    parts = [spec] if spec != name else []
+    parts += [f"Linux {arm.release}", *([arm.commit[:12]] if arm.commit else [])]
+    parts += [f'("{arm.subject}")'] if arm.subject else []
+    return " ".join(parts)
 
 
-def show(result: MatrixResult, console: Console) -> None:
-    """Print a matrix as a table."""
-    text.show(lambda width: render(result, width), console)
+def parts(cell: Cell, state: str) -> tuple[str, str, str]:
+    """A cell's value, its change, and its sign."""
+    if state in ("failed", "not measured"):
+        return state, "", SIGNS.get(state, "")
+    value = number(cell.mean) if cell.mean is not None else "n/a"
+    if state == "baseline":
+        return value, state, ""
+    change = percent(cell.ratio) if cell.comparison else ""
+    return value, change, SIGNS.get(state, "") if cell.holm is not False else "?"
 
 
-def render(result: MatrixResult, width: int) -> Group:
-    """The whole text: grid, notes, signs, kernels, and how to see it again."""
-    result = visible_record(result)
+# ---- the table
+
+
+def _table(result: MatrixResult, width: int) -> Group:
+    """Grid, notes, signs, kernels, and how to see it again."""
     return Group(
         Text(heading(result), style="bold"),
         Text(),
@@ -110,15 +149,15 @@ def render(result: MatrixResult, width: int) -> Group:
         *_notes(result),
         Text(_legend(result), style="dim"),
         Text(),
-        *_kernels(result),
+        *(Text(f"{name}: {text}", style="dim") for name, text in kernels(result)),
+        *(Text(f"  {note}", style="dim") for note in result.notes),
         Text(_footer(result), style="dim"),
     )
 
 
 def _fitting(result: MatrixResult, width: int) -> Text:
     """The grid, turned where only that fits: many arms are better below one another."""
-    upright = _drawn(lay_out(result), result)
-    turned = _drawn(lay_out(result).turned(), result)
+    upright, turned = (_drawn(grid, result) for grid in (lay_out(result), lay_out(result).turned()))
     return turned if _width(upright) > width >= _width(turned) else upright
 
 
@@ -126,63 +165,35 @@ def _width(text: Text) -> int:
     return max(len(line) for line in text.plain.splitlines())
 
 
-def _drawn(shown: Grid, result: MatrixResult) -> Text:
-    """Three narrow columns for each of the grid's: value, change, sign."""
-    body = [[_parts(cell, result.baseline) for cell in row] for row in shown.cells]
-    first = max(len(name) for name in (shown.corner, *shown.rows))
-    widths = [
-        [max(len(row[column][part]) for row in body) for part in range(3)] for column in range(len(shown.columns))
-    ]
-    text = Text(shown.corner.ljust(first), style="bold")
-    for name, parts in zip(shown.columns, widths, strict=True):
-        parts[0] = max(parts[0], len(name) - parts[1] - parts[2] - 2)
-        text.append("   " + name.rjust(sum(parts) + 2), style="bold")
-    for name, row, cells in zip(shown.rows, body, shown.cells, strict=True):
-        text.append("\n" + name.ljust(first), style="bold")
-        for words, parts, cell in zip(row, widths, cells, strict=True):
-            line = " ".join(word.rjust(size) for word, size in zip(words, parts, strict=True))
-            text.append("   ").append(line, style=_STYLES.get(matrix.state(cell, result.baseline), ""))
+def _drawn(grid: Grid, result: MatrixResult) -> Text:
+    """The grid's columns, in each of them values, changes and signs below one another."""
+    columns = []
+    for name, cells in zip(grid.columns, zip(*grid.cells, strict=True), strict=True):
+        states = [(cell, result.state(cell)) for cell in cells]
+        shown = [("-", "", "") if state == "not measured" else parts(cell, state) for cell, state in states]
+        columns.append([name, *map(" ".join, aligned(shown, right=range(3)))])
+    lines = aligned([*zip([grid.corner, *grid.rows], *columns, strict=True)], right=range(1, len(columns) + 1))
+    text = Text("   ".join(lines[0]), style="bold")
+    for line, row in zip(lines[1:], grid.cells, strict=True):
+        text.append("\n" + line[0], style="bold")
+        for value, cell in zip(line[1:], row, strict=True):
+            text.append("   ").append(value, style=_STYLES.get(result.state(cell), ""))
     return text
-
-
-def _parts(cell: Cell, baseline: str) -> tuple[str, str, str]:
-    """A cell's value, its change, and its sign."""
-    state = matrix.state(cell, baseline)
-    if state in ("failed", "not measured"):
-        return state if state == "failed" else "-", "", SIGNS.get(state, "")
-    value = number(cell.mean) if cell.mean is not None else "n/a"
-    if state == "baseline":
-        return value, "baseline", ""
-    change = percent(cell.comparison.ratio) if cell.comparison else ""
-    return value, change, SIGNS.get(state, "") if cell.holm is not False else "?"
 
 
 def _notes(result: MatrixResult) -> list[Text]:
     """Why cells failed or are open, one line each; arms and cases with the same reason share one."""
-    reasons: dict[str, list[str]] = {}
+    cells: dict[str, list[str]] = {}
     for cell in result.cells:
-        for reason in reasons_of(cell):
-            reasons.setdefault(reason, []).append(f"{cell.case} {cell.arm}")
-    lines = [Text(f"  {_some(cells)}: {reason}") for reason, cells in reasons.items()]
+        for reason in cell.reasons:
+            cells.setdefault(reason, []).append(f"{cell.case} {cell.arm}")
+    lines = [Text(f"  {_some(names)}: {reason}") for reason, names in cells.items()]
     more = len(lines) - _MOST_NOTES
     return [*lines[:_MOST_NOTES], *([Text(f"  and {more} more; --json has all")] if more > 0 else [])]
 
 
-def reasons_of(cell: Cell) -> list[str]:
-    """Why a cell has no number, or no plain verdict."""
-    if cell.failed:
-        return [f"failed: {cell.failed}"]
-    comparison = cell.comparison
-    if comparison is None:
-        return []
-    if cell.verdict == "unknown":
-        more = f", about {comparison.more_blocks} more seeds would settle it" if comparison.more_blocks else ""
-        return [f"unknown: {comparison.reason}{more}"]
-    return [f"{cell.verdict}, but not beyond chance over all cells"] if cell.holm is False else []
-
-
-def _some(cells: Sequence[str]) -> str:
-    return "; ".join(cells[:3]) + (f" and {len(cells) - 3} more" if len(cells) > 3 else "")
+def _some(names: Sequence[str]) -> str:
+    return "; ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _legend(result: MatrixResult) -> str:
@@ -194,26 +205,8 @@ def _seeds(result: MatrixResult) -> str:
     counts = sorted({len(cell.seeds) for cell in result.cells if cell.seeds})
     if not counts:
         return "no seeds"
-    most = matrix.plural(counts[-1], "seed")
+    most = plural(counts[-1], "seed")
     return most if counts[0] == counts[-1] else f"{counts[0]} to {most}"
-
-
-def _kernels(result: MatrixResult) -> list[Text]:
-    """What each kernel is; a kconfig axis changes its build, not this."""
-    lines = []
-    for name, spec in zip(result.axes[0].values, result.kernels, strict=True):
-        lines.append(Text(f"{name}: {kernel_words(result, name, spec)}", style="dim"))
-    notes = dict.fromkeys(arm.arm.note for arm in result.arms if arm.arm.note)
-    return [*lines, *(Text(f"  {note}", style="dim") for note in notes)]
-
-
-def kernel_words(result: MatrixResult, name: str, spec: str) -> str:
-    """One kernel of the first axis: its spec, release, commit and subject."""
-    arm = next(arm.arm for arm in result.arms if arm.at[0] == name)
-    words = [spec] if spec != name else []
-    words += [f"Linux {arm.release}", *([arm.commit[:12]] if arm.commit else [])]
-    words += [f'("{arm.subject}")'] if arm.subject else []
-    return " ".join(words)
 
 
 def _footer(result: MatrixResult) -> str:
@@ -224,36 +217,3 @@ def _footer(result: MatrixResult) -> str:
         f"{guest.vcpus} vCPU, {guest.memory_mb} MiB, fingerprint {around.fingerprint}\n"
         f"result {result.result}   again: lab report {result.result}   repeat: {result.reproduce}"
     )
-
-
-class Titled(NamedTuple):
-    """A grid and what it is of; empty where it is of everything."""
-
-    title: str
-    grid: Grid
-
-
-def grids(result: MatrixResult) -> list[Titled]:
-    """Where two axes vary, a grid of them for each case; else one of cases and arms."""
-    cases = list(dict.fromkeys((cell.workload, cell.case) for cell in result.cells))
-    single = [
-        Titled(f"{workload}:{case}", lay_out(_only(result, workload, case)))
-        for workload, case in cases
-    ]  # fmt: skip
-    of_axes = all(one.grid.corner != "case \\ arm" for one in single)
-    return single if of_axes else [Titled("", lay_out(result))]
-
-
-def _only(result: MatrixResult, workload: str, case: str) -> MatrixResult:
-    return replace(result, cells=[cell for cell in result.cells if (cell.workload, cell.case) == (workload, case)])
-
-
-def why(cell: Cell) -> str:
-    """Why a cell has no number, or no plain verdict."""
-    return "; ".join(reasons_of(cell))
-
-
-def kernels(result: MatrixResult) -> Sequence[tuple[str, str]]:
-    """What each kernel is."""
-    return [(name, kernel_words(result, name, spec)) for name, spec in
-            zip(result.axes[0].values, result.kernels, strict=True)]  # fmt: skip

@@ -334,20 +334,6 @@ def _ratios(bounds: tuple[float, float] | None) -> tuple[float, float] | None:
 # ---- in words
 
 
-def movers(comparisons: Iterable[Comparison], k: int = 3) -> list[Comparison]:
-    """The k non-primary metrics that moved most, by |log ratio|; from and to zero first, by their change.
-
-    Those equal in every pair, or without a usable number, are left out; noise is not.
-    """
-    moved = [c for c in comparisons if not c.primary and c.method != "none" and c.base != c.test]
-    return sorted(moved, key=_moved, reverse=True)[:k]
-
-
-def _moved(c: Comparison) -> tuple[float, float]:
-    step = abs(sum(v or 0 for v in c.test) - sum(v or 0 for v in c.base))
-    return distance(c.ratio, none=math.inf), step
-
-
 def distance(ratio: float | None, *, none: float = 0.0) -> float:
     """How far a ratio is from 1 on either side, |log ratio|; `none` where there is no ratio, or it is 0."""
     return abs(math.log(ratio)) if ratio else none

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from lab.compare import matrix
+from lab.compare import matrix_results
 from lab.compare.matrix_results import MatrixResult
-from lab.report import wording
+from lab.compare.results import mean
 
 from .opened import Opened
 
@@ -21,7 +21,7 @@ def require_same_comparison(opened: Opened, stored: Any) -> None:
         assert row.get_attribute("data-case") == f"{one['workload']}:{one['case']}"
         assert row.get_attribute("data-verdict") == one["verdict"]
         shown = [cell.get_attribute("data-value") for cell in row.locator("td[data-value]").all()][:3]
-        wanted = [wording.mean(primary["base"]), wording.mean(primary["test"]), primary["ratio"]]
+        wanted = [mean(primary["base"]), mean(primary["test"]), primary["ratio"]]
         assert [float(text) if text else None for text in shown] == wanted
     forest = opened.page.locator("ul.forest li .word").all_inner_texts()
     assert forest == [one["verdict"] for one in stored["cases"]]
@@ -67,7 +67,7 @@ def require_same_matrix(opened: Opened, stored: Any) -> None:
     rows = opened.page.locator("#cells tbody tr").all()
     records = msgspec.convert(stored, MatrixResult).cells
     for record, cell, row in zip(records, stored["cells"], rows, strict=True):
-        state = matrix.state(record, stored["baseline"])
+        state = matrix_results.state(record, stored["baseline"])
         ratio = cell["comparison"]["ratio"] if cell["comparison"] else None
         drawn = opened.page.locator(f'table.heat td[data-case="{cell["case"]}"][data-arm="{cell["arm"]}"]')
         assert drawn.get_attribute("data-state") == row.get_attribute("data-verdict") == state

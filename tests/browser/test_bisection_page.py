@@ -22,7 +22,7 @@ pytestmark = pytest.mark.browser
 def _write(folder: Path, **more: Any) -> tuple[Path, Any]:
     one = bisection(folder / "b", **more)
     path = folder / "page.html"
-    path.write_text(bisection_page.render(one))
+    path.write_text(bisection_page.bisection(one))
     return path, json.loads(inputs.bisection_as_json(one))
 
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.browser
 def _write(folder: Path, document: MatrixResult | None = None) -> tuple[Path, Any]:
     one = stored_matrix(folder / "m", document)
     path = folder / "page.html"
-    path.write_text(matrix_page.render(one))
+    path.write_text(matrix_page.matrix(one))
     return path, json.loads(inputs.matrix_as_json(one))
 
 

@@ -13,7 +13,7 @@ from lab.compare.explain import Explanation, FunctionRow, Remembered, remember
 from lab.compare.results import AbResult
 from lab.core.text import visible
 from lab.report import document, page
-from lab.report.inputs import Reports
+from lab.report.inputs import Comparisons
 
 from ..fakes import result as fakeresult
 from ..fakes.result import HOSTILE, SLOWER, case, hostile, large, live, result
@@ -23,7 +23,7 @@ from .opened import Opened, require_nothing_serious, require_quiet_and_narrow
 pytestmark = pytest.mark.browser
 
 
-def _write(folder: Path, *documents: AbResult, mark: str = "") -> tuple[Path, Reports]:
+def _write(folder: Path, *documents: AbResult, mark: str = "") -> tuple[Path, Comparisons]:
     together = fakeresult.reports(folder, *documents, mark=mark)
     flame = Remembered(
         workload="alloc-burst", case=SLOWER.case, machine="made-up-machine", model="full", cost="cycles",
@@ -34,13 +34,13 @@ def _write(folder: Path, *documents: AbResult, mark: str = "") -> tuple[Path, Re
     )  # fmt: skip
     remember(together.items[0].folder, flame)
     path = folder / "page.html"
-    path.write_text(page.render(together))
+    path.write_text(page.comparison(together))
     return path, together
 
 
 def test_values_on_the_page_are_those_of_the_json(browser: Any, tmp_path: Path) -> None:
     path, together = _write(tmp_path, result())
-    stored = json.loads(document.render(together))
+    stored = json.loads(document.comparison(together))
     opened = Opened(browser, path)
     require_same_comparison(opened, stored)
     seeds = opened.page.locator("#r1-case-1 details.raw tbody th").all_text_contents()

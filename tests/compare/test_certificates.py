@@ -19,6 +19,7 @@ from lab.compare.rounds import Sampling
 from lab.core import paths
 from lab.core.errors import HostFailed
 from lab.report import text as report_text
+from lab.report.inputs import Comparisons, StoredComparison
 from lab.stats.iterations import WarmUp
 from lab.stats.sequential import Looks
 
@@ -149,9 +150,8 @@ def test_a_verdict_quotes_it(bench: Path) -> None:
     found = live_result()
     assert found.live
     live = msgspec.structs.replace(found.live, certificates={NAME: "by its noise certificate"})
-    shown = report_text.comparison_table(msgspec.structs.replace(found, live=live), 200)
-    text = "".join(str(part) for part in shown.renderables)  # type: ignore[union-attr]
-    assert "by its noise certificate" in text
+    quoting = StoredComparison(raw=msgspec.structs.replace(found, live=live), folder=bench)
+    assert "by its noise certificate" in report_text.comparison(Comparisons(items=[quoting]))
 
 
 # ---- the command

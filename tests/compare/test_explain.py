@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import random
 from collections.abc import Sequence
 from fractions import Fraction
@@ -10,10 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from rich.console import Console
 
 from lab.compare import counters, explain
-from lab.compare.explain import Explanation, FunctionRow
+from lab.compare.explain import Explanation, FunctionRow, Why
 from lab.compare.profiles import ArmProfile
 from lab.core import records
 from lab.core import text as core_text
@@ -22,6 +20,8 @@ from lab.kernels.symbols import Label, SymbolTable
 from lab.report import explain_text
 from lab.stats import verdict
 from lab.stats.verdict import Comparison, Metric
+
+from ..fakes import result as fakeresult
 
 K = 0xFFFFFFFF81000000
 
@@ -254,24 +254,15 @@ def shown(
     *,
     width: int = 1000,
     cost: explain.Cost = "cycles",
-    top: int | None = 20,
+    most: int | None = 20,
     everything: bool = False,
 ) -> str:
-    moved = counters.mechanisms([compared("vmas", [12], [43])])
-    text = explain_text.render_explain(
-        explanation,
-        moved,
-        base="v6.11",
-        test="v6.12",
-        machine="zen4",
-        width=width,
-        cost=cost,
-        top=top,
-        everything=everything,
-    )
-    out = io.StringIO()
-    core_text.show(lambda _: text, Console(file=out, force_terminal=False))
-    return out.getvalue()
+    result = fakeresult.result(base=fakeresult.arm("v6.11", "1"), test=fakeresult.arm("v6.12", "2"))
+    why = Why(
+        result=result, case=result.cases[0], explanation=explanation, machine="zen4", model="full", cost=cost,
+        mechanisms=counters.mechanisms([compared("vmas", [12], [43])]),
+    )  # fmt: skip
+    return core_text.plain(lambda _: explain_text.render(why, width, everything=everything, most=most))
 
 
 def test_text() -> None:
@@ -288,8 +279,8 @@ def test_text() -> None:
 
 def test_text_of_everything_and_of_the_top() -> None:
     assert "clear_page" in shown(explained(), everything=True)
-    assert "others" not in shown(explained(), everything=True, top=None)
-    assert "[5 others]" in shown(explained(), top=1)
+    assert "others" not in shown(explained(), everything=True, most=None)
+    assert "[5 others]" in shown(explained(), most=1)
 
 
 def test_text_of_instructions_says_nothing_of_a_model() -> None:

@@ -24,7 +24,7 @@ from lab.guests import host as guest_host
 from lab.guests import live_machine, topology
 from lab.guests.topology import HostCpu
 from lab.report import document
-from lab.report.inputs import open_reports
+from lab.report.inputs import open_comparisons
 from lab.stats.verdict import Outcome
 from lab.workloads import selection
 
@@ -130,10 +130,10 @@ def test_going_on_gives_the_same_document(tmp_path: Path, host: Host) -> None:
     assert again.live == first.live
 
 
-@pytest.mark.parametrize("form", sorted(report.FORMATS))
+@pytest.mark.parametrize("form", sorted(report.FORMATS["comparison"]))
 def test_every_format_shows_it(tmp_path: Path, host: Host, form: str) -> None:
     measured(tmp_path, planned(tmp_path))
-    shown = report.render(form, open_reports([str(tmp_path / "result")]))
+    shown = report.render(form, open_comparisons([str(tmp_path / "result")]))
     assert "large" in shown
     assert " seeds" not in shown.replace("over all seeds", ""), "rounds, in live mode"
 

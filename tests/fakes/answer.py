@@ -11,7 +11,7 @@ from lab.compare import matrix_results
 from lab.compare.explain import Explanation, FunctionRow, Remembered, remember
 from lab.compare.matrix_results import Cell, MatrixArm, MatrixResult
 from lab.core import records
-from lab.report.inputs import Bisection, Matrix
+from lab.report.inputs import StoredBisection, StoredMatrix
 from lab.stats import verdict
 from lab.stats.verdict import Comparison, Outcome
 
@@ -91,7 +91,7 @@ def answer(commits: int = 30, title: str = "change {}", **more: Any) -> Answer:
     return Answer(**{**values, **more})
 
 
-def bisection(folder: Path, document: Answer | None = None, title: str = "change {}") -> Bisection:
+def bisection(folder: Path, document: Answer | None = None, title: str = "change {}") -> StoredBisection:
     """A stored bisection, with the proof of its culprit and what that was explained by."""
     document = document or answer(title=title)
     folder.mkdir(parents=True)
@@ -107,7 +107,7 @@ def bisection(folder: Path, document: Answer | None = None, title: str = "change
         explanation=Explanation(base_operations=1, test_operations=1, rows=rows),
     )  # fmt: skip
     remember(proof, flame)
-    return Bisection(raw=document, folder=folder)
+    return StoredBisection(raw=document, folder=folder)
 
 
 def matrix(words: str = "") -> MatrixResult:
@@ -148,10 +148,10 @@ def _cell(arm: str, case: str, values: list[float], words: str, *, failed: bool)
     )  # fmt: skip
 
 
-def stored_matrix(folder: Path, document: MatrixResult | None = None) -> Matrix:
+def stored_matrix(folder: Path, document: MatrixResult | None = None) -> StoredMatrix:
     """A matrix in its folder."""
     document = document or matrix()
     folder.mkdir(parents=True)
     records.save(folder / "result.json", document)
     (folder / "plan.json").write_text('{"kind": "matrix"}')
-    return Matrix(raw=document, folder=folder)
+    return StoredMatrix(raw=document, folder=folder)

@@ -14,7 +14,7 @@ from lab.guests import image as guest_image
 from lab.guests.exact import Qemu
 from lab.guests.image import Image
 from lab.kernels.kernel import Kernel, KernelSpec
-from lab.report.inputs import Report
+from lab.report.inputs import StoredComparison
 
 from . import work
 from .guest import FakeGuests, kernel, plan, pretend, write_workload
@@ -55,7 +55,7 @@ def write_qemu(path: Path, version: str = VERSION) -> Path:
     return path
 
 
-def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Report:
+def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> StoredComparison:
     """A stored comparison of two kernels, one seed, two cases."""
     measure = runs.measure
     pretend(monkeypatch, tmp_path, FakeGuests(lambda *_: 0.0))
@@ -72,7 +72,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Report:
     asked = plan(write_workload(tmp_path / "mine"), seeds=1, fixed_seeds=True, qemu=str(program))
     results.store_plan(folder, asked)
     result = compare_exact.measure(asked, folder, work.quiet())
-    return Report(raw=result, folder=folder)
+    return StoredComparison(raw=result, folder=folder)
 
 
 def _kernel(tmp_path: Path, name: str) -> Kernel:

@@ -28,7 +28,7 @@ from lab.guests.host import HostFact, RoundHost
 from lab.guests.topology import Seat, Shape
 from lab.kernels.build import TreeSource
 from lab.kernels.kernel import KernelSpec
-from lab.report.inputs import Report, Reports
+from lab.report.inputs import Comparisons, StoredComparison
 from lab.stats import multiple, verdict
 from lab.stats.iterations import WarmUp
 from lab.stats.verdict import Comparison, Metric
@@ -139,7 +139,7 @@ def large(pairs: int) -> AbResult:
     return result(msgspec.structs.replace(few, metrics=metrics), seeds=list(range(1, pairs + 1)))
 
 
-def store(folder: Path, document: AbResult, *, commits: tuple[str, str] = ("1" * 40, "2" * 40)) -> Report:
+def store(folder: Path, document: AbResult, *, commits: tuple[str, str] = ("1" * 40, "2" * 40)) -> StoredComparison:
     """Put a result into a folder as `lab ab` would, with its plan and the records of its runs."""
     (folder / "runs").mkdir(parents=True)
     records.save(folder / "result.json", document)
@@ -148,7 +148,7 @@ def store(folder: Path, document: AbResult, *, commits: tuple[str, str] = ("1" *
         for name in ("base", "test"):
             run = _run(document, name, seed)
             records.save(folder / "runs" / f"alloc-burst-{name}-{seed:04d}.json", run)
-    return Report(raw=document, folder=folder)
+    return StoredComparison(raw=document, folder=folder)
 
 
 def plan(document: AbResult, commits: tuple[str, str] = ("1" * 40, "2" * 40)) -> Plan:
@@ -196,10 +196,10 @@ def _run(document: AbResult, name: str, seed: int) -> Run:
     )  # fmt: skip
 
 
-def reports(folder: Path, *documents: AbResult, mark: str = "") -> Reports:
+def reports(folder: Path, *documents: AbResult, mark: str = "") -> Comparisons:
     """Stored results as the formats take them."""
     items = [store(folder / f"r{i}", document) for i, document in enumerate(documents)]
-    return Reports(items=items, mark=mark)
+    return Comparisons(items=items, mark=mark)
 
 
 def live(words: str = "") -> Live:

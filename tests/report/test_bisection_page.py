@@ -16,7 +16,9 @@ from lab.bisection.commit_status import Stand, places, stretches
 from lab.cli import main
 from lab.compare import results
 from lab.core.errors import BuildFailed, UserError
-from lab.report import bisection_page, inputs, mail, markdown
+from lab.report import bisection_page, inputs, mail, markdown, wording
+from lab.report.bisection_page import BisectionView
+from lab.report.inputs import StoredBisection
 from lab.stats.verdict import Outcome
 
 from ..bisection.test_live_runner import Host, Killed, begin, fails, search
@@ -80,19 +82,19 @@ def test_what_was_not_tried_is_put_together() -> None:
 
 
 def test_the_sentence_has_all_of_it() -> None:
-    words = inputs.sentence(answer())
+    words = wording.answer_sentence(answer())
     assert words.startswith(f'regression by {name_of(CULPRIT)[:12]} ("change 12"), +')
     assert "99.5 % sure; regression by one of 5 that could not be told apart" in words
 
 
 def test_what_is_not_certain_never_reads_as_if_it_were() -> None:
-    assert [inputs.share(p) for p in (0.5, 0.99989, 0.99999999, 1.0)] == [
+    assert [wording.share(p) for p in (0.5, 0.99989, 0.99999999, 1.0)] == [
         "50 %", "99.99 %", "over 99.99 %", "100 %",
     ]  # fmt: skip
 
 
 def test_markdown_names_what_was_found_and_the_path(tmp_path: Path) -> None:
-    text = markdown.render_bisection(bisection(tmp_path / "b"))
+    text = markdown.bisection(bisection(tmp_path / "b"))
     assert f"**regression**: `{name_of(CULPRIT)}` `change 12`" in text
     assert text.count("(could not be tested)") == 4
     rows = [line for line in text.splitlines() if re.match(r"\| \d+ \|", line)]
@@ -100,7 +102,7 @@ def test_markdown_names_what_was_found_and_the_path(tmp_path: Path) -> None:
 
 
 def test_the_page_is_one_small_file_that_asks_nobody(tmp_path: Path) -> None:
-    text = bisection_page.render(bisection(tmp_path / "b"))
+    text = bisection_page.bisection(bisection(tmp_path / "b"))
     assert len(text.encode()) < 200_000
     assert not re.search(r"(?:src|href)=\"(?!#|data:)", text)
     assert "sha256-" in text and "Differential flame graph" in text
@@ -110,17 +112,17 @@ def test_a_range_of_thousands_is_still_a_small_page(tmp_path: Path) -> None:
     made = answer(20_000)
     wide = replace(made.changes[1], among=[name_of(i) for i in range(30, 20_001)], commit=name_of(20_000))
     one = bisection(tmp_path / "b", replace(made, changes=[made.changes[0], wide]))
-    assert len(bisection_page.render(one).encode()) < 1_000_000
+    assert len(bisection_page.bisection(one).encode()) < 1_000_000
 
 
 def test_a_mail_is_about_one_culprit_that_was_proved(tmp_path: Path) -> None:
     made = answer()
     with pytest.raises(UserError, match="found 2 regressions"):
-        mail.render_bisection(bisection(tmp_path / "two", made))
+        mail.bisection(bisection(tmp_path / "two", made))
     with pytest.raises(UserError, match="no culprit that was proved"):
-        mail.render_bisection(bisection(tmp_path / "range", replace(made, changes=made.changes[1:])))
+        mail.bisection(bisection(tmp_path / "range", replace(made, changes=made.changes[1:])))
     with pytest.raises(UserError, match="found no regression"):
-        mail.render_bisection(bisection(tmp_path / "none", replace(made, changes=[], outcome="no culprit")))
+        mail.bisection(bisection(tmp_path / "none", replace(made, changes=[], outcome="no culprit")))
 
 
 def test_the_trail_of_a_mail_says_how_it_was_found() -> None:
@@ -133,7 +135,7 @@ def test_the_trail_of_a_mail_says_how_it_was_found() -> None:
 @pytest.mark.parametrize("form", ["text", "md", "html"])
 def test_hostile_words_are_shown_and_not_obeyed(tmp_path: Path, form: str) -> None:
     one = bisection(tmp_path / "b", title=ATTACK)
-    text = report.render(form, one, report.OF_BISECTIONS)
+    text = report.render(form, one)
     assert not [mark for mark in SHOWN if mark in text]
     assert "\\x1b" in text and "\\u202e" in text
     if form == "html":
@@ -174,10 +176,13 @@ def test_a_format_that_bisections_do_not_have_is_refused(kept: Answer, capsys: p
 
 
 def test_an_improvement_is_no_regression() -> None:
+    def tone(raw: Answer) -> str:
+        return BisectionView(stored=StoredBisection(raw=raw, folder=Path())).tone
+
     made = answer()
     better = [replace(made.changes[0], direction=Outcome.IMPROVEMENT)]
-    assert inputs.verdict_class(replace(made, changes=better, outcome="found")) == "improvement"
-    assert inputs.verdict_class(made) == "regression"
+    assert tone(replace(made, changes=better, outcome="found")) == "improvement"
+    assert tone(made) == "regression"
 
 
 # --- from a real history to every place where a subject is shown
@@ -233,13 +238,13 @@ def test_live_modes_posterior_is_on_the_page(tmp_path: Path) -> None:
     chances = [place.chance for place in one.places]
     assert made.live is not None and chances.index(max(chances)) == 41
     assert sum(chances) == pytest.approx(sum(s.probability for s in made.live.suspicions))
-    text = bisection_page.render(one)
+    text = bisection_page.bisection(one)
     assert (
         "fresh boots against its parent say the same" in text
         and f"{made.live.boots} of {made.live.kernels} kernels" in text
     )
     assert "like bad (over 99.9 %)" in text
-    assert "fresh boots against its parent say the same" in markdown.render_bisection(one)
+    assert "fresh boots against its parent say the same" in markdown.bisection(one)
 
 
 def test_live_mode_that_was_stopped_shows_where_the_culprit_may_be(tmp_path: Path) -> None:
@@ -250,4 +255,4 @@ def test_live_mode_that_was_stopped_shows_where_the_culprit_may_be(tmp_path: Pat
     one = inputs.open_bisection(tmp_path / "r")
     assert one.answer.outcome == "undecided" and "not finished, 24 boots so far" in one.answer.reason
     assert sum(place.chance for place in one.places) == pytest.approx(1, abs=1e-3)
-    assert "undecided: not finished" in bisection_page.render(one)
+    assert "undecided: not finished" in bisection_page.bisection(one)

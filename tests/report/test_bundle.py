@@ -22,7 +22,7 @@ from lab.kernels.kernel import MachineType
 from lab.report.bundle import archive, contents, texts, write
 from lab.report.bundle import replay as bundle_replay
 from lab.report.bundle.contents import Boot, Bundle, Expected, Guest, Plugin
-from lab.report.inputs import Report
+from lab.report.inputs import StoredComparison
 
 from ..fakes.build import own_folders
 from ..fakes.bundle import VERSION, measured, write_qemu
@@ -30,13 +30,13 @@ from ..fakes.work import quiet
 
 
 @pytest.fixture
-def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
+def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoredComparison:
     own_folders(monkeypatch, tmp_path)
     return measured(monkeypatch, tmp_path)
 
 
 @pytest.fixture
-def bundle(tmp_path: Path, report: Report) -> Path:
+def bundle(tmp_path: Path, report: StoredComparison) -> Path:
     # A folder whose name is hard on a shell and on QEMU's comma-separated options.
     folder = tmp_path / "it's a, b"
     write.write(report, folder, quiet())
@@ -73,7 +73,7 @@ def test_nothing_in_it_tells_where_it_was_made(bundle: Path, tmp_path: Path) -> 
             assert str(tmp_path).encode() not in path.read_bytes(), path
 
 
-def test_a_shell_runs_it_and_gets_the_same_bytes(bundle: Path, report: Report) -> None:
+def test_a_shell_runs_it_and_gets_the_same_bytes(bundle: Path, report: StoredComparison) -> None:
     done = shell(bundle)
     assert done.returncode == 0, done.stderr
     for name in ("mine-base-0001", "mine-test-0001"):
@@ -100,7 +100,9 @@ def test_a_shell_says_when_a_guest_reports_something_else(bundle: Path) -> None:
     assert "2 guests reported something else" in done.stderr and "9.9" in done.stderr
 
 
-def test_qemu_is_started_by_the_shell_as_it_was_by_the_lab(bundle: Path, report: Report, tmp_path: Path) -> None:
+def test_qemu_is_started_by_the_shell_as_it_was_by_the_lab(
+    bundle: Path, report: StoredComparison, tmp_path: Path
+) -> None:
     assert shell(bundle).returncode == 0
     for arm in ("base", "test"):
         guest = report.folder / "guests" / f"mine-{arm}-0001"
@@ -109,14 +111,14 @@ def test_qemu_is_started_by_the_shell_as_it_was_by_the_lab(bundle: Path, report:
         assert now == before
 
 
-def test_the_same_result_gives_the_same_tar(report: Report, tmp_path: Path) -> None:
+def test_the_same_result_gives_the_same_tar(report: StoredComparison, tmp_path: Path) -> None:
     for name in ("one.tar", "two.tar"):
         write.write(report, tmp_path / name, quiet())
     assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "two.tar").read_bytes()
 
 
 @pytest.mark.parametrize("name", ["b.tar", "b.tar.zst"])
-def test_a_bundle_in_one_file_replays(report: Report, tmp_path: Path, name: str) -> None:
+def test_a_bundle_in_one_file_replays(report: StoredComparison, tmp_path: Path, name: str) -> None:
     write.write(report, tmp_path / name, quiet())
     assert bundle_replay.is_bundle(str(tmp_path / name))
     assert replay(tmp_path / name) == []
@@ -329,7 +331,7 @@ def test_an_archive_that_leads_elsewhere_is_refused(
 
 
 @pytest.mark.parametrize("cut", [0.1, 0.5, 0.9, 0.999])
-def test_an_archive_that_is_cut_off_is_refused(report: Report, tmp_path: Path, cut: float) -> None:
+def test_an_archive_that_is_cut_off_is_refused(report: StoredComparison, tmp_path: Path, cut: float) -> None:
     path = tmp_path / "b.tar.zst"
     write.write(report, path, quiet())
     whole = path.read_bytes()
@@ -339,7 +341,7 @@ def test_an_archive_that_is_cut_off_is_refused(report: Report, tmp_path: Path, c
         archive.unpack(path, tmp_path / "into")
 
 
-def test_an_archive_with_a_bit_changed_is_refused(report: Report, tmp_path: Path) -> None:
+def test_an_archive_with_a_bit_changed_is_refused(report: StoredComparison, tmp_path: Path) -> None:
     path = tmp_path / "b.tar.zst"
     write.write(report, path, quiet())
     whole = bytearray(path.read_bytes())
@@ -353,7 +355,7 @@ def test_an_archive_with_a_bit_changed_is_refused(report: Report, tmp_path: Path
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"\x28\xb5\x2f\xfdxxxx", b"\0" * 2000])
 def test_a_file_that_is_no_bundle_is_refused(
-    report: Report, tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]
+    report: StoredComparison, tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "b").write_bytes(content)
     assert main.run(["replay", str(tmp_path / "b")]) == 2
@@ -363,7 +365,9 @@ def test_a_file_that_is_no_bundle_is_refused(
 # ---- refused before anything is written
 
 
-def test_where_it_goes_must_be_new(report: Report, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_it_goes_must_be_new(
+    report: StoredComparison, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").touch()
     words = ["report", str(report.folder), "--format", "bundle"]
@@ -380,28 +384,28 @@ def test_where_it_goes_must_be_new(report: Report, tmp_path: Path, capsys: pytes
     assert not list(tmp_path.glob(".lab-bundle*"))
 
 
-def test_an_empty_folder_is_as_good_as_none(report: Report, tmp_path: Path) -> None:
+def test_an_empty_folder_is_as_good_as_none(report: StoredComparison, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     write.write(report, tmp_path / "empty", quiet())
     contents.check(tmp_path / "empty")
 
 
-def test_what_cannot_be_put_together_any_more_is_refused(report: Report, tmp_path: Path) -> None:
+def test_what_cannot_be_put_together_any_more_is_refused(report: StoredComparison, tmp_path: Path) -> None:
     (tmp_path / "slice.cpio").write_bytes(b"another root")
     with pytest.raises(UserError, match="cannot be put together any more: guests differs"):
         write.write(report, tmp_path / "b", quiet())
     assert not (tmp_path / "b").exists()
 
 
-def test_guests_that_were_not_kept_are_refused(report: Report, tmp_path: Path) -> None:
+def test_guests_that_were_not_kept_are_refused(report: StoredComparison, tmp_path: Path) -> None:
     for path in (report.folder / "runs").glob("*"):
         path.unlink()
     with pytest.raises(UserError, match="were not kept"):
         write.write(report, tmp_path / "b", quiet())
 
 
-def test_another_mode_than_exact_is_refused(report: Report, tmp_path: Path) -> None:
-    live = Report(raw=msgspec.structs.replace(report.raw, mode="live"), folder=report.folder)
+def test_another_mode_than_exact_is_refused(report: StoredComparison, tmp_path: Path) -> None:
+    live = StoredComparison(raw=msgspec.structs.replace(report.raw, mode="live"), folder=report.folder)
     with pytest.raises(UserError, match="live mode, whose numbers nothing repeats"):
         write.write(live, tmp_path / "b", quiet())
 
@@ -439,6 +443,6 @@ def test_a_plugin_that_is_not_the_labs_is_not_run_unasked(bundle: Path, tmp_path
     assert caught.value.hint is not None and "--trust-plugin" in caught.value.hint
 
 
-def test_options_of_a_bundle_are_not_for_results(report: Report, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_of_a_bundle_are_not_for_results(report: StoredComparison, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["replay", str(report.folder), "--trust-plugin"]) == 2
     assert "are for bundles" in capsys.readouterr().err

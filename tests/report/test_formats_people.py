@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.cli import main
-from lab.compare import results
+from lab.compare import counters, results
 from lab.compare.results import CaseResult
 from lab.core.errors import UserError
 from lab.report import inputs, markdown, wording
@@ -33,13 +33,13 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_text_is_the_table_without_colour(tmp_path: Path) -> None:
-    text = report_text.render(reports(tmp_path, result()))
+    text = report_text.comparison(reports(tmp_path, result()))
     assert "\x1b" not in text
     assert re.search(r"^layout-4632k .*regression", text, re.MULTILINE) and "verdict: regression" in text
 
 
 def test_several_results_are_columns(tmp_path: Path) -> None:
-    text = report_text.render(reports(tmp_path, result(SLOWER, EQUAL), result(FASTER, EQUAL, name="other")))
+    text = report_text.comparison(reports(tmp_path, result(SLOWER, EQUAL), result(FASTER, EQUAL, name="other")))
     lines = {line.split()[0]: line for line in text.splitlines() if line.startswith("alloc-burst")}
     assert re.search(r"\+5\d\.\d % .*regression +-$", lines["alloc-burst:layout-4632k"])
     assert re.search(r" - +-\d\d\.\d % .*improvement$", lines["alloc-burst:single-2052k"])
@@ -48,12 +48,12 @@ def test_several_results_are_columns(tmp_path: Path) -> None:
 
 def test_numbers_of_different_units_are_never_in_one_row(tmp_path: Path) -> None:
     rate = case("layout-4632k", [100.0] * 6, [90.0] * 6, primary=fakeresult.RATE)
-    text = report_text.render(reports(tmp_path, result(SLOWER), result(rate, name="other")))
+    text = report_text.comparison(reports(tmp_path, result(SLOWER), result(rate, name="other")))
     assert len([line for line in text.splitlines() if line.startswith("alloc-burst:layout-4632k")]) == 2
 
 
 def test_markdown_has_a_row_for_each_case_and_ends_what_it_begins(tmp_path: Path) -> None:
-    text = markdown.render(reports(tmp_path, result()))
+    text = markdown.comparison(reports(tmp_path, result()))
     rows = [line for line in text.splitlines() if line.startswith("| `alloc-burst:")]
     assert len([row for row in rows if "cycles_per_op" in row]) == 5
     assert "**regression**" in text and MODEL in text and text.count("<details>") == text.count("</details>") == 1
@@ -71,7 +71,7 @@ def test_code_spans_hold_whatever_is_in_them(text: str) -> None:
 
 
 def test_a_hostile_name_stays_in_its_cell(tmp_path: Path) -> None:
-    text = markdown.render(reports(tmp_path, hostile()))
+    text = markdown.comparison(reports(tmp_path, hostile()))
     for line in text.splitlines():
         outside = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", line)
         assert "<script>" not in outside and "@all" not in outside, line
@@ -99,15 +99,15 @@ def test_what_moved_is_ranked_and_one_event_is_little() -> None:
         fakeresult.compared(Metric(name=name, unit="events", better="neither"), [base] * 6, [test] * 6)
         for name, (base, test) in pairs.items()
     ]
-    assert [c.name for c in wording.ranked(metrics)] == ["gone", "many", "one", "none"]
+    assert [c.name for c in counters.ranked(metrics)] == ["gone", "many", "one", "none"]
 
 
 def test_the_headline_is_the_case_that_moved_most_and_counts() -> None:
     small = case("small", [100.0 + i for i in range(6)], [110.0 + i for i in range(6)], holm=True)
     chance = case("chance", [100.0 + i for i in range(6)], [300.0 + i for i in range(6)], holm=False)
-    found = wording.headline(result(small, SLOWER, chance, EQUAL))
+    found = result(small, SLOWER, chance, EQUAL).headline
     assert found is not None and found.case == "layout-4632k"
-    assert wording.headline(result(EQUAL)) is None
+    assert result(EQUAL).headline is None
 
 
 @pytest.mark.parametrize("one", [SLOWER, UNSURE, EQUAL])
@@ -129,13 +129,13 @@ def test_seeds_are_those_of_the_runs(tmp_path: Path) -> None:
 
 def test_results_of_different_environments_are_refused_by_name(kept: Path) -> None:
     with pytest.raises(UserError, match="fingerprint"):
-        inputs.open_reports(["one", "strange"])
-    assert inputs.open_reports(["one", "two"]).mark == ""
-    assert "ENVIRONMENTS DIFFER" in inputs.open_reports(["one", "strange"], anyway=True).mark
+        inputs.open_comparisons(["one", "strange"])
+    assert inputs.open_comparisons(["one", "two"]).mark == ""
+    assert "ENVIRONMENTS DIFFER" in inputs.open_comparisons(["one", "strange"], anyway=True).mark
 
 
 def test_the_same_result_twice_is_one(kept: Path) -> None:
-    assert not inputs.open_reports(["one", "one"]).several
+    assert not inputs.open_comparisons(["one", "one"]).several
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def _schema() -> Any:
 
 @pytest.mark.parametrize("made", [result, hostile])
 def test_documents_fit_the_schema(made: Any, tmp_path: Path) -> None:
-    text = document.render(reports(tmp_path, made()))
+    text = document.comparison(reports(tmp_path, made()))
     jsonschema.Draft202012Validator.check_schema(_schema())
     jsonschema.validate(json.loads(text), _schema())
     assert msgspec.json.decode(text, type=AbResult) == made()
@@ -54,7 +54,7 @@ def test_documents_fit_the_schema(made: Any, tmp_path: Path) -> None:
     [(("verdict",), "maybe"), (("schema",), "lab.ab/2"), (("surprise",), 1), (("cases", 0, "metrics", 0, "base"), "1")],
 )
 def test_the_schema_refuses_what_is_no_result(path: tuple[Any, ...], value: Any, tmp_path: Path) -> None:
-    changed = json.loads(document.render(reports(tmp_path, result())))
+    changed = json.loads(document.comparison(reports(tmp_path, result())))
     place = changed
     for step in path[:-1]:
         place = place[step]
@@ -65,7 +65,7 @@ def test_the_schema_refuses_what_is_no_result(path: tuple[Any, ...], value: Any,
 
 def test_several_documents_are_one_that_says_whether_they_compare(tmp_path: Path) -> None:
     together = reports(tmp_path, result(), result(name="other", fingerprint="e" * 16), mark=MARK)
-    found = json.loads(document.render(together))
+    found = json.loads(document.comparison(together))
     assert (found["schema"], found["comparable"], found["note"]) == ("lab.reports/1", False, MARK)
     for one in found["results"]:
         jsonschema.validate(one, _schema())
@@ -75,7 +75,7 @@ def test_several_documents_are_one_that_says_whether_they_compare(tmp_path: Path
 
 
 def test_csv_has_every_sample_with_its_seed(tmp_path: Path) -> None:
-    rows = list(csv.DictReader(io.StringIO(csv_rows.render(reports(tmp_path, result())))))
+    rows = list(csv.DictReader(io.StringIO(csv_rows.comparison(reports(tmp_path, result())))))
     for case in result().cases:
         for metric in case.metrics:
             mine = [row for row in rows if (row["case"], row["metric"]) == (case.case, metric.name)]
@@ -88,7 +88,7 @@ def test_csv_has_every_sample_with_its_seed(tmp_path: Path) -> None:
 
 
 def test_csv_cells_are_no_formulas(tmp_path: Path) -> None:
-    rows = list(csv.reader(io.StringIO(csv_rows.render(reports(tmp_path, hostile())))))
+    rows = list(csv.reader(io.StringIO(csv_rows.comparison(reports(tmp_path, hostile())))))
     assert not [cell for row in rows for cell in row if re.match(r"[=@]|[+-][^0-9.]", cell)]
 
 
@@ -96,7 +96,7 @@ def test_csv_cells_are_no_formulas(tmp_path: Path) -> None:
 
 
 def test_junit_is_read_by_a_junit_parser(tmp_path: Path) -> None:
-    xml = JUnitXml.fromstring(junit.render(reports(tmp_path, result())).encode())
+    xml = JUnitXml.fromstring(junit.comparison(reports(tmp_path, result())).encode())
     (suite,) = list(xml)
     kinds = {case.name: [type(one).__name__ for one in case.result] for case in suite}
     assert kinds == {
@@ -136,7 +136,7 @@ def _require_ant_rules(text: str) -> None:
 
 @pytest.mark.parametrize("made", [result, hostile])
 def test_junit_keeps_the_strictest_rules(made: Any, tmp_path: Path) -> None:
-    _require_ant_rules(junit.render(reports(tmp_path, made(), result(name="other"))))
+    _require_ant_rules(junit.comparison(reports(tmp_path, made(), result(name="other"))))
 
 
 # --- ktap
@@ -164,7 +164,7 @@ def _parse_ktap(lines: list[str], depth: int = 0) -> dict[str, tuple[str, Any]]:
 
 
 def test_ktap_keeps_its_rules_and_says_what_the_result_says(tmp_path: Path) -> None:
-    found = _parse_ktap(ktap.render(reports(tmp_path, result())).splitlines())
+    found = _parse_ktap(ktap.comparison(reports(tmp_path, result())).splitlines())
     (status, cases) = found["alloc-burst"]
     assert status == "not ok"
     assert {name: one[0] for name, one in cases.items()} == {
@@ -177,14 +177,14 @@ def test_ktap_keeps_its_rules_and_says_what_the_result_says(tmp_path: Path) -> N
 
 
 def test_ktap_of_several_results_is_one_level_deeper(tmp_path: Path) -> None:
-    text = ktap.render(reports(tmp_path, result(), result(EVERY_KIND[2], name="other"), mark=MARK))
+    text = ktap.comparison(reports(tmp_path, result(), result(EVERY_KIND[2], name="other"), mark=MARK))
     found = _parse_ktap(text.splitlines())
     assert {name: one[0] for name, one in found.items()} == {"20261121-090000-aaaa": "not ok", "other": "ok"}
     assert f"# {MARK}" in text.splitlines()
 
 
 def test_no_name_starts_a_directive_or_a_line_in_ktap(tmp_path: Path) -> None:
-    found = _parse_ktap(ktap.render(reports(tmp_path, hostile())).splitlines())
+    found = _parse_ktap(ktap.comparison(reports(tmp_path, hostile())).splitlines())
     assert list(found) == [visible(HOSTILE).replace("#", "\\x23")]
 
 
@@ -231,14 +231,14 @@ def test_benchstat_lines_have_the_form_of_go(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("made", [result, hostile])
 def test_kcidb_fits_its_schema(made: Any, tmp_path: Path) -> None:
-    found = json.loads(kcidb.render(reports(tmp_path, made(), result(name="other"))))
+    found = json.loads(kcidb.comparison(reports(tmp_path, made(), result(name="other"))))
     assert V5_3.is_valid_exactly(found)
     assert {test["build_id"] for test in found["tests"]} <= {build["id"] for build in found["builds"]}
     assert {build["checkout_id"] for build in found["builds"]} <= {one["id"] for one in found["checkouts"]}
 
 
 def test_kcidb_says_what_the_result_says(tmp_path: Path) -> None:
-    found = json.loads(kcidb.render(reports(tmp_path, result())))
+    found = json.loads(kcidb.comparison(reports(tmp_path, result())))
     assert {test["path"]: test["status"] for test in found["tests"]} == {
         "lab.alloc-burst.layout-4632k": "FAIL",
         "lab.alloc-burst.single-2052k": "PASS",
@@ -284,7 +284,7 @@ def test_modelled_numbers_name_their_machine(name: str, tmp_path: Path) -> None:
     assert "modelled" in text and "made-up-machine" in text
 
 
-@pytest.mark.parametrize("name", sorted(set(report.FORMATS) - {"mail"}))
+@pytest.mark.parametrize("name", sorted(set(report.FORMATS["comparison"]) - {"mail"}))
 def test_what_does_not_compare_is_marked_in_every_format(name: str, tmp_path: Path) -> None:
     other = result(name="other", fingerprint="e" * 16)
     text = report.render(name, reports(tmp_path, result(), other, mark=MARK))
@@ -292,7 +292,7 @@ def test_what_does_not_compare_is_marked_in_every_format(name: str, tmp_path: Pa
     assert wanted in text
 
 
-@pytest.mark.parametrize("name", sorted(set(report.FORMATS) - {"mail", "json"}))
+@pytest.mark.parametrize("name", sorted(set(report.FORMATS["comparison"]) - {"mail", "json"}))
 def test_no_format_passes_on_what_is_obeyed(name: str, tmp_path: Path) -> None:
     text = report.render(name, reports(tmp_path, hostile()))
     assert not set(text) & set("\x1b\x00\r\u202e\u2066\ufeff")

@@ -16,7 +16,7 @@ from lab.core.errors import UserError
 from lab.guests import channel
 from lab.kernels import trees
 from lab.report import by_hand, culprit, mail
-from lab.report.inputs import Reports
+from lab.report.inputs import Comparisons
 
 from ..fakes import result as fakeresult
 from ..fakes.build import own_folders
@@ -54,7 +54,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return top
 
 
-def _report(tmp_path: Path, top: Path, base: str, document: AbResult | None = None) -> Reports:
+def _report(tmp_path: Path, top: Path, base: str, document: AbResult | None = None) -> Comparisons:
     commits = (git(top, "rev-parse", base), git(top, "rev-parse", "HEAD"))
     document = document or result(
         base=arm(base, "1", commit=commits[0], subject="before"),
@@ -65,7 +65,7 @@ def _report(tmp_path: Path, top: Path, base: str, document: AbResult | None = No
     text = (folder / "plan.json").read_text()
     name = trees.open_tree(str(top)).name
     (folder / "plan.json").write_text(text.replace('"tree": "default"', f'"tree": "{name}"'))
-    return Reports(items=[item])
+    return Comparisons(items=[item])
 
 
 def _parsed(text: str) -> EmailMessage:
@@ -75,7 +75,7 @@ def _parsed(text: str) -> EmailMessage:
 
 
 def test_a_draft_has_what_the_kernel_asks_for(tmp_path: Path, tree: Path) -> None:
-    text = mail.render(_report(tmp_path, tree, "HEAD^"))
+    text = mail.comparison(_report(tmp_path, tree, "HEAD^"))
     message = _parsed(text)
     body = message.get_content()
     assert message["Subject"].startswith(
@@ -92,7 +92,7 @@ def test_a_draft_has_what_the_kernel_asks_for(tmp_path: Path, tree: Path) -> Non
 
 
 def test_everybody_of_the_commit_and_its_files_is_told_once(tmp_path: Path, tree: Path) -> None:
-    cc = _parsed(mail.render(_report(tmp_path, tree, "HEAD^")))["Cc"]
+    cc = _parsed(mail.comparison(_report(tmp_path, tree, "HEAD^")))["Cc"]
     assert [str(address) for address in cc.addresses] == [
         "Author One <one@example.org>",
         "two@example.org",
@@ -111,7 +111,7 @@ def test_a_mainline_release_is_none_of_the_stable_teams_business() -> None:
 
 
 def test_a_range_blames_nobody(tmp_path: Path, tree: Path) -> None:
-    message = _parsed(mail.render(_report(tmp_path, tree, "HEAD~2")))
+    message = _parsed(mail.comparison(_report(tmp_path, tree, "HEAD~2")))
     body = message.get_content()
     assert re.search(r"^#regzbot introduced: [0-9a-f]{12}\.\.[0-9a-f]{12}$", body, re.MULTILINE)
     assert "a range, not a commit" in body
@@ -121,7 +121,7 @@ def test_a_range_blames_nobody(tmp_path: Path, tree: Path) -> None:
 def test_without_the_script_the_gap_is_named(tmp_path: Path, tree: Path) -> None:
     git(tree, "rm", "-q", "scripts/get_maintainer.pl")
     commit_all(tree, "scripts: none")
-    assert "maintainers: fill in" in mail.render(_report(tmp_path, tree, "HEAD^"))
+    assert "maintainers: fill in" in mail.comparison(_report(tmp_path, tree, "HEAD^"))
 
 
 def test_kernels_of_a_distributor_are_a_range_of_versions(tmp_path: Path, tree: Path) -> None:
@@ -130,23 +130,23 @@ def test_kernels_of_a_distributor_are_a_range_of_versions(tmp_path: Path, tree: 
     plan = (item.folder / "plan.json").read_text()
     deb = '"source": {"path": "/x", "release": "r", "sha256": "s", "type": "file", "modules": null}'
     (item.folder / "plan.json").write_text(re.sub(r'"source": \{[^}]*\}', deb, plan))
-    body = _parsed(mail.render(reports)).get_content()
+    body = _parsed(mail.comparison(reports)).get_content()
     assert "#regzbot introduced: v6.12.117..v6.12.117" in body and "bisect first" in body
 
 
 @pytest.mark.parametrize("documents", [(result(EQUAL),), (result(FASTER),), (result(), result())])
 def test_what_is_no_single_regression_is_no_mail(documents: tuple[AbResult, ...], tmp_path: Path) -> None:
     with pytest.raises(UserError):
-        mail.render(fakeresult.reports(tmp_path, *documents))
+        mail.comparison(fakeresult.reports(tmp_path, *documents))
 
 
 def test_the_same_source_in_both_arms_is_no_commits_doing(tmp_path: Path, tree: Path) -> None:
     with pytest.raises(UserError, match="same source"):
-        mail.render(_report(tmp_path, tree, "HEAD"))
+        mail.comparison(_report(tmp_path, tree, "HEAD"))
 
 
 def test_hostile_words_stay_words(tmp_path: Path, tree: Path) -> None:
-    text = mail.render(_report(tmp_path, tree, "HEAD^", hostile()))
+    text = mail.comparison(_report(tmp_path, tree, "HEAD^", hostile()))
     message = _parsed(text)
     assert set(message.keys()) == {"To", "Cc", "Subject", "Content-Type", "Content-Transfer-Encoding", "MIME-Version"}
     assert not set(text) & set("\x1b\x00\r\u202e\u2066\ufeff")
@@ -165,7 +165,7 @@ def test_the_table_is_read_as_the_robots_is() -> None:
     noisy = case(
         "noisy", [100.0, 110.0, 90.0, 105.0, 95.0, 100.0], [200.0, 210.0, 190.0, 205.0, 195.0, 200.0], holm=True
     )
-    text = mail.table(result(SLOWER, noisy), [SLOWER, noisy], SLOWER)
+    text = "\n".join(mail._table(result(SLOWER, noisy), [SLOWER, noisy], SLOWER))
     rows = {row[3]: row for row in _rows(text)}
     assert rows["alloc-burst.layout-4632k.cycles_per_op"][:3] == ("102.50 ±  2%", "+58.5%", "162.50 ±  1%")
     assert rows["page_faults"][:3] == ("10.00", "+650.0%", "75.00")
@@ -177,7 +177,7 @@ def test_the_table_is_read_as_the_robots_is() -> None:
 
 def test_from_zero_there_is_no_percentage() -> None:
     new = fakeresult.compared(fakeresult.FAULTS, [0.0] * 6, [5.0] * 6)
-    assert _rows(mail._row(new, "x")) == [("0.00", "new", "5.00", "x.page_faults")]
+    assert _rows(mail._row(new, "x.")) == [("0.00", "new", "5.00", "x.page_faults")]
 
 
 # --- by hand

@@ -17,6 +17,7 @@ from lab.compare.matrix_results import Cell, MatrixResult
 from lab.core.errors import GuestFailed, GuestFailure
 from lab.report import heatmap, matrix_text
 from lab.report.heatmap import COLOURS
+from lab.report.inputs import StoredMatrix
 from lab.stats import verdict
 from lab.stats.verdict import Outcome, percent
 
@@ -130,6 +131,10 @@ def test_how_it_was_counted_is_said_and_how_to_repeat_it(measured: Any) -> None:
 # --- the heat map
 
 
+def heat_map(result: MatrixResult) -> str:
+    return heatmap.matrix(StoredMatrix(raw=result, folder=Path()))
+
+
 def parsed(document: str) -> ElementTree.Element:
     return ElementTree.fromstring(document)  # noqa: S314, our own
 
@@ -141,12 +146,12 @@ def cells_in(document: str) -> list[dict[str, str]]:
 
 def test_every_number_can_be_read_back_from_the_picture(measured: Any) -> None:
     result = measured(by_setting, ["k"], TWO_AXES, cases="large,small")
-    shown = {(g["data-case"], g["data-arm"]): g for g in cells_in(heatmap.svg(result))}
+    shown = {(g["data-case"], g["data-arm"]): g for g in cells_in(heat_map(result))}
     assert len(shown) == len(result.cells) == 8
     for cell in result.cells:
         drawn = shown[cell.case, cell.arm]
         assert float(drawn["data-mean"]) == cell.mean
-        assert drawn["data-state"] == matrix.state(cell, result.baseline)
+        assert drawn["data-state"] == result.state(cell)
         if cell.comparison:
             assert float(drawn["data-ratio"]) == cell.comparison.ratio
             assert percent(cell.comparison.ratio) in drawn["aria-label"]
@@ -154,7 +159,7 @@ def test_every_number_can_be_read_back_from_the_picture(measured: Any) -> None:
 
 def test_rows_and_columns_lie_as_in_the_table(measured: Any) -> None:
     result = measured(by_setting, ["k"], TWO_AXES)
-    root = parsed(heatmap.svg(result))
+    root = parsed(heat_map(result))
     places = {}
     for g in root.iter(f"{SVG}g"):
         rect = g.find(f"{SVG}rect")
@@ -169,7 +174,7 @@ def test_many_arms_are_drawn_below_one_another(measured: Any) -> None:
     result = measured(lambda arm, seed, case: 100.0, [f"kernel{i}" for i in range(9)], [])
     places = {
         (rect.get("x"), rect.get("y"))
-        for g in parsed(heatmap.svg(result)).iter(f"{SVG}g")
+        for g in parsed(heat_map(result)).iter(f"{SVG}g")
         if (rect := g.find(f"{SVG}rect")) is not None
     }
     assert len(places) == 9 and len({x for x, _ in places}) == 1
@@ -182,7 +187,7 @@ def test_the_picture_says_all_in_words_too(measured: Any) -> None:
         return rates(arm, seed, case)
 
     result = measured(formula, THREE, [])
-    document = heatmap.svg(result)
+    document = heat_map(result)
     root = parsed(document)
     words = root.findtext(f"{SVG}desc") or ""
     assert "mine:large, before: 8,384 op/s, baseline" in words
@@ -254,7 +259,7 @@ def test_stronger_changes_stand_out_more_from_the_middle_in_both_schemes() -> No
 
 
 def test_the_reader_chooses_light_or_dark(measured: Any) -> None:
-    style = parsed(heatmap.svg(measured(rates, THREE, []))).findtext(f"{SVG}style") or ""
+    style = parsed(heat_map(measured(rates, THREE, []))).findtext(f"{SVG}style") or ""
     light, _, dark = style.partition("@media (prefers-color-scheme:dark)")
     for name, colour in COLOURS.items():
         assert f".{name}{{fill:{colour.light}}}" in light and f".{name}{{fill:{colour.dark}}}" in dark
@@ -269,4 +274,4 @@ def test_what_is_modelled_says_so_and_what_is_not_does_not(measured: Any) -> Non
     modelled = msgspec.structs.replace(result, cells=cells)
     assert matrix_text.clocks(modelled) == "modelled cycles (tlb alderlake 1234)"
     assert "modelled cycles (tlb alderlake 1234)" in text_of(modelled)
-    assert "modelled cycles (tlb alderlake 1234)" in heatmap.svg(modelled)
+    assert "modelled cycles (tlb alderlake 1234)" in heat_map(modelled)

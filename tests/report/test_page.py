@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import html.parser
-import itertools
 import re
-import statistics
 from pathlib import Path
-
-import pytest
 
 from lab.compare import explain
 from lab.compare.explain import Explanation, FunctionRow
 from lab.core.text import visible
 from lab.report import page
-from lab.report import svg as report_svg
-from lab.report.svg import Axis, Curve, Scale
 
 from ..fakes import result as fakeresult
 from ..fakes.result import HOSTILE, MODEL, SLOWER, hostile, large, reports, result
@@ -56,7 +50,7 @@ def _read(text: str) -> _Reader:
 
 
 def test_it_is_one_file_that_asks_nobody(tmp_path: Path) -> None:
-    text = page.render(reports(tmp_path, result()))
+    text = page.comparison(reports(tmp_path, result()))
     reader = _read(text)
     links = [value for _, attrs in reader.tags for key in ("src", "href") if (value := attrs.get(key))]
     assert links and all(link.startswith(("#", "data:")) for link in links)
@@ -64,7 +58,7 @@ def test_it_is_one_file_that_asks_nobody(tmp_path: Path) -> None:
 
 
 def test_ids_are_unique_and_links_lead_to_them(tmp_path: Path) -> None:
-    reader = _read(page.render(reports(tmp_path, result(), result(name="other"))))
+    reader = _read(page.comparison(reports(tmp_path, result(), result(name="other"))))
     ids = [attrs["id"] for _, attrs in reader.tags if "id" in attrs]
     assert len(ids) == len(set(ids))
     targets = {value[1:] for _, attrs in reader.tags if (value := attrs.get("href")) and value.startswith("#")}
@@ -73,20 +67,20 @@ def test_ids_are_unique_and_links_lead_to_them(tmp_path: Path) -> None:
 
 
 def test_hostile_words_are_text(tmp_path: Path) -> None:
-    reader = _read(page.render(reports(tmp_path, hostile())))
+    reader = _read(page.comparison(reports(tmp_path, hostile())))
     assert [tag for tag, _ in reader.tags].count("script") == 1
     assert visible(HOSTILE) in reader.text
     assert not [attrs for _, attrs in reader.tags if any(key.startswith("on") for key in attrs)]
 
 
 def test_modelled_numbers_name_their_machine(tmp_path: Path) -> None:
-    reader = _read(page.render(reports(tmp_path, result())))
+    reader = _read(page.comparison(reports(tmp_path, result())))
     (unit,) = set(re.findall(r"modelled cycles/op \([^)]*\)", reader.text))
     assert unit == f"modelled cycles/op ({MODEL})"
 
 
 def test_ten_thousand_samples_are_a_small_page(tmp_path: Path) -> None:
-    text = page.render(reports(tmp_path, large(10_000)))
+    text = page.comparison(reports(tmp_path, large(10_000)))
     assert len(text.encode()) < 1_000_000
     assert "10000 pairs; the JSON has them all" in text
 
@@ -106,7 +100,7 @@ def test_a_stored_explanation_is_drawn_and_written_out(tmp_path: Path) -> None:
         explanation=explanation,
     )  # fmt: skip
     explain.remember(together.items[0].folder, kept)
-    reader = _read(page.render(together))
+    reader = _read(page.comparison(together))
     flames = [attrs for tag, attrs in reader.tags if tag == "svg" and "flame" in (attrs.get("aria-label") or "")]
     assert len(flames) == 1 and "modelled cycles/op (full made-up-machine)" in (flames[0]["aria-label"] or "")
     assert re.search(r"clear_page_rep\s*kernel\s*1\s*9\s*\+8", reader.text)
@@ -114,70 +108,13 @@ def test_a_stored_explanation_is_drawn_and_written_out(tmp_path: Path) -> None:
 
 def test_kernel_counters_of_the_runs_are_ranked_with_the_metrics(tmp_path: Path) -> None:
     (item,) = reports(tmp_path, result(SLOWER)).items
-    view = page.CaseView(report=item, case=SLOWER, id="x", scale=Scale.of([1.0], 0.02))
+    view = page.CaseView(stored=item, case=SLOWER, id="x", letter="A")
     moved = {c.name: c for c in view.counters}
     assert moved["pgfault"].base == [5.0] * 6 and moved["pgfault"].test == [500.0] * 6
     assert list(moved)[:2] == ["pgfault", "page_faults"]
     assert "nr_free_pages" not in moved  # nobody has described it
 
 
-# --- plots
-
-
-def _path(svg: str, kind: str) -> str:
-    found = re.search(rf'class="{kind}" d="([^"]*)"', svg)
-    assert found is not None
-    return found[1]
-
-
-def test_a_scale_keeps_order_and_is_symmetric() -> None:
-    scale = Scale.of([0.2, 5.0], 0.02)
-    places = [scale.at(ratio) for ratio in (0.2, 0.5, 0.98, 1.0, 1.02, 2.0, 5.0)]
-    assert places == sorted(places) and places[0] >= 0 and places[-1] <= report_svg.SIZE
-    assert scale.at(1.0) == report_svg.SIZE / 2
-    assert scale.at(2.0) + scale.at(0.5) == pytest.approx(report_svg.SIZE, abs=0.3)
-    ticks = scale.ticks()
-    assert "0" in [tick.text for tick in ticks] and all(b.at - a.at >= 9 for a, b in itertools.pairwise(ticks))
-
-
-def test_an_interval_is_drawn_where_it_is() -> None:
-    scale = Scale.of([0.5, 2.0], 0.02)
-    svg = report_svg.interval(scale, 1.5, (1.2, 2.0))
-    assert _path(svg, "whisker") == f"M{scale.at(1.2)} 500H{scale.at(2.0)}"
-    assert _path(svg, "middle") == f"M{scale.at(1.5)} 500h0"
-
-
-def test_every_sample_is_a_dot_at_its_height() -> None:
-    base, test = [10.0, 20.0, 30.0], [40.0, None, 60.0]
-    svg = report_svg.strip(base, test, 'a "label"')
-    axis = report_svg.axis_of(base, test)
-    dots = re.findall(r"M(\d+) (\d+)h0", _path(svg, "dots base"))
-    assert [int(y) for _, y in dots] == [axis.at(value) for value in base]
-    assert _path(svg, "dots test").count("h0") == 2
-    assert 'role="img" aria-label="a &#34;label&#34;"' in svg
-
-
-def test_a_distribution_counts_every_sample() -> None:
-    document = large(500).cases[0].metrics[0]
-    svg = report_svg.distribution(document.base, document.test)
-    bars = [int(width) for width in re.findall(r"h-(\d+)v", _path(svg, "bars base"))]
-    assert max(bars) <= 480 and len(bars) > 3
-    assert statistics.mean(bars) > 0
-
-
-def test_an_axis_of_one_value_has_a_length() -> None:
-    for value in (0.0, 5.0, -3.0):
-        axis = Axis.of([value])
-        assert axis.low < value < axis.high and 0 < axis.at(value) < report_svg.SIZE
-
-
-def test_percentiles_of_both_arms_are_curves() -> None:
-    arms = [Curve(arm=arm, points=[(50.0, 1, 2, 3), (99.0, 4, 5, 6)]) for arm in ("base", "test")]
-    svg = report_svg.curves(arms, "x")
-    assert _path(svg, "line base").count("L") == 1 and _path(svg, "span test").endswith("z")
-    assert report_svg.share_at(50) < report_svg.share_at(95) < report_svg.share_at(99) <= report_svg.SIZE
-
-
 def test_nothing_measured_is_no_picture_and_no_crash(tmp_path: Path) -> None:
-    text = page.render(reports(tmp_path, result(fakeresult.UNMEASURED)))
+    text = page.comparison(reports(tmp_path, result(fakeresult.UNMEASURED)))
     assert "layout-0k" in _read(text).text

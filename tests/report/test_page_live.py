@@ -23,7 +23,7 @@ def test_what_adds_noise_comes_first() -> None:
 
 def test_the_page_has_every_round_with_its_reasons(tmp_path: Path) -> None:
     document = result(mode="live", live=live(), seeds=[1, 2, 3, 4, 5, 6])
-    text = page.render(reports(tmp_path, document))
+    text = page.comparison(reports(tmp_path, document))
     rows = re.findall(r'<tr data-case="[^"]*" data-verdict="(\w+)">\n<th scope="row" data-value="(\d+)">', text)
     assert rows == [("kept", "1"), ("repeated", "2"), ("disturbed", "2"), ("died", "3"), ("kept", "3")]
     assert "others kept 1.8 CPUs busy" in text and "measure on bare metal" in text
@@ -32,10 +32,10 @@ def test_the_page_has_every_round_with_its_reasons(tmp_path: Path) -> None:
 
 
 def test_hostile_words_of_the_host_are_shown_and_not_obeyed(tmp_path: Path) -> None:
-    text = page.render(reports(tmp_path, result(mode="live", live=live(HOSTILE))))
+    text = page.comparison(reports(tmp_path, result(mode="live", live=live(HOSTILE))))
     assert not [mark for mark in ("\x1b", "\u202e", "\u2066", "\x00", "\ufeff") if mark in text]
     assert text.count("<script") == 1
 
 
 def test_exact_mode_has_no_such_section(tmp_path: Path) -> None:
-    assert "Host gate" not in page.render(reports(tmp_path, result()))
+    assert "Host gate" not in page.comparison(reports(tmp_path, result()))

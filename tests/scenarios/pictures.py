@@ -77,13 +77,13 @@ def _pages(asked: argparse.Namespace) -> dict[str, str]:
     matrix = asked.matrix or _newest([m.result for m in results.all_finished(MatrixResult)])
     found = {}
     if comparison:
-        found["comparison"] = report.render("html", inputs.open_reports([comparison]))
+        found["comparison"] = report.render("html", inputs.open_comparisons([comparison]))
     if bisect:
         one = inputs.open_bisection(results.open_folder(bisect))
-        found["bisection"] = report.render("html", one, report.OF_BISECTIONS)
+        found["bisection"] = report.render("html", one)
     if matrix:
         map_ = inputs.open_matrix(results.open_folder(matrix))
-        found["matrix"] = report.render("html", map_, report.OF_MATRICES)
+        found["matrix"] = report.render("html", map_)
         write_atomic(FOLDER / "matrix.svg", inputs.matrix_as_svg(map_).encode())
     return found
 

@@ -219,23 +219,6 @@ def test_every_comparison_survives_json() -> None:
 # ---- in words
 
 
-def test_movers_rank_from_zero_first_and_leave_out_the_unmoved() -> None:
-    def moved(name: str, base: list[float], test: list[float]) -> Comparison:
-        return compare_metric(Metric(name=name, unit="", better="neither"), base, test, exact=True)
-
-    given = [
-        moved("still", [5, 5, 5], [5, 5, 5]),
-        moved("halved", [8, 8, 8], [4, 4, 4]),
-        moved("born", [0, 0, 0], [9, 9, 9]),
-        moved("grown", [10, 10, 10], [500, 500, 500]),
-        moved("nothing", [0, 0, 0], [0, 0, 0]),
-        moved("born big", [0, 0, 0], [900, 900, 900]),
-        compare_metric(SPEED, [1, 1, 1], [99, 99, 99], exact=True),
-    ]
-    assert [c.name for c in verdict.movers(given, k=9)] == ["born big", "born", "grown", "halved"]
-    assert len(verdict.movers(given)) == 3
-
-
 @pytest.mark.parametrize(
     ("ratio", "wanted"),
     [

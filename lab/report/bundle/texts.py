@@ -147,8 +147,8 @@ def readme(raw: AbResult, bundle: Bundle) -> str:
         "A comparison of two kernels, to be repeated",
         "===========================================",
         "",
-        f"base: {wording.arm_words(result.base)}",
-        f"test: {wording.arm_words(result.test)}",
+        f"base: {result.base}",
+        f"test: {result.test}",
         "",
         *_text(f"Verdict: {result.verdict}. {result.reason}"),
         "",
@@ -194,7 +194,7 @@ def _cases(result: AbResult) -> Iterator[str]:
     for case in result.cases:
         primary = case.primary
         unit = wording.unit(primary, result)
-        yield f"{wording.case_name(case)}: {case.verdict}, {primary.name} {wording.change(primary)} ({unit})"
+        yield f"{case.name}: {case.verdict}, {primary.name} {wording.change(primary)} ({unit})"
 
 
 def _seeds(bundle: Bundle) -> str:

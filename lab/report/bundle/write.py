@@ -37,7 +37,7 @@ from lab.kernels.kernel import Kernel, MachineType
 from lab.kernels.store import Build
 from lab.report.bundle import archive, contents, texts
 from lab.report.bundle.contents import Boot, Bundle, Expected, ExpectedGuest, Guest, Plugin
-from lab.report.inputs import Report
+from lab.report.inputs import StoredComparison
 from lab.workloads import selection, spec
 
 NAME = "SOURCE.txt"
@@ -81,7 +81,7 @@ class _Part(NamedTuple):
     kernel: str
 
 
-def write(report: Report, output: Path, work: Work) -> None:
+def write(report: StoredComparison, output: Path, work: Work) -> None:
     """A result's bundle, as a new folder or, by its name, one file."""
     _check_output(output)
     plan = _plan(report)
@@ -110,7 +110,7 @@ def _check_output(output: Path) -> None:
         )
 
 
-def _plan(report: Report) -> Plan:
+def _plan(report: StoredComparison) -> Plan:
     result, plan = report.raw, report.plan
     if result.mode != "exact":
         raise UserError(
@@ -125,7 +125,7 @@ def _plan(report: Report) -> Plan:
 # ---- what was booted, put together again
 
 
-def _parts(report: Report, plan: Plan, scratch: Path, work: Work) -> list[_Part]:
+def _parts(report: StoredComparison, plan: Plan, scratch: Path, work: Work) -> list[_Part]:
     selection.require_unchanged(plan.files)
     arms = (exact.obtain_arm("base", plan.base, work), exact.obtain_arm("test", plan.test, work))
     # The QEMU that it was measured with, whatever is installed by now: nothing is run here.
@@ -145,7 +145,7 @@ def _parts(report: Report, plan: Plan, scratch: Path, work: Work) -> list[_Part]
     return parts
 
 
-def _require_same(report: Report, now: ResultEnvironment) -> None:
+def _require_same(report: StoredComparison, now: ResultEnvironment) -> None:
     then = report.raw.environment
     if then.fingerprint == now.fingerprint:
         return
@@ -156,7 +156,7 @@ def _require_same(report: Report, now: ResultEnvironment) -> None:
     raise _gone(report, ", ".join(names) or "fingerprint")
 
 
-def _require_argv(report: Report, part: _Part) -> None:
+def _require_argv(report: StoredComparison, part: _Part) -> None:
     """What would be started is what was started, to the last word."""
     run, argv = part.run, part.run.argv
     if run.kernel != part.arm.kernel.key:
@@ -181,7 +181,7 @@ def _but_library(argv: Sequence[str]) -> list[str]:
     ]
 
 
-def _gone(report: Report, what: str) -> UserError:
+def _gone(report: StoredComparison, what: str) -> UserError:
     return UserError(
         f"what {report.raw.result} was measured with cannot be put together any more: {what} differs",
         hint="measure it again with this lab, then bundle that",
@@ -210,7 +210,7 @@ def _boot(part: _Part) -> Boot:
 # ---- the files
 
 
-def _fill(folder: Path, report: Report, plan: Plan, parts: Sequence[_Part], progress: Progress) -> None:
+def _fill(folder: Path, report: StoredComparison, plan: Plan, parts: Sequence[_Part], progress: Progress) -> None:
     benches = {part.bench.workload.name: part.bench for part in parts}
     # Where it was stored is nothing to anybody else.
     result = msgspec.structs.replace(report.raw, result=report.folder.name, reproduce="lab replay .")
@@ -311,7 +311,7 @@ def _sums_of(expected: Expected) -> Iterator[str]:
                 yield f"{digest}  {name}/{file}\n"
 
 
-def _script(folder: Path, bundle: Bundle, benches: Mapping[str, Bench], report: Report) -> None:
+def _script(folder: Path, bundle: Bundle, benches: Mapping[str, Bench], report: StoredComparison) -> None:
     library = Path("..") / plugin.NAME
     instruments = {
         name: replace(bench.instrument, library=library) for name, bench in benches.items() if bench.instrument
@@ -321,7 +321,7 @@ def _script(folder: Path, bundle: Bundle, benches: Mapping[str, Bench], report: 
     (folder / contents.SCRIPT).chmod(0o755)
 
 
-def _texts(folder: Path, bundle: Bundle, report: Report, progress: Progress) -> None:
+def _texts(folder: Path, bundle: Bundle, report: StoredComparison, progress: Progress) -> None:
     image, _ = guest_image.obtain(progress)
     foreign = [name for name in bundle.readings if not (folder / "sources" / name).is_dir()]
     (folder / "README.txt").write_text(texts.readme(report.raw, bundle))

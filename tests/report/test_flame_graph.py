@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from lab.compare.explain import Explanation, FunctionRow, Space
-from lab.report import svg
+from lab.report import flame_graph
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -48,7 +48,7 @@ def boxes(text: str) -> dict[str, tuple[float, float, str, str]]:
 
 
 def test_folded() -> None:
-    lines = svg.folded(MIXED).splitlines()
+    lines = flame_graph.folded(MIXED).splitlines()
     assert "base;kernel;more 100" in lines
     assert "test;kernel;more 400" in lines
     assert 'test;user;operator<(a:_b)_&_"c"\x01 50' in lines
@@ -59,8 +59,8 @@ def test_folded() -> None:
 
 
 def test_svg_shows_every_function_of_either_arm() -> None:
-    found = boxes(svg.svg(MIXED, title="<base> & test", machine="zen4"))
-    scale = (svg.WIDTH - 24) / (400 + 300 + 250 + 100 + 50)
+    found = boxes(flame_graph.svg(MIXED, title="<base> & test", machine="zen4"))
+    scale = (flame_graph.WIDTH - 24) / (400 + 300 + 250 + 100 + 50)
     assert found["more (kernel)"][1] == pytest.approx(400 * scale, abs=0.02)
     assert found["gone (kernel)"][1] == pytest.approx(100 * scale, abs=0.02)
     assert found["kernel"][1] == pytest.approx(1050 * scale, abs=0.02)
@@ -71,7 +71,7 @@ def test_svg_shows_every_function_of_either_arm() -> None:
 
 
 def test_colours() -> None:
-    found = boxes(svg.svg(MIXED, title="t", machine="zen4"))
+    found = boxes(flame_graph.svg(MIXED, title="t", machine="zen4"))
 
     def channels(name: str) -> tuple[int, int, int]:
         colour = found[name][2]
@@ -88,30 +88,30 @@ def test_colours() -> None:
 
 def test_boxes_lie_side_by_side() -> None:
     many = explanation(*(row(f"f{i}", 1 + i % 7, 1 + i * i % 11) for i in range(2000)), row("big", 5000, 5500))
-    found = boxes(svg.svg(many, title="t", machine="zen4"))
+    found = boxes(flame_graph.svg(many, title="t", machine="zen4"))
     functions = sorted(box[:2] for name, box in found.items() if name.endswith("(kernel)"))
     for (left, width), (following, _) in pairwise(functions):
         assert left + width == pytest.approx(following, abs=0.02)
     left, width = functions[-1]
-    assert left + width == pytest.approx(svg.WIDTH - 12, abs=0.02)
+    assert left + width == pytest.approx(flame_graph.WIDTH - 12, abs=0.02)
     assert any("smaller functions]" in name for name in found)
     assert len(found) < 1300
 
 
 def test_instructions_need_no_machine() -> None:
-    text = svg.svg(MIXED, "instructions", title="t")
+    text = flame_graph.svg(MIXED, "instructions", title="t")
     assert "modelled" not in text
     with pytest.raises(ValueError, match="machine"):
-        svg.svg(MIXED, title="t")
+        flame_graph.svg(MIXED, title="t")
 
 
 def test_nothing_to_show_is_still_a_picture() -> None:
     for rows in ((), (row("idle", 0, 0),)):
-        assert boxes(svg.svg(explanation(*rows), title="t", machine="zen4")) == {}
+        assert boxes(flame_graph.svg(explanation(*rows), title="t", machine="zen4")) == {}
 
 
 def test_it_needs_nothing_else() -> None:
-    root = parsed(svg.svg(MIXED, title="t" * 500, machine="zen4"))
+    root = parsed(flame_graph.svg(MIXED, title="t" * 500, machine="zen4"))
     for element in root.iter():
         assert element.tag.removeprefix(SVG) in {"svg", "g", "rect", "text", "title"}
         assert not any(name.endswith("href") or name.startswith("on") for name in element.attrib)
