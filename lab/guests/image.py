@@ -1,4 +1,4 @@
-"""The guest image: one root for both arms, as a folder and as a cpio. Exact mode boots slices of it."""
+"""The guest image: one root for both arms, as a folder and as a cpio. `initrd` packs parts of it for guests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Recipe(Record, frozen=True, kw_only=True):
 
 
 class Program(Record, frozen=True, kw_only=True):
-    """Something of the lab's own that is compiled into the root."""
+    """A program of the lab's own that is compiled into the root."""
 
     source: str
     program: str
@@ -53,7 +53,7 @@ class Image(Record, frozen=True, kw_only=True):
 
 
 def obtain(progress: Progress, *, compiler: Compiler | None = None) -> tuple[Image, Path]:
-    """The guest image for the sources as they are, built when it is not there; with its folder."""
+    """The guest image of the current sources and its folder; built if it is not there."""
     compiler = compiler or compilers.identify()
     recipe, programs, suite = read_recipe(), own_programs(), host_suite()
     key = _key(recipe, programs, suite, compiler)
@@ -62,17 +62,15 @@ def obtain(progress: Progress, *, compiler: Compiler | None = None) -> tuple[Ima
         paths.require_space(folder.parent, _SPACE_NEEDED, "the guest image")
         progress.log("building the guest image")
         make_once(
-            folder,
-            lambda partial: _build(partial, recipe, programs, suite, compiler, key, progress),
-            progress=progress,
+            folder, lambda partial: _build(partial, recipe, programs, suite, compiler, key, progress), progress=progress
         )
-    if not locks.hold(folder / "image.json") and not folder.is_dir():  # `lab gc` took it this very moment
+    if not locks.hold(folder / "image.json") and not folder.is_dir():  # `lab gc` removed it just now
         return obtain(progress, compiler=compiler)
     return records.load(folder / "image.json", Image), folder
 
 
 def rebuild(progress: Progress) -> tuple[Image, Path]:
-    """Build the image anew, with the package versions that are offered now."""
+    """Build the image anew, with the current versions of its packages."""
     compiler = compilers.identify()
     key = _key(read_recipe(), own_programs(), host_suite(), compiler)
     folder = paths.cache_dir("images") / key[:24]
@@ -85,15 +83,8 @@ def rebuild(progress: Progress) -> tuple[Image, Path]:
 
 def built() -> list[tuple[Image, Path]]:
     """All finished images with their folders."""
-    found = sorted(paths.cache_dir("images").glob("[!.]*/image.json"))
-    return [(records.load(path, Image), path.parent) for path in found]
-
-
-def _pack(target: Path, root: Path, names: Sequence[str]) -> None:
-    temporary = target.with_suffix(".partial")
-    with temporary.open("wb") as stream:
-        cpio.write(stream, root, names)
-    temporary.replace(target)
+    files = sorted(paths.cache_dir("images").glob("[!.]*/image.json"))
+    return [(records.load(path, Image), path.parent) for path in files]
 
 
 def read_recipe(name: str = "guest") -> Recipe:
@@ -102,22 +93,18 @@ def read_recipe(name: str = "guest") -> Recipe:
 
 
 def own_programs() -> list[Program]:
-    """Init and the reproducers that are C programs of ours: every workload folder with a Makefile."""
-    programs = [Program(source=str(room("images") / "guest"), program="init", into="init")]
-    for workload in list_workloads():
-        if (workload.folder / "Makefile").is_file():
-            programs.append(
-                Program(
-                    source=str(workload.folder),
-                    program=workload.folder.name,
-                    into=workload.program.lstrip("/"),
-                )
-            )
-    return programs
+    """Init, and the reproducers in C: every workload folder with a Makefile."""
+    init = Program(source=str(room("images") / "guest"), program="init", into="init")
+    reproducers = [
+        Program(source=str(workload.folder), program=workload.folder.name, into=workload.program.lstrip("/"))
+        for workload in list_workloads()
+        if (workload.folder / "Makefile").is_file()
+    ]
+    return [init, *reproducers]
 
 
 def host_suite() -> str:
-    """The host's Debian release: the guest's packages are of the same one."""
+    """The host's Debian release, from which the guest's packages come."""
     for line in _OS_RELEASE.read_text().splitlines():
         if line.startswith("VERSION_CODENAME="):
             return line.partition("=")[2].strip('"')
@@ -135,7 +122,7 @@ def _key(recipe: Recipe, programs: Sequence[Program], suite: str, compiler: Comp
 
 
 def shared_sources() -> list[str]:
-    """What the programs of workloads share, as digests: any of it may go into any of them."""
+    """The digests of the headers that any workload's program can include."""
     return [records.file_digest(path) for path in sorted((room("workloads") / "include").rglob("*")) if path.is_file()]
 
 
@@ -168,7 +155,8 @@ def _build(
     versions = _versions(root / "var/cache/apt/archives")
     shutil.rmtree(root / "var/cache")
     shutil.rmtree(partial / "programs")
-    _pack(partial / "root.cpio", root, list(cpio.everything_in(root)))
+    with (partial / "root.cpio").open("wb") as stream:
+        cpio.write(stream, root, list(cpio.everything_in(root)))
     image = Image(
         schema=1,
         name=recipe.name,

@@ -1,27 +1,20 @@
-"""What a program needs beside itself to be started: its interpreter, and the shared libraries behind it.
+"""The initrd of a guest: the guest image cut down to one workload's needs, with the workload's own files.
 
-All paths are those inside a root that is a plain folder here, so links are followed within it. The search is
-that of ld.so(8) on Debian, without /etc/ld.so.cache, which a root that never ran has not.
-
-Slices: the guest image cut down to what one workload needs, with the workload's own files and program.
-
-Exact mode boots a slice. It is packed for its workload alone, so a workload that is added leaves the bytes of
-every other workload's guest, and hence its numbers, as they were.
+It is packed for its workload alone, so a workload that is added leaves the bytes of every other workload's guest, and
+hence its numbers, as they were. A program needs its interpreter, its loader and its shared libraries.
 """
 
 from __future__ import annotations
 
 import secrets
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from filelock import FileLock
-
 from lab.core import cpio, paths, process, records
 from lab.core.errors import BuildFailed, UserError
 from lab.core.git import environment
+from lab.core.locks import make_once
 from lab.core.paths import room
 from lab.guests import image
 from lab.guests.image import Image
@@ -33,12 +26,117 @@ from lab.workloads.spec import Workload
 if TYPE_CHECKING:
     from elftools.elf.elffile import ELFFile
 
+BUSYBOX = "/bin/busybox"
+# The names of shells, of which the image has busybox alone; a workload's `setup` makes the links.
+_SHELLS = ("/bin/sh", "/bin/ash", "/usr/bin/env")
+
+
+def slice_for(image: tuple[Image, Path], workload: Workload) -> Path:
+    """The cpio of all that a workload's guest needs; packed once for the current files."""
+    _, folder = image
+    own = own_files(workload)
+    key = records.digest(
+        [workload.image_files, workload.setup, {name: records.file_digest(path) for name, path in own.items()}]
+    )
+    target = folder / "slices" / f"{workload.name}-{key[:16]}.cpio"
+    if not target.exists():
+        names = _names(image, workload, own)
+        target.parent.mkdir(exist_ok=True)
+        _pack(target, folder / "root", names, own)
+    return target
+
+
+def own_files(workload: Workload) -> dict[str, Path]:
+    """A workload's own files by their path in the guest: with its compiled program, if it is a user's."""
+    own = dict(workload.own_files)
+    for case in workload.cases:
+        if case.file.startswith("/") and not Path(case.file).is_file():
+            raise UserError(f"{workload.name}:{case.name}: {case.file} is gone")
+    if workload.compiled and not selection.is_shipped(workload):
+        own[workload.program] = compile_program(workload)
+    return own
+
+
+def _names(image: tuple[Image, Path], workload: Workload, own: dict[str, Path]) -> set[str]:
+    """The names of all files of the image's root that the guest needs."""
+    record, folder = image
+    wanted: dict[str, Path | None] = dict.fromkeys(("/init", *workload.image_files, *workload.setup[:1]))
+    wanted |= {name: path for name, path in own.items() if not _is_script_of_busybox(path)}
+    if any(map(_is_script_of_busybox, own.values())):
+        wanted[BUSYBOX] = None
+    try:
+        return closure(folder / "root", wanted) - {name.lstrip("/") for name in own}
+    except Missing as error:
+        why = "" if error.name == error.needed_by else f" ({error.needed_by} does)"
+        raise UserError(
+            f"workload {workload.name} needs {error.name}{why}, which the guest image {record.name} does not have",
+            hint=f"what is in the image: {folder / 'root'}",
+        ) from error
+
+
+def _is_script_of_busybox(path: Path) -> bool:
+    with path.open("rb") as stream:
+        start = stream.read(256)
+    return start.startswith(b"#!") and interpreter(start) in _SHELLS
+
+
+def _pack(target: Path, root: Path, names: set[str], own: dict[str, Path]) -> None:
+    added = {name.lstrip("/"): path for name, path in own.items()}
+    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    try:
+        with partial.open("wb") as stream:
+            cpio.write(stream, root, names, added)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+# ---- programs of users
+
+
+def compile_program(workload: Workload, compiler: Compiler | None = None) -> Path:
+    """The program that a folder's Makefile makes: `make OUT=... CC=... LAB_INCLUDE=...`; made once for the sources."""
+    compiler = compiler or compilers.identify()
+    name = PurePosixPath(workload.program).name
+    target = paths.cache_dir("programs") / f"{workload.name}-{_sources_key(workload, compiler)[:16]}"
+    make_once(target, lambda partial: _make(workload, compiler, partial, name))
+    return target / name
+
+
+def _sources_key(workload: Workload, compiler: Compiler) -> str:
+    files = [path for path in sorted(workload.folder.rglob("*")) if path.is_file() and path.name != "workload.toml"]
+    sources = {str(path.relative_to(workload.folder)): records.file_digest(path) for path in files}
+    return records.digest([sources, image.shared_sources(), compiler.version, workload.program])
+
+
+def _make(workload: Workload, compiler: Compiler, partial: Path, name: str) -> None:
+    process.find_tool("make", package="make")
+    cleared = {"MAKEFLAGS": "", "MAKELEVEL": "", "CFLAGS": "", "LDFLAGS": ""}
+    variables = [f"OUT={partial}", f"CC={compiler.command}", f"LAB_INCLUDE={room('workloads') / 'include'}"]
+    try:
+        process.run(["make", f"--directory={workload.folder}", *variables], env={**environment(), **cleared})
+    except process.CommandFailed as error:
+        log = paths.cache_dir("logs") / f"{workload.name}-make.log"
+        log.write_text(error.stderr)
+        lines = error.stderr.splitlines()
+        why = next((line for line in lines if "error:" in line or "Error" in line or "***" in line), error.message)
+        raise BuildFailed(f"workload {workload.name} does not compile: {why.strip()}", log=log) from error
+    if not (partial / name).is_file():
+        raise BuildFailed(
+            f"workload {workload.name}: its Makefile made no {name}",
+            hint="`make OUT=DIR CC=gcc` must leave the program, called as in workload.toml, in DIR",
+        )
+
+
+# ---- libraries
+
+# The search path of ld.so(8) on Debian. A root that never ran has no /etc/ld.so.cache.
 _DEFAULT = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
 _LINKS_MAX = 40
 
 
 class Missing(Exception):
-    """Something that a program needs is not in the root."""
+    """A file that a program needs is not in the root."""
 
     def __init__(self, name: str, needed_by: str) -> None:
         super().__init__(f"{needed_by} needs {name}")
@@ -47,31 +145,31 @@ class Missing(Exception):
 
 
 def closure(root: Path, names: dict[str, Path | None]) -> set[str]:
-    """Names, without their leading slash, of everything in the root that the named files need, with themselves.
+    """The named files, and all files of the root that they need, without their leading slashes.
 
-    names: each file by its path in the guest; where it does not come from the root, with its place here.
+    names: files by their path in the guest; a file that is not in the root with its path on the host.
     """
-    found: set[str] = set()
-    todo = [(name, place, name) for name, place in names.items()]
+    needed: set[str] = set()
+    todo = [(name, path, name) for name, path in names.items()]
     while todo:
-        name, place, needed_by = todo.pop()
-        if place is None:
+        name, path, needed_by = todo.pop()
+        if path is None:
             try:
                 links, real = follow(root, name)
             except Missing as error:
                 raise Missing(name, needed_by) from error
-            found |= {link.lstrip("/") for link in links}
-            if real.lstrip("/") in found:
+            needed |= {link.lstrip("/") for link in links}
+            if real.lstrip("/") in needed:
                 continue
-            found.add(real.lstrip("/"))
-            place = root / real.lstrip("/")
+            needed.add(real.lstrip("/"))
+            path = root / real.lstrip("/")
             name = real
-        todo += [(needed, None, name) for needed in _needs(root, name, place)]
-    return found
+        todo += [(other, None, name) for other in _needs(root, name, path)]
+    return needed
 
 
 def follow(root: Path, name: str) -> tuple[list[str], str]:
-    """The links on the way to a file of the root, and its real name there; `Missing` when it leads nowhere."""
+    """The links on the way to a file of the root, and its real name there; `Missing` if a link leads nowhere."""
     links: list[str] = []
     at, todo = PurePosixPath("/"), [part for part in PurePosixPath(name).parts if part != "/"]
     while todo:
@@ -90,15 +188,15 @@ def follow(root: Path, name: str) -> tuple[list[str], str]:
     return links, str(at)
 
 
-def _needs(root: Path, name: str, place: Path) -> Iterator[str]:
-    """What one file needs directly: a script its interpreter, a program its loader and libraries."""
+def _needs(root: Path, name: str, path: Path) -> Iterator[str]:
+    """The files that a file needs directly: a script its interpreter, a program its loader and libraries."""
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
     from elftools.elf.segments import InterpSegment
 
-    if not place.is_file():
+    if not path.is_file():
         return
-    with place.open("rb") as stream:
+    with path.open("rb") as stream:
         start = stream.read(256)
         if start.startswith(b"#!"):
             yield interpreter(start)
@@ -127,13 +225,15 @@ def _libraries(root: Path, name: str, elf: ELFFile) -> Iterator[str]:
     if dynamic is None:
         return
     tags = list(dynamic.iter_tags())
-    folders = [folder for tag in tags if tag.entry.d_tag in ("DT_RUNPATH", "DT_RPATH") for folder in _path(tag, name)]
+    folders = [
+        path for tag in tags if tag.entry.d_tag in ("DT_RUNPATH", "DT_RPATH") for path in _search_path(tag, name)
+    ]
     for tag in tags:
         if tag.entry.d_tag == "DT_NEEDED":
             yield _find(root, getattr(tag, "needed"), [*folders, *_DEFAULT], name)  # noqa: B009
 
 
-def _path(tag: object, name: str) -> list[str]:
+def _search_path(tag: object, name: str) -> list[str]:
     text = str(getattr(tag, "runpath", None) or getattr(tag, "rpath", ""))
     origin = str(PurePosixPath(name).parent)
     return [folder.replace("${ORIGIN}", origin).replace("$ORIGIN", origin) for folder in text.split(":") if folder]
@@ -151,123 +251,13 @@ def _find(root: Path, library: str, folders: list[str], needed_by: str) -> str:
 
 
 def run_inside(root: Path, program: str, arguments: Sequence[str]) -> str:
-    """What a dynamic program of the root prints when it is run here, with the root's own loader and libraries."""
+    """The output of a dynamic program of the root, run on the host with the root's own loader and libraries."""
     from elftools.elf.elffile import ELFFile
     from elftools.elf.segments import InterpSegment
 
-    place = root / follow(root, program)[1].lstrip("/")
-    with place.open("rb") as stream:
-        loader = next(s.get_interp_name() for s in ELFFile(stream).iter_segments() if isinstance(s, InterpSegment))
-    ours = root / follow(root, loader)[1].lstrip("/")
-    folders = ":".join(str(root / folder.lstrip("/")) for folder in _DEFAULT)
-    return process.run([ours, "--library-path", folders, place, *arguments], timeout_s=20).decode(errors="replace")
-
-
-# Where a shell's names are when the image has no shell but busybox; a workload's `setup` makes the links.
-BUSYBOX = "/bin/busybox"
-_SHELLS = ("/bin/sh", "/bin/ash", "/usr/bin/env")
-
-
-def slice_for(image: tuple[Image, Path], workload: Workload) -> Path:
-    """The cpio of what one workload's guest needs; packed once for the files as they are."""
-    _, folder = image
-    own = own_files(workload)
-    key = records.digest(
-        [workload.image_files, workload.setup, {name: records.file_digest(path) for name, path in own.items()}]
-    )
-    target = folder / "slices" / f"{workload.name}-{key[:16]}.cpio"
-    if not target.exists():
-        names = _names(image, workload, own)
-        target.parent.mkdir(exist_ok=True)
-        _pack(target, folder / "root", names, own)
-    return target
-
-
-def own_files(workload: Workload) -> dict[str, Path]:
-    """What a workload brings along, by its place in the guest: its files, and a user's compiled program."""
-    own = dict(workload.own_files)
-    for case in workload.cases:
-        if case.file.startswith("/") and not Path(case.file).is_file():
-            raise UserError(f"{workload.name}:{case.name}: {case.file} is gone")
-    if workload.compiled and not selection.is_shipped(workload):
-        own[workload.program] = compiled(workload)
-    return own
-
-
-def _names(image: tuple[Image, Path], workload: Workload, own: dict[str, Path]) -> set[str]:
-    """Everything that comes from the image's root."""
-    record, folder = image
-    wanted: dict[str, Path | None] = dict.fromkeys(("/init", *workload.image_files, *workload.setup[:1]))
-    wanted |= {name: path for name, path in own.items() if not _is_script_of_busybox(path)}
-    if any(map(_is_script_of_busybox, own.values())):
-        wanted[BUSYBOX] = None
-    try:
-        return closure(folder / "root", wanted) - {name.lstrip("/") for name in own}
-    except Missing as error:
-        by = "" if error.name == error.needed_by else f" ({error.needed_by} does)"
-        raise UserError(
-            f"workload {workload.name} needs {error.name}{by}, which the guest image {record.name} does not have",
-            hint=f"what is in the image: {folder / 'root'}",
-        ) from error
-
-
-def _is_script_of_busybox(path: Path) -> bool:
+    path = root / follow(root, program)[1].lstrip("/")
     with path.open("rb") as stream:
-        start = stream.read(256)
-    return start.startswith(b"#!") and interpreter(start) in _SHELLS
-
-
-def _pack(target: Path, root: Path, names: set[str], own: dict[str, Path]) -> None:
-    added = {name.lstrip("/"): path for name, path in own.items()}
-    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    try:
-        with partial.open("wb") as stream:
-            cpio.write(stream, root, names, added)
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-# --- programs of a user's own ---
-
-
-def compiled(workload: Workload, compiler: Compiler | None = None) -> Path:
-    """The program that a folder's Makefile makes: `make OUT=... CC=... LAB_INCLUDE=...`; made once for the sources."""
-    compiler = compiler or compilers.identify()
-    name = PurePosixPath(workload.program).name
-    target = paths.cache_dir("programs") / f"{workload.name}-{_sources_key(workload, compiler)[:16]}"
-    if not (target / name).is_file():
-        with FileLock(target.with_suffix(".lock")):
-            if not (target / name).is_file():
-                _make(workload, compiler, target, name)
-    return target / name
-
-
-def _sources_key(workload: Workload, compiler: Compiler) -> str:
-    files = [path for path in sorted(workload.folder.rglob("*")) if path.is_file() and path.name != "workload.toml"]
-    sources = {str(path.relative_to(workload.folder)): records.file_digest(path) for path in files}
-    return records.digest([sources, image.shared_sources(), compiler.version, workload.program])
-
-
-def _make(workload: Workload, compiler: Compiler, target: Path, name: str) -> None:
-    process.find_tool("make", package="make")
-    log = paths.cache_dir("logs") / f"{target.name}.log"
-    cleared = {"MAKEFLAGS": "", "MAKELEVEL": "", "CFLAGS": "", "LDFLAGS": ""}
-    partial = target.with_suffix(".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    variables = [f"OUT={partial}", f"CC={compiler.command}", f"LAB_INCLUDE={room('workloads') / 'include'}"]
-    partial.mkdir()
-    try:
-        process.run(["make", f"--directory={workload.folder}", *variables], env={**environment(), **cleared})
-    except process.CommandFailed as error:
-        log.write_text(error.stderr)
-        lines = error.stderr.splitlines()
-        what = next((line for line in lines if "error:" in line or "Error" in line or "***" in line), error.message)
-        raise BuildFailed(f"workload {workload.name} does not compile: {what.strip()}", log=log) from error
-    if not (partial / name).is_file():
-        raise BuildFailed(
-            f"workload {workload.name}: its Makefile made no {name}",
-            hint="`make OUT=DIR CC=gcc` must leave the program, called as in workload.toml, in DIR",
-        )
-    shutil.rmtree(target, ignore_errors=True)
-    partial.rename(target)
+        loader = next(s.get_interp_name() for s in ELFFile(stream).iter_segments() if isinstance(s, InterpSegment))
+    own_loader = root / follow(root, loader)[1].lstrip("/")
+    folders = ":".join(str(root / folder.lstrip("/")) for folder in _DEFAULT)
+    return process.run([own_loader, "--library-path", folders, path, *arguments], timeout_s=20).decode(errors="replace")

@@ -160,5 +160,5 @@ def test_an_error_of_the_compiler_is_quoted(image: tuple[Image, Path], tmp_path:
     (tmp_path / "w" / "Makefile").write_text(MAKEFILE)
     (tmp_path / "w" / "mine.c").write_text("int place = ;\n")
     with pytest.raises(BuildFailed, match=r"mine\.c:1:13: error: ") as caught:
-        initrd.compiled(chosen, Compiler(command="gcc", family="gcc", major=1, version="1", linker="ld"))
+        initrd.compile_program(chosen, Compiler(command="gcc", family="gcc", major=1, version="1", linker="ld"))
     assert caught.value.log is not None and "error:" in caught.value.log.read_text()
