@@ -78,7 +78,7 @@ def turn(host: Path, path: str, value: str | None, *, dry: bool = False) -> dict
     assert found.loader
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
-    told: dict[str, Any] = module._turn(host, path, value, dry=dry)
+    told: dict[str, Any] = module._set(host, path, value, dry=dry)
     return told
 
 

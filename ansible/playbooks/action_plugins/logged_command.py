@@ -1,8 +1,8 @@
-"""Run a long command with its output going to a log file as it comes, so that a reader can follow it.
+"""Run a long command and write its output to a log file at once, so that a reader can follow it.
 
-`ansible.builtin.command` holds the output back until the end, which is no use for a progress bar. An action and
-not a module, since all of the lab's plays are for the host itself: no zip is packed and no second Python started,
-which takes longer than what most of the commands do.
+`ansible.builtin.command` holds the output back until the end, too late for a progress bar. This is an action and not a
+module because all plays of the lab run on the host itself: packing a module and starting a second Python would take
+longer than most of the commands.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class ActionModule(ActionBase):
         """Run the command; a status other than 0 fails the task with the last line of output."""
         result = super().run(tmp, task_vars)
         _, options = self.validate_argument_spec(_OPTIONS)
-        words = [str(word) for word in options["argv"]]
+        argv = [str(argument) for argument in options["argv"]]
         environment = {**os.environ, **{name: str(value) for name, value in options["environment"].items()}}
         try:
             with Path(options["log"]).open("ab+") as log:
                 begin = log.tell()
                 status = subprocess.call(
-                    words,
+                    argv,
                     cwd=options["chdir"],
                     env=environment,
                     stdin=subprocess.DEVNULL,
@@ -43,10 +43,10 @@ class ActionModule(ActionBase):
                     stderr=subprocess.STDOUT,
                 )
                 log.seek(begin)
-                said = log.read().decode(errors="replace").split("\n") if status != 0 else []
+                lines = log.read().decode(errors="replace").split("\n") if status != 0 else []
         except OSError as error:
-            return {**result, "failed": True, "msg": f"cannot run {words[0]}: {error}"}
+            return {**result, "failed": True, "msg": f"cannot run {argv[0]}: {error}"}
         if status != 0:
-            last = next((line.strip() for line in reversed(said) if line.strip()), "no message")
-            return {**result, "failed": True, "msg": f"{words[0]} exited with status {status}: {last}", "rc": status}
+            last = next((line.strip() for line in reversed(lines) if line.strip()), "no message")
+            return {**result, "failed": True, "msg": f"{argv[0]} exited with status {status}: {last}", "rc": status}
         return {**result, "changed": True, "rc": 0}

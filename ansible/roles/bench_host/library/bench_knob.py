@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Files of /sys and /proc that are switches: read them, set them, and say plainly where that cannot be done."""
+"""Read and set switches: files of /sys and /proc with one value."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ DOCUMENTATION = r"""
 module: bench_knob
 short_description: Set files of /sys and /proc that are switches
 description:
-  - A file that is not there, or that the kernel refuses to change, is no failure of the task; it is told in the result.
+  - A file that is missing, or that the kernel refuses to change, does not fail the task; the result names it.
 options:
-  name: {description: What people call it., type: str, required: true}
+  name: {description: The usual name of the switch., type: str, required: true}
   root: {description: The folder that the patterns start from., type: path, default: /}
   patterns: {description: Files below the root., type: list, elements: str}
-  value: {description: What all of them shall say. Without it they are only read., type: str}
-  values: {description: What each of them shall say instead, by path below the root., type: dict}
+  value: {description: The value for all of them. Without it they are only read., type: str}
+  values: {description: Values by path below the root., type: dict}
 """
 
 
 def main() -> None:
-    """Read or set, as asked."""
+    """Read or set the files of a switch."""
     module = AnsibleModule(
         argument_spec={
             "name": {"type": "str", "required": True},
@@ -35,39 +35,39 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    root, asked = Path(module.params["root"]), module.params
-    wanted: dict[str, str | None] = dict(asked["values"] or {})
-    for pattern in asked["patterns"]:
-        for path in sorted(root.glob(pattern), key=lambda found: _by_number(str(found))):
-            wanted.setdefault(str(path.relative_to(root)), asked["value"])
-    files = [_turn(root, path, value, dry=module.check_mode) for path, value in wanted.items()]
-    module.exit_json(changed=any(one["changed"] for one in files), name=asked["name"], files=files)
+    root, options = Path(module.params["root"]), module.params
+    values: dict[str, str | None] = dict(options["values"] or {})
+    for pattern in options["patterns"]:
+        for path in sorted(root.glob(pattern), key=lambda path: _by_number(str(path))):
+            values.setdefault(str(path.relative_to(root)), options["value"])
+    files = [_set(root, path, value, dry=module.check_mode) for path, value in values.items()]
+    module.exit_json(changed=any(file["changed"] for file in files), name=options["name"], files=files)
 
 
 def _by_number(path: str) -> list[str | int]:
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path)]
 
 
-def _turn(root: Path, path: str, value: str | None, *, dry: bool) -> dict[str, Any]:
-    """One switch: what it said, what it says now, and why not what it should."""
+def _set(root: Path, path: str, value: str | None, *, dry: bool) -> dict[str, Any]:
+    """Set a file; returns its value before and after, and why it was not set if it was not."""
     try:
-        before = _said(root / path)
+        before = _read(root / path)
         if value is None or before == value:
             return {"path": path, "before": before, "after": before, "changed": False}
         if not dry:
             (root / path).write_text(f"{value}\n")
-        after = value if dry else _said(root / path)
+        after = value if dry else _read(root / path)
     except OSError as error:
         return {"path": path, "before": None, "after": None, "changed": False, "refused": error.strerror or str(error)}
-    told = {"path": path, "before": before, "after": after, "changed": after != before}
-    return told if after == value else {**told, "refused": f"it says {after} still"}
+    result = {"path": path, "before": before, "after": after, "changed": after != before}
+    return result if after == value else {**result, "refused": f"it says {after} still"}
 
 
-def _said(path: Path) -> str:
-    """The word in brackets of a choice, else all of it."""
+def _read(path: Path) -> str:
+    """The value of a file; of a list of choices, the one in brackets."""
     text = path.read_text().strip()
-    found = re.search(r"\[([^\]]+)\]", text)
-    return found[1] if found else text
+    choice = re.search(r"\[([^\]]+)\]", text)
+    return choice[1] if choice else text
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Take what is kept of a finished kernel build into a staging folder, and write its `build.json`.
+"""Copy the files of a finished kernel build to a staging folder, and write its `build.json`.
 
-`build.json` is written last: a staging folder without it is not a build. An action for the same reason as
+`build.json` is written last: a staging folder without it is not a build. This is an action for the same reason as
 `logged_command`.
 """
 
@@ -31,11 +31,11 @@ def sha256(path: Path) -> str:
 
 
 def collect(out: Path, staging: Path, log: Path, record: dict[str, object]) -> dict[str, object]:
-    """Fill the staging folder; gives the finished record."""
+    """Fill the staging folder; returns the finished record."""
     staging.mkdir(parents=True, exist_ok=True)
     for name, source in KEPT.items():
         shutil.copyfile(out / source, staging / name)
-    # Without symbols and relocations: what PVH boots, and a fraction of the file.
+    # PVH boots it without symbols and relocations, which are most of the file.
     subprocess.run(["objcopy", "-S", out / "vmlinux", staging / "vmlinux"], check=True, capture_output=True)
     shutil.copyfile(log, staging / "build.log")
     finished = {
@@ -48,7 +48,7 @@ def collect(out: Path, staging: Path, log: Path, record: dict[str, object]) -> d
 
 
 class ActionModule(ActionBase):
-    """Options: out (build folder), staging, log, record (what build.json says besides the files)."""
+    """Options: out (build folder), staging, log, record (the content of build.json, except the files)."""
 
     def run(self, tmp: object = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Collect the build."""
