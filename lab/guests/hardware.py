@@ -1,22 +1,21 @@
-"""Machine files: the hardware that exact mode models. Geometry and costs, each with its source."""
+"""The hardware that exact mode models: machine files with geometry and costs, each with its source."""
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
 from lab.core import records
-from lab.core.errors import UserError
+from lab.core.errors import UserError, suggestion
 from lab.core.paths import room
 from lab.core.records import Record
 from lab.core.toml import TomlFile
 
 DEFAULT = "sapphire-rapids"
 
-#: Not a modelled machine: the guest's own parameters.
+#: The parameters of guests, not modelled machines.
 _OTHERS = frozenset({"exact", "live"})
 
 Source = Annotated[str, msgspec.Meta(min_length=1)]
@@ -41,7 +40,7 @@ class Cache(Record, frozen=True, kw_only=True):
 
     @property
     def lines(self) -> int:
-        """How many lines it holds."""
+        """The number of its lines."""
         return self.kib * 1024 // 64
 
 
@@ -54,20 +53,15 @@ class Number(Record, frozen=True, kw_only=True):
 
 
 class Cost(Record, frozen=True, kw_only=True):
-    """What one event costs. The plugin counts in thousandths of a cycle."""
+    """The cost of an event. The plugin counts in thousandths of a cycle."""
 
     cycles: Annotated[float, msgspec.Meta(ge=0, le=100_000)]
     source: Source
     estimate: bool = False
 
-    @property
-    def millicycles(self) -> int:
-        """The cost as the plugin takes it."""
-        return round(self.cycles * 1000)
-
 
 class Tlb(Record, frozen=True, kw_only=True):
-    """First levels for data and code, a second level; huge pages without an array of their own share the other's."""
+    """First levels for data and code, and a second level. Huge pages without an array of their own use the other."""
 
     dtlb_4k: Array
     itlb_4k: Array
@@ -86,19 +80,19 @@ class Caches(Record, frozen=True, kw_only=True):
 
 
 class Prefetch(Record, frozen=True, kw_only=True):
-    """Streams of sequential misses that are followed."""
+    """The streams of sequential misses that the prefetcher follows."""
 
     streams: Number
 
 
 class Overlap(Record, frozen=True, kw_only=True):
-    """Cache misses under way at once, as long as none waits for another."""
+    """The cache misses that overlap, as long as none waits for another."""
 
     misses: Number
 
 
 class Costs(Record, frozen=True, kw_only=True):
-    """Costs in cycles; docs/cost-model.md says when each is due."""
+    """Costs in cycles; docs/cost-model.md defines the events."""
 
     instruction: Cost
     stlb_hit: Cost
@@ -127,11 +121,11 @@ class Machine(Record, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """Changes with any number of the machine; sources and descriptions are only words."""
+        """The digest of all numbers of the machine; sources and descriptions do not count."""
         return records.digest(self.arguments())
 
     def arguments(self) -> list[str]:
-        """The machine as NAME=VALUE for the plugin."""
+        """The plugin's arguments for this machine, as NAME=VALUE."""
         arrays = {name: getattr(self.tlb, name) for name in self.tlb.__struct_fields__}
         caches = {name: getattr(self.cache, name) for name in self.cache.__struct_fields__}
         costs = {name: getattr(self.cost, name) for name in self.cost.__struct_fields__}
@@ -140,7 +134,7 @@ class Machine(Record, frozen=True, kw_only=True):
             *(f"{name}={cache.kib * 1024}:{cache.ways}" for name, cache in caches.items()),
             f"streams={self.prefetch.streams.count}",
             f"overlap={self.overlap.misses.count}",
-            *(f"{name}={cost.millicycles}" for name, cost in costs.items()),
+            *(f"{name}={round(cost.cycles * 1000)}" for name, cost in costs.items()),
         ]
 
 
@@ -155,13 +149,12 @@ def load(ref: str = DEFAULT) -> Machine:
 
 
 def path_of(ref: str) -> Path:
-    """The file that a name or path means."""
+    """The file of a machine's name, or of a path."""
     if "/" in ref or ref.endswith(".toml"):
         return Path(ref)
     known = names()
     if ref not in known:
-        close = difflib.get_close_matches(ref, known, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"there is {', '.join(known)}; a file is given as ./{ref}.toml"
+        hint = suggestion(ref, known) or f"there is {', '.join(known)}; a file is given as ./{ref}.toml"
         raise UserError(f"no machine is called {ref!r}", hint=hint)
     return room("machines") / f"{ref}.toml"
 
@@ -177,9 +170,9 @@ def read(path: Path) -> Machine:
     for name in machine.cache.__struct_fields__:
         cache = getattr(machine.cache, name)
         if cache.lines % cache.ways:
-            wrong = f"cache.{name}: {cache.ways} ways do not divide {cache.lines} lines of 64 bytes"
-            raise file.error(wrong, "cache", name)
+            message = f"cache.{name}: {cache.ways} ways do not divide {cache.lines} lines of 64 bytes"
+            raise file.error(message, "cache", name)
     if not 1 <= machine.overlap.misses.count <= 64:
-        wrong = f"overlap.misses: {machine.overlap.misses.count} is not between 1 and 64"
-        raise file.error(wrong, "overlap", "misses")
+        message = f"overlap.misses: {machine.overlap.misses.count} is not between 1 and 64"
+        raise file.error(message, "overlap", "misses")
     return machine

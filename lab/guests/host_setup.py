@@ -1,4 +1,4 @@
-"""Setting this machine up for measuring, and putting it back: an Ansible role, and what it did."""
+"""Set this machine up for measuring, or put it back, with an Ansible role."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Outcome = Literal["set", "to set", "as is", "refused", "absent"]
 
 
 class Change(Record, frozen=True, kw_only=True):
-    """What became of one switch. `to set`: it would be. `absent`: not on this machine. `refused`: by the kernel."""
+    """The outcome for one switch. `to set`: with --check. `absent`: not on this machine. `refused`: by the kernel."""
 
     name: str
     outcome: Outcome
@@ -36,32 +36,31 @@ class _File(msgspec.Struct, kw_only=True):
 
 
 def fix(*, without_smt: bool, check: bool, root: Path = _ROOT, state: Path = STATE_FILE) -> list[Change]:
-    """Set what can be set, after remembering what was there; the switches by name. check: only say what would be."""
-    done = _play("bench_host", {"bench_host_without_smt": without_smt}, check=check, root=root, state=state)
-    return [_change(name, files, check=check) for name, files in done.items()]
+    """Set every switch that can be set, and store its old value. check: change nothing."""
+    switches = _play("bench_host", {"bench_host_without_smt": without_smt}, check=check, root=root, state=state)
+    return [_change(name, files, check=check) for name, files in switches.items()]
 
 
 def restore(*, check: bool, root: Path = _ROOT, state: Path = STATE_FILE) -> list[Change]:
-    """Put back what `fix` changed; one change a file. Nothing to put back is nothing to do."""
+    """Put back the files that `fix` changed, if it did; one change for each."""
     if not state.exists():
         return []
-    done = _play("bench_host_restore", {}, check=check, root=root, state=state)
-    return [_change(one.path, [one], check=check) for files in done.values() for one in files]
+    switches = _play("bench_host_restore", {}, check=check, root=root, state=state)
+    return [_change(file.path, [file], check=check) for files in switches.values() for file in files]
 
 
 def succeeded(changes: list[Change]) -> bool:
-    """Whether nothing was refused, and there was anything at all to set."""
-    return not any(change.outcome == "refused" for change in changes) and any(
-        change.outcome != "absent" for change in changes
-    )
+    """True if there was a switch to set, and the kernel refused none."""
+    outcomes = {change.outcome for change in changes}
+    return "refused" not in outcomes and bool(outcomes - {"absent"})
 
 
 def _play(name: str, variables: dict[str, bool], *, check: bool, root: Path, state: Path) -> dict[str, list[_File]]:
     with tempfile.TemporaryDirectory(prefix="lab-bench-host-") as folder:
         report = Path(folder) / "report.json"
-        places = {"bench_host_root": str(root), "bench_host_state": str(state), "bench_host_report": str(report)}
+        files = {"bench_host_root": str(root), "bench_host_state": str(state), "bench_host_report": str(report)}
         try:
-            ansible.play(name, {**variables, **places}, check=check)
+            ansible.play(name, {**variables, **files}, check=check)
         except PlaybookFailed as error:
             raise HostFailed(error.message, hint="it needs root: run it by sudo, or as root") from error
         return records.load(report, dict[str, list[_File]])
@@ -70,11 +69,11 @@ def _play(name: str, variables: dict[str, bool], *, check: bool, root: Path, sta
 def _change(name: str, files: list[_File], *, check: bool) -> Change:
     if not files:
         return Change(name=name, outcome="absent", text="this machine has no such switch")
-    refused = [one for one in files if one.refused]
+    refused = [file for file in files if file.refused]
     if refused:
-        which = f"{len(refused)} of {len(files)}: " if len(files) > 1 else ""
-        return Change(name=name, outcome="refused", text=f"{which}/{refused[0].path}: {refused[0].refused}")
-    changed = [one for one in files if one.changed]
+        count = f"{len(refused)} of {len(files)}: " if len(files) > 1 else ""
+        return Change(name=name, outcome="refused", text=f"{count}/{refused[0].path}: {refused[0].refused}")
+    changed = [file for file in files if file.changed]
     number = f" ({len(files)} CPUs)" if len(files) > 1 else ""
     if not changed:
         return Change(name=name, outcome="as is", text=f"{files[0].after}{number}")

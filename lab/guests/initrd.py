@@ -99,7 +99,8 @@ def compile_program(workload: Workload, compiler: Compiler | None = None) -> Pat
     compiler = compiler or compilers.identify()
     name = PurePosixPath(workload.program).name
     target = paths.cache_dir("programs") / f"{workload.name}-{_sources_key(workload, compiler)[:16]}"
-    make_once(target, lambda partial: _make(workload, compiler, partial, name))
+    if not target.is_dir():
+        make_once(target, lambda partial: _make(workload, compiler, partial, name))
     return target / name
 
 
@@ -116,7 +117,7 @@ def _make(workload: Workload, compiler: Compiler, partial: Path, name: str) -> N
     try:
         process.run(["make", f"--directory={workload.folder}", *variables], env={**environment(), **cleared})
     except process.CommandFailed as error:
-        log = paths.cache_dir("logs") / f"{workload.name}-make.log"
+        log = paths.cache_dir("logs") / f"{partial.stem.lstrip('.')}.log"
         log.write_text(error.stderr)
         lines = error.stderr.splitlines()
         why = next((line for line in lines if "error:" in line or "Error" in line or "***" in line), error.message)
@@ -225,9 +226,8 @@ def _libraries(root: Path, name: str, elf: ELFFile) -> Iterator[str]:
     if dynamic is None:
         return
     tags = list(dynamic.iter_tags())
-    folders = [
-        path for tag in tags if tag.entry.d_tag in ("DT_RUNPATH", "DT_RPATH") for path in _search_path(tag, name)
-    ]
+    run_paths = [tag for tag in tags if tag.entry.d_tag in ("DT_RUNPATH", "DT_RPATH")]
+    folders = [folder for tag in run_paths for folder in _search_path(tag, name)]
     for tag in tags:
         if tag.entry.d_tag == "DT_NEEDED":
             yield _find(root, getattr(tag, "needed"), [*folders, *_DEFAULT], name)  # noqa: B009
