@@ -8,7 +8,7 @@ What `lab bisect status --json` prints.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
@@ -124,6 +124,11 @@ class Found(Record, frozen=True, kw_only=True):
         """Whether it is one commit."""
         return len(self.among) == 1
 
+    @property
+    def needs_proof(self) -> bool:
+        """Whether it is one commit with a known effect that no proof confirms or denies yet."""
+        return self.settled and self.effect is not None and self.proof is None
+
 
 class Answer(Record, frozen=True, kw_only=True):
     """`lab bisect --json`.
@@ -226,9 +231,6 @@ class Status(Record, frozen=True, kw_only=True):
     boots: int | None = None
 
 
-class Label(NamedTuple):
-    """What `git bisect` is told of a commit: good, bad, old, new or skip; and why, in words."""
-
-    commit: str
-    word: str
-    words: str
+def certainty(probability: float) -> str:
+    """A probability as a percentage that never says 100 where it is not."""
+    return f"{100 * probability:.1f} %" if probability < 0.9995 else "over 99.9 %"

@@ -76,6 +76,10 @@ class History(Record, frozen=True, kw_only=True):
             return OLD
         return next(i for i, one in enumerate(self.candidates) if one.id == name)
 
+    def find(self, name: str) -> Candidate:
+        """A candidate, or the old end, by its id."""
+        return self[self.number(name)]
+
     def resolve(self, number: int, *, progress: Progress = QUIET) -> KernelSpec:
         """The kernel of a candidate."""
         return resolve(self[number].spec, self.tree, progress=progress)

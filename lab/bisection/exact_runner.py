@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -31,11 +30,12 @@ from msgspec.structs import replace
 
 from lab.bisection import exact_search
 from lab.bisection.commit_range import Candidate, History
-from lab.bisection.exact_state import PANICS, State, describe
+from lab.bisection.exact_state import PANICS, ExactState
 from lab.bisection.journal import Reading, Seeds, place_of
 from lab.bisection.plan import FIRST_SEED, BisectPlan
-from lab.bisection.session import CONDITIONS, Conditions, Session
-from lab.compare import exact, sampling
+from lab.bisection.session import PLAN, Conditions, Session
+from lab.compare import exact, results, sampling
+from lab.compare.results import AbResult
 from lab.compare.sampling import Series
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed, LabError, Undecided, UserError
@@ -46,7 +46,8 @@ from lab.guests.run import Arm
 from lab.kernels import build
 from lab.kernels.kernel import Kernel, KernelSpec, MachineType
 from lab.stats.defaults import FIRST_LOOK_SEEDS, MORE_SEEDS, SEEDS
-from lab.stats.verdict import Metric, Outcome, percent
+from lab.stats.verdict import Metric, Outcome, distance, percent
+from lab.workloads import selection
 
 
 class OutOfTime(Exception):
@@ -192,7 +193,7 @@ def measure(session: Session, measurer: Measurer) -> None:
         ends_and_words = list(zip((history.old, history.new), plan.words, strict=True))
         measured = measurer.work.map(partial(_end, plan, measurer, seeds), ends_and_words)
         readings = {reading.commit: reading for reading in measured}
-        ends = State(plan=plan, history=history, metric=measurer.metric, readings=readings).ends
+        ends = ExactState(plan=plan, history=history, metric=measurer.metric, readings=readings).ends
         if ends is None or ends.verdict != Outcome.UNKNOWN:
             break
     for reading in readings.values():
@@ -220,22 +221,6 @@ def _end(plan: BisectPlan, measurer: Measurer, seeds: list[int], end: tuple[Cand
             log=Path(reading.log) if reading.log else None,
         )
     return reading
-
-
-def say(session: Session, progress: Progress) -> None:
-    """What the ends are like, and what follows from that."""
-    state = session.state
-    old, new = state.plan.words
-    seeds = len(session.journal.seeds or [])
-    if state.ends is None:
-        progress.log(f"ends: {new} panics, {old} does not")
-    else:
-        progress.log(
-            f"ends: {new} against {old} {percent(state.ends.ratio)} ({state.metric.name}, {seeds} seeds): "
-            f"{state.ends.verdict}"
-        )
-    if not state.differ and state.next() is not None:
-        progress.log(f"the ends are alike; measuring up to {state.plan.probes} commits between them")
 
 
 _PATIENCE_S = 0.1
@@ -291,7 +276,7 @@ class Speculation:
 
 
 @dataclass
-class Search:
+class ExactRunner:
     """The work itself: measures until the state asks for nothing more, or time is up."""
 
     session: Session
@@ -303,23 +288,28 @@ class Search:
         """Kernels of both ends, and the guest around all of them, at hand."""
         session = self.session
         made = Measurer(session.plan, session.history, session.folder, self.work)
-        here = Conditions(metric=made.metric, environment=made.environment)
-        require_same(session, here)
-        if session.conditions is None:
-            records.save(session.folder / CONDITIONS, here)
-            session.conditions = here
+        session.settle_conditions(Conditions(metric=made.metric, environment=made.environment))
         return made
+
+    @property
+    def state(self) -> ExactState:
+        """The state of the search; only once both ends were measured."""
+        state = self.session.state
+        assert isinstance(state, ExactState)  # noqa: S101
+        return state
 
     def run(self) -> None:
         """Go on from whatever the journal says."""
         session = self.session
         try:
-            if not session.started:
+            if session.state is None:
                 measure(session, self.measurer)
-            say(session, self.work.progress)
-            while numbers := session.state.choose(self._width):
+            self._say_ends()
+            while numbers := self.state.choose(self._width):
                 self._step(numbers[0]) if len(numbers) == 1 else self._round(numbers)
         except OutOfTime:
+            if session.state is None:
+                raise _too_short(session, "both ends were measured") from None
             self.out_of_time = True
         finally:
             self._settle(None)
@@ -327,31 +317,31 @@ class Search:
     def single(self, one: Candidate) -> Reading:
         """The reading of one commit, from the journal or measured; the ends are measured first, and must differ."""
         session = self.session
-        if not session.started:
+        if session.state is None:
             measure(session, self.measurer)
-        if not session.state.differ:
-            alike = session.state.ends
+        if not self.state.differ:
+            alike = self.state.ends
             raise Undecided(
                 f"no culprit: the ends are alike ({percent(alike.ratio if alike else None)}), so no commit can be told",
                 hint="choose other ends, another case, or a smaller --threshold",
             )
         if (known := session.journal.readings.get(one.id)) is not None:
             return known
-        reading = self._read(one, session.state)
+        reading = self._read(one, self.state)
         # A machine that was too busy just then must not condemn the commit for good.
         if reading.untestable != GuestFailure.HANG:
             session.journal.append(reading)
         return reading
 
     def _step(self, number: int) -> None:
-        session, state = self.session, self.session.state
+        session, state = self.session, self.state
         one = session.history[number]
         if self.work.out_of_time:
             raise OutOfTime
         self._settle(number)
         reading = self._read(one, state, lambda: self._build_ahead(state, number))
         session.journal.append(reading)
-        self._say(number, reading)
+        self._say(number)
 
     @cached_property
     def _width(self) -> int:
@@ -361,7 +351,7 @@ class Search:
 
     def _round(self, numbers: Sequence[int]) -> None:
         """Several commits at once. They are judged by what was known before, so it is no matter which ends first."""
-        session, state = self.session, self.session.state
+        session, state = self.session, self.state
         if self.work.out_of_time:
             raise OutOfTime
         names = ", ".join(session.history[number].name for number in numbers)
@@ -370,9 +360,9 @@ class Search:
             numbers, self.work.map(lambda number: self._read(session.history[number], state), numbers), strict=True
         ):
             session.journal.append(reading)
-            self._say(number, reading)
+            self._say(number)
 
-    def _read(self, one: Candidate, before: State, built: Callable[[], object] = lambda: None) -> Reading:
+    def _read(self, one: Candidate, before: ExactState, built: Callable[[], object] = lambda: None) -> Reading:
         """A reading with few seeds where they place the commit on a level that is known, else with all."""
         seeds, known = self.session.journal.seeds or [], list(before.readings.values())
         reading = self.measurer.measure(one, seeds[:FIRST_LOOK_SEEDS], known, built=built)
@@ -380,17 +370,30 @@ class Search:
             return reading
         return self.measurer.measure(one, seeds, known)
 
-    def _placed(self, one: Candidate, before: State, reading: Reading) -> bool:
+    def _placed(self, one: Candidate, before: ExactState, reading: Reading) -> bool:
         after = dataclasses.replace(before, readings={**before.readings, one.id: reading})
         level = after.known.levels.get(self.session.history.number(one.id))
         return level is not None and level in before.known.effects
 
-    def _say(self, number: int, reading: Reading) -> None:
-        state = self.session.state
-        one = self.session.history[number]
+    def _say(self, number: int) -> None:
+        state, one = self.state, self.session.history[number]
         self.work.progress.log(
-            f'{one.name} ("{one.title}"): {describe(state, number, reading)}; about {state.steps_left} more to measure'
+            f'{one.name} ("{one.title}"): {state.describe(one.id)}; about {state.steps_left} more to measure'
         )
+
+    def _say_ends(self) -> None:
+        """What the ends are like, and what follows from that."""
+        state, (old, new) = self.state, self.session.plan.words
+        seeds = len(self.session.journal.seeds or [])
+        if state.ends is None:
+            self.work.progress.log(f"ends: {new} panics, {old} does not")
+        else:
+            self.work.progress.log(
+                f"ends: {new} against {old} {percent(state.ends.ratio)} ({state.metric.name}, {seeds} seeds): "
+                f"{state.ends.verdict}"
+            )
+        if not state.differ and state.next() is not None:
+            self.work.progress.log(f"the ends are alike; measuring up to {state.plan.probes} commits between them")
 
     # ---- building ahead
 
@@ -407,7 +410,7 @@ class Search:
             lambda: build.raise_priority(tree),
         )
 
-    def _build_ahead(self, state: State, number: int) -> None:
+    def _build_ahead(self, state: ExactState, number: int) -> None:
         """Begin with the kernels of what may come after a commit whose guests start now."""
         if self._speculation is not None:
             self._speculation.build(exact_search.after(state.history.graph(), state.known, number))
@@ -417,16 +420,62 @@ class Search:
             self._speculation.settle(wanted)
 
 
-def require_same(session: Session, here: Conditions) -> None:
-    """Numbers of different guests are not to be compared."""
-    if session.conditions is None or not session.journal.events:
-        return
-    before, now_ = session.conditions.environment, here.environment
-    if before is None or now_ is None:
-        return
-    if before.fingerprint != now_.fingerprint:
-        raise HostFailed(
-            f"this machine is not as it was when {session.name} was begun: QEMU {before.qemu} then, {now_.qemu} now; "
-            f"fingerprint {before.fingerprint} then, {now_.fingerprint} now",
-            hint=f"begin anew: {shlex.join(session.plan.command)}",
+def start(session: Session, work: Work) -> ExactRunner:
+    """Say what will be done, and choose the case where that is open."""
+    history, plan = session.history, session.plan
+    state = session.state
+    steps = state.steps_left if isinstance(state, ExactState) else (len(history.candidates) - 1).bit_length()
+    seeds = len(session.journal.seeds or []) or plan.seeds or 3
+    known = len(session.journal.readings)
+    ends = "" if known else ", and the ends"
+    work.progress.log(
+        f"{len(history.candidates)} {history.kind}, {known} readings so far: about {steps} more to measure{ends}, "
+        f"each a kernel and {seeds} guests; then the proof. To go on after any stop: lab bisect resume {session.name}"
+    )
+    if plan.case is None:
+        choose_case(session, work)
+    return ExactRunner(session=session, work=work)
+
+
+def choose_case(session: Session, work: Work) -> None:
+    """With several cases asked for, the one that the ends differ most in decides; it is kept in the plan."""
+    plan = session.plan
+    work.progress.log(f"comparing the ends in all cases of {plan.selection}, to choose one")
+    place = session.folder / "ends"
+    (place / "runs").mkdir(parents=True, exist_ok=True)
+    compared = plan.comparison(plan.old, plan.new)
+    if not (place / "plan.json").exists():
+        results.store_plan(place, compared)
+    try:
+        found = exact.measure(compared, place, work)
+    except HostFailed as error:
+        if work.out_of_time:
+            raise _too_short(session, "a case was chosen") from error
+        raise
+    if work.out_of_time:
+        raise _too_short(session, "a case was chosen")
+    chosen = _most_changed(found, worse_only=plan.worse_only)
+    only = selection.only([plan.selection], plan.workload, chosen)
+    session.plan = replace(plan, case=chosen, selection=only)
+    records.save(session.folder / PLAN, session.plan)
+
+
+def _too_short(session: Session, until: str) -> Undecided:
+    return Undecided(
+        f"the budget was used up before {until}; what was measured is kept",
+        hint=f"go on by `lab bisect resume {session.name}`",
+    )
+
+
+def _most_changed(found: AbResult, *, worse_only: bool) -> str:
+    moved = [
+        case
+        for case in found.cases
+        if case.verdict.is_change and (not worse_only or case.verdict == Outcome.REGRESSION)
+    ]
+    if not moved:
+        raise UserError(
+            f"no culprit: the ends do not differ in any of {len(found.cases)} cases ({found.reason})",
+            hint="name one case, as in --workload NAME:CASE, to look between the ends as well",
         )
+    return max(moved, key=lambda case: distance(case.primary.ratio)).case

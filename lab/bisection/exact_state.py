@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from lab.bisection import classify, exact_search
+from lab.bisection.answer import Found, Open, OutcomeWord, Step, Suspicion
 from lab.bisection.commit_range import History
 from lab.bisection.exact_search import OLD, Change, Readings
 from lab.bisection.journal import Reading
 from lab.bisection.plan import BisectPlan
+from lab.bisection.search_state import Remaining, better_end, culprit
 from lab.core.errors import GuestFailure
 from lab.stats import verdict
 from lab.stats.verdict import Comparison, Metric, Outcome, percent
@@ -21,8 +24,8 @@ _PANICKED = 1_000_000
 
 
 @dataclass(frozen=True)
-class State:
-    """Both ends are among the readings."""
+class ExactState:
+    """A `SearchState`. Both ends are among the readings."""
 
     plan: BisectPlan
     history: History
@@ -119,9 +122,7 @@ class State:
 
     def choose(self, count: int) -> list[int]:
         """Up to so many commits to measure next, all at once; none when the readings say all that is asked."""
-        if self.ends is not None and self.ends.verdict == Outcome.UNKNOWN:
-            return []
-        if self.plan.worse_only and self.ends is not None and self.ends.verdict == Outcome.IMPROVEMENT:
+        if not self._is_searched:
             return []
         graph = self.history.graph()
         chosen = exact_search.next_commits(graph, self.known, count)
@@ -139,8 +140,51 @@ class State:
         left = exact_search.steps_left(self.history.graph(), self.known)
         return left or (max(0, self.plan.probes - len(self.known.levels) + 1) if self.next() is not None else 0)
 
-    def likeness(self, number: int) -> str:
-        """A commit's place in words, with the names that the ends have."""
+    @property
+    def _is_searched(self) -> bool:
+        """Whether the ends allow a search at all."""
+        if self.ends is None:
+            return True
+        return self.ends.verdict != Outcome.UNKNOWN and not self._is_better
+
+    @property
+    def _is_better(self) -> bool:
+        """Whether the new end is the better one, though only a change for the worse is looked for."""
+        return self.plan.worse_only and self.ends is not None and self.ends.verdict == Outcome.IMPROVEMENT
+
+    # ---- for status, log and answer
+
+    @property
+    def tried(self) -> list[str]:
+        """The measured commits and those that cannot be tested, but for the ends."""
+        return [commit for commit in self.readings if commit not in (self.history.old.id, self.history.new.id)]
+
+    @property
+    def untestable(self) -> Collection[str]:
+        """The commits that do not build, boot or survive the workload."""
+        return [commit for commit, reading in self.readings.items() if reading.untestable]
+
+    def describe_ends(self) -> list[str]:
+        """A line for each end."""
+        ends = zip((self.history.old, self.history.new), self.plan.words, strict=True)
+        return [f'{end.name}  the {term} end  "{end.title}"' for end, term in ends]
+
+    def describe(self, commit: str) -> str:
+        """A tried commit in a few words."""
+        return self.describe_reading(self.history.number(commit), self.readings[commit])
+
+    def describe_reading(self, number: int, reading: Reading) -> str:
+        """A reading of a commit in a few words."""
+        if reading.untestable:
+            return f"cannot be tested ({reading.untestable}): {reading.why}"
+        likeness = self._likeness(number)
+        if number in self.unclear:
+            likeness += f", {self.unclear[number]}"
+        twin = f", same kernel as {reading.same_as[:12]}" if reading.same_as else ""
+        return f"{likeness} ({percent(self._ratio(reading)) if self._old.values else ''}{twin})"
+
+    def _likeness(self, number: int) -> str:
+        """A commit's level in words, with the plan's terms for the ends."""
         old, new = self.plan.words
         if number in self.known.skipped:
             return "not clear" if number in self.unclear else "untestable"
@@ -151,17 +195,105 @@ class State:
             return "panics"
         return f"like {new}" if level == 1 and self.differ else "like neither end"
 
+    @property
+    def _old(self) -> Reading:
+        return self.readings[self.history.old.id]
 
-def describe(state: State, number: int, reading: Reading) -> str:
-    """A reading in a few words."""
-    if reading.untestable:
-        return f"cannot be tested ({reading.untestable}): {reading.why}"
-    words = state.likeness(number)
-    if number in state.unclear:
-        words += f", {state.unclear[number]}"
-    old = state.readings[state.history.old.id]
-    ratio = percent(state.compare(old, reading).ratio) if old.values and number != OLD else ""
-    return f"{words} ({ratio}{', same kernel as ' + reading.same_as[:12] if reading.same_as else ''})"
+    def _ratio(self, reading: Reading) -> float | None:
+        return self.compare(self._old, reading).ratio
+
+    def term(self, commit: str) -> str:
+        """A commit like neither end, or one that cannot be told, is skipped: git knows no third side."""
+        level = self.known.levels.get(self.history.number(commit))
+        return self.plan.words[level] if level == 0 or (level == 1 and self.differ) else "skip"
+
+    def step(self, commit: str) -> Step:
+        """A tried commit, for the answer."""
+        reading, number = self.readings[commit], self.history.number(commit)
+        return Step(
+            commit=commit,
+            title=self.history[number].title,
+            decision=f"untestable: {reading.untestable}" if reading.untestable else self._likeness(number),
+            ratio=self._ratio(reading) if self._old.values and reading.values else None,
+            values=reading.values,
+            build=reading.kernel,
+            same_as=reading.same_as,
+            why=reading.why or self.unclear.get(number, ""),
+            log=reading.log,
+            build_s=reading.build_s,
+            run_s=reading.run_s,
+        )
+
+    def open_changes(self) -> list[Open]:
+        """Each change by the commits one of which made it."""
+        return [
+            Open(
+                candidates=len(change.among),
+                first=self.history[change.among[0]].name,
+                last=self.history[change.among[-1]].name,
+            )
+            for change in self.changes
+        ]
+
+    def suspicions(self) -> list[Suspicion]:
+        """None: exact mode has no probabilities."""
+        return []
+
+    def posterior(self) -> None:
+        """None: exact mode has no probabilities."""
+
+    def remaining(self) -> Remaining:
+        """What is left, if the commits to come take as long as those before."""
+        number = self.next()
+        steps = self.steps_left if number is not None else 0
+        readings = [self.readings[commit] for commit in self.tried]
+        spent = math.fsum(reading.build_s + reading.run_s for reading in readings)
+        return Remaining(
+            next=self.history[number] if number is not None else None,
+            steps=steps,
+            seconds=steps * spent / len(readings) if readings else None,
+        )
+
+    def culprits(self) -> list[Found]:
+        """The changes, unless the ends make the search pointless."""
+        return [self._culprit(change) for change in self.changes] if self._is_searched else []
+
+    def _culprit(self, change: Change) -> Found:
+        base, test = (self.readings[self.history[number].id] for number in (change.before, change.at))
+        effect = self.compare(base, test) if base.values and test.values else None
+        return culprit(
+            self.history,
+            self.metric,
+            at=change.at,
+            among=change.among,
+            untested=[number for number in change.among if number in self.known.skipped],
+            before=change.before,
+            effect=effect,
+            ratio=effect.ratio if effect else None,
+            confidence=1 - effect.p_value if effect else 1.0,
+        )
+
+    def outcome(self, culprits: Sequence[Found], *, out_of_time: bool) -> tuple[OutcomeWord, str]:
+        """The outcome of a search that found these changes, and the reason for it."""
+        ends, (old, new) = self.ends, self.plan.words
+        if out_of_time:
+            return "undecided", f"the budget is used up, about {self.steps_left} commits are still to be measured"
+        if ends is not None and ends.verdict == Outcome.UNKNOWN:
+            return "undecided", f"{len(ends.base)} seeds do not tell the ends apart: {ends.reason}"
+        if self._is_better and ends is not None:
+            return "no culprit", better_end(old, new, ends.ratio)
+        if not culprits:
+            inside = len(self.known.levels) - 1
+            measured = f", and so are {inside} commits between them" if inside else ""
+            return "no culprit", f"the ends are alike ({percent(ends.ratio if ends else None)}){measured}"
+        if ranges := sum(not change.settled for change in culprits):
+            left = "the commits left cannot be tested, or lie between such"
+            return "range", f"{_changes(ranges)} cannot be narrowed down: {left}"
+        return "found", _changes(len(culprits))
+
+
+def _changes(count: int) -> str:
+    return f"{count} change{'s' * (count != 1)}"
 
 
 def paired(base: list[float], test: list[float]) -> tuple[list[float], list[float]]:

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from lab.bisection import classify, request
 from lab.bisection.commit_range import Candidate, History, suffix_of
-from lab.bisection.exact_runner import Search
-from lab.bisection.exact_state import State, describe
+from lab.bisection.exact_runner import ExactRunner
+from lab.bisection.exact_state import ExactState
 from lab.bisection.journal import Journal, Reading
 from lab.bisection.plan import BisectPlan
 from lab.bisection.request import Asked
@@ -64,8 +64,9 @@ def take(asked: Asked, checkout: Path, work: Work) -> Decided:
         session = Session(
             folder=folder, plan=plan, history=history, journal=Journal(folder / JOURNAL), conditions=conditions(folder)
         )
-        reading = Search(session=session, work=work).single(history[0])
-        return decided(session.state, reading)
+        runner = ExactRunner(session=session, work=work)
+        reading = runner.single(history[0])
+        return decided(runner.state, reading)
 
 
 def ends_for(asked: Asked, recipe: request.Recipe, repo: Repo) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -129,10 +130,10 @@ def _folder(plan: BisectPlan, progress: Progress) -> Path:
     return paths.cache_dir("steps", records.digest(conditions_)[:24])
 
 
-def decided(state: State, reading: Reading) -> Decided:
+def decided(state: ExactState, reading: Reading) -> Decided:
     """A reading in git's words. What is like neither end goes to one that is much nearer: git knows no third side."""
     old, new = state.plan.words
-    words = describe(state, 0, reading)
+    words = state.describe_reading(0, reading)
     level = state.known.levels.get(0)
     if level is None:
         return Decided(UNTESTABLE, words)

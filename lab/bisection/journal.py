@@ -6,6 +6,7 @@ that takes an earlier one back.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from collections.abc import Iterator
@@ -118,7 +119,7 @@ class Journal:
 
     @property
     def standing(self) -> list[Event]:
-        """Live mode's events that were not taken back, in the order they happened."""
+        """The events that were not taken back, in the order they happened."""
         found: list[Event] = []
         for event in self.events:
             if isinstance(event, Undone):
@@ -127,6 +128,26 @@ class Journal:
             else:
                 found.append(event)
         return found
+
+    @property
+    def boots(self) -> list[Boot]:
+        """Live mode's boots that were not taken back."""
+        return [event for event in self.standing if isinstance(event, Boot)]
+
+    @property
+    def started(self) -> str:
+        """The time of the first kernel; empty before there is one."""
+        return min((event.at for event in self.standing if isinstance(event, Built | Reading)), default="")
+
+    @property
+    def build_s(self) -> float:
+        """Seconds spent on kernels, on those that do not build too."""
+        return math.fsum(event.build_s for event in self.standing if isinstance(event, Built | Reading))
+
+    @property
+    def run_s(self) -> float:
+        """Seconds spent on guests."""
+        return math.fsum(event.run_s for event in self.standing if isinstance(event, Boot | Reading))
 
     @property
     def seeds(self) -> list[int] | None:

@@ -19,13 +19,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
+from lab.bisection.answer import certainty
 from lab.bisection.commit_range import Candidate, History
 from lab.bisection.exact_runner import chosen_metric, identity
 from lab.bisection.journal import Boot, Built, Reading, safe_name
 from lab.bisection.live_search import Done, Part, Visit
-from lab.bisection.live_state import LiveState, certainty
+from lab.bisection.live_state import LiveState, rules_of
 from lab.bisection.plan import BisectPlan
-from lab.bisection.session import Session
+from lab.bisection.session import Conditions, Session
 from lab.compare import boots, exact, live_guests
 from lab.compare.results import ResultEnvironment
 from lab.compare.rounds import FIRST_ITERATIONS
@@ -72,7 +73,7 @@ class Booter(Protocol):
 
 
 @dataclass
-class LiveWork:
+class LiveRunner:
     """The work itself. clock: of the host, in seconds; it has to go on between two runs of the lab."""
 
     session: Session
@@ -87,16 +88,17 @@ class LiveWork:
         session = self.session
         return LiveState(session.plan, session.history, self.booter.metric, session.journal.standing)
 
-    def run(self) -> Done:
+    def run(self) -> None:
         """Go on from whatever the journal says, to the answer."""
         state = self.state
+        self.session.settle_conditions(Conditions(metric=self.booter.metric, environment=self.booter.environment))
         while isinstance(step := state.next(), Visit):
             if self.work.out_of_time:
                 self.out_of_time = True
-                return state.conclude("the budget is used up")
+                state.conclude("the budget is used up")
+                return
             self._boot_next(step)
             self._say(step, state.next())
-        return step
 
     def _boot_next(self, step: Visit) -> None:
         """The first boot of a visit; before it all its kernels are built, so that its boots come close together."""
@@ -212,6 +214,18 @@ class LiveWork:
         self.work.progress.log(
             f"{one.name} booted; {certainty(chance)} for {among}; {status.bits_left:.1f} bits missing{left}"
         )
+
+
+def start(session: Session, work: Work) -> LiveRunner:
+    """Say what will be done, and bring the kernels of both ends to hand."""
+    history, rules = session.history, rules_of(session.plan)
+    work.progress.log(
+        f"{len(history.candidates)} {history.kind}, {len(session.journal.boots)} boots so far: pairs of boots of both "
+        f"ends until they differ, at most {rules.end_blocks}; then commits, until one is {100 * rules.confidence:g} % "
+        f"sure; then fresh pairs. To go on after any stop: lab bisect resume {session.name}"
+    )
+    booter = Boots(session.plan, history, session.folder, work)
+    return LiveRunner(session=session, booter=booter, work=work)
 
 
 def metric_of(workload: Workload, name: str | None) -> Metric:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from lab.bisection.acquisition import Costs
-from lab.bisection.commit_range import History
+from lab.bisection.answer import Found, Open, OutcomeWord, Posterior, Proof, Step, Suspicion, certainty
+from lab.bisection.commit_range import Candidate, History
 from lab.bisection.exact_search import OLD
 from lab.bisection.journal import Boot, Built, Event, Reading
 from lab.bisection.live_search import Done, Duel, LiveSearch, Outcome, Part, Rules, Visit
 from lab.bisection.plan import BisectPlan
+from lab.bisection.search_state import Remaining, better_end, culprit
+from lab.stats import verdict
 from lab.stats.defaults import ALPHA
 from lab.stats.evidence import Estimate
 from lab.stats.posterior import Reading as Point
-from lab.stats.verdict import Metric, percent
+from lab.stats.verdict import Comparison, Metric, percent
 
 FIRST_GUESS = Costs(build_s=60.0, boot_s=10.0)
 """What a build and a boot are thought to cost before there was one; weighs as much as one of them."""
@@ -22,8 +25,12 @@ FIRST_GUESS = Costs(build_s=60.0, boot_s=10.0)
 _BUILT_S = 1.0  # what took less was in the store
 
 
+_SURE = 0.95  # certain enough for a word to git
+_GAPS = 10
+
+
 class LiveState:
-    """A search over the candidates of a line, and what was spent on it.
+    """A `SearchState`: the search over the candidates of a line.
 
     The search counts commits from 0, the old end, so candidate n of the history is its commit n + 1.
     """
@@ -85,17 +92,6 @@ class LiveState:
             boot_s=_mean_with(FIRST_GUESS.boot_s, [boot.run_s for boot in self.boots]),
         )
 
-    @property
-    def build_s(self) -> float:
-        """All builds together, those that failed too."""
-        built, skipped = self.kernels.values(), self.skipped.values()
-        return math.fsum([*(one.build_s for one in built), *(one.build_s for one in skipped)])
-
-    @property
-    def run_s(self) -> float:
-        """All boots together."""
-        return math.fsum(boot.run_s for boot in self.boots)
-
     def values(self, commit: str) -> list[float]:
         """The metric of each boot of a commit."""
         return [boot.value for boot in self.boots if boot.commit == commit]
@@ -124,17 +120,173 @@ class LiveState:
         return (self.search.ends.moments.mean > 0) == (self.metric.better == "higher")
 
     def _wrong_way(self) -> Done:
-        old, new = self.plan.words
         effect = self.search.ends.effect(self.search.rules.alpha)
         return Done(
             outcome=Outcome.NO_CULPRIT,
-            reason=f"the {new} end is better than the {old} one ({percent(math.exp(effect.value))}); to find what "
-            "improved it, call the ends --old and --new",
+            reason=better_end(*self.plan.words, math.exp(effect.value)),
             last_good=0,
             first_bad=self.search.last,
             suspects=(),
             probability=0.0,
             effect=Estimate(effect.value, effect.interval),
+        )
+
+    # ---- for status, log and answer
+
+    @property
+    def ends(self) -> Comparison | None:
+        """The new end against the old one, by their pairs of boots."""
+        ends = self.search.ends
+        return self._compare(*self.pairs(Part.ENDS, ends), ALPHA) if ends.x else None
+
+    def _compare(self, base: Sequence[float], test: Sequence[float], alpha: float) -> Comparison:
+        return verdict.compare_metric(
+            self.metric, base, test, threshold=self.plan.threshold, alpha=alpha, min_blocks=4, exact=False
+        )
+
+    @property
+    def tried(self) -> list[str]:
+        """The commits between the ends that were built, or could not be."""
+        ends = (self.history.old.id, self.history.new.id)
+        return [commit for commit in dict.fromkeys([*self.kernels, *self.skipped]) if commit not in ends]
+
+    @property
+    def untestable(self) -> Collection[str]:
+        """The commits that do not build, boot or survive the workload."""
+        return self.skipped
+
+    def describe_ends(self) -> list[str]:
+        """By how much the ends differ so far."""
+        ends, (old, new) = self.search.ends, self.plan.words
+        if not ends.x:
+            return []
+        differ = self.search.differ()
+        state = "" if differ else ", not told apart yet" if differ is None else ", alike"
+        return [f"ends: {new} against {old} {percent(math.exp(ends.moments.mean))}, {len(ends.x)} pairs{state}"]
+
+    def describe(self, commit: str) -> str:
+        """A tried commit in a few words."""
+        if reading := self.skipped.get(commit):
+            return f"cannot be tested ({reading.untestable}): {reading.why}"
+        boots = len(self.values(commit))
+        return f"{self._likeness(commit)}, {boots} boot{'s' * (boots != 1)}"
+
+    def _likeness(self, commit: str) -> str:
+        """The end that a commit is like, and how sure that is."""
+        chance = self.chance(commit)
+        if chance is None:
+            return "not known yet"
+        old, new = self.plan.words
+        return f"like {new} ({certainty(chance)})" if chance > 0.5 else f"like {old} ({certainty(1 - chance)})"
+
+    def term(self, commit: str) -> str:
+        """A commit is skipped unless it is as good as certain."""
+        chance = None if commit in self.skipped else self.chance(commit)
+        return "skip" if chance is None or 1 - _SURE < chance < _SURE else self.plan.words[int(chance > 0.5)]
+
+    def step(self, commit: str) -> Step:
+        """A tried commit, for the answer."""
+        built, skipped = self.kernels.get(commit), self.skipped.get(commit)
+        values = [] if skipped else self.values(commit)
+        old = self.values(self.history.old.id)
+        return Step(
+            commit=commit,
+            title=self.history[self.history.number(commit)].title,
+            decision=f"untestable: {skipped.untestable}" if skipped else self._likeness(commit),
+            ratio=math.exp(_mean_log(values) - _mean_log(old)) if values else None,
+            values=values,
+            build=built.kernel if built else "",
+            why=skipped.why if skipped else "",
+            log=skipped.log if skipped else None,
+            build_s=built.build_s if built else skipped.build_s if skipped else 0.0,
+            run_s=round(math.fsum(boot.run_s for boot in self.boots if boot.commit == commit), 3),
+        )
+
+    def open_changes(self) -> list[Open]:
+        """The likeliest place of the change, once the ends are told apart."""
+        if not self.search.differ():
+            return []
+        low, high, _ = self.search.status().gaps[0]
+        first, last = (self._candidate(number).name for number in (low + 1, high))
+        return [Open(candidates=high - low, first=first, last=last)]
+
+    def suspicions(self) -> list[Suspicion]:
+        """All places of the culprit, likeliest first."""
+        return [
+            Suspicion(after=self.name(low), up_to=self.name(high), commits=high - low, probability=round(chance, 6))
+            for low, high, chance in self.search.status().gaps
+        ]
+
+    def remaining(self) -> Remaining:
+        """What is left, by the posterior."""
+        step, status = self.next(), self.search.status()
+        return Remaining(
+            next=self._candidate(step.boots[0]) if isinstance(step, Visit) else None,
+            steps=math.ceil(status.bits_left),
+            seconds=status.seconds_left,
+            bits=status.bits_left,
+        )
+
+    def _candidate(self, number: int) -> Candidate:
+        return self.history[number + OLD]
+
+    def culprits(self) -> list[Found]:
+        """The change, as far as the search came."""
+        done = self.conclude("")
+        if not done.suspects:
+            return []
+        proof = self._fresh_boots(done) if done.outcome in (Outcome.CONFIRMED, Outcome.FOUND) else None
+        found = culprit(
+            self.history,
+            self.metric,
+            at=done.first_bad + OLD,
+            among=[number + OLD for number in done.suspects],
+            untested=[number + OLD for number in done.suspects if number in self.search.untestable],
+            before=done.last_good + OLD,
+            effect=proof.fresh if proof else None,
+            ratio=math.exp(done.effect.value),
+            confidence=done.probability,
+            proof=proof,
+        )
+        return [found]
+
+    def _fresh_boots(self, done: Done) -> Proof:
+        """The comparison of both neighbours by boots that the search did not have."""
+        duel = self.search.confirming
+        fresh = self._compare(*self.pairs(Part.CONFIRM, duel), self.plan.alpha) if duel and duel.x else None
+        parent, image = (self.kernels[self.name(number)].image for number in (done.last_good, done.first_bad))
+        same = parent == image
+        return Proof(confirmed=done.outcome is Outcome.CONFIRMED and not same, same_image=same, fresh=fresh)
+
+    def outcome(self, culprits: Sequence[Found], *, out_of_time: bool) -> tuple[OutcomeWord, str]:
+        """The outcome of the search, and the reason for it."""
+        word, reason = self._outcome(self.conclude(""), culprits)
+        return "undecided" if out_of_time else word, reason
+
+    def _outcome(self, done: Done, culprits: Sequence[Found]) -> tuple[OutcomeWord, str]:
+        if done.outcome is Outcome.NO_CULPRIT:
+            return "no culprit", done.reason
+        if done.outcome is Outcome.UNDECIDED or not culprits:
+            return "undecided", done.reason
+        (change,) = culprits
+        if change.proof and change.proof.same_image:
+            return "undecided", "the kernels of both neighbours are the same, byte for byte: one of them was misread"
+        reason = f"{certainty(done.probability)} sure" + (f"; {done.reason}" if done.reason else ", and confirmed")
+        if not change.settled:
+            return "range", f"{reason}; the other commits of the range cannot be tested"
+        return "found", reason
+
+    def posterior(self) -> Posterior:
+        """The end of the search, as a document."""
+        done = self.conclude("")
+        return Posterior(
+            outcome=done.outcome,
+            probability=done.probability,
+            boots=len(self.boots),
+            kernels=len(self.kernels),
+            effect=math.exp(done.effect.value),
+            noise=math.expm1(self.search.belief.noise) if self.search.differ() else None,
+            suspicions=self.suspicions()[:_GAPS],
         )
 
 
@@ -150,9 +302,8 @@ def rules_of(plan: BisectPlan) -> Rules:
     )
 
 
-def certainty(probability: float) -> str:
-    """A probability as a percentage that never says 100 where it is not."""
-    return f"{100 * probability:.1f} %" if probability < 0.9995 else "over 99.9 %"
+def _mean_log(values: Sequence[float]) -> float:
+    return math.fsum(map(math.log, values)) / len(values)
 
 
 def _mean_with(guess: float, seen: Sequence[float]) -> float:

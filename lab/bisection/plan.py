@@ -46,6 +46,11 @@ class BisectPlan(CommonPlan, frozen=True, kw_only=True):
         return 1 - max(self.confidence, CONFIDENCE)
 
     @property
+    def is_live(self) -> bool:
+        """Whether commits are booted and timed (live mode), not computed (exact mode)."""
+        return self.mode == "live"
+
+    @property
     def worse_only(self) -> bool:
         """Whether the ends were called good and bad."""
         return self.words == ("good", "bad")

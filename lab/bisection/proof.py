@@ -12,22 +12,23 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab.bisection.answer import Function, Proof
+from lab.bisection.answer import Answer, Found, Function, Proof
 from lab.bisection.commit_range import Candidate, History
 from lab.bisection.exact_state import changed
 from lab.bisection.journal import safe_name
 from lab.bisection.plan import BisectPlan
+from lab.bisection.session import Session
 from lab.compare import exact, explain, live, results
 from lab.compare.plan import ArmPlan, Plan
 from lab.compare.results import AbResult
 from lab.compare.runs import Run
 from lab.core import records
-from lab.core.errors import BuildFailed, GuestFailed, UserError
+from lab.core.errors import BuildFailed, GuestFailed, LabError, UserError
 from lab.core.executor import Work
 from lab.guests import hardware
 from lab.kernels import trees
 from lab.kernels.kernel import KernelSpec, resolve
-from lab.stats.verdict import Comparison, Metric
+from lab.stats.verdict import Comparison, percent
 
 _FUNCTIONS = 10
 
@@ -36,34 +37,77 @@ _FUNCTIONS = 10
 class Prover:
     """Confirms culprits of one session."""
 
-    plan: BisectPlan
-    history: History
-    metric: Metric
-    folder: Path
+    session: Session
     work: Work
 
-    def prove(self, culprit: Candidate, parent: str, expected: Comparison, *, revert: bool) -> Proof:
-        """Everything about one culprit, against the kernel spec of its parent."""
+    @property
+    def plan(self) -> BisectPlan:
+        """The plan of the search."""
+        return self.session.plan
+
+    @property
+    def history(self) -> History:
+        """The range of the search."""
+        return self.session.history
+
+    def prove(self, answer: Answer) -> Answer:
+        """The answer with the proofs of its culprits, as far as the budget goes."""
+        if self.plan.is_live:
+            # The search itself ended with fresh boots of the culprit and its parent: the rest needs a confirmed one.
+            if answer.outcome != "found" or self.work.out_of_time:
+                return answer
+            return replace(answer, changes=[self._complete(change) for change in answer.changes])
+        changes = [self._prove(c) if c.needs_proof and not self.work.out_of_time else c for c in answer.changes]
+        answer = replace(answer, changes=changes)
+        unsure = [change for change in changes if change.proof and change.confidence < 1 - self.plan.alpha]
+        if not unsure or answer.outcome != "found":
+            return answer
+        names = ", ".join(change.commit[:12] for change in unsure)
+        reason = f"fresh seeds do not confirm {names} with {100 * (1 - self.plan.alpha):g} % confidence"
+        return replace(answer, outcome="undecided", reason=reason)
+
+    def _prove(self, change: Found) -> Found:
+        """A change with a comparison of its commit and the parent by fresh seeds, and the revert."""
+        assert change.effect is not None  # noqa: S101  (else it is not `needs_proof`)
+        culprit = self.history.find(change.commit)
+        self.work.progress.log(f"{culprit.name} changed it by {percent(change.effect.ratio)}; proving that")
         place = self.place(culprit)
-        base, test = (self._arm(spec) for spec in (parent, culprit.spec))
+        base, test = (self._arm(spec) for spec in (self._parent(change), culprit.spec))
         result = self._compare(place / "parent", base, test, f"{culprit.name} against its parent, fresh seeds")
         fresh = self._comparison(result)
         same_image = self._booted(result, "base") == self._booted(result, "test")
-        confirmed = not same_image and changed(fresh) and _same_side(fresh, expected)
-        return replace(
-            Proof(
-                confirmed=confirmed,
-                same_image=same_image,
-                fresh=fresh,
-                result=result.result,
-                functions=self._functions(place / "parent", result) if changed(fresh) else [],
-            ),
-            **(self.revert(place, culprit) if revert else {}),
+        proof = Proof(
+            confirmed=not same_image and changed(fresh) and _same_side(fresh, change.effect),
+            same_image=same_image,
+            fresh=fresh,
+            result=result.result,
+            functions=self._functions(place / "parent", result) if changed(fresh) else [],
         )
+        confidence = 1 - fresh.p_value if proof.confirmed else 0.0
+        return replace(change, proof=self._with_revert(proof, culprit), confidence=confidence)
+
+    def _parent(self, change: Found) -> str:
+        """The kernel to compare a culprit with, as a spec."""
+        if self.history.kind != "commits":
+            return self.history.find(change.before).spec
+        # With path limits the parent in the range may be far off; the commit itself is to be convicted.
+        suffix = self.history.new.spec.removeprefix(self.history.new.id)
+        return f"{change.commit}^{suffix}"
+
+    def _complete(self, change: Found) -> Found:
+        """A change found by boots, with the revert, and the functions by exact mode: counting needs no clock."""
+        assert change.proof is not None  # noqa: S101  (a change that is found was booted afresh)
+        culprit, before = self.history.find(change.commit), self.history.find(change.before)
+        proof = self._with_revert(change.proof, culprit)
+        try:
+            functions = self.explain(self.place(culprit) / "explain", before.spec, culprit.spec)
+        except LabError as error:
+            return replace(change, proof=replace(proof, note=f"not explained: {error.message}"))
+        return replace(change, proof=replace(proof, functions=functions))
 
     def place(self, culprit: Candidate) -> Path:
         """Where the comparisons of a culprit are kept."""
-        return self.folder / "proof" / safe_name(culprit.name)
+        return self.session.folder / "proof" / safe_name(culprit.name)
 
     def explain(self, folder: Path, parent: str, culprit: str) -> list[Function]:
         """The functions that cost something else than in the parent, by a comparison in exact mode made for this."""
@@ -92,8 +136,8 @@ class Prover:
     def _comparison(self, result: AbResult) -> Comparison:
         """The metric that the search went by."""
         (case,) = result.cases
-        found = next((c for c in case.metrics if c.name == self.metric.name), None)
-        return found or case.primary
+        metric = self.session.conditions.metric.name if self.session.conditions else None
+        return next((c for c in case.metrics if c.name == metric), None) or case.primary
 
     def _booted(self, result: AbResult, arm: str) -> tuple[str, dict[str, str]]:
         """What an arm booted, as its guests' command lines name it, and what was set in it."""
@@ -104,18 +148,20 @@ class Prover:
 
     # ---- without the culprit
 
-    def revert(self, place: Path, culprit: Candidate) -> dict[str, object]:
-        """The new end with the culprit taken out, against the new end as it is."""
-        new = self._arm(self.history.new.spec)
+    def _with_revert(self, proof: Proof, culprit: Candidate) -> Proof:
+        """The proof with a comparison of the new end and the new end without the culprit."""
+        if self.history.kind != "commits":
+            return proof
+        place, new = self.place(culprit), self._arm(self.history.new.spec)
         try:
             without = self._without(place, culprit, new.spec)
         except UserError as error:
-            return {"not_reverted": error.message}
+            return replace(proof, not_reverted=error.message)
         try:
             result = self._compare(place / "reverted", new, without, f"the new end without {culprit.name}")
         except (BuildFailed, GuestFailed) as error:
-            return {"not_reverted": error.message}
-        return {"reverted": self._comparison(result), "revert_result": result.result}
+            return replace(proof, not_reverted=error.message)
+        return replace(proof, reverted=self._comparison(result), revert_result=result.result)
 
     def _without(self, place: Path, culprit: Candidate, new: KernelSpec) -> ArmPlan:
         tree = trees.open_tree(self.history.tree)

@@ -12,32 +12,27 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lab.bisection.commit_range import Candidate, History
-from lab.bisection.exact_state import State
+from lab.bisection.exact_state import ExactState
 from lab.bisection.journal import Boot, Journal, Reading, Undone, put_aside
 from lab.bisection.plan import BisectPlan
+from lab.bisection.search_state import SearchState
 from lab.compare import results
 from lab.compare.results import ResultEnvironment
 from lab.core import records
-from lab.core.errors import UserError
+from lab.core.errors import HostFailed, UserError
 from lab.core.records import Record, now
 from lab.stats.verdict import Metric
-
-if TYPE_CHECKING:
-    from lab.bisection.live_state import LiveState
 
 KIND = "bisect"
 PLAN = "plan.json"
 HISTORY = "history.json"
 JOURNAL = "journal.jsonl"
 CONDITIONS = "conditions.json"
-
-LIVE = "live"
-"""The mode of a plan whose commits are booted, not computed."""
 
 
 class Conditions(Record, frozen=True, kw_only=True):
@@ -58,26 +53,34 @@ class Session:
     conditions: Conditions | None = None
 
     @property
-    def started(self) -> bool:
-        """Whether both ends have been measured."""
-        return self.conditions is not None and self.journal.seeds is not None
-
-    @property
-    def state(self) -> State:
-        """What is known now; only once both ends were measured."""
-        assert self.conditions is not None  # noqa: S101  (`started` says so)
-        names = {self.history.old.id, *(one.id for one in self.history.candidates)}
-        readings = {name: reading for name, reading in self.journal.readings.items() if name in names}
-        return State(plan=self.plan, history=self.history, metric=self.conditions.metric, readings=readings)
-
-    @property
-    def live(self) -> LiveState | None:
-        """What is known now in live mode; only once something was booted."""
-        from lab.bisection.live_state import LiveState  # brings numpy along, which exact mode does without
-
+    def state(self) -> SearchState | None:
+        """The state of the search by the journal; None before both ends were measured, or anything was booted."""
         if self.conditions is None:
             return None
-        return LiveState(self.plan, self.history, self.conditions.metric, self.journal.standing)
+        if self.plan.is_live:
+            # It imports numpy: only here, so that exact mode and every step of `git bisect run` start without.
+            from lab.bisection.live_state import LiveState
+
+            return LiveState(self.plan, self.history, self.conditions.metric, self.journal.standing)
+        if self.journal.seeds is None:
+            return None
+        names = {self.history.old.id, *(one.id for one in self.history.candidates)}
+        readings = {name: reading for name, reading in self.journal.readings.items() if name in names}
+        return ExactState(plan=self.plan, history=self.history, metric=self.conditions.metric, readings=readings)
+
+    def settle_conditions(self, here: Conditions) -> None:
+        """Keep the conditions of all readings; `HostFailed` where this machine's differ from those kept before."""
+        if self.conditions is None:
+            records.save(self.folder / CONDITIONS, here)
+            self.conditions = here
+        before, now_ = self.conditions.environment, here.environment
+        if not self.journal.events or before is None or now_ is None or before.fingerprint == now_.fingerprint:
+            return
+        raise HostFailed(
+            f"this machine is not as it was when {self.name} was begun: QEMU {before.qemu} then, {now_.qemu} now; "
+            f"fingerprint {before.fingerprint} then, {now_.fingerprint} now",
+            hint=f"begin anew: {shlex.join(self.plan.command)}",
+        )
 
     @property
     def afterwards(self) -> str:
@@ -135,7 +138,7 @@ def _newest() -> Path:
 
 def undo(session: Session) -> Candidate:
     """Take the last reading back, its runs too; gives the commit. In live mode, the last boot."""
-    if session.plan.mode == LIVE:
+    if session.plan.is_live:
         return _undo_boot(session)
     ends = {session.history.old.id, session.history.new.id}
     inside = [name for name in session.journal.readings if name not in ends]

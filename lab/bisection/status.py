@@ -1,87 +1,83 @@
-"""Where a bisection stands: for people, as a record, and as commands that rebuild it."""
+"""The status of a bisection: for people, as a record, and as commands that rebuild it."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
 
-from lab.bisection import live_status
-from lab.bisection.answer import FILE, Label, Open, Status
-from lab.bisection.exact_state import State, describe
-from lab.bisection.session import LIVE, Session
+from lab.bisection.answer import FILE, Status, certainty
+from lab.bisection.search_state import Remaining
+from lab.bisection.session import Session
+
+_PLACES = 5
 
 
 def status(session: Session) -> Status:
-    """What is known, what it cost, what is left and about how long that takes."""
-    if session.plan.mode == LIVE:
-        return live_status.status(session)
-    history, readings = session.history, session.journal.readings
-    state = session.state if session.started else None
-    inside = [r for name, r in readings.items() if name not in (history.old.id, history.new.id)]
-    number = state.next() if state else None
-    steps = state.steps_left if state and number is not None else 0
-    spent = sum(r.build_s + r.run_s for r in inside)
+    """The results so far, what they cost, what is left and about how long that takes."""
+    history, journal, state = session.history, session.journal, session.state
+    remaining = state.remaining() if state else Remaining(None, steps=(len(history.candidates) - 1).bit_length())
+    tried = state.tried if state else []
+    untestable = sum(commit in state.untestable for commit in tried) if state else 0
     return Status(
         result=session.name,
         finished=(session.folder / FILE).is_file(),
         old=history.old.name,
         new=history.new.name,
         candidates=len(history.candidates),
-        measured=sum(bool(r.values) for r in inside),
-        skipped=sum(bool(r.untestable) for r in inside),
-        changes=_open(state) if state else [],
-        next=history[number].name if number is not None else None,
-        steps_left=steps if state else (len(history.candidates) - 1).bit_length(),
-        build_s=round(sum(r.build_s for r in readings.values()), 1),
-        run_s=round(sum(r.run_s for r in readings.values()), 1),
-        left_s=round(steps * spent / len(inside), 0) if inside else None,
+        measured=len(tried) - untestable,
+        skipped=untestable,
+        changes=state.open_changes() if state else [],
+        next=remaining.next.name if remaining.next else None,
+        steps_left=remaining.steps,
+        build_s=round(journal.build_s, 1),
+        run_s=round(journal.run_s, 1),
+        left_s=round(remaining.seconds, 0) if remaining.seconds is not None else None,
+        posterior=state.suspicions() if state else [],
+        bits_left=round(remaining.bits, 2) if remaining.bits is not None else None,
+        boots=len(journal.boots) if session.plan.is_live else None,
     )
-
-
-def _open(state: State) -> list[Open]:
-    """Each change by what may have made it."""
-    return [
-        Open(
-            candidates=len(change.among),
-            first=state.history[change.among[0]].name,
-            last=state.history[change.among[-1]].name,
-        )
-        for change in state.changes
-    ]
 
 
 def text(session: Session) -> Iterator[str]:
     """The status in lines."""
-    if session.plan.mode == LIVE:
-        yield from live_status.text(session)
+    now, history, state, live = status(session), session.history, session.state, session.plan.is_live
+    yield f"{now.result}: {now.candidates} {history.kind} from {now.old} to {now.new}{', in live mode' if live else ''}"
+    if state is None:
+        yield "nothing has been booted yet" if live else "the ends have not been measured yet"
         return
-    now = status(session)
-    yield f"{now.result}: {now.candidates} {session.history.kind} from {now.old} to {now.new}"
-    if not session.started:
-        yield "the ends have not been measured yet"
-        return
-    state = session.state
-    for name in session.journal.readings:
-        number = session.history.number(name)
-        yield f'    {session.history[number].name}  {_describe(state, number, name)}  "{session.history[number].title}"'
-    for one in now.changes:
-        if one.candidates == 1:
-            yield f"change at {one.last}"
-        else:
-            yield f"change among {one.candidates} {session.history.kind}, {one.first} to {one.last}"
+    yield from (f"    {line}" for line in state.describe_ends())
+    for commit in state.tried:
+        candidate = history.find(commit)
+        yield f'    {candidate.name}  {state.describe(commit)}  "{candidate.title}"'
+    yield from _places(session, now)
+    left = f", about {now.left_s:.0f} s" if now.left_s is not None else ""
     if now.finished:
         yield f"finished: lab report {now.result}"
     elif now.next is None:
-        yield f"nothing more to measure; {session.afterwards} is left: lab bisect resume {now.result}"
+        verb = "boot" if live else "measure"
+        yield f"nothing more to {verb}; {session.afterwards} is left: lab bisect resume {now.result}"
+    elif now.bits_left is not None:
+        yield f"next {now.next}; {now.bits_left:.1f} bits missing{left}: lab bisect resume {now.result}"
     else:
-        left = f", about {now.left_s:.0f} s" if now.left_s is not None else ""
         yield f"next {now.next}; about {now.steps_left} more to measure{left}: lab bisect resume {now.result}"
-    yield f"so far: building {now.build_s:.0f} s, measuring {now.run_s:.0f} s"
+    measuring = f"{now.boots} boots in" if live else "measuring"
+    yield f"so far: building {now.build_s:.0f} s, {measuring} {now.run_s:.0f} s"
 
 
-def _describe(state: State, number: int, name: str) -> str:
-    ends = {state.history.old.id: state.plan.words[0], state.history.new.id: state.plan.words[1]}
-    return f"the {ends[name]} end" if name in ends else describe(state, number, state.readings[name])
+def _places(session: Session, now: Status) -> Iterator[str]:
+    """The commits among which each change is; in live mode the likeliest ones."""
+    history = session.history
+    if session.plan.is_live:
+        for place in now.posterior[:_PLACES] if now.changes else []:
+            up_to = history.find(place.up_to).name
+            commits = f"{place.commits} commits up to {up_to}" if place.commits > 1 else up_to
+            yield f"    {certainty(place.probability)} {commits}"
+        return
+    for change in now.changes:
+        if change.candidates == 1:
+            yield f"change at {change.last}"
+        else:
+            yield f"change among {change.candidates} {history.kind}, {change.first} to {change.last}"
 
 
 def log(session: Session) -> Iterator[str]:
@@ -98,23 +94,9 @@ def log(session: Session) -> Iterator[str]:
     yield f"# {new}: [{history.new.id}] {history.new.title}"
     yield f"# {old}: [{history.old.id}] {history.old.title}"
     yield shlex.join([*start, *(["--", *history.paths] if history.paths else [])])
-    for label in live_status.labels(session) if session.plan.mode == LIVE else _labels(session):
-        yield f"# {label.words}"
-        yield f"# {label.word}: [{label.commit}] {history[history.number(label.commit)].title}"
-        yield f"git bisect {label.word} {label.commit}"
-
-
-def _labels(session: Session) -> Iterator[Label]:
-    """What git is told of each commit."""
-    if not session.started:
+    if (state := session.state) is None:
         return
-    state = session.state
-    for name, reading in state.readings.items():
-        number = state.history.number(name)
-        if name in (state.history.old.id, state.history.new.id):
-            continue
-        level = state.known.levels.get(number)
-        told = level is not None and (level == 0 or (level == 1 and state.differ))
-        yield Label(
-            name, state.plan.words[level] if told and level is not None else "skip", describe(state, number, reading)
-        )
+    for commit in state.tried:
+        yield f"# {state.describe(commit)}"
+        yield f"# {state.term(commit)}: [{commit}] {history.find(commit).title}"
+        yield f"git bisect {state.term(commit)} {commit}"

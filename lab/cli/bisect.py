@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from lab.bisection import conclude, git_step, request, session
+from lab.bisection import conclude, git_step, request, session, status
 from lab.bisection.answer import Answer
 from lab.bisection.request import Asked
 from lab.cli import options
@@ -193,8 +193,6 @@ def status_(result_id: str, as_json: bool) -> None:
     Example:
       lab bisect status latest
     """
-    from lab.bisection import status  # brings numpy along, for live mode: each step of git's would wait for it
-
     found = session.find(result_id)
     if as_json:
         click.echo(records.encode(status.status(found)), nl=False)
@@ -212,8 +210,6 @@ def log(result_id: str) -> None:
     Example:
       lab bisect log latest > log && git bisect replay log
     """
-    from lab.bisection import status
-
     for line in status.log(session.find(result_id)):
         # Commands are for git, and stay as they are.
         click.echo(visible(line) if line.startswith("#") else line)

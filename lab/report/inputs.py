@@ -9,14 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from msgspec.structs import replace
-
-from lab.bisection import answer, session, summarize
+from lab.bisection import answer, session
 from lab.bisection.answer import Answer, Found
 from lab.bisection.commit_range import History
 from lab.bisection.commit_status import Place, places
 from lab.bisection.journal import safe_name
-from lab.bisection.session import Session
+from lab.bisection.summarize import interim_answer
 from lab.compare import matrix_results, results
 from lab.compare.matrix_results import MatrixResult
 from lab.compare.plan import Plan
@@ -168,29 +166,8 @@ def _mark(items: Sequence[StoredComparison], *, anyway: bool) -> str:
 def open_bisection(folder: Path) -> StoredBisection:
     """The bisection in a folder; of one that is not finished, what is known so far."""
     finished = (folder / answer.FILE).is_file()
-    so_far = None if finished else _so_far(session.load(folder))
+    so_far = None if finished else interim_answer(session.load(folder))
     return StoredBisection(raw=so_far or answer.load(folder), folder=folder)
-
-
-def _so_far(found: Session) -> Answer | None:
-    """None before both ends were measured."""
-    if found.plan.mode == session.LIVE:
-        from lab.bisection import live_summarize  # brings numpy along, which exact mode does without
-
-        live = found.live
-        if live is None or not live.search.ends.x:
-            return None
-        made, left = live_summarize.make(found, live, live.conclude("")), f"{len(live.boots)} boots so far"
-    elif found.started:
-        state = found.state
-        left = (
-            f"about {state.steps_left} more to measure" if state.next() is not None else f"{found.afterwards} is left"
-        )
-        made = summarize.make(found)
-    else:
-        return None
-    reason = f"not finished, {left}: go on by lab bisect resume {found.name}"
-    return replace(made, outcome="undecided", reason=reason)
 
 
 def open_matrix(folder: Path) -> StoredMatrix:

@@ -11,11 +11,13 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from lab.bisection import live_conclude, live_runner, session, status
+from lab.bisection import live_runner, session, status
 from lab.bisection.answer import Answer
 from lab.bisection.commit_range import Candidate, History
+from lab.bisection.conclude import conclude
 from lab.bisection.journal import Boot, Built
 from lab.bisection.live_runner import Booted
+from lab.bisection.live_state import LiveState
 from lab.bisection.plan import BisectPlan
 from lab.bisection.proof import Prover
 from lab.bisection.session import Session
@@ -115,7 +117,17 @@ def begin(folder: Path, commits: int = 16, **more: Any) -> Session:
 
 
 def search(at: Session, host: Host, deadline: float | None = None) -> Answer:
-    return live_conclude.conclude(at, host, None, QUIET.until(deadline))
+    """The answer by this host's boots, with no proof but the fresh ones among them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(live_runner, "Boots", lambda *_: host)
+        patch.setattr(Prover, "prove", lambda _, answer: answer)
+        return conclude(at, QUIET.until(deadline))
+
+
+def live_state(at: Session) -> LiveState:
+    state = at.state
+    assert isinstance(state, LiveState)
+    return state
 
 
 def culprits(answer: Answer) -> list[str]:
@@ -252,15 +264,15 @@ def test_a_resumed_search_asks_for_what_the_killed_one_would_have(tmp_path: Path
         return lambda: float(next(ticks))
 
     def run(at: Path, host: Host, clock: Callable[[], float], kill: Iterable[int]) -> list[str]:
-        from lab.bisection.live_runner import LiveWork
+        from lab.bisection.live_runner import LiveRunner
 
         begin(at)
         for after in kill:
             host.kill_after = len(host.booted) + after
             with pytest.raises(Killed):
-                LiveWork(session.load(at), host, QUIET, clock=clock).run()
+                LiveRunner(session.load(at), host, QUIET, clock=clock).run()
         host.kill_after = None
-        LiveWork(session.load(at), host, QUIET, clock=clock).run()
+        LiveRunner(session.load(at), host, QUIET, clock=clock).run()
         return host.booted
 
     plain = run(tmp_path / "plain", Host(culprit=6, noise=0.3), ticking(), [])
@@ -274,7 +286,7 @@ def test_status_shows_the_posterior_what_it_cost_and_what_is_left(tmp_path: Path
     assert list(status.text(session.load(at)))
     killed(at, host, 12)
     search_on = session.load(at)
-    while not (search_on.live and search_on.live.search.differ()):
+    while not live_state(search_on).search.differ():
         killed(at, host, 2)
         search_on = session.load(at)
     killed(at, host, 3)
@@ -295,10 +307,10 @@ def test_the_last_boot_can_be_taken_back(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no boot"):
         session.undo(session.load(at))
     killed(at, host, 9)
-    before = session.load(at).live
+    before = live_state(session.load(at))
     one = session.undo(session.load(at))
-    after = session.load(at).live
-    assert before and after and one.id == host.booted[-1]
+    after = live_state(session.load(at))
+    assert one.id == host.booted[-1]
     assert len(after.boots) == len(before.boots) - 1
     assert culprits(search(session.load(at), host)) == ["c6"]
 

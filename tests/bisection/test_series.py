@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab.bisection import packages, series, summarize
+from lab.bisection import conclude, packages, series
 from lab.bisection.answer import Answer, load
+from lab.bisection.proof import Prover
 from lab.cli import main
 from lab.compare import results, runs
 from lab.core.errors import UserError
@@ -150,14 +151,15 @@ def test_a_budget_that_ends_after_the_search_of_packages_leaves_something_to_go_
 ) -> None:
     commits = with_tags(deb_bisector, 100.0, 60.0)
     with monkeypatch.context() as patch:
-        last = "with_proofs" if left == "the search inside" else "make"
-        step, done = getattr(summarize, last), []
+        where, last = (Prover, "prove") if left == "the search inside" else (conclude, "summarize")
+        step, done = getattr(where, last), []
 
         def stop_after(*words: Any, **more: Any) -> Answer:
+            answer: Answer = step(*words, **more)
             done.append(last)
-            return step(*words, **more)
+            return answer
 
-        patch.setattr(summarize, last, stop_after)
+        patch.setattr(where, last, stop_after)
         patch.setattr(Work, "out_of_time", property(lambda work: bool(done)))
         stopped = searched(deb_bisector)
     (found,) = stopped.changes
