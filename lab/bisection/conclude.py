@@ -31,7 +31,7 @@ def conclude(session: Session, work: Work) -> Answer:
     runner.run()
     answer = summarize(session, runner.state, out_of_time=runner.out_of_time)
     answer = Prover(session, work).prove(answer)
-    answer, whole = packages.go_on(session, answer, conclude, work)
+    answer, whole = packages.search_between_packages(session, answer, conclude, work)
     work.progress.log(f"{time.monotonic() - started:.0f} s in all")
     if whole and not runner.out_of_time and not any(change.needs_proof for change in answer.changes):
         answers.save(session.folder, answer)

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab.bisection import classify, request
+from lab.bisection import classify
 from lab.bisection.commit_range import Candidate, History, suffix_of
 from lab.bisection.exact_runner import ExactRunner
 from lab.bisection.exact_state import ExactState
 from lab.bisection.journal import Journal, Reading
 from lab.bisection.plan import BisectPlan
-from lab.bisection.request import Asked
+from lab.bisection.request import BisectRequest, Terms, plan_for
 from lab.bisection.session import JOURNAL, Session, conditions
 from lab.compare import exact, results
 from lab.core import paths, records
@@ -45,19 +45,20 @@ class Decided:
     words: str
 
 
-def take(asked: Asked, checkout: Path, work: Work) -> Decided:
+def take(request: BisectRequest, checkout: Path, work: Work) -> Decided:
     """Decide the commit that a checkout is at. Raises what makes it impossible, which never speaks of the commit."""
-    recipe = request.load(asked.recipe or "")
     tree = trees.open_local(checkout)
-    asked = replace(asked, tree=tree.name)
-    words, ends = ends_for(asked, recipe, tree.source)
-    plan = request.plan_for(asked, recipe, words, ends, [], work.progress)
+    if not request.terms() and (begun := _begun_with(tree.source)) is not None:
+        terms, ends = begun
+        request = replace(request, **dict(zip(terms, ends, strict=True)))
+    request = replace(request, tree=tree.name).completed()
+    plan = plan_for(request, *request.ends(), [], work.progress)
     if plan.case is None:
         raise UserError(f"{plan.workload} has several cases", hint="name one: NAME:CASE, or `case` in the recipe")
     commit = _commit_at(tree.source)
     first, last = _id(plan.old.spec), _id(plan.new.spec)
     if commit in (first, last):
-        return Decided(BAD if commit == last else GOOD, f"it is the {words[commit == last]} end")
+        return Decided(BAD if commit == last else GOOD, f"it is the {plan.words[commit == last]} end")
     history = _history(plan, tree.name, first, commit, last)
     folder = _folder(plan, work.progress)
     with results.claimed(folder):
@@ -69,15 +70,7 @@ def take(asked: Asked, checkout: Path, work: Work) -> Decided:
         return decided(runner.state, reading)
 
 
-def ends_for(asked: Asked, recipe: request.Recipe, repo: Repo) -> tuple[tuple[str, str], tuple[str, str]]:
-    """The ends: those typed, else those that `git bisect` was begun with, else the recipe's."""
-    typed = any((asked.good, asked.bad, asked.old, asked.new))
-    if not typed and (begun := _begun_with(repo)) is not None:
-        return begun
-    return request.ends_of(asked, recipe)
-
-
-def _begun_with(repo: Repo) -> tuple[tuple[str, str], tuple[str, str]] | None:
+def _begun_with(repo: Repo) -> tuple[Terms, tuple[str, str]] | None:
     """The first good and the first bad commit of the bisect that is going on in a repository, from git's own log."""
     try:
         log = Path(repo.git("rev-parse", "--path-format=absolute", "--git-path", "BISECT_LOG")).read_text()

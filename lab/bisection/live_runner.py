@@ -39,7 +39,6 @@ from lab.kernels.kernel import Kernel
 from lab.stats import iterations
 from lab.stats.verdict import Metric, percent
 from lab.workloads import selection
-from lab.workloads.spec import Workload
 
 T = TypeVar("T")
 
@@ -228,11 +227,6 @@ def start(session: Session, work: Work) -> LiveRunner:
     return LiveRunner(session=session, booter=booter, work=work)
 
 
-def metric_of(workload: Workload, name: str | None) -> Metric:
-    """The metric that decides: the workload's own primary one, or the one named. `UserError` if there is none."""
-    return chosen_metric(exact.metrics_of(workload.metrics, modelled=False), name)
-
-
 class Boots:
     """The `Booter` of real guests. Its records are below the session's folder."""
 
@@ -241,7 +235,7 @@ class Boots:
         assert plan.live is not None  # noqa: S101  (it is a plan of live mode)
         self.plan, self.history, self.folder, self.work = plan, history, folder, work
         chosen = selection.select(plan.selection)
-        self.metric = metric_of(chosen[0], plan.metric)
+        self.metric = chosen_metric(exact.metrics_of(chosen[0].metrics, modelled=False), plan.metric)
         self.iterations = plan.live.iterations or FIRST_ITERATIONS
         self._kernels: dict[str, Kernel] = {}
         self._build_s: dict[str, float] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from lab.bisection.answer import Answer, Found
-from lab.bisection.packages import way_on
+from lab.bisection.packages import advice
 from lab.bisection.search_state import SearchState
 from lab.bisection.session import Session
 
@@ -13,7 +13,7 @@ from lab.bisection.session import Session
 def summarize(session: Session, state: SearchState, *, out_of_time: bool = False) -> Answer:
     """The answer as far as the search came, without the proofs that follow it."""
     plan, history, journal = session.plan, session.history, session.journal
-    culprits = [_with_way_on(session, change) for change in state.culprits()]
+    culprits = [_with_advice(session, change) for change in state.culprits()]
     outcome, reason = state.outcome(culprits, out_of_time=out_of_time)
     path = [state.step(commit) for commit in state.tried]
     return Answer(
@@ -49,12 +49,12 @@ def summarize(session: Session, state: SearchState, *, out_of_time: bool = False
     )
 
 
-def _with_way_on(session: Session, change: Found) -> Found:
+def _with_advice(session: Session, change: Found) -> Found:
     """A change between two packages, with the command that searches the commits between them."""
     history = session.history
     if history.kind != "packages" or not change.settled:
         return change
-    return replace(change, inside=way_on(session.plan, history.find(change.before), history.find(change.commit)))
+    return replace(change, inside=advice(session.plan, history.find(change.before), history.find(change.commit)))
 
 
 def interim_answer(session: Session) -> Answer | None:

@@ -9,7 +9,7 @@ import click
 
 from lab.bisection import conclude, git_step, request, session, status
 from lab.bisection.answer import Answer
-from lab.bisection.request import Asked
+from lab.bisection.request import BisectRequest
 from lab.cli import options
 from lab.cluster import exact_only
 from lab.compare import results
@@ -74,7 +74,7 @@ _result_id = click.argument("result_id", metavar="[ID]", default="latest")
     metavar="LIST LIST",
     help="Search the options that two kconfigs, or lists of settings, differ in.",
 )
-@click.option("--first-parent", is_flag=True, help="Follow only the first parent of merges.")
+@click.option("--first-parent", is_flag=True, default=None, help="Follow only the first parent of merges.")
 @options.mode
 @options.live_guest()
 @click.option("--confidence", type=options.Share(), help="How sure the answer has to be, 95% or more (95%).")
@@ -125,9 +125,9 @@ def bisect(
             raise UserError(f"options of the search go without {ctx.invoked_subcommand}, or behind it")
         return 0
     rest["mode"] = exact_only(cluster, rest["mode"])
-    asked = Asked(**rest, paths=ctx.meta[_PATHS])
+    wanted = BisectRequest(**rest, paths=ctx.meta[_PATHS])
     with options.work(jobs, budget, cluster, share) as work:
-        plan, history = request.plan(asked, _command(ctx.meta[_WORDS]), work.progress)
+        plan, history = request.plan(wanted, _command(ctx.meta[_WORDS]), work.progress)
         folder = results.new_folder(result)
         with results.claimed(folder):
             made = session.create(folder, plan, history)
@@ -244,6 +244,6 @@ def step(jobs: int | None, **rest: Any) -> int:
       git bisect run lab bisect step --recipe alloc-burst
     """
     with options.work(jobs) as work:
-        decided = git_step.take(Asked(**rest), Path.cwd(), work)
+        decided = git_step.take(BisectRequest(**rest), Path.cwd(), work)
     click.echo(visible(decided.words))
     return decided.status

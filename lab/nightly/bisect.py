@@ -15,9 +15,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab.bisection import answer, commit_range, conclude, request, session
+from lab.bisection import answer, conclude, request, session
 from lab.bisection.answer import Answer, Found
-from lab.bisection.request import Asked, plan_for
+from lab.bisection.request import BisectRequest
 from lab.compare import exact, live, results
 from lab.core.errors import DiskFull, LabError, UserError
 from lab.core.executor import Work
@@ -59,7 +59,7 @@ class Chase:
         chosen = selection.only(asked_for, worst.workload, worst.case)
         # A step, and the parts of a creep, may be smaller than what a single night tells.
         threshold = self.plan.threshold if event.kind == "regression" else self.plan.smallest_step
-        asked = Asked(
+        wanted = BisectRequest(
             good=old, bad=event.test, workload=chosen, tree=self.tree.name, threshold=threshold,
             machine=self.plan.machine, cc=self.plan.cc, qemu=self.plan.qemu, guest_timeout=self.plan.guest_timeout_s,
             model=self.plan.model if worst.mode == "exact" else None,
@@ -67,17 +67,15 @@ class Chase:
         words = ["lab", "bisect", "--good", old, "--bad", event.test, "--tree", self.tree.name, "-w", chosen]
         words += ["--threshold", f"{threshold:g}"]
         if worst.mode == "live":
-            asked, more = self._in_live_mode(asked)
+            wanted, more = self._in_live_mode(wanted)
             words += more
-        recipe = request.Recipe(schema=1, workload="")
-        made = plan_for(asked, recipe, ("good", "bad"), (old, event.test), words, self.work.progress)
+        made, history = request.plan(wanted, words, self.work.progress)
         folder = results.new_folder(None)
         with results.claimed(folder):
-            found = commit_range.commits(made.old.spec, made.new.spec, first_parent=made.live is not None)
-            session.create(folder, made, found)
+            session.create(folder, made, history)
         return folder
 
-    def _in_live_mode(self, asked: Asked) -> tuple[Asked, list[str]]:
+    def _in_live_mode(self, wanted: BisectRequest) -> tuple[BisectRequest, list[str]]:
         """The search of live mode instead, and the words for it."""
         if self.live.accelerator is None:
             raise UserError("this host no longer measures in live mode")
@@ -85,7 +83,7 @@ class Chase:
         words = ["--mode", "live", "--accel", accel]
         words += ["--cpus", str(own.cpus)] if own.cpus else []
         words += ["--iterations", str(own.iterations)] if own.iterations else []
-        return replace(asked, mode="live", accel=accel, cpus=own.cpus, iterations=own.iterations), words
+        return replace(wanted, mode="live", accel=accel, cpus=own.cpus, iterations=own.iterations), words
 
     def finish(self, folder: Path) -> Answer | None:
         """The answer of a bisection, as far as the budget goes; None where there is none yet."""
