@@ -175,3 +175,8 @@ def test_a_reader_that_went_away_is_no_verdict(tmp_path: Path, recipe: Path) -> 
     )  # fmt: skip
     os.close(writer)
     assert done.returncode in (0, 128)
+
+
+def test_a_step_and_exact_mode_start_without_numpy() -> None:
+    program = "import sys, lab.cli.bisect, lab.bisection.conclude, lab.report.inputs; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
