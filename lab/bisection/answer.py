@@ -93,7 +93,7 @@ class Step(Record, frozen=True, kw_only=True):
     run_s: float = 0.0
 
 
-class Found(Record, frozen=True, kw_only=True):
+class Culprit(Record, frozen=True, kw_only=True):
     """A change: the commit that did it, or the commits among which that one is.
 
     untested: those of them that were tried in vain; the others, but the last, were not tried. before: the commit it
@@ -107,7 +107,7 @@ class Found(Record, frozen=True, kw_only=True):
     title: str
     author: str
     date: str
-    among: list[str]
+    suspects: list[str] = msgspec.field(name="among")
     untested: list[str]
     before: str
     effect: Comparison | None
@@ -120,14 +120,14 @@ class Found(Record, frozen=True, kw_only=True):
     proof: Proof | None = None
 
     @property
-    def settled(self) -> bool:
+    def is_single(self) -> bool:
         """Whether it is one commit."""
-        return len(self.among) == 1
+        return len(self.suspects) == 1
 
     @property
     def needs_proof(self) -> bool:
         """Whether it is one commit with a known effect that no proof confirms or denies yet."""
-        return self.settled and self.effect is not None and self.proof is None
+        return self.is_single and self.effect is not None and self.proof is None
 
 
 class Answer(Record, frozen=True, kw_only=True):
@@ -142,7 +142,7 @@ class Answer(Record, frozen=True, kw_only=True):
     outcome: OutcomeWord
     reason: str
     mode: str
-    words: tuple[str, str]
+    terms: tuple[str, str] = msgspec.field(name="words")
     old: Candidate
     new: Candidate
     kind: str
@@ -157,7 +157,7 @@ class Answer(Record, frozen=True, kw_only=True):
     threshold: float
     seeds: list[int]
     ends: Comparison | None
-    changes: list[Found]
+    changes: list[Culprit]
     path: list[Step]
     skipped: list[Step]
     measured: int

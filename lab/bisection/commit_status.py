@@ -1,6 +1,6 @@
-"""Where every commit of a range stands once a bisection is over: measured, inferred, untestable, or still suspected.
+"""The status of every commit of a range once a bisection is over: measured, inferred, untestable or suspected. Pure.
 
-Taken from the stored answer and its history alone, so it is the same for any way of searching. Pure.
+It follows from the stored answer and the range alone, so it is the same for both modes of search.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from lab.bisection.commit_range import Candidate, History
 from lab.bisection.exact_search import OLD
 
 
-class Stand(StrEnum):
-    """What is known of a commit. The ends' own names are in the answer's `words`."""
+class CommitStatus(StrEnum):
+    """The status of one commit. An answer's `terms` are the user's words for the old and the new end."""
 
     OLD = "like the old end"
     NEW = "like the new end"
@@ -26,118 +26,125 @@ class Stand(StrEnum):
     OPEN = "not measured"
 
 
-LEVELS = (Stand.OLD, Stand.NEW, Stand.NEITHER)
-"""What a commit is like, where that is known."""
+LEVELS = (CommitStatus.OLD, CommitStatus.NEW, CommitStatus.NEITHER)
+"""The statuses of commits whose values are known, or inferred."""
 
 
-class Place(NamedTuple):
-    """A commit of the range. number: in the history, from 1 on; 0 is the old end.
+class RangeCommit(NamedTuple):
+    """A commit of the range.
 
-    step: which measurement of the search it was, from 1 on; None where it was not measured, or is an end.
-    told: its reading. chance: of being the culprit of a change. culprit: whether it is one.
+    number: its place in the history, from 1 on; 0 is the old end.
+    measured: False for an inferred status.
+    order: its place among the measurements, from 1 on; None for a commit that was not tried, and for the ends.
+    step: its reading, if it has an order.
+    chance: the probability of being the culprit of a change.
+    culprit: True for the one commit that a change is blamed on.
     """
 
     number: int
     candidate: Candidate
-    stand: Stand
+    status: CommitStatus
     measured: bool
-    step: int | None
-    told: Step | None
+    order: int | None
+    step: Step | None
     chance: float
     culprit: bool
 
 
-def places(answer: Answer, history: History) -> list[Place]:
+def range_commits(answer: Answer, history: History) -> list[RangeCommit]:
     """All commits in order, the old end first."""
     steps = {step.commit: (i, step) for i, step in enumerate(answer.path, start=1)}
     measured = _measured(answer, history)
     inferred = _inferred(history, measured)
     chances = culprit_chances(answer, history)
-    suspects = {name for change in answer.changes if not change.settled for name in change.among}
-    found = {change.commit for change in answer.changes if change.settled}
-    places = []
-    for number, one in enumerate([history.old, *history.candidates]):
-        step, told = steps.get(one.id, (None, None))
-        stand = measured.get(one.id)
-        known = stand is not None
-        if stand is None:
-            stand = Stand.SUSPECT if one.id in suspects else inferred[number]
-        chance = chances.get(one.id, 0.0)
-        places.append(Place(number, one, stand, known, step, told, chance, one.id in found))
-    return places
+    suspects = {commit for change in answer.changes if not change.is_single for commit in change.suspects}
+    culprits = {change.commit for change in answer.changes if change.is_single}
+    commits = []
+    for number, candidate in enumerate([history.old, *history.candidates]):
+        order, step = steps.get(candidate.id, (None, None))
+        status = measured.get(candidate.id)
+        is_measured = status is not None
+        if status is None:
+            status = CommitStatus.SUSPECT if candidate.id in suspects else inferred[number]
+        chance = chances.get(candidate.id, 0.0)
+        commits.append(
+            RangeCommit(number, candidate, status, is_measured, order, step, chance, candidate.id in culprits)
+        )
+    return commits
 
 
 def culprit_chances(answer: Answer, history: History) -> dict[str, float]:
     """The chance of each commit to be a culprit: the same for all that were not told apart."""
-    found: dict[str, float] = {}
+    chances: dict[str, float] = {}
     if answer.live is not None:
-        names = [history.old.id, *(one.id for one in history.candidates)]
-        for one in answer.live.suspicions:
-            among = names[names.index(one.after) + 1 : names.index(one.up_to) + 1]
-            found |= dict.fromkeys(among, one.probability / max(len(among), 1))
-        return found
+        names = [history.old.id, *(candidate.id for candidate in history.candidates)]
+        for gap in answer.live.suspicions:
+            suspects = names[names.index(gap.after) + 1 : names.index(gap.up_to) + 1]
+            chances |= dict.fromkeys(suspects, gap.probability / max(len(suspects), 1))
+        return chances
     for change in answer.changes:
-        found |= dict.fromkeys(change.among, change.confidence / len(change.among))
-    return found
+        chances |= dict.fromkeys(change.suspects, change.confidence / len(change.suspects))
+    return chances
 
 
-def _measured(answer: Answer, history: History) -> dict[str, Stand]:
-    """What was found out of the commits that were tried, and of both ends."""
+def _measured(answer: Answer, history: History) -> dict[str, CommitStatus]:
+    """The status of both ends and of the commits that were tried."""
     alike = answer.ends is not None and answer.ends.verdict not in ("regression", "improvement")
-    found = {history.old.id: Stand.OLD, history.new.id: Stand.OLD if alike else Stand.NEW}
-    return found | {step.commit: _stand(step, answer.words) for step in answer.path}
+    ends = {history.old.id: CommitStatus.OLD, history.new.id: CommitStatus.OLD if alike else CommitStatus.NEW}
+    return ends | {step.commit: _status(step, answer.terms) for step in answer.path}
 
 
-def _stand(step: Step, words: tuple[str, str]) -> Stand:
-    """A step's decision; in live mode it says how sure it is behind the word."""
-    old, new = words
-    meant = {
-        "untestable": Stand.UNTESTABLE, "not": Stand.UNCLEAR, "panics": Stand.NEW, f"like {old}": Stand.OLD,
-        f"like {new}": Stand.NEW, "like both": Stand.OLD, "like neither": Stand.NEITHER,
+def _status(step: Step, terms: tuple[str, str]) -> CommitStatus:
+    """A step's decision; in live mode the probability follows the text."""
+    old, new = terms
+    statuses = {
+        "untestable": CommitStatus.UNTESTABLE, "not": CommitStatus.UNCLEAR, "panics": CommitStatus.NEW,
+        f"like {old}": CommitStatus.OLD, f"like {new}": CommitStatus.NEW, "like both": CommitStatus.OLD,
+        "like neither": CommitStatus.NEITHER,
     }  # fmt: skip
-    return next((stand for word, stand in meant.items() if step.decision.startswith(word)), Stand.UNCLEAR)
+    return next((status for text, status in statuses.items() if step.decision.startswith(text)), CommitStatus.UNCLEAR)
 
 
-def _inferred(history: History, measured: Mapping[str, Stand]) -> Sequence[Stand]:
-    """For each commit what its nearest measured ancestors are like, if all of those agree."""
+def _inferred(history: History, measured: Mapping[str, CommitStatus]) -> Sequence[CommitStatus]:
+    """The status that each commit's nearest measured ancestors have, if all of them agree."""
     graph = history.graph()
-    behind: list[frozenset[Stand]] = []
+    behind: list[frozenset[CommitStatus]] = []
     for parents in graph.parents:
-        met: frozenset[Stand] = frozenset()
+        statuses: frozenset[CommitStatus] = frozenset()
         for parent in parents:
-            stand = Stand.OLD if parent == OLD else measured.get(history[parent].id)
-            met |= {stand} if stand in LEVELS else behind[parent]
-        behind.append(met)
-    return [Stand.OLD, *(next(iter(met)) if len(met) == 1 else Stand.OPEN for met in behind)]
+            status = CommitStatus.OLD if parent == OLD else measured.get(history[parent].id)
+            statuses |= {status} if status in LEVELS else behind[parent]
+        behind.append(statuses)
+    return [CommitStatus.OLD, *(next(iter(found)) if len(found) == 1 else CommitStatus.OPEN for found in behind)]
 
 
 class Stretch(NamedTuple):
-    """Commits one after the other that stand alike and of which none was tried."""
+    """Neighbouring commits of one status, none of them tried; or a single commit."""
 
-    places: Sequence[Place]
+    commits: Sequence[RangeCommit]
 
     @property
-    def first(self) -> Place:
+    def first(self) -> RangeCommit:
         """The oldest of them."""
-        return self.places[0]
+        return self.commits[0]
 
     @property
-    def last(self) -> Place:
+    def last(self) -> RangeCommit:
         """The newest of them."""
-        return self.places[-1]
+        return self.commits[-1]
 
 
-def stretches(found: Sequence[Place]) -> list[Stretch]:
-    """The places with what was not tried put together: a range may have thousands of commits."""
-    rows: list[list[Place]] = []
-    for place in found:
-        alone = place.measured or place.culprit
-        if not alone and rows and _joins(rows[-1][-1], place):
-            rows[-1].append(place)
+def stretches(commits: Sequence[RangeCommit]) -> list[Stretch]:
+    """The range with untried neighbours put together: it may have thousands of commits."""
+    rows: list[list[RangeCommit]] = []
+    for commit in commits:
+        alone = commit.measured or commit.culprit
+        if not alone and rows and _joins(rows[-1][-1], commit):
+            rows[-1].append(commit)
         else:
-            rows.append([place])
+            rows.append([commit])
     return [Stretch(row) for row in rows]
 
 
-def _joins(before: Place, place: Place) -> bool:
-    return before.stand == place.stand and not before.measured and not before.culprit
+def _joins(before: RangeCommit, commit: RangeCommit) -> bool:
+    return before.status == commit.status and not before.measured and not before.culprit

@@ -190,7 +190,7 @@ def measure(session: Session, measurer: Measurer) -> None:
     readings: dict[str, Reading] = {}
     for count in _looks(plan):
         seeds = list(range(FIRST_SEED, FIRST_SEED + count))
-        ends_and_words = list(zip((history.old, history.new), plan.words, strict=True))
+        ends_and_words = list(zip((history.old, history.new), plan.terms, strict=True))
         measured = measurer.work.map(partial(_end, plan, measurer, seeds), ends_and_words)
         readings = {reading.commit: reading for reading in measured}
         ends = ExactState(plan=plan, history=history, metric=measurer.metric, readings=readings).ends
@@ -212,7 +212,7 @@ def _looks(plan: BisectPlan) -> Iterator[int]:
 def _end(plan: BisectPlan, measurer: Measurer, seeds: list[int], end: tuple[Candidate, str]) -> Reading:
     one, word = end
     reading = measurer.measure(one, seeds)
-    hunted = plan.panics == "bad" and word == plan.words[1]
+    hunted = plan.panics == "bad" and word == plan.terms[1]
     if reading.untestable and not (hunted and reading.untestable in PANICS):
         raise GuestFailed(
             GuestFailure(reading.untestable),
@@ -383,7 +383,7 @@ class ExactRunner:
 
     def _say_ends(self) -> None:
         """What the ends are like, and what follows from that."""
-        state, (old, new) = self.state, self.session.plan.words
+        state, (old, new) = self.state, self.session.plan.terms
         seeds = len(self.session.journal.seeds or [])
         if state.ends is None:
             self.work.progress.log(f"ends: {new} panics, {old} does not")

@@ -142,7 +142,7 @@ class Change:
     """
 
     at: int
-    among: tuple[int, ...]
+    suspects: tuple[int, ...]
     before: int
 
     def open(self, readings: Readings) -> list[int]:
@@ -151,9 +151,9 @@ class Change:
         Once as many were skipped as a stretch of this length is worth, what lies between two skipped ones is given
         up. What is left are the ways to both edges of the stretch, which are halved.
         """
-        left = [one for one in self.among if one != self.at and one not in readings.skipped]
-        skipped = [one for one in self.among if one in readings.skipped]
-        if len(skipped) < _TRIES_A_DOUBLING * math.log2(len(self.among)):
+        left = [one for one in self.suspects if one != self.at and one not in readings.skipped]
+        skipped = [one for one in self.suspects if one in readings.skipped]
+        if len(skipped) < _TRIES_A_DOUBLING * math.log2(len(self.suspects)):
             return left
         return [one for one in left if not skipped[0] < one < skipped[-1]]
 
@@ -164,7 +164,7 @@ def changes(graph: Graph, readings: Readings) -> list[Change]:
     for commit in sorted(readings.levels):
         among, nearest = _interval(graph, readings, commit)
         if not _explained(graph, readings, commit, nearest) and not _summed(graph, readings, commit, nearest, found):
-            found.append(Change(at=commit, among=tuple(sorted(among)), before=_reference(readings, commit, nearest)))
+            found.append(Change(at=commit, suspects=tuple(sorted(among)), before=_reference(readings, commit, nearest)))
     return found
 
 
@@ -194,7 +194,7 @@ def after(graph: Graph, readings: Readings, commit: int) -> list[int]:
     """What would be next if that commit turned out like what comes before it, and like what comes after it."""
     found: list[int] = []
     for change in changes(graph, readings):
-        if commit in change.among:
+        if commit in change.suspects:
             for level in (readings.level(change.before), readings.level(change.at)):
                 told = Readings(
                     {**readings.levels, commit: level}, readings.skipped, readings.effects, readings.tolerance
@@ -292,7 +292,7 @@ def _summed(graph: Graph, readings: Readings, commit: int, nearest: set[int], fo
     brought = (
         readings.effect(readings.level(change.at)) - readings.effect(readings.level(change.before))
         for change in found
-        if len(change.among) == 1 and change.at in reach
+        if len(change.suspects) == 1 and change.at in reach
     )
     expected, here = math.fsum(brought), readings.effect(readings.level(commit))
     return math.isfinite(expected) and abs(here - expected) <= readings.tolerance
@@ -324,7 +324,7 @@ def split(graph: Graph, readings: Readings, change: Change, count: int) -> list[
     With more of them, each is to have its share of the ancestors. Near commits that could not be tested, others
     probably cannot either.
     """
-    among, open_ones = change.among, set(change.open(readings))
+    among, open_ones = change.suspects, set(change.open(readings))
     weights = ancestor_counts(graph.parents, among)
     chances = dict(zip(among, testable_chances(among, readings.skipped), strict=True))
     size = len(among)

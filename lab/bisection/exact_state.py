@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lab.bisection import classify, exact_search
-from lab.bisection.answer import Found, Open, OutcomeWord, Step, Suspicion
+from lab.bisection.answer import Culprit, Open, OutcomeWord, Step, Suspicion
 from lab.bisection.commit_range import History
 from lab.bisection.exact_search import OLD, Change, Readings
 from lab.bisection.journal import Reading
@@ -102,14 +102,14 @@ class ExactState:
         skipped: dict[int, str],
         places: list[list[float]],
     ) -> None:
-        found = classify.place(reading.values, places, self.band)
+        found = classify.classify(reading.values, places, self.band)
         if found.new:
             places.append(reading.values)
             levels[number] = len(places) - 1
-        elif found.level is None:
+        elif found.number is None:
             skipped[number] = found.why
         else:
-            levels[number] = found.level
+            levels[number] = found.number
 
     @cached_property
     def changes(self) -> list[Change]:
@@ -166,7 +166,7 @@ class ExactState:
 
     def describe_ends(self) -> list[str]:
         """A line for each end."""
-        ends = zip((self.history.old, self.history.new), self.plan.words, strict=True)
+        ends = zip((self.history.old, self.history.new), self.plan.terms, strict=True)
         return [f'{end.name}  the {term} end  "{end.title}"' for end, term in ends]
 
     def describe(self, commit: str) -> str:
@@ -185,7 +185,7 @@ class ExactState:
 
     def _likeness(self, number: int) -> str:
         """A commit's level in words, with the plan's terms for the ends."""
-        old, new = self.plan.words
+        old, new = self.plan.terms
         if number in self.known.skipped:
             return "not clear" if number in self.unclear else "untestable"
         level = self.known.level(number)
@@ -205,7 +205,7 @@ class ExactState:
     def term(self, commit: str) -> str:
         """A commit like neither end, or one that cannot be told, is skipped: git knows no third side."""
         level = self.known.levels.get(self.history.number(commit))
-        return self.plan.words[level] if level == 0 or (level == 1 and self.differ) else "skip"
+        return self.plan.terms[level] if level == 0 or (level == 1 and self.differ) else "skip"
 
     def step(self, commit: str) -> Step:
         """A tried commit, for the answer."""
@@ -228,9 +228,9 @@ class ExactState:
         """Each change by the commits one of which made it."""
         return [
             Open(
-                candidates=len(change.among),
-                first=self.history[change.among[0]].name,
-                last=self.history[change.among[-1]].name,
+                candidates=len(change.suspects),
+                first=self.history[change.suspects[0]].name,
+                last=self.history[change.suspects[-1]].name,
             )
             for change in self.changes
         ]
@@ -254,28 +254,28 @@ class ExactState:
             seconds=steps * spent / len(readings) if readings else None,
         )
 
-    def culprits(self) -> list[Found]:
+    def culprits(self) -> list[Culprit]:
         """The changes, unless the ends make the search pointless."""
         return [self._culprit(change) for change in self.changes] if self._is_searched else []
 
-    def _culprit(self, change: Change) -> Found:
+    def _culprit(self, change: Change) -> Culprit:
         base, test = (self.readings[self.history[number].id] for number in (change.before, change.at))
         effect = self.compare(base, test) if base.values and test.values else None
         return culprit(
             self.history,
             self.metric,
             at=change.at,
-            among=change.among,
-            untested=[number for number in change.among if number in self.known.skipped],
+            suspects=change.suspects,
+            untested=[number for number in change.suspects if number in self.known.skipped],
             before=change.before,
             effect=effect,
             ratio=effect.ratio if effect else None,
             confidence=1 - effect.p_value if effect else 1.0,
         )
 
-    def outcome(self, culprits: Sequence[Found], *, out_of_time: bool) -> tuple[OutcomeWord, str]:
+    def outcome(self, culprits: Sequence[Culprit], *, out_of_time: bool) -> tuple[OutcomeWord, str]:
         """The outcome of a search that found these changes, and the reason for it."""
-        ends, (old, new) = self.ends, self.plan.words
+        ends, (old, new) = self.ends, self.plan.terms
         if out_of_time:
             return "undecided", f"the budget is used up, about {self.steps_left} commits are still to be measured"
         if ends is not None and ends.verdict == Outcome.UNKNOWN:
@@ -286,7 +286,7 @@ class ExactState:
             inside = len(self.known.levels) - 1
             measured = f", and so are {inside} commits between them" if inside else ""
             return "no culprit", f"the ends are alike ({percent(ends.ratio if ends else None)}){measured}"
-        if ranges := sum(not change.settled for change in culprits):
+        if ranges := sum(not change.is_single for change in culprits):
             left = "the commits left cannot be tested, or lie between such"
             return "range", f"{_changes(ranges)} cannot be narrowed down: {left}"
         return "found", _changes(len(culprits))

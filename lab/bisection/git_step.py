@@ -58,7 +58,7 @@ def take(request: BisectRequest, checkout: Path, work: Work) -> Decided:
     commit = _commit_at(tree.source)
     first, last = _id(plan.old.spec), _id(plan.new.spec)
     if commit in (first, last):
-        return Decided(BAD if commit == last else GOOD, f"it is the {plan.words[commit == last]} end")
+        return Decided(BAD if commit == last else GOOD, f"it is the {plan.terms[commit == last]} end")
     history = _history(plan, tree.name, first, commit, last)
     folder = _folder(plan, work.progress)
     with results.claimed(folder):
@@ -125,7 +125,7 @@ def _folder(plan: BisectPlan, progress: Progress) -> Path:
 
 def decided(state: ExactState, reading: Reading) -> Decided:
     """A reading in git's words. What is like neither end goes to one that is much nearer: git knows no third side."""
-    old, new = state.plan.words
+    old, new = state.plan.terms
     words = state.describe_reading(0, reading)
     level = state.known.levels.get(0)
     if level is None:

@@ -66,7 +66,7 @@ class Boot(Record, frozen=True, kw_only=True, tag_field="event", tag="boot"):
     """
 
     commit: str
-    part: str
+    phase: str = msgspec.field(name="part")
     value: float
     at_s: float
     run_s: float

@@ -23,7 +23,7 @@ from lab.bisection.answer import certainty
 from lab.bisection.commit_range import Candidate, History
 from lab.bisection.exact_runner import chosen_metric, identity
 from lab.bisection.journal import Boot, Built, Reading, safe_name
-from lab.bisection.live_search import Done, Part, Visit
+from lab.bisection.live_search import NextBoots, Phase, Result
 from lab.bisection.live_state import LiveState, rules_of
 from lab.bisection.plan import BisectPlan
 from lab.bisection.session import Conditions, Session
@@ -91,7 +91,7 @@ class LiveRunner:
         """Go on from whatever the journal says, to the answer."""
         state = self.state
         self.session.settle_conditions(Conditions(metric=self.booter.metric, environment=self.booter.environment))
-        while isinstance(step := state.next(), Visit):
+        while isinstance(step := state.next(), NextBoots):
             if self.work.out_of_time:
                 self.out_of_time = True
                 state.conclude("the budget is used up")
@@ -99,7 +99,7 @@ class LiveRunner:
             self._boot_next(step)
             self._say(step, state.next())
 
-    def _boot_next(self, step: Visit) -> None:
+    def _boot_next(self, step: NextBoots) -> None:
         """The first boot of a visit; before it all its kernels are built, so that its boots come close together."""
         for number in dict.fromkeys(step.boots):
             if not self._built(number):
@@ -120,7 +120,7 @@ class LiveRunner:
             return
         self._take(
             Boot(
-                commit=one.id, part=step.part, value=booted.value, at_s=round(self.clock(), 3),
+                commit=one.id, phase=step.phase, value=booted.value, at_s=round(self.clock(), 3),
                 run_s=round(time.monotonic() - started, 3), samples=list(booted.samples),
             )
         )  # fmt: skip
@@ -162,7 +162,7 @@ class LiveRunner:
         if one.id in ends:
             raise GuestFailed(
                 how,
-                f"the {self.session.plan.words[ends[one.id]]} end cannot be measured, so nothing can be compared with "
+                f"the {self.session.plan.terms[ends[one.id]]} end cannot be measured, so nothing can be compared with "
                 f"it: {words}",
                 hint="choose another end",
                 log=Path(log) if log else None,
@@ -187,24 +187,24 @@ class LiveRunner:
 
     # ---- telling
 
-    def _say(self, step: Visit, following: Visit | Done) -> None:
+    def _say(self, step: NextBoots, following: NextBoots | Result) -> None:
         """One line where a visit ends; of the ends, where they are told apart."""
-        if isinstance(following, Visit) and following.boots == step.boots[1:]:
+        if isinstance(following, NextBoots) and following.boots == step.boots[1:]:
             return
-        if step.part is Part.ENDS:
+        if step.phase is Phase.ENDS:
             if self.state.search.differ():
                 self.work.progress.log(self._ends())
-        elif step.part is Part.SEARCH and self.state.name(step.commit) not in self.state.skipped:
+        elif step.phase is Phase.SEARCH and self.state.name(step.commit) not in self.state.skipped:
             self._say_belief(step)
-            if isinstance(following, Visit) and following.part is Part.CONFIRM:
+            if isinstance(following, NextBoots) and following.phase is Phase.CONFIRM:
                 self.work.progress.log("comparing its neighbours afresh")
 
     def _ends(self) -> str:
-        ends, (old, new) = self.state.search.ends, self.session.plan.words
+        ends, (old, new) = self.state.search.ends, self.session.plan.terms
         change = percent(math.exp(ends.moments.mean))
         return f"ends: {new} against {old} {change} ({self.state.metric.name}, {len(ends.x)} pairs of boots)"
 
-    def _say_belief(self, step: Visit) -> None:
+    def _say_belief(self, step: NextBoots) -> None:
         status = self.state.search.status()
         low, high, chance = status.gaps[0]
         left = f", about {status.seconds_left:.0f} s left" if status.seconds_left is not None else ""
@@ -216,7 +216,7 @@ class LiveRunner:
 
 
 def start(session: Session, work: Work) -> LiveRunner:
-    """Say what will be done, and bring the kernels of both ends to hand."""
+    """Say what will be result, and bring the kernels of both ends to hand."""
     history, rules = session.history, rules_of(session.plan)
     work.progress.log(
         f"{len(history.candidates)} {history.kind}, {len(session.journal.boots)} boots so far: pairs of boots of both "

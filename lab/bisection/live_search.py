@@ -1,16 +1,12 @@
 """The search of live mode, one step at a time and without any I/O.
 
-`next()` says which commits to boot, in which order; each boot's number goes to `record()`, a commit that
-cannot be built or booted to `skip()`. The state depends only on the arguments and on these two calls, so a
-journal of them brings back any search.
+`next()` gives the commits to boot, in order; each boot's value goes to `record()`, a commit that cannot be built or
+booted to `skip()`. The state depends only on the arguments and on these two calls, so a journal of them restores any
+search.
 
-A search has three parts: the ends are compared until they certainly differ (else there is no culprit); visits
-are made where they promise most until one gap between two measured commits holds the culprit; its two
-neighbours are compared afresh.
-
-The words of the live search: its rules, what it asks for, what it answers.
-
-An A/B of two commits, one boot of each at a time in random order, until the evidence is in.
+A search has three phases. The ends are compared, one boot of each at a time in random order, until they certainly
+differ; else there is no culprit. Then commits are booted, each time those that promise most, until one gap between
+two measured commits holds the culprit. At last the two neighbours of that gap are compared by fresh boots.
 """
 
 from __future__ import annotations
@@ -32,8 +28,8 @@ from lab.stats.posterior import DRIFTS, Belief, Drift, Reading, believe, prior_o
 from lab.stats.sequential import Looks
 
 
-class Outcome(StrEnum):
-    """How a search ended."""
+class SearchOutcome(StrEnum):
+    """The end of a search."""
 
     NO_CULPRIT = "no culprit"
     CONFIRMED = "confirmed"
@@ -41,8 +37,8 @@ class Outcome(StrEnum):
     UNDECIDED = "undecided"
 
 
-class Part(StrEnum):
-    """What a visit is for."""
+class Phase(StrEnum):
+    """The purpose of a boot."""
 
     ENDS = "ends"
     SEARCH = "search"
@@ -50,14 +46,17 @@ class Part(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rules:
-    """When a search believes what.
+class StoppingRules:
+    """The evidence at which a search ends each of its phases.
 
-    confidence: probability at which a gap is the answer. hunch: probability at which its neighbours begin to be
-    compared afresh, which both confirms and measures. alpha: chance that equal ends are searched at all.
-    confirm_alpha: the same for the two neighbours at the end; None leaves that out. margin: a log ratio
-    within which the ends count as the same, None never to say so. side_boots: boots that both neighbours must
-    have had. max_boots: when to give up.
+    confidence: the probability at which a gap is the answer.
+    hunch: the probability from which its neighbours are compared by fresh boots, which both confirms and measures.
+    alpha: the chance that equal ends are searched at all.
+    confirm_alpha: the same for the two neighbours at the end; None leaves their comparison out.
+    margin: the log ratio within which the ends count as the same; None: they never do.
+    end_blocks, confirm_blocks: the most pairs of boots of the ends and of the neighbours.
+    side_boots: the fewest boots of each neighbour.
+    max_boots: the number of boots after which the search gives up.
     """
 
     confidence: float = CONFIDENCE
@@ -74,24 +73,24 @@ class Rules:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Visit:
-    """Boots to be made one after the other. `commit` is what they are for."""
+class NextBoots:
+    """Boots to make one after the other. commit: the one that they are to tell about."""
 
-    part: Part
+    phase: Phase
     commit: int
     boots: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Done:
+class Result:
     """The answer: the culprit is one of `suspects`, the last of which is the first commit seen bad.
 
-    last_good, first_bad: the neighbours that were measured. probability: that the answer is right, as the
-    model sees it. effect: change between the ends (no culprit) or between the neighbours when confirmed, else
-    the model's; logs, with its interval where there is one.
+    last_good, first_bad: the measured neighbours.
+    probability: of a right answer, by the model.
+    effect: in logs, between the ends (no culprit) or the neighbours (confirmed); else the model's, without an interval.
     """
 
-    outcome: Outcome
+    outcome: SearchOutcome
     reason: str
     last_good: int
     first_bad: int
@@ -102,9 +101,9 @@ class Done:
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """Where a search stands. gaps: (last good, first bad, probability), likeliest first."""
+    """The progress of a search. gaps: (last good, first bad, probability), likeliest first."""
 
-    part: Part
+    phase: Phase
     boots: int
     evidence: float
     gaps: tuple[tuple[int, int, float], ...]
@@ -116,8 +115,8 @@ FEWEST_BLOCKS = 4
 
 
 @dataclass(kw_only=True)
-class Duel:
-    """Two commits; x holds one difference of logs (new - old) per finished block."""
+class PairedComparison:
+    """An A/B of two commits in blocks of one boot each. x: the difference of logs (new - old) of each full block."""
 
     old: int
     new: int
@@ -129,7 +128,7 @@ class Duel:
         return (self.old, self.new) if chance.random() < 0.5 else (self.new, self.old)
 
     def add(self, commit: int, value: float) -> None:
-        """One boot's log metric; the second of a block completes it."""
+        """Take one boot's log metric; the second of a block completes it."""
         self._half[commit] = value
         if len(self._half) == 2:
             self.x.append(self._half[self.new] - self._half[self.old])
@@ -137,17 +136,17 @@ class Duel:
 
     @property
     def log_e(self) -> float:
-        """Log evidence against "no difference"; 0 before there are enough blocks."""
+        """The log evidence against "no difference"; 0 before there are enough blocks."""
         return evidence.log_evidence(self._clipped()) if len(self.x) >= FEWEST_BLOCKS else 0.0
 
     def effect(self, alpha: float) -> Estimate:
-        """Mean difference as tested, with its interval at any look."""
+        """The mean difference as tested, with an interval that holds at any look."""
         m = self.moments
         return Estimate(m.mean, evidence.interval(m, alpha))
 
     @property
     def moments(self) -> Moments:
-        """Of the differences as tested."""
+        """The moments of the differences as tested."""
         return evidence.moments(self._clipped())
 
     def _clipped(self) -> list[float]:
@@ -164,52 +163,52 @@ class LiveSearch:
         costs: Costs,
         weights: Sequence[float] | None = None,
         built: Collection[int] = (),
-        rules: Rules | None = None,
+        rules: StoppingRules | None = None,
         seed: int = 0,
     ) -> None:
-        """weights: of commits 1 to last as culprits, uniform without. built: kernels that need no build.
+        """weights: of commits 1 to last as culprits; uniform if left out. built: kernels that need no build.
 
         seed: of the order of boots. ValueError: not one weight of 0 or more for each commit, or none above 0.
         """
         self.last = last
         self.costs = costs
-        self.rules = rules or Rules()
+        self.rules = rules or StoppingRules()
         self.readings: list[Reading] = []
         self.built = {0, last, *built}
         self.untestable: set[int] = set()
         self._prior = prior_of(last, weights)
         self._chance = random.Random(seed)  # noqa: S311 - the order of boots, not a secret
-        self.ends = Duel(old=0, new=last)
-        self.confirming: Duel | None = None
+        self.ends = PairedComparison(old=0, new=last)
+        self.confirming: PairedComparison | None = None
         # A hunch that its own comparison did not bear out is not followed twice.
         hunch = 1.0 if self.rules.confirm_alpha is None else self.rules.hunch
         self._enough = min(hunch, self.rules.confidence)
         self._end_turn = 0
-        self._visit: Visit | None = None
+        self._chosen: NextBoots | None = None
         self._boots_left: list[int] = []
-        self._done: Done | None = None
+        self._result: Result | None = None
         self._belief: Belief | None = None
         self._choice: Choice | None = None
 
     # ---- the three calls
 
-    def next(self) -> Visit | Done:
-        """What is to be booted now, or the answer. The same until something is recorded."""
-        if self._done:
-            return self._done
+    def next(self) -> NextBoots | Result:
+        """The boots to make now, or the answer. The same until something is recorded."""
+        if self._result:
+            return self._result
         if not self._boots_left:
             step = self._step()
-            if isinstance(step, Done):
-                self._done = step
+            if isinstance(step, Result):
+                self._result = step
                 return step
-            self._visit, self._boots_left = step, list(step.boots)
-        assert self._visit  # noqa: S101  (boots are left only of a visit)
-        return Visit(part=self._visit.part, commit=self._visit.commit, boots=tuple(self._boots_left))
+            self._chosen, self._boots_left = step, list(step.boots)
+        assert self._chosen  # noqa: S101  (no boots are left of nothing)
+        return NextBoots(phase=self._chosen.phase, commit=self._chosen.commit, boots=tuple(self._boots_left))
 
     def record(self, reading: Reading) -> None:
-        """The number of the next boot that `next()` asked for. ValueError: it asked for another commit."""
+        """Take the value of the first boot of `next()`. ValueError: it asked for another commit."""
         step = self.next()
-        if isinstance(step, Done) or reading.commit != step.boots[0]:
+        if isinstance(step, Result) or reading.commit != step.boots[0]:
             raise ValueError(f"commit {reading.commit} was not to be booted now")
         if not math.isfinite(reading.value):
             raise ValueError(f"commit {reading.commit}: {reading.value} is not a number")
@@ -217,15 +216,15 @@ class LiveSearch:
         self.built.add(reading.commit)
         self.readings.append(reading)
         self._belief = None
-        if step.part is Part.ENDS:
+        if step.phase is Phase.ENDS:
             self.ends.add(reading.commit, reading.value)
-        elif self.confirming and step.part is Part.CONFIRM:
+        elif self.confirming and step.phase is Phase.CONFIRM:
             self.confirming.add(reading.commit, reading.value)
 
     def skip(self, commit: int) -> None:
-        """This commit cannot be built, booted or measured, or not always: it is left out from now on.
+        """Leave out a commit that cannot be built, booted or measured, or not always.
 
-        What is left of a visit to it is dropped, and so are readings of it. ValueError: it is an end.
+        Its readings, and the boots that were to come, are dropped. ValueError: it is an end.
         """
         if commit in (0, self.last):
             raise ValueError(f"commit {commit} is an end, it cannot be skipped")
@@ -239,18 +238,18 @@ class LiveSearch:
         if self.confirming and commit in (self.confirming.old, self.confirming.new):
             self.confirming = None
 
-    def conclude(self, reason: str) -> Done:
-        """The answer as far as it goes, for when the budget is used up."""
-        if self._done is None:
-            self._done = self._as_far_as_it_goes(reason)
-        return self._done
+    def conclude(self, reason: str) -> Result:
+        """End the search, for when the budget is used up: the answer as far as it goes."""
+        if self._result is None:
+            self._result = self._as_far_as_it_goes(reason)
+        return self._result
 
-    # ---- what it looks like
+    # ---- its state
 
     @property
-    def part(self) -> Part:
-        """What is being done, or was done last."""
-        return self._visit.part if self._visit else Part.ENDS
+    def phase(self) -> Phase:
+        """The phase of the boots that were chosen last."""
+        return self._chosen.phase if self._chosen else Phase.ENDS
 
     @property
     def belief(self) -> Belief:
@@ -262,17 +261,17 @@ class LiveSearch:
         return self._belief
 
     def status(self) -> Status:
-        """Posterior, cost so far, what is left."""
+        """The posterior, the boots so far, and an estimate of what is left."""
         log_e = (self.confirming or self.ends).log_e
         if self.differ() is None:
             return Status(
-                part=Part.ENDS, boots=len(self.readings), evidence=log_e / math.log(10), gaps=((0, self.last, 1.0),),
+                phase=Phase.ENDS, boots=len(self.readings), evidence=log_e / math.log(10), gaps=((0, self.last, 1.0),),
                 bits_left=math.log2(self.last), seconds_left=None,
             )  # fmt: skip
         belief = self.belief
         order = np.argsort(-belief.gaps, kind="stable")
         return Status(
-            part=self.part,
+            phase=self.phase,
             boots=len(self.readings),
             evidence=log_e / math.log(10),
             gaps=tuple((*belief.gap(int(i)), float(belief.gaps[i])) for i in order),
@@ -281,7 +280,7 @@ class LiveSearch:
         )
 
     def _seconds_left(self, belief: Belief) -> float | None:
-        """Bits left at the rate that the present visit promises, and a confirmation at the present noise."""
+        """The time for the missing bits at the rate of the latest choice, and for a confirmation at this noise."""
         search_s = 0.0
         if not self.confirming:
             if self._choice is None:
@@ -300,10 +299,10 @@ class LiveSearch:
 
     # ---- the steps
 
-    def _step(self) -> Visit | Done:
+    def _step(self) -> NextBoots | Result:
         differ = self.differ()
         if differ is None:
-            return Visit(part=Part.ENDS, commit=self.last, boots=self.ends.order(self._chance))
+            return NextBoots(phase=Phase.ENDS, commit=self.last, boots=self.ends.order(self._chance))
         if not differ:
             return self._no_culprit()
         if self.confirming:
@@ -315,7 +314,7 @@ class LiveSearch:
         return self._search()
 
     def differ(self) -> bool | None:
-        """Whether the ends differ; None while that is open."""
+        """True or False once the evidence says whether the ends differ; None before."""
         ends, rules = self.ends, self.rules
         if len(ends.x) < FEWEST_BLOCKS:
             return None
@@ -327,7 +326,7 @@ class LiveSearch:
         same = rules.margin is not None and interval is not None and max(-interval[0], interval[1]) <= rules.margin
         return False if same else None
 
-    def _search(self) -> Visit | Done:
+    def _search(self) -> NextBoots | Result:
         belief = self.belief
         low, high = belief.gap(belief.best)
         rules = self.rules
@@ -335,18 +334,18 @@ class LiveSearch:
             for side in (low, high):
                 missing = self.rules.side_boots - belief.boots[side]
                 if missing > 0:
-                    return Visit(part=Part.SEARCH, commit=side, boots=(side,) * missing)
+                    return NextBoots(phase=Phase.SEARCH, commit=side, boots=(side,) * missing)
             if rules.confirm_alpha is None:
-                return self._found(Outcome.FOUND, "")
-            self.confirming = Duel(old=low, new=high)
+                return self._found(SearchOutcome.FOUND, "")
+            self.confirming = PairedComparison(old=low, new=high)
             return self._confirmation(self.confirming)
         self._choice = acquisition.choose(belief, self.costs, self.built, self.untestable)
         if self._choice is None:
             return self._as_far_as_it_goes("no commit is left that could be measured")
-        return Visit(part=Part.SEARCH, commit=self._choice.commit, boots=self._boots(self._choice))
+        return NextBoots(phase=Phase.SEARCH, commit=self._choice.commit, boots=self._boots(self._choice))
 
     def _boots(self, choice: Choice) -> tuple[int, ...]:
-        """The commit's boots with those of the ends, taken in turns, spread among them at random."""
+        """The commit's boots, with boots of the two ends in turns spread among them at random."""
         boots = [choice.commit] * choice.boots
         for _ in range(choice.end_boots):
             boots.insert(self._chance.randrange(len(boots) + 1), self.last if self._end_turn else 0)
@@ -359,31 +358,33 @@ class LiveSearch:
         first, last = int(suspects[0]), int(suspects[-1])
         return any(commit not in self.untestable for commit in range(first, last))
 
-    def _confirmation(self, duel: Duel) -> Visit:
-        return Visit(part=Part.CONFIRM, commit=duel.new, boots=duel.order(self._chance))
+    def _confirmation(self, comparison: PairedComparison) -> NextBoots:
+        return NextBoots(phase=Phase.CONFIRM, commit=comparison.new, boots=comparison.order(self._chance))
 
-    def _confirm(self, duel: Duel) -> Visit | Done | None:
+    def _confirm(self, comparison: PairedComparison) -> NextBoots | Result | None:
         """The next block of the fresh A/B, the answer, or None when the search has to go on."""
         assert self.rules.confirm_alpha  # noqa: S101  (else nothing is ever confirmed)
         belief = self.belief
-        held = belief.gap(belief.best) == (duel.old, duel.new)
+        held = belief.gap(belief.best) == (comparison.old, comparison.new)
         certain = held and belief.gaps[belief.best] >= self.rules.confidence
-        right_way = duel.x and duel.moments.mean * belief.delta > 0
-        if certain and right_way and duel.log_e >= -math.log(self.rules.confirm_alpha):
-            return self._found(Outcome.CONFIRMED, "", duel)
-        if held and len(duel.x) < self.rules.confirm_blocks:
-            return self._confirmation(duel)
+        right_way = comparison.x and comparison.moments.mean * belief.delta > 0
+        if certain and right_way and comparison.log_e >= -math.log(self.rules.confirm_alpha):
+            return self._found(SearchOutcome.CONFIRMED, "", comparison)
+        if held and len(comparison.x) < self.rules.confirm_blocks:
+            return self._confirmation(comparison)
         if certain:
-            return self._found(Outcome.FOUND, f"{len(duel.x)} blocks of the neighbours did not confirm it", duel)
+            return self._found(
+                SearchOutcome.FOUND, f"{len(comparison.x)} blocks of the neighbours did not confirm it", comparison
+            )
         self.confirming, self._enough = None, self.rules.confidence
         return None
 
     # ---- the answers
 
-    def _no_culprit(self) -> Done:
+    def _no_culprit(self) -> Result:
         blocks = len(self.ends.x)
-        return Done(
-            outcome=Outcome.NO_CULPRIT,
+        return Result(
+            outcome=SearchOutcome.NO_CULPRIT,
             reason=f"the ends do not differ after {blocks} boots of each",
             last_good=0,
             first_bad=self.last,
@@ -392,30 +393,30 @@ class LiveSearch:
             effect=self.ends.effect(self.rules.alpha),
         )
 
-    def _found(self, outcome: Outcome, reason: str, duel: Duel | None = None) -> Done:
+    def _found(self, outcome: SearchOutcome, reason: str, comparison: PairedComparison | None = None) -> Result:
         belief = self.belief
         low, high = belief.gap(belief.best)
         effect = Estimate(belief.delta, None)
-        if duel and duel.x:
-            effect = duel.effect(self.rules.confirm_alpha or self.rules.alpha)
+        if comparison and comparison.x:
+            effect = comparison.effect(self.rules.confirm_alpha or self.rules.alpha)
         return self._answer(outcome, reason, low, high, effect)
 
-    def _as_far_as_it_goes(self, reason: str) -> Done:
+    def _as_far_as_it_goes(self, reason: str) -> Result:
         """The shortest run of gaps that holds the culprit with the confidence asked for."""
         if not self.differ():
             blocks = len(self.ends.x)
             effect = self.ends.effect(self.rules.alpha) if blocks else Estimate(0.0, None)
-            return Done(
-                outcome=Outcome.UNDECIDED, reason=f"{reason}; the ends were not yet told apart", last_good=0,
+            return Result(
+                outcome=SearchOutcome.UNDECIDED, reason=f"{reason}; the ends were not yet told apart", last_good=0,
                 first_bad=self.last, suspects=(), probability=0.0, effect=effect,
             )  # fmt: skip
         belief = self.belief
         low, high = shortest(belief.mass, belief.measured, self.rules.confidence)
-        return self._answer(Outcome.UNDECIDED, reason, low, high, Estimate(belief.delta, None))
+        return self._answer(SearchOutcome.UNDECIDED, reason, low, high, Estimate(belief.delta, None))
 
-    def _answer(self, outcome: Outcome, reason: str, low: int, high: int, effect: Estimate) -> Done:
+    def _answer(self, outcome: SearchOutcome, reason: str, low: int, high: int, effect: Estimate) -> Result:
         inside = self.belief.mass[low + 1 : high + 1]
-        return Done(
+        return Result(
             outcome=outcome,
             reason=reason,
             last_good=low,

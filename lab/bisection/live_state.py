@@ -6,11 +6,19 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 
 from lab.bisection.acquisition import Costs
-from lab.bisection.answer import Found, Open, OutcomeWord, Posterior, Proof, Step, Suspicion, certainty
+from lab.bisection.answer import Culprit, Open, OutcomeWord, Posterior, Proof, Step, Suspicion, certainty
 from lab.bisection.commit_range import Candidate, History
 from lab.bisection.exact_search import OLD
 from lab.bisection.journal import Boot, Built, Event, Reading
-from lab.bisection.live_search import Done, Duel, LiveSearch, Outcome, Part, Rules, Visit
+from lab.bisection.live_search import (
+    LiveSearch,
+    NextBoots,
+    PairedComparison,
+    Phase,
+    Result,
+    SearchOutcome,
+    StoppingRules,
+)
 from lab.bisection.plan import BisectPlan
 from lab.bisection.search_state import Remaining, better_end, culprit
 from lab.stats import verdict
@@ -55,12 +63,12 @@ class LiveState:
         """The candidate that the search has under a number."""
         return self.history[number + OLD].id
 
-    def next(self) -> Visit | Done:
+    def next(self) -> NextBoots | Result:
         """What to boot next, or the answer. The same until something is taken."""
         # From the events alone, and only ever before one is taken, so a replay chooses what was chosen.
         self.search.costs = self.costs
         step = self.search.next()
-        if isinstance(step, Visit) and step.part is not Part.ENDS and self._improved:
+        if isinstance(step, NextBoots) and step.phase is not Phase.ENDS and self._improved:
             return self._wrong_way()
         return step
 
@@ -79,10 +87,10 @@ class LiveState:
                 self.skipped[event.commit] = event
                 self._builds_s += [event.build_s] if event.build_s >= _BUILT_S else []
 
-    def conclude(self, reason: str) -> Done:
+    def conclude(self, reason: str) -> Result:
         """The answer as far as it goes."""
         step = self.next()
-        return step if isinstance(step, Done) else self.search.conclude(reason)
+        return step if isinstance(step, Result) else self.search.conclude(reason)
 
     @property
     def costs(self) -> Costs:
@@ -96,14 +104,14 @@ class LiveState:
         """The metric of each boot of a commit."""
         return [boot.value for boot in self.boots if boot.commit == commit]
 
-    def pairs(self, part: Part, duel: Duel) -> tuple[list[float], list[float]]:
+    def pairs(self, phase: Phase, comparison: PairedComparison) -> tuple[list[float], list[float]]:
         """The finished blocks of a comparison of two commits: the old one's values, and the new one's."""
         old, new = (
-            [boot.value for boot in self.boots if boot.part == part and boot.commit == self.name(number)]
-            for number in (duel.old, duel.new)
+            [boot.value for boot in self.boots if boot.phase == phase and boot.commit == self.name(number)]
+            for number in (comparison.old, comparison.new)
         )
         count = min(len(old), len(new))
-        first = count - len(duel.x)  # an earlier comparison of the same two may have been given up
+        first = count - len(comparison.x)  # an earlier comparison of the same two may have been given up
         return old[first:count], new[first:count]
 
     def chance(self, commit: str) -> float | None:
@@ -119,11 +127,11 @@ class LiveState:
             return False
         return (self.search.ends.moments.mean > 0) == (self.metric.better == "higher")
 
-    def _wrong_way(self) -> Done:
+    def _wrong_way(self) -> Result:
         effect = self.search.ends.effect(self.search.rules.alpha)
-        return Done(
-            outcome=Outcome.NO_CULPRIT,
-            reason=better_end(*self.plan.words, math.exp(effect.value)),
+        return Result(
+            outcome=SearchOutcome.NO_CULPRIT,
+            reason=better_end(*self.plan.terms, math.exp(effect.value)),
             last_good=0,
             first_bad=self.search.last,
             suspects=(),
@@ -137,7 +145,7 @@ class LiveState:
     def ends(self) -> Comparison | None:
         """The new end against the old one, by their pairs of boots."""
         ends = self.search.ends
-        return self._compare(*self.pairs(Part.ENDS, ends), ALPHA) if ends.x else None
+        return self._compare(*self.pairs(Phase.ENDS, ends), ALPHA) if ends.x else None
 
     def _compare(self, base: Sequence[float], test: Sequence[float], alpha: float) -> Comparison:
         return verdict.compare_metric(
@@ -157,7 +165,7 @@ class LiveState:
 
     def describe_ends(self) -> list[str]:
         """By how much the ends differ so far."""
-        ends, (old, new) = self.search.ends, self.plan.words
+        ends, (old, new) = self.search.ends, self.plan.terms
         if not ends.x:
             return []
         differ = self.search.differ()
@@ -176,13 +184,13 @@ class LiveState:
         chance = self.chance(commit)
         if chance is None:
             return "not known yet"
-        old, new = self.plan.words
+        old, new = self.plan.terms
         return f"like {new} ({certainty(chance)})" if chance > 0.5 else f"like {old} ({certainty(1 - chance)})"
 
     def term(self, commit: str) -> str:
         """A commit is skipped unless it is as good as certain."""
         chance = None if commit in self.skipped else self.chance(commit)
-        return "skip" if chance is None or 1 - _SURE < chance < _SURE else self.plan.words[int(chance > 0.5)]
+        return "skip" if chance is None or 1 - _SURE < chance < _SURE else self.plan.terms[int(chance > 0.5)]
 
     def step(self, commit: str) -> Step:
         """A tried commit, for the answer."""
@@ -221,7 +229,7 @@ class LiveState:
         """What is left, by the posterior."""
         step, status = self.next(), self.search.status()
         return Remaining(
-            next=self._candidate(step.boots[0]) if isinstance(step, Visit) else None,
+            next=self._candidate(step.boots[0]) if isinstance(step, NextBoots) else None,
             steps=math.ceil(status.bits_left),
             seconds=status.seconds_left,
             bits=status.bits_left,
@@ -230,72 +238,78 @@ class LiveState:
     def _candidate(self, number: int) -> Candidate:
         return self.history[number + OLD]
 
-    def culprits(self) -> list[Found]:
+    def culprits(self) -> list[Culprit]:
         """The change, as far as the search came."""
-        done = self.conclude("")
-        if not done.suspects:
+        result = self.conclude("")
+        if not result.suspects:
             return []
-        proof = self._fresh_boots(done) if done.outcome in (Outcome.CONFIRMED, Outcome.FOUND) else None
+        proof = self._fresh_boots(result) if result.outcome in (SearchOutcome.CONFIRMED, SearchOutcome.FOUND) else None
         found = culprit(
             self.history,
             self.metric,
-            at=done.first_bad + OLD,
-            among=[number + OLD for number in done.suspects],
-            untested=[number + OLD for number in done.suspects if number in self.search.untestable],
-            before=done.last_good + OLD,
+            at=result.first_bad + OLD,
+            suspects=[number + OLD for number in result.suspects],
+            untested=[number + OLD for number in result.suspects if number in self.search.untestable],
+            before=result.last_good + OLD,
             effect=proof.fresh if proof else None,
-            ratio=math.exp(done.effect.value),
-            confidence=done.probability,
+            ratio=math.exp(result.effect.value),
+            confidence=result.probability,
             proof=proof,
         )
         return [found]
 
-    def _fresh_boots(self, done: Done) -> Proof:
+    def _fresh_boots(self, result: Result) -> Proof:
         """The comparison of both neighbours by boots that the search did not have."""
-        duel = self.search.confirming
-        fresh = self._compare(*self.pairs(Part.CONFIRM, duel), self.plan.alpha) if duel and duel.x else None
-        parent, image = (self.kernels[self.name(number)].image for number in (done.last_good, done.first_bad))
+        comparison = self.search.confirming
+        fresh = (
+            self._compare(*self.pairs(Phase.CONFIRM, comparison), self.plan.alpha)
+            if comparison and comparison.x
+            else None
+        )
+        parent, image = (self.kernels[self.name(number)].image for number in (result.last_good, result.first_bad))
         same = parent == image
-        return Proof(confirmed=done.outcome is Outcome.CONFIRMED and not same, same_image=same, fresh=fresh)
+        return Proof(confirmed=result.outcome is SearchOutcome.CONFIRMED and not same, same_image=same, fresh=fresh)
 
-    def outcome(self, culprits: Sequence[Found], *, out_of_time: bool) -> tuple[OutcomeWord, str]:
+    def outcome(self, culprits: Sequence[Culprit], *, out_of_time: bool) -> tuple[OutcomeWord, str]:
         """The outcome of the search, and the reason for it."""
         word, reason = self._outcome(self.conclude(""), culprits)
         return "undecided" if out_of_time else word, reason
 
-    def _outcome(self, done: Done, culprits: Sequence[Found]) -> tuple[OutcomeWord, str]:
-        if done.outcome is Outcome.NO_CULPRIT:
-            return "no culprit", done.reason
-        if done.outcome is Outcome.UNDECIDED or not culprits:
-            return "undecided", done.reason
+    def _outcome(self, result: Result, culprits: Sequence[Culprit]) -> tuple[OutcomeWord, str]:
+        if result.outcome is SearchOutcome.NO_CULPRIT:
+            return "no culprit", result.reason
+        if result.outcome is SearchOutcome.UNDECIDED or not culprits:
+            return "undecided", result.reason
         (change,) = culprits
         if change.proof and change.proof.same_image:
             return "undecided", "the kernels of both neighbours are the same, byte for byte: one of them was misread"
-        reason = f"{certainty(done.probability)} sure" + (f"; {done.reason}" if done.reason else ", and confirmed")
-        if not change.settled:
+        reason = f"{certainty(result.probability)} sure" + (
+            f"; {result.reason}" if result.reason else ", and confirmed"
+        )
+        if not change.is_single:
             return "range", f"{reason}; the other commits of the range cannot be tested"
         return "found", reason
 
     def posterior(self) -> Posterior:
         """The end of the search, as a document."""
-        done = self.conclude("")
+        result = self.conclude("")
         return Posterior(
-            outcome=done.outcome,
-            probability=done.probability,
+            outcome=result.outcome,
+            probability=result.probability,
             boots=len(self.boots),
             kernels=len(self.kernels),
-            effect=math.exp(done.effect.value),
+            effect=math.exp(result.effect.value),
             noise=math.expm1(self.search.belief.noise) if self.search.differ() else None,
             suspicions=self.suspicions()[:_GAPS],
         )
 
 
-def rules_of(plan: BisectPlan) -> Rules:
+def rules_of(plan: BisectPlan) -> StoppingRules:
     """When a search of this plan believes what."""
     confidence = 1 - plan.alpha
-    return Rules(
+    return StoppingRules(
         confidence=confidence,
-        hunch=min(Rules.hunch, confidence),
+        hunch=min(StoppingRules.hunch, confidence),
         alpha=min(ALPHA, plan.alpha),
         confirm_alpha=plan.alpha,
         margin=math.log1p(plan.threshold),

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from lab.bisection import request, session
-from lab.bisection.answer import FILE, Answer, Found
+from lab.bisection.answer import FILE, Answer, Culprit
 from lab.bisection.commit_range import Candidate, is_ancestor
 from lab.bisection.journal import safe_name
 from lab.bisection.plan import BisectPlan
@@ -108,9 +108,9 @@ def search_between_packages(outer: Session, answer: Answer, conclude: Conclude, 
     return replace(answer, changes=[change for change, _ in searched]), all(finished for _, finished in searched)
 
 
-def _search_between(outer: Session, change: Found, conclude: Conclude, work: Work) -> tuple[Found, bool]:
+def _search_between(outer: Session, change: Culprit, conclude: Conclude, work: Work) -> tuple[Culprit, bool]:
     before, culprit = outer.history.find(change.before), outer.history.find(change.commit)
-    sources = source_range(before, culprit) if change.settled else None
+    sources = source_range(before, culprit) if change.is_single else None
     if sources is None:
         return change, True
     if work.out_of_time:
@@ -133,7 +133,7 @@ def _inner_session(plan: BisectPlan, sources: SourceRange, folder: Path, progres
     if (folder / PLAN).exists():
         return session.load(folder)
     live = plan.live
-    ends: dict[str, Any] = dict(zip(plan.words, (sources.old, sources.new), strict=True))
+    ends: dict[str, Any] = dict(zip(plan.terms, (sources.old, sources.new), strict=True))
     model: Any = None if live else plan.model
     wanted = BisectRequest(
         **ends,
@@ -168,6 +168,6 @@ def _sentence(answer: Answer) -> str:
     return f"{answer.outcome}: {', '.join(_change(change, titles[change.commit]) for change in answer.changes)}"
 
 
-def _change(change: Found, title: str) -> str:
-    place = "by" if change.settled else "at or before"
+def _change(change: Culprit, title: str) -> str:
+    place = "by" if change.is_single else "at or before"
     return f'{change.direction or "change"} {place} {change.commit[:12]} ("{title}")'

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from lab.compare.plan import ArmPlan, CommonPlan, Plan
 from lab.stats.defaults import CONFIDENCE, SEEDS
 
@@ -16,7 +18,7 @@ FIRST_SEED = 101
 class BisectPlan(CommonPlan, frozen=True, kw_only=True):
     """`plan.json` in a result folder.
 
-    words: what the ends are called, (good, bad) or (old, new); with the former only a change for the worse is
+    terms: what the ends are called, (good, bad) or (old, new); with the former only a change for the worse is
     looked for. selection: workload and cases as `lab ab` takes them; files: the user's among those, with their sums.
     case: None until the ends have shown which of several changed most. seeds: exactly that many; None for as many
     as the ends need. probes: how many commits inside are measured when the ends are alike. panics: what a kernel
@@ -25,7 +27,7 @@ class BisectPlan(CommonPlan, frozen=True, kw_only=True):
     """
 
     kind: Literal["bisect"] = "bisect"
-    words: tuple[str, str]
+    terms: tuple[str, str] = msgspec.field(name="words")
     old: ArmPlan
     new: ArmPlan
     workload: str
@@ -53,7 +55,7 @@ class BisectPlan(CommonPlan, frozen=True, kw_only=True):
     @property
     def worse_only(self) -> bool:
         """Whether the ends were called good and bad."""
-        return self.words == ("good", "bad")
+        return self.terms == ("good", "bad")
 
     def comparison(self, base: ArmPlan, test: ArmPlan) -> Plan:
         """A comparison of two kernels under this plan's conditions, as `lab ab` makes it."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab.bisection.answer import Answer, Found, Function, Proof
+from lab.bisection.answer import Answer, Culprit, Function, Proof
 from lab.bisection.commit_range import Candidate, History
 from lab.bisection.exact_state import changed
 from lab.bisection.journal import safe_name
@@ -66,7 +66,7 @@ class Prover:
         reason = f"fresh seeds do not confirm {names} with {100 * (1 - self.plan.alpha):g} % confidence"
         return replace(answer, outcome="undecided", reason=reason)
 
-    def _prove(self, change: Found) -> Found:
+    def _prove(self, change: Culprit) -> Culprit:
         """A change with a comparison of its commit and the parent by fresh seeds, and the revert."""
         assert change.effect is not None  # noqa: S101  (else it is not `needs_proof`)
         culprit = self.history.find(change.commit)
@@ -86,7 +86,7 @@ class Prover:
         confidence = 1 - fresh.p_value if proof.confirmed else 0.0
         return replace(change, proof=self._with_revert(proof, culprit), confidence=confidence)
 
-    def _parent(self, change: Found) -> str:
+    def _parent(self, change: Culprit) -> str:
         """The kernel to compare a culprit with, as a spec."""
         if self.history.kind != "commits":
             return self.history.find(change.before).spec
@@ -94,7 +94,7 @@ class Prover:
         suffix = self.history.new.spec.removeprefix(self.history.new.id)
         return f"{change.commit}^{suffix}"
 
-    def _complete(self, change: Found) -> Found:
+    def _complete(self, change: Culprit) -> Culprit:
         """A change found by boots, with the revert, and the functions by exact mode: counting needs no clock."""
         assert change.proof is not None  # noqa: S101  (a change that is found was booted afresh)
         culprit, before = self.history.find(change.commit), self.history.find(change.before)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -32,7 +32,6 @@ TERMS = (("good", "bad"), ("old", "new"))
 
 Fraction = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 Terms = tuple[str, str]
-T = TypeVar("T")
 
 
 class Options(Record, frozen=True, kw_only=True):
@@ -220,7 +219,7 @@ def plan_for(
     old, new = (ArmPlan(spec=spec, cc=options.cc) for spec in options.resolve(ends, progress))
     return BisectPlan(
         **options.common(live),
-        words=terms,
+        terms=terms,
         old=old,
         new=new,
         workload=workload.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
-from lab.bisection.answer import Found, Open, OutcomeWord, Posterior, Proof, Step, Suspicion
+from lab.bisection.answer import Culprit, Open, OutcomeWord, Posterior, Proof, Step, Suspicion
 from lab.bisection.commit_range import Candidate, History
 from lab.stats.verdict import Comparison, Metric, Outcome, percent
 
@@ -62,10 +62,10 @@ class SearchState(Protocol):
     def remaining(self) -> Remaining:
         """What is left to measure."""
 
-    def culprits(self) -> list[Found]:
+    def culprits(self) -> list[Culprit]:
         """The changes that are found so far."""
 
-    def outcome(self, culprits: Sequence[Found], *, out_of_time: bool) -> tuple[OutcomeWord, str]:
+    def outcome(self, culprits: Sequence[Culprit], *, out_of_time: bool) -> tuple[OutcomeWord, str]:
         """The outcome of a search that found these changes, and the reason for it."""
 
     def posterior(self) -> Posterior | None:
@@ -77,22 +77,22 @@ def culprit(
     metric: Metric,
     *,
     at: int,
-    among: Sequence[int],
+    suspects: Sequence[int],
     untested: Sequence[int],
     before: int,
     effect: Comparison | None,
     ratio: float | None,
     confidence: float,
     proof: Proof | None = None,
-) -> Found:
-    """A change in the history: `at` shows it first, one of `among` made it."""
+) -> Culprit:
+    """A change in the history: `at` shows it first, one of `suspects` made it."""
     commit = history[at]
-    return Found(
+    return Culprit(
         commit=commit.id,
         title=commit.title,
         author=commit.author,
         date=commit.date,
-        among=[history[number].id for number in among],
+        suspects=[history[number].id for number in suspects],
         untested=[history[number].id for number in untested],
         before=history[before].id,
         effect=effect,

@@ -87,7 +87,7 @@ def log(session: Session) -> Iterator[str]:
     if history.kind != "commits":
         yield from (f"# {line}" for line in text(session))
         return
-    old, new = session.plan.words
+    old, new = session.plan.terms
     terms = [] if (old, new) == ("good", "bad") else [f"--term-old={old}", f"--term-new={new}"]
     options = [*terms, *(["--first-parent"] if history.first_parent else [])]
     start = ["git", "bisect", "start", *options, history.new.id, history.old.id]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from lab.bisection.answer import Answer, Found
+from lab.bisection.answer import Answer, Culprit
 from lab.bisection.packages import advice
 from lab.bisection.search_state import SearchState
 from lab.bisection.session import Session
@@ -20,7 +20,7 @@ def summarize(session: Session, state: SearchState, *, out_of_time: bool = False
         outcome=outcome,
         reason=reason,
         mode=plan.mode,
-        words=plan.words,
+        terms=plan.terms,
         old=history.old,
         new=history.new,
         kind=history.kind,
@@ -49,10 +49,10 @@ def summarize(session: Session, state: SearchState, *, out_of_time: bool = False
     )
 
 
-def _with_advice(session: Session, change: Found) -> Found:
+def _with_advice(session: Session, change: Culprit) -> Culprit:
     """A change between two packages, with the command that searches the commits between them."""
     history = session.history
-    if history.kind != "packages" or not change.settled:
+    if history.kind != "packages" or not change.is_single:
         return change
     return replace(change, inside=advice(session.plan, history.find(change.before), history.find(change.commit)))
 

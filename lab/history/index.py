@@ -256,7 +256,7 @@ def _read_matrix(folder: Path, result: MatrixResult, plan: MatrixPlan) -> Entry:
 
 
 def _read_bisection(folder: Path, result: Answer) -> Entry:
-    culprits = ", ".join(change.commit for change in result.changes if change.settled)
+    culprits = ", ".join(change.commit for change in result.changes if change.is_single)
     return Entry(
         id=folder.name, kind="bisect", started=result.started, mode=result.mode, base=result.old.id,
         test=result.new.id, verdict=result.outcome, reason=culprits or result.reason,

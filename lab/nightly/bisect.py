@@ -15,8 +15,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab.bisection import answer, conclude, request, session
-from lab.bisection.answer import Answer, Found
+from lab.bisection import answer, commit_range, conclude, request, session
+from lab.bisection.answer import Answer
+from lab.bisection.answer import Culprit as Change
 from lab.bisection.request import BisectRequest
 from lab.compare import exact, live, results
 from lab.core.errors import DiskFull, LabError, UserError
@@ -165,21 +166,21 @@ def culprit_of(answer: Answer) -> Culprit | None:
     return _culprit(max(worse, key=_effect), answer)
 
 
-def _culprit(one: Found, answer: Answer) -> Culprit:
+def _culprit(one: Change, answer: Answer) -> Culprit:
     return Culprit(
-        commit=one.commit, title=one.title, author=one.author, among=len(one.among), outcome=answer.outcome,
+        commit=one.commit, title=one.title, author=one.author, among=len(one.suspects), outcome=answer.outcome,
         bisection=answer.result, proof=one.proof.result if one.proof else None, ratio=_ratio(one),
     )  # fmt: skip
 
 
-def _ratio(one: Found) -> float | None:
+def _ratio(one: Change) -> float | None:
     """What a change did: by fresh numbers, where there are some."""
     fresh = one.proof.fresh if one.proof else None
     measured = fresh or one.effect
     return measured.ratio if measured else None
 
 
-def _effect(one: Found) -> float:
+def _effect(one: Change) -> float:
     return distance(_ratio(one))
 
 
@@ -191,7 +192,7 @@ def crept(event: Event, answer: Answer, known: Mapping[str, Event], least: float
     worse = sorted((one for one in answer.changes if one.direction != Outcome.IMPROVEMENT), key=_effect, reverse=True)
     if not worse:
         return nameless(event, answer)
-    named = [_culprit(one, answer) for one in worse if one.settled and one.commit not in known and answer.named]
+    named = [_culprit(one, answer) for one in worse if one.is_single and one.commit not in known and answer.named]
     shares = ", ".join(_share(one, known) for one in worse[:_MOST_SHARES])
     if len(worse) > _MOST_SHARES:
         shares += f" and {len(worse) - _MOST_SHARES} more"
@@ -201,9 +202,11 @@ def crept(event: Event, answer: Answer, known: Mapping[str, Event], least: float
     return replace(event, culprit=named[0] if named else None, also=named[1:], text=text)
 
 
-def _share(one: Found, known: Mapping[str, Event]) -> str:
-    told = f", told of as {known[one.commit].id}" if one.settled and one.commit in known else ""
-    where = f"by {one.commit[:12]}{told}" if one.settled else f"among {len(one.among)} commits up to {one.commit[:12]}"
+def _share(one: Change, known: Mapping[str, Event]) -> str:
+    told = f", told of as {known[one.commit].id}" if one.is_single and one.commit in known else ""
+    where = (
+        f"by {one.commit[:12]}{told}" if one.is_single else f"among {len(one.suspects)} commits up to {one.commit[:12]}"
+    )
     return f"{percent(_ratio(one))} {where}"
 
 

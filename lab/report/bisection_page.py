@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from lab.bisection.answer import Answer, Found
-from lab.bisection.commit_status import Place, Stand, Stretch, stretches
+from lab.bisection.answer import Answer, Culprit
+from lab.bisection.commit_status import CommitStatus, RangeCommit, Stretch, stretches
 from lab.compare import explain
 from lab.compare.results import numbers
 from lab.core.git import short
@@ -40,7 +40,7 @@ class ChangeView:
     """The values in the template of one change."""
 
     stored: StoredBisection
-    change: Found
+    change: Culprit
     id: str
 
     @property
@@ -107,13 +107,13 @@ class ChangeView:
     @property
     def suspects(self) -> list[tuple[str, str, str]]:
         """Each commit of a range that may be the culprit, its title, and why it is neither cleared nor convicted."""
-        titles = {place.candidate.id: place.candidate.title for place in self.stored.places}
-        return [(short(name), titles.get(name, ""), self._why(name)) for name in self.change.among[:MOST_SUSPECTS]]
+        titles = {place.candidate.id: place.candidate.title for place in self.stored.commits}
+        return [(short(name), titles.get(name, ""), self._why(name)) for name in self.change.suspects[:MOST_SUSPECTS]]
 
     @property
     def left_out(self) -> int:
         """Suspects that are not named."""
-        return max(len(self.change.among) - MOST_SUSPECTS, 0)
+        return max(len(self.change.suspects) - MOST_SUSPECTS, 0)
 
     def _why(self, name: str) -> str:
         if name in self.change.untested:
@@ -125,16 +125,17 @@ class ChangeView:
 # ---- the range as pictures
 
 CLASSES = {
-    Stand.OLD: "old",
-    Stand.NEW: "new",
-    Stand.NEITHER: "neither",
-    Stand.UNCLEAR: "unclear",
-    Stand.UNTESTABLE: "untestable",
-    Stand.SUSPECT: "suspect",
-    Stand.OPEN: "open",
+    CommitStatus.OLD: "old",
+    CommitStatus.NEW: "new",
+    CommitStatus.NEITHER: "neither",
+    CommitStatus.UNCLEAR: "unclear",
+    CommitStatus.UNTESTABLE: "untestable",
+    CommitStatus.SUSPECT: "suspect",
+    CommitStatus.OPEN: "open",
 }
 GLYPHS = {
-    Stand.OLD: "●", Stand.NEW: "■", Stand.NEITHER: "◆", Stand.UNCLEAR: "?", Stand.UNTESTABLE: "✕",
+    CommitStatus.OLD: "●", CommitStatus.NEW: "■", CommitStatus.NEITHER: "◆", CommitStatus.UNCLEAR: "?",
+    CommitStatus.UNTESTABLE: "✕",
 }  # fmt: skip
 """A shape for each word, so that no colour is needed."""
 
@@ -156,28 +157,28 @@ class Mark(NamedTuple):
 class Range:
     """The commits of a bisection on a line. new: the change of the new end against the old one."""
 
-    places: Sequence[Place]
+    commits: Sequence[RangeCommit]
     new: float | None
 
     def at(self, number: float) -> float:
         """The middle of a commit, in thousandths."""
-        return round(SIZE * (number + 0.5) / len(self.places), 1)
+        return round(SIZE * (number + 0.5) / len(self.commits), 1)
 
     def _box(self, first: int, last: int) -> tuple[float, float]:
         """Left and width of some neighbours, never too narrow to be seen."""
-        left, right = SIZE * first / len(self.places), SIZE * (last + 1) / len(self.places)
+        left, right = SIZE * first / len(self.commits), SIZE * (last + 1) / len(self.commits)
         width = max(right - left, _NARROWEST)
         return round(min(left, SIZE - width), 1), round(width, 1)
 
     @cached_property
-    def path(self) -> list[Place]:
+    def path(self) -> list[RangeCommit]:
         """The measured commits, in the order of measuring."""
-        return sorted((p for p in self.places if p.step is not None), key=lambda p: p.step or 0)
+        return sorted((p for p in self.commits if p.order is not None), key=lambda p: p.order or 0)
 
     def chances(self, label: str) -> Markup:
         """How likely each commit is a culprit, as bars."""
         parts = []
-        for chance, group in groupby(self.places, key=lambda place: place.chance):
+        for chance, group in groupby(self.commits, key=lambda place: place.chance):
             run = list(group)
             if chance > 0:
                 left, width = self._box(run[0].number, run[-1].number)
@@ -196,12 +197,12 @@ class Range:
         return drawn(parts, label)
 
     @cached_property
-    def _levels(self) -> list[tuple[int, Stand, float]]:
+    def _levels(self) -> list[tuple[int, CommitStatus, float]]:
         """Number, status and log ratio against the old end of both ends and of the commits that have one."""
-        ratios = [(p.number, p.stand, p.told.ratio) for p in self.places if p.told and p.told.ratio]
-        ratios.insert(0, (0, Stand.OLD, 1.0))
+        ratios = [(p.number, p.status, p.step.ratio) for p in self.commits if p.step and p.step.ratio]
+        ratios.insert(0, (0, CommitStatus.OLD, 1.0))
         if self.new:
-            ratios.append((len(self.places) - 1, self.places[-1].stand, self.new))
+            ratios.append((len(self.commits) - 1, self.commits[-1].status, self.new))
         return [(number, stand, math.log(ratio)) for number, stand, ratio in ratios]
 
     @property
@@ -226,22 +227,22 @@ class Range:
         rows = max(len(self.path), 1)
         for i, place in enumerate(self.path):
             y = round(100 * (i + 0.5) / rows, 2)
-            yield Mark(self.at(place.number) / 10, y, GLYPHS[place.stand], CLASSES[place.stand], place.step or 0)
+            yield Mark(self.at(place.number) / 10, y, GLYPHS[place.status], CLASSES[place.status], place.order or 0)
 
     def stands(self, label: str) -> Markup:
         """Every commit by how it stands: what was measured is high, what follows from it is low."""
         parts = []
-        for (stand, measured), group in groupby(self.places, key=lambda place: (place.stand, place.measured)):
+        for (stand, measured), group in groupby(self.commits, key=lambda place: (place.status, place.measured)):
             run = list(group)
             left, width = self._box(run[0].number, run[-1].number)
-            height = SIZE if measured or stand == Stand.SUSPECT else SIZE // 3
+            height = SIZE if measured or stand == CommitStatus.SUSPECT else SIZE // 3
             shape = f'x="{left}" y="{SIZE - height}" width="{width}" height="{height}"'
             parts.append(f'<rect class="stand of-{CLASSES[stand]}" {shape}/>')
         return drawn(parts, label)
 
     def culprits(self) -> list[Tick]:
         """Where the culprits are."""
-        return [Tick(at=self.at(p.number) / 10, text=p.candidate.name) for p in self.places if p.culprit]
+        return [Tick(at=self.at(p.number) / 10, text=p.candidate.name) for p in self.commits if p.culprit]
 
 
 MOST_ROWS = 2000
@@ -291,12 +292,12 @@ class BisectionView:
     @cached_property
     def range(self) -> Range:
         """The range as pictures."""
-        return Range(self.stored.places, self.answer.ends.ratio if self.answer.ends else None)
+        return Range(self.stored.commits, self.answer.ends.ratio if self.answer.ends else None)
 
     @property
     def chances(self) -> Markup:
         """How likely each commit is the culprit."""
-        likely = sorted((p for p in self.stored.places if p.chance > 0), key=lambda p: -p.chance)[:5]
+        likely = sorted((p for p in self.stored.commits if p.chance > 0), key=lambda p: -p.chance)[:5]
         chances = ", ".join(f"{p.candidate.name} {100 * p.chance:.3g} %" for p in likely)
         return self.range.chances(f"chance of being the culprit, by commit: {chances or 'none for any'}")
 
@@ -310,7 +311,7 @@ class BisectionView:
     @property
     def steps(self) -> Markup:
         """The path taken."""
-        steps = "; ".join(f"{p.step}. {p.candidate.name}, {self.stand(p.stand)}" for p in self.range.path[:40])
+        steps = "; ".join(f"{p.order}. {p.candidate.name}, {self.stand(p.status)}" for p in self.range.path[:40])
         return self.range.steps(f"path taken: {steps or 'nothing between the ends was measured'}")
 
     @property
@@ -320,15 +321,15 @@ class BisectionView:
         return self.range.stands(f"commits from the old end to the new one: {counts}")
 
     @property
-    def counted(self) -> list[tuple[Stand, int]]:
+    def counted(self) -> list[tuple[CommitStatus, int]]:
         """How many commits have which status."""
-        stands = Counter(place.stand for place in self.stored.places)
-        return [(stand, stands[stand]) for stand in Stand if stand in stands]
+        stands = Counter(place.status for place in self.stored.commits)
+        return [(stand, stands[stand]) for stand in CommitStatus if stand in stands]
 
-    def stand(self, stand: Stand) -> str:
+    def stand(self, stand: CommitStatus) -> str:
         """A commit's status, with the terms of the ends."""
-        old, new = self.answer.words
-        return {Stand.OLD: f"like {old}", Stand.NEW: f"like {new}"}.get(stand, str(stand))
+        old, new = self.answer.terms
+        return {CommitStatus.OLD: f"like {old}", CommitStatus.NEW: f"like {new}"}.get(stand, str(stand))
 
     @property
     def legend(self) -> list[tuple[str, str, str]]:
@@ -337,7 +338,7 @@ class BisectionView:
 
     @cached_property
     def _stretches(self) -> list[Stretch]:
-        return stretches(self.stored.places)
+        return stretches(self.stored.commits)
 
     @cached_property
     def rows(self) -> list[Row]:
@@ -351,41 +352,41 @@ class BisectionView:
 
     def _row(self, stretch: Stretch) -> Row:
         place = stretch.first
-        many = len(stretch.places)
+        many = len(stretch.commits)
         names = place.candidate.name if many == 1 else f"{place.candidate.name} to {stretch.last.candidate.name}"
         return Row(
             number=place.number,
             name=names,
             title=place.candidate.title if many == 1 else f"{many} commits, none of them measured",
             stand=self._status(place),
-            filter=self.stand(place.stand),
-            kind=CLASSES[place.stand],
-            glyph=GLYPHS.get(place.stand, "▬") if place.measured else "▬",
-            step=place.step,
+            filter=self.stand(place.status),
+            kind=CLASSES[place.status],
+            glyph=GLYPHS.get(place.status, "▬") if place.measured else "▬",
+            step=place.order,
             ratio=self._ratio(place),
             chance=place.chance,
             why=self._why(place),
             culprit=place.culprit,
         )
 
-    def _status(self, place: Place) -> str:
-        if place.number in (0, len(self.stored.places) - 1):
-            return f"the {self.answer.words[0 if place.number == 0 else 1]} end"
-        if place.told and (place.stand not in (Stand.OLD, Stand.NEW) or self.answer.mode == "live"):
-            return place.told.decision  # live mode's has how sure it is
-        inferred = not place.measured and place.stand not in (Stand.SUSPECT, Stand.OPEN)
-        return self.stand(place.stand) + (" (inferred)" if inferred else "")
+    def _status(self, place: RangeCommit) -> str:
+        if place.number in (0, len(self.stored.commits) - 1):
+            return f"the {self.answer.terms[0 if place.number == 0 else 1]} end"
+        if place.step and (place.status not in (CommitStatus.OLD, CommitStatus.NEW) or self.answer.mode == "live"):
+            return place.step.decision  # live mode's has how sure it is
+        inferred = not place.measured and place.status not in (CommitStatus.SUSPECT, CommitStatus.OPEN)
+        return self.stand(place.status) + (" (inferred)" if inferred else "")
 
-    def _ratio(self, place: Place) -> float | None:
-        if place.number == len(self.stored.places) - 1:
+    def _ratio(self, place: RangeCommit) -> float | None:
+        if place.number == len(self.stored.commits) - 1:
             return self.range.new
-        return place.told.ratio if place.told else None
+        return place.step.ratio if place.step else None
 
-    def _why(self, place: Place) -> str:
-        if place.told is None:
+    def _why(self, place: RangeCommit) -> str:
+        if place.step is None:
             return ""
-        same = f"same kernel as {short(place.told.same_as)}" if place.told.same_as else ""
-        return "; ".join(filter(None, [place.told.why, same]))
+        same = f"same kernel as {short(place.step.same_as)}" if place.step.same_as else ""
+        return "; ".join(filter(None, [place.step.why, same]))
 
     @property
     def facts(self) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from lab.bisection.answer import Answer, Found, Function, Step
+from lab.bisection.answer import Answer, Culprit, Function, Step
 from lab.core.git import short
 from lab.core.text import visible_record
 from lab.report import wording
@@ -27,7 +27,7 @@ def render(answer: Answer) -> str:
 
 
 def _lines(answer: Answer) -> Iterator[str]:
-    old, new = answer.words
+    old, new = answer.terms
     yield f"{old:<5} {_named(answer, answer.old.id)}"
     yield f"{new:<5} {_named(answer, answer.new.id)}"
     kind = answer.kind if answer.candidates != 1 else answer.kind.removesuffix("s")
@@ -59,9 +59,9 @@ def _effect(c: Comparison) -> str:
     return f"{percent(c.ratio)}{span} {c.name} ({shown(c.base)} -> {shown(c.test)} {c.unit})"
 
 
-def _change(answer: Answer, found: Found) -> Iterator[str]:
+def _change(answer: Answer, found: Culprit) -> Iterator[str]:
     kind = str(found.direction or "change")
-    if found.settled:
+    if found.is_single:
         yield f"{kind}: {found.commit}"
         yield f"    {found.title}"
         yield f"    {found.author}, {found.date}" if found.author else "    (no author)"
@@ -70,11 +70,11 @@ def _change(answer: Answer, found: Found) -> Iterator[str]:
         if found.outside_paths:
             yield "    nothing in the paths given did it: a commit after the last of them, or outside of them, did"
     else:
-        yield f"{kind}: one of {len(found.among)} commits, up to {_named(answer, found.commit)}"
-        for name in found.among[:_MOST_SUSPECTS]:
+        yield f"{kind}: one of {len(found.suspects)} commits, up to {_named(answer, found.commit)}"
+        for name in found.suspects[:_MOST_SUSPECTS]:
             yield f"    {_named(answer, name)}{_why_open(found, name)}"
-        if len(found.among) > _MOST_SUSPECTS:
-            yield f"    and {len(found.among) - _MOST_SUSPECTS} more"
+        if len(found.suspects) > _MOST_SUSPECTS:
+            yield f"    and {len(found.suspects) - _MOST_SUSPECTS} more"
     if (effect := wording.effect_of(found)) is not None:
         yield f"  effect      {_effect(effect)}"
     yield f"  confidence  {100 * found.confidence:.4g} %{'' if found.proof else ' (of the search alone)'}"
@@ -83,7 +83,7 @@ def _change(answer: Answer, found: Found) -> Iterator[str]:
         yield f"  inside      {found.inside}"
 
 
-def _why_open(found: Found, name: str) -> str:
+def _why_open(found: Culprit, name: str) -> str:
     """Why a commit of a range is neither cleared nor convicted."""
     if name in found.untested:
         return " (could not be tested)"
@@ -96,7 +96,7 @@ def _merge(answer: Answer) -> str:
     return "a merge: none of its parents is like it"
 
 
-def _proof(found: Found) -> Iterator[str]:
+def _proof(found: Culprit) -> Iterator[str]:
     proof = found.proof
     if proof is None:
         return

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from lab.bisection import answer, session
-from lab.bisection.answer import Answer, Found
+from lab.bisection.answer import Answer, Culprit
 from lab.bisection.commit_range import History
-from lab.bisection.commit_status import Place, places
+from lab.bisection.commit_status import RangeCommit, range_commits
 from lab.bisection.journal import safe_name
 from lab.bisection.summarize import interim_answer
 from lab.compare import matrix_results, results
@@ -102,11 +102,11 @@ class StoredBisection:
         return visible_record(records.load(self.folder / session.HISTORY, History))
 
     @cached_property
-    def places(self) -> list[Place]:
+    def commits(self) -> list[RangeCommit]:
         """The status of every commit."""
-        return places(self.answer, self.history)
+        return range_commits(self.answer, self.history)
 
-    def proof(self, change: Found) -> StoredComparison | None:
+    def proof(self, change: Culprit) -> StoredComparison | None:
         """The stored comparison of a culprit with its parent, by fresh seeds."""
         name = self.history[self.history.number(change.commit)].name
         folder = self.folder / "proof" / safe_name(name) / "parent"

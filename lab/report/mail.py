@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from email.message import EmailMessage
 from email.policy import SMTPUTF8
 
-from lab.bisection.answer import Answer, Found, Step
+from lab.bisection.answer import Answer, Culprit, Step
 from lab.compare import counters
 from lab.compare.results import AbResult, ArmResult, CaseResult, mean, numbers
 from lab.core.errors import UserError
@@ -56,7 +56,7 @@ def bisection(stored: StoredBisection) -> str:
             f"{answer.result} found no regression but: {answer.outcome}",
             hint="a regression report about it would be untrue; use --format text or md",
         )
-    proved = [found for found in worse if found.settled and found.proof and found.proof.confirmed]
+    proved = [found for found in worse if found.is_single and found.proof and found.proof.confirmed]
     if not proved:
         raise UserError(
             f"{answer.result} has no culprit that was proved, and the lists want one commit",
@@ -79,11 +79,11 @@ def bisection(stored: StoredBisection) -> str:
 # ---- how a bisection found the commit
 
 
-def _trail(answer: Answer, found: Found) -> list[str]:
+def _trail(answer: Answer, found: Culprit) -> list[str]:
     kind = answer.kind if answer.candidates != 1 else answer.kind.removesuffix("s")
     lines = [
         f"Found by bisecting {answer.candidates} {kind} from",
-        f"  {answer.old.name} ({answer.words[0]}) to {answer.new.name} ({answer.words[1]}):",
+        f"  {answer.old.name} ({answer.terms[0]}) to {answer.new.name} ({answer.terms[1]}):",
         f"  {answer.measured} measured, {len(answer.skipped)} could not be tested.",
     ]
     proof = found.proof

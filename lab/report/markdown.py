@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 
-from lab.bisection.answer import Answer, Found, Step
+from lab.bisection.answer import Answer, Culprit, Step
 from lab.compare import counters
 from lab.compare.matrix_results import Cell, MatrixResult
 from lab.compare.results import AbResult, CaseResult, ResultEnvironment
@@ -129,7 +129,7 @@ def bisection(stored: StoredBisection) -> str:
     """The answer, each change, and the path behind a fold."""
     answer = stored.answer
     lines = [f"### Kernel bisection: {answer.outcome}", "", code(wording.answer_sentence(answer)), ""]
-    for word, end in zip(answer.words, (answer.old, answer.new), strict=True):
+    for word, end in zip(answer.terms, (answer.old, answer.new), strict=True):
         lines.append(f"- {word}: {code(end.id)} {code(end.title)}")
     if answer.ends is not None:
         lines.append(f"- ends: {_effect(answer.ends)}: {answer.ends.verdict}")
@@ -146,21 +146,21 @@ def bisection(stored: StoredBisection) -> str:
     return _joined(lines)
 
 
-def _change(stored: StoredBisection, found: Found) -> Iterator[str]:
+def _change(stored: StoredBisection, found: Culprit) -> Iterator[str]:
     kind = f"**{found.direction or 'change'}**"
-    if found.settled:
+    if found.is_single:
         yield f"{kind}: {code(found.commit)} {code(found.title)}"
         yield ""
         yield from [f"- author: {code(found.author)}, {found.date}"] if found.author else []
     else:
-        yield f"{kind}: one of {len(found.among)}, which could not be told apart:"
+        yield f"{kind}: one of {len(found.suspects)}, which could not be told apart:"
         yield ""
-        titles = {place.candidate.id: place.candidate.title for place in stored.places}
-        for name in found.among[:_MOST_SUSPECTS]:
+        titles = {place.candidate.id: place.candidate.title for place in stored.commits}
+        for name in found.suspects[:_MOST_SUSPECTS]:
             why = "could not be tested" if name in found.untested else "not measured"
             yield f"- {code(short(name))} {code(titles.get(name, ''))}" + ("" if name == found.commit else f" ({why})")
-        if len(found.among) > _MOST_SUSPECTS:
-            yield f"- and {len(found.among) - _MOST_SUSPECTS} more"
+        if len(found.suspects) > _MOST_SUSPECTS:
+            yield f"- and {len(found.suspects) - _MOST_SUSPECTS} more"
     if (effect := wording.effect_of(found)) is not None:
         yield f"- effect: {_effect(effect)}"
     yield f"- confidence: {wording.share(found.confidence)} sure"
@@ -172,7 +172,7 @@ def _change(stored: StoredBisection, found: Found) -> Iterator[str]:
         yield from _fold("Functions that changed, modelled cycles an operation", rows, right=(1, 2))
 
 
-def _proof(found: Found, answer: Answer) -> Iterator[str]:
+def _proof(found: Culprit, answer: Answer) -> Iterator[str]:
     proof = found.proof
     if proof is None:
         return

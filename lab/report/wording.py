@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from lab.bisection.answer import Answer, Found
+from lab.bisection.answer import Answer, Culprit
 from lab.compare.results import AbResult, ResultEnvironment, clock, mean
 from lab.core.git import short
 from lab.core.text import number
@@ -85,14 +85,14 @@ def answer_sentence(answer: Answer) -> str:
     return "; ".join(parts)
 
 
-def _change(found: Found) -> str:
+def _change(found: Culprit) -> str:
     kind = str(found.direction or "change")
     effect = effect_of(found)
     size = f", {percent(effect.ratio)} {effect.interval_text} {effect.name}".replace("  ", " ") if effect else ""
     rest = f"{size}, {share(found.confidence)} sure"
-    if found.settled:
+    if found.is_single:
         return f'{kind} by {short(found.commit)} ("{found.title}"){rest}'
-    return f"{kind} by one of {len(found.among)} that could not be told apart, up to {short(found.commit)}{rest}"
+    return f"{kind} by one of {len(found.suspects)} that could not be told apart, up to {short(found.commit)}{rest}"
 
 
 def limits(answer: Answer) -> str:
@@ -106,7 +106,7 @@ def answer_counted_in(answer: Answer) -> str:
     return "real time" if answer.mode == "live" or not answer.environment else clock(answer.environment.model)
 
 
-def effect_of(found: Found) -> Comparison | None:
+def effect_of(found: Culprit) -> Comparison | None:
     """The effect of a change: by fresh seeds where there are some."""
     return found.proof.fresh if found.proof and found.proof.fresh else found.effect
 

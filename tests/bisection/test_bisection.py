@@ -182,13 +182,13 @@ def test_the_first_after_a_broken_stretch_is_not_blamed_alone(bisector: Bisector
     answer = bisector.search(commits[0], commits[-1])
     assert answer.outcome == "range"
     (found,) = answer.changes
-    assert found.among == commits[5:10] and found.untested == commits[5:9]
+    assert found.suspects == commits[5:10] and found.untested == commits[5:9]
 
 
 def test_everything_inside_is_untestable(bisector: Bisector) -> None:
     commits = line(bisector.tree, [100.0] + ["build"] * 6 + [60.0])
     answer = bisector.search(commits[0], commits[-1])
-    assert answer.outcome == "range" and answer.changes[0].among == commits[1:]
+    assert answer.outcome == "range" and answer.changes[0].suspects == commits[1:]
 
 
 def test_an_end_that_panics_is_no_end(bisector: Bisector) -> None:

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from lab.bisection import classify
-from lab.bisection.classify import Place
+from lab.bisection.classify import Level
 
 OLD, NEW = [100.0, 102.0, 104.0], [60.0, 61.2, 62.4]
 BAND = math.log1p(0.02)
@@ -26,34 +26,34 @@ def test_the_band_is_the_threshold_but_never_more_than_a_third_of_the_effect() -
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        (OLD, Place(0)),
-        (NEW, Place(1)),
-        (times(1.015), Place(0)),
-        (times(0.985, NEW), Place(1)),
-        (times(0.8), Place(None, new=True)),
-        (times(1.05), Place(None, new=True)),
-        (times(0.9, NEW), Place(None, new=True)),
+        (OLD, Level(0)),
+        (NEW, Level(1)),
+        (times(1.015), Level(0)),
+        (times(0.985, NEW), Level(1)),
+        (times(0.8), Level(None, new=True)),
+        (times(1.05), Level(None, new=True)),
+        (times(0.9, NEW), Level(None, new=True)),
     ],
 )
-def test_values_without_spread_decide(values: list[float], expected: Place) -> None:
-    assert classify.place(values, [OLD, NEW], BAND) == expected
+def test_values_without_spread_decide(values: list[float], expected: Level) -> None:
+    assert classify.classify(values, [OLD, NEW], BAND) == expected
 
 
 def test_seeds_that_disagree_decide_nothing_near_an_edge() -> None:
-    found = classify.place([100.0, 110.0, 101.0], [OLD, NEW], BAND)
-    assert (found.level, found.new) in ((0, False), (None, False))
-    unsure = classify.place([80.0, 110.0, 70.0], [OLD, NEW], BAND)
-    assert unsure.level is None and not unsure.new and "disagree" in unsure.why
+    found = classify.classify([100.0, 110.0, 101.0], [OLD, NEW], BAND)
+    assert (found.number, found.new) in ((0, False), (None, False))
+    unsure = classify.classify([80.0, 110.0, 70.0], [OLD, NEW], BAND)
+    assert unsure.number is None and not unsure.new and "disagree" in unsure.why
 
 
 def test_noise_beyond_the_band_is_still_told_from_a_large_effect() -> None:
-    found = classify.place([104.0, 104.0, 108.5], [OLD, [20.0, 20.4, 20.8]], 0.001)
-    assert found.level == 0 or found.new
+    found = classify.classify([104.0, 104.0, 108.5], [OLD, [20.0, 20.4, 20.8]], 0.001)
+    assert found.number == 0 or found.new
 
 
 def test_as_near_to_one_as_to_another_is_not_told() -> None:
-    found = classify.place(times(1.015), [OLD, times(1.03)], BAND)
-    assert found.level is None and "as near" in found.why
+    found = classify.classify(times(1.015), [OLD, times(1.03)], BAND)
+    assert found.number is None and "as near" in found.why
 
 
 @pytest.mark.parametrize(
@@ -70,12 +70,12 @@ def test_distances_with_zeros(values: list[float], reference: list[float], size:
 
 
 def test_counters_from_zero_make_a_level() -> None:
-    assert classify.place([0.0, 0.0], [[0.0, 0.0], [9.0, 9.0]], BAND) == Place(0)
-    assert classify.place([4.0, 4.0], [[0.0, 0.0], [9.0, 9.0]], BAND) == Place(None, new=True)
+    assert classify.classify([0.0, 0.0], [[0.0, 0.0], [9.0, 9.0]], BAND) == Level(0)
+    assert classify.classify([4.0, 4.0], [[0.0, 0.0], [9.0, 9.0]], BAND) == Level(None, new=True)
 
 
 def test_what_is_no_number_is_not_told() -> None:
-    assert classify.place([math.nan, 1.0, 1.0], [OLD, NEW], BAND).why == "a value is not a number"
+    assert classify.classify([math.nan, 1.0, 1.0], [OLD, NEW], BAND).why == "a value is not a number"
 
 
 def test_values_and_reference_must_be_as_many() -> None:

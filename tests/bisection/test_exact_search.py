@@ -25,7 +25,7 @@ class Done:
 
     @property
     def culprits(self) -> list[int]:
-        return [change.at for change in self.changes if len(change.among) == 1]
+        return [change.at for change in self.changes if len(change.suspects) == 1]
 
 
 def line(size: int) -> Graph:
@@ -68,7 +68,7 @@ def whole_search(graph: Graph, value: Value, broken: Iterable[int] = (), first: 
 @pytest.mark.parametrize("culprit", [*range(0, 1024, 31), 1023])
 def test_a_thousand_commits_take_ten_measurements(culprit: int) -> None:
     done = whole_search(line(1024), lambda c: float(c >= culprit))
-    assert [change.among for change in done.changes] == [(culprit,)]
+    assert [change.suspects for change in done.changes] == [(culprit,)]
     assert len(done.measured) == 10
 
 
@@ -91,17 +91,17 @@ def test_a_broken_stretch_costs_one_more_for_each_that_is_met(length: int) -> No
         (change,) = done.changes
         assert len(done.measured) <= 10 + len(done.skipped)
         if culprit not in (*broken, start + length):
-            assert change.among == (culprit,)
+            assert change.suspects == (culprit,)
             # It does not walk through the stretch: only the way out of it is felt for.
             assert len(done.skipped) <= 2 * math.log2(length + 1) + 2 or abs(culprit - start) <= length * 2
         else:
-            assert set(change.among) <= {*broken, start + length} and culprit in change.among
+            assert set(change.suspects) <= {*broken, start + length} and culprit in change.suspects
 
 
 def test_where_the_culprit_hides_in_what_cannot_be_tested_all_of_it_is_named() -> None:
     done = whole_search(line(64), lambda c: float(c >= 30), range(28, 36))
     (change,) = done.changes
-    assert change.among == (*range(28, 36), 36)
+    assert change.suspects == (*range(28, 36), 36)
     assert change.at == 36 and change.before == 27
 
 
@@ -113,7 +113,7 @@ def test_a_culprit_in_a_broken_stretch_costs_a_bounded_number_of_tries(length: i
         done = whole_search(line(1024), lambda c, at=culprit: float(c >= at), broken)  # type: ignore[misc]
         (change,) = done.changes
         # Neither a testable one among them but the last, nor a broken one left out.
-        assert change.among == (*broken, start + length)
+        assert change.suspects == (*broken, start + length)
         assert len(done.measured) <= 12
         assert len(done.skipped) <= tries
 
@@ -127,7 +127,7 @@ def test_a_culprit_at_the_edge_of_a_broken_stretch_is_still_found() -> None:
 
 def test_only_the_new_end_can_be_tested() -> None:
     done = whole_search(line(8), lambda c: float(c >= 3), range(7))
-    assert [change.among for change in done.changes] == [tuple(range(8))]
+    assert [change.suspects for change in done.changes] == [tuple(range(8))]
     assert not done.measured
 
 
@@ -228,10 +228,10 @@ def test_with_skips_the_range_holds_the_culprit_and_names_nothing_testable_but_o
     broken = set(draw.sample(range(len(graph) - 1), len(graph) // 3))
     for culprit in range(len(graph)):
         done = whole_search(graph, value_of(graph, {culprit: 1.0}), broken)
-        holding = [change for change in done.changes if culprit in change.among]
+        holding = [change for change in done.changes if culprit in change.suspects]
         assert holding, (culprit, done)
         for change in done.changes:
-            assert set(change.among) - {change.at} <= broken
+            assert set(change.suspects) - {change.at} <= broken
 
 
 def test_the_counts_of_ancestors_are_right() -> None:

@@ -38,7 +38,7 @@ def rounds(graph: Graph, value: Value, count: int, broken: Iterable[int] = ()) -
         done.append(chosen)
         for commit in chosen:
             measure(commit)
-    return done, [change.at for change in exact_search.changes(graph, known()) if len(change.among) == 1]
+    return done, [change.at for change in exact_search.changes(graph, known()) if len(change.suspects) == 1]
 
 
 @pytest.mark.parametrize(("size", "count", "most"), [(64, 1, 6), (64, 2, 4), (64, 3, 3), (1024, 3, 5), (1024, 7, 4)])

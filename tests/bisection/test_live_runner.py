@@ -108,7 +108,7 @@ def begin(folder: Path, commits: int = 16, **more: Any) -> Session:
     arm = ArmPlan(spec=KernelSpec(text="deb:x", source=DebSource(package="x", version="1")), cc="gcc")
     folder.mkdir(parents=True)
     plan = BisectPlan(**{  # type: ignore[arg-type]
-        "mode": "live", "words": ("good", "bad"), "old": arm, "new": arm, "workload": "mine", "case": "large",
+        "mode": "live", "terms": ("good", "bad"), "old": arm, "new": arm, "workload": "mine", "case": "large",
         "selection": "mine:large", "files": {}, "metric": None, "threshold": 0.02, "confidence": 0.95, "seeds": None,
         "max_seeds": 24, "probes": 3, "panics": "untestable", "speculate": False, "qemu": "qemu",
         "guest_timeout_s": 300.0, "model": "none", "machine": None, "command": ["lab", "bisect"], **more,
@@ -131,7 +131,7 @@ def live_state(at: Session) -> LiveState:
 
 
 def culprits(answer: Answer) -> list[str]:
-    return [one.commit for one in answer.changes if one.settled]
+    return [one.commit for one in answer.changes if one.is_single]
 
 
 def test_the_culprit_is_found_and_confirmed_by_fresh_boots(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_fresh_pairs_are_not_those_of_the_search(tmp_path: Path) -> None:
     answer = search(at, Host(culprit=5))
     boots = [event for event in at.journal.events if isinstance(event, Boot)]
     fresh = answer.changes[0].proof.fresh  # type: ignore[union-attr]
-    confirming = [boot.value for boot in boots if boot.part == "confirm"]
+    confirming = [boot.value for boot in boots if boot.phase == "confirm"]
     assert fresh is not None
     assert sorted([*fresh.base, *fresh.test]) == sorted(confirming)  # type: ignore[type-var]
 
@@ -179,7 +179,7 @@ def test_an_improvement_is_nobodys_fault_unless_asked_for(tmp_path: Path) -> Non
     answer = search(begin(tmp_path / "good"), host)
     assert answer.outcome == "no culprit" and "--old and --new" in answer.reason
     assert {*host.booted} == {"c0", "c16"}
-    answer = search(begin(tmp_path / "old", words=("old", "new")), Host(culprit=7, gain=2.0))
+    answer = search(begin(tmp_path / "old", terms=("old", "new")), Host(culprit=7, gain=2.0))
     assert culprits(answer) == ["c7"] and answer.changes[0].direction == "improvement"
 
 
@@ -191,7 +191,7 @@ def test_what_cannot_be_tested_is_left_out_and_named(tmp_path: Path, error: Exce
     for i in (7, 8, 9):
         host.fates[f"c{i}"] = fails(error or GuestFailed(GuestFailure.HANG, "no end"))
     answer = search(begin(tmp_path / "r"), host)
-    assert answer.outcome == "range" and answer.changes[0].among == ["c7", "c8", "c9", "c10"]
+    assert answer.outcome == "range" and answer.changes[0].suspects == ["c7", "c8", "c9", "c10"]
     assert {*answer.changes[0].untested} <= {"c7", "c8", "c9"} and answer.skipped
     assert "could not be tested" in bisection_text.render(answer)
 
@@ -208,7 +208,7 @@ def test_a_commit_that_comes_to_fail_always_is_left_out(tmp_path: Path) -> None:
     host = Host(culprit=9)
     host.fates["c8"] = fails(None, None, GuestFailed(GuestFailure.PANIC, "the guest's kernel panicked"))
     answer = search(begin(tmp_path / "r"), host)
-    assert answer.outcome == "range" and answer.changes[0].among == ["c8", "c9"]
+    assert answer.outcome == "range" and answer.changes[0].suspects == ["c8", "c9"]
 
 
 def test_an_end_that_cannot_be_measured_ends_it(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ def test_a_budget_gives_the_range_so_far_and_can_be_gone_on_from(tmp_path: Path)
     killed(at, host, 10)
     answer = search(session.load(at), host, deadline=0.0)
     assert answer.outcome == "undecided" and "budget" in answer.reason
-    assert "c6" in answer.changes[0].among and not (at / "result.json").exists()
+    assert "c6" in answer.changes[0].suspects and not (at / "result.json").exists()
     assert culprits(search(session.load(at), host)) == ["c6"]
 
 
@@ -408,7 +408,7 @@ def test_a_command_from_the_ends_to_the_page(bisector: Bisector) -> None:
     commits = line(bisector.tree, [100.0] * 9 + ["build"] + [60.0] * 8)
     answer = bisector.search(commits[0], commits[-1], *LIVE)
     assert answer.mode == "live" and answer.outcome == "range"
-    assert answer.changes[0].among == commits[9:11] and answer.changes[0].untested == [commits[9]]
+    assert answer.changes[0].suspects == commits[9:11] and answer.changes[0].untested == [commits[9]]
     answer = bisector.search(commits[0], commits[8], *LIVE)
     assert answer.outcome == "no culprit"
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from lab.bisection.acquisition import Costs
-from lab.bisection.live_search import Done, LiveSearch, Outcome, Part, Rules, Visit
+from lab.bisection.live_search import LiveSearch, NextBoots, Phase, Result, SearchOutcome, StoppingRules
 from lab.stats.posterior import Reading
 
 from ..scenarios.simulation import searches
@@ -18,10 +18,12 @@ COSTS = Costs(120.0, 10.0)
 Journal = list[Reading | int]
 
 
-def drive(live: LiveSearch, world: World, journal: Journal | None = None, stop_after: int = 10**6) -> Visit | Done:
+def drive(
+    live: LiveSearch, world: World, journal: Journal | None = None, stop_after: int = 10**6
+) -> NextBoots | Result:
     """Do what the search asks for, until it is done or that many things were recorded."""
     journal = [] if journal is None else journal
-    while isinstance(step := live.next(), Visit):
+    while isinstance(step := live.next(), NextBoots):
         if not world.build(step.commit):
             live.skip(step.commit)
             journal.append(step.commit)
@@ -44,9 +46,9 @@ def replay(live: LiveSearch, journal: Journal) -> LiveSearch:
     return live
 
 
-def ended(live: LiveSearch, world: World) -> Done:
+def ended(live: LiveSearch, world: World) -> Result:
     done = drive(live, world)
-    assert isinstance(done, Done)
+    assert isinstance(done, Result)
     return done
 
 
@@ -57,7 +59,7 @@ def quiet(commits: int = 64, **more: float) -> Noise:
 def test_a_plain_change_is_found_and_confirmed() -> None:
     world = World(quiet(), (1, 1))
     done = ended(LiveSearch(64, costs=COSTS), world)
-    assert done.outcome is Outcome.CONFIRMED
+    assert done.outcome is SearchOutcome.CONFIRMED
     assert done.suspects == (world.culprit,)
     assert (done.last_good, done.first_bad) == (world.culprit - 1, world.culprit)
     assert done.probability > 0.95
@@ -104,8 +106,8 @@ def test_looking_changes_nothing() -> None:
 
 def test_ends_that_are_alike_are_not_searched() -> None:
     world = World(quiet(effect=0.0), (1, 5))
-    done = ended(LiveSearch(64, costs=COSTS, rules=Rules(end_blocks=30)), world)
-    assert done.outcome is Outcome.NO_CULPRIT
+    done = ended(LiveSearch(64, costs=COSTS, rules=StoppingRules(end_blocks=30)), world)
+    assert done.outcome is SearchOutcome.NO_CULPRIT
     assert done.suspects == ()
     assert world.built == {0, 64}
     assert world.samples == 60
@@ -113,15 +115,15 @@ def test_ends_that_are_alike_are_not_searched() -> None:
 
 def test_ends_that_are_surely_alike_are_given_up_early() -> None:
     world = World(quiet(effect=0.0), (1, 5))
-    done = ended(LiveSearch(64, costs=COSTS, rules=Rules(margin=2.0)), world)
-    assert done.outcome is Outcome.NO_CULPRIT
+    done = ended(LiveSearch(64, costs=COSTS, rules=StoppingRules(margin=2.0)), world)
+    assert done.outcome is SearchOutcome.NO_CULPRIT
     assert world.samples < 60
 
 
 def test_the_gate_takes_four_blocks_in_random_order() -> None:
     def readings(value: Callable[[int], float]) -> tuple[LiveSearch, list[tuple[int, ...]]]:
         live, orders = LiveSearch(8, costs=COSTS), []
-        while isinstance(step := live.next(), Visit) and step.part is Part.ENDS:
+        while isinstance(step := live.next(), NextBoots) and step.phase is Phase.ENDS:
             orders.append(step.boots)
             for commit in step.boots:
                 live.record(Reading(commit, 10.0 * len(live.readings), value(commit)))
@@ -130,7 +132,7 @@ def test_the_gate_takes_four_blocks_in_random_order() -> None:
     live, orders = readings(lambda commit: 5.0 - (commit == 8))
     assert len(orders) == 4
     assert {frozenset(order) for order in orders} == {frozenset({0, 8})}
-    assert isinstance(live.next(), Visit)
+    assert isinstance(live.next(), NextBoots)
 
 
 def test_a_culprit_among_unbuildable_commits_is_a_range() -> None:
@@ -157,13 +159,13 @@ def test_stopping_gives_the_range_so_far() -> None:
     world = World(quiet(), (1, 8))
     drive(live, world, stop_after=36)
     done = live.conclude("the budget of 20 min is used up")
-    assert done.outcome is Outcome.UNDECIDED
+    assert done.outcome is SearchOutcome.UNDECIDED
     assert world.culprit in done.suspects
     assert 1 < len(done.suspects) < 64
     assert done.probability >= 0.95
     assert live.next() == done
     early = LiveSearch(64, costs=COSTS).conclude("stopped")
-    assert (early.outcome, early.suspects) == (Outcome.UNDECIDED, ())
+    assert (early.outcome, early.suspects) == (SearchOutcome.UNDECIDED, ())
 
 
 def test_status_says_what_is_left() -> None:
@@ -184,7 +186,7 @@ def test_status_says_what_is_left() -> None:
 def test_what_cannot_be_recorded() -> None:
     live = LiveSearch(8, costs=COSTS)
     step = live.next()
-    assert isinstance(step, Visit)
+    assert isinstance(step, NextBoots)
     with pytest.raises(ValueError, match="not to be booted"):
         live.record(Reading(3, 0.0, 1.0))
     with pytest.raises(ValueError, match="not a number"):
@@ -199,11 +201,11 @@ def test_what_cannot_be_recorded() -> None:
 def test_a_commit_that_does_not_always_boot_is_left_out() -> None:
     world = World(quiet(effect=4.0), (1, 10))
     live = LiveSearch(64, costs=COSTS)
-    while isinstance(step := live.next(), Visit) and step.part is not Part.CONFIRM:
+    while isinstance(step := live.next(), NextBoots) and step.phase is not Phase.CONFIRM:
         for commit in step.boots:
             world.build(commit)
             live.record(Reading(commit, world.now_s, world.boot(commit)))
-    assert isinstance(step, Visit)
+    assert isinstance(step, NextBoots)
     flaky = step.commit if step.commit != 64 else step.commit - 1
     live.skip(flaky)
     world.broken = frozenset({flaky})
@@ -218,7 +220,7 @@ def test_a_commit_that_does_not_always_boot_is_left_out() -> None:
 
 
 def test_simulated_searches_are_right_and_cheap() -> None:
-    figures, _ = searches.many(Noise(commits=128, effect=2.0), Rules(confirm_alpha=None), 16, seed=300)
+    figures, _ = searches.many(Noise(commits=128, effect=2.0), StoppingRules(confirm_alpha=None), 16, seed=300)
     assert figures.right >= 80  # 97 expected; fewer than 13 of 16 then has a chance of .1 %
     assert figures.claimed >= 95
     assert figures.samples <= 105
@@ -228,15 +230,15 @@ def test_simulated_searches_are_right_and_cheap() -> None:
 def test_without_the_drift_model_the_same_searches_would_be_overconfident() -> None:
     # A drift of three times the noise: only its model keeps the search from believing it.
     noise, some = Noise(commits=64, effect=2.0, drift_sd=2.0), 8
-    modelled, _ = searches.many(noise, Rules(confirm_alpha=None), some, seed=301)
+    modelled, _ = searches.many(noise, StoppingRules(confirm_alpha=None), some, seed=301)
     ignored, _ = searches.many(
-        noise, Rules(confirm_alpha=None, drifts=searches.INDEPENDENT, max_boots=400), some, seed=301
+        noise, StoppingRules(confirm_alpha=None, drifts=searches.INDEPENDENT, max_boots=400), some, seed=301
     )
     assert modelled.right >= 80
     assert ignored.right < modelled.right
 
 
 def test_simulated_searches_of_nothing_name_nothing() -> None:
-    figures, found = searches.many(Noise(effect=0.0), Rules(end_blocks=25), 20, seed=302)
+    figures, found = searches.many(Noise(effect=0.0), StoppingRules(end_blocks=25), 20, seed=302)
     assert figures.named == 0
-    assert all(each.done.outcome is Outcome.NO_CULPRIT for each in found)
+    assert all(each.done.outcome is SearchOutcome.NO_CULPRIT for each in found)

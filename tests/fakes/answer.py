@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lab.bisection.answer import Answer, Found, Function, Proof, Step
+from lab.bisection.answer import Answer, Culprit, Function, Proof, Step
 from lab.bisection.commit_range import Candidate, History
 from lab.compare import matrix_results
 from lab.compare.explain import Explanation, FunctionRow, Remembered, remember
@@ -45,10 +45,10 @@ def _step(one: Candidate, decision: str, values: list[float], **more: Any) -> St
     return Step(commit=one.id, title=one.title, decision=decision, ratio=ratio, values=values, **more)
 
 
-def _change(range_: History, at: int, effect: Comparison, among: list[int], **more: Any) -> Found:
+def _change(range_: History, at: int, effect: Comparison, among: list[int], **more: Any) -> Culprit:
     one = range_.candidates[at - 1]
-    return Found(
-        commit=one.id, title=one.title, author=one.author, date=one.date, among=[name_of(i) for i in among],
+    return Culprit(
+        commit=one.id, title=one.title, author=one.author, date=one.date, suspects=[name_of(i) for i in among],
         before=name_of(among[0] - 1), effect=effect, direction=Outcome.REGRESSION, confidence=0.995, **more,
     )  # fmt: skip
 
@@ -74,7 +74,7 @@ def answer(commits: int = 30, title: str = "change {}", **more: Any) -> Answer:
     ]
     around = fakeresult.result().environment
     values: dict[str, Any] = {
-        "outcome": "range", "reason": "1 change cannot be narrowed down", "mode": "exact", "words": ("good", "bad"),
+        "outcome": "range", "reason": "1 change cannot be narrowed down", "mode": "exact", "terms": ("good", "bad"),
         "old": made.old, "new": made.new, "kind": "commits", "tree": "default", "first_parent": False,
         "paths": (title,), "candidates": commits, "workload": title, "case": "layout-4632k", "metric": CYCLES.name,
         "unit": CYCLES.unit, "threshold": 0.02, "seeds": [101, 102, 103, 104, 105, 106],

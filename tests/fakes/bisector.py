@@ -67,4 +67,4 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 def culprits(answer: Answer) -> list[str]:
     """The commits that are blamed."""
-    return [one.commit for one in answer.changes if one.settled]
+    return [one.commit for one in answer.changes if one.is_single]

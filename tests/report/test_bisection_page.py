@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from lab import report
 from lab.bisection.answer import Answer
-from lab.bisection.commit_status import Stand, places, stretches
+from lab.bisection.commit_status import CommitStatus, range_commits, stretches
 from lab.cli import main
 from lab.compare import results
 from lab.core.errors import BuildFailed, UserError
@@ -38,19 +38,19 @@ SHOWN = ("\x1b", "\u202e", "\u2066", "\x00", "\ufeff", "\r")
 
 
 def test_every_commit_stands_where_the_search_left_it() -> None:
-    found = {place.number: place for place in places(answer(), history())}
+    found = {place.number: place for place in range_commits(answer(), history())}
     assert len(found) == 31
-    assert {n for n, p in found.items() if p.stand == Stand.UNTESTABLE} == set(BROKEN)
-    assert found[0].stand == found[5].stand == found[11].stand == Stand.OLD
-    assert found[CULPRIT].stand == found[14].stand == found[17].stand == Stand.NEITHER
-    assert found[22].stand == found[25].stand == found[30].stand == Stand.NEW
+    assert {n for n, p in found.items() if p.status == CommitStatus.UNTESTABLE} == set(BROKEN)
+    assert found[0].status == found[5].status == found[11].status == CommitStatus.OLD
+    assert found[CULPRIT].status == found[14].status == found[17].status == CommitStatus.NEITHER
+    assert found[22].status == found[25].status == found[30].status == CommitStatus.NEW
     assert [n for n, p in found.items() if p.culprit] == [CULPRIT]
     assert found[11].measured and not found[10].measured
-    assert [n for n, p in sorted(found.items(), key=lambda item: item[1].step or 99) if p.step][:3] == [15, 8, 18]
+    assert [n for n, p in sorted(found.items(), key=lambda item: item[1].order or 99) if p.order][:3] == [15, 8, 18]
 
 
 def test_what_could_not_be_told_apart_is_equally_suspect() -> None:
-    chances = [place.chance for place in places(answer(), history())]
+    chances = [place.chance for place in range_commits(answer(), history())]
     assert chances[CULPRIT] == pytest.approx(0.995)
     assert [chances[i] for i in range(18, 23)] == pytest.approx([0.199] * 5)
     assert sum(chances) == pytest.approx(2 * 0.995)
@@ -59,8 +59,8 @@ def test_what_could_not_be_told_apart_is_equally_suspect() -> None:
 def test_suspects_that_were_never_tried_say_so() -> None:
     made = answer()
     tried = [step for step in made.path if step.commit != name_of(20)]
-    found = places(replace(made, path=tried), history())
-    assert found[20].stand == Stand.SUSPECT and not found[20].measured
+    found = range_commits(replace(made, path=tried), history())
+    assert found[20].status == CommitStatus.SUSPECT and not found[20].measured
 
 
 def test_a_merge_of_both_kinds_is_not_guessed_at() -> None:
@@ -68,14 +68,14 @@ def test_a_merge_of_both_kinds_is_not_guessed_at() -> None:
     merged = [line[0], replace(line[1], parents=(name_of(0),)), replace(line[2], parents=(name_of(1), name_of(2)))]
     made = replace(history(4), candidates=[*merged, line[3]])
     told = answer(changes=[], path=[fakeanswer._step(line[1], "like bad", fakeanswer.SLOWER)], skipped=[])
-    found = places(told, made)
-    assert [place.stand for place in found[1:4]] == [Stand.OLD, Stand.NEW, Stand.OPEN]
+    found = range_commits(told, made)
+    assert [place.status for place in found[1:4]] == [CommitStatus.OLD, CommitStatus.NEW, CommitStatus.OPEN]
 
 
 def test_what_was_not_tried_is_put_together() -> None:
-    rows = stretches(places(answer(5000, changes=[]), history(5000)))
-    assert sum(len(row.places) for row in rows) == 5001
-    assert len(rows) < 30 and max(len(row.places) for row in rows) == 5000 - 23
+    rows = stretches(range_commits(answer(5000, changes=[]), history(5000)))
+    assert sum(len(row.commits) for row in rows) == 5001
+    assert len(rows) < 30 and max(len(row.commits) for row in rows) == 5000 - 23
 
 
 # --- formats
@@ -110,7 +110,7 @@ def test_the_page_is_one_small_file_that_asks_nobody(tmp_path: Path) -> None:
 
 def test_a_range_of_thousands_is_still_a_small_page(tmp_path: Path) -> None:
     made = answer(20_000)
-    wide = replace(made.changes[1], among=[name_of(i) for i in range(30, 20_001)], commit=name_of(20_000))
+    wide = replace(made.changes[1], suspects=[name_of(i) for i in range(30, 20_001)], commit=name_of(20_000))
     one = bisection(tmp_path / "b", replace(made, changes=[made.changes[0], wide]))
     assert len(bisection_page.bisection(one).encode()) < 1_000_000
 
@@ -235,7 +235,7 @@ def test_live_modes_posterior_is_on_the_page(tmp_path: Path) -> None:
     host.fates["c32"] = fails(BuildFailed("c32 does not build"))
     made = search(begin(tmp_path / "r", 64), host)
     one = inputs.open_bisection(tmp_path / "r")
-    chances = [place.chance for place in one.places]
+    chances = [place.chance for place in one.commits]
     assert made.live is not None and chances.index(max(chances)) == 41
     assert sum(chances) == pytest.approx(sum(s.probability for s in made.live.suspicions))
     text = bisection_page.bisection(one)
@@ -254,5 +254,5 @@ def test_live_mode_that_was_stopped_shows_where_the_culprit_may_be(tmp_path: Pat
         search(begin(tmp_path / "r", 64), host)
     one = inputs.open_bisection(tmp_path / "r")
     assert one.answer.outcome == "undecided" and "not finished, 24 boots so far" in one.answer.reason
-    assert sum(place.chance for place in one.places) == pytest.approx(1, abs=1e-3)
+    assert sum(place.chance for place in one.commits) == pytest.approx(1, abs=1e-3)
     assert "undecided: not finished" in bisection_page.bisection(one)

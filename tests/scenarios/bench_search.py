@@ -17,15 +17,15 @@ from collections.abc import Iterator, Sequence
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from lab.bisection.live_search import Rules
+from lab.bisection.live_search import StoppingRules
 
 from .simulation.searches import INDEPENDENT, Figures, Found, halvings, many
 from .simulation.world import Noise
 
-FOUND = Rules(confirm_alpha=None)
-SURER = Rules(confirm_alpha=None, confidence=0.97)
-NO_MODEL = Rules(confirm_alpha=None, drifts=INDEPENDENT)
-Row = tuple[str, Noise, Rules | None, str]
+FOUND = StoppingRules(confirm_alpha=None)
+SURER = StoppingRules(confirm_alpha=None, confidence=0.97)
+NO_MODEL = StoppingRules(confirm_alpha=None, drifts=INDEPENDENT)
+Row = tuple[str, Noise, StoppingRules | None, str]
 
 
 def figures() -> Iterator[Row]:
@@ -34,12 +34,12 @@ def figures() -> Iterator[Row]:
     short = Noise(commits=128, effect=1.0)
     yield "1,024 commits, d = 5", Noise(commits=1024, effect=5.0), FOUND, ""
     yield "1,024 commits, d = 2", wide, FOUND, "97 %, 100 samples, 13 builds"
-    yield "1,024 commits, d = 2, confirmed", wide, Rules(), ""
+    yield "1,024 commits, d = 2, confirmed", wide, StoppingRules(), ""
     yield "1,024 commits, d = 1", long, FOUND, "95 %, 320 samples, 15 builds"
     yield "128 commits, d = 1", short, FOUND, "95 %, 250 samples, 11 builds"
-    yield "128 commits, d = 1, confirmed", short, Rules(), "295 samples"
+    yield "128 commits, d = 1, confirmed", short, StoppingRules(), "295 samples"
     yield "128 commits, d = 2, a tenth unbuildable", Noise(commits=128, effect=2.0, broken=0.1), FOUND, ""
-    yield "128 commits, ends alike", Noise(commits=128, effect=0.0), Rules(), "named 1 %"
+    yield "128 commits, ends alike", Noise(commits=128, effect=0.0), StoppingRules(), "named 1 %"
     yield "git bisect, 10 boots a step, 1,024, d = 2", wide, None, ""
     yield "git bisect, 10 boots a step, 128, d = 1", short, None, ""
     yield "1,024 commits, d = 2, stop at .97", wide, SURER, ""
@@ -55,7 +55,12 @@ def goals() -> Iterator[Row]:
 def calibration() -> Iterator[Row]:
     """The stop level against how often it is right."""
     for level in (0.80, 0.90, 0.95, 0.99):
-        yield f"stop at {level:.2f}", Noise(commits=128, effect=1.0), Rules(confirm_alpha=None, confidence=level), ""
+        yield (
+            f"stop at {level:.2f}",
+            Noise(commits=128, effect=1.0),
+            StoppingRules(confirm_alpha=None, confidence=level),
+            "",
+        )
 
 
 def drift() -> Iterator[Row]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from lab.bisection.acquisition import Costs
-from lab.bisection.live_search import Done, LiveSearch, Outcome, Rules
+from lab.bisection.live_search import LiveSearch, Result, SearchOutcome, StoppingRules
 from lab.stats.evidence import Estimate
 from lab.stats.posterior import NO_DRIFT, Reading
 
@@ -24,7 +24,7 @@ INDEPENDENT = NO_DRIFT
 class Found:
     """One search: its answer, whether that is right, and its cost. forecasts: (seconds promised, seconds it took)."""
 
-    done: Done
+    done: Result
     right: bool
     samples: int
     builds: int
@@ -34,16 +34,16 @@ class Found:
     @property
     def named(self) -> bool:
         """Whether it claims to have an answer."""
-        return self.done.outcome in (Outcome.FOUND, Outcome.CONFIRMED)
+        return self.done.outcome in (SearchOutcome.FOUND, SearchOutcome.CONFIRMED)
 
 
-def search(noise: Noise, rules: Rules, seed: tuple[int, ...]) -> Found:
+def search(noise: Noise, rules: StoppingRules, seed: tuple[int, ...]) -> Found:
     """Let the lab search one simulated history."""
     world = World(noise, seed)
     costs = Costs(noise.build_s, noise.boot_s + noise.sample_s)
     live = LiveSearch(noise.commits, costs=costs, rules=rules, seed=seed[-1])
     forecasts: list[tuple[float, float]] = []
-    while not isinstance(step := live.next(), Done):
+    while not isinstance(step := live.next(), Result):
         if (promised := live.status().seconds_left) is not None:
             forecasts.append((promised, world.now_s))
         if not world.build(step.commit):
@@ -82,7 +82,7 @@ class Figures:
     cpu_s: float
 
 
-def many(noise: Noise, rules: Rules, searches: int, seed: int, jobs: int = 1) -> tuple[Figures, list[Found]]:
+def many(noise: Noise, rules: StoppingRules, searches: int, seed: int, jobs: int = 1) -> tuple[Figures, list[Found]]:
     """So many searches, each of its own history."""
     started = _cpu_s()
     seeds = [(seed, i) for i in range(searches)]
@@ -117,8 +117,8 @@ def _halving(world: World, boots: int) -> Found:
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if mean(middle) > threshold else (low, middle)
-    done = Done(
-        outcome=Outcome.FOUND, reason="", last_good=low, first_bad=high, suspects=(high,), probability=math.nan,
+    done = Result(
+        outcome=SearchOutcome.FOUND, reason="", last_good=low, first_bad=high, suspects=(high,), probability=math.nan,
         effect=Estimate(math.nan, None),
     )  # fmt: skip
     right = world.noise.effect != 0 and high == world.culprit
