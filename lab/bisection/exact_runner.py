@@ -1,17 +1,12 @@
-"""Measuring one commit: its kernel, its guests, its numbers; or the way in which it cannot be tested.
+"""A bisection in exact mode under way: one commit after another, until nothing more can be learned or time is up.
 
-What is the commit's own doing (it does not build, boot or survive the workload) makes it untestable. What is this
-machine's doing never says anything about a commit: it is tried once more, then the search stops.
+Both ends come first, with as many seeds as it takes to tell them apart or to see that they are alike. A commit that
+does not build, boot or survive the workload is untestable. A failure of this machine never says anything about a
+commit: the work is tried again, then the search stops.
 
-A bisection under way: one commit after another, until nothing more can be learned, or time is up.
-
-Measuring both ends of a range first, with as many seeds as it takes to tell them apart, or to see they are alike.
-
-Building ahead: while a commit is measured, the kernels of both commits that may be next.
-
-It runs at the lowest priority, so it takes the cores that guests leave idle: those of the last guests of a commit are
-some on any machine. Exact mode's numbers do not depend on the load. A build for the outcome that did not come is
-stopped as Ctrl-C stops it, so make removes what is half done and the build folder stays good.
+While the guests of a commit run, the kernels of the commits that may be next are built at the lowest priority, on
+the cores that guests leave idle. Exact mode's numbers do not depend on the load. A build for the outcome that did
+not come is stopped as Ctrl-C stops it, so make removes half-made files and the build folder stays good.
 """
 
 from __future__ import annotations
@@ -23,15 +18,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from lab.bisection import exact_search
-from lab.bisection.commit_range import Candidate, History
+from lab.bisection.commit_range import Candidate
 from lab.bisection.exact_state import PANICS, ExactState
-from lab.bisection.journal import Reading, Seeds, place_of
+from lab.bisection.journal import Reading, Seeds, commit_folder, untestable
 from lab.bisection.plan import FIRST_SEED, BisectPlan
 from lab.bisection.session import PLAN, Conditions, Session
 from lab.compare import exact, results, sampling
@@ -49,23 +45,46 @@ from lab.stats.defaults import FIRST_LOOK_SEEDS, MORE_SEEDS, SEEDS
 from lab.stats.verdict import Metric, Outcome, distance, percent
 from lab.workloads import selection
 
+T = TypeVar("T")
+
 
 class OutOfTime(Exception):
-    """Not an error: guests of a commit are still to be run, and no time is left. Those that did run are on disk."""
+    """The end of the budget before all guests of a commit ran. Those that did run are on disk."""
+
+
+def attempt(function: Callable[[], T], times: int, progress: Progress) -> T:
+    """A function's result, tried so many times: a failure may be this machine's, in live mode a guest's death too."""
+    for _ in range(times - 1):
+        started = time.monotonic()
+        try:
+            return function()
+        except (HostFailed, GuestFailed) as error:
+            progress.log(f"{error.message}; once more, after {time.monotonic() - started:.0f} s")
+    return function()
+
+
+def end_failure(reading: Reading, term: str) -> GuestFailed:
+    """The error for an end that is untestable."""
+    return GuestFailed(
+        GuestFailure(reading.untestable or ""),
+        f"the {term} end cannot be measured, so nothing can be compared with it: {reading.why}",
+        hint="choose another end",
+        log=Path(reading.log) if reading.log else None,
+    )
 
 
 class Measurer:
     """Measures the kernels of one session, all in the same guest. Its files are below the session's folder."""
 
-    def __init__(self, plan: BisectPlan, history: History, folder: Path, work: Work) -> None:
-        self.plan, self.history, self.folder, self.work = plan, history, folder, work
+    def __init__(self, session: Session, work: Work) -> None:
+        self.plan, self.history, self.folder, self.work = session.plan, session.history, session.folder, work
         self._resolving = threading.Lock()
-        ready = exact.prepare(plan.comparison(plan.old, plan.new), folder, work)
+        ready = exact.prepare(self.plan.comparison(self.plan.old, self.plan.new), self.folder, work)
         (self._series,) = ready.series
         self.environment = ready.environment
         self.bench = self._series.bench
         self.machine: MachineType = self.bench.machine
-        self.metric = chosen_metric(_metrics(self._series), plan.metric)
+        self.metric = chosen_metric(_metrics(self._series), self.plan.metric)
 
     def obtain(self, spec: KernelSpec, work: Work | None = None) -> Kernel:
         """The kernel of a spec, built if need be."""
@@ -73,40 +92,31 @@ class Measurer:
 
     def measure(
         self,
-        one: Candidate,
+        candidate: Candidate,
         seeds: Sequence[int],
         known: Sequence[Reading] = (),
-        *,
-        built: Callable[[], object] = lambda: None,
+        on_built: Callable[[], object] = lambda: None,
     ) -> Reading:
-        """A reading of one commit.
+        """A reading of one commit; that of a known one whose kernel has the same image. Raises `OutOfTime`.
 
-        known: earlier ones, whose numbers are taken where the kernel's image is theirs. built: told when the
-        commit's own kernel is there and its guests begin. Raises `OutOfTime` when not all of them could be run.
+        on_built: called when the commit's own kernel is there and its guests begin.
         """
-        for attempt in (1, 2):
-            try:
-                return self._measure(one, seeds, known, built)
-            except (HostFailed, GuestFailed) as error:
-                if attempt == 2:
-                    raise
-                self.work.progress.log(f"{error.message}; trying once more")
-        raise AssertionError("unreachable")
+        return attempt(lambda: self._measure(candidate, seeds, known, on_built), 2, self.work.progress)
 
     def _measure(
-        self, one: Candidate, seeds: Sequence[int], known: Sequence[Reading], built_now: Callable[[], object]
+        self, candidate: Candidate, seeds: Sequence[int], known: Sequence[Reading], on_built: Callable[[], object]
     ) -> Reading:
         started = time.monotonic()
         try:
             with self._resolving:
-                spec = self.history.resolve(self.history.number(one.id), progress=self.work.progress)
+                spec = self.history.resolve(self.history.number(candidate.id), progress=self.work.progress)
             kernel = self.obtain(spec)
             image = identity(kernel, self.machine)
         except (BuildFailed, UserError, ValueError) as error:
-            return self._untestable(one, GuestFailure.BUILD, error, build_s=time.monotonic() - started)
+            return untestable(candidate, GuestFailure.BUILD, error, build_s=time.monotonic() - started)
         built = time.monotonic()
         reading = Reading(
-            commit=one.id,
+            commit=candidate.id,
             release=kernel.release,
             kernel=kernel.key,
             image=image,
@@ -116,57 +126,38 @@ class Measurer:
         twin = next((r for r in known if r.image == image and r.values), None)
         if twin is not None:
             return replace(reading, values=twin.values, same_as=twin.commit)
-        built_now()
+        on_built()
         try:
-            values = self.run(one, kernel, seeds)
+            values = self._run(candidate, kernel, seeds)
         except GuestFailed as error:
             if error.kind.blames == "host":
                 raise
-            return self._untestable(one, error.kind, error, build_s=reading.build_s, image=image, kernel=kernel.key)
+            failed = untestable(candidate, error.kind, error, build_s=reading.build_s)
+            return replace(failed, image=image, kernel=kernel.key)
         return replace(reading, values=values, run_s=round(time.monotonic() - built, 3))
 
-    def run(self, one: Candidate, kernel: Kernel, seeds: Sequence[int]) -> list[float]:
+    def _run(self, candidate: Candidate, kernel: Kernel, seeds: Sequence[int]) -> list[float]:
         """The metric of a commit for each seed; guests that were recorded before are not run again."""
-        series = self.series(one)
+        folder = commit_folder(self.folder, candidate)
+        (folder / "runs").mkdir(parents=True, exist_ok=True)
+        series = dataclasses.replace(self._series, bench=dataclasses.replace(self.bench, folder=folder), done={})
         arm = Arm(name="commit", kernel=kernel, settings=dict(kernel.spec.settings))
-        with self.work.progress.task(f"measuring {one.name}", 0) as task:
+        with self.work.progress.task(f"measuring {candidate.name}", 0) as task:
             sampling.run_all([(series, arm, seed, series.cases) for seed in seeds], self.work, task)
         case = series.cases[0]
-        done = [series.run("commit", seed, case) for seed in seeds]
-        if not all(done):
+        runs = [series.run("commit", seed, case) for seed in seeds]
+        if not all(runs):
             raise OutOfTime
-        found = [run.metrics(case.name).get(self.metric.name) for run in done if run]
-        if any(value is None for value in found):
-            raise GuestFailed(GuestFailure.WORKLOAD, f"{one.name}: the workload did not report {self.metric.name}")
-        return [value for value in found if value is not None]
-
-    def series(self, one: Candidate) -> Series:
-        """Where the runs of one commit are kept."""
-        folder = place_of(self.folder, one)
-        (folder / "runs").mkdir(parents=True, exist_ok=True)
-        bench = dataclasses.replace(self._series.bench, folder=folder)
-        return dataclasses.replace(self._series, bench=bench, done={})
-
-    def _untestable(
-        self,
-        one: Candidate,
-        how: GuestFailure,
-        error: LabError | ValueError,
-        *,
-        build_s: float,
-        image: str = "",
-        kernel: str = "",
-    ) -> Reading:
-        words = error.message if isinstance(error, LabError) else str(error)
-        log = str(error.log) if isinstance(error, LabError) and error.log else None
-        return Reading(
-            commit=one.id, untestable=how, why=words, log=log, build_s=round(build_s, 3), image=image, kernel=kernel,
-            at=now(),
-        )  # fmt: skip
+        values = [run.metrics(case.name).get(self.metric.name) for run in runs if run]
+        if None in values:
+            raise GuestFailed(
+                GuestFailure.WORKLOAD, f"{candidate.name}: the workload did not report {self.metric.name}"
+            )
+        return [value for value in values if value is not None]
 
 
 def identity(kernel: Kernel, machine: MachineType) -> str:
-    """What is booted, and what is set in it: equal ones give equal numbers."""
+    """A digest of a kernel's image and settings: equal ones give equal numbers."""
     return records.digest([records.file_digest(kernel.image(machine)), sorted(kernel.spec.settings)])
 
 
@@ -176,95 +167,56 @@ def _metrics(series: Series) -> list[Metric]:
 
 
 def chosen_metric(known: Sequence[Metric], name: str | None) -> Metric:
-    """The metric that decides: the primary one, or the one named."""
+    """The metric that decides: the primary one, or the one named. `UserError` if there is none."""
     for metric in known:
         if metric.name == name or (name is None and metric.primary):
             return metric
     raise UserError(f"there is no metric {name!r} here", hint=f"there is {', '.join(metric.name for metric in known)}")
 
 
-def measure(session: Session, measurer: Measurer) -> None:
-    """Put both ends and the seeds of all commits into the journal."""
-    plan, history = session.plan, session.history
-    seeds: list[int] = []
-    readings: dict[str, Reading] = {}
-    for count in _looks(plan):
-        seeds = list(range(FIRST_SEED, FIRST_SEED + count))
-        ends_and_words = list(zip((history.old, history.new), plan.terms, strict=True))
-        measured = measurer.work.map(partial(_end, plan, measurer, seeds), ends_and_words)
-        readings = {reading.commit: reading for reading in measured}
-        ends = ExactState(plan=plan, history=history, metric=measurer.metric, readings=readings).ends
-        if ends is None or ends.verdict != Outcome.UNKNOWN:
-            break
-    for reading in readings.values():
-        session.journal.append(reading)
-    session.journal.append(Seeds(seeds=seeds))
-
-
-def _looks(plan: BisectPlan) -> Iterator[int]:
-    if plan.seeds is not None:
-        yield plan.seeds
-        return
-    yield FIRST_LOOK_SEEDS
-    yield from range(SEEDS, plan.max_seeds + 1, MORE_SEEDS)
-
-
-def _end(plan: BisectPlan, measurer: Measurer, seeds: list[int], end: tuple[Candidate, str]) -> Reading:
-    one, word = end
-    reading = measurer.measure(one, seeds)
-    hunted = plan.panics == "bad" and word == plan.terms[1]
-    if reading.untestable and not (hunted and reading.untestable in PANICS):
-        raise GuestFailed(
-            GuestFailure(reading.untestable),
-            f"the {word} end cannot be measured, so nothing can be compared with it: {reading.why}",
-            hint="choose another end",
-            log=Path(reading.log) if reading.log else None,
-        )
-    return reading
-
-
 _PATIENCE_S = 0.1
-_HURRY_EVERY_S = 1.0
+_RAISE_EVERY_S = 1.0
 _LOWEST_PRIORITY = 19
 
 
 class Speculation:
-    """One builder in the background. Its failures are not told: the kernel is asked for again when it is its turn.
+    """A builder in the background. It ignores failures: the search builds the kernel again when it needs it.
 
-    obtain: builds a candidate by its number. interrupt: stops a build of this process, if one is going on. hurry: gives
-    one the caller's priority.
+    obtain: builds a candidate by its number.
+    cancel: stops a build of this process, if one is under way.
+    raise_priority: gives it the caller's priority.
     """
 
     def __init__(
-        self, obtain: Callable[[int], object], interrupt: Callable[[], None], hurry: Callable[[], None]
+        self, obtain: Callable[[int], object], cancel: Callable[[], None], raise_priority: Callable[[], None]
     ) -> None:
-        self._obtain, self._interrupt, self._hurry = obtain, interrupt, hurry
+        self._obtain, self._cancel, self._raise_priority = obtain, cancel, raise_priority
         self._thread: threading.Thread | None = None
         self._building: int | None = None
         self._cancelled = threading.Event()
 
     def build(self, ahead: Sequence[int]) -> None:
-        """Build these, one after the other, until told otherwise."""
+        """Start to build these, one after the other, until the next call."""
         self.settle(None)
         self._cancelled.clear()
         self._thread = threading.Thread(target=self._work, args=(ahead,), daemon=True)
         self._thread.start()
 
     def settle(self, wanted: int | None) -> None:
-        """Leave the compilers to the caller: what it wants itself is finished, anything else is stopped."""
+        """Leave the compilers to the caller: finish the build that it wants, stop any other."""
         self._cancelled.set()
         while self._thread is not None and self._thread.is_alive():
             if wanted is None or self._building != wanted:
-                self._interrupt()
+                self._cancel()
                 self._thread.join(timeout=_PATIENCE_S)
             else:
-                # Now it is what the search waits for: on a busy machine the lowest priority would get nothing.
-                self._hurry()
-                self._thread.join(timeout=_HURRY_EVERY_S)
+                # The search waits for it now: on a busy machine the lowest priority would get nothing.
+                self._raise_priority()
+                self._thread.join(timeout=_RAISE_EVERY_S)
         self._thread = None
 
     def _work(self, ahead: Sequence[int]) -> None:
-        # On Linux a priority is one thread's: this one's, and make's and all compilers', which inherit it.
+        # On Linux a priority belongs to a thread. make and the compilers inherit this one's.
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)
         for number in ahead:
             if self._cancelled.is_set():
@@ -277,7 +229,7 @@ class Speculation:
 
 @dataclass
 class ExactRunner:
-    """The work itself: measures until the state asks for nothing more, or time is up."""
+    """Measures until the state of the search asks for nothing more, or time is up."""
 
     session: Session
     work: Work
@@ -285,11 +237,10 @@ class ExactRunner:
 
     @cached_property
     def measurer(self) -> Measurer:
-        """Kernels of both ends, and the guest around all of them, at hand."""
-        session = self.session
-        made = Measurer(session.plan, session.history, session.folder, self.work)
-        session.settle_conditions(Conditions(metric=made.metric, environment=made.environment))
-        return made
+        """The kernels of both ends, and the guest around all kernels."""
+        measurer = Measurer(self.session, self.work)
+        self.session.settle_conditions(Conditions(metric=measurer.metric, environment=measurer.environment))
+        return measurer
 
     @property
     def state(self) -> ExactState:
@@ -299,90 +250,97 @@ class ExactRunner:
         return state
 
     def run(self) -> None:
-        """Go on from whatever the journal says."""
-        session = self.session
+        """Go on from the journal's last event."""
         try:
-            if session.state is None:
-                measure(session, self.measurer)
-            self._say_ends()
+            if self.session.state is None:
+                self._measure_ends()
+            self._log_ends()
             while numbers := self.state.choose(self._width):
-                self._step(numbers[0]) if len(numbers) == 1 else self._round(numbers)
+                self._measure(numbers)
         except OutOfTime:
-            if session.state is None:
-                raise _too_short(session, "both ends were measured") from None
+            if self.session.state is None:
+                raise _too_short(self.session, "both ends were measured") from None
             self.out_of_time = True
         finally:
             self._settle(None)
 
-    def single(self, one: Candidate) -> Reading:
+    def single(self, candidate: Candidate) -> Reading:
         """The reading of one commit, from the journal or measured; the ends are measured first, and must differ."""
-        session = self.session
-        if session.state is None:
-            measure(session, self.measurer)
+        journal = self.session.journal
+        if self.session.state is None:
+            self._measure_ends()
         if not self.state.differ:
-            alike = self.state.ends
+            ends = self.state.ends
             raise Undecided(
-                f"no culprit: the ends are alike ({percent(alike.ratio if alike else None)}), so no commit can be told",
+                f"no culprit: the ends are alike ({percent(ends.ratio if ends else None)}), so no commit can be told",
                 hint="choose other ends, another case, or a smaller --threshold",
             )
-        if (known := session.journal.readings.get(one.id)) is not None:
+        if (known := journal.readings.get(candidate.id)) is not None:
             return known
-        reading = self._read(one, self.state)
+        reading = self._read(candidate, self.state)
         # A machine that was too busy just then must not condemn the commit for good.
         if reading.untestable != GuestFailure.HANG:
-            session.journal.append(reading)
+            journal.append(reading)
         return reading
 
-    def _step(self, number: int) -> None:
-        session, state = self.session, self.state
-        one = session.history[number]
-        if self.work.out_of_time:
-            raise OutOfTime
-        self._settle(number)
-        reading = self._read(one, state, lambda: self._build_ahead(state, number))
-        session.journal.append(reading)
-        self._say(number)
+    def _measure_ends(self) -> None:
+        """Put both ends and the seeds of all commits into the journal."""
+        plan, history, measurer = self.session.plan, self.session.history, self.measurer
+        seeds: list[int] = []
+        readings: dict[str, Reading] = {}
+        for count in _looks(plan):
+            seeds = list(range(FIRST_SEED, FIRST_SEED + count))
+            measured = self.work.map(lambda end: measurer.measure(end, seeds), (history.old, history.new))  # noqa: B023
+            for reading, term in zip(measured, plan.terms, strict=True):
+                hunted = plan.panics == "bad" and term == plan.terms[1] and reading.untestable in PANICS
+                if reading.untestable and not hunted:
+                    raise end_failure(reading, term)
+            readings = {reading.commit: reading for reading in measured}
+            ends = ExactState(plan=plan, history=history, metric=measurer.metric, readings=readings).ends
+            if ends is None or ends.verdict != Outcome.UNKNOWN:
+                break
+        for reading in readings.values():
+            self.session.journal.append(reading)
+        self.session.journal.append(Seeds(seeds=seeds))
 
     @cached_property
     def _width(self) -> int:
-        """How many commits are measured at once: one here, else one for each machine."""
+        """The number of commits to measure at once: one here, else one for each machine."""
         executor = self.work.executor
         return max(1, executor.machines(self.measurer.bench)) if executor else 1
 
-    def _round(self, numbers: Sequence[int]) -> None:
-        """Several commits at once. They are judged by what was known before, so it is no matter which ends first."""
-        session, state = self.session, self.state
+    def _measure(self, numbers: Sequence[int]) -> None:
+        """Measure commits at once. The state before them judges each, so their order does not matter."""
+        state, candidates = self.state, [self.session.history[number] for number in numbers]
         if self.work.out_of_time:
             raise OutOfTime
-        names = ", ".join(session.history[number].name for number in numbers)
-        self.work.progress.log(f"{len(numbers)} commits at once: {names}")
-        for number, reading in zip(
-            numbers, self.work.map(lambda number: self._read(session.history[number], state), numbers), strict=True
-        ):
-            session.journal.append(reading)
-            self._say(number)
+        if len(candidates) > 1:
+            self.work.progress.log(f"{len(candidates)} commits at once: {', '.join(c.name for c in candidates)}")
+        self._settle(numbers[0])
+        for reading in self.work.map(lambda candidate: self._read(candidate, state), candidates):
+            self.session.journal.append(reading)
+            after, candidate = self.state, self.session.history.find(reading.commit)
+            self.work.progress.log(
+                f'{candidate.name} ("{candidate.title}"): {after.describe(candidate.id)}; '
+                f"about {after.steps_left} more to measure"
+            )
 
-    def _read(self, one: Candidate, before: ExactState, built: Callable[[], object] = lambda: None) -> Reading:
+    def _read(self, candidate: Candidate, before: ExactState) -> Reading:
         """A reading with few seeds where they place the commit on a level that is known, else with all."""
         seeds, known = self.session.journal.seeds or [], list(before.readings.values())
-        reading = self.measurer.measure(one, seeds[:FIRST_LOOK_SEEDS], known, built=built)
-        if reading.untestable or len(reading.values) == len(seeds) or self._placed(one, before, reading):
-            return reading
-        return self.measurer.measure(one, seeds, known)
-
-    def _placed(self, one: Candidate, before: ExactState, reading: Reading) -> bool:
-        after = dataclasses.replace(before, readings={**before.readings, one.id: reading})
-        level = after.known.levels.get(self.session.history.number(one.id))
-        return level is not None and level in before.known.effects
-
-    def _say(self, number: int) -> None:
-        state, one = self.state, self.session.history[number]
-        self.work.progress.log(
-            f'{one.name} ("{one.title}"): {state.describe(one.id)}; about {state.steps_left} more to measure'
+        number = self.session.history.number(candidate.id)
+        reading = self.measurer.measure(
+            candidate, seeds[:FIRST_LOOK_SEEDS], known, on_built=lambda: self._build_ahead(before, number)
         )
+        if reading.untestable or len(reading.values) == len(seeds):
+            return reading
+        after = dataclasses.replace(before, readings={**before.readings, candidate.id: reading})
+        if after.known.levels.get(number) in before.known.effects:
+            return reading
+        return self.measurer.measure(candidate, seeds, known)
 
-    def _say_ends(self) -> None:
-        """What the ends are like, and what follows from that."""
+    def _log_ends(self) -> None:
+        """Log how the ends compare, and what follows from that."""
         state, (old, new) = self.state, self.session.plan.terms
         seeds = len(self.session.journal.seeds or [])
         if state.ends is None:
@@ -399,9 +357,9 @@ class ExactRunner:
 
     @cached_property
     def _speculation(self) -> Speculation | None:
-        """None where it would disturb (live mode), or where there is no make here that could be stopped."""
+        """None where it is not wanted, or where no make runs here that could be stopped."""
         plan, history, source = self.session.plan, self.session.history, self.session.plan.new.spec.tree_source
-        if not plan.speculate or plan.mode != "exact" or source is None or self.work.executor:
+        if not plan.speculate or source is None or self.work.executor:
             return None
         quiet, tree = dataclasses.replace(self.work, progress=Progress(quiet=True)), source.tree
         return Speculation(
@@ -411,7 +369,7 @@ class ExactRunner:
         )
 
     def _build_ahead(self, state: ExactState, number: int) -> None:
-        """Begin with the kernels of what may come after a commit whose guests start now."""
+        """Start on the kernels of the commits that may follow one whose guests start now."""
         if self._speculation is not None:
             self._speculation.build(exact_search.after(state.history.graph(), state.known, number))
 
@@ -420,11 +378,17 @@ class ExactRunner:
             self._speculation.settle(wanted)
 
 
+def _looks(plan: BisectPlan) -> Iterator[int]:
+    if plan.seeds is not None:
+        yield plan.seeds
+        return
+    yield FIRST_LOOK_SEEDS
+    yield from range(SEEDS, plan.max_seeds + 1, MORE_SEEDS)
+
+
 def start(session: Session, work: Work) -> ExactRunner:
-    """Say what will be done, and choose the case where that is open."""
-    history, plan = session.history, session.plan
-    state = session.state
-    steps = state.steps_left if isinstance(state, ExactState) else (len(history.candidates) - 1).bit_length()
+    """Log the plan of the search, and choose the case where that is open."""
+    history, plan, steps = session.history, session.plan, session.remaining().steps
     seeds = len(session.journal.seeds or []) or plan.seeds or 3
     known = len(session.journal.readings)
     ends = "" if known else ", and the ends"
@@ -438,23 +402,23 @@ def start(session: Session, work: Work) -> ExactRunner:
 
 
 def choose_case(session: Session, work: Work) -> None:
-    """With several cases asked for, the one that the ends differ most in decides; it is kept in the plan."""
+    """Put into the plan the case in which the ends differ most."""
     plan = session.plan
     work.progress.log(f"comparing the ends in all cases of {plan.selection}, to choose one")
-    place = session.folder / "ends"
-    (place / "runs").mkdir(parents=True, exist_ok=True)
-    compared = plan.comparison(plan.old, plan.new)
-    if not (place / "plan.json").exists():
-        results.store_plan(place, compared)
+    folder = session.folder / "ends"
+    (folder / "runs").mkdir(parents=True, exist_ok=True)
+    comparison = plan.comparison(plan.old, plan.new)
+    if not (folder / "plan.json").exists():
+        results.store_plan(folder, comparison)
     try:
-        found = exact.measure(compared, place, work)
+        result = exact.measure(comparison, folder, work)
     except HostFailed as error:
         if work.out_of_time:
             raise _too_short(session, "a case was chosen") from error
         raise
     if work.out_of_time:
         raise _too_short(session, "a case was chosen")
-    chosen = _most_changed(found, worse_only=plan.worse_only)
+    chosen = _most_changed(result, worse_only=plan.worse_only)
     only = selection.only([plan.selection], plan.workload, chosen)
     session.plan = replace(plan, case=chosen, selection=only)
     records.save(session.folder / PLAN, session.plan)
@@ -467,15 +431,15 @@ def _too_short(session: Session, until: str) -> Undecided:
     )
 
 
-def _most_changed(found: AbResult, *, worse_only: bool) -> str:
+def _most_changed(result: AbResult, *, worse_only: bool) -> str:
     moved = [
         case
-        for case in found.cases
+        for case in result.cases
         if case.verdict.is_change and (not worse_only or case.verdict == Outcome.REGRESSION)
     ]
     if not moved:
         raise UserError(
-            f"no culprit: the ends do not differ in any of {len(found.cases)} cases ({found.reason})",
+            f"no culprit: the ends do not differ in any of {len(result.cases)} cases ({result.reason})",
             hint="name one case, as in --workload NAME:CASE, to look between the ends as well",
         )
     return max(moved, key=lambda case: distance(case.primary.ratio)).case

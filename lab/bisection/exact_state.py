@@ -41,7 +41,7 @@ class ExactState:
     @property
     def differ(self) -> bool:
         """Whether the ends are certainly not alike."""
-        return self.ends is None or changed(self.ends)
+        return self.ends is None or self.ends.verdict.is_change
 
     def compare(self, base: Reading, test: Reading) -> Comparison:
         """Two readings as a verdict sees them."""
@@ -224,6 +224,16 @@ class ExactState:
             run_s=reading.run_s,
         )
 
+    def describe_changes(self) -> list[str]:
+        """A line for each change."""
+        kind = self.history.kind
+        return [
+            f"change among {change.candidates} {kind}, {change.first} to {change.last}"
+            if change.candidates > 1
+            else f"change at {change.last}"
+            for change in self.open_changes()
+        ]
+
     def open_changes(self) -> list[Open]:
         """Each change by the commits one of which made it."""
         return [
@@ -299,11 +309,6 @@ def _changes(count: int) -> str:
 def paired(base: list[float], test: list[float]) -> tuple[list[float], list[float]]:
     """The values of the seeds that both have: a commit may have been placed by the first few."""
     return base[: len(test)], test[: len(base)]
-
-
-def changed(found: Comparison) -> bool:
-    """Whether a comparison says that there is a difference."""
-    return found.is_change
 
 
 def _sided(metric: Metric) -> Metric:

@@ -16,8 +16,8 @@ import msgspec
 
 from lab.bisection.commit_range import Candidate
 from lab.core import paths
-from lab.core.errors import HostFailed
-from lab.core.records import Record
+from lab.core.errors import GuestFailure, HostFailed, LabError
+from lab.core.records import Record, now
 
 
 class Reading(Record, frozen=True, kw_only=True, tag_field="event", tag="reading"):
@@ -40,6 +40,15 @@ class Reading(Record, frozen=True, kw_only=True, tag_field="event", tag="reading
     build_s: float = 0.0
     run_s: float = 0.0
     at: str = ""
+
+
+def untestable(
+    candidate: Candidate, kind: GuestFailure, error: LabError | ValueError, *, build_s: float = 0.0
+) -> Reading:
+    """The reading of a commit that does not build, boot or survive the workload."""
+    log = str(error.log) if isinstance(error, LabError) and error.log else None
+    why = error.message if isinstance(error, LabError) else str(error)
+    return Reading(commit=candidate.id, untestable=kind, why=why, log=log, build_s=round(build_s, 3), at=now())
 
 
 class Seeds(Record, frozen=True, kw_only=True, tag_field="event", tag="seeds"):
@@ -174,14 +183,14 @@ def _drop_torn(descriptor: int, path: Path) -> None:
         os.ftruncate(descriptor, whole)
 
 
-def place_of(folder: Path, one: Candidate) -> Path:
+def commit_folder(folder: Path, one: Candidate) -> Path:
     """Where the runs of one commit are."""
     return folder / "commits" / safe_name(one.name)
 
 
 def put_aside(folder: Path, one: Candidate) -> None:
     """Hide the runs of a commit, so that it is really measured again."""
-    place = place_of(folder, one)
+    place = commit_folder(folder, one)
     aside = place.with_name(f"{place.name}.undone")
     shutil.rmtree(aside, ignore_errors=True)
     if place.exists():

@@ -1,11 +1,9 @@
-"""A bisection in live mode under way: one boot after another, until the posterior says enough, or time is up.
+"""A bisection in live mode under way: one boot after another, until the posterior is certain enough or time is up.
 
 Each boot is in the journal before the next begins, and the journal alone decides what comes next, so a search that
-was killed goes on where it was. What is the commit's own doing (it does not build, boot, or survive the workload)
-leaves it out, if it does so in each of three tries: a busy host makes guests die that are well. What is this machine's
-doing stops the search. Nothing is built ahead: compilers would disturb the guests.
-
-Live mode's boots for a search: kernels of candidates, each booted afresh in the guest that all of them share.
+was killed goes on from its last boot. A commit that does not build, boot or survive the workload is left out, but
+only if all of three tries fail: a busy host kills guests that are well. A failure of this machine stops the search.
+Nothing is built ahead: compilers would disturb the guests.
 """
 
 from __future__ import annotations
@@ -16,79 +14,78 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
-from lab.bisection.answer import certainty
-from lab.bisection.commit_range import Candidate, History
-from lab.bisection.exact_runner import chosen_metric, identity
-from lab.bisection.journal import Boot, Built, Reading, safe_name
+from lab.bisection.commit_range import Candidate
+from lab.bisection.exact_runner import attempt, chosen_metric, end_failure, identity
+from lab.bisection.journal import Boot, Built, Reading, safe_name, untestable
 from lab.bisection.live_search import NextBoots, Phase, Result
 from lab.bisection.live_state import LiveState, rules_of
-from lab.bisection.plan import BisectPlan
 from lab.bisection.session import Conditions, Session
 from lab.compare import boots, exact, live_guests
 from lab.compare.results import ResultEnvironment
 from lab.compare.rounds import FIRST_ITERATIONS
-from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed, LabError, UserError
+from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, LabError, UserError
 from lab.core.executor import Work
 from lab.core.records import now
 from lab.guests import exact as guest_exact
 from lab.guests.run import Arm, Running
 from lab.kernels.kernel import Kernel
 from lab.stats import iterations
-from lab.stats.verdict import Metric, percent
+from lab.stats.verdict import Metric
 from lab.workloads import selection
 
-T = TypeVar("T")
-
 TRIES = 3
-"""How often in a row a commit's guest may die before the commit is left out, as in `lab ab --mode live`."""
+"""Tries in a row after which a commit whose guest died in all of them is left out, as in `lab ab --mode live`."""
 
 
-class Booted(NamedTuple):
-    """What one fresh boot gave: the metric, from its samples."""
+class BootResult(NamedTuple):
+    """The metric of one fresh boot, from its samples."""
 
     value: float
     samples: Sequence[float] = ()
 
 
 class Booter(Protocol):
-    """Who builds and boots. Failures are those of `lab.core.errors`; `GuestFailed.kind` names the cause."""
+    """Builds and boots commits. Failures are those of `lab.core.errors`; `GuestFailed.kind` names the cause."""
 
     @property
     def metric(self) -> Metric:
-        """What is measured."""
+        """The metric of every boot."""
 
     @property
     def environment(self) -> ResultEnvironment | None:
-        """Around all boots; None where there is none to speak of."""
+        """The environment of all boots, if there is one."""
 
-    def build(self, one: Candidate) -> Built:
-        """Bring the kernel of a candidate to hand."""
+    def build(self, candidate: Candidate) -> Built:
+        """Build a kernel, or find it in the store."""
 
-    def boot(self, one: Candidate) -> Booted:
-        """Boot it afresh, and measure once."""
+    def boot(self, candidate: Candidate) -> BootResult:
+        """Boot a kernel afresh, and measure once."""
 
 
 @dataclass
 class LiveRunner:
-    """The work itself. clock: of the host, in seconds; it has to go on between two runs of the lab."""
+    """Boots until the search has an answer, or time is up.
+
+    clock: of the host, in seconds; it has to go on between two runs of the lab.
+    """
 
     session: Session
     booter: Booter
     work: Work
     clock: Callable[[], float] = time.time
     out_of_time: bool = field(default=False, init=False)
+    _built: set[str] = field(default_factory=set, init=False)
 
     @cached_property
     def state(self) -> LiveState:
-        """The search as the journal has it."""
+        """The state of the search, by the journal and every event since."""
         session = self.session
         return LiveState(session.plan, session.history, self.booter.metric, session.journal.standing)
 
     def run(self) -> None:
-        """Go on from whatever the journal says, to the answer."""
+        """Go on from the journal's last event, to the answer."""
         state = self.state
         self.session.settle_conditions(Conditions(metric=self.booter.metric, environment=self.booter.environment))
         while isinstance(step := state.next(), NextBoots):
@@ -96,156 +93,110 @@ class LiveRunner:
                 self.out_of_time = True
                 state.conclude("the budget is used up")
                 return
-            self._boot_next(step)
-            self._say(step, state.next())
+            # All kernels of a step come first, so that its boots are close together.
+            if all(self._build(state.candidate(number)) for number in dict.fromkeys(step.boots)):
+                self._boot(state.candidate(step.boots[0]), step.phase)
+            self._log(step, state.next())
 
-    def _boot_next(self, step: NextBoots) -> None:
-        """The first boot of a visit; before it all its kernels are built, so that its boots come close together."""
-        for number in dict.fromkeys(step.boots):
-            if not self._built(number):
-                return
-        one = self._candidate(step.boots[0])
+    def _build(self, candidate: Candidate) -> bool:
+        """Bring a kernel to hand; False where the commit is left out instead."""
+        if candidate.id in self._built:
+            return True
         started = time.monotonic()
         try:
-            booted = self._tried(lambda: self.booter.boot(one), TRIES)
-            if booted.value <= 0:
+            built = attempt(lambda: self.booter.build(candidate), 2, self.work.progress)
+        except (BuildFailed, UserError, ValueError) as error:
+            self._leave_out(candidate, GuestFailure.BUILD, error, build_s=time.monotonic() - started)
+            return False
+        self._built.add(candidate.id)
+        if candidate.id not in self.state.kernels:
+            self._take(built)
+        return True
+
+    def _boot(self, candidate: Candidate, phase: Phase) -> None:
+        started = time.monotonic()
+        try:
+            result = attempt(lambda: self.booter.boot(candidate), TRIES, self.work.progress)
+            if result.value <= 0:
                 raise GuestFailed(
                     GuestFailure.WORKLOAD,
-                    f"{one.name}: {self.booter.metric.name} was {booted.value:g}, which has no logarithm",
+                    f"{candidate.name}: {self.booter.metric.name} was {result.value:g}, which has no logarithm",
                 )
         except GuestFailed as error:
             if error.kind.blames == "host":
                 raise
-            self._leave_out(one, error.kind, error)
+            self._leave_out(candidate, error.kind, error)
             return
         self._take(
             Boot(
-                commit=one.id, phase=step.phase, value=booted.value, at_s=round(self.clock(), 3),
-                run_s=round(time.monotonic() - started, 3), samples=list(booted.samples),
+                commit=candidate.id, phase=phase, value=result.value, at_s=round(self.clock(), 3),
+                run_s=round(time.monotonic() - started, 3), samples=list(result.samples),
             )
         )  # fmt: skip
 
-    @cached_property
-    def _at_hand(self) -> set[str]:
-        """Kernels that this process has built, or found in the store."""
-        return set()
-
-    def _built(self, number: int) -> bool:
-        one = self._candidate(number)
-        if one.id in self._at_hand:
-            return True
-        started = time.monotonic()
-        try:
-            built = self._tried(lambda: self.booter.build(one), 2)
-        except (BuildFailed, UserError, ValueError) as error:
-            self._leave_out(one, GuestFailure.BUILD, error, build_s=time.monotonic() - started)
-            return False
-        self._at_hand.add(one.id)
-        if one.id not in self.state.kernels:
-            self._take(built)
-        return True
-
-    def _tried(self, work: Callable[[], T], times: int) -> T:
-        """What fails once may be the machine's doing, in real time also a guest that died: it is tried again."""
-        for _ in range(times - 1):
-            started = time.monotonic()
-            try:
-                return work()
-            except (HostFailed, GuestFailed) as error:
-                self.work.progress.log(f"{error.message}; once more, after {time.monotonic() - started:.0f} s")
-        return work()
-
-    def _leave_out(self, one: Candidate, how: GuestFailure, error: LabError | ValueError, build_s: float = 0.0) -> None:
-        words = error.message if isinstance(error, LabError) else str(error)
-        log = error.log if isinstance(error, LabError) else None
-        ends = {self.session.history.old.id: 0, self.session.history.new.id: 1}
-        if one.id in ends:
-            raise GuestFailed(
-                how,
-                f"the {self.session.plan.terms[ends[one.id]]} end cannot be measured, so nothing can be compared with "
-                f"it: {words}",
-                hint="choose another end",
-                log=Path(log) if log else None,
-            )
-        self._take(
-            Reading(
-                commit=one.id, untestable=how, why=words, log=str(log) if log else None, build_s=round(build_s, 3),
-                at=now(),
-            )
-        )  # fmt: skip
-        self.work.progress.log(f'{one.name} ("{one.title}") cannot be tested ({how}): {words}')
+    def _leave_out(
+        self, candidate: Candidate, kind: GuestFailure, error: LabError | ValueError, build_s: float = 0.0
+    ) -> None:
+        reading, history = untestable(candidate, kind, error, build_s=build_s), self.session.history
+        for end, term in zip((history.old, history.new), self.session.plan.terms, strict=True):
+            if candidate.id == end.id:
+                raise end_failure(reading, term)
+        self._take(reading)
+        self.work.progress.log(f'{candidate.name} ("{candidate.title}") cannot be tested ({kind}): {reading.why}')
 
     def _take(self, event: Boot | Built | Reading) -> None:
-        # The journal first: what the search was told must be what a later one will be told.
+        # The journal first: a later search must see the same events as this one.
         self.state.next()
         self.session.journal.append(event)
         self.state.take(event)
 
-    def _candidate(self, number: int) -> Candidate:
-        history = self.session.history
-        return history[history.number(self.state.name(number))]
-
-    # ---- telling
-
-    def _say(self, step: NextBoots, following: NextBoots | Result) -> None:
-        """One line where a visit ends; of the ends, where they are told apart."""
+    def _log(self, step: NextBoots, following: NextBoots | Result) -> None:
+        """Log the state where the boots of a step end; for the ends, where they are told apart."""
+        state, progress = self.state, self.work.progress
         if isinstance(following, NextBoots) and following.boots == step.boots[1:]:
             return
-        if step.phase is Phase.ENDS:
-            if self.state.search.differ():
-                self.work.progress.log(self._ends())
-        elif step.phase is Phase.SEARCH and self.state.name(step.commit) not in self.state.skipped:
-            self._say_belief(step)
+        commit = state.candidate(step.commit)
+        if step.phase is Phase.ENDS and state.search.differ():
+            progress.log(*state.describe_ends())
+        elif step.phase is Phase.SEARCH and commit.id not in state.skipped:
+            left = state.remaining()
+            time_left = f", about {left.seconds:.0f} s left" if left.seconds is not None else ""
+            likeliest = state.describe_changes()[0].strip()
+            progress.log(f"{commit.name} booted; {likeliest}; {left.bits:.1f} bits missing{time_left}")
             if isinstance(following, NextBoots) and following.phase is Phase.CONFIRM:
-                self.work.progress.log("comparing its neighbours afresh")
-
-    def _ends(self) -> str:
-        ends, (old, new) = self.state.search.ends, self.session.plan.terms
-        change = percent(math.exp(ends.moments.mean))
-        return f"ends: {new} against {old} {change} ({self.state.metric.name}, {len(ends.x)} pairs of boots)"
-
-    def _say_belief(self, step: NextBoots) -> None:
-        status = self.state.search.status()
-        low, high, chance = status.gaps[0]
-        left = f", about {status.seconds_left:.0f} s left" if status.seconds_left is not None else ""
-        one, up_to = self._candidate(step.commit), self._candidate(high)
-        among = f"{high - low} commits up to {up_to.name}" if high - low > 1 else up_to.name
-        self.work.progress.log(
-            f"{one.name} booted; {certainty(chance)} for {among}; {status.bits_left:.1f} bits missing{left}"
-        )
+                progress.log("comparing its neighbours by fresh boots")
 
 
 def start(session: Session, work: Work) -> LiveRunner:
-    """Say what will be result, and bring the kernels of both ends to hand."""
+    """Log the plan of the search, and bring the kernels of both ends to hand."""
     history, rules = session.history, rules_of(session.plan)
     work.progress.log(
         f"{len(history.candidates)} {history.kind}, {len(session.journal.boots)} boots so far: pairs of boots of both "
         f"ends until they differ, at most {rules.end_blocks}; then commits, until one is {100 * rules.confidence:g} % "
         f"sure; then fresh pairs. To go on after any stop: lab bisect resume {session.name}"
     )
-    booter = Boots(session.plan, history, session.folder, work)
-    return LiveRunner(session=session, booter=booter, work=work)
+    return LiveRunner(session=session, booter=GuestBooter(session, work), work=work)
 
 
-class Boots:
+class GuestBooter:
     """The `Booter` of real guests. Its records are below the session's folder."""
 
-    def __init__(self, plan: BisectPlan, history: History, folder: Path, work: Work) -> None:
-        """Bring both ends' kernels to hand, and the guest around all of them."""
+    def __init__(self, session: Session, work: Work) -> None:
+        """Bring both ends' kernels to hand, and the guest around all kernels."""
+        plan = session.plan
         assert plan.live is not None  # noqa: S101  (it is a plan of live mode)
-        self.plan, self.history, self.folder, self.work = plan, history, folder, work
+        self.plan, self.history, self.folder, self.work = plan, session.history, session.folder, work
         chosen = selection.select(plan.selection)
         self.metric = chosen_metric(exact.metrics_of(chosen[0].metrics, modelled=False), plan.metric)
         self.iterations = plan.live.iterations or FIRST_ITERATIONS
-        self._kernels: dict[str, Kernel] = {}
-        self._build_s: dict[str, float] = {}
+        self._kernels: dict[str, tuple[Kernel, float]] = {}
         self._running = Running()
         selection.require_unchanged(plan.files)
         ready = live_guests.prepare(
-            (self._arm(history.old), self._arm(history.new)),
+            (self._arm(self.history.old), self._arm(self.history.new)),
             [chosen],
             plan.live,
-            folder,
+            self.folder,
             qemu=guest_exact.find_qemu(plan.qemu),
             timeout_s=plan.guest_timeout_s,
             progress=work.progress,
@@ -253,28 +204,28 @@ class Boots:
         (self._stand,) = ready.stands
         self.environment = ready.environment
 
-    def build(self, one: Candidate) -> Built:
-        """Bring the kernel of a candidate to hand."""
-        kernel = self._arm(one).kernel
+    def build(self, candidate: Candidate) -> Built:
+        """Build a kernel, or find it in the store."""
+        kernel, build_s = self._kernel(candidate)
         return Built(
-            commit=one.id,
+            commit=candidate.id,
             kernel=kernel.key,
             image=identity(kernel, self._stand.bench.machine),
             release=kernel.release,
-            build_s=round(self._build_s[one.id], 3),
+            build_s=round(build_s, 3),
             at=now(),
         )
 
-    def boot(self, one: Candidate) -> Booted:
-        """Boot it afresh, run the case some times, and sum those up."""
+    def boot(self, candidate: Candidate) -> BootResult:
+        """Boot a kernel afresh, run the case some times, and summarize its samples."""
         bench = self._stand.bench
-        number = next(n for n in itertools.count(self._booted() + 1) if not self._taken(n, one))
-        with self.work.progress.task(f"boot {number}, {one.name}", 1) as task:
+        number, name = self._next_name(candidate)
+        with self.work.progress.task(f"boot {number}, {candidate.name}", 1) as task:
             record = boots.boot(
                 bench,
-                self._arm(one),
+                self._arm(candidate),
                 bench.cases,
-                name=_name(number, one),
+                name=name,
                 seed=number,
                 iterations=self.iterations,
                 seat=self._stand.seats[0],
@@ -284,24 +235,26 @@ class Boots:
         samples = record.reading()[bench.cases[0].name].get(self.metric.name, [])
         value = iterations.summary(samples)
         if not math.isfinite(value):
-            raise GuestFailed(GuestFailure.WORKLOAD, f"{one.name}: the workload did not report {self.metric.name}")
-        return Booted(value, samples)
+            raise GuestFailed(
+                GuestFailure.WORKLOAD, f"{candidate.name}: the workload did not report {self.metric.name}"
+            )
+        return BootResult(value, samples)
 
-    def _booted(self) -> int:
-        return len(list((self.folder / "boots").glob("*.json")))
+    def _next_name(self, candidate: Candidate) -> tuple[int, str]:
+        """The number and the name of the next boot, which no record has yet."""
+        first = len(list((self.folder / "boots").glob("*.json"))) + 1
+        names = ((number, f"{number:05d}-{safe_name(candidate.name)}") for number in itertools.count(first))
+        return next(pair for pair in names if not boots.record_path(self.folder, pair[1]).exists())
 
-    def _taken(self, number: int, one: Candidate) -> bool:
-        return boots.record_path(self.folder, _name(number, one)).exists()
-
-    def _arm(self, one: Candidate) -> Arm:
-        if one.id not in self._kernels:
+    def _kernel(self, candidate: Candidate) -> tuple[Kernel, float]:
+        """A kernel, and the seconds that it took to come to hand."""
+        if candidate.id not in self._kernels:
             started = time.monotonic()
-            spec = self.history.resolve(self.history.number(one.id), progress=self.work.progress)
-            self._kernels[one.id] = spec.obtain(self.work, cc=self.plan.new.cc)
-            self._build_s[one.id] = time.monotonic() - started
-        kernel = self._kernels[one.id]
+            spec = self.history.resolve(self.history.number(candidate.id), progress=self.work.progress)
+            obtained = spec.obtain(self.work, cc=self.plan.new.cc)
+            self._kernels[candidate.id] = obtained, time.monotonic() - started
+        return self._kernels[candidate.id]
+
+    def _arm(self, candidate: Candidate) -> Arm:
+        kernel, _ = self._kernel(candidate)
         return Arm(name="commit", kernel=kernel, settings=dict(kernel.spec.settings))
-
-
-def _name(number: int, one: Candidate) -> str:
-    return f"{number:05d}-{safe_name(one.name)}"

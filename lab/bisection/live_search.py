@@ -100,12 +100,12 @@ class Result:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Status:
-    """The progress of a search. gaps: (last good, first bad, probability), likeliest first."""
+class Outlook:
+    """The likely places of the culprit, and what is left.
 
-    phase: Phase
-    boots: int
-    evidence: float
+    gaps: (last good, first bad, probability), likeliest first.
+    """
+
     gaps: tuple[tuple[int, int, float], ...]
     bits_left: float
     seconds_left: float | None
@@ -247,11 +247,6 @@ class LiveSearch:
     # ---- its state
 
     @property
-    def phase(self) -> Phase:
-        """The phase of the boots that were chosen last."""
-        return self._chosen.phase if self._chosen else Phase.ENDS
-
-    @property
     def belief(self) -> Belief:
         """The posterior over all readings; only after the ends were compared."""
         if self._belief is None:
@@ -260,20 +255,13 @@ class LiveSearch:
             self._belief = believe(self._prior, self.readings, sign, rules.drifts, robust=rules.robust)
         return self._belief
 
-    def status(self) -> Status:
-        """The posterior, the boots so far, and an estimate of what is left."""
-        log_e = (self.confirming or self.ends).log_e
+    def outlook(self) -> Outlook:
+        """The likely places of the culprit, and what is left."""
         if self.differ() is None:
-            return Status(
-                phase=Phase.ENDS, boots=len(self.readings), evidence=log_e / math.log(10), gaps=((0, self.last, 1.0),),
-                bits_left=math.log2(self.last), seconds_left=None,
-            )  # fmt: skip
+            return Outlook(gaps=((0, self.last, 1.0),), bits_left=math.log2(self.last), seconds_left=None)
         belief = self.belief
         order = np.argsort(-belief.gaps, kind="stable")
-        return Status(
-            phase=self.phase,
-            boots=len(self.readings),
-            evidence=log_e / math.log(10),
+        return Outlook(
             gaps=tuple((*belief.gap(int(i)), float(belief.gaps[i])) for i in order),
             bits_left=acquisition.bits_left(belief, self.untestable),
             seconds_left=self._seconds_left(belief),

@@ -34,7 +34,8 @@ _BUILT_S = 1.0  # what took less was in the store
 
 
 _SURE = 0.95  # certain enough for a word to git
-_GAPS = 10
+_GAPS = 10  # in an answer
+_SHOWN = 5  # in the status
 
 
 class LiveState:
@@ -59,9 +60,13 @@ class LiveState:
         """A candidate's number in the search."""
         return self.history.number(commit) - OLD
 
-    def name(self, number: int) -> str:
+    def candidate(self, number: int) -> Candidate:
         """The candidate that the search has under a number."""
-        return self.history[number + OLD].id
+        return self.history[number + OLD]
+
+    def name(self, number: int) -> str:
+        """The id of that candidate."""
+        return self.candidate(number).id
 
     def next(self) -> NextBoots | Result:
         """What to boot next, or the answer. The same until something is taken."""
@@ -210,33 +215,39 @@ class LiveState:
             run_s=round(math.fsum(boot.run_s for boot in self.boots if boot.commit == commit), 3),
         )
 
+    def describe_changes(self) -> list[str]:
+        """Lines with the likeliest places of the change, once the ends are told apart."""
+        lines = []
+        for place in self.suspicions()[:_SHOWN] if self.search.differ() else []:
+            up_to = self.history.find(place.up_to).name
+            commits = f"{place.commits} commits up to {up_to}" if place.commits > 1 else up_to
+            lines.append(f"    {certainty(place.probability)} {commits}")
+        return lines
+
     def open_changes(self) -> list[Open]:
         """The likeliest place of the change, once the ends are told apart."""
         if not self.search.differ():
             return []
-        low, high, _ = self.search.status().gaps[0]
-        first, last = (self._candidate(number).name for number in (low + 1, high))
+        low, high, _ = self.search.outlook().gaps[0]
+        first, last = (self.candidate(number).name for number in (low + 1, high))
         return [Open(candidates=high - low, first=first, last=last)]
 
     def suspicions(self) -> list[Suspicion]:
         """All places of the culprit, likeliest first."""
         return [
             Suspicion(after=self.name(low), up_to=self.name(high), commits=high - low, probability=round(chance, 6))
-            for low, high, chance in self.search.status().gaps
+            for low, high, chance in self.search.outlook().gaps
         ]
 
     def remaining(self) -> Remaining:
         """What is left, by the posterior."""
-        step, status = self.next(), self.search.status()
+        step, outlook = self.next(), self.search.outlook()
         return Remaining(
-            next=self._candidate(step.boots[0]) if isinstance(step, NextBoots) else None,
-            steps=math.ceil(status.bits_left),
-            seconds=status.seconds_left,
-            bits=status.bits_left,
+            next=self.candidate(step.boots[0]) if isinstance(step, NextBoots) else None,
+            steps=math.ceil(outlook.bits_left),
+            seconds=outlook.seconds_left,
+            bits=outlook.bits_left,
         )
-
-    def _candidate(self, number: int) -> Candidate:
-        return self.history[number + OLD]
 
     def culprits(self) -> list[Culprit]:
         """The change, as far as the search came."""

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from lab.bisection.answer import Answer, Culprit, Function, Proof
 from lab.bisection.commit_range import Candidate, History
-from lab.bisection.exact_state import changed
 from lab.bisection.journal import safe_name
 from lab.bisection.plan import BisectPlan
 from lab.bisection.session import Session
@@ -77,11 +76,11 @@ class Prover:
         fresh = self._comparison(result)
         same_image = self._booted(result, "base") == self._booted(result, "test")
         proof = Proof(
-            confirmed=not same_image and changed(fresh) and _same_side(fresh, change.effect),
+            confirmed=not same_image and fresh.verdict.is_change and _same_side(fresh, change.effect),
             same_image=same_image,
             fresh=fresh,
             result=result.result,
-            functions=self._functions(place / "parent", result) if changed(fresh) else [],
+            functions=self._functions(place / "parent", result) if fresh.verdict.is_change else [],
         )
         confidence = 1 - fresh.p_value if proof.confirmed else 0.0
         return replace(change, proof=self._with_revert(proof, culprit), confidence=confidence)

@@ -47,6 +47,9 @@ class SearchState(Protocol):
     def describe(self, commit: str) -> str:
         """A tried commit in a few words."""
 
+    def describe_changes(self) -> list[str]:
+        """Lines about the places of the changes, for people."""
+
     def term(self, commit: str) -> str:
         """The word for a tried commit in `git bisect`: one of the plan's two, or skip."""
 

@@ -20,7 +20,7 @@ from lab.bisection.commit_range import Candidate, History
 from lab.bisection.exact_state import ExactState
 from lab.bisection.journal import Boot, Journal, Reading, Undone, put_aside
 from lab.bisection.plan import BisectPlan
-from lab.bisection.search_state import SearchState
+from lab.bisection.search_state import Remaining, SearchState
 from lab.compare import results
 from lab.compare.results import ResultEnvironment
 from lab.core import records
@@ -67,6 +67,11 @@ class Session:
         names = {self.history.old.id, *(one.id for one in self.history.candidates)}
         readings = {name: reading for name, reading in self.journal.readings.items() if name in names}
         return ExactState(plan=self.plan, history=self.history, metric=self.conditions.metric, readings=readings)
+
+    def remaining(self) -> Remaining:
+        """What is left to measure; a guess by the length of the range before there is a state."""
+        state = self.state
+        return state.remaining() if state else Remaining(None, steps=(len(self.history.candidates) - 1).bit_length())
 
     def settle_conditions(self, here: Conditions) -> None:
         """Keep the conditions of all readings; `HostFailed` where this machine's differ from those kept before."""

@@ -5,17 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from lab.bisection.answer import FILE, Status, certainty
-from lab.bisection.search_state import Remaining
+from lab.bisection.answer import FILE, Status
 from lab.bisection.session import Session
-
-_PLACES = 5
 
 
 def status(session: Session) -> Status:
     """The results so far, what they cost, what is left and about how long that takes."""
     history, journal, state = session.history, session.journal, session.state
-    remaining = state.remaining() if state else Remaining(None, steps=(len(history.candidates) - 1).bit_length())
+    remaining = session.remaining()
     tried = state.tried if state else []
     untestable = sum(commit in state.untestable for commit in tried) if state else 0
     return Status(
@@ -49,7 +46,7 @@ def text(session: Session) -> Iterator[str]:
     for commit in state.tried:
         candidate = history.find(commit)
         yield f'    {candidate.name}  {state.describe(commit)}  "{candidate.title}"'
-    yield from _places(session, now)
+    yield from state.describe_changes()
     left = f", about {now.left_s:.0f} s" if now.left_s is not None else ""
     if now.finished:
         yield f"finished: lab report {now.result}"
@@ -62,22 +59,6 @@ def text(session: Session) -> Iterator[str]:
         yield f"next {now.next}; about {now.steps_left} more to measure{left}: lab bisect resume {now.result}"
     measuring = f"{now.boots} boots in" if live else "measuring"
     yield f"so far: building {now.build_s:.0f} s, {measuring} {now.run_s:.0f} s"
-
-
-def _places(session: Session, now: Status) -> Iterator[str]:
-    """The commits among which each change is; in live mode the likeliest ones."""
-    history = session.history
-    if session.plan.is_live:
-        for place in now.posterior[:_PLACES] if now.changes else []:
-            up_to = history.find(place.up_to).name
-            commits = f"{place.commits} commits up to {up_to}" if place.commits > 1 else up_to
-            yield f"    {certainty(place.probability)} {commits}"
-        return
-    for change in now.changes:
-        if change.candidates == 1:
-            yield f"change at {change.last}"
-        else:
-            yield f"change among {change.candidates} {history.kind}, {change.first} to {change.last}"
 
 
 def log(session: Session) -> Iterator[str]:

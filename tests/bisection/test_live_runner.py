@@ -16,7 +16,7 @@ from lab.bisection.answer import Answer
 from lab.bisection.commit_range import Candidate, History
 from lab.bisection.conclude import conclude
 from lab.bisection.journal import Boot, Built
-from lab.bisection.live_runner import Booted
+from lab.bisection.live_runner import BootResult
 from lab.bisection.live_state import LiveState
 from lab.bisection.plan import BisectPlan
 from lab.bisection.proof import Prover
@@ -69,7 +69,7 @@ class Host:
             raise error
         return Built(commit=one.id, kernel=one.id, image=f"image of {one.id}", release="6.99", build_s=30.0)
 
-    def boot(self, one: Candidate) -> Booted:
+    def boot(self, one: Candidate) -> BootResult:
         if self.kill_after is not None and len(self.booted) >= self.kill_after:
             raise Killed
         if (error := self._error(one, GuestFailed, HostFailed)) is not None:
@@ -77,7 +77,7 @@ class Host:
         self.booted.append(one.id)
         bad = self.culprit and number(one.id) >= self.culprit
         value = 100.0 * (self.gain if bad else 1.0) * (1 + self._chance.gauss(0, self.noise))
-        return Booted(value, [value])
+        return BootResult(value, [value])
 
     def _error(self, one: Candidate, *kinds: type[Exception]) -> Exception | None:
         fate = self.fates.get(one.id)
@@ -119,7 +119,7 @@ def begin(folder: Path, commits: int = 16, **more: Any) -> Session:
 def search(at: Session, host: Host, deadline: float | None = None) -> Answer:
     """The answer by this host's boots, with no proof but the fresh ones among them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(live_runner, "Boots", lambda *_: host)
+        patch.setattr(live_runner, "GuestBooter", lambda *_: host)
         patch.setattr(Prover, "prove", lambda _, answer: answer)
         return conclude(at, QUIET.until(deadline))
 
@@ -360,17 +360,17 @@ def test_log_tells_git_what_is_certain(tmp_path: Path) -> None:
 # ---- from the command line, on real git histories
 
 
-class FakeBoots:
-    """Stands in for `booting.Boots`: a boot gives the commit's fate, more or less."""
+class FakeBooter:
+    """Stands in for `GuestBooter`: a boot gives the commit's fate, more or less."""
 
     metric = METRIC
     environment = None
     booted: ClassVar[list[str]] = []
     boot_s = 0.0
 
-    def __init__(self, plan: BisectPlan, history: History, folder: Path, work: Work) -> None:
-        assert plan.live is not None and plan.live.accelerator == "tcg"
-        self.history = history
+    def __init__(self, session: Session, work: Work) -> None:
+        assert session.plan.live is not None and session.plan.live.accelerator == "tcg"
+        self.history = session.history
 
     def _fate(self, one: Candidate) -> str:
         source = self.history.resolve(self.history.number(one.id)).source
@@ -382,16 +382,16 @@ class FakeBoots:
             raise BuildFailed(f"{one.name} does not build")
         return Built(commit=one.id, kernel=one.id, image=one.id, release="6.99", build_s=9.0)
 
-    def boot(self, one: Candidate) -> Booted:
+    def boot(self, one: Candidate) -> BootResult:
         self.booted.append(one.id)
         time.sleep(self.boot_s)
-        return Booted(float(self._fate(one)) * (1 + dice(f"{one.id} {len(self.booted)}").gauss(0, 0.05)))
+        return BootResult(float(self._fate(one)) * (1 + dice(f"{one.id} {len(self.booted)}").gauss(0, 0.05)))
 
 
 @pytest.fixture
 def bisector(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> Bisector:
-    monkeypatch.setattr(FakeBoots, "booted", [])
-    monkeypatch.setattr(live_runner, "Boots", FakeBoots)
+    monkeypatch.setattr(FakeBooter, "booted", [])
+    monkeypatch.setattr(live_runner, "GuestBooter", FakeBooter)
     monkeypatch.setattr(Prover, "explain", lambda *_: [])
     monkeypatch.setattr(live, "measure", no_guests)
     return bisector
@@ -428,18 +428,18 @@ def test_its_proof_says_why_there_is_no_revert(bisector: Bisector) -> None:
 def test_a_budget_then_status_undo_and_resume(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:
     commits = line(bisector.tree, [100.0] * 5 + [60.0] * 4)
     ends = ("--good", commits[0], "--bad", commits[-1], "--tree", str(bisector.tree), "-w", bisector.workload)
-    monkeypatch.setattr(FakeBoots, "boot_s", 0.3)
+    monkeypatch.setattr(FakeBooter, "boot_s", 0.3)
     assert bisector.run(*ends, *LIVE, "--budget", "1s") == 5
     assert "the budget is used up" in bisector.printed
-    monkeypatch.setattr(FakeBoots, "boot_s", 0.0)
+    monkeypatch.setattr(FakeBooter, "boot_s", 0.0)
     assert bisector.run("status", "--json") == 0
-    assert msgspec.json.decode(bisector.printed)["boots"] == len(FakeBoots.booted) < 8
+    assert msgspec.json.decode(bisector.printed)["boots"] == len(FakeBooter.booted) < 8
     assert bisector.run("resume") == 0
     assert f"regression: {commits[5]}" in bisector.printed
-    booted = len(FakeBoots.booted)
-    assert bisector.run("resume") == 0 and len(FakeBoots.booted) == booted
+    booted = len(FakeBooter.booted)
+    assert bisector.run("resume") == 0 and len(FakeBooter.booted) == booted
     assert bisector.run("undo") == 0 and bisector.run("resume") == 0
-    assert len(FakeBoots.booted) == booted + 1
+    assert len(FakeBooter.booted) == booted + 1
 
 
 def test_of_merges_the_first_parents_are_followed(bisector: Bisector) -> None:
@@ -452,4 +452,4 @@ def test_of_merges_the_first_parents_are_followed(bisector: Bisector) -> None:
     last = commit(bisector.tree, "after", 60.0, "mm/after.c")
     answer = bisector.search(commits[0], last, *LIVE)
     assert culprits(answer) == [merge] and answer.first_parent and answer.changes[0].merge
-    assert {*FakeBoots.booted} <= {*commits, merge, last}
+    assert {*FakeBooter.booted} <= {*commits, merge, last}

@@ -86,7 +86,7 @@ def test_a_journal_brings_back_any_search(cut: int) -> None:
     assert kept == journal[:cut]
     resumed = replay(LiveSearch(64, costs=COSTS, seed=5), kept)
     assert resumed.next() == step
-    assert resumed.status() == broken_off.status()
+    assert resumed.outlook() == broken_off.outlook()
     assert drive(resumed, again) == done
 
 
@@ -98,7 +98,7 @@ def test_looking_changes_nothing() -> None:
     for event in journal:
         assert isinstance(event, Reading)
         assert looked.next() == looked.next() == plain.next()
-        looked.status()
+        looked.outlook()
         looked.record(event)
         plain.record(event)
     assert looked.next() == plain.next()
@@ -168,15 +168,16 @@ def test_stopping_gives_the_range_so_far() -> None:
     assert (early.outcome, early.suspects) == (SearchOutcome.UNDECIDED, ())
 
 
-def test_status_says_what_is_left() -> None:
+def test_the_outlook_says_what_is_left() -> None:
     live = LiveSearch(64, costs=COSTS)
-    assert live.status().gaps == ((0, 64, 1.0),)
-    assert live.status().seconds_left is None
-    world, seen = World(quiet(), (1, 9)), []
+    assert live.outlook().gaps == ((0, 64, 1.0),)
+    assert live.outlook().seconds_left is None
+    world, seen, boots = World(quiet(), (1, 9)), [], []
     for recorded in range(10, 40, 5):
         drive(live, world, stop_after=5 if recorded > 10 else recorded)
-        seen.append(live.status())
-    assert [status.boots for status in seen] == list(range(10, 40, 5))
+        seen.append(live.outlook())
+        boots.append(len(live.readings))
+    assert boots == list(range(10, 40, 5))
     assert sum(p for *_, p in seen[-1].gaps) == pytest.approx(1)
     assert seen[-1].bits_left < seen[0].bits_left <= 6
     assert seen[-1].seconds_left is not None

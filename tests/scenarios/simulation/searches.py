@@ -44,7 +44,7 @@ def search(noise: Noise, rules: StoppingRules, seed: tuple[int, ...]) -> Found:
     live = LiveSearch(noise.commits, costs=costs, rules=rules, seed=seed[-1])
     forecasts: list[tuple[float, float]] = []
     while not isinstance(step := live.next(), Result):
-        if (promised := live.status().seconds_left) is not None:
+        if (promised := live.outlook().seconds_left) is not None:
             forecasts.append((promised, world.now_s))
         if not world.build(step.commit):
             live.skip(step.commit)
