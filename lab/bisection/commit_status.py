@@ -89,7 +89,7 @@ def culprit_chances(answer: Answer, history: History) -> dict[str, float]:
 
 def _measured(answer: Answer, history: History) -> dict[str, CommitStatus]:
     """The status of both ends and of the commits that were tried."""
-    alike = answer.ends is not None and not answer.ends.verdict.is_change
+    alike = answer.ends is not None and not answer.ends.is_change
     ends = {history.old.id: CommitStatus.OLD, history.new.id: CommitStatus.OLD if alike else CommitStatus.NEW}
     return ends | {step.commit: _status(step, answer.terms) for step in answer.path}
 

@@ -41,7 +41,7 @@ class ExactState:
     @property
     def differ(self) -> bool:
         """Whether the ends are certainly not alike."""
-        return self.ends is None or self.ends.verdict.is_change
+        return self.ends is None or self.ends.is_change
 
     def compare(self, base: Reading, test: Reading) -> Comparison:
         """Two readings as a verdict sees them."""

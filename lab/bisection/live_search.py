@@ -190,7 +190,7 @@ class LiveSearch:
         self._belief: Belief | None = None
         self._choice: Choice | None = None
 
-    # ---- the three calls
+    # ---- the calls
 
     def next(self) -> NextBoots | Result:
         """The boots to make now, or the answer. The same until something is recorded."""
@@ -204,6 +204,24 @@ class LiveSearch:
             self._chosen, self._boots_left = step, list(step.boots)
         assert self._chosen  # noqa: S101  (no boots are left of nothing)
         return NextBoots(phase=self._chosen.phase, commit=self._chosen.commit, boots=tuple(self._boots_left))
+
+    def follow(self, phase: Phase, commit: int) -> None:
+        """Make a boot of a journal the next one, even where the search would now choose another.
+
+        The choice rests on the last digits of floating-point sums, which another version of a library may round
+        otherwise. What was booted counts all the same.
+        """
+        step = self.next()
+        if isinstance(step, NextBoots) and (step.phase, step.boots[0]) == (phase, commit):
+            return
+        self._result = None
+        if phase is Phase.CONFIRM and not (self.confirming and commit in (self.confirming.old, self.confirming.new)):
+            low, high = self.belief.gap(self.belief.best)
+            if commit in (low, high):
+                self.confirming = PairedComparison(old=low, new=high)
+            else:
+                phase = Phase.SEARCH
+        self._chosen, self._boots_left = NextBoots(phase=phase, commit=commit, boots=(commit,)), [commit]
 
     def record(self, reading: Reading) -> None:
         """Take the value of the first boot of `next()`. ValueError: it asked for another commit."""

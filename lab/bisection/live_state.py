@@ -78,13 +78,14 @@ class LiveState:
         return step
 
     def take(self, event: Event) -> None:
-        """Something that happened. ValueError: a boot that was not asked for."""
+        """Take an event of the journal."""
         self.next()
         match event:
             case Built():
                 self.kernels[event.commit] = event
                 self._builds_s += [event.build_s] if event.build_s >= _BUILT_S else []
             case Boot():
+                self.search.follow(Phase(event.phase), self.number(event.commit))
                 self.search.record(Point(self.number(event.commit), event.at_s, math.log(event.value)))
                 self.boots.append(event)
             case Reading():

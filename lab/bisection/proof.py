@@ -76,11 +76,11 @@ class Prover:
         fresh = self._comparison(result)
         same_image = self._booted(result, "base") == self._booted(result, "test")
         proof = Proof(
-            confirmed=not same_image and fresh.verdict.is_change and _same_side(fresh, change.effect),
+            confirmed=not same_image and fresh.is_change and _same_side(fresh, change.effect),
             same_image=same_image,
             fresh=fresh,
             result=result.result,
-            functions=self._functions(place / "parent", result) if fresh.verdict.is_change else [],
+            functions=self._functions(place / "parent", result) if fresh.is_change else [],
         )
         confidence = 1 - fresh.p_value if proof.confirmed else 0.0
         return replace(change, proof=self._with_revert(proof, culprit), confidence=confidence)

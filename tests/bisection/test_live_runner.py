@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from lab.bisection import live_runner, session, status
+from lab.bisection import acquisition, live_runner, session, status
+from lab.bisection.acquisition import Costs
 from lab.bisection.answer import Answer
 from lab.bisection.commit_range import Candidate, History
 from lab.bisection.conclude import conclude
@@ -278,6 +279,26 @@ def test_a_resumed_search_asks_for_what_the_killed_one_would_have(tmp_path: Path
     plain = run(tmp_path / "plain", Host(culprit=6, noise=0.3), ticking(), [])
     broken = run(tmp_path / "broken", Host(culprit=6, noise=0.3), ticking(), [3, 9, 1, 12])
     assert plain[:25] == broken[:25] and plain == broken
+
+
+def test_a_journal_is_followed_where_the_search_would_now_choose_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when another version of a library rounds the last digit otherwise."""
+    at, host = tmp_path / "r", Host(culprit=6, noise=0.3)
+    begin(at)
+    killed(at, host, 40)
+    choose = acquisition.choose
+
+    def without_builds(belief: Any, costs: Costs, *more: Any) -> Any:
+        return choose(belief, costs._replace(build_s=1e6), *more)
+
+    monkeypatch.setattr(acquisition, "choose", without_builds)
+    events = session.load(at).journal.events
+    assert [boot.commit for boot in live_state(session.load(at)).boots] == host.booted
+    assert list(status.text(session.load(at)))
+    assert culprits(search(session.load(at), host)) == ["c6"]
+    assert session.load(at).journal.events[: len(events)] == events
 
 
 def test_status_shows_the_posterior_what_it_cost_and_what_is_left(tmp_path: Path) -> None:
