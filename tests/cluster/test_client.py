@@ -74,7 +74,7 @@ def test_a_comparison_by_two_workers_has_the_bytes_of_one_without(
     alone = compare_alone(bisector, result, ends)
     local = (tmp_path / "runs-done").read_text()
     before = len(who_ran(cluster))
-    assert compare(bisector, result, ends, "--seeds", "8", *cluster.words) == 0, bisector.capsys.readouterr().err
+    assert compare(bisector, result, ends, "--seeds", "8", *cluster.options) == 0, bisector.capsys.readouterr().err
     assert documents(result) == alone and len(alone) > 16
     assert set(who_ran(cluster)) == {"worker-1", "worker-2"} and len(who_ran(cluster)) - before == 16
     assert (tmp_path / "runs-done").read_text() == local, "and none here"
@@ -96,7 +96,7 @@ def test_a_worker_that_is_killed_in_the_middle_loses_nothing(bisector: Bisector,
 
         killer = threading.Thread(target=kill)
         killer.start()
-        status = compare(bisector, result, ends, "--seeds", "8", *cluster.words)
+        status = compare(bisector, result, ends, "--seeds", "8", *cluster.options)
         killer.join()
         assert status == 0, bisector.capsys.readouterr().err
     assert documents(result) == alone
@@ -115,7 +115,7 @@ def test_a_matrix_by_two_workers_has_the_bytes_of_one_without(
     alone = documents(result)
     result.rename(tmp_path / "alone")
     before = len(who_ran(cluster))
-    assert main.run([*words, *cluster.words]) == 0, bisector.capsys.readouterr().err
+    assert main.run([*words, *cluster.options]) == 0, bisector.capsys.readouterr().err
     assert documents(result) == alone
     assert len(who_ran(cluster)) - before == 8
 
@@ -141,7 +141,7 @@ def test_a_command_that_was_stopped_keeps_what_was_measured_and_goes_on_without_
 
         stopper = threading.Thread(target=stop)
         stopper.start()
-        status = compare(bisector, result, ends, "--seeds", "8", *cluster.words)
+        status = compare(bisector, result, ends, "--seeds", "8", *cluster.options)
         stopper.join()
     said = bisector.capsys.readouterr().err
     assert status == (130 if how == "Ctrl-C" else 4), said
@@ -159,7 +159,7 @@ def test_a_bisection_by_two_workers_needs_fewer_rounds_and_says_the_same(
     commits = line(bisector.tree, [100.0] * 40 + [60.0] * 25)
     alone = bisector.search(commits[0], commits[-1])
     assert culprits(alone) == [commits[40]] and alone.candidates == 64 and alone.measured == 6
-    together = bisector.search(commits[0], commits[-1], *cluster.words)
+    together = bisector.search(commits[0], commits[-1], *cluster.options)
     assert culprits(together) == culprits(alone)
     found, expected = together.changes[0], alone.changes[0]
     assert found.effect == expected.effect and found.confidence == expected.confidence
@@ -171,7 +171,7 @@ def test_a_bisection_by_two_workers_needs_fewer_rounds_and_says_the_same(
 
 def test_a_kernel_that_panics_elsewhere_is_untestable_here(bisector: Bisector, cluster: Cluster) -> None:
     commits = line(bisector.tree, [100.0, 100.0, "panic", 100.0, 60.0, 60.0])
-    answer = bisector.search(commits[0], commits[-1], *cluster.words)
+    answer = bisector.search(commits[0], commits[-1], *cluster.options)
     assert culprits(answer) == [commits[4]]
     (skipped,) = answer.skipped
     assert skipped.commit == commits[2] and skipped.decision == "untestable: panic"
@@ -188,12 +188,12 @@ def test_workers_that_would_give_other_numbers_are_left_out(bisector: Bisector, 
         + "\n"
     )
     with running(tmp_path / "cluster", 2) as cluster:
-        assert compare(bisector, tmp_path / "result", ends, "--seeds", "3", *cluster.words) == 0
+        assert compare(bisector, tmp_path / "result", ends, "--seeds", "3", *cluster.options) == 0
         said = bisector.capsys.readouterr().err
         assert "left out: differs in QEMU (10.0.2 there, 7.2.22 here)" in said and "1 of 2 workers match" in said
         assert set(who_ran(cluster)) == {"worker-1"}
         cluster.kill("worker-1")
-        assert compare(bisector, tmp_path / "second", ends, "--seeds", "3", *cluster.words) == 4
+        assert compare(bisector, tmp_path / "second", ends, "--seeds", "3", *cluster.options) == 4
         assert "none of the cluster's 1 workers gives the same numbers" in bisector.capsys.readouterr().err
 
 

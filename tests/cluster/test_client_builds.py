@@ -67,17 +67,17 @@ def test_kernels_of_workers_are_those_of_this_machine(
     status, alone, said = build(tree, "alone", *commits)
     assert status == 0, said
     assert not (tmp_path / "made").exists()
-    status, together, said = build(tree, "asks", *commits, *cluster.words)
+    status, together, said = build(tree, "asks", *commits, *cluster.options)
     assert status == 0 and together == alone, said
     assert len(together) == 2 and " here" not in said
     assert len((tmp_path / "made").read_text().splitlines()) >= 3, "the workers compiled them"
     assert records(tmp_path / "asks") == records(tmp_path / "alone")
 
     (tmp_path / "made").unlink()
-    status, third, said = build(tree, "third", *commits, *cluster.words)
+    status, third, said = build(tree, "third", *commits, *cluster.options)
     assert status == 0 and third == alone and not (tmp_path / "made").exists(), "what is shared is not built again"
 
-    status, _, said = build(tree, "asks", broken, *cluster.words)
+    status, _, said = build(tree, "asks", broken, *cluster.options)
     assert status == 3 and "does not build with gcc" in said and "error" in said
     log = re.search(r"(/\S+build-cluster-\S+\.log)", said)
     assert log and "error" in Path(log[1]).read_text(), "its log is here"
@@ -91,7 +91,7 @@ def test_sources_reach_a_worker_that_has_none(tree: Path, cluster: Cluster, buil
     status, alone, said = build(tree, "alone", *specs)
     assert status == 0, said
     for spec in specs:  # one by one, so that each finds what was shared before
-        status, together, said = build(tree, "asks", spec, *cluster.words)
+        status, together, said = build(tree, "asks", spec, *cluster.options)
         assert status == 0 and together[spec] == alone[spec] and " here" not in said, said
     assert records(tmp_path / "asks") == records(tmp_path / "alone")
     shared = [json.loads(path.read_text()) for path in (cluster.folder / "share/sources").glob("?" * 40 + ".json")]
@@ -106,7 +106,7 @@ def test_a_source_that_cannot_be_shared_is_built_here(
 ) -> None:
     monkeypatch.setattr(share, "share_source", lambda *_: None)
     commit = commit_change(tree, 5)
-    status, built, said = build(tree, "asks", commit, *cluster.words)
+    status, built, said = build(tree, "asks", commit, *cluster.options)
     assert status == 0 and built[commit]["bzImage"], said
     assert f"its sources do not reach the workers by {cluster.folder}/share; building {commit} here" in said
 

@@ -1,4 +1,4 @@
-"""A dask cluster of this machine: a scheduler and workers, each a process of its own with a store of its own."""
+"""A dask cluster on this machine: a scheduler and workers, each a process with its own store."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _REAL = {(exact, "find_qemu"): exact.find_qemu, (runs, "measure"): runs.measure}
 
 
 def boot_really(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Undo those fakes of `fakebisect` that workers do not have: guests are started, by a QEMU that is a fake."""
-    for (where, name), what in _REAL.items():
-        monkeypatch.setattr(where, name, what)
+    """Undo the fakes of a bisection that workers do not have: guests are booted, by a fake QEMU."""
+    for (module, name), function in _REAL.items():
+        monkeypatch.setattr(module, name, function)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     fakeqemu.write(folder / "qemu-system-x86_64")
 
 
 @dataclass
 class Cluster:
-    """The processes, by name; `scheduler` is one of them."""
+    """A scheduler, called `scheduler`, and workers. user: the user that runs them."""
 
     folder: Path
     python: Sequence[str] = (sys.executable,)
@@ -45,33 +45,33 @@ class Cluster:
 
     @property
     def address(self) -> str:
-        """What `--cluster` is given."""
+        """The argument of `--cluster`."""
         return str(msgspec.json.decode((self.folder / "scheduler.json").read_bytes())["address"])
 
     @property
-    def words(self) -> list[str]:
-        """The options that make a command use it."""
+    def options(self) -> list[str]:
+        """The options of a command that uses the cluster."""
         return ["--cluster", self.address, "--share", str(self.folder / "share")]
 
     @property
     def runs(self) -> Path:
-        """A line for each guest that a worker began."""
+        """A file with a line for each guest that a worker began."""
         return self.folder / "runs-done"
 
     def start_worker(self, name: str, **env: str) -> None:
-        """One more, of one thread."""
+        """Start a worker of one thread."""
         self._start(name, "dask_worker", "--nthreads", "1", "--no-nanny", "--no-dashboard", "--memory-limit", "0",
                     "--name", name, FAKE_NAME=name, FAKE_RUNS=str(self.runs), **env)  # fmt: skip
 
     def wait_for_worker(self, name: str) -> None:
-        """Until the scheduler knows it."""
+        """Wait until the scheduler knows a worker."""
         _wait_for(lambda: "Registered to" in self.log(name), self, name)
 
-    def _start(self, name: str, program: str, *words: str, **env: str) -> None:
+    def _start(self, name: str, program: str, *argv: str, **env: str) -> None:
         home = self._make(name)
         own = {"XDG_CACHE_HOME": str(home / "cache"), "XDG_DATA_HOME": str(home / "data")}
         command = [*self.python, "-m", f"distributed.cli.{program}", "--scheduler-file",
-                   str(self.folder / "scheduler.json"), *words]  # fmt: skip
+                   str(self.folder / "scheduler.json"), *argv]  # fmt: skip
         with (home / "log").open("wb") as log:
             self.processes[name] = subprocess.Popen(
                 command, cwd=home, env={**self.environment, **own, **env}, stdout=log, stderr=log
@@ -85,23 +85,23 @@ class Cluster:
         return made
 
     def log(self, name: str) -> str:
-        """What one of them said."""
+        """The output of a process."""
         return (self.folder / name / "log").read_text()
 
     def kill(self, name: str) -> None:
-        """The worst that can happen to one."""
+        """Kill a process."""
         self.processes[name].kill()
         self.processes[name].wait()
 
 
 def running(folder: Path, workers: int, **env: str) -> AbstractContextManager[Cluster]:
-    """A cluster with so many workers, called `worker-1` and so on."""
+    """A cluster with some workers, called `worker-1` and so on."""
     return started(Cluster(folder), workers, **env)
 
 
 @contextmanager
 def started(cluster: Cluster, workers: int, **env: str) -> Iterator[Cluster]:
-    """The same, of a cluster whose processes are started in a way of their own."""
+    """Start the processes of a cluster, and kill them at the end."""
     folder = cluster.folder
     cluster._make("")
     cluster._make("share")
@@ -120,8 +120,8 @@ def started(cluster: Cluster, workers: int, **env: str) -> Iterator[Cluster]:
             process.wait()
 
 
-def _wait_for(true: Callable[[], bool], cluster: Cluster, name: str) -> None:
+def _wait_for(condition: Callable[[], bool], cluster: Cluster, name: str) -> None:
     until = time.monotonic() + _PATIENCE_S
-    while not true():
+    while not condition():
         assert time.monotonic() < until and cluster.processes[name].poll() is None, cluster.log(name)
         time.sleep(0.1)

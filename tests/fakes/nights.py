@@ -1,4 +1,4 @@
-"""Nights of one plan on a tree that a test changes in between; kernels and guests are those of `fakebisect`."""
+"""Nights of one plan on a tree that a test changes in between, with the fake kernels and guests of bisections."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from lab.kernels import trees
 from lab.nightly import record, run
 from lab.nightly.record import Event, Night
 
-from . import bisection as fakebisect
-from .bisection import Guests, commit, start, write_workload
+from .bisection import Guests, commit, replacements, start, write_workload
 from .build import own_folders
 from .kernel import git
 
@@ -23,7 +22,7 @@ FIRST = date(2026, 11, 1)
 
 @dataclass
 class Nights:
-    """Nights of one plan, one after another, on a tree that the test changes in between."""
+    """Runs the nights of one plan, one after another. said: stderr of the last command."""
 
     top: Path
     plan: Path
@@ -39,39 +38,39 @@ class Nights:
         self.plan.write_text(f'schema = 1\nworkloads = ["{workload}"]\n{text}\n[[branch]]\n{branch}\n')
 
     def add(self, fate: float | str, *, count: int = 1, title: str = "") -> str:
-        """Commits on the branch; the last one."""
+        """Add commits to the branch; returns the last one."""
         for _ in range(count):
             self.commits.append(commit(self.top, title or f"change {len(self.commits)}", fate))
         return self.commits[-1]
 
     def run(self, status: int = 0, *more: str) -> Night:
-        """One night; its date follows the one before."""
+        """Run the night of the next date."""
         self.monkeypatch.setattr(run, "today", lambda: self.today.isoformat())
-        got = main.run(["nightly", "run", "--plan", str(self.plan), "--json", *more])
+        exit_status = main.run(["nightly", "run", "--plan", str(self.plan), "--json", *more])
         captured = self.capsys.readouterr()
         self.said = captured.err
-        assert got == status, self.said
+        assert exit_status == status, self.said
         self.today += timedelta(days=1)
         return record.load_all("plan")[-1]
 
     def again(self, status: int = 0) -> Night:
-        """The same date once more."""
+        """Run the last night again."""
         self.today -= timedelta(days=1)
         return self.run(status)
 
     def events(self) -> list[Event]:
-        """All news there ever was."""
-        return [event for one in record.load_all("plan") for event in one.events]
+        """The events of all nights."""
+        return [event for night in record.load_all("plan") for event in night.events]
 
 
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Nights:
-    """A plan and its tree, in folders of the test's own."""
+    """A plan and its tree, in the folders of a test."""
     own_folders(monkeypatch, tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.delenv("LAB_DATABASE", raising=False)
     guests = Guests()
-    for (where, name), what in fakebisect.replacements(tmp_path / "fake", guests).items():
-        monkeypatch.setattr(where, name, what)
+    for (module, name), fake in replacements(tmp_path / "fake", guests).items():
+        monkeypatch.setattr(module, name, fake)
     top = tmp_path / "upstream"
     made = Nights(top, tmp_path / "plan.toml", guests, monkeypatch, capsys)
     made.commits.append(start(top))

@@ -39,14 +39,14 @@ def measured(folder: Path) -> dict[str, bytes]:
 def test_workers_give_the_bytes_of_one_machine_also_when_one_is_killed(story: Lab, cluster: Cluster) -> None:
     alone, together, killed = (story.home / f"cluster-{name}" for name in ("alone", "together", "killed"))
     assert story.run(*WORDS, "--result", str(alone)).returncode == 0
-    done = story.run(*WORDS, "--result", str(together), *cluster.words)
+    done = story.run(*WORDS, "--result", str(together), *cluster.options)
     assert done.returncode == 0 and "2 of 2 workers match" in done.stderr
     assert measured(together) == measured(alone) and len(measured(alone)) == 12
     for name in ("worker-1", "worker-2"):
         assert list((cluster.folder / name).glob("cache/*/blobs/*")), f"{name} had a part in it"
 
     process = subprocess.Popen(
-        story.command(*WORDS, "--result", str(killed), *cluster.words),
+        story.command(*WORDS, "--result", str(killed), *cluster.options),
         cwd="/", env=story.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     while len(list(killed.glob("runs/*.json"))) < 3:

@@ -53,7 +53,7 @@ def test_nights_by_two_workers_have_the_bytes_of_nights_without(
 ) -> None:
     places: dict[str, dict[str, bytes]] = {}
     tips = [nights.commits[0], nights.add(100.0), nights.add(60.0)]
-    for name, more in (("alone", ""), ("spread", f'cluster = "{cluster.address}"\nshare = "{cluster.words[-1]}"\n')):
+    for name, more in (("alone", ""), ("spread", f'cluster = "{cluster.address}"\nshare = "{cluster.options[-1]}"\n')):
         monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / name))
         trees.add(f"file://{nights.top}", "linux")
         nights.write(f"bisect = false\n{more}")
@@ -75,7 +75,7 @@ def test_a_regression_is_bisected_by_the_workers(nights: Nights, cluster: Cluste
     culprit = nights.add(60.0)
     nights.add(60.0, count=3)
     before = len(who_ran(cluster))
-    nights.run(0, *cluster.words)
+    nights.run(0, *cluster.options)
     (alarm,) = nights.events()
     assert alarm.culprit is not None and alarm.culprit.commit == culprit
     assert len(who_ran(cluster)) > before
