@@ -142,8 +142,9 @@ class Measurer:
         (folder / "runs").mkdir(parents=True, exist_ok=True)
         series = dataclasses.replace(self._series, bench=dataclasses.replace(self.bench, folder=folder), done={})
         arm = Arm(name="commit", kernel=kernel, settings=dict(kernel.spec.settings))
+        guests = [(series, series.guest(arm, seed, series.cases)) for seed in seeds]
         with self.work.progress.task(f"measuring {candidate.name}", 0) as task:
-            sampling.run_all([(series, arm, seed, series.cases) for seed in seeds], self.work, task)
+            sampling.run_all(guests, self.work, task)
         case = series.cases[0]
         runs = [series.run("commit", seed, case) for seed in seeds]
         if not all(runs):

@@ -6,7 +6,7 @@ import asyncio
 import concurrent.futures
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +27,15 @@ from lab.cluster.worker import (
     WorkerTrouble,
 )
 from lab.compare import runs
-from lab.compare.runs import Bench, Run
+from lab.compare.runs import Bench, GuestRun, Run
 from lab.core import paths, records
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed
 from lab.core.progress import Progress
 from lab.guests.exact import Qemu
-from lab.guests.run import Arm, Running
+from lab.guests.run import Running
 from lab.kernels.build import BuildRequest
 from lab.kernels.compilers import Compiler
 from lab.kernels.store import Build
-from lab.workloads.spec import Case
 
 _POLL_S = 5.0
 _WAIT_S = 60.0
@@ -110,31 +109,24 @@ class ClusterExecutor:
 
     # ---- guests
 
-    def measure(
-        self, bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], fingerprint: str, running: Running
-    ) -> Run:
+    def measure(self, guest: GuestRun, running: Running) -> Run:
         """Run a guest on a worker. Its record and its folder are the same as if it had run here."""
         task = GuestTask(
             share=self._share.url,
-            bench=bench,
-            arm=arm,
-            image=self._put(arm.kernel.image(bench.machine)),
-            slice=self._put(bench.slice),
-            seed=seed,
-            cases=tuple(cases),
-            fingerprint=fingerprint,
+            guest=guest,
+            image=self._put(guest.arm.kernel.image(guest.bench.machine)),
+            root=self._put(guest.bench.packed_root),
         )
         try:
-            done: GuestDone = self._run(worker.run_guest, task, self._guests_resource(bench.qemu), running)
+            done: GuestDone = self._run(worker.run_guest, task, self._guests_resource(guest.bench.qemu), running)
         except WorkerTrouble as error:
-            raise HostFailed(f"the cluster cannot run {arm.name} arm, seed {seed}: {error}") from None
-        folder = runs.fresh_folder(bench, arm, seed, cases)
+            raise HostFailed(f"the cluster cannot run {guest.arm.name} arm, seed {guest.seed}: {error}") from None
+        runs.make_folder(guest)
         for name, content in done.files.items():
-            (folder / Path(name).name).write_bytes(content)
-        if done.got is None:
-            raise _guest_failed(done.error, folder)
-        argv = runs.arguments(bench, arm, folder)
-        return runs.keep(argv, folder, done.got, bench, arm, seed, cases, fingerprint)
+            (guest.folder / Path(name).name).write_bytes(content)
+        if done.output is None:
+            raise _guest_failed(done.error, guest.folder)
+        return runs.save_run(guest, done.output)
 
     def _put(self, path: Path) -> str:
         """Put a file into the share; returns its digest."""

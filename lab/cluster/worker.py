@@ -27,9 +27,8 @@ from distributed import Worker
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from lab.cluster.share import MissingTree, Share, localize_source
-from lab.compare import exact as compare_exact
 from lab.compare import runs
-from lab.compare.runs import Bench, Got
+from lab.compare.runs import GuestOutput, GuestRun
 from lab.core import paths, records
 from lab.core.errors import BuildFailed, GuestFailed, LabError
 from lab.core.executor import Work
@@ -37,12 +36,11 @@ from lab.core.progress import Progress
 from lab.core.records import Record
 from lab.guests import exact, plugin
 from lab.guests.exact import Qemu
-from lab.guests.run import Arm, Running
+from lab.guests.run import Running
 from lab.kernels import build as kernel_build
 from lab.kernels import compilers
 from lab.kernels.build import BuildRequest
 from lab.kernels.compilers import Compiler
-from lab.workloads.spec import Case
 
 logger = logging.getLogger(__name__)
 Task = TypeVar("Task")
@@ -208,61 +206,59 @@ class RemoteError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestTask:
-    """One guest. Its paths are those of the machine that asks; image and slice: digests of files in the share."""
+    """One guest. Its paths are those of the machine that asks; image and root: digests of files in the share."""
 
     share: str
-    bench: Bench
-    arm: Arm
+    guest: GuestRun
     image: str
-    slice: str
-    seed: int
-    cases: tuple[Case, ...]
-    fingerprint: str
+    root: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestDone:
     """The output of a guest or its failure, and the files that it left, by name."""
 
-    got: Got | None
+    output: GuestOutput | None
     error: RemoteError | None
     files: dict[str, bytes]
 
 
 def run_guest(task: GuestTask) -> GuestDone:
     """Boot a task's guest on this machine."""
-    bench, arm = _localize(task)
+    guest = _localize(task)
     with tempfile.TemporaryDirectory(prefix=f"{os.getpid()}-", dir=paths.cache_dir("guests")) as folder:
-        return _run_guest(task, dataclasses.replace(bench, folder=Path(folder)), arm)
+        bench = dataclasses.replace(guest.bench, folder=Path(folder))
+        return _run_guest(dataclasses.replace(guest, bench=bench))
 
 
-def _localize(task: GuestTask) -> tuple[Bench, Arm]:
-    """A task's bench and arm with this machine's files. Refuses the task if the guest would be a different one."""
-    share = Share(task.share)
-    bench = dataclasses.replace(task.bench, qemu=find_qemu(task.bench.qemu.path), slice=share.fetch(task.slice))
+def _localize(task: GuestTask) -> GuestRun:
+    """A task's guest with this machine's files. Refuses the task if the guest would be a different one."""
+    share, guest = Share(task.share), task.guest
+    bench = dataclasses.replace(
+        guest.bench, qemu=find_qemu(guest.bench.qemu.path), packed_root=share.fetch(task.root)
+    )  # fmt: skip
     if bench.instrument is not None:
         bench = dataclasses.replace(bench, instrument=dataclasses.replace(bench.instrument, library=plugin.obtain()))
-    if (fingerprint := compare_exact.environment_of(bench).fingerprint) != task.fingerprint:
-        raise WorkerTrouble(f"its guests have the fingerprint {fingerprint}, not {task.fingerprint}")
+    if (fingerprint := bench.environment().fingerprint) != bench.fingerprint:
+        raise WorkerTrouble(f"its guests have the fingerprint {fingerprint}, not {bench.fingerprint}")
     image = share.fetch(task.image)
-    kernel = dataclasses.replace(task.arm.kernel, bzimage=image, vmlinux=image)
-    return bench, dataclasses.replace(task.arm, kernel=kernel)
+    kernel = dataclasses.replace(guest.arm.kernel, bzimage=image, vmlinux=image)
+    return dataclasses.replace(guest, bench=bench, arm=dataclasses.replace(guest.arm, kernel=kernel))
 
 
-def _run_guest(task: GuestTask, bench: Bench, arm: Arm) -> GuestDone:
-    folder = runs.fresh_folder(bench, arm, task.seed, task.cases)
-    argv = runs.arguments(bench, arm, folder)
-    got, failure = None, None
+def _run_guest(guest: GuestRun) -> GuestDone:
+    runs.make_folder(guest)
+    output, failure = None, None
     try:
-        got = runs.execute(argv, folder, bench, arm, task.seed, task.cases, Running())
+        output = runs.boot(guest, Running())
     except GuestFailed as error:
         if error.kind.blames == "host":
             raise
         failure = RemoteError.of(error, error.kind)
-    if task.seed != runs.PROFILED_SEED:
-        (folder / plugin.COSTS).unlink(missing_ok=True)
-    files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-    return GuestDone(got=got, error=failure, files=files)
+    if guest.seed != runs.PROFILED_SEED:
+        (guest.folder / plugin.COSTS).unlink(missing_ok=True)
+    files = {path.name: path.read_bytes() for path in guest.folder.iterdir() if path.is_file()}
+    return GuestDone(output=output, error=failure, files=files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,8 +40,8 @@ class LiveBench:
     machine: MachineType
     workload: Workload
     cases: Sequence[Case]
-    slice: Path
-    room: Path
+    packed_root: Path
+    root: Path
     timeout_s: float
     folder: Path
     fingerprint: str
@@ -117,7 +117,7 @@ def boot(
     paths.require_space(bench.folder, _LEAST_FREE, "a guest")
     folder.mkdir(parents=True)
     record_path(bench.folder, name).parent.mkdir(exist_ok=True)
-    composed, argv = live_machine.compose(bench.guest_of(arm, seat), arm.kernel.image(bench.machine), bench.room)
+    composed, argv = live_machine.compose(bench.guest_of(arm, seat), arm.kernel.image(bench.machine), bench.root)
     record = BootRecord(
         name=name,
         arm=arm.name,
@@ -152,7 +152,7 @@ def _measured(
     running: Running,
     seat: Seat,
 ) -> BootRecord:
-    live_machine.link_files(folder, arm.kernel.image(bench.machine), bench.room)
+    live_machine.link_files(folder, arm.kernel.image(bench.machine), bench.root)
     initrd = folder / run.INITRD
     initrd.write_bytes(_initrd(bench, arm, cases, record.seed, record.iterations))
     try:
@@ -210,7 +210,7 @@ def _initrd(bench: LiveBench, arm: Arm, cases: Sequence[Case], seed: int, iterat
         env=bench.workload.environment(arm.settings),
         setup=bench.workload.setup,
     )
-    archive = bench.slice.read_bytes() + cpio.entry("job", 0o100444, job) + cpio.trailer()
+    archive = bench.packed_root.read_bytes() + cpio.entry("job", 0o100444, job) + cpio.trailer()
     return archive + runs.padding(len(archive))
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import msgspec
 
+from lab.compare import runs
 from lab.compare.requirements import check_guest
-from lab.compare.runs import Bench, measure
+from lab.compare.runs import Bench, GuestRun
 from lab.core import paths
 from lab.core.executor import Work
 from lab.core.records import Record
@@ -66,8 +67,8 @@ def _run(workload: Workload, case: Case, arm: Arm, packed: Path, folder: Path, t
         qemu=exact.find_qemu(),
         machine=common_machine(arm.kernel),
         workload=workload,
-        slice=packed,
+        packed_root=packed,
         timeout_s=timeout_s,
         folder=folder,
     )
-    return measure(bench, arm, 1, [case], "", Running()).metrics(case.name)
+    return runs.measure(GuestRun(bench=bench, arm=arm, seed=1, cases=[case]), Running()).metrics(case.name)

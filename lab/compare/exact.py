@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,8 +13,8 @@ from lab.compare import results
 from lab.compare.plan import ArmPlan, ComparisonPlan, Plan
 from lab.compare.requirements import check_guest
 from lab.compare.results import AbResult, ArmResult, CaseResult, GuestShape, ResultEnvironment
-from lab.compare.runs import Bench, guest_of
-from lab.compare.sampling import Limits, Series, Wanted, sample
+from lab.compare.runs import Bench
+from lab.compare.sampling import Series, Wanted, fill
 from lab.core import records
 from lab.core.errors import HostFailed
 from lab.core.executor import Work
@@ -63,14 +63,14 @@ def prepare_around(
             qemu=qemu,
             machine=machine,
             workload=workload,
-            slice=initrd.slice_for(image, workload),
+            packed_root=initrd.slice_for(image, workload),
             timeout_s=plan.guest_timeout_s,
             folder=folder,
             instrument=load_instrument(plan.machine, model_of(plan.model, workload)),
         )
-        facts = environment_of(bench)
+        facts = bench.environment()
         shapes[workload.name] = _shape(facts, workload, cases)
-        series.append(Series(bench=bench, cases=cases, fingerprint=facts.fingerprint))
+        series.append(Series(bench=replace(bench, fingerprint=facts.fingerprint), cases=cases))
     return Prepared(arms=arms, series=series, environment=_environment(facts, shapes, image[0]))
 
 
@@ -79,8 +79,7 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
     started, clock = datetime.now(UTC), time.monotonic()
     ready = prepare(plan, folder, work)
     series = ready.series
-    limits = Limits(seeds=plan.seeds, max_seeds=plan.max_seeds, fixed=plan.fixed_seeds)
-    sample(series, ready.arms, limits, lambda one: Wanted(ready.arms, _undecided(one, series, plan)), work)
+    fill(series, ready.arms, plan, lambda one: Wanted(ready.arms, _undecided(one, series, plan)), work)
     name = results.reference(folder)
     if not all(one.seeds() for one in series):
         raise HostFailed(
@@ -193,15 +192,6 @@ def arm_result(arm: Arm, machine: Mapping[str, str] | None = None) -> ArmResult:
 def model_of(asked: str, workload: Workload) -> str:
     """The cost model that a workload is measured with: the one asked for, or its own (`auto`)."""
     return workload.model if asked == "auto" else asked
-
-
-def environment_of(bench: Bench) -> Environment:
-    """What the numbers of a bench depend on besides kernel, settings and seed."""
-    return guest_of(bench, {}).environment(
-        settings=bench.workload.guest_settings(exact.exact_machine().settings, {}),
-        env=bench.workload.env,
-        initrd_sha256=records.file_digest(bench.slice),
-    )
 
 
 def _shape(facts: Environment, workload: Workload, cases: Sequence[Case]) -> GuestShape:

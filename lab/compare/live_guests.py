@@ -86,7 +86,7 @@ def prepare(
 ) -> Ready:
     """The guests of every workload around arms whose kernels are at hand."""
     image = guest_image.obtain(progress)
-    room = live_machine.obtain_root(image[1])
+    root = live_machine.obtain_root(image[1])
     board = common_machine(*(arm.kernel for arm in arms))
     counted = _events(plan, image[1])
     stands, shapes, layouts, commands = [], {}, {}, {}
@@ -106,7 +106,7 @@ def prepare(
         packed = initrd.slice_for(image, _with_perf(workload) if counted or plan.perf_record else workload)
         shape = _shape(guest, qemu, workload, cases, packed, counted)
         bench = LiveBench(
-            guest=guest, machine=board, workload=workload, cases=cases, slice=packed, room=room,
+            guest=guest, machine=board, workload=workload, cases=cases, packed_root=packed, root=root,
             timeout_s=timeout_s, folder=folder, fingerprint=shape.fingerprint, perf=counted,
         )  # fmt: skip
         stands.append(Stand(bench=bench, seats=layout.seats))
@@ -138,7 +138,7 @@ def _with_perf(workload: Workload) -> Workload:
 def command(bench: LiveBench, arm: Arm) -> Command:
     """What makes and starts an arm's guest of a workload, on its first seat."""
     composed, argv = live_machine.compose(
-        bench.guest_of(arm, bench.guest.seat), arm.kernel.image(bench.machine), bench.room
+        bench.guest_of(arm, bench.guest.seat), arm.kernel.image(bench.machine), bench.root
     )
     return Command(vng=composed, qemu=argv)
 

@@ -16,7 +16,7 @@ import msgspec
 from lab.compare import exact, matrix_results, results, runs
 from lab.compare.exact import Prepared
 from lab.compare.matrix_results import Cell, MatrixArm, MatrixArmPlan, MatrixPlan, MatrixResult, Span, state
-from lab.compare.sampling import Limits, Series, Wanted, sample
+from lab.compare.sampling import Series, Wanted, fill
 from lab.core import records
 from lab.core.errors import HostFailed, UserError, suggestion
 from lab.core.executor import Work
@@ -91,8 +91,7 @@ def measure(plan: MatrixPlan, folder: Path, work: Work) -> MatrixResult:
     """
     started, clock = datetime.now(UTC), time.monotonic()
     ready = prepare(plan, folder, work)
-    limits = Limits(seeds=plan.seeds, max_seeds=plan.max_seeds, fixed=plan.fixed_seeds, keep_going=True)
-    sample(ready.series, ready.arms, limits, lambda one: _undecided(one, ready, plan), work)
+    fill(ready.series, ready.arms, plan, lambda one: _undecided(one, ready, plan), work, keep_going=True)
     name = results.reference(folder)
     if not any(one.done or one.failed for one in ready.series):
         raise HostFailed(

@@ -11,18 +11,16 @@ import msgspec
 
 from lab.compare import exact, results, runs, sampling
 from lab.compare.results import AbResult, CaseResult
-from lab.compare.runs import Run
+from lab.compare.runs import GuestRun, Run
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure, UserError
 from lab.core.executor import Work
 from lab.guests import hardware, image, initrd, plugin
 from lab.guests.plugin import COSTS
-from lab.guests.run import Arm
 from lab.kernels import symbols
 from lab.kernels.symbols import SymbolTable
 from lab.stats.verdict import distance
 from lab.workloads import selection
-from lab.workloads.spec import Workload
 
 
 class BlockLike(Protocol):
@@ -101,11 +99,14 @@ def collect(folder: Path, case: CaseResult, work: Work, *, machine: str | None, 
     ready = exact.prepare(plan, place, work)
     (series,) = ready.series
     if plan.model != own:
-        samples = [(series, arm, runs.PROFILED_SEED, series.cases) for arm in ready.arms]
+        guests = [(series, series.guest(arm, runs.PROFILED_SEED, series.cases)) for arm in ready.arms]
         with work.progress.task("profiling", 0) as task:
-            sampling.run_all(samples, work.until(None), task)
+            sampling.run_all(guests, work.until(None), task)
     root = image.obtain(work.progress)[1] / "root"
-    base, test = (_profile(place, series.bench.workload, case, arm, root) for arm in ready.arms)
+    base, test = (
+        _profile(series.guest(arm, runs.PROFILED_SEED, [series.bench.workload.case(case.case)]), root)
+        for arm in ready.arms
+    )
     return Profiles(
         base=base, test=test, machine=hardware.load(plan.machine or hardware.DEFAULT).name, model=plan.model
     )
@@ -121,20 +122,20 @@ def _kept(folder: Path, case: CaseResult, machine: str | None, model: str | None
     return kind if wanted is not None and wanted.identity == kept else None
 
 
-def _profile(place: Path, workload: Workload, case: CaseResult, arm: Arm, root: Path) -> ArmProfile:
-    name = runs.run_name(workload, arm.name, runs.PROFILED_SEED, [workload.case(case.case)])
-    run = records.load(runs.run_path(place, name), Run)
-    path = runs.guest_folder(place, name) / COSTS
+def _profile(guest: GuestRun, root: Path) -> ArmProfile:
+    workload, (case,) = guest.bench.workload, guest.cases
+    run, path = records.load(guest.record_path, Run), guest.folder / COSTS
     # The plugin knows cases by their order in the boot.
-    number = 1 + runs.order(run.cases, runs.PROFILED_SEED).index(case.case)
+    number = 1 + runs.order(run.cases, guest.seed).index(case.name)
     windows = plugin.by_case(path).get(number)
     if not windows:
         raise GuestFailed(GuestFailure.NO_REPORT, "the cost model saw nothing of the case", log=path)
-    counted = runs.operations_of(workload, run.report, case.case)
+    counted = runs.operations_of(workload, run.report, case.name)
+    kernel = guest.arm.kernel
     program = initrd.own_files(workload).get(workload.program, root / workload.program.lstrip("/"))
     return ArmProfile(
         blocks=[block for window in windows for block in window.blocks],
         operations=sum(len(window.operations) for window in windows) or round(counted or 1),
-        kernel=[symbols.kernel_symbols(arm.kernel.vmlinux or arm.kernel.bzimage, arm.kernel.symbols)],
+        kernel=[symbols.kernel_symbols(kernel.vmlinux or kernel.bzimage, kernel.symbols)],
         user=[symbols.from_elf(program)],
     )

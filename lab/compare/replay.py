@@ -94,12 +94,13 @@ def _run_again(before: list[Run], ready: exact.Prepared, work: Work) -> None:
     """Repeat each stored run: the same arm, seed and cases."""
     series = {one.bench.workload.name: one for one in ready.series}
     arms = {arm.name: arm for arm in ready.arms}
-    samples: list[sampling.Sample] = []
+    guests = []
     for run in before:
         one = series[run.workload]
-        samples.append((one, arms[run.arm], run.seed, [one.bench.workload.case(name) for name in run.cases]))
+        cases = [one.bench.workload.case(name) for name in run.cases]
+        guests.append((one, one.guest(arms[run.arm], run.seed, cases)))
     with work.progress.task("replaying", 0) as task:
-        sampling.run_all(samples, work, task)
+        sampling.run_all(guests, work, task)
 
 
 def _again(run: Run, ready: exact.Prepared) -> Run:

@@ -15,7 +15,7 @@ from lab.core.errors import GuestFailed, GuestFailure
 from lab.core.records import Record
 from lab.guests import channel, costs, exact, output, run
 from lab.guests.channel import GuestReport
-from lab.guests.exact import ExactGuest, Qemu
+from lab.guests.exact import Environment, ExactGuest, Qemu
 from lab.guests.plugin import COSTS, Instrument, by_case
 from lab.guests.run import INITRD, Arm, Running
 from lab.kernels.kernel import MachineType
@@ -31,22 +31,97 @@ PROFILED_SEED = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What all runs of a workload share."""
+    """The guests of one workload: what all of its runs share.
+
+    packed_root: the root that they unpack.
+    fingerprint: of all that their numbers depend on besides kernel, settings and seed.
+    """
 
     qemu: Qemu
     machine: MachineType
     workload: Workload
-    slice: Path
+    packed_root: Path
     timeout_s: float
     folder: Path
     instrument: Instrument | None = None
+    fingerprint: str = ""
+
+    def guest(self, settings: Mapping[str, str]) -> ExactGuest:
+        """The guest of an arm with these settings."""
+        return ExactGuest(
+            qemu=self.qemu,
+            machine=self.machine,
+            vcpus=self.workload.vcpus,
+            memory_mb=self.workload.memory_mb,
+            cmdline=exact.cmdline(self.workload.arguments(settings)),
+            instrument=self.instrument,
+        )
+
+    def environment(self) -> Environment:
+        """Everything that the numbers depend on besides kernel, settings and seed."""
+        return self.guest({}).environment(
+            settings=self.workload.guest_settings(exact.exact_machine().settings, {}),
+            env=self.workload.env,
+            initrd_sha256=records.file_digest(self.packed_root),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestRun:
+    """One guest of a measurement: an arm with a seed, and the cases that it runs."""
+
+    bench: Bench
+    arm: Arm
+    seed: int
+    cases: Sequence[Case]
+
+    @property
+    def name(self) -> str:
+        """The name of its run."""
+        return run_name(self.bench.workload, self.arm.name, self.seed, self.cases)
+
+    @property
+    def record_path(self) -> Path:
+        """The file of its run's record."""
+        return run_path(self.bench.folder, self.name)
+
+    @property
+    def folder(self) -> Path:
+        """The guest's folder: its console, its report, and what the cost model wrote."""
+        return guest_folder(self.bench.folder, self.name)
+
+    @property
+    def commands(self) -> dict[str, list[str]]:
+        """The command of each case in the guest."""
+        return {case.name: self.bench.workload.command(case) for case in self.cases}
+
+    def argv(self) -> list[str]:
+        """QEMU's argument list."""
+        kernel = self.arm.kernel.image(self.bench.machine)
+        return self.bench.guest(self.arm.settings).argv(
+            kernel=kernel, folder=self.folder, root=self.bench.packed_root
+        )  # fmt: skip
+
+    def job(self) -> bytes:
+        """What follows the root in the guest's initrd: the job, and the padding behind it."""
+        workload = self.bench.workload
+        job = channel.encode_job(
+            seed=self.seed,
+            cases=[(case.name, workload.command(case)) for case in shuffled(self.cases, self.seed)],
+            settings=workload.guest_settings(exact.exact_machine().settings, self.arm.settings),
+            env=workload.environment(self.arm.settings),
+            setup=workload.setup,
+        )
+        if len(job) > _JOB_BYTES:
+            raise GuestFailed(
+                GuestFailure.MALFORMED, f"the job is {len(job)} bytes long, more than {_JOB_BYTES}; choose fewer cases"
+            )
+        packed = cpio.entry("job", 0o100444, job.ljust(_JOB_BYTES, b"\0")) + cpio.trailer()
+        return packed + padding(self.bench.packed_root.stat().st_size + len(packed))
 
 
 class Run(Record, frozen=True, kw_only=True):
-    """The record of one run: `runs/<name>.json`, with the name that `run_name` gives.
-
-    commands: what each case was in the guest. metrics: see `metrics()`.
-    """
+    """The record of one run: `runs/<name>.json`. commands: of each case in the guest."""
 
     schema: int = 1
     arm: str
@@ -63,18 +138,17 @@ class Run(Record, frozen=True, kw_only=True):
 
     def metrics(self, case: str) -> dict[str, float]:
         """The numbers of one case: the workload's own, and the modelled ones where a model was run."""
-        outcome = self.report.case(case)
-        return {**(outcome.metrics if outcome else {}), **self.costs.get(case, {})}
+        return GuestOutput(self.report, self.costs, self.wall_s).metrics(case)
 
 
 def run_name(workload: Workload, arm: str, seed: int, cases: Sequence[Case]) -> str:
-    """What a run is called: `<workload>-<arm>-<seed>`, or `<workload>+<case>-<arm>-<seed>` with a guest to itself."""
+    """The name of a run: `<workload>-<arm>-<seed>`, or `<workload>+<case>-<arm>-<seed>` with a guest to itself."""
     alone = f"+{cases[0].name}" if workload.isolate else ""
     return f"{workload.name}{alone}-{arm}-{seed:04d}"
 
 
 def run_path(folder: Path, name: str) -> Path:
-    """Where a run's record is."""
+    """The file of a run's record."""
     return folder / "runs" / f"{name}.json"
 
 
@@ -84,97 +158,77 @@ def load_all(folder: Path) -> list[Run]:
 
 
 def guest_folder(folder: Path, name: str) -> Path:
-    """Where a run's guest had its console, its report, and what the cost model wrote."""
+    """The folder of a run's guest."""
     return folder / "guests" / name
 
 
-def measure(bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], fingerprint: str, running: Running) -> Run:
+def measure(guest: GuestRun, running: Running) -> Run:
     """Boot one guest, run the cases, save the record.
 
     Raises `GuestFailed` naming the arm, the seed and the way it died. The guest's folder stays for reading.
     """
-    guest = fresh_folder(bench, arm, seed, cases)
-    argv = arguments(bench, arm, guest)
-    got = execute(argv, guest, bench, arm, seed, cases, running)
-    return keep(argv, guest, got, bench, arm, seed, cases, fingerprint)
+    make_folder(guest)
+    return save_run(guest, boot(guest, running))
 
 
-def fresh_folder(bench: Bench, arm: Arm, seed: int, cases: Sequence[Case]) -> Path:
-    """An empty folder for a run's guest."""
-    guest = guest_folder(bench.folder, run_name(bench.workload, arm.name, seed, cases))
-    shutil.rmtree(guest, ignore_errors=True)
-    guest.mkdir(parents=True)
-    return guest
+def make_folder(guest: GuestRun) -> None:
+    """Make the guest's folder, empty."""
+    shutil.rmtree(guest.folder, ignore_errors=True)
+    guest.folder.mkdir(parents=True)
 
 
-def arguments(bench: Bench, arm: Arm, guest: Path) -> list[str]:
-    """QEMU's argument list for a guest in a folder."""
-    kernel = arm.kernel.image(bench.machine)
-    return guest_of(bench, arm.settings).argv(kernel=kernel, folder=guest, root=bench.slice)
-
-
-def guest_of(bench: Bench, settings: Mapping[str, str]) -> ExactGuest:
-    """The guest of an arm with these settings."""
-    return ExactGuest(
-        qemu=bench.qemu,
-        machine=bench.machine,
-        vcpus=bench.workload.vcpus,
-        memory_mb=bench.workload.memory_mb,
-        cmdline=exact.cmdline(bench.workload.arguments(settings)),
-        instrument=bench.instrument,
-    )
-
-
-def execute(
-    argv: Sequence[str], guest: Path, bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], running: Running
-) -> Got:
-    """Boot the guest of a folder, and take what it gives."""
-    with paths.writing(guest / INITRD):
-        (guest / INITRD).write_bytes(bench.slice.read_bytes() + job_part(bench, arm, seed, cases))
+def boot(guest: GuestRun, running: Running) -> GuestOutput:
+    """Boot the guest in its folder, and read its output."""
+    bench, initrd = guest.bench, guest.folder / INITRD
+    with paths.writing(initrd):
+        initrd.write_bytes(bench.packed_root.read_bytes() + guest.job())
     try:
-        return conduct(
-            argv, guest, bench.workload, seed, cases,
+        return boot_and_read(
+            guest.argv(), guest.folder, bench.workload, guest.seed, guest.cases,
             modelled=bench.instrument is not None, timeout_s=bench.timeout_s, running=running,
         )  # fmt: skip
     except GuestFailed as error:
-        error.message = f"{arm.name} arm ({arm.kernel.spec.text}), seed {seed}: {error.message}"
+        error.message = f"{guest.arm.name} arm ({guest.arm.kernel.spec.text}), seed {guest.seed}: {error.message}"
         raise
 
 
-def keep(
-    argv: list[str], guest: Path, got: Got, bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], fingerprint: str
-) -> Run:
-    """Save what a guest gave as the record of its run."""
+def save_run(guest: GuestRun, output: GuestOutput) -> Run:
+    """Save a guest's output as the record of its run."""
     run = Run(
-        arm=arm.name,
-        workload=bench.workload.name,
-        seed=seed,
-        cases=[case.name for case in cases],
-        commands={case.name: bench.workload.command(case) for case in cases},
-        kernel=arm.kernel.key,
-        fingerprint=fingerprint,
-        wall_s=got.wall_s,
-        argv=argv,
-        report=got.report,
-        costs=got.costs,
+        arm=guest.arm.name,
+        workload=guest.bench.workload.name,
+        seed=guest.seed,
+        cases=[case.name for case in guest.cases],
+        commands=guest.commands,
+        kernel=guest.arm.kernel.key,
+        fingerprint=guest.bench.fingerprint,
+        wall_s=output.wall_s,
+        argv=guest.argv(),
+        report=output.report,
+        costs=output.costs,
     )
-    if seed != PROFILED_SEED:
-        (guest / COSTS).unlink(missing_ok=True)
-    records.save(run_path(bench.folder, run_name(bench.workload, arm.name, seed, cases)), run)
+    if guest.seed != PROFILED_SEED:
+        (guest.folder / COSTS).unlink(missing_ok=True)
+    records.save(guest.record_path, run)
     return run
 
 
-class Got(NamedTuple):
-    """What one guest gave: its report with every case's metrics, and the modelled ones."""
+class GuestOutput(NamedTuple):
+    """The report of one guest with every case's metrics, and the modelled ones."""
 
     report: GuestReport
     costs: dict[str, dict[str, float]]
     wall_s: float
 
+    def metrics(self, case: str) -> dict[str, float]:
+        """The numbers of one case: the workload's own, and the modelled ones where a model was run."""
+        outcome = self.report.case(case)
+        return {**(outcome.metrics if outcome else {}), **self.costs.get(case, {})}
 
-def conduct(
+
+def boot_and_read(
     argv: Sequence[str],
-    guest: Path,
+    folder: Path,
     workload: Workload,
     seed: int,
     cases: Sequence[Case],
@@ -182,22 +236,22 @@ def conduct(
     modelled: bool,
     timeout_s: float,
     running: Running,
-) -> Got:
-    """Boot the guest whose initrd is in a folder, and read all that it delivers.
+) -> GuestOutput:
+    """Boot the guest whose initrd is in a folder, and read its output.
 
-    Whatever comes of it, the initrd is removed: it is large, and can be made again.
+    The initrd is removed in any case: it is large, and can be made again.
     """
     try:
-        ended = run.boot(argv, folder=guest, timeout_s=timeout_s, running=running)
+        ended = run.boot(argv, folder=folder, timeout_s=timeout_s, running=running)
         report = run.read_report(ended)
-        output.collect(report, workload, cases, guest)
-        found = _modelled(guest / COSTS, shuffled(cases, seed), workload, report) if modelled else {}
+        output.collect(report, workload, cases, folder)
+        modelled_costs = _modelled(folder / COSTS, shuffled(cases, seed), workload, report) if modelled else {}
     except GuestFailed:
-        paths.require_space(guest)  # what it said may be lost, and that is not its kernel's doing
+        paths.require_space(folder)  # a full disk may have cut the report short, which is not its kernel's fault
         raise
     finally:
-        (guest / INITRD).unlink(missing_ok=True)
-    return Got(report, found, ended.wall_s)
+        (folder / INITRD).unlink(missing_ok=True)
+    return GuestOutput(report, modelled_costs, ended.wall_s)
 
 
 def _modelled(
@@ -217,23 +271,6 @@ def operations_of(workload: Workload, report: GuestReport, case: str) -> float |
     """How many operations a case did, where its program counts them in a metric and marks none."""
     outcome = report.case(case)
     return outcome.metrics[workload.operations] if workload.operations and outcome else None
-
-
-def job_part(bench: Bench, arm: Arm, seed: int, cases: Sequence[Case]) -> bytes:
-    """What follows the slice in a guest's initrd: the job, and the padding behind it."""
-    job = channel.encode_job(
-        seed=seed,
-        cases=[(case.name, bench.workload.command(case)) for case in shuffled(cases, seed)],
-        settings=bench.workload.guest_settings(exact.exact_machine().settings, arm.settings),
-        env=bench.workload.environment(arm.settings),
-        setup=bench.workload.setup,
-    )
-    if len(job) > _JOB_BYTES:
-        raise GuestFailed(
-            GuestFailure.MALFORMED, f"the job is {len(job)} bytes long, more than {_JOB_BYTES}; choose fewer cases"
-        )
-    packed = cpio.entry("job", 0o100444, job.ljust(_JOB_BYTES, b"\0")) + cpio.trailer()
-    return packed + padding(bench.slice.stat().st_size + len(packed))
 
 
 def padding(length: int) -> bytes:

@@ -7,12 +7,13 @@ they run side by side on all cores.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lab.compare import runs
-from lab.compare.runs import Bench, Run
+from lab.compare.plan import ComparisonPlan
+from lab.compare.runs import Bench, GuestRun, Run
 from lab.core import records
 from lab.core.errors import GuestFailed
 from lab.core.executor import Work
@@ -22,27 +23,21 @@ from lab.stats.defaults import FIRST_LOOK_SEEDS, MORE_SEEDS
 from lab.workloads.spec import Case, Metric
 
 
-class Failure(NamedTuple):
-    """A guest that died: whose it was, and what was in it."""
-
-    arm: str
-    seed: int
-    cases: Sequence[Case]
-    error: GuestFailed
-
-
 @dataclass(kw_only=True)
 class Series:
-    """One workload of a comparison: its bench, its cases, and the runs so far, by `runs.run_name`.
+    """One workload of a comparison: its bench, its cases, and the runs so far by name.
 
     failed: the guests that died, where the others go on without them.
     """
 
     bench: Bench
     cases: Sequence[Case]
-    fingerprint: str
     done: dict[str, Run] = field(default_factory=dict)
-    failed: list[Failure] = field(default_factory=list)
+    failed: list[tuple[GuestRun, GuestFailed]] = field(default_factory=list)
+
+    def guest(self, arm: Arm, seed: int, cases: Sequence[Case]) -> GuestRun:
+        """A guest to run."""
+        return GuestRun(bench=self.bench, arm=arm, seed=seed, cases=cases)
 
     def run(self, arm: str, seed: int, case: Case) -> Run | None:
         """The run of one arm and seed that had this case in it."""
@@ -82,122 +77,92 @@ class Series:
         return [*declared, *(_undeclared(name) for name in more)]
 
     def failure(self, arm: str, case: Case) -> GuestFailed | None:
-        """How an arm's guest with this case in it failed first, by seed."""
-        died = [one for one in self.failed if one.arm == arm and case in one.cases]
-        return min(died, key=lambda one: one.seed).error if died else None
+        """The error of an arm's first guest, by seed, that died with this case in it."""
+        died = [(guest.seed, error) for guest, error in self.failed if guest.arm.name == arm and case in guest.cases]
+        return min(died, key=lambda one: one[0])[1] if died else None
 
 
 def _undeclared(name: str) -> Metric:
     return Metric(name=name, unit="as printed", better="neither", description="printed, and not declared")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """Numbers of seeds, and what ends them. fixed: exactly `seeds`, decided or not.
-
-    keep_going: a guest that fails ends its arm in its series, and nothing else.
-    """
-
-    seeds: int
-    max_seeds: int
-    fixed: bool
-    keep_going: bool = False
-
-
 class Wanted(NamedTuple):
-    """What of a series is to be run: all of these arms with all of these cases."""
+    """The part of a series that needs more seeds: all of these arms with all of these cases."""
 
     arms: Sequence[Arm]
     cases: Sequence[Case]
 
 
-def sample(
+def fill(
     series: Sequence[Series],
     arms: Sequence[Arm],
-    limits: Limits,
+    plan: ComparisonPlan,
     undecided: Callable[[Series], Wanted],
     work: Work,
+    *,
+    keep_going: bool = False,
 ) -> None:
-    """Fill the series with runs until every case is decided, the seeds are used up, or the budget is.
+    """Run guests until every case is decided, the plan's seeds are used up, or the budget is.
 
-    undecided: which arms and cases of a series need more seeds, judged after each look.
+    undecided: judges a series after each look.
+    keep_going: a guest that fails ends its arm in its series, and nothing else.
     """
     with work.progress.task("measuring", 0) as task:
-        looks = [limits.seeds] if limits.fixed else sorted({min(FIRST_LOOK_SEEDS, limits.seeds), limits.seeds})
-        if not limits.fixed:
-            looks += [*range(limits.seeds + MORE_SEEDS, limits.max_seeds, MORE_SEEDS), limits.max_seeds]
+        looks = [plan.seeds] if plan.fixed_seeds else sorted({min(FIRST_LOOK_SEEDS, plan.seeds), plan.seeds})
+        if not plan.fixed_seeds:
+            looks += [*range(plan.seeds + MORE_SEEDS, plan.max_seeds, MORE_SEEDS), plan.max_seeds]
         seen = 0
         for look in looks:
             wanted = [(one, undecided(one) if seen else Wanted(arms, one.cases)) for one in series]
             wanted = [(one, want) for one, want in wanted if want.arms and want.cases]
             if not wanted or (seen and work.out_of_time):
                 return
-            samples = [
-                (one, arm, seed, cases)
+            guests = [
+                (one, one.guest(arm, seed, cases))
                 for seed in range(seen + 1, look + 1)
                 for one, want in wanted
-                for cases in one.bench.workload.by_guest(one.cases if look <= limits.seeds else want.cases)
+                for cases in one.bench.workload.by_guest(one.cases if look <= plan.seeds else want.cases)
                 for arm in (want.arms if seed % 2 else want.arms[::-1])
             ]
-            run_all(samples, work, task, keep_going=limits.keep_going)
+            run_all(guests, work, task, keep_going=keep_going)
             seen = look
 
 
-Sample = tuple[Series, Arm, int, Sequence[Case]]
-
-
-def run_all(samples: Sequence[Sample], work: Work, task: Task, *, keep_going: bool = False) -> None:
-    """Take all of the samples, some at a time; the first failure stops the rest. What ended is on disk by then."""
-    task.grow(len(samples))
+def run_all(guests: Sequence[tuple[Series, GuestRun]], work: Work, task: Task, *, keep_going: bool = False) -> None:
+    """Run all of the guests, some at a time; the first failure stops the rest. What ended is on disk by then."""
+    task.grow(len(guests))
     running = Running()
-    jobs = work.executor.guests(samples[0][0].bench) if work.executor and samples else work.jobs
+    jobs = work.executor.guests(guests[0][1].bench) if work.executor and guests else work.jobs
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         try:
-            futures = [pool.submit(_take, *sample, work, running, task, keep_going) for sample in samples]
+            futures = [pool.submit(_run, *one, work, running, task, keep_going=keep_going) for one in guests]
             finished, _ = wait(futures, return_when=FIRST_EXCEPTION)
-            _raise_first(finished)
+            for future in finished:
+                future.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             running.stop_all()
             raise
 
 
-def _raise_first(futures: set[Future[None]]) -> None:
-    for future in futures:
-        if (error := future.exception()) is not None:
-            raise error
-
-
-def _take(
-    series: Series,
-    arm: Arm,
-    seed: int,
-    cases: Sequence[Case],
-    work: Work,
-    running: Running,
-    task: Task,
-    keep_going: bool,
-) -> None:
-    run = _stored(series, arm, seed, cases)
-    if run is None and not work.out_of_time and not series.failure(arm.name, cases[0]):
+def _run(series: Series, guest: GuestRun, work: Work, running: Running, task: Task, *, keep_going: bool) -> None:
+    run = _stored(guest)
+    if run is None and not work.out_of_time and not series.failure(guest.arm.name, guest.cases[0]):
         try:
-            measure = work.executor.measure if work.executor else runs.measure
-            run = measure(series.bench, arm, seed, cases, series.fingerprint, running)
+            run = (work.executor or runs).measure(guest, running)
         except GuestFailed as error:
             if not keep_going:
                 raise
-            series.failed.append(Failure(arm.name, seed, cases, error))
+            series.failed.append((guest, error))
     if run is not None:
-        series.done[runs.run_name(series.bench.workload, arm.name, seed, cases)] = run
+        series.done[guest.name] = run
     task.advance()
 
 
-def _stored(series: Series, arm: Arm, seed: int, cases: Sequence[Case]) -> Run | None:
-    """A run of this very measurement that was recorded before it was interrupted."""
-    workload = series.bench.workload
-    path = runs.run_path(series.bench.folder, runs.run_name(workload, arm.name, seed, cases))
-    if not path.is_file():
+def _stored(guest: GuestRun) -> Run | None:
+    """The run of this very guest that was recorded before the measurement was interrupted."""
+    if not guest.record_path.is_file():
         return None
-    run = records.load(path, Run)
-    same = run.kernel == arm.kernel.key and run.fingerprint == series.fingerprint
-    return run if same and run.commands == {case.name: workload.command(case) for case in cases} else None
+    run = records.load(guest.record_path, Run)
+    same = run.kernel == guest.arm.kernel.key and run.fingerprint == guest.bench.fingerprint
+    return run if same and run.commands == guest.commands else None

@@ -25,8 +25,8 @@ class Executor(Protocol):
     def guests(self, bench: Any) -> int:
         """The number of guests that all of them run at a time."""
 
-    def measure(self, bench: Any, arm: Any, seed: int, cases: Sequence[Any], fingerprint: str, running: Any) -> Any:
-        """Do what `runs.measure` does. The record is saved, and the guest's folder filled, on this machine."""
+    def measure(self, guest: Any, running: Any) -> Any:
+        """Run a guest. Its record is saved, and its folder filled, on this machine."""
 
     def build(self, request: Any, progress: Any) -> Any:
         """The kernel of a request, now in this machine's store; None when it has to be built here."""

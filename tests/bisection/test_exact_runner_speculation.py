@@ -8,16 +8,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
 from lab.bisection.answer import Answer
 from lab.bisection.exact_runner import Speculation
 from lab.compare import runs
-from lab.compare.runs import Bench, Run
+from lab.compare.runs import GuestRun, Run
 from lab.core.errors import BuildFailed
-from lab.guests.run import Arm
+from lab.guests.run import Running
 from lab.kernels.build import TreeSource
 from lab.kernels.kernel import Kernel, KernelSpec
 
@@ -120,12 +119,12 @@ class Watch:
         monkeypatch.setattr(KernelSpec, "obtain", lambda spec, *_, **__: self.obtain(spec))
         plain = bisector.guests.measure
 
-        def measure(bench: Bench, arm: Arm, *more: Any) -> Run:
-            commit = arm.kernel.commit or ""
-            if arm.name == "commit" and commit in self.following:
+        def measure(guest: GuestRun, running: Running) -> Run:
+            commit = guest.arm.kernel.commit or ""
+            if guest.arm.name == "commit" and commit in self.following:
                 # A build ahead that does not begin by then fails the test.
                 until(lambda: ("ahead", self.following[commit]) in self.events)
-            run = plain(bench, arm, *more)
+            run = plain(guest, running)
             self.events.append(("guest", commit))
             return run
 

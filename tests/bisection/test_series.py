@@ -283,10 +283,10 @@ def test_the_option_that_did_it_is_found(
     base = start(tree)
     plain, one_at_a_time = guests.measure, threading.Lock()
 
-    def measure(bench: Any, arm: Any, *rest: Any) -> Any:
+    def measure(guest: Any, running: Any) -> Any:
         with one_at_a_time:
-            guests.value = lambda value, seed, case: 60.0 if arm.settings.get("thp") == "always" else 100.0
-            return plain(bench, arm, *rest)
+            guests.value = lambda value, seed, case: 60.0 if guest.arm.settings.get("thp") == "always" else 100.0
+            return plain(guest, running)
 
     monkeypatch.setattr(runs, "measure", measure)
     (tmp_path / "a").write_text("thp=never\n")

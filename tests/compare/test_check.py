@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.cli import main
-from lab.compare import check
+from lab.compare import check, runs
 from lab.compare.runs import Run
 from lab.core.errors import GuestFailed, GuestFailure
 from lab.kernels.kernel import Kernel
@@ -26,9 +26,7 @@ SIZED = WORKLOAD.replace('name = "large"', 'name = "large"\nmemory_mb = 300').re
 def guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGuests:
     own_folders(monkeypatch, tmp_path)
     monkeypatch.setattr(Kernel, "configuration", lambda kernel: None)
-    found = pretend(monkeypatch, tmp_path, FakeGuests(lambda arm, seed, case: 12.5))
-    monkeypatch.setattr(check, "measure", found.measure)
-    return found
+    return pretend(monkeypatch, tmp_path, FakeGuests(lambda arm, seed, case: 12.5))
 
 
 @pytest.fixture
@@ -71,7 +69,7 @@ def test_a_case_that_fails_is_told_with_its_status(
     def fails(*_: object) -> Run:
         raise GuestFailed(GuestFailure.WORKLOAD, "mine:large exited with status 3: no", log=Path("/x/report.jsonl"))
 
-    monkeypatch.setattr(check, "measure", fails)
+    monkeypatch.setattr(runs, "measure", fails)
     mine = write_workload(tmp_path / "mine", SIZED)
     assert main.run(["workload", "check", mine, "--run", kernel_file]) == 4
     assert capsys.readouterr().out == f"{mine}: mine:large exited with status 3: no (log: /x/report.jsonl)\n"

@@ -86,8 +86,8 @@ def taking(folder: Path, *, seats: int = 1, rounds: int = 20, fixed: bool = Fals
         qemu="/q", accelerator="tcg", shape=Shape(cores=1), seat=SEAT, memory_mb=512, hugepage_kb=None, arguments=[]
     )
     bench = LiveBench(
-        guest=guest, machine=MachineType.Q35, workload=workload, cases=workload.cases, slice=folder / "slice",
-        room=folder / "room", timeout_s=10, folder=folder, fingerprint="print",
+        guest=guest, machine=MachineType.Q35, workload=workload, cases=workload.cases, packed_root=folder / "slice",
+        root=folder / "room", timeout_s=10, folder=folder, fingerprint="print",
     )  # fmt: skip
     metrics = {f"mine:{case.name}": exact.metrics_of(workload.metrics, modelled=False) for case in workload.cases}
     return Taking(

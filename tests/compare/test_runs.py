@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.compare import runs
-from lab.compare.runs import Bench, Run
+from lab.compare.runs import Bench, GuestRun, Run
 from lab.core import records
 from lab.core.errors import DiskFull, GuestFailed
 from lab.guests import channel
@@ -44,8 +44,8 @@ def bench(tmp_path: Path) -> Bench:
     (tmp_path / "slice.cpio").write_bytes(b"SLICE" * 4)
     return Bench(
         qemu=Qemu(path=str(tmp_path / "qemu"), version="7.2", numbers=(7, 2)), machine=MachineType.Q35,
-        workload=selection.load(write_workload(tmp_path / "mine")), slice=tmp_path / "slice.cpio",
-        timeout_s=20, folder=tmp_path / "result",
+        workload=selection.load(write_workload(tmp_path / "mine")), packed_root=tmp_path / "slice.cpio",
+        timeout_s=20, folder=tmp_path / "result", fingerprint="print",
     )  # fmt: skip
 
 
@@ -64,7 +64,8 @@ def measure(bench: Bench, *rows: dict[str, object], script: str = "", which: Arm
         f"cp {bench.folder.parent}/report report.jsonl\n{script}\n"
     )
     program.chmod(0o755)
-    return runs.measure(bench, which or arm(), seed, bench.workload.cases, "print", Running())
+    guest = GuestRun(bench=bench, arm=which or arm(), seed=seed, cases=bench.workload.cases)
+    return runs.measure(guest, Running())
 
 
 def guest_folder(bench: Bench, seed: int = 3) -> Path:
@@ -182,7 +183,7 @@ def test_what_an_earlier_guest_left_is_not_taken_for_this_ones(bench: Bench) -> 
     measure(bench, *SMALL, *LARGE)
     Path(bench.qemu.path).write_text("#!/bin/sh\necho Linux > console.log\n")
     with pytest.raises(GuestFailed, match="its init never reported"):
-        runs.measure(bench, arm(), 3, bench.workload.cases, "print", Running())
+        runs.measure(GuestRun(bench=bench, arm=arm(), seed=3, cases=bench.workload.cases), Running())
 
 
 def test_a_hang_is_ended(bench: Bench) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.compare import runs
-from lab.compare.runs import Bench, Run
+from lab.compare.runs import GuestRun, Run
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure
 from lab.core.git import Repo
@@ -28,11 +28,10 @@ from lab.guests import initrd as guest_initrd
 from lab.guests.channel import CaseOutcome, GuestReport
 from lab.guests.exact import Qemu
 from lab.guests.image import Image
-from lab.guests.run import Arm, Running
+from lab.guests.run import Running
 from lab.kernels import trees
 from lab.kernels.build import TreeSource
 from lab.kernels.kernel import Kernel, KernelSpec
-from lab.workloads.spec import Case
 
 from .kernel import WHO, commit_all, git, write_kernel
 
@@ -173,9 +172,8 @@ class Guests:
         self.calls: list[tuple[str, int]] = []
         self.failures: dict[str, int] = {}
 
-    def measure(
-        self, bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], fingerprint: str, running: Running
-    ) -> Run:
+    def measure(self, guest: GuestRun, running: Running) -> Run:
+        bench, arm, seed, cases = guest.bench, guest.arm, guest.seed, guest.cases
         fate = arm.kernel.image(bench.machine).read_text().partition("\n")[0]
         commit = arm.kernel.commit or ""
         note("FAKE_RUNS", f"{bench.folder.name} {commit} {seed}")
@@ -196,11 +194,11 @@ class Guests:
         run = Run(
             arm=arm.name, workload=bench.workload.name, seed=seed, cases=[case.name for case in cases],
             commands={case.name: bench.workload.command(case) for case in cases},
-            kernel=arm.kernel.key, fingerprint=fingerprint, wall_s=0.1,
+            kernel=arm.kernel.key, fingerprint=bench.fingerprint, wall_s=0.1,
             argv=["qemu", "-kernel", str(arm.kernel.image(bench.machine))],
             report=GuestReport(cases=outcomes, complete=True),
         )  # fmt: skip
-        records.save(runs.run_path(bench.folder, runs.run_name(bench.workload, arm.name, seed, cases)), run)
+        records.save(guest.record_path, run)
         return run
 
 

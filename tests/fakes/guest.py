@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from lab.compare import runs
 from lab.compare.plan import ArmPlan, Plan
-from lab.compare.runs import Bench, Run
+from lab.compare.runs import GuestRun, Run
 from lab.core import records
 from lab.guests import exact
 from lab.guests import image as guest_image
@@ -18,10 +18,9 @@ from lab.guests import initrd as guest_initrd
 from lab.guests.channel import CaseOutcome, GuestReport
 from lab.guests.exact import Qemu
 from lab.guests.image import Image
-from lab.guests.run import Arm, Running
+from lab.guests.run import Running
 from lab.kernels.files import FileSource
 from lab.kernels.kernel import Kernel, KernelSpec
-from lab.workloads.spec import Case
 
 WORKLOAD = """\
 schema = 1
@@ -70,10 +69,9 @@ class FakeGuests:
         self.running: Running | None = None
         self._lock = threading.Lock()
 
-    def measure(
-        self, bench: Bench, arm: Arm, seed: int, cases: Sequence[Case], fingerprint: str, running: Running
-    ) -> Run:
+    def measure(self, guest: GuestRun, running: Running) -> Run:
         """What a guest would have given, recorded as a real one is."""
+        bench, arm, seed, cases = guest.bench, guest.arm, guest.seed, guest.cases
         with self._lock:
             self.calls.append((arm.name, seed, tuple(case.name for case in cases)))
             self.running = running
@@ -87,13 +85,13 @@ class FakeGuests:
         run = Run(
             arm=arm.name, workload=bench.workload.name, seed=seed, cases=[case.name for case in cases],
             commands={case.name: bench.workload.command(case) for case in cases},
-            kernel=arm.kernel.key, fingerprint=fingerprint, wall_s=0.1, argv=["qemu"],
+            kernel=arm.kernel.key, fingerprint=bench.fingerprint, wall_s=0.1, argv=["qemu"],
             report=GuestReport(cases=outcomes, complete=True),
             costs={
                 case.name: {"cycles_per_op": 1e6 / self.formula(arm.name, seed, case.name) ** 0.5} for case in cases
             } if bench.instrument else {},
         )  # fmt: skip
-        records.save(runs.run_path(bench.folder, runs.run_name(bench.workload, arm.name, seed, cases)), run)
+        records.save(guest.record_path, run)
         return run
 
     @property

@@ -17,7 +17,7 @@ from pathlib import Path
 from lab import __version__
 from lab.compare import runs
 from lab.compare.replay import Replay, differences
-from lab.compare.runs import Got
+from lab.compare.runs import GuestOutput
 from lab.core import process, records
 from lab.core.errors import GuestFailed, UserError
 from lab.core.executor import Work
@@ -143,7 +143,7 @@ def _run_all(
 
 def _boot(
     opened: Opened, guest: Guest, qemu: Qemu, library: Path | None, folder: Path, asked: Asked, running: Running
-) -> Got:
+) -> GuestOutput:
     boot, workload = opened.bundle.boot(guest), opened.readings[guest.workload]
     folder.mkdir(parents=True)
     initrd, root = folder / INITRD, opened.folder / boot.root
@@ -152,7 +152,7 @@ def _boot(
     described = contents.guest_of(boot, qemu, opened.machine, instrument)
     argv = described.argv(kernel=opened.folder / boot.kernel, folder=folder, root=root)
     try:
-        return runs.conduct(
+        return runs.boot_and_read(
             argv, folder, workload, guest.seed, [workload.case(name) for name in guest.cases],
             modelled=instrument is not None, timeout_s=asked.guest_timeout_s, running=running,
         )  # fmt: skip
@@ -169,23 +169,16 @@ def _instrument(opened: Opened, model: Model | None, library: Path | None) -> In
     return Instrument(library=library, machine=machine, model=model)
 
 
-def _compare(opened: Opened, guest: Guest, folder: Path, got: Got) -> list[str]:
+def _compare(opened: Opened, guest: Guest, folder: Path, output: GuestOutput) -> list[str]:
     """Every number that is not the same; and the files, which hold more than the numbers."""
     expected = opened.expected.guests[guest.name]
-    found = differences(guest, expected.numbers, _numbers(got, guest))
+    found = differences(guest, expected.numbers, {case: output.metrics(case) for case in guest.cases})
     if not found:
         found = [
             f"{guest.name}: {name} has other bytes, though every number is the same"
             for name in _other(folder, expected)
         ]
     return found
-
-
-def _numbers(got: Got, guest: Guest) -> dict[str, dict[str, float]]:
-    outcomes = {case: got.report.case(case) for case in guest.cases}
-    return {
-        case: {**(outcome.metrics if outcome else {}), **got.costs.get(case, {})} for case, outcome in outcomes.items()
-    }
 
 
 def _other(folder: Path, expected: ExpectedGuest) -> list[str]:

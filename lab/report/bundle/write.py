@@ -166,7 +166,7 @@ def _require_argv(report: StoredComparison, part: _Part) -> None:
     again = guest.argv(
         kernel=Path(argv[argv.index("-kernel") + 1]),
         folder=Path(argv[argv.index("-initrd") + 1]).parent,
-        root=part.bench.slice,
+        root=part.bench.packed_root,
     )
     commands = {case.name: part.bench.workload.command(case) for case in _cases(part)}
     if commands != run.commands or _but_library(again) != _but_library(argv):
@@ -246,7 +246,7 @@ def _roots(folder: Path, benches: Mapping[str, Bench]) -> None:
     _copy_sources(room("images") / "guest" / "init", folder / "sources" / "init")
     _copy_sources(room("workloads") / "include", folder / "sources" / "include")
     for name, bench in benches.items():
-        shutil.copyfile(bench.slice, folder / f"guests/{name}.cpio")
+        shutil.copyfile(bench.packed_root, folder / f"guests/{name}.cpio")
         if selection.is_shipped(bench.workload):
             _copy_sources(bench.workload.folder, folder / "sources" / name)
 
@@ -261,7 +261,8 @@ def _copy_sources(source: Path, target: Path) -> None:
 def _guest(folder: Path, part: _Part) -> Guest:
     job = f"jobs/{part.name}.cpio"
     (folder / "jobs").mkdir(exist_ok=True)
-    (folder / job).write_bytes(runs.job_part(part.bench, part.arm, part.run.seed, _cases(part)))
+    guest = runs.GuestRun(bench=part.bench, arm=part.arm, seed=part.run.seed, cases=_cases(part))
+    (folder / job).write_bytes(guest.job())
     return Guest(
         name=part.name,
         workload=part.run.workload,
