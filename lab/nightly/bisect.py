@@ -1,9 +1,4 @@
-"""From a regression to its commit: a bisection of the case that lost most, then what else that commit explains.
-
-From what is news to whose doing it was: each event with its culprit, each culprit told once.
-
-What a bisection says of an event, in the words of a night. Pure.
-"""
+"""The bisections of a branch in one night: finds the culprit of each event, and reports each culprit once."""
 
 from __future__ import annotations
 
@@ -15,301 +10,258 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab.bisection import answer, commit_range, conclude, request, session
-from lab.bisection.answer import Answer
-from lab.bisection.answer import Culprit as Change
+from lab.bisection import answer, conclude, request, session
+from lab.bisection.answer import Answer, Culprit
+from lab.bisection.commit_range import is_ancestor
 from lab.bisection.request import BisectRequest
-from lab.compare import exact, live, results
+from lab.compare import results
 from lab.core.errors import DiskFull, LabError, UserError
-from lab.core.executor import Work
-from lab.core.git import Repo
 from lab.core.process import CommandFailed
 from lab.history import remember
 from lab.history.trends import Mode
 from lab.kernels.trees import Tree
-from lab.nightly import measure as nightly_measure
-from lab.nightly.context import BranchContext, LiveBudget
-from lab.nightly.plan import BranchPlan, NightlyPlan
-from lab.nightly.record import CaseChange, CaseName, Culprit, Event
+from lab.nightly import measure
+from lab.nightly.context import BranchContext
+from lab.nightly.record import HARMFUL, CaseChange, CaseName, Event, EventCulprit
 from lab.stats.verdict import Outcome, distance, percent
 from lab.workloads import selection
-
-
-@dataclass(frozen=True, kw_only=True)
-class Chase:
-    """What a bisection needs to know of the night around it."""
-
-    plan: NightlyPlan
-    branch: BranchPlan
-    tree: Tree
-    work: Work
-    live: LiveBudget
-
-    def out_of_time(self, mode: Mode) -> bool:
-        """Whether the night's budget is used up, or live mode's."""
-        return self.work.out_of_time or (mode == "live" and self.live.out_of_time)
-
-    def begin(self, event: Event) -> Path:
-        """A new bisection of the case that lost most, between the event's two commits."""
-        worst = worst_of(event)
-        old = event.base
-        if not commit_range.is_ancestor(self.tree.source, old, event.test):
-            # Pushed anew: what was measured is on another line; the two part after this.
-            old = _merge_base(self.tree.source, old, event.test) or old
-        asked_for = [selection.canonical(text) for text in self.plan.workloads_of(self.branch)]
-        chosen = selection.only(asked_for, worst.workload, worst.case)
-        # A step, and the parts of a creep, may be smaller than what a single night tells.
-        threshold = self.plan.threshold if event.kind == "regression" else self.plan.smallest_step
-        wanted = BisectRequest(
-            good=old, bad=event.test, workload=chosen, tree=self.tree.name, threshold=threshold,
-            machine=self.plan.machine, cc=self.plan.cc, qemu=self.plan.qemu, guest_timeout=self.plan.guest_timeout_s,
-            model=self.plan.model if worst.mode == "exact" else None,
-        )  # fmt: skip
-        words = ["lab", "bisect", "--good", old, "--bad", event.test, "--tree", self.tree.name, "-w", chosen]
-        words += ["--threshold", f"{threshold:g}"]
-        if worst.mode == "live":
-            wanted, more = self._in_live_mode(wanted)
-            words += more
-        made, history = request.plan(wanted, words, self.work.progress)
-        folder = results.new_folder(None)
-        with results.claimed(folder):
-            session.create(folder, made, history)
-        return folder
-
-    def _in_live_mode(self, wanted: BisectRequest) -> tuple[BisectRequest, list[str]]:
-        """The search of live mode instead, and the words for it."""
-        if self.live.accelerator is None:
-            raise UserError("this host no longer measures in live mode")
-        own, accel = self.plan.live, self.live.accelerator
-        words = ["--mode", "live", "--accel", accel]
-        words += ["--cpus", str(own.cpus)] if own.cpus else []
-        words += ["--iterations", str(own.iterations)] if own.iterations else []
-        return replace(wanted, mode="live", accel=accel, cpus=own.cpus, iterations=own.iterations), words
-
-    def finish(self, folder: Path) -> Answer | None:
-        """The answer of a bisection, as far as the budget goes; None where there is none yet."""
-        if (folder / answer.FILE).is_file():
-            return answer.load(folder)
-        begun = session.load(folder)
-        mode: Mode = "exact" if begun.plan.live is None else "live"
-        if self.out_of_time(mode):
-            return None
-        with results.claimed(folder), self.live.spend() if mode == "live" else nullcontext(self.work) as work:
-            found = conclude.conclude(begun, work)
-        remember(folder, self.work.progress, self.plan.database)
-        return found
-
-    def explained(self, event: Event, culprit: str) -> set[CaseName]:
-        """The cases that the culprit itself makes worse: it is measured against its parent in all of the workload.
-
-        In live mode also those that it may make worse, as far as the rounds tell.
-        """
-        mode = worst_of(event).mode
-        chosen = {case.workload for case in event.cases}
-        asked = {text for text in self.plan.workloads_of(self.branch) if selection.select(text)[0].name in chosen}
-        base, test = (
-            nightly_measure.resolve_arm(self.tree, spec, self.plan.cc, self.work.progress)
-            for spec in (f"{culprit}^", culprit)
-        )
-        one = replace(self.branch, workloads=tuple(sorted(asked)))
-        accelerator = self.live.accelerator if mode == "live" else None
-        compared = nightly_measure.comparison_plan(self.plan, one, base, test, accelerator)
-        folder = results.new_folder(None)
-        with (
-            results.claimed(folder),
-            self.live.spend() if mode == "live" else nullcontext(self.work.until(None)) as work,
-        ):
-            results.store_plan(folder, compared)
-            measure = exact.measure if mode == "exact" else live.measure
-            result = measure(compared, folder, work)
-        remember(folder, self.work.progress, self.plan.database)
-        wanted = (Outcome.REGRESSION,) if mode == "exact" else (Outcome.REGRESSION, Outcome.UNKNOWN)
-        return {(case.workload, case.case) for case in result.cases if case.verdict in wanted}
-
-
-def _merge_base(repo: Repo, one: str, other: str) -> str | None:
-    """The last commit that two have in common."""
-    try:
-        return repo.git("merge-base", one, other) or None
-    except CommandFailed:
-        return None
-
-
-def worst_of(event: Event) -> CaseChange:
-    """The case to bisect: in exact mode, which is sure of every commit, if that saw the event."""
-    mode = event.modes[0]
-    return max((case for case in event.cases if case.mode == mode), key=loss)
-
-
-def loss(case: CaseChange) -> float:
-    """How much a case lost."""
-    return distance(case.ratio, none=math.inf)
-
-
-def split(event: Event, explained: set[CaseName]) -> tuple[Event, Event | None]:
-    """An event with the cases that its culprit explains, and one with the rest, if there is any."""
-    mine = [case for case in event.cases if case.name in explained]
-    rest = [case for case in event.cases if case.name not in explained]
-    if not mine or not rest:
-        return event, None
-    return replace(event, cases=mine), replace(event, cases=rest, culprit=None)
-
 
 _MOST_SHARES = 5
 
 
-def culprit_of(answer: Answer) -> Culprit | None:
-    """What a bisection named, for the worse; of several the one that did most."""
-    worse = [one for one in answer.changes if one.direction != Outcome.IMPROVEMENT]
-    if not answer.named or not worse:
-        return None
-    return _culprit(max(worse, key=_effect), answer)
+@dataclass(frozen=True)
+class CulpritSearch:
+    """Bisects the events of a branch, as far as the budgets go."""
+
+    branch: BranchContext
+    tree: Tree
+
+    def run(self, events: Sequence[Event]) -> list[Event]:
+        """The events with their culprits; events with the same culprit become one."""
+        bisected: list[Event] = []
+        for event in events:
+            wanted = self.branch.night.plan.bisect and event.kind in HARMFUL
+            bisected += self._bisect(event) if wanted else [event]
+        return [self._mark_known(event) for event in _merge(bisected)]
+
+    def _bisect(self, event: Event) -> list[Event]:
+        """The event with its culprit, and another event for the cases that this culprit does not explain."""
+        bisections = self.branch.record.bisections
+        name = f"{event.id} {' '.join(sorted(case.shown for case in event.cases))}"
+        try:
+            if name in bisections:
+                folder = results.open_folder(bisections[name])
+            elif self.branch.night.out_of_time(_worst_case(event).mode):
+                return [self._without_time(event)]
+            else:
+                folder = self._begin(event)
+                self.branch.update(bisections={**bisections, name: results.reference(folder)})
+            return self._conclude(event, folder)
+        except DiskFull:
+            raise  # the night stops, and the bisection goes on when there is space
+        except LabError as error:
+            return [replace(event, text=f"not bisected: {error.message}")]
+
+    def _begin(self, event: Event) -> Path:
+        """Create the bisection of the case that lost most, between the event's two commits."""
+        plan, worst = self.branch.night.plan, _worst_case(event)
+        good = event.base
+        if not is_ancestor(self.tree.source, good, event.test):
+            # After a forced push the measured commit is on the old line: search from where the new line leaves it.
+            good = self._merge_base(good, event.test) or good
+        workloads = [selection.canonical(text) for text in plan.workloads_of(self.branch.plan)]
+        workload = selection.only(workloads, worst.workload, worst.case)
+        # A step, and the parts of a creep, may be smaller than what one night shows.
+        threshold = plan.threshold if event.kind == "regression" else plan.smallest_step
+        asked = BisectRequest(
+            good=good, bad=event.test, workload=workload, tree=self.tree.name, threshold=threshold,
+            machine=plan.machine, cc=plan.cc, qemu=plan.qemu, guest_timeout=plan.guest_timeout_s,
+            model=plan.model if worst.mode == "exact" else None,
+        )  # fmt: skip
+        argv = ["lab", "bisect", "--good", good, "--bad", event.test, "--tree", self.tree.name, "-w", workload]
+        argv += ["--threshold", f"{threshold:g}"]
+        if worst.mode == "live":
+            if (accelerator := self.branch.night.live.accelerator) is None:
+                raise UserError("this host no longer measures in live mode")
+            live = plan.live
+            asked = replace(asked, mode="live", accel=accelerator, cpus=live.cpus, iterations=live.iterations)
+            argv += ["--mode", "live", "--accel", accelerator]
+            argv += ["--cpus", str(live.cpus)] if live.cpus else []
+            argv += ["--iterations", str(live.iterations)] if live.iterations else []
+        bisection, commits = request.plan(asked, argv, self.branch.night.work.progress)
+        folder = results.new_folder(None)
+        with results.claimed(folder):
+            session.create(folder, bisection, commits)
+        return folder
+
+    def _merge_base(self, one: str, other: str) -> str | None:
+        try:
+            return self.tree.source.git("merge-base", one, other) or None
+        except CommandFailed:
+            return None
+
+    def _conclude(self, event: Event, folder: Path) -> list[Event]:
+        """Finish a bisection, and put its answer into the event."""
+        answer = self._finish(folder)
+        if answer is None:
+            return [self._without_time(event)]
+        if event.kind == "creep":
+            return [_with_shares(event, answer, self._known_culprits(), self.branch.night.plan.smallest_step)]
+        culprit = _culprit(answer)
+        if culprit is None:
+            return [_without_culprit(event, answer)]
+        event = replace(event, culprit=culprit)
+        mode = _worst_case(event).mode
+        if len(event.names) == 1 or culprit.among > 1 or (mode == "live" and self.branch.night.out_of_time(mode)):
+            return [event]
+        try:
+            names = self.explained(event, culprit.commit)
+        except DiskFull:
+            raise
+        except LabError as error:
+            return [replace(event, text=f"what else the culprit explains was not measured: {error.message}")]
+        explained = [case for case in event.cases if case.name in names]
+        rest = [case for case in event.cases if case.name not in names]
+        if not explained or not rest:
+            return [event]
+        other = replace(event, id=f"{event.id}b", cases=rest, culprit=None)
+        return [replace(event, cases=explained), *self._bisect(other)]
+
+    def _finish(self, folder: Path) -> Answer | None:
+        """The answer of a bisection; None if the budget does not suffice to go on with it."""
+        if (folder / answer.FILE).is_file():
+            return answer.load(folder)
+        night, begun = self.branch.night, session.load(folder)
+        mode: Mode = "exact" if begun.plan.live is None else "live"
+        if night.out_of_time(mode):
+            return None
+        with results.claimed(folder), night.spend(mode) as work:
+            found = conclude.conclude(begun, work)
+        remember(folder, night.work.progress, night.plan.database)
+        return found
+
+    def explained(self, event: Event, culprit: str) -> set[CaseName]:
+        """The cases that a culprit makes worse: all cases of the event's workloads are measured against its parent.
+
+        In live mode, cases that the rounds leave undecided count too.
+        """
+        night, mode = self.branch.night, _worst_case(event).mode
+        names = {case.workload for case in event.cases}
+        asked = night.plan.workloads_of(self.branch.plan)
+        workloads = {text for text in asked if selection.select(text)[0].name in names}
+        base, test = (
+            measure.resolve_arm(self.tree, spec, night.plan.cc, night.work.progress)
+            for spec in (f"{culprit}^", culprit)
+        )
+        branch = replace(self.branch.plan, workloads=tuple(sorted(workloads)))
+        folder = measure.begin(measure.comparison_plan(night.plan, branch, base, test, night.accelerator(mode)))
+        # In exact mode the night's budget does not count: without this comparison the event would name too many cases.
+        with night.live.spend() if mode == "live" else nullcontext(night.work.until(None)) as work:
+            result = measure.finish(folder, work, database=night.plan.database)
+        counted = (Outcome.REGRESSION,) if mode == "exact" else (Outcome.REGRESSION, Outcome.UNKNOWN)
+        return {(case.workload, case.case) for case in result.cases if case.verdict in counted}
+
+    def _without_time(self, event: Event) -> Event:
+        budget = "the night's" if self.branch.night.out_of_time("exact") else "live mode's"
+        return replace(event, text=f"not bisected: {budget} budget is used up")
+
+    def _mark_known(self, event: Event) -> Event:
+        """The event as `known` if another branch of the tree, or another machine, reported its culprit."""
+        if event.kind != "regression" or event.culprit is None:
+            return event
+        night, commit = self.branch.night, event.culprit.commit
+        if event.culprit.among == 1 and (other := night.team.culprits.get(commit)):
+            return replace(event, kind="known", text=f"the culprit of {other}")
+        known = self._known_culprits().get(commit)
+        if known is None or known.branch == self.branch.plan.branch:
+            return event
+        return replace(event, kind="known", closes=known.id, text=f"the culprit of {known.id}, on this branch too")
+
+    def _known_culprits(self) -> dict[str, Event]:
+        """The culprits in this tree that earlier nights or other branches of this night reported."""
+        tree = self.branch.plan.tree
+        events = [event for other in self.branch.others if other.tree == tree for event in other.events]
+        tonight = {culprit.commit: event for event in events for culprit in event.culprits}
+        return self.branch.night.state.culprits(tree) | tonight
 
 
-def _culprit(one: Change, answer: Answer) -> Culprit:
-    return Culprit(
-        commit=one.commit, title=one.title, author=one.author, among=len(one.suspects), outcome=answer.outcome,
-        bisection=answer.result, proof=one.proof.result if one.proof else None, ratio=_ratio(one),
+def _worst_case(event: Event) -> CaseChange:
+    """The case to bisect: the one that lost most, in exact mode if that shows the event, because it has no noise."""
+    cases = (case for case in event.cases if case.mode == event.modes[0])
+    return max(cases, key=lambda case: distance(case.ratio, none=math.inf))
+
+
+def _merge(events: Sequence[Event]) -> list[Event]:
+    """Events with the same culprit as one: a commit that slows two workloads down is one piece of news."""
+    merged: dict[str, Event] = {}
+    for event in events:
+        culprit = event.culprit
+        key = f"{event.kind} {culprit.commit}" if culprit and culprit.among == 1 else event.id
+        first = merged.get(key)
+        merged[key] = replace(first, cases=[*first.cases, *event.cases]) if first else event
+    return list(merged.values())
+
+
+# ---- the answer of a bisection
+
+
+def _culprit(answer: Answer) -> EventCulprit | None:
+    """The named culprit that makes the case worse, of several the one with the largest effect."""
+    worse = _worse(answer)
+    return _event_culprit(worse[0], answer) if answer.named and worse else None
+
+
+def _worse(answer: Answer) -> list[Culprit]:
+    """The changes for the worse, the largest first."""
+    worse = [change for change in answer.changes if change.direction != Outcome.IMPROVEMENT]
+    return sorted(worse, key=lambda change: distance(_ratio(change)), reverse=True)
+
+
+def _ratio(change: Culprit) -> float | None:
+    """The effect of a change: from the fresh seeds of its proof if there are any."""
+    effect = (change.proof.fresh if change.proof else None) or change.effect
+    return effect.ratio if effect else None
+
+
+def _event_culprit(change: Culprit, answer: Answer) -> EventCulprit:
+    return EventCulprit(
+        commit=change.commit, title=change.title, author=change.author, among=len(change.suspects),
+        outcome=answer.outcome, bisection=answer.result, proof=change.proof.result if change.proof else None,
+        ratio=_ratio(change),
     )  # fmt: skip
 
 
-def _ratio(one: Change) -> float | None:
-    """What a change did: by fresh numbers, where there are some."""
-    fresh = one.proof.fresh if one.proof else None
-    measured = fresh or one.effect
-    return measured.ratio if measured else None
+def _without_culprit(event: Event, answer: Answer) -> Event:
+    text = f"bisected in {answer.result}: {answer.outcome}, {answer.reason}"
+    if event.kind == "step" and event.modes == ("live",) and answer.outcome == "no culprit":
+        # The history compares nights, between which the host may have changed; the bisection compares side by side.
+        return replace(event, kind="unfounded", text=f"{event.text}; side by side its two commits are alike: {text}")
+    return replace(event, text=text)
 
 
-def _effect(one: Change) -> float:
-    return distance(_ratio(one))
+def _with_shares(event: Event, answer: Answer, known: Mapping[str, Event], least: float) -> Event:
+    """A creep with the commits that contributed to it: one, several or none that stands out.
 
-
-def crept(event: Event, answer: Answer, known: Mapping[str, Event], least: float) -> Event:
-    """A creep with all that had a part in it; that may be nobody, or many, of which some were told of before.
-
-    known: commits and the events that told of them. least: smaller parts were not looked for.
+    known: culprits that were reported before, which are named and not reported again. least: smaller contributions
+    were not searched for.
     """
-    worse = sorted((one for one in answer.changes if one.direction != Outcome.IMPROVEMENT), key=_effect, reverse=True)
+    worse = _worse(answer)
     if not worse:
-        return nameless(event, answer)
-    named = [_culprit(one, answer) for one in worse if one.is_single and one.commit not in known and answer.named]
-    shares = ", ".join(_share(one, known) for one in worse[:_MOST_SHARES])
+        return _without_culprit(event, answer)
+    new = [change for change in worse if change.is_single and change.commit not in known and answer.named]
+    culprits = [_event_culprit(change, answer) for change in new]
+    shares = ", ".join(_share(change, known) for change in worse[:_MOST_SHARES])
     if len(worse) > _MOST_SHARES:
         shares += f" and {len(worse) - _MOST_SHARES} more"
     whole = percent(answer.ends.ratio if answer.ends else None)
     rest = "" if answer.named else f" ({answer.reason})"
     text = f"bisected in {answer.result}: of {whole}, {shares}{rest}; parts below {100 * least:g} % were not looked for"
-    return replace(event, culprit=named[0] if named else None, also=named[1:], text=text)
+    return replace(event, culprit=culprits[0] if culprits else None, also=culprits[1:], text=text)
 
 
-def _share(one: Change, known: Mapping[str, Event]) -> str:
-    told = f", told of as {known[one.commit].id}" if one.is_single and one.commit in known else ""
-    where = (
-        f"by {one.commit[:12]}{told}" if one.is_single else f"among {len(one.suspects)} commits up to {one.commit[:12]}"
-    )
-    return f"{percent(_ratio(one))} {where}"
-
-
-def nameless(event: Event, answer: Answer) -> Event:
-    """An event whose bisection named nobody."""
-    text = f"bisected in {answer.result}: {answer.outcome}, {answer.reason}"
-    if event.kind == "step" and event.modes == ("live",) and answer.outcome == "no culprit":
-        # Points of other nights were measured by a host that may have changed since; these two, side by side.
-        return replace(event, kind="unfounded", text=f"{event.text}; side by side its two commits are alike: {text}")
-    return replace(event, text=text)
-
-
-def merged(events: Sequence[Event]) -> list[Event]:
-    """Events of one culprit as one: a commit that slows two workloads down is one piece of news."""
-    found: dict[str, Event] = {}
-    for event in events:
-        culprit = event.culprit
-        key = f"{event.kind} {culprit.commit}" if culprit and culprit.among == 1 else event.id
-        known = found.get(key)
-        found[key] = replace(known, cases=[*known.cases, *event.cases]) if known else event
-    return list(found.values())
-
-
-def failed(error: LabError) -> str:
-    """Why an event has no culprit."""
-    return f"not bisected: {error.message}"
-
-
-@dataclass(frozen=True)
-class Pursuit:
-    """The bisections of one branch in one night."""
-
-    at: BranchContext
-    chase: Chase
-
-    def told(self, found: Sequence[Event]) -> list[Event]:
-        """The events as they are told: with their culprits, those of one culprit as one."""
-        chased: list[Event] = []
-        for event in found:
-            wanted = self.chase.plan.bisect and event.kind in ("regression", "creep", "step")
-            chased += self._chased(event) if wanted else [event]
-        return [self._known_elsewhere(event) for event in merged(chased)]
-
-    def _chased(self, event: Event) -> list[Event]:
-        """An event with its culprit; what that one does not explain is chased by itself."""
-        at = self.at
-        try:
-            name = f"{event.id} {' '.join(sorted(case.shown for case in event.cases))}"
-            if (known := at.record.bisections.get(name)) is None:
-                if self.chase.out_of_time(worst_of(event).mode):
-                    return [self._too_late(event)]
-                folder = self.chase.begin(event)
-                at.update(bisections={**at.record.bisections, name: results.reference(folder)})
-            else:
-                folder = results.open_folder(known)
-            return self._concluded(event, folder)
-        except DiskFull:
-            raise  # the night stops, and this bisection goes on when there is room
-        except LabError as error:
-            return [replace(event, text=failed(error))]
-
-    def _concluded(self, event: Event, folder: Path) -> list[Event]:
-        answer = self.chase.finish(folder)
-        if answer is None:
-            return [self._too_late(event)]
-        if event.kind == "creep":
-            return [crept(event, answer, self._culprits(), self.chase.plan.smallest_step)]
-        culprit = culprit_of(answer)
-        if culprit is None:
-            return [nameless(event, answer)]
-        event = replace(event, culprit=culprit)
-        mode = worst_of(event).mode
-        if len(event.names) == 1 or culprit.among > 1 or (mode == "live" and self.chase.out_of_time(mode)):
-            return [event]
-        try:
-            explained = self.chase.explained(event, culprit.commit)
-        except DiskFull:
-            raise
-        except LabError as error:
-            return [replace(event, text=f"what else the culprit explains was not measured: {error.message}")]
-        mine, rest = split(event, explained)
-        return [mine, *(self._chased(replace(rest, id=f"{rest.id}b")) if rest else [])]
-
-    def _too_late(self, event: Event) -> Event:
-        budget = "live mode's" if not self.chase.out_of_time("exact") else "the night's"
-        return replace(event, text=f"not bisected: {budget} budget is used up")
-
-    # ---- what was told of before
-
-    def _known_elsewhere(self, event: Event) -> Event:
-        """A culprit that was told of on another branch of the tree, or by another machine, is not told again."""
-        if event.kind != "regression" or event.culprit is None:
-            return event
-        if event.culprit.among == 1 and (told := self.at.night.team.culprits.get(event.culprit.commit)):
-            return replace(event, kind="known", text=f"the culprit of {told}")
-        other = self._culprits().get(event.culprit.commit)
-        if other is None or other.branch == self.at.plan.branch:
-            return event
-        return replace(event, kind="known", closes=other.id, text=f"the culprit of {other.id}, on this branch too")
-
-    def _culprits(self) -> dict[str, Event]:
-        """The commits of the tree that are known to have done something, on other branches this very night too."""
-        tree = self.at.plan.tree
-        events = [event for one in self.at.others if one.tree == tree for event in one.events]
-        tonight = {culprit.commit: event for event in events for culprit in event.culprits}
-        return self.at.night.state.culprits(tree) | tonight
+def _share(change: Culprit, known: Mapping[str, Event]) -> str:
+    commit = change.commit[:12]
+    if not change.is_single:
+        return f"{percent(_ratio(change))} among {len(change.suspects)} commits up to {commit}"
+    told = f", told of as {known[change.commit].id}" if change.commit in known else ""
+    return f"{percent(_ratio(change))} by {commit}{told}"

@@ -15,7 +15,7 @@ from lab.history.index import Label
 from lab.history.trends import Mode
 from lab.kernels.trees import Tree
 from lab.nightly import events, measure
-from lab.nightly.bisect import Chase, Pursuit
+from lab.nightly.bisect import CulpritSearch
 from lab.nightly.context import BranchContext
 from lab.nightly.events import Baseline, EventSource, SeriesStep
 from lab.nightly.measure import BrokenTip
@@ -150,12 +150,11 @@ def _begin(branch: BranchContext, tree: Tree, baseline: Baseline, mode: Mode) ->
 
 def _judge(branch: BranchContext, tree: Tree) -> None:
     """Find the events of the tip, and bisect them."""
-    night, source, state = branch.night, _source(branch), branch.night.state
+    source, state = _source(branch), branch.night.state
     found = events.mended(source, state)
     source = replace(source, first=source.first + len(found))
     found += events.find_events(source, state, branch.record.measured, _history_steps(branch))
-    chase = Chase(plan=night.plan, branch=branch.plan, tree=tree, work=night.work, live=night.live)
-    branch.update(state="measured", why="", events=Pursuit(branch, chase).told(found))
+    branch.update(state="measured", why="", events=CulpritSearch(branch, tree).run(found))
 
 
 def _source(branch: BranchContext) -> EventSource:

@@ -100,7 +100,7 @@ def tip_comparison(result: AbResult, baselines: tuple[str, ...], commit: str) ->
     return TipComparison(baselines=baselines, commit=commit, result=result.result, cases=cases, mode=mode)
 
 
-class Culprit(Record, frozen=True, kw_only=True):
+class EventCulprit(Record, frozen=True, kw_only=True):
     """A commit that a bisection named. among: the number of commits that it is one of. ratio: its effect."""
 
     commit: str
@@ -131,8 +131,8 @@ class Event(Record, frozen=True, kw_only=True):
     test: str
     cases: list[CaseChange] = msgspec.field(default_factory=list)
     result: str | None = None
-    culprit: Culprit | None = None
-    also: list[Culprit] = msgspec.field(default_factory=list)
+    culprit: EventCulprit | None = None
+    also: list[EventCulprit] = msgspec.field(default_factory=list)
     closes: str | None = None
     text: str = ""
 
@@ -142,7 +142,7 @@ class Event(Record, frozen=True, kw_only=True):
         return self.tree, self.branch
 
     @property
-    def culprits(self) -> list[Culprit]:
+    def culprits(self) -> list[EventCulprit]:
         """The commits that are known to have caused a part of it."""
         return [culprit for culprit in (self.culprit, *self.also) if culprit is not None and culprit.among == 1]
 

@@ -17,7 +17,7 @@ from lab.core.errors import DiskFull, GuestFailed, GuestFailure
 from lab.history import database
 from lab.nightly import plan as nightly_plan
 from lab.nightly import record, run
-from lab.nightly.bisect import Chase
+from lab.nightly.bisect import CulpritSearch
 from lab.nightly.record import Event
 
 from ..fakes import nights as fakenights
@@ -207,7 +207,7 @@ def test_a_culprit_stays_when_what_else_it_explains_cannot_be_measured(nights: N
     def fail(*_: object) -> None:
         raise GuestFailed(GuestFailure.QEMU_DIED, "QEMU died with signal 9")
 
-    nights.monkeypatch.setattr(Chase, "explained", fail)
+    nights.monkeypatch.setattr(CulpritSearch, "explained", fail)
     nights.run()
     (alarm,) = nights.events()
     assert alarm.culprit is not None and alarm.culprit.commit == culprit and len(alarm.cases) == 2

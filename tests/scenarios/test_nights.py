@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from lab.nightly import plan as nightly_plan
-from lab.nightly.record import Culprit, Event
+from lab.nightly.record import Event, EventCulprit
 
 from ..fakelinux import layout
 from . import nights
@@ -22,7 +22,7 @@ def _event(id_: str, kind: str, night: int, **more: object) -> Event:
 
 
 def _told() -> list[Event]:
-    culprit = Culprit(commit="c", title="", author="", among=1, outcome="found", bisection="b", proof="p")
+    culprit = EventCulprit(commit="c", title="", author="", among=1, outcome="found", bisection="b", proof="p")
     return [_event("n.6.1", "regression", 6, culprit=culprit), _event("n.9.1", "fixed", 9, closes="n.6.1")]
 
 
