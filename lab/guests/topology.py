@@ -1,7 +1,7 @@
-"""Which host CPUs each arm's guest runs on, and the topology that it shows its kernel. Pure: data in, data out.
+"""The topology of a guest, and the host CPUs that it runs on. Pure: data in, data out.
 
-A guest's cores are whole host cores, so two guests never share a core, and a core's other threads stay idle where
-the guest does not ask for them. What is left over is for QEMU's own threads: I/O, the main loop.
+A guest's cores are whole host cores, so two guests never share a core, and the other threads of a core stay idle if
+the guest does not use them. QEMU's own threads (I/O, the main loop) run on the CPUs that are left.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LSCPU = ("lscpu", "--json", "--extended=CPU,CORE,SOCKET,NODE,ONLINE")
 
 
 class HostCpu(Record, frozen=True, kw_only=True):
-    """One logical CPU of the host. core: of the whole host, as lscpu counts them."""
+    """One logical CPU of the host. core: a number unique in the host, as in lscpu."""
 
     cpu: int
     core: int
@@ -28,7 +28,7 @@ class HostCpu(Record, frozen=True, kw_only=True):
 
 
 class Shape(Record, frozen=True, kw_only=True):
-    """What a guest looks like to its kernel: so many nodes, each a socket of so many cores and threads."""
+    """The topology that a guest's kernel sees: nodes, each a socket with cores and threads."""
 
     nodes: int = 1
     cores: int
@@ -36,7 +36,7 @@ class Shape(Record, frozen=True, kw_only=True):
 
     @property
     def vcpus(self) -> int:
-        """All vCPUs."""
+        """The number of vCPUs."""
         return self.nodes * self.cores * self.threads
 
     @property
@@ -45,14 +45,14 @@ class Shape(Record, frozen=True, kw_only=True):
         return f"{self.vcpus},sockets={self.nodes},cores={self.cores},threads={self.threads}"
 
     def __str__(self) -> str:
-        words = [_many(self.nodes, "socket"), f"{_many(self.cores, 'core')} each", _many(self.threads, "thread")]
-        return f"{_many(self.vcpus, 'vCPU')} ({', '.join(words)})"
+        parts = [_plural(self.nodes, "socket"), f"{_plural(self.cores, 'core')} each", _plural(self.threads, "thread")]
+        return f"{_plural(self.vcpus, 'vCPU')} ({', '.join(parts)})"
 
 
 class Seat(Record, frozen=True, kw_only=True):
-    """Where one guest runs. cpus: the host CPU of each vCPU. others: for QEMU's other threads; empty: anywhere.
+    """The host CPUs of one guest. cpus: that of each vCPU. others: for QEMU's other threads; empty: any.
 
-    nodes: the host's memory node of each of the guest's; empty where the guest's nodes are only make-believe.
+    nodes: the host's memory node of each of the guest's; empty if the host has no nodes to match.
     """
 
     cpus: list[int]
@@ -61,7 +61,7 @@ class Seat(Record, frozen=True, kw_only=True):
 
 
 class Layout(Record, frozen=True, kw_only=True):
-    """The same shape for both arms, and their seats: one that they take in turn, or two at once (a duet)."""
+    """The shape of both arms' guests, and their CPUs: one set that they use in turn, or two in a duet."""
 
     shape: Shape
     seats: list[Seat]
@@ -69,24 +69,24 @@ class Layout(Record, frozen=True, kw_only=True):
 
 def host_cpus(allowed: Sequence[int]) -> list[HostCpu]:
     """The CPUs of this machine that this process may use."""
-    return [one for one in read(run(list(LSCPU))) if one.cpu in set(allowed)]
+    return [cpu for cpu in read(run(list(LSCPU))) if cpu.cpu in set(allowed)]
 
 
 def read(document: bytes) -> list[HostCpu]:
-    """What `lscpu --json --extended` printed, without CPUs that are offline. Old versions print words for numbers."""
+    """The online CPUs in the output of `lscpu --json --extended`. Old versions print numbers as strings."""
     try:
         rows = msgspec.json.decode(document)["cpus"]
-        found = [_host_cpu(row) for row in rows if str(row.get("online", True)).lower() in ("true", "yes")]
+        cpus = [_host_cpu(row) for row in rows if str(row.get("online", True)).lower() in ("true", "yes")]
     except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise HostFailed(f"lscpu's list of CPUs cannot be read: {error}") from error
-    if not found:
+    if not cpus:
         raise HostFailed("lscpu lists no CPU that is online")
-    return sorted(found, key=lambda one: one.cpu)
+    return sorted(cpus, key=lambda cpu: cpu.cpu)
 
 
 def _host_cpu(row: dict[str, Any]) -> HostCpu:
     cpu = int(row["cpu"])
-    # Some virtual machines tell nothing of their cores: each CPU is one, then.
+    # Some virtual machines do not show their cores: each CPU counts as one.
     core, socket, node = (_number(row.get(name)) for name in ("core", "socket", "node"))
     return HostCpu(cpu=cpu, core=cpu if core is None else core, socket=socket or 0, node=node or 0)
 
@@ -96,7 +96,7 @@ def _number(value: Any) -> int | None:
 
 
 def plan(cpus: Sequence[HostCpu], *, vcpus: int | None, nodes: int | None = None, duet: bool = False) -> Layout:
-    """The guests' shape and seats. `UserError` where the host has too few CPUs for what is asked.
+    """The guests' shape and CPUs. `UserError` if the host has too few CPUs.
 
     vcpus: of one guest; None mirrors the host (half of it in a duet). nodes: NUMA nodes of the guest; None: as few as
     the CPUs need.
@@ -107,46 +107,46 @@ def plan(cpus: Sequence[HostCpu], *, vcpus: int | None, nodes: int | None = None
     if vcpus is None:
         shape = _mirrored(alike, nodes, guests)
     else:
-        found = _asked(alike, vcpus, nodes, guests) or (None if duet else _asked(by_node, vcpus, nodes, guests))
-        if found is None:
-            words = f"{_many(guests, 'guest')} with {_many(vcpus, 'vCPU')} each"
-            raise _too_few(by_node, f"{words}, on {nodes} NUMA nodes," if nodes else words, guests)
-        shape = found
+        fitting = _fitting(alike, vcpus, nodes, guests) or (None if duet else _fitting(by_node, vcpus, nodes, guests))
+        if fitting is None:
+            wanted = f"{_plural(guests, 'guest')} with {_plural(vcpus, 'vCPU')} each"
+            raise _too_few(by_node, f"{wanted}, on {nodes} NUMA nodes," if nodes else wanted, guests)
+        shape = fitting
     usable = alike if _fits(alike, shape, guests) else by_node
     return Layout(shape=shape, seats=_seats(usable, cpus, shape, guests))
 
 
 Cores = dict[int, list[list[int]]]
+"""The cores of each node, each with its CPUs."""
 
 
 def _cores(cpus: Sequence[HostCpu]) -> Cores:
-    """Of each node, its cores, each with its CPUs."""
-    found: dict[int, dict[tuple[int, int], list[int]]] = {}
-    for one in cpus:
-        found.setdefault(one.node, {}).setdefault((one.socket, one.core), []).append(one.cpu)
-    return {node: [sorted(cores[key]) for key in sorted(cores)] for node, cores in sorted(found.items())}
+    nodes: dict[int, dict[tuple[int, int], list[int]]] = {}
+    for cpu in cpus:
+        nodes.setdefault(cpu.node, {}).setdefault((cpu.socket, cpu.core), []).append(cpu.cpu)
+    return {node: [sorted(cores[key]) for key in sorted(cores)] for node, cores in sorted(nodes.items())}
 
 
 def _alike(by_node: Cores) -> Cores:
-    """Only the cores with most threads: on a hybrid CPU the others are of another kind, and arms must not differ."""
+    """The cores with most threads: on a hybrid CPU the others are of another kind, and arms must not differ."""
     most = max(len(core) for cores in by_node.values() for core in cores)
     return {node: kept for node, cores in by_node.items() if (kept := [core for core in cores if len(core) == most])}
 
 
 def _mirrored(by_node: Cores, nodes: int | None, guests: int) -> Shape:
-    """As much of the host as all guests can have alike. A duet on several nodes gives each guest half of them."""
+    """The largest shape that fits all guests. A duet on several nodes gives each guest half of them."""
     threads = min(len(core) for cores in by_node.values() for core in cores)
     smallest = min(len(cores) for cores in by_node.values())
     if nodes is None and len(by_node) % guests == 0:
         return Shape(nodes=len(by_node) // guests, cores=smallest, threads=threads)
     shape = Shape(nodes=nodes or len(by_node), cores=smallest // guests, threads=threads)
     if shape.cores < 1 or shape.nodes > len(by_node):
-        raise _too_few(by_node, f"{_many(guests, 'guest')} like itself", guests)
+        raise _too_few(by_node, f"{_plural(guests, 'guest')} like itself", guests)
     return shape
 
 
-def _asked(by_node: Cores, vcpus: int, nodes: int | None, guests: int) -> Shape | None:
-    """So many vCPUs: a core for each while there are enough of them, then threads of cores, then more nodes."""
+def _fitting(by_node: Cores, vcpus: int, nodes: int | None, guests: int) -> Shape | None:
+    """A shape with this number of vCPUs: a core for each if there are enough, else threads, else more nodes."""
     if nodes and vcpus % nodes:
         raise UserError(f"{vcpus} vCPUs cannot be shared out evenly among {nodes} NUMA nodes", hint="choose a multiple")
     siblings = min(len(core) for cores in by_node.values() for core in cores)
@@ -163,47 +163,48 @@ def _fits(by_node: Cores, shape: Shape, guests: int) -> bool:
     return _choose(by_node, shape, guests) is not None
 
 
-Chosen = list[list[tuple[int, list[list[int]]]]]
+Choice = list[tuple[int, list[list[int]]]]
+"""For each node of a guest: the host's node, and the cores there."""
 
 
-def _choose(by_node: Cores, shape: Shape, guests: int) -> Chosen | None:
-    """Of each guest, for each of its nodes: the host's node, and its cores. Guests on nodes apart where that works.
+def _choose(by_node: Cores, shape: Shape, guests: int) -> list[Choice] | None:
+    """The nodes and cores of each guest; guests are on different nodes if there are enough.
 
-    A host of one node can make believe that it has several; none of a guest's nodes is split over two of the host.
+    All nodes of a guest can be on a host's only node, but no node of a guest is split over two of the host.
     """
     free = {node: list(cores) for node, cores in by_node.items()}
-    chosen: Chosen = []
+    chosen: list[Choice] = []
     for _ in range(guests):
-        mine: list[tuple[int, list[list[int]]]] = []
+        choice: Choice = []
         for _ in range(shape.nodes):
-            used = {node for node, _ in mine}
+            used = {node for node, _ in choice}
             fitting = [n for n in free if len(free[n]) >= shape.cores and (n not in used or len(by_node) == 1)]
             if not fitting:
                 return None
-            # The emptiest node first: so a second guest gets a node of its own, if there is one.
+            # The node with most free cores, so that a second guest gets a node of its own, if there is one.
             node = max(fitting, key=lambda n: (len(free[n]), -n))
-            mine.append((node, free[node][: shape.cores]))
+            choice.append((node, free[node][: shape.cores]))
             free[node] = free[node][shape.cores :]
-        chosen.append(mine)
+        chosen.append(choice)
     return chosen
 
 
 def _seats(by_node: Cores, cpus: Sequence[HostCpu], shape: Shape, guests: int) -> list[Seat]:
     chosen = _choose(by_node, shape, guests)
     if chosen is None:
-        raise _too_few(by_node, f"{_many(guests, 'guest')} of {shape}", guests)
+        raise _too_few(by_node, f"{_plural(guests, 'guest')} of {shape}", guests)
     taken = {cpu for guest in chosen for _, cores in guest for core in cores for cpu in core}
-    left = [one for one in cpus if one.cpu not in taken]
+    left = [cpu for cpu in cpus if cpu.cpu not in taken]
     seats = []
     for guest in chosen:
         nodes = [node for node, _ in guest]
-        near = [one.cpu for one in left if one.node in nodes]
-        # With every core taken, what the guest leaves idle of its own is still better than its vCPUs' CPUs.
+        near = [cpu.cpu for cpu in left if cpu.node in nodes]
+        # If every core is taken, the idle threads of the guest's own cores are better than its vCPUs' CPUs.
         idle = [cpu for _, cores in guest for core in cores for cpu in core[shape.threads :]]
         seats.append(
             Seat(
                 cpus=[cpu for _, cores in guest for core in cores for cpu in core[: shape.threads]],
-                others=sorted(near or [one.cpu for one in left] or idle),
+                others=sorted(near or [cpu.cpu for cpu in left] or idle),
                 nodes=nodes if len(set(nodes)) == len(nodes) and len(by_node) > 1 else [],
             )
         )
@@ -211,11 +212,12 @@ def _seats(by_node: Cores, cpus: Sequence[HostCpu], shape: Shape, guests: int) -
 
 
 def _too_few(by_node: Cores, wanted: str, guests: int) -> UserError:
-    cores = [core for found in by_node.values() for core in found]
-    have = f"{_many(sum(map(len, cores)), 'CPU')} on {_many(len(cores), 'core')} in {_many(len(by_node), 'NUMA node')}"
+    cores = [core for node in by_node.values() for core in node]
+    counts = _plural(sum(map(len, cores)), "CPU"), _plural(len(cores), "core"), _plural(len(by_node), "NUMA node")
+    have = "{} on {} in {}".format(*counts)
     hint = "ask for fewer with --cpus" + (", or measure one after the other, without --duet" if guests > 1 else "")
     return UserError(f"not enough CPUs for {wanted}: this machine has {have}, and guests share no core", hint=hint)
 
 
-def _many(count: int, noun: str) -> str:
+def _plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
