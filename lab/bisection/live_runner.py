@@ -228,7 +228,7 @@ class GuestBooter:
                 name=name,
                 seed=number,
                 iterations=self.iterations,
-                seat=self._stand.seats[0],
+                cpu_set=self._stand.cpu_sets[0],
                 running=self._running,
             )
             task.advance()

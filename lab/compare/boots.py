@@ -21,7 +21,7 @@ from lab.guests.live_machine import LiveGuest, live_parameters
 from lab.guests.perf_record import Profile
 from lab.guests.perf_stat import Event, PerfSummary
 from lab.guests.run import Arm, Running
-from lab.guests.topology import Seat
+from lab.guests.topology import CpuSet
 from lab.kernels.kernel import MachineType
 from lab.workloads.spec import Case, Workload
 
@@ -31,7 +31,7 @@ _LEAST_FREE = 32 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveBench:
-    """What all boots of a workload share. guest: all but its seat, and what an arm adds, are every boot's.
+    """What all boots of a workload share. guest: without the CPUs and the arm's part of the command line.
 
     perf: the events that `perf stat` counts around every case; none: it is not run. profiled: `perf record` is.
     """
@@ -48,10 +48,10 @@ class LiveBench:
     perf: Sequence[Event] = ()
     profiled: bool = False
 
-    def guest_of(self, arm: Arm, seat: Seat) -> LiveGuest:
-        """An arm's guest on a seat: all that its command line depends on."""
+    def guest_of(self, arm: Arm, cpu_set: CpuSet) -> LiveGuest:
+        """An arm's guest on its CPUs."""
         arguments = [*self.guest.arguments, *self.workload.arguments(arm.settings)]
-        return msgspec.structs.replace(self.guest, seat=seat, arguments=arguments)
+        return msgspec.structs.replace(self.guest, cpu_set=cpu_set, arguments=arguments)
 
 
 class BootRecord(Record, frozen=True, kw_only=True):
@@ -105,7 +105,7 @@ def boot(
     name: str,
     seed: int,
     iterations: int,
-    seat: Seat,
+    cpu_set: CpuSet,
     running: Running,
 ) -> BootRecord:
     """Boot one guest, run every case so often, save the record.
@@ -117,7 +117,7 @@ def boot(
     paths.require_space(bench.folder, _LEAST_FREE, "a guest")
     folder.mkdir(parents=True)
     record_path(bench.folder, name).parent.mkdir(exist_ok=True)
-    composed, argv = live_machine.compose(bench.guest_of(arm, seat), arm.kernel.image(bench.machine), bench.root)
+    composed, argv = live_machine.compose(bench.guest_of(arm, cpu_set), arm.kernel.image(bench.machine), bench.root)
     record = BootRecord(
         name=name,
         arm=arm.name,
@@ -128,13 +128,13 @@ def boot(
         kernel=arm.kernel.key,
         fingerprint=bench.fingerprint,
         started=datetime.now(UTC).isoformat(timespec="seconds"),
-        cpus=seat.cpus,
-        others=seat.others,
+        cpus=cpu_set.cpus,
+        others=cpu_set.others,
         vng=composed,
         argv=argv,
     )
     try:
-        record = _measured(record, bench, arm, cases, folder, running, seat)
+        record = _measured(record, bench, arm, cases, folder, running, cpu_set)
     except GuestFailed as error:
         error.message = f"{arm.name} arm ({arm.kernel.spec.text}), {name}: {error.message}"
         records.save(record_path(bench.folder, name), msgspec.structs.replace(record, failure=error.message))
@@ -150,7 +150,7 @@ def _measured(
     cases: Sequence[Case],
     folder: Path,
     running: Running,
-    seat: Seat,
+    cpu_set: CpuSet,
 ) -> BootRecord:
     live_machine.link_files(folder, arm.kernel.image(bench.machine), bench.root)
     initrd = folder / run.INITRD
@@ -161,7 +161,7 @@ def _measured(
             folder=folder,
             timeout_s=bench.timeout_s,
             running=running,
-            on_start=lambda process: pinning.pin_and_start(process, folder, seat),
+            on_start=lambda process: pinning.pin_and_start(process, folder, cpu_set),
         )
         report = run.read_report(ended)
         counted = _take_events(report) if bench.perf else []

@@ -38,7 +38,7 @@ def check(ref: str, *, run: str | None, timeout_s: float, work: Work) -> Checked
     workload, cases = selection.select(ref)
     image = guest_image.obtain(work.progress)
     check_guest(workload, cases, [], image)
-    packed = initrd.slice_for(image, workload)
+    packed = initrd.pack_initrd(image, workload)
     size = round(packed.stat().st_size / (1 << 20), 1)
     if run is None or not cases:
         return Checked(workload=workload.name, cases=len(cases), slice_mb=size)

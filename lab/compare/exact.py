@@ -63,7 +63,7 @@ def prepare_around(
             qemu=qemu,
             machine=machine,
             workload=workload,
-            packed_root=initrd.slice_for(image, workload),
+            packed_root=initrd.pack_initrd(image, workload),
             timeout_s=plan.guest_timeout_s,
             folder=folder,
             instrument=load_instrument(plan.machine, model_of(plan.model, workload)),

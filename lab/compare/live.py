@@ -155,7 +155,7 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
         exact.obtain_arms(plan, work), chosen, plan.live, folder, qemu=qemu, timeout_s=plan.guest_timeout_s,
         progress=work.progress,
     )  # fmt: skip
-    facts = host.survey(sorted({cpu for stand in ready.stands for seat in stand.seats for cpu in seat.cpus}))
+    facts = host.survey(sorted({cpu for stand in ready.stands for cpu_set in stand.cpu_sets for cpu in cpu_set.cpus}))
     taking = Taking(
         stands=ready.stands,
         arms=ready.arms,
@@ -199,7 +199,7 @@ def _announce(plan: LivePlan, stands: Sequence[Stand], facts: Sequence[host.Host
     """Say what will be run and where, and what about the host makes it noisier than it need be."""
     cases = sum(len(stand.bench.cases) for stand in stands)
     guests = 2 * sum(len(stand.bench.workload.by_guest(stand.bench.cases)) for stand in stands)
-    where = "; ".join(", ".join(map(str, seat.cpus)) for seat in stands[0].seats)
+    where = "; ".join(", ".join(map(str, cpu_set.cpus)) for cpu_set in stands[0].cpu_sets)
     most = f"{plan.max_rounds}" if plan.fixed_rounds else f"up to {plan.max_rounds}"
     progress.log(
         f"cases: {cases}; {most} rounds of {guests} guests by {plan.accelerator} on CPUs {where}; "
@@ -260,7 +260,7 @@ def _profiles(ready: Ready, progress: Progress) -> dict[str, Difference]:
                 try:
                     record = boots.boot(
                         bench, arm, cases, name=f"profile-{arm.name}-{workload.name}{alone}", seed=1, iterations=1,
-                        seat=stand.seats[0], running=Running(),
+                        cpu_set=stand.cpu_sets[0], running=Running(),
                     )  # fmt: skip
                 except GuestFailed as error:
                     progress.log(f"no profile: {error.message}")
@@ -285,7 +285,7 @@ def _live(
         virtme_ng=live_machine.vng_version(),
         duet=plan.duet,
         shapes={name: layout.shape for name, layout in ready.shapes.items()},
-        seats={name: layout.seats for name, layout in ready.shapes.items()},
+        cpu_sets={name: layout.cpu_sets for name, layout in ready.shapes.items()},
         hugepage_kb=ready.hugepage_kb,
         commands=ready.commands,
         host=facts,

@@ -47,7 +47,7 @@ def check(chosen: Sequence[tuple[Workload, Sequence[Case]]], plan: LivePlan) -> 
     live_machine.find_vng()
     for workload, _ in chosen:
         layout = layout_of(workload, plan)
-        host.require_memory(_memory_mb(workload, layout, plan), len(layout.seats))
+        host.require_memory(_memory_mb(workload, layout, plan), len(layout.cpu_sets))
 
 
 def _memory_mb(workload: Workload, layout: Layout, plan: LivePlan) -> int:
@@ -98,18 +98,18 @@ def prepare(
             qemu=qemu.path,
             accelerator=plan.accelerator,
             shape=layout.shape,
-            seat=layout.seats[0],
+            cpu_set=layout.cpu_sets[0],
             memory_mb=memory_mb,
             hugepage_kb=host.hugepage_kb(memory_mb, layout),
             arguments=[],
         )
-        packed = initrd.slice_for(image, _with_perf(workload) if counted or plan.perf_record else workload)
+        packed = initrd.pack_initrd(image, _with_perf(workload) if counted or plan.perf_record else workload)
         shape = _shape(guest, qemu, workload, cases, packed, counted)
         bench = LiveBench(
             guest=guest, machine=board, workload=workload, cases=cases, packed_root=packed, root=root,
             timeout_s=timeout_s, folder=folder, fingerprint=shape.fingerprint, perf=counted,
         )  # fmt: skip
-        stands.append(Stand(bench=bench, seats=layout.seats))
+        stands.append(Stand(bench=bench, cpu_sets=layout.cpu_sets))
         shapes[workload.name] = shape
         commands[workload.name] = {arm.name: command(bench, arm) for arm in arms}
     return Ready(
@@ -136,9 +136,9 @@ def _with_perf(workload: Workload) -> Workload:
 
 
 def command(bench: LiveBench, arm: Arm) -> Command:
-    """What makes and starts an arm's guest of a workload, on its first seat."""
+    """The commands that make and start an arm's guest of a workload, on its first CPUs."""
     composed, argv = live_machine.compose(
-        bench.guest_of(arm, bench.guest.seat), arm.kernel.image(bench.machine), bench.root
+        bench.guest_of(arm, bench.guest.cpu_set), arm.kernel.image(bench.machine), bench.root
     )
     return Command(vng=composed, qemu=argv)
 

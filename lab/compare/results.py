@@ -33,7 +33,7 @@ from lab.guests.host import HostFact, RoundHost
 from lab.guests.live_machine import Accelerator
 from lab.guests.perf_record import Difference
 from lab.guests.perf_stat import PerfSummary
-from lab.guests.topology import Seat, Shape
+from lab.guests.topology import CpuSet, Shape
 from lab.stats.verdict import Comparison, Outcome, distance, primary_of
 
 T = TypeVar("T")
@@ -244,7 +244,7 @@ class Live(Record, frozen=True, kw_only=True):
     virtme_ng: str
     duet: bool
     shapes: dict[str, Shape]
-    seats: dict[str, list[Seat]]
+    cpu_sets: dict[str, list[CpuSet]] = msgspec.field(name="seats")
     hugepage_kb: int | None
     commands: dict[str, dict[str, Command]]
     host: list[HostFact]

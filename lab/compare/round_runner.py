@@ -25,7 +25,7 @@ from lab.guests import perf_stat
 from lab.guests.host import Watch
 from lab.guests.perf_stat import PerfSummary
 from lab.guests.run import Arm, Running
-from lab.guests.topology import Seat
+from lab.guests.topology import CpuSet
 from lab.stats import sequential
 from lab.stats.sequential import Horizon
 
@@ -35,10 +35,10 @@ TRIES = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Stand:
-    """One workload's guests, and where they run: one seat that the arms take in turn, or two at once."""
+    """One workload's guests and their CPUs: one set that the arms use in turn, or two at once."""
 
     bench: LiveBench
-    seats: Sequence[Seat]
+    cpu_sets: Sequence[CpuSet]
 
 
 class _Round(Record, frozen=True, kw_only=True):
@@ -151,7 +151,7 @@ class Taking:
 
     def _try(self, block: Block, attempt: int) -> tuple[LiveRound, GuestFailed | None]:
         started = time.monotonic()
-        watch = Watch(sorted({cpu for stand in self.stands for seat in stand.seats for cpu in seat.cpus}))
+        watch = Watch(sorted({cpu for stand in self.stands for cpu_set in stand.cpu_sets for cpu in cpu_set.cpus}))
         watch.start()
         done: list[LiveBoot] = []
         error = None
@@ -178,22 +178,22 @@ class Taking:
         return one, error
 
     def _boots(self, stand: Stand, block: Block, attempt: int, cases: Sequence[str], done: list[LiveBoot]) -> None:
-        """The guests of one workload in a round: one after the other, or as many at once as there are seats.
+        """The guests of one workload in a round: one after the other, or as many at once as there are sets of CPUs.
 
-        In a duet the arms swap seats from round to round, because the order of the arms does.
+        In a duet the arms swap their CPUs from round to round, because the order of the arms does.
         """
         places = list(enumerate(block.order))
-        several = len(stand.seats)
+        several = len(stand.cpu_sets)
         for start in range(0, len(places), several):
             together = places[start : start + several]
             if several == 1:
-                self._boot(stand, stand.seats[0], block, attempt, cases, *together[0], done)
+                self._boot(stand, stand.cpu_sets[0], block, attempt, cases, *together[0], done)
                 continue
             with ThreadPoolExecutor(max_workers=several) as pool:
                 try:
                     futures = [
-                        pool.submit(self._boot, stand, seat, block, attempt, cases, *place, done)
-                        for seat, place in zip(stand.seats, together, strict=False)
+                        pool.submit(self._boot, stand, cpu_set, block, attempt, cases, *place, done)
+                        for cpu_set, place in zip(stand.cpu_sets, together, strict=False)
                     ]
                     for future in futures:
                         future.result()
@@ -205,7 +205,7 @@ class Taking:
     def _boot(
         self,
         stand: Stand,
-        seat: Seat,
+        cpu_set: CpuSet,
         block: Block,
         attempt: int,
         cases: Sequence[str],
@@ -228,11 +228,11 @@ class Taking:
                     name=name,
                     seed=block.number + 1,
                     iterations=block.iterations,
-                    seat=seat,
+                    cpu_set=cpu_set,
                     running=self.running,
                 )
             except GuestFailed as error:
-                done.append(LiveBoot(name=name, arm=arm, cpus=seat.cpus, seconds=0.0, failure=error.message))
+                done.append(LiveBoot(name=name, arm=arm, cpus=cpu_set.cpus, seconds=0.0, failure=error.message))
                 raise
         done.append(boot_of(record))
 

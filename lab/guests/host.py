@@ -143,8 +143,8 @@ def hugepage_kb(memory_mb: int, layout: Layout, root: Path = _ROOT) -> int | Non
     All or none: a guest with both kinds of pages is slower or faster from boot to boot.
     """
     need_per_node: dict[int | None, int] = {}
-    for seat in layout.seats:
-        nodes: Sequence[int | None] = seat.nodes or [None]
+    for cpu_set in layout.cpu_sets:
+        nodes: Sequence[int | None] = cpu_set.nodes or [None]
         for node in nodes:
             need_per_node[node] = need_per_node.get(node, 0) + memory_mb * 1024 // _HUGE_KB // len(nodes)
     enough = all(_huge_pages(root, "free", node) >= need for node, need in need_per_node.items())

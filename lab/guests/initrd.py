@@ -31,7 +31,7 @@ BUSYBOX = "/bin/busybox"
 _SHELLS = ("/bin/sh", "/bin/ash", "/usr/bin/env")
 
 
-def slice_for(image: tuple[Image, Path], workload: Workload) -> Path:
+def pack_initrd(image: tuple[Image, Path], workload: Workload) -> Path:
     """The cpio of all that a workload's guest needs; packed once for the current files."""
     _, folder = image
     own = own_files(workload)

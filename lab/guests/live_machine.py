@@ -25,7 +25,7 @@ from lab.core.paths import room
 from lab.core.records import Record
 from lab.guests import initrd
 from lab.guests.run import CONSOLE, INITRD, REPORT
-from lab.guests.topology import Seat, Shape
+from lab.guests.topology import CpuSet, Shape
 
 Accelerator = Literal["kvm", "tcg"]
 
@@ -48,7 +48,7 @@ class LiveGuest(Record, frozen=True, kw_only=True):
     qemu: str
     accelerator: Accelerator
     shape: Shape
-    seat: Seat
+    cpu_set: CpuSet
     memory_mb: int
     hugepage_kb: int | None
     arguments: list[str]
@@ -112,8 +112,8 @@ def _memory(guest: LiveGuest) -> Iterator[str]:
         if guest.hugepage_kb:
             kind = "memory-backend-memfd"
             options += ["hugetlb=on", f"hugetlbsize={guest.hugepage_kb}K"]
-        if guest.seat.nodes:
-            options += [f"host-nodes={guest.seat.nodes[node]}", "policy=bind"]
+        if guest.cpu_set.nodes:
+            options += [f"host-nodes={guest.cpu_set.nodes[node]}", "policy=bind"]
         yield from ("-object", ",".join([kind, *options]))
         if nodes > 1:
             first = node * per_node

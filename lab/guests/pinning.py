@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from lab.core.errors import GuestFailed, GuestFailure
 from lab.guests.live_machine import QMP
-from lab.guests.topology import Seat
+from lab.guests.topology import CpuSet
 
 if TYPE_CHECKING:
     from qemu.qmp.legacy import QEMUMonitorProtocol
@@ -26,7 +26,7 @@ _LOOK_S = 0.01
 logging.getLogger("qemu.qmp").setLevel(logging.CRITICAL)
 
 
-def pin_and_start(process: subprocess.Popen[bytes], folder: Path, seat: Seat) -> None:
+def pin_and_start(process: subprocess.Popen[bytes], folder: Path, cpu_set: CpuSet) -> None:
     """Pin the threads of a paused QEMU, then let its guest run. Returns early if QEMU has ended.
 
     Threads that QEMU starts later inherit the CPUs of the thread that starts them.
@@ -40,7 +40,7 @@ def pin_and_start(process: subprocess.Popen[bytes], folder: Path, seat: Seat) ->
         with monitor:
             monitor.settimeout(_ANSWER_S)
             threads = vcpu_threads(monitor.cmd("query-cpus-fast"))
-            pin(process.pid, threads, seat)
+            pin(process.pid, threads, cpu_set)
             monitor.cmd("cont")
     except (QMPError, TimeoutError, OSError) as error:
         if process.poll() is None:
@@ -52,16 +52,16 @@ def vcpu_threads(answer: Any) -> list[int]:
     return [row["thread-id"] for row in sorted(answer, key=lambda row: int(row["cpu-index"]))]
 
 
-def pin(pid: int, threads: Sequence[int], seat: Seat, *, proc: Path = Path("/proc")) -> None:
+def pin(pid: int, threads: Sequence[int], cpu_set: CpuSet, *, proc: Path = Path("/proc")) -> None:
     """Put each vCPU's thread on its host CPU, and the others on the CPUs that are left, if any are."""
-    for thread, cpu in zip(threads, seat.cpus, strict=True):
+    for thread, cpu in zip(threads, cpu_set.cpus, strict=True):
         os.sched_setaffinity(thread, {cpu})
-    if not seat.others:
+    if not cpu_set.others:
         return
     for path in (proc / str(pid) / "task").iterdir():
         if int(path.name) not in threads:
             with suppress(ProcessLookupError):  # a helper that has ended meanwhile
-                os.sched_setaffinity(int(path.name), set(seat.others))
+                os.sched_setaffinity(int(path.name), set(cpu_set.others))
 
 
 def _connected(process: subprocess.Popen[bytes], socket: Path) -> QEMUMonitorProtocol | None:

@@ -49,7 +49,7 @@ class Shape(Record, frozen=True, kw_only=True):
         return f"{_plural(self.vcpus, 'vCPU')} ({', '.join(parts)})"
 
 
-class Seat(Record, frozen=True, kw_only=True):
+class CpuSet(Record, frozen=True, kw_only=True):
     """The host CPUs of one guest. cpus: that of each vCPU. others: for QEMU's other threads; empty: any.
 
     nodes: the host's memory node of each of the guest's; empty if the host has no nodes to match.
@@ -64,7 +64,7 @@ class Layout(Record, frozen=True, kw_only=True):
     """The shape of both arms' guests, and their CPUs: one set that they use in turn, or two in a duet."""
 
     shape: Shape
-    seats: list[Seat]
+    cpu_sets: list[CpuSet]
 
 
 def host_cpus(allowed: Sequence[int]) -> list[HostCpu]:
@@ -113,7 +113,7 @@ def plan(cpus: Sequence[HostCpu], *, vcpus: int | None, nodes: int | None = None
             raise _too_few(by_node, f"{wanted}, on {nodes} NUMA nodes," if nodes else wanted, guests)
         shape = fitting
     usable = alike if _fits(alike, shape, guests) else by_node
-    return Layout(shape=shape, seats=_seats(usable, cpus, shape, guests))
+    return Layout(shape=shape, cpu_sets=_cpu_sets(usable, cpus, shape, guests))
 
 
 Cores = dict[int, list[list[int]]]
@@ -189,26 +189,26 @@ def _choose(by_node: Cores, shape: Shape, guests: int) -> list[Choice] | None:
     return chosen
 
 
-def _seats(by_node: Cores, cpus: Sequence[HostCpu], shape: Shape, guests: int) -> list[Seat]:
+def _cpu_sets(by_node: Cores, cpus: Sequence[HostCpu], shape: Shape, guests: int) -> list[CpuSet]:
     chosen = _choose(by_node, shape, guests)
     if chosen is None:
         raise _too_few(by_node, f"{_plural(guests, 'guest')} of {shape}", guests)
     taken = {cpu for guest in chosen for _, cores in guest for core in cores for cpu in core}
     left = [cpu for cpu in cpus if cpu.cpu not in taken]
-    seats = []
+    cpu_sets = []
     for guest in chosen:
         nodes = [node for node, _ in guest]
         near = [cpu.cpu for cpu in left if cpu.node in nodes]
         # If every core is taken, the idle threads of the guest's own cores are better than its vCPUs' CPUs.
         idle = [cpu for _, cores in guest for core in cores for cpu in core[shape.threads :]]
-        seats.append(
-            Seat(
+        cpu_sets.append(
+            CpuSet(
                 cpus=[cpu for _, cores in guest for core in cores for cpu in core[: shape.threads]],
                 others=sorted(near or [cpu.cpu for cpu in left] or idle),
                 nodes=nodes if len(set(nodes)) == len(nodes) and len(by_node) > 1 else [],
             )
         )
-    return seats
+    return cpu_sets
 
 
 def _too_few(by_node: Cores, wanted: str, guests: int) -> UserError:

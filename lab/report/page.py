@@ -342,7 +342,7 @@ class LiveView:
             ("huge pages", f"guest memory in pages of {live.hugepage_kb} KiB" if live.hugepage_kb else ""),
         ]
         for name, shape in live.shapes.items():
-            cpus = "; ".join(",".join(map(str, seat.cpus)) for seat in live.seats.get(name, []))
+            cpus = "; ".join(",".join(map(str, cpu_set.cpus)) for cpu_set in live.cpu_sets.get(name, []))
             facts.append((f"guest of {name}", f"-smp {shape.smp}, on host CPUs {cpus}"))
         return [(name, text) for name, text in facts if text]
 

@@ -58,7 +58,7 @@ def live_result(sd: float = 0.02, rounds: int = 40, **more: Any) -> AbResult:
         warm_up=WarmUp(boots=80, shift=1.0, dropped=0), outliers=[],
     )  # fmt: skip
     live = Live(
-        accelerator="kvm", virtme_ng="1.36", duet=False, shapes={}, seats={}, hugepage_kb=None, commands={}, host=[],
+        accelerator="kvm", virtme_ng="1.36", duet=False, shapes={}, cpu_sets={}, hugepage_kb=None, commands={}, host=[],
         rounds=[one_round(1, "repeated"), one_round(1, "kept"), one_round(2, "disturbed")], sampling={NAME: sampling},
     )  # fmt: skip
     made = case("noisy", base, test, primary=RATE)

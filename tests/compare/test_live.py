@@ -184,7 +184,7 @@ def test_what_fits_into_a_budget_is_said_once(
 def test_a_duet_has_two_seats(tmp_path: Path, host: Host) -> None:
     found = measured(tmp_path, planned(tmp_path, duet=True, max_rounds=2, fixed_rounds=True))
     assert found.live is not None
-    assert [seat.cpus for seat in found.live.seats["mine"]] == [[0], [1]]
+    assert [cpu_set.cpus for cpu_set in found.live.cpu_sets["mine"]] == [[0], [1]]
     assert found.seeds == [1, 2]
 
 

@@ -18,7 +18,7 @@ from lab.core.errors import GuestFailed, GuestFailure
 from lab.guests.host import RoundHost
 from lab.guests.live_machine import LiveGuest
 from lab.guests.run import Arm
-from lab.guests.topology import Seat, Shape
+from lab.guests.topology import CpuSet, Shape
 from lab.kernels.kernel import MachineType
 from lab.stats.sequential import Horizon
 from lab.stats.verdict import Outcome
@@ -28,7 +28,7 @@ from ..fakes import live as fakelive
 from ..fakes.guest import WORKLOAD, kernel, write_workload
 from ..fakes.live import QUIET
 
-SEAT = Seat(cpus=[0], others=[1], nodes=[])
+CPUS = CpuSet(cpus=[0], others=[1], nodes=[])
 Formula = Callable[[str, int, str], float]
 
 
@@ -38,13 +38,13 @@ class Host:
     def __init__(self, speed: Formula) -> None:
         self.speed = speed
         self.booted: list[str] = []
-        self.seats: dict[str, list[int]] = {}
+        self.cpu_sets: dict[str, list[int]] = {}
         self.troubles: Iterator[list[str]] = iter(())
         self.now_s = self.try_s = 0.0
 
     def boot(self, bench: LiveBench, arm: Arm, cases: Sequence[spec.Case], **how: Any) -> BootRecord:
         self.booted.append(how["name"])
-        self.seats[how["name"]] = how["seat"].cpus
+        self.cpu_sets[how["name"]] = how["cpu_set"].cpus
         values: fakelive.Values = {
             case.name: {
                 "throughput": [self.speed(arm.name, how["seed"], case.name)] * how["iterations"],
@@ -77,13 +77,13 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     return found
 
 
-def taking(folder: Path, *, seats: int = 1, rounds: int = 20, fixed: bool = False, alone: bool = False) -> Taking:
+def taking(folder: Path, *, cpu_sets: int = 1, rounds: int = 20, fixed: bool = False, alone: bool = False) -> Taking:
     """A comparison of two arms over the made-up workload."""
     folder.joinpath("boots").mkdir(parents=True, exist_ok=True)
     text = WORKLOAD.replace("vcpus = 1", "vcpus = 1\nisolate = true") if alone else WORKLOAD
     workload = selection.load(write_workload(folder / "mine", text))
     guest = LiveGuest(
-        qemu="/q", accelerator="tcg", shape=Shape(cores=1), seat=SEAT, memory_mb=512, hugepage_kb=None, arguments=[]
+        qemu="/q", accelerator="tcg", shape=Shape(cores=1), cpu_set=CPUS, memory_mb=512, hugepage_kb=None, arguments=[]
     )
     bench = LiveBench(
         guest=guest, machine=MachineType.Q35, workload=workload, cases=workload.cases, packed_root=folder / "slice",
@@ -91,7 +91,7 @@ def taking(folder: Path, *, seats: int = 1, rounds: int = 20, fixed: bool = Fals
     )  # fmt: skip
     metrics = {f"mine:{case.name}": exact.metrics_of(workload.metrics, modelled=False) for case in workload.cases}
     return Taking(
-        stands=[Stand(bench=bench, seats=[Seat(cpus=[n], others=[], nodes=[]) for n in range(seats)])],
+        stands=[Stand(bench=bench, cpu_sets=[CpuSet(cpus=[n], others=[], nodes=[]) for n in range(cpu_sets)])],
         arms=[Arm(name=name, kernel=kernel(name), settings={}) for name in ("base", "test")],
         rounds=Rounds(
             metrics, threshold=0.02, alpha=0.01, max_blocks=rounds, seed=1, boot_s=2, sample_s=1, fixed_iterations=2,
@@ -224,12 +224,14 @@ def test_an_arm_that_dies_three_times_in_a_round_is_broken(tmp_path: Path, host:
 
 
 def test_a_duet_swaps_sides(tmp_path: Path, host: Host) -> None:
-    one = taking(tmp_path, seats=2, rounds=2, fixed=True)
+    one = taking(tmp_path, cpu_sets=2, rounds=2, fixed=True)
     all_of(one)
-    seats = {arm: [host.seats[name] for name in sorted(host.booted) if f"-{arm}-" in name] for arm in ("base", "test")}
-    assert sorted(seats["base"]) == [[0], [1]]
-    assert sorted(seats["test"]) == [[0], [1]]
-    assert seats["base"][0] != seats["test"][0]
+    cpu_sets = {
+        arm: [host.cpu_sets[name] for name in sorted(host.booted) if f"-{arm}-" in name] for arm in ("base", "test")
+    }
+    assert sorted(cpu_sets["base"]) == [[0], [1]]
+    assert sorted(cpu_sets["test"]) == [[0], [1]]
+    assert cpu_sets["base"][0] != cpu_sets["test"][0]
 
 
 def test_isolated_cases_have_a_guest_each_and_are_one_boot(tmp_path: Path, host: Host) -> None:

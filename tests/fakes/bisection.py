@@ -215,7 +215,7 @@ def replacements(folder: Path, guests: Guests) -> Mapping[tuple[Any, str], Any]:
     return {
         (KernelSpec, "obtain"): obtain,
         (guest_image, "obtain"): lambda progress, **_: (image, folder),
-        (guest_initrd, "slice_for"): lambda image, workload: initrd,
+        (guest_initrd, "pack_initrd"): lambda image, workload: initrd,
         (exact, "find_qemu"): lambda command="": QEMU,
         (runs, "measure"): guests.measure,
         (proof.Prover, "_functions"): lambda self, folder, result: [],

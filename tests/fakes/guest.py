@@ -135,7 +135,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, guests: FakeGuests)
     )
     monkeypatch.setattr(KernelSpec, "obtain", lambda spec, *_, **__: kernel(Path(spec.source.path).name))
     monkeypatch.setattr(guest_image, "obtain", lambda progress, **_: (image, tmp_path))
-    monkeypatch.setattr(guest_initrd, "slice_for", lambda image, workload: initrd)
+    monkeypatch.setattr(guest_initrd, "pack_initrd", lambda image, workload: initrd)
     monkeypatch.setattr(exact, "find_qemu", lambda command="": QEMU)
     monkeypatch.setattr(runs, "measure", guests.measure)
     return guests

@@ -18,7 +18,7 @@ from lab.guests import host as guest_host
 from lab.guests import kvm, live_machine, perf_stat, topology
 from lab.guests.host import RoundHost
 from lab.guests.run import Arm, Running
-from lab.guests.topology import HostCpu, Seat
+from lab.guests.topology import CpuSet, HostCpu
 from lab.workloads.spec import Case
 
 from .bisection import dice
@@ -29,13 +29,21 @@ Values = dict[str, dict[str, list[float | None]]]
 
 
 def ran(
-    bench: LiveBench, arm: Arm, values: Values, *, name: str, seed: int, iterations: int, seat: Seat, running: Running
+    bench: LiveBench,
+    arm: Arm,
+    values: Values,
+    *,
+    name: str,
+    seed: int,
+    iterations: int,
+    cpu_set: CpuSet,
+    running: Running,
 ) -> BootRecord:
     """The record of a guest that gave these values, case by case, kept where `boots.boot` keeps it."""
     record = BootRecord(
         name=name, arm=arm.name, workload=bench.workload.name, cases=list(values), iterations=iterations, seed=seed,
         kernel=arm.kernel.key, fingerprint=bench.fingerprint, started="now", wall_s=3.0 + iterations, boot_s=3.0,
-        cpus=seat.cpus, others=seat.others, vng=[], argv=[], values=values,
+        cpus=cpu_set.cpus, others=cpu_set.others, vng=[], argv=[], values=values,
     )  # fmt: skip
     path = boots.record_path(bench.folder, name)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ from lab.compare.runs import Run
 from lab.core import records
 from lab.guests.channel import CaseOutcome, GuestReport
 from lab.guests.host import HostFact, RoundHost
-from lab.guests.topology import Seat, Shape
+from lab.guests.topology import CpuSet, Shape
 from lab.kernels.build import TreeSource
 from lab.kernels.kernel import KernelSpec
 from lab.report.inputs import Comparisons, StoredComparison
@@ -232,7 +232,7 @@ def live(words: str = "") -> Live:
     command = Command(vng=["vng", "--qemu", "/usr/bin/qemu", words], qemu=["qemu"])
     return Live(
         accelerator="tcg", virtme_ng="1.42", duet=False, shapes={"alloc-burst": Shape(cores=1)},
-        seats={"alloc-burst": [Seat(cpus=[0], others=[1], nodes=[])]}, hugepage_kb=None,
+        cpu_sets={"alloc-burst": [CpuSet(cpus=[0], others=[1], nodes=[])]}, hugepage_kb=None,
         commands={"alloc-burst": {"base": command, "test": command}}, host=facts, rounds=rounds,
         sampling={f"alloc-burst:layout-4632k{words}": noise},
     )  # fmt: skip

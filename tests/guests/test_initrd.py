@@ -51,14 +51,14 @@ def content(path: Path) -> dict[str, bytes]:
 
 def test_init_program_and_extra_files(image: tuple[Image, Path], tmp_path: Path) -> None:
     chosen = workload(tmp_path / "w", 'extra_files = ["/usr/bin/tool"]\nsetup = ["/bin/busybox", "true"]')
-    assert content(initrd.slice_for(image, chosen)).keys() == {"init", "usr/bin/mine", "usr/bin/tool", "bin/busybox"}
+    assert content(initrd.pack_initrd(image, chosen)).keys() == {"init", "usr/bin/mine", "usr/bin/tool", "bin/busybox"}
 
 
 def test_own_files_get_into_the_guest(image: tuple[Image, Path], tmp_path: Path) -> None:
     (tmp_path / "w" / "jobs").mkdir(parents=True)
     (tmp_path / "w" / "jobs" / "a.fio").write_text("[job]")
     chosen = workload(tmp_path / "w", 'files = ["jobs/a.fio"]')
-    packed = initrd.slice_for(image, chosen)
+    packed = initrd.pack_initrd(image, chosen)
     assert content(packed)["workload/jobs/a.fio"] == b"[job]"
     modes = {name: mode for name, mode, _ in members(packed.read_bytes())}
     assert modes["workload/jobs/a.fio"] == stat.S_IFREG | 0o555
@@ -70,31 +70,31 @@ def test_a_file_of_the_users_becomes_a_case_with_a_place_of_its_own(image: tuple
     odd.write_text("one")
     chosen, case = workload(tmp_path / "w", 'case_files = "*.fio"').with_file(odd)
     assert (case.name, case.guest_file) == ("my-job", "/workload/user/my-job")
-    one = initrd.slice_for(image, chosen)
+    one = initrd.pack_initrd(image, chosen)
     assert content(one)["workload/user/my-job"] == b"one"
     odd.write_text("two")
-    two = initrd.slice_for(image, chosen)
+    two = initrd.pack_initrd(image, chosen)
     assert content(two)["workload/user/my-job"] == b"two" and content(one)["workload/user/my-job"] == b"one"
     odd.unlink()
     with pytest.raises(UserError, match="is gone"):
-        initrd.slice_for(image, chosen)
+        initrd.pack_initrd(image, chosen)
 
 
 def test_a_slice_is_packed_once_and_depends_on_its_own_workload_alone(
     image: tuple[Image, Path], tmp_path: Path
 ) -> None:
     chosen = workload(tmp_path / "w")
-    before = initrd.slice_for(image, chosen)
+    before = initrd.pack_initrd(image, chosen)
     bytes_before, time_before = before.read_bytes(), before.stat().st_mtime_ns
     # Others of the same name, with more files, and the same again.
     other = tmp_path / "other"
     other.mkdir()
     (other / "data").write_text("more")
-    assert initrd.slice_for(image, workload(other, 'files = ["data"]')) != before
-    assert initrd.slice_for(image, chosen) == before
+    assert initrd.pack_initrd(image, workload(other, 'files = ["data"]')) != before
+    assert initrd.pack_initrd(image, chosen) == before
     assert before.stat().st_mtime_ns == time_before
     before.unlink()
-    assert initrd.slice_for(image, chosen).read_bytes() == bytes_before
+    assert initrd.pack_initrd(image, chosen).read_bytes() == bytes_before
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_what_the_image_does_not_have_is_refused(
     image: tuple[Image, Path], tmp_path: Path, top: str, words: str
 ) -> None:
     with pytest.raises(UserError, match=words):
-        initrd.slice_for(image, workload(tmp_path / "w", top))
+        initrd.pack_initrd(image, workload(tmp_path / "w", top))
 
 
 def test_a_script_needs_its_interpreter(image: tuple[Image, Path], tmp_path: Path) -> None:
@@ -116,11 +116,11 @@ def test_a_script_needs_its_interpreter(image: tuple[Image, Path], tmp_path: Pat
     script = tmp_path / "w" / "run"
     chosen = workload(tmp_path / "w", WORKLOAD and 'case_files = "*"')
     script.write_text("#!/bin/sh\n")
-    packed = initrd.slice_for(image, chosen.with_file(script)[0])
+    packed = initrd.pack_initrd(image, chosen.with_file(script)[0])
     assert "bin/busybox" in content(packed), "it is the image's shell"
     script.write_text("#!/usr/bin/python3\n")
     with pytest.raises(UserError, match=r"needs /usr/bin/python3 \(/workload/user/run does\)"):
-        initrd.slice_for(image, chosen.with_file(script)[0])
+        initrd.pack_initrd(image, chosen.with_file(script)[0])
 
 
 @needs_gcc
@@ -128,12 +128,12 @@ def test_a_folder_with_a_makefile_is_compiled_into_its_slice(image: tuple[Image,
     chosen = workload(tmp_path / "w")
     (tmp_path / "w" / "Makefile").write_text(MAKEFILE)
     (tmp_path / "w" / "mine.c").write_text("#include <lab/mark.h>\nint place;\n")
-    packed = initrd.slice_for(image, chosen)
+    packed = initrd.pack_initrd(image, chosen)
     program = content(packed)["usr/bin/mine"]
     assert program.startswith(b"\x7fELF"), "not the image's"
-    assert initrd.slice_for(image, chosen) == packed
+    assert initrd.pack_initrd(image, chosen) == packed
     (tmp_path / "w" / "mine.c").write_text("int place = 1;\n")
-    assert initrd.slice_for(image, chosen) != packed
+    assert initrd.pack_initrd(image, chosen) != packed
 
 
 @needs_gcc
@@ -150,7 +150,7 @@ def test_what_does_not_compile_is_a_failed_build(
     chosen = workload(tmp_path / "w")
     (tmp_path / "w" / "Makefile").write_text(makefile)
     with pytest.raises(BuildFailed, match=words) as caught:
-        initrd.slice_for(image, chosen)
+        initrd.pack_initrd(image, chosen)
     assert "\n" not in caught.value.message
 
 

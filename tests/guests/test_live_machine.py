@@ -23,7 +23,7 @@ from lab.guests import exact, initrd, kvm, live_machine, shell
 from lab.guests.channel import CaseOutcome, GuestReport
 from lab.guests.exact import Qemu
 from lab.guests.run import Arm, Running
-from lab.guests.topology import Seat
+from lab.guests.topology import CpuSet
 from lab.stats import multiple, verdict
 from lab.stats.verdict import Metric
 from lab.workloads import selection
@@ -84,7 +84,9 @@ def test_no_guest_is_started_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("shutil.disk_usage", lambda folder: type("Usage", (), {"free": 1 << 20})())
     bench = cast(LiveBench, SimpleNamespace(folder=tmp_path))
     with pytest.raises(DiskFull, match="1 MiB free, a guest needs 32 MiB"):
-        boots.boot(bench, cast(Arm, None), [], name="n", seed=1, iterations=1, seat=cast(Seat, None), running=Running())
+        boots.boot(
+            bench, cast(Arm, None), [], name="n", seed=1, iterations=1, cpu_set=cast(CpuSet, None), running=Running()
+        )
     assert not list(tmp_path.iterdir())
 
 
@@ -228,7 +230,7 @@ def test_how_quiet_the_host_was() -> None:
         )  # fmt: skip
 
     live = Live(
-        accelerator="tcg", virtme_ng="1", duet=False, shapes={}, seats={}, hugepage_kb=None, commands={}, host=[],
+        accelerator="tcg", virtme_ng="1", duet=False, shapes={}, cpu_sets={}, hugepage_kb=None, commands={}, host=[],
         rounds=[one(state) for state in ("repeated", "kept", "died", "disturbed")], sampling={},
     )  # fmt: skip
     assert str(live) == (

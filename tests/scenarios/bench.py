@@ -104,7 +104,7 @@ def _boot_s(rounds: int = 5) -> float:
     seconds = []
     with tempfile.TemporaryDirectory() as name:
         here = Path(name)
-        root = initrd.slice_for(image.obtain(Progress(quiet=True)), workload).read_bytes()
+        root = initrd.pack_initrd(image.obtain(Progress(quiet=True)), workload).read_bytes()
         (here / "initrd.cpio").write_bytes(root + cpio.entry("job", 0o100444, job) + cpio.trailer())
         argv = [word.replace(str(folder / "guests" / "alloc-burst-base-0001"), name) for word in run["argv"]]
         for _ in range(rounds):
