@@ -118,7 +118,7 @@ def show_command(name: str, as_json: bool) -> None:
     """
     shown = selection.load(name)
     if as_json:
-        _print_json({"schema": "lab.workload/1", **selection.described(shown)})
+        _print_json({"schema": "lab.workload/1", **msgspec.to_builtins(shown, enc_hook=str)})
     else:
         click.echo(render(shown))
 

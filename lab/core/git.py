@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -83,20 +84,11 @@ def clone_blobless(url: str, path: Path) -> Repo:
     return Repo(path)
 
 
+@dataclass(frozen=True, slots=True)
 class Repo:
     """One repository, given by its git directory. No method reads or writes a working tree."""
 
-    def __init__(self, git_dir: Path) -> None:
-        self.git_dir = git_dir
-
-    def __repr__(self) -> str:
-        return f"Repo({str(self.git_dir)!r})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Repo) and other.git_dir == self.git_dir
-
-    def __hash__(self) -> int:
-        return hash(self.git_dir)
+    git_dir: Path
 
     def git_bytes(self, *args: str | Path, env: Mapping[str, str] | None = None, stdin: bytes | None = None) -> bytes:
         """Run one git command in this repository."""

@@ -107,9 +107,10 @@ class TomlFile:
                 continue  # a string or an array of several lines
             if statement.lstrip().startswith("["):
                 table = _header(values, sizes)
-                _note(lines, table, first)
+                for end in range(1, len(table) + 1):
+                    lines.setdefault(table[:end], first)
             else:
-                _note_all(lines, table, values, first)
+                _note(lines, table, values, first)
             statement, first = "", number + 1
         return lines
 
@@ -128,17 +129,12 @@ def _header(values: Any, sizes: dict[Key, int]) -> Key:
     return table
 
 
-def _note(lines: dict[Key, int], key: Key, line: int) -> None:
-    """Keep the first line of a key and of each table around it."""
-    for end in range(1, len(key) + 1):
-        lines.setdefault(key[:end], line)
-
-
-def _note_all(lines: dict[Key, int], table: Key, values: dict[str, Any], line: int) -> None:
-    for name, value in values.items():
-        _note(lines, (*table, name), line)
-        if isinstance(value, dict):
-            _note_all(lines, (*table, name), value, line)
+def _note(lines: dict[Key, int], key: Key, value: Any, line: int) -> None:
+    """Keep the first line of a key, and of those inside an inline table or behind a dot."""
+    lines.setdefault(key, line)
+    if isinstance(value, dict):
+        for name, item in value.items():
+            _note(lines, (*key, name), item, line)
 
 
 def _keys(kind: type, path: Key) -> list[str]:

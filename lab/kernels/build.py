@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from filelock import FileLock, Timeout
 
@@ -64,10 +65,7 @@ class TreeSource(Record, frozen=True, kw_only=True, tag="tree"):
     describe: str
     patches: tuple[str, ...] = ()
 
-    @property
-    def is_buildable(self) -> bool:
-        """True: patches and kconfig changes can be added."""
-        return True
+    is_buildable: ClassVar[bool] = True
 
     @property
     def origin(self) -> str:
@@ -75,7 +73,7 @@ class TreeSource(Record, frozen=True, kw_only=True, tag="tree"):
         return self.tree
 
     @property
-    def label(self) -> str | None:
+    def label(self) -> str:
         """The base commit."""
         return self.commit
 

@@ -1,4 +1,4 @@
-"""Which compiler builds a kernel: its identity is part of the build's key."""
+"""C compilers: their identity, which is part of a build's key, and the kernels that they are too new for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEFAULT = "gcc"
 
 
 class Compiler(Record, frozen=True, kw_only=True):
-    """A C compiler as found: what was typed, what it says it is, and the linker beside it."""
+    """A C compiler: the command as typed, its version as printed, and the linker beside it."""
 
     command: str
     family: str
@@ -25,7 +25,7 @@ class Compiler(Record, frozen=True, kw_only=True):
 
     @property
     def make_command(self) -> str:
-        """What kbuild is given as CC: through ccache when there is one. ccache never changes the result."""
+        """The value of CC for kbuild: with ccache, if it is installed. ccache never changes the result."""
         return f"ccache {self.command}" if shutil.which("ccache") else self.command
 
 
@@ -46,10 +46,7 @@ class _File(Record, frozen=True, kw_only=True):
 
 
 def identify(command: str = DEFAULT) -> Compiler:
-    """Ask a compiler what it is.
-
-    `UserError` when it was named and is not there, or is no C compiler that kernels are built with.
-    """
+    """Identify a compiler; `UserError` when the one that was named is not installed, or is neither gcc nor clang."""
     if not re.fullmatch(r"[\w./+-]+", command) or command.startswith("-"):
         raise UserError(f"'{command}' is no compiler command", hint="give a program name such as gcc-11")
     if shutil.which(command) is None:
@@ -73,7 +70,7 @@ def identify(command: str = DEFAULT) -> Compiler:
 
 
 def age_hint(compiler: Compiler, kernel_version: tuple[int, int]) -> str | None:
-    """Why this compiler may be too new for a kernel, when that is known; from `kernels/compilers.toml`."""
+    """The reason why a compiler may be too new for a kernel, from `kernels/compilers.toml`."""
     for row in reversed(toml.load(room("kernels") / "compilers.toml", _File).compiler):
         oldest = tuple(int(part) for part in row.oldest_kernel.split("."))
         if row.family == compiler.family and compiler.major >= row.major and kernel_version < oldest:

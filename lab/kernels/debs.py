@@ -7,7 +7,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from debian.debian_support import Version
 
@@ -34,18 +34,11 @@ class DebSource(Record, frozen=True, kw_only=True, tag="deb"):
     package: str
     version: str
 
-    @property
-    def is_buildable(self) -> bool:
-        """False: nothing can be added to a kernel that is built already."""
-        return False
+    is_buildable: ClassVar[bool] = False
+    origin: ClassVar[str] = "packages"
 
     @property
-    def origin(self) -> str:
-        """The word for all packages together."""
-        return "packages"
-
-    @property
-    def label(self) -> str | None:
+    def label(self) -> str:
         """The package and version, as apt takes them."""
         return f"{self.package}={self.version}"
 

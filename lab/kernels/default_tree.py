@@ -56,7 +56,7 @@ def _installed_version() -> str | None:
 
 def story() -> list[Path]:
     """The patches of the history: the first makes its root from the package's source, the others follow."""
-    return sorted((room("kernels") / "patches" / "thp-alignment").glob("*.patch"))
+    return patches("thp-alignment")
 
 
 def build(git_dir: Path, package: Source, patches: list[Path], progress: Progress) -> str:

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from lab.core import paths
 from lab.core.errors import HostFailed, UserError
@@ -40,20 +40,9 @@ class FileSource(Record, frozen=True, kw_only=True, tag="file"):
     release: str
     modules: str | None = None
 
-    @property
-    def is_buildable(self) -> bool:
-        """False: nothing can be added to a kernel that is built already."""
-        return False
-
-    @property
-    def origin(self) -> str:
-        """The word for all files together."""
-        return "files"
-
-    @property
-    def label(self) -> str | None:
-        """None: a file has no name that holds elsewhere."""
-        return None
+    is_buildable: ClassVar[bool] = False
+    origin: ClassVar[str] = "files"
+    label: ClassVar[None] = None
 
     def obtain(self, work: Work, **_: object) -> KernelFiles:
         """The file itself, and the vmlinux inside."""

@@ -1,14 +1,14 @@
-"""The symbol table that a kernel carries for itself (CONFIG_KALLSYMS), read out of its file without booting it.
+"""The symbol table inside a kernel (CONFIG_KALLSYMS), read from its file without booting it.
 
-The tables lie one behind the other in .rodata, without any name in the file (scripts/kallsyms.c writes them,
-kernel/kallsyms.c reads them; each begins at a multiple of 8):
+The tables follow each other in .rodata and have no names in the file. scripts/kallsyms.c writes them and
+kernel/kallsyms.c reads them; each begins at a multiple of 8:
 
     up to 6.3   offsets, relative_base, num_syms, names, markers, [seqs_of_names,] token_table, token_index
     from 6.4    num_syms, names, markers, token_table, token_index, offsets, relative_base, seqs_of_names
 
-A name is a length and as many tokens; a token is one of 256 strings. In the token table every character that
-occurs in a name stands for itself at its own place, and digits always occur: by "0", "1", .. "9" in a row the
-table is found, its index behind it proves it, and all others are found and proved from there.
+A name is a length and that many tokens; a token is one of 256 strings. In the token table, every character that
+occurs in a name is a token at its own index, and digits always occur. So "0", "1", .. "9" in a row lead to the
+table, its index behind it confirms it, and the other tables are found and checked from there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOWEST = 0xFFFF_8000_0000_0000  # of a kernel address
 
 
 class Listed(NamedTuple):
-    """A symbol as /proc/kallsyms shows it: where, nm's letter for what, and its name."""
+    """A symbol as /proc/kallsyms shows it. kind: nm's letter."""
 
     address: int
     kind: str
@@ -71,7 +71,7 @@ def _token_tables(image: bytes) -> Iterator[_Tokens]:
 
 
 def _tokens_around(image: bytes, zero: int) -> _Tokens | None:
-    """The token table whose "0" is at an offset, if its index agrees."""
+    """The token table that has its "0" at an offset, if its index agrees."""
     end = zero
     for _ in range(ord("0"), _TOKENS):
         end = image.find(b"\0", end) + 1
@@ -87,11 +87,11 @@ def _tokens_around(image: bytes, zero: int) -> _Tokens | None:
     texts = image[start : end - 1].split(b"\0")
     if len(texts) != _TOKENS:
         return None
-    place = 0
-    for text, said in zip(texts, index, strict=True):
-        if place != said:
+    offset = 0
+    for text, expected in zip(texts, index, strict=True):
+        if offset != expected:
             return None
-        place += len(text) + 1
+        offset += len(text) + 1
     return _Tokens(start, index_at + 2 * _TOKENS, texts)
 
 
@@ -99,17 +99,16 @@ def _tokens_around(image: bytes, zero: int) -> _Tokens | None:
 
 
 def _names(image: bytes, tokens: _Tokens) -> _Names | None:
-    """Number and names of the symbols, looked for backwards from the token table.
+    """Number and names of the symbols, searched backwards from the token table.
 
-    num_syms is one of the words below the table with four zeros behind it; the right one has so many names
-    behind it, and behind these the markers that fit.
+    num_syms is a word before the table with four zeros behind it, then that many names, then markers that match.
     """
     at = (tokens.start & ~7) - 8
     zeros = bytes(4)
     while at >= 0:
-        # A zero is rare among compressed names, so most of the way is gone by this comparison alone.
-        if image[at + 4 : at + 8] == zeros and (found := _names_at(image, at, tokens)):
-            return found
+        # A zero is rare among compressed names, so this comparison alone rules out most words.
+        if image[at + 4 : at + 8] == zeros and (names := _names_at(image, at, tokens)):
+            return names
         at -= 8
     return None
 
@@ -117,47 +116,47 @@ def _names(image: bytes, tokens: _Tokens) -> _Names | None:
 def _names_at(image: bytes, at: int, tokens: _Tokens) -> _Names | None:
     (count,) = struct.unpack_from("<I", image, at)
     start = at + 8
-    # The shortest name is its length and one token.
+    # The shortest name is a length and one token.
     if not 0 < count <= (tokens.start - start) // 2:
         return None
-    places: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     markers: list[int] = []
-    place = start
+    offset = start
     for number in range(count):
         if number % _MARKED == 0:
-            markers.append(place - start)
-        length, place = _length(image, place)
-        if not length or place + length > tokens.start:
+            markers.append(offset - start)
+        length, offset = _length(image, offset)
+        if not length or offset + length > tokens.start:
             return None
-        places.append((place, place + length))
-        place += length
+        spans.append((offset, offset + length))
+        offset += length
     size = 4 * len(markers)
-    if image[_aligned(place) : _aligned(place) + size] != struct.pack(f"<{len(markers)}I", *markers):
+    if image[_aligned(offset) : _aligned(offset) + size] != struct.pack(f"<{len(markers)}I", *markers):
         return None
     texts = tokens.texts
-    symbols = [b"".join([texts[token] for token in image[first:last]]) for first, last in places]
+    symbols = [b"".join([texts[token] for token in image[first:last]]) for first, last in spans]
     return _Names(at, symbols) if all(symbols) else None
 
 
-def _length(image: bytes, place: int) -> tuple[int, int]:
-    """How many tokens a name has (0 if that cannot be), and where they begin. A second byte is known from 6.1 on."""
-    length = image[place]
+def _length(image: bytes, offset: int) -> tuple[int, int]:
+    """The number of a name's tokens (0 if it is impossible), and the offset of the first. From 6.1 on in two bytes."""
+    length = image[offset]
     if not length & 0x80:
-        return length, place + 1
-    length = length & 0x7F | image[place + 1] << 7
-    return length if 0x7F < length <= _LONGEST else 0, place + 2
+        return length, offset + 1
+    length = length & 0x7F | image[offset + 1] << 7
+    return length if 0x7F < length <= _LONGEST else 0, offset + 2
 
 
 # --- addresses
 
 
 def _addresses(image: bytes, names: _Names, tokens: _Tokens) -> list[int] | None:
-    """The address of each name: offsets and base lie behind the tokens, or before the names."""
-    size = 4 * len(names.symbols)
-    before = names.start - 8 - _aligned(size)
-    for offsets, base in ((tokens.end, tokens.end + _aligned(size)), (before, names.start - 8)):
-        if offsets >= 0 and base + 8 <= len(image) and (found := _decoded(image, offsets, base, len(names.symbols))):
-            return found
+    """The address of each name; offsets and base are behind the tokens, or before the names."""
+    count = len(names.symbols)
+    size = _aligned(4 * count)
+    for offsets, base in ((tokens.end, tokens.end + size), (names.start - 8 - size, names.start - 8)):
+        if offsets >= 0 and base + 8 <= len(image) and (addresses := _decoded(image, offsets, base, count)):
+            return addresses
     return None
 
 
@@ -167,9 +166,9 @@ def _decoded(image: bytes, offsets_at: int, base_at: int, count: int) -> list[in
         return None
     offsets = struct.unpack_from(f"<{count}i", image, offsets_at)
     if min(offsets) < 0:
-        # CONFIG_KALLSYMS_ABSOLUTE_PERCPU: what is negative is base - 1 - address, the rest is the address itself.
+        # CONFIG_KALLSYMS_ABSOLUTE_PERCPU: a negative offset is base - 1 - address, any other is the address itself.
         addresses = [offset if offset >= 0 else base - 1 - offset for offset in offsets]
     else:
         addresses = [base + offset for offset in offsets]
-    # scripts/kallsyms.c sorts by address; anything else was no table of offsets.
+    # scripts/kallsyms.c sorts by address; anything else is no table of offsets.
     return addresses if addresses == sorted(addresses) else None

@@ -1,4 +1,4 @@
-"""Kernel configuration: fragments of requested options, and the check that kconfig kept them."""
+"""Kernel configuration: fragments of requested options, and the check that kconfig keeps them."""
 
 from __future__ import annotations
 
@@ -18,25 +18,27 @@ def parse(text: str) -> dict[str, str]:
     """Options of a fragment or a `.config`, name to value; an unset option has the value `n`."""
     options: dict[str, str] = {}
     for line in text.splitlines():
-        if found := _LINE.fullmatch(line.strip()) or _UNSET.fullmatch(line.strip()):
-            options[found[1]] = found[2] if found.lastindex == 2 else "n"
+        if match := _LINE.fullmatch(line.strip()):
+            options[match[1]] = match[2]
+        elif match := _UNSET.fullmatch(line.strip()):
+            options[match[1]] = "n"
     return options
 
 
 def guest_fragments() -> tuple[Path, Path]:
-    """The two fragments of every guest kernel: required, and kept-where-known."""
+    """The two fragments of every guest kernel: required options, and those that older kernels may lack."""
     folder = room("kernels") / "fragments"
     return folder / "guest.config", folder / "guest-optional.config"
 
 
 def requested(extra: Iterable[tuple[str, str]]) -> tuple[dict[str, str], dict[str, str]]:
-    """What a guest kernel asks for: (required, optional). The spec's own options win over the fragments'."""
-    required_file, optional_file = guest_fragments()
-    mine = dict(extra)
-    # The spec's own come last: of two members of one choice, kconfig takes the last.
-    required = {k: v for k, v in parse(required_file.read_text()).items() if k not in mine} | mine
-    optional = {k: v for k, v in parse(optional_file.read_text()).items() if k not in mine}
-    return required, optional
+    """The options that a guest kernel requests: (required, optional). The spec's win over the fragments'."""
+    own = dict(extra)
+    required, optional = (
+        {name: value for name, value in parse(path.read_text()).items() if name not in own}
+        for path in guest_fragments()
+    )
+    return required | own, optional  # the spec's own last: kconfig takes the last of two members of a choice
 
 
 def fragment(options: Mapping[str, str]) -> str:
@@ -50,7 +52,7 @@ def dropped(wanted: Mapping[str, str], resolved: Mapping[str, str]) -> dict[str,
 
 
 def explain_dropped(lost: Mapping[str, str], wanted: Mapping[str, str], known: Iterable[str]) -> UserError:
-    """The error for options that were not kept: those that do not exist, and those whose needs are unmet.
+    """The error for options that kconfig dropped: they do not exist, or their dependencies are not met.
 
     known: names (without CONFIG_) of all symbols in the tree's Kconfig files.
     """
@@ -64,5 +66,5 @@ def explain_dropped(lost: Mapping[str, str], wanted: Mapping[str, str], known: I
     lines = ", ".join(f"{name}={wanted[name]} became {value}" for name, value in lost.items())
     return UserError(
         f"kconfig dropped {lines}",
-        hint="what it depends on is not set, or something else selects it: add that to the spec with %CONFIG_...=y",
+        hint="an option that it depends on is not set, or another one selects it: add that with %CONFIG_...=y",
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from lab.core.errors import UserError
 from lab.core.executor import Work
@@ -27,9 +27,8 @@ from lab.kernels.trees import Tree
 class KernelSource(Protocol):
     """Where a kernel comes from, in full ids and hashes: two equal sources are the same kernel."""
 
-    @property
-    def is_buildable(self) -> bool:
-        """True if the lab builds the kernel, so that patches and kconfig changes can be added."""
+    is_buildable: ClassVar[bool]
+    """True if the lab builds the kernel, so that patches and kconfig changes can be added."""
 
     @property
     def origin(self) -> str:

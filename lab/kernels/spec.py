@@ -1,23 +1,22 @@
-"""The kernel spec as it is typed: taken apart and checked, with nothing looked up.
+"""The syntax of kernel specs and settings: parsed and checked, with nothing looked up.
 
     REV[+PATCH...]   worktree:PATH[+PATCH...]   deb:VERSION-OR-PACKAGE   file:PATH
     each with  %CONFIG_FOO=y[,...]  (kconfig)  and  @key=value[,...]  (settings), in either order
 
-Revisions contain `@{1}` and `^{/x}`, package versions `+`, paths anything. So an `@` or `%` opens a suffix
-only when a word and `=` follow, and a `+` sets off a patch only when what follows is called like one, is
-a file, or is the name of patches that come with the lab.
+Revisions contain `@{1}` and `^{/x}`, package versions `+`, paths anything. So an `@` or `%` begins a suffix only
+before a word and `=`, and a `+` begins a patch only before a name like that of a patch, an existing file, or the
+name of patches that come with the lab.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Literal
 
-from lab.core.errors import UserError
+from lab.core.errors import UserError, suggestion
 from lab.core.records import Record
 from lab.kernels import default_tree
 
@@ -33,7 +32,7 @@ _DEFRAG = ("always", "defer", "defer+madvise", "madvise", "never")
 
 
 class ParsedSpec(Record, frozen=True, kw_only=True):
-    """A spec in its parts. `kconfig` names carry their CONFIG_ prefix; patches are as typed."""
+    """The parts of a spec. Names in `kconfig` begin with CONFIG_; patches are as typed."""
 
     text: str
     kind: Kind
@@ -44,7 +43,7 @@ class ParsedSpec(Record, frozen=True, kw_only=True):
 
 
 def parse(text: str) -> ParsedSpec:
-    """Take a spec apart; `UserError` says what is malformed."""
+    """Parse a spec; `UserError` where it is malformed."""
     if any(ord(char) < 32 for char in text):
         raise UserError(f"kernel spec {text!r} contains a control character")
     rest, kconfig, settings = _split_suffixes(text)
@@ -52,13 +51,12 @@ def parse(text: str) -> ParsedSpec:
     body, patches = _split_patches(kind, rest)
     if not body:
         raise UserError(f"kernel spec {text!r} names no kernel", hint=_EXAMPLES)
-    if kind in ("deb", "file"):
-        for given, what in ((patches, "patches"), (kconfig, "kconfig changes")):
-            if given:
-                raise UserError(
-                    f"{text!r}: {what} need a build, and {kind}: names a kernel that is built already",
-                    hint="give a revision, or worktree:PATH",
-                )
+    if kind in ("deb", "file") and (patches or kconfig):
+        raise UserError(
+            f"{text!r}: {'patches' if patches else 'kconfig changes'} need a build, "
+            f"and {kind}: names a kernel that is built already",
+            hint="give a revision, or worktree:PATH",
+        )
     return ParsedSpec(text=text, kind=kind, body=body, patches=patches, kconfig=kconfig, settings=settings)
 
 
@@ -69,13 +67,13 @@ def _split_suffixes(text: str) -> tuple[str, tuple[Pair, ...], tuple[Pair, ...]]
     """The spec without its suffixes, the kconfig changes, and the settings."""
     kconfig: dict[str, str] = {}
     settings: dict[str, str] = {}
-    starts = [found.start() for found in _SUFFIX.finditer(text)]
+    starts = [match.start() for match in _SUFFIX.finditer(text)]
     for start, end in pairwise([*starts, len(text)]):
         suffix = text[start + 1 : end]
         if text[start] == "@":
-            _collect(settings, (_setting(part) for part in _NEXT_SETTING.split(suffix)))
+            _collect(settings, map(_setting, _NEXT_SETTING.split(suffix)))
         else:
-            _collect(kconfig, (_symbol(part) for part in _NEXT_SYMBOL.split(suffix)))
+            _collect(kconfig, map(_symbol, _NEXT_SYMBOL.split(suffix)))
     return text[: starts[0]] if starts else text, tuple(kconfig.items()), tuple(settings.items())
 
 
@@ -93,7 +91,7 @@ def _kind(text: str) -> tuple[Kind, str]:
 
 
 def _split_patches(kind: Kind, text: str) -> tuple[str, tuple[str, ...]]:
-    """Cut patches off from the right, for as long as there is one."""
+    """Cut patches off from the right."""
     patches: list[str] = []
     while not (kind in ("worktree", "file") and Path(text).expanduser().exists()):
         cut = _last_patch(text)
@@ -105,21 +103,17 @@ def _split_patches(kind: Kind, text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _last_patch(text: str) -> int | None:
-    """Where the `+` of the last patch is. A file that exists wins, since its own path may contain a `+`."""
-    places = [index for index, char in enumerate(text) if char == "+"][::-1]
-    for place in places:
-        if text[place + 1 :] and Path(text[place + 1 :]).expanduser().is_file():
-            return place
-    shipped = default_tree.names() if places else []
-    return next((place for place in places if _is_patch_name(text[place + 1 :], shipped)), None)
-
-
-def _is_patch_name(name: str, shipped: list[str]) -> bool:
-    return name in shipped or name.endswith(_PATCH_NAMES)
+    """The index of the last patch's `+`. An existing file has precedence, since its path may contain a `+`."""
+    names = {index: text[index + 1 :] for index in range(len(text) - 1, -1, -1) if text[index] == "+"}
+    for index, name in names.items():
+        if name and Path(name).expanduser().is_file():
+            return index
+    sets = default_tree.names() if names else []
+    return next((index for index, name in names.items() if name in sets or name.endswith(_PATCH_NAMES)), None)
 
 
 def _symbol(part: str) -> Pair:
-    """One kconfig change, checked."""
+    """Check one kconfig change."""
     name, _, value = part.partition("=")
     name = name.removeprefix("CONFIG_")
     if not re.fullmatch(r"[A-Z0-9][A-Za-z0-9_]*", name):
@@ -133,28 +127,22 @@ def _symbol(part: str) -> Pair:
 
 
 def _setting(part: str) -> Pair:
-    """One setting, checked."""
+    """Check one setting."""
     key, _, value = part.partition("=")
     check_setting(key, value)
     return key, value
 
 
 def check_setting(key: str, value: str) -> None:
-    """Refuse a setting that does not exist, or a value that it cannot have."""
-    check = _FIXED.get(key)
+    """Refuse an unknown setting, and a value that a setting cannot have."""
+    group, dot, name = key.partition(".")
+    check = _FIXED.get(key) or (_OPEN.get(group + dot) if name else None)
     if check is None:
-        group, dot, name = key.partition(".")
-        check = _OPEN.get(group + dot)
-        if check is None or not name:
-            _unknown_setting(key)
+        known = [*_FIXED, *(f"{group}NAME" for group in _OPEN)]
+        close = suggestion(key, [*known, "sysctl", "cmdline", "env"])
+        hint = f"{f'{close} ' if close else ''}The settings are {', '.join(known)}"
+        raise UserError(f"unknown setting {key!r}", hint=hint)
     check(key, value)
-
-
-def _unknown_setting(key: str) -> NoReturn:
-    known = [*_FIXED, *(f"{group}NAME" for group in _OPEN)]
-    close = difflib.get_close_matches(key, [*known, "sysctl", "cmdline", "env"], n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
-    raise UserError(f"unknown setting {key!r}", hint=f"{hint}The settings are {', '.join(known)}")
 
 
 def _one_of(*choices: str) -> Check:

@@ -1,7 +1,7 @@
-"""The store of finished kernels, keyed by the hash of everything that went into them.
+"""The store of finished kernels, by the hash of all their inputs.
 
-A kernel is a folder that holds a `build.json`. Folders are filled elsewhere and renamed into place, so what is
-here is whole; a second index maps requests (before kconfig was resolved) to keys, so that a hit runs nothing.
+A kernel is a folder with a `build.json`. Folders are filled elsewhere and renamed into place, so all are whole. A
+second index maps requests (before kconfig is resolved) to keys, so that a hit runs nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lab.core.records import Record
 
 
 class BuildInputs(Record, frozen=True, kw_only=True):
-    """Everything that decides the bytes of a kernel; its digest is the key."""
+    """All inputs of a build; their digest is the key."""
 
     tree_id: str
     kconfig_sha256: str
@@ -45,7 +45,7 @@ class Build(Record, frozen=True, kw_only=True):
 
 
 def kernels_dir() -> Path:
-    """Where finished kernels are."""
+    """The folder of finished kernels."""
     return paths.cache_dir("kernels")
 
 
@@ -55,7 +55,7 @@ def key_of(inputs: BuildInputs) -> str:
 
 
 def folder_of(key: str) -> Path:
-    """The folder a kernel has, or will have."""
+    """The folder of a kernel, built or not."""
     return kernels_dir() / key[:24]
 
 
@@ -66,19 +66,19 @@ def find(key: str) -> Build | None:
 
 
 def staging_dir() -> Path:
-    """A fresh folder on the store's file system, to be filled and then given to `adopt`."""
+    """A new folder on the store's file system, to be filled and passed to `adopt`."""
     folder = kernels_dir() / f".staging-{os.getpid()}-{secrets.token_hex(4)}"
     folder.mkdir()
     return folder
 
 
 def adopt(staging: Path, key: str) -> Build:
-    """Move a filled staging folder into the store. If somebody else finished the same key first, theirs stays."""
+    """Move a filled staging folder into the store. If another process finished the same key first, its folder stays."""
     build = records.load(staging / "build.json", Build)
     if (existing := find(key)) is not None:
         shutil.rmtree(staging, ignore_errors=True)
         return existing
-    # What has no record is the rest of a removal that was interrupted.
+    # A folder without a record is left from a removal that was interrupted.
     shutil.rmtree(folder_of(key), ignore_errors=True)
     try:
         staging.rename(folder_of(key))
@@ -95,7 +95,7 @@ def _request_path(request: str) -> Path:
 
 
 def find_request(request: str) -> Build | None:
-    """The kernel that an earlier identical request led to, if it is still there."""
+    """The kernel of an earlier identical request, if it is still there."""
     path = _request_path(request)
     if not path.is_file():
         return None
@@ -103,7 +103,7 @@ def find_request(request: str) -> Build | None:
 
 
 def remember_request(request: str, key: str) -> None:
-    """Note which key a request led to."""
+    """Keep the key of a request."""
     records.save(_request_path(request), key)
 
 
@@ -119,12 +119,12 @@ def builds() -> Iterator[tuple[Build, Path, float]]:
 
 
 def hold(build: Build) -> bool:
-    """Mark a kernel as used now, and as in use until this process ends; False where it just went."""
+    """Mark a kernel as used now, and as in use until this process ends; False where it was just removed."""
     return locks.hold(folder_of(build.key) / "build.json")
 
 
 def collect_garbage(older_than_s: float, *, dry_run: bool) -> list[tuple[Path, int]]:
-    """Remove kernels unused for longer, and leftovers of builds that were killed; gives (folder, bytes)."""
+    """Remove kernels that are unused for longer, and leftovers of killed builds; returns (folder, bytes) of each."""
     now = time.time()
     victims = [folder for _, folder, used in builds() if now - used > older_than_s]
     victims += [path for path in kernels_dir().glob(".staging-*") if not _alive(path)]

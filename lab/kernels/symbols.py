@@ -1,7 +1,7 @@
-"""Which function an address belongs to: of a kernel, from System.map or its own kallsyms; of a program, from its ELF.
+"""Functions by address: of a kernel, from System.map or its kallsyms; of a program, from its ELF symbols.
 
-Addresses are those of the file, which are those of the guest too: exact mode runs kernels with `nokaslr`, and
-the lab's own programs are static and not position independent (for others see `bias`).
+Addresses in the file are those in the guest: exact mode runs kernels with `nokaslr`, and the lab's own programs are
+static and not position independent (for others see `bias`).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _SHF_EXECINSTR = 4
 # Functions in assembler are often labels without a type. 10, STT_GNU_IFUNC, is also called STT_LOOS.
 _ELF_CODE = ("STT_FUNC", "STT_GNU_IFUNC", "STT_LOOS", "STT_NOTYPE")
 
-# What compilers and linkers add to the name of a function that they cloned, cut in pieces or made unique.
+# Suffixes of compilers and linkers for functions that they clone, split or make unique.
 _SUFFIX = re.compile(
     r"(?:\.(?:constprop|isra|part|cold|hot|warm|clone|llvm|lto_priv|localalias|__uniq)(?:\.\d+)*|\.\d+)+$"
 )
-# Of these the code is another piece of one function: to go there is no call.
+# Suffixes of the pieces of a split function: a jump from one piece to another is no call.
 _PIECE = re.compile(r"\.(?:part|cold|hot|warm)\b")
-# The linker script's names for where a section begins or ends: no functions, though nm calls them text.
+# Labels of the linker script for the ends of sections: no functions, though nm calls them text.
 _MARKER = re.compile(r"^_(?:s|e|sinit|einit)?text$|^__\w+_(?:text|thunk)_(?:start|end)$")
 
 
@@ -55,22 +55,22 @@ class Symbol(NamedTuple):
 
 
 class SymbolTable:
-    """Functions by address. Of several names for one address the plainest is taken, so that it is always the same.
+    """Functions by address. The plainest of several names at one address is used.
 
-    A function without a size goes on to the next label, of code or not; the last one to the end of its page.
+    A function without a size ends at the next label, of code or not; the last one at the end of its page.
     """
 
     def __init__(self, labels: Iterable[Label]) -> None:
         ordered = sorted(labels)
-        spots = [(address, list(group)) for address, group in groupby(ordered, key=lambda label: label.address)]
-        nexts = [address for address, _ in spots[1:]]
-        if spots:
-            nexts.append((spots[-1][0] | 0xFFF) + 1)
+        groups = [(address, list(group)) for address, group in groupby(ordered, key=lambda label: label.address)]
+        ends = [address for address, _ in groups[1:]]
+        if groups:
+            ends.append((groups[-1][0] | 0xFFF) + 1)
         self._symbols: list[Symbol] = []
-        for (address, group), following in zip(spots, nexts, strict=True):
+        for (address, group), end in zip(groups, ends, strict=True):
             texts = [label for label in group if label.kind in _TEXT_LETTERS and not _MARKER.match(label.name)]
             if texts:
-                size = max(label.size or 0 for label in texts) or following - address
+                size = max(label.size or 0 for label in texts) or end - address
                 self._symbols.append(Symbol(min(texts, key=_plainness).name, address, size))
         self._starts = [symbol.start for symbol in self._symbols]
 
@@ -81,7 +81,7 @@ class SymbolTable:
         return iter(self._symbols)
 
     def find(self, address: int) -> Symbol | None:
-        """The function that an address lies in; None between and outside of functions."""
+        """The function that contains an address; None between and outside of functions."""
         at = bisect_right(self._starts, address) - 1
         if at < 0:
             return None
@@ -89,22 +89,22 @@ class SymbolTable:
         return symbol if address - symbol.start < symbol.size else None
 
     def entry(self, address: int) -> bool:
-        """Whether an address is where a function is called: its first, and not that of a piece split off it."""
+        """True for the address at which a function is called: its first, and not that of a piece split off it."""
         symbol = self.find(address)
         return symbol is not None and symbol.start == address and not _PIECE.search(symbol.name)
 
 
 def _plainness(label: Label) -> tuple[int, int, int, str]:
-    """Order of preference among names of one address; the same names give the same choice in both arms."""
+    """Sort key for the names of one address, so that both arms choose the same name."""
     name = label.name
     underscores = len(name) - len(name.lstrip("_"))
     return (underscores, "TWwt".find(label.kind), len(name), name)
 
 
 def base_name(name: str) -> str:
-    """A function's name in the source: without what compilers add, as in `fn.constprop.0` or `fn.cold`.
+    """A function's name in the source, without the compiler's suffixes, as in `fn.constprop.0` or `fn.cold`.
 
-    Which clones exist can differ from build to build, so only these names can be compared between two arms.
+    Builds can differ in their clones, so only these names can be compared between two arms.
     """
     return _SUFFIX.sub("", name) or name
 
@@ -113,10 +113,10 @@ def base_name(name: str) -> str:
 
 
 def kernel_symbols(vmlinux: Path | None, system_map: Path | None) -> SymbolTable:
-    """A kernel's functions, by the best source there is: System.map, its kallsyms, its ELF symbols.
+    """A kernel's functions, from the best source: System.map, its kallsyms, its ELF symbols.
 
-    vmlinux may be a bzImage. A System.map that names nothing (Debian's packages have one that only says where
-    the real one is) is passed over. `UserError` when no source has any functions.
+    vmlinux may be a bzImage. A System.map without functions is skipped: Debian's packages have one that refers to the
+    real one. `UserError` when no source has any functions.
     """
     if system_map is not None and len(table := from_system_map(system_map)):
         return table
@@ -124,15 +124,14 @@ def kernel_symbols(vmlinux: Path | None, system_map: Path | None) -> SymbolTable
         for source in (from_kallsyms_image, from_elf):
             if len(table := source(vmlinux)):
                 return table
-    what = vmlinux or system_map or "a kernel without files"
     raise UserError(
-        f"{what}: no names of the kernel's functions",
+        f"{vmlinux or system_map or 'a kernel without files'}: no names of the kernel's functions",
         hint="build it with CONFIG_KALLSYMS=y, or give the System.map that belongs to it",
     )
 
 
 def from_system_map(path: Path) -> SymbolTable:
-    """The functions in a System.map (`nm` output: address, letter, name). `UserError` when it is not one."""
+    """The functions in a System.map (`nm` output: address, letter, name); `UserError` for any other file."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:
@@ -150,17 +149,16 @@ def _map_label(path: Path, number: int, line: str) -> Label:
 
 
 def _in_kernel(labels: Iterable[Label]) -> Iterator[Label]:
-    """Labels that are addresses of the kernel: not offsets into per-CPU data, not absolute values."""
+    """The labels that are addresses of the kernel, without offsets into per-CPU data and absolute values."""
     return (label for label in labels if label.address >= KERNEL_HALF and label.kind not in "aA")
 
 
 def from_kallsyms_image(path: Path) -> SymbolTable:
-    """The functions that a kernel file (vmlinux or bzImage) lists for itself; empty when it has no kallsyms.
+    """The functions in the kallsyms of a kernel file (vmlinux or bzImage); empty when it has none.
 
-    Errors are those of `kernelfile.extract_vmlinux`.
+    Errors are those of `files.extract_vmlinux`.
     """
-    image = files.extract_vmlinux(path)
-    listed = kallsyms.read(image) or []
+    listed = kallsyms.read(files.extract_vmlinux(path)) or []
     return SymbolTable(_in_kernel(Label(*symbol) for symbol in listed))
 
 
@@ -170,8 +168,8 @@ def from_kallsyms_image(path: Path) -> SymbolTable:
 def from_elf(path: Path, *, bias: int = 0) -> SymbolTable:
     """The functions of an ELF program, from .symtab, or .dynsym where it is stripped; empty when it has neither.
 
-    bias: what the loader adds to the addresses of a position-independent program. `UserError` when the file
-    cannot be read or is no ELF file.
+    bias: the load address of a position-independent program. `UserError` when the file cannot be read or is no ELF
+    file.
     """
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile

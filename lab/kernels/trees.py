@@ -1,13 +1,11 @@
-"""The kernel trees that revisions are looked up in, each a bare repository of the lab's own.
+"""Kernel trees, each a bare repository of the lab's own: the default tree, clones, and checkouts of the user's.
 
-A tree is the imported default, a clone of an address, or stands for a checkout of the user's. The last
-is never written to: revisions are resolved in the user's repository, objects are read from its store
-(git's alternates), and what the lab makes is put into its own.
+A checkout is never written to. Revisions are resolved in the user's repository, objects are read from its store
+(by git's alternates), and new objects are written into the lab's repository.
 """
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import re
 import shutil
@@ -16,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from lab.core import git, paths, records
-from lab.core.errors import HostFailed, UserError
+from lab.core.errors import HostFailed, UserError, suggestion
 from lab.core.git import Repo
 from lab.core.locks import make_once
 from lab.core.process import CommandFailed
@@ -25,13 +23,13 @@ from lab.kernels import default_tree
 
 DEFAULT = "default"
 _RECORD = "tree.json"
-#: An object store inside the repository of a local tree, apart from the user's: see `lab.kernels.revisions`.
 SNAPSHOTS = "snapshots"
+"""The object store of uncommitted work in the repository of a local tree; see `lab.kernels.revisions.snapshot`."""
 _AT_THE_TOP = frozenset({"Kbuild", "Kconfig", "MAINTAINERS"})
 
 
 class TreeRecord(records.Record, frozen=True, kw_only=True):
-    """What `tree.json` in a tree's repository says about it."""
+    """`tree.json` in a tree's repository."""
 
     schema: Literal[1] = 1
     name: str
@@ -44,7 +42,7 @@ class TreeRecord(records.Record, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tree:
-    """A kernel tree in use: revisions are resolved in `source`, objects are read from and made in `repo`."""
+    """An open kernel tree. Revisions are resolved in `source`; objects are read from `repo` and written there."""
 
     name: str
     repo: Repo
@@ -55,12 +53,12 @@ class Tree:
 
 
 def trees_dir() -> Path:
-    """Where the lab keeps its repositories."""
+    """The folder of the lab's repositories."""
     return paths.data_dir("trees")
 
 
 def open_tree(choice: str | None = None, *, progress: Progress = QUIET) -> Tree:
-    """The tree of a name or the path of a checkout; without either the default one, imported if need be."""
+    """The tree of a name or of a checkout's path; the default tree without either, imported if need be."""
     if choice is None or choice == DEFAULT:
         return import_default(progress)
     if _is_name(choice) and _folder(choice).is_dir():
@@ -68,16 +66,15 @@ def open_tree(choice: str | None = None, *, progress: Progress = QUIET) -> Tree:
     path = Path(choice).expanduser()
     if path.is_dir():
         return open_local(path)
-    close = difflib.get_close_matches(choice, [*names(), DEFAULT], n=1)
     raise UserError(
         f"there is no kernel tree called {choice!r}, nor a folder of that name",
-        hint=f"did you mean {close[0]}?" if close else "`lab tree list` shows them, `lab tree add` adds one",
+        hint=suggestion(choice, [*names(), DEFAULT]) or "`lab tree list` shows them, `lab tree add` adds one",
     )
 
 
 def names() -> list[str]:
     """The names of all trees."""
-    return sorted(found.parent.stem for found in trees_dir().glob(f"[!.]*.git/{_RECORD}"))
+    return sorted(path.parent.stem for path in trees_dir().glob(f"[!.]*.git/{_RECORD}"))
 
 
 def list_trees() -> list[TreeRecord]:
@@ -86,7 +83,7 @@ def list_trees() -> list[TreeRecord]:
 
 
 def import_default(progress: Progress = QUIET) -> Tree:
-    """The default tree; made from the distributor's source package the first time (about a minute)."""
+    """The default tree, made from the distributor's source package the first time (about a minute)."""
     folder = _folder(DEFAULT)
     if not folder.is_dir():
         make_once(folder, lambda partial: _make_default(partial, progress), progress=progress)
@@ -96,16 +93,11 @@ def import_default(progress: Progress = QUIET) -> Tree:
 def _make_default(partial: Path, progress: Progress) -> None:
     downloads = partial / "download"
     downloads.mkdir()
-    given = default_tree.source(downloads, progress)
-    default_tree.build(partial, given, default_tree.story(), progress)
+    source = default_tree.source(downloads, progress)
+    default_tree.build(partial, source, default_tree.story(), progress)
     shutil.rmtree(downloads)
-    record = TreeRecord(
-        name=DEFAULT,
-        kind="default",
-        origin=default_tree.PACKAGE,
-        package=default_tree.PACKAGE,
-        version=given.version,
-    )
+    package = default_tree.PACKAGE
+    record = TreeRecord(name=DEFAULT, kind="default", origin=package, package=package, version=source.version)
     records.save(partial / _RECORD, record)
 
 
@@ -114,20 +106,24 @@ def add(origin: str, name: str | None = None, *, progress: Progress = QUIET) -> 
     remote = _is_address(origin)
     if not remote and not Path(origin).expanduser().is_dir():
         raise UserError(f"{origin}: no such folder, and not the address of a repository")
-    chosen = name or _name_for(origin)
-    if not _is_name(chosen):
-        raise UserError(f"{chosen!r} cannot be a tree's name", hint="use letters, digits, and . _ - between them")
-    if chosen == DEFAULT or _folder(chosen).exists():
-        raise UserError(f"there is a tree called {chosen} already", hint="give this one another with --name")
+    name = name or _name_for(origin)
+    if not _is_name(name):
+        raise UserError(f"{name!r} cannot be a tree's name", hint="use letters, digits, and . _ - between them")
+    if name == DEFAULT or _folder(name).exists():
+        raise _taken(name)
     if not remote:
-        return _make_local(Path(origin).expanduser(), chosen)
-    return _make_clone(origin, chosen, progress)
+        return _make_local(Path(origin).expanduser(), name)
+    return _make_clone(origin, name, progress)
+
+
+def _taken(name: str) -> UserError:
+    return UserError(f"there is a tree called {name} already", hint="choose another name with --name")
 
 
 def repository(name: str) -> Repo:
-    """The lab's repository of a tree; one of that name is made, without a commit, where there is none.
+    """The repository of a tree on a cluster's worker, made without commits where there is none.
 
-    Its sources come from the machines of a cluster (`lab.cluster.share`).
+    `lab.cluster.share` fills it.
     """
 
     def make(partial: Path) -> None:
@@ -152,12 +148,12 @@ def _make_clone(url: str, name: str, progress: Progress) -> Tree:
         records.save(partial / _RECORD, TreeRecord(name=name, kind="clone", origin=url))
 
     if not make_once(_folder(name), make, progress=progress):
-        raise UserError(f"there is a tree called {name} already", hint="give this one another with --name")
+        raise _taken(name)
     return _load(_folder(name))
 
 
 def open_local(path: Path) -> Tree:
-    """The tree that stands for a checkout (or bare repository) of the user's; added silently if it is new."""
+    """The tree that stands for a checkout or bare repository of the user's, added silently if it is new."""
     origin = _origin_of(path)
     for record in list_trees():
         if record.kind == "local" and record.origin == str(origin):
@@ -200,12 +196,12 @@ def _make_local(path: Path, name: str) -> Tree:
 
 
 def _copy_promisors(source: Repo, repo: Repo) -> None:
-    """A partial clone lacks objects; tell the lab's repository where the user's would fetch them."""
+    """Configure the remotes from which the user's repository, if it is a partial clone, fetches missing objects."""
     try:
-        found = source.git("config", "--get-regexp", r"^remote\..*\.promisor$")
+        lines = source.git("config", "--get-regexp", r"^remote\..*\.promisor$").splitlines()
     except CommandFailed:
         return
-    for line in found.splitlines():
+    for line in lines:
         remote = line.split()[0].removeprefix("remote.").removesuffix(".promisor")
         repo.git("config", "core.repositoryFormatVersion", "1")
         repo.git("config", "extensions.partialClone", remote)
@@ -230,7 +226,7 @@ def _load(folder: Path) -> Tree:
 
 
 def _copy_shallow(source: Repo, repo: Repo) -> None:
-    """Where the user's history is cut off, the lab's must be too, or it would miss the parents."""
+    """Cut off the lab's history where the user's is, or git would miss the parents."""
     if source == repo:
         return
     cut = Path(source.git("rev-parse", "--path-format=absolute", "--git-path", "shallow"))

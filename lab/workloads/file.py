@@ -10,85 +10,46 @@ from typing import Annotated, Any
 import msgspec
 
 from lab.core.errors import UserError, suggestion
-from lab.core.records import Record
 from lab.core.toml import Key, TomlFile
 from lab.kernels.spec import check_setting
-from lab.workloads.spec import (
-    HUGE_PAGE_MIB,
-    Case,
-    CostModel,
-    GuestPath,
-    Metric,
-    Name,
-    Option,
-    Parse,
-    Text,
-    Word,
-    Workload,
-)
-
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+from lab.workloads.spec import HUGE_PAGE_MIB, Case, Metric, Program, Workload
 
 
-class _File(Record, frozen=True, kw_only=True):
+class _File(Program, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`workload.toml` as it is written: tables are in the singular there."""
 
     schema: int
-    name: Name
-    story: Text
-    memory_mb: Annotated[int, msgspec.Meta(ge=64)]
-    vcpus: Annotated[int, msgspec.Meta(ge=1, le=64)]
-    program: GuestPath
-    argv: tuple[Word, ...] = ()
-    metric: Annotated[tuple[Metric, ...], msgspec.Meta(min_length=1)]
-    case: tuple[Case, ...] = ()
-    case_pattern: str = ""
-    case_args: tuple[Word, ...] = ()
-    case_names: tuple[Word, ...] = ()
-    case_files: str = ""
-    extra_files: tuple[GuestPath, ...] = ()
-    files: tuple[str, ...] = ()
-    setup: tuple[Word, ...] = ()
+    metrics: Annotated[tuple[Metric, ...], msgspec.Meta(min_length=1)] = msgspec.field(name="metric")
+    cases: tuple[Case, ...] = msgspec.field(name="case", default=())
     hugepages: Annotated[int, msgspec.Meta(ge=0)] = 0
     settings: dict[str, Any] = msgspec.field(default_factory=dict)
-    cmdline: tuple[Annotated[str, msgspec.Meta(pattern=r"^[^\s\"']+\Z")], ...] = ()
-    env: dict[str, Word] = msgspec.field(default_factory=dict)
-    kconfig: tuple[Option, ...] = ()
-    model: CostModel = "tlb"
-    isolate: bool = False
-    parse: Parse = "json"
-    operations: str = ""
-    open_metrics: bool = False
 
 
 def read(file: Path) -> Workload:
-    """The workload of a file; `UserError` names the line of whatever is wrong in it."""
+    """The workload of a file; `UserError` names the line of the error."""
     toml = TomlFile(file)
     parsed = toml.convert(_File)
     settings = _settings(toml, parsed)
     _check_sense(toml, parsed)
     _check_files(toml, parsed)
     _check_guest(toml, parsed)
-    values = msgspec.structs.asdict(parsed)
-    for name in ("schema", "metric", "case", "hugepages"):
-        del values[name]
-    values |= {"metrics": parsed.metric, "cases": parsed.case, "settings": settings}
-    return Workload(**values, folder=file.parent.resolve())
+    values = {name: getattr(parsed, name) for name in Program.__struct_fields__}
+    return Workload(**{**values, "settings": settings}, folder=file.parent.resolve())
 
 
 def _check_sense(toml: TomlFile, parsed: _File) -> None:
-    _check_unique(toml, "metric", [metric.name for metric in parsed.metric])
-    _check_unique(toml, "case", [case.name for case in parsed.case])
-    primary = [index for index, metric in enumerate(parsed.metric) if metric.primary]
+    _check_unique(toml, "metric", [metric.name for metric in parsed.metrics])
+    _check_unique(toml, "case", [case.name for case in parsed.cases])
+    primary = [index for index, metric in enumerate(parsed.metrics) if metric.primary]
     if len(primary) != 1:
         what = "no metric is primary" if not primary else f"{len(primary)} metrics are primary"
         key = ("metric", primary[1], "primary") if primary else ()
         raise toml.error(what, *key, hint="exactly one [[metric]] has primary = true")
-    if parsed.metric[primary[0]].better == "neither":
+    if parsed.metrics[primary[0]].better == "neither":
         raise toml.error("the primary metric must be better when higher or lower", "metric", primary[0], "better")
-    if parsed.metric[primary[0]].optional:
+    if parsed.metrics[primary[0]].optional:
         raise toml.error("the primary metric cannot be optional", "metric", primary[0], "optional")
-    if not parsed.case and not parsed.case_files:
+    if not parsed.cases and not parsed.case_files:
         raise toml.error(
             "there is no [[case]]", hint="write at least one, or case_files for cases that are the user's files"
         )
@@ -107,10 +68,10 @@ def _check_unique(toml: TomlFile, table: str, names: list[str]) -> None:
 
 
 def _check_commands(toml: TomlFile, parsed: _File) -> None:
-    """Two cases that run the very same command measure the same thing twice."""
+    """Refuse two cases that run the same command."""
     by_name = any("{case}" in word for word in (*parsed.argv, *parsed.case_args))
     seen: dict[tuple[tuple[str, ...], str], str] = {}
-    for index, case in enumerate(parsed.case):
+    for index, case in enumerate(parsed.cases):
         command = (case.args, case.file)
         if not by_name and command in seen:
             key = ("argv",) if command == ((), "") else ("case", index, "name")
@@ -123,7 +84,7 @@ def _check_commands(toml: TomlFile, parsed: _File) -> None:
 
 
 def _check_metrics(toml: TomlFile, parsed: _File) -> None:
-    for index, metric in enumerate(parsed.metric):
+    for index, metric in enumerate(parsed.metrics):
         how = metric.parse or parsed.parse
         if (how == "regex") != bool(metric.pattern):
             what = "needs a pattern" if how == "regex" else f"has a pattern, and is read as {how}"
@@ -138,17 +99,17 @@ def _check_metrics(toml: TomlFile, parsed: _File) -> None:
         if metric.pattern and groups != 1:
             what = f"pattern has {groups} groups, not one: the group is the number"
             raise toml.error(what, "metric", index, "pattern")
-    names = [metric.name for metric in parsed.metric]
+    names = [metric.name for metric in parsed.metrics]
     if parsed.operations and parsed.operations not in names:
         what = f"operations: no [[metric]] is called {parsed.operations!r}"
         raise toml.error(what, "operations", hint=suggestion(parsed.operations, names))
 
 
 def _check_files(toml: TomlFile, parsed: _File) -> None:
-    """Own files are inside the folder and there: nothing else of the user's disk gets into a guest unasked."""
+    """Refuse files outside the workload's folder, which would bring others of the user's files into a guest."""
     folder = toml.path.parent.resolve()
     files: list[tuple[str, Key]] = [(name, ("files",)) for name in parsed.files]
-    files += [(case.file, ("case", index, "file")) for index, case in enumerate(parsed.case) if case.file]
+    files += [(case.file, ("case", index, "file")) for index, case in enumerate(parsed.cases) if case.file]
     for name, key in files:
         path = (folder / name).resolve()
         if name.startswith("/") or not path.is_relative_to(folder):
@@ -164,22 +125,19 @@ def _check_guest(toml: TomlFile, parsed: _File) -> None:
             f"and the guest has {parsed.memory_mb} MiB in all",
             "hugepages",
         )
-    for index, case in enumerate(parsed.case):
+    for index, case in enumerate(parsed.cases):
         if case.memory_mb and case.memory_mb > parsed.memory_mb:
             raise toml.error(
                 f"the case {case.name} needs {case.memory_mb} MiB, and the guest has {parsed.memory_mb} MiB",
                 *("case", index, "memory_mb"),
                 hint="raise memory_mb at the top",
             )
-    for name in parsed.env:
-        if not _ENV_NAME.fullmatch(name):
-            raise toml.error(f"{name!r} is not the name of an environment variable", "env", name)
-        if name.startswith("LAB_"):
-            raise toml.error(f"{name}: names that begin with LAB_ are the lab's own", "env", name)
+    for name, value in parsed.env.items():
+        _check_setting(toml, f"env.{name}", value, "env", name)
 
 
 def _settings(toml: TomlFile, parsed: _File) -> dict[str, str]:
-    """Checked like those of a kernel spec. Huge pages come first, while memory is whole."""
+    """The settings, checked like those of a kernel spec. Huge pages come first, before memory is fragmented."""
     settings = {"hugepages": str(parsed.hugepages)} if parsed.hugepages else {}
     for key, value in _flat(parsed.settings, ("settings",)):
         name = ".".join(key[1:])
@@ -188,12 +146,16 @@ def _settings(toml: TomlFile, parsed: _File) -> dict[str, str]:
             raise toml.error(f"{name} is not set here", *key, hint=hint)
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise toml.error(f"{name}: a setting is a string or a whole number", *key)
-        try:
-            check_setting(name, str(value))
-        except UserError as error:
-            raise toml.error(error.message, *key, hint=error.hint) from error
+        _check_setting(toml, name, str(value), *key)
         settings[name] = str(value)
     return settings
+
+
+def _check_setting(toml: TomlFile, name: str, value: str, *key: str) -> None:
+    try:
+        check_setting(name, value)
+    except UserError as error:
+        raise toml.error(error.message, *key, hint=error.hint) from error
 
 
 def _flat(table: dict[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -1,21 +1,4 @@
-"""fio's JSON (`--output-format=json`), as documented in its HOWTO under "JSON output".
-
-Beside fio's own fields a document gets a table `total` over all jobs and directions, so that any job file can be
-measured by the same metrics: `ios`, `bytes`, `iops`, `bw_bytes` (bytes per second), `ctx` (context switches), and,
-where only one job in one direction did I/O, `lat_mean`, `clat_mean`, `clat_p50`, `clat_p95`, `clat_p99` in ns.
-Percentiles of several jobs cannot be joined.
-
-Structured output: a number by its place in a document.
-
-JSON lines: the last line that is an object with `metrics`; other lines are the program's talk.
-
-Regular expressions: the one group of the last place where a pattern matches is the number.
-
-stress-ng's YAML (`--metrics --yaml FILE`): one entry of `metrics` for each stressor.
-
-A document's values are those of its only stressor, under stress-ng's own names (`bogo-ops`,
-`bogo-ops-per-second-real-time`, ...), with the whole under `document`.
-"""
+"""Numbers from the output of programs: JSON lines, regular expressions, fio's JSON and stress-ng's YAML."""
 
 from __future__ import annotations
 
@@ -29,25 +12,25 @@ import msgspec
 
 
 class Unreadable(Exception):
-    """The output is not what the program's documentation says; the message says which part of it."""
+    """The output is not in the format that the program documents; the message names the part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """What a program printed, and which version of it did."""
+    """Structured output of a program. program: its name and version."""
 
     values: Any
     program: str
 
-    def number(self, place: str) -> float | None:
-        """The number at a place such as `jobs.0.read.iops`; None where the document has no such place.
+    def number(self, path: str) -> float | None:
+        """The number at a path such as `jobs.0.read.iops`; None where the document has no such path.
 
-        Keys may have dots of their own (`percentile.99.000000`): every way to read the place is tried.
-        `Unreadable` when something is there, and is not a finite number.
+        Keys may contain dots (`percentile.99.000000`), so every way to split the path is tried. Raises `Unreadable`
+        where the value is not a finite number.
         """
-        for value in _at(self.values, place.split(".")):
+        for value in _at(self.values, path.split(".")):
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                raise Unreadable(f"{self.program} printed {place} = {value!r:.60}, which is not a number")
+                raise Unreadable(f"{self.program} printed {path} = {value!r:.60}, which is not a number")
             return float(value)
         return None
 
@@ -71,7 +54,12 @@ _PERCENTILES = {"clat_p50": "50.000000", "clat_p95": "95.000000", "clat_p99": "9
 
 
 def read_fio(lines: Sequence[str]) -> Document:
-    """The JSON document among fio's lines: warnings may stand before and after it."""
+    """fio's JSON (`--output-format=json`, see its HOWTO); warnings may be before and after it.
+
+    A table `total` over all jobs and directions is added, so that the same metrics suit every job file: `ios`, `bytes`,
+    `iops`, `bw_bytes` (bytes per second), `ctx` (context switches), and, where only one job in one direction did I/O,
+    `lat_mean`, `clat_mean`, `clat_p50`, `clat_p95`, `clat_p99` in ns. Percentiles of several jobs cannot be joined.
+    """
     text = "\n".join(lines)
     start, end = text.find("{"), text.rfind("}")
     if start < 0 or end < start:
@@ -84,14 +72,9 @@ def read_fio(lines: Sequence[str]) -> Document:
     jobs = values.get("jobs")
     if not isinstance(jobs, list) or not jobs:
         raise Unreadable(f"{program} printed no jobs")
-    failed = [job.get("jobname") for job in jobs if job.get("error")]
-    if failed:
-        raise Unreadable(f"{program}: job {failed[0]} failed with error {_error(jobs, failed[0])}")
+    if failed := next((job for job in jobs if job.get("error")), None):
+        raise Unreadable(f"{program}: job {failed.get('jobname')} failed with error {failed['error']}")
     return Document(values={**values, "total": _total(program, jobs)}, program=program)
-
-
-def _error(jobs: list[dict[str, Any]], name: Any) -> Any:
-    return next(job["error"] for job in jobs if job.get("jobname") == name)
 
 
 def _total(program: str, jobs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -117,7 +100,7 @@ def _field(program: str, side: dict[str, Any], *names: str) -> Any:
 
 
 def read_json_lines(lines: Sequence[str]) -> Document:
-    """The table `metrics` of the last line that has one; an empty one when no line does."""
+    """The table `metrics` of the last line that is an object with one; an empty table when no line is."""
     metrics = _last(lines).get("metrics", {})
     if not isinstance(metrics, dict):
         raise Unreadable("it printed metrics that are not a table of numbers")
@@ -125,7 +108,7 @@ def read_json_lines(lines: Sequence[str]) -> Document:
 
 
 def read_series(lines: Sequence[str]) -> dict[str, list[list[float]]]:
-    """The curves beside the metrics, by name: each a list of points of equally many numbers."""
+    """The curves beside the metrics, by name: each a list of points with equally many numbers."""
     series = _last(lines).get("series", {})
     if not isinstance(series, dict):
         raise Unreadable("it printed series that are not a table of curves")
@@ -157,7 +140,7 @@ def _is_point(point: object, first: object) -> bool:
 
 
 def number(lines: Sequence[str], pattern: str) -> float | None:
-    """The number that a pattern finds; None when it matches nowhere. `^` and `$` are those of a line."""
+    """The one group of the last match of a pattern; None without a match. `^` and `$` match at lines."""
     matches = list(re.finditer(pattern, "\n".join(lines), re.MULTILINE))
     if not matches:
         return None
@@ -172,7 +155,11 @@ def number(lines: Sequence[str], pattern: str) -> float | None:
 
 
 def read_stress_ng(lines: Sequence[str]) -> Document:
-    """The YAML among stress-ng's lines: its talk stands before it, its end is three dots."""
+    """stress-ng's YAML (`--metrics --yaml FILE`), which three dots end; other lines are before it.
+
+    The values are those of its only stressor, under stress-ng's names (`bogo-ops`, `bogo-ops-per-second-real-time`,
+    ...), with everything else under `document`.
+    """
     import yaml  # most programs need none
 
     starts = [number for number, line in enumerate(lines) if line == "---"]

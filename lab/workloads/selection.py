@@ -1,4 +1,4 @@
-"""Workloads: which there are, and which of their cases somebody chose."""
+"""Workloads by name or folder, and selections of their cases (`NAME:CASE,CASE`)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
 
-import msgspec
-
 from lab.core import paths, records
 from lab.core.errors import UserError, suggestion
-from lab.workloads import file as workload_file
+from lab.workloads.file import read
 from lab.workloads.spec import Case, Workload
 
 FILE_NAME = "workload.toml"
@@ -22,7 +20,7 @@ def list_workloads() -> list[Workload]:
 
 
 def is_shipped(workload: Workload) -> bool:
-    """Whether it comes with the lab, and is not a folder of the user's."""
+    """True if it comes with the lab, and is not a folder of the user's."""
     return workload.folder.parent == paths.room("workloads").resolve()
 
 
@@ -35,16 +33,16 @@ def load(ref: str) -> Workload:
     elif ref in _shipped():
         file = paths.room("workloads") / ref / FILE_NAME
     else:
-        known = _shipped()
+        names = _shipped()
         raise UserError(
             f"no workload is called {ref!r}",
-            hint=suggestion(ref, known) or f"there is {', '.join(known)}; a folder is given as ./{ref or 'name'}",
+            hint=suggestion(ref, names) or f"there is {', '.join(names)}; a folder is given as ./{ref or 'name'}",
         )
-    return workload_file.read(file)
+    return read(file)
 
 
 def select(text: str) -> tuple[Workload, list[Case]]:
-    """`NAME` or `NAME:CASE[,CASE...]`: the workload, and the cases chosen or all of them, each once.
+    """The workload and cases of `NAME` (all cases) or `NAME:CASE[,CASE...]`, each case once.
 
     Where a workload takes files of the user's, a case may be a path; the workload then has it as one more case.
     """
@@ -67,7 +65,7 @@ def select(text: str) -> tuple[Workload, list[Case]]:
 
 
 def _split(text: str) -> tuple[str, str | None]:
-    """The workload, and its cases where some are named. A path may have colons of its own."""
+    """The workload and the named cases, if any. A path may contain colons."""
     if Path(text).is_dir():
         return text, None
     name, colon, cases = text.partition(":")
@@ -86,54 +84,46 @@ def _user_file(workload: Workload, name: str) -> Path:
 
 
 def select_all(texts: Iterable[str]) -> list[tuple[Workload, list[Case]]]:
-    """Several selections as one: of each workload all cases that any of them chose, each once."""
+    """Several selections as one: each workload with all its selected cases, each once."""
     chosen: dict[str, tuple[Workload, list[Case]]] = {}
     for text in texts:
         workload, cases = select(text)
-        known, before = chosen.get(workload.name, (workload, []))
-        if known.folder != workload.folder:
+        joined, before = chosen.get(workload.name, (workload, []))
+        if joined.folder != workload.folder:
             raise UserError(
-                f"two workloads are called {workload.name}: {known.folder} and {workload.folder}",
+                f"two workloads are called {workload.name}: {joined.folder} and {workload.folder}",
                 hint="measure one at a time, or rename one",
             )
-        chosen[workload.name] = (
-            _joined(known, workload),
-            [*before, *(case for case in cases if case not in before)],
-        )
+        for case in workload.cases:
+            if case not in joined.cases:  # a file of the user's
+                joined, _ = joined.with_file(Path(case.file))
+        chosen[workload.name] = joined, [*before, *(case for case in cases if case not in before)]
     return list(chosen.values())
-
-
-def _joined(one: Workload, other: Workload) -> Workload:
-    """A workload with the files of the user's of both."""
-    for case in other.cases:
-        if case not in one.cases:
-            one, _ = one.with_file(Path(case.file))
-    return one
 
 
 # --- a selection as it is written into a plan ---
 
 
 def canonical(text: str) -> str:
-    """A selection that means the same from any folder: paths from the root."""
+    """A selection that has the same meaning in any folder: its paths are absolute."""
     ref, names = _split(text)
-    workload, cases = select(text)
+    _, cases = select(text)
     ref = str(Path(ref).resolve()) if _is_path(ref) else ref
     if names is None:
         return ref
-    return f"{ref}:{','.join(_canonical_case(workload, case) for case in cases)}"
+    return f"{ref}:{','.join(map(_canonical_case, cases))}"
 
 
-def _canonical_case(workload: Workload, case: Case) -> str:
+def _canonical_case(case: Case) -> str:
     return case.file if case.file.startswith("/") else case.name
 
 
 def only(texts: Iterable[str], workload: str, case: str) -> str:
     """The selection of one case among those of a plan."""
     for text in texts:
-        found, cases = select(text)
-        if found.name == workload and any(one.name == case for one in cases):
-            return f"{_split(text)[0]}:{_canonical_case(found, found.case(case))}"
+        selected, cases = select(text)
+        if selected.name == workload and case in [candidate.name for candidate in cases]:
+            return f"{_split(text)[0]}:{_canonical_case(selected.case(case))}"
     raise UserError(f"{workload}:{case} is not among {', '.join(texts)}")
 
 
@@ -144,7 +134,7 @@ def user_files(texts: Iterable[str]) -> dict[str, str]:
 
 
 def require_unchanged(files: Mapping[str, str]) -> None:
-    """Refuse to go on with files that are not what they were when a measurement began."""
+    """Refuse files that have changed since a measurement began."""
     for file, before in files.items():
         if not Path(file).is_file():
             raise UserError(f"{file} was measured, and is gone", hint="put it back, or measure anew")
@@ -161,9 +151,3 @@ def _shipped() -> list[str]:
 
 def _is_path(ref: str) -> bool:
     return "/" in ref or ref in (".", "..")
-
-
-def described(workload: Workload) -> dict[str, object]:
-    """A workload as plain values."""
-    found: dict[str, object] = msgspec.to_builtins(workload, enc_hook=str)
-    return found

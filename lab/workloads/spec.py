@@ -1,4 +1,4 @@
-"""What a workload is: a program, what it needs of its guest, its cases, and the metrics each of them gives."""
+"""A workload: a program, its needs of a guest, its cases, and the metrics of each case."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ Better = Literal["higher", "lower", "neither"]
 Parse = Literal["json", "regex", "fio", "stress-ng", "guest"]
 CostModel = Literal["none", "tlb", "full"]
 
-#: Where the files of a workload's own are in its guest.
 GUEST_FOLDER = PurePosixPath("/workload")
+"""The folder of a workload's own files in its guest."""
 
 HUGE_PAGE_MIB = 2
 
 
 class Metric(Record, frozen=True, kw_only=True):
-    """A number that a case gives.
+    """A number that a case reports.
 
-    parse: what it is read from, where that is not what the workload says. field: its place there (default: its
-    own name). pattern: the regular expression whose one group it is. optional: it may be missing.
+    parse: the output format that it is read from, where that is not the workload's. field: its path there (default:
+    its name). pattern: the regular expression whose one group is the number. optional: it may be missing.
     """
 
     name: Name
@@ -50,8 +50,8 @@ class Metric(Record, frozen=True, kw_only=True):
 class Case(Record, frozen=True, kw_only=True):
     """One variation of a workload. A control is expected not to change.
 
-    args: what the program gets for this case. file: what `{file}` stands for: one of the workload's own files,
-    or, with a path from the root, the user's. memory_mb: what it needs of the guest's memory.
+    args: arguments of the program for this case. file: value of `{file}`, one of the workload's own files, or of the
+    user's if the path is absolute. memory_mb: memory that it needs in the guest.
     """
 
     name: Name
@@ -63,58 +63,63 @@ class Case(Record, frozen=True, kw_only=True):
 
     @property
     def guest_file(self) -> str:
-        """Where its file is in the guest."""
+        """The path of its file in the guest."""
         return str(GUEST_FOLDER / ("user/" + self.name if self.file.startswith("/") else self.file))
 
 
-class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """A program, its cases and its metrics. docs/workloads.md says what each field is for."""
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """A program, its cases and its metrics. docs/workloads.md describes each field."""
 
     name: Name
     story: Text
-    memory_mb: int
-    vcpus: int
+    memory_mb: Annotated[int, msgspec.Meta(ge=64)]
+    vcpus: Annotated[int, msgspec.Meta(ge=1, le=64)]
     program: GuestPath
-    argv: tuple[str, ...]
+    argv: tuple[Word, ...] = ()
     metrics: tuple[Metric, ...]
     cases: tuple[Case, ...]
     case_pattern: str = ""
-    case_args: tuple[str, ...] = ()
-    case_names: tuple[str, ...] = ()
+    case_args: tuple[Word, ...] = ()
+    case_names: tuple[Word, ...] = ()
     case_files: str = ""
     extra_files: tuple[GuestPath, ...] = ()
     files: tuple[str, ...] = ()
-    setup: tuple[str, ...] = ()
+    setup: tuple[Word, ...] = ()
     settings: dict[str, str] = msgspec.field(default_factory=dict)
-    cmdline: tuple[str, ...] = ()
-    env: dict[str, str] = msgspec.field(default_factory=dict)
+    cmdline: tuple[Annotated[str, msgspec.Meta(pattern=r"^[^\s\"']+\Z")], ...] = ()
+    env: dict[str, Word] = msgspec.field(default_factory=dict)
     kconfig: tuple[Option, ...] = ()
     model: CostModel = "tlb"
     isolate: bool = False
     parse: Parse = "json"
     operations: str = ""
     open_metrics: bool = False
+
+
+class Workload(Program, frozen=True, kw_only=True):
+    """A program in a folder."""
+
     folder: Path
 
     @property
     def image_files(self) -> tuple[str, ...]:
-        """What of the guest image a case needs: its program first."""
+        """The files of the guest image that a case needs, its program first."""
         return (self.program, *self.extra_files)
 
     @property
     def own_files(self) -> dict[str, Path]:
-        """Files that are not in the guest image: where they are in the guest, and here."""
-        found = {str(GUEST_FOLDER / name): self.folder / name for name in self.files}
-        return found | {case.guest_file: self.folder / case.file for case in self.cases if case.file}
+        """Files that are not in the guest image: their paths in the guest, and on this machine."""
+        paths = {str(GUEST_FOLDER / name): self.folder / name for name in self.files}
+        return paths | {case.guest_file: self.folder / case.file for case in self.cases if case.file}
 
     @property
     def compiled(self) -> bool:
-        """Whether its program is made by its folder's Makefile."""
+        """True if its folder's Makefile makes the program."""
         return (self.folder / "Makefile").is_file()
 
     @property
     def primary(self) -> Metric:
-        """The metric a verdict is about."""
+        """The metric that the verdict is about."""
         return next(metric for metric in self.metrics if metric.primary)
 
     def metric(self, name: str) -> Metric:
@@ -125,12 +130,12 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         raise KeyError(name)
 
     def case(self, name: str) -> Case:
-        """A case of the sweep, or one made up on the spot that fits the workload's pattern."""
+        """A case of the sweep, or another one that matches the workload's pattern."""
         for case in self.cases:
             if case.name == name:
                 return case
-        if self.case_pattern and (found := re.fullmatch(self.case_pattern, name)):
-            case = Case(name=name, note="not in the default sweep", memory_mb=_memory_mb(found.groupdict()))
+        if self.case_pattern and (match := re.fullmatch(self.case_pattern, name)):
+            case = Case(name=name, note="not in the default sweep", memory_mb=_memory_mb(match.groupdict()))
             self.require_memory(case)
             return case
         raise UserError(
@@ -152,12 +157,12 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def with_file(self, path: Path) -> tuple[Workload, Case]:
-        """This workload with a file of the user's as one more case, which is called like the file."""
+        """This workload with a file of the user's as one more case, named after the file."""
         name = re.sub(r"[^a-z0-9._-]+", "-", path.stem.lower()).strip("._-")[:64]
         if not name:
             raise UserError(f"{path}: its name has neither letters nor digits, and a case needs a name")
         case = Case(name=name, file=str(path.resolve()), note=f"the file {path.resolve()}")
-        if any(known.name == name and known.file != case.file for known in self.cases):
+        if any(other.name == name and other.file != case.file for other in self.cases):
             raise UserError(
                 f"workload {self.name} already has a case called {name}, and {path} would be one, too",
                 hint="rename the file",
@@ -165,25 +170,25 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, cases=(*self.cases, case)), case
 
     def by_guest(self, cases: Sequence[Case]) -> list[list[Case]]:
-        """The cases that share a guest, for each guest: all of them, or each alone."""
+        """The cases of each guest: all of them in one, or each alone."""
         return [[case] for case in cases] if self.isolate else [list(cases)]
 
     def command(self, case: Case) -> list[str]:
         """The argument list that runs a case inside the guest."""
         args = case.args or self.case_args
-        words = [self.program]
+        argv = [self.program]
         for word in self.argv if "{args}" in self.argv else (*self.argv, "{args}"):
-            words += args if word == "{args}" else [word]
-        return [word.replace("{case}", case.name).replace("{file}", case.guest_file) for word in words]
+            argv += args if word == "{args}" else [word]
+        return [word.replace("{case}", case.name).replace("{file}", case.guest_file) for word in argv]
 
     def arguments(self, arm: Mapping[str, str]) -> list[str]:
-        """What the workload, then an arm's `cmdline.NAME` settings add to the kernel command line."""
+        """The workload's parameters of the kernel command line, then those of an arm's `cmdline.NAME` settings."""
         chosen = {k.removeprefix("cmdline."): v for k, v in arm.items() if k.startswith("cmdline.")}
-        mine = [word for word in self.cmdline if word.partition("=")[0] not in chosen]
-        return [*mine, *(f"{name}={value}" if value else name for name, value in chosen.items())]
+        own = [parameter for parameter in self.cmdline if parameter.partition("=")[0] not in chosen]
+        return [*own, *(f"{name}={value}" if value else name for name, value in chosen.items())]
 
     def guest_settings(self, machine: Mapping[str, str], arm: Mapping[str, str]) -> dict[str, str]:
-        """What init applies: the machine's settings, overridden by the workload's, then by the arm's."""
+        """The settings that init applies: the machine's, overridden by the workload's, then by the arm's."""
         return {**machine, **self.settings, **{k: v for k, v in arm.items() if not k.startswith(("cmdline.", "env."))}}
 
     def environment(self, arm: Mapping[str, str]) -> dict[str, str]:
@@ -195,6 +200,6 @@ _UNITS_MIB = {"k": 1 / 1024, "m": 1, "g": 1024}
 
 
 def _memory_mb(groups: Mapping[str, str | None]) -> int | None:
-    """The group `memory` of a case's pattern, as in `64m`: how much a case of that name needs."""
+    """The memory that a case needs by the group `memory` of its pattern, as in `64m`."""
     text = groups.get("memory")
     return max(1, round(int(text[:-1]) * _UNITS_MIB[text[-1]])) if text else None

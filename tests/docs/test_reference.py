@@ -125,7 +125,7 @@ def test_a_record_is_a_table_in_words_of_json() -> None:
 WRITTEN = {
     "lab.bisection.request.Recipe", "lab.guests.exact.ExactMachine", "lab.guests.image.Recipe",
     "lab.guests.hardware.Machine", "lab.guests.live_machine.LiveMachine", "lab.compare.counters._File",
-    "lab.kernels.compilers._File", "lab.nightly.plan.NightlyPlan", "lab.workloads.file._File",
+    "lab.kernels.compilers._File", "lab.nightly.plan.NightlyPlan",
     "lab.compare.plan.CommonPlan", "lab.compare.plan.ComparisonPlan",
 }  # fmt: skip
 

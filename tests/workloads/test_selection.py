@@ -282,7 +282,7 @@ def test_all_of_it_is_shown(needy: Workload) -> None:
         "CONFIG_AIO", "data/a b.txt", "/bin/busybox true", "regex", "full", "per faults",
     ):  # fmt: skip
         assert words in shown, words
-    assert selection.described(needy)["env"] == {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+    assert msgspec.to_builtins(needy, enc_hook=str)["env"] == {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
 
 # --- the user's files as cases ---
