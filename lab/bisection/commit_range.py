@@ -61,6 +61,11 @@ class History(Record, frozen=True, kw_only=True):
         """The new end."""
         return self.candidates[-1]
 
+    @property
+    def ends(self) -> tuple[Candidate, Candidate]:
+        """The old end and the new one."""
+        return self.old, self.new
+
     def graph(self) -> Graph:
         """The candidates as numbers, for the search."""
         number = {one.id: i for i, one in enumerate(self.candidates)}

@@ -291,7 +291,7 @@ class ExactRunner:
         readings: dict[str, Reading] = {}
         for count in _looks(plan):
             seeds = list(range(FIRST_SEED, FIRST_SEED + count))
-            measured = self.work.map(lambda end: measurer.measure(end, seeds), (history.old, history.new))  # noqa: B023
+            measured = self.work.map(lambda end: measurer.measure(end, seeds), history.ends)  # noqa: B023
             for reading, term in zip(measured, plan.terms, strict=True):
                 hunted = plan.panics == "bad" and term == plan.terms[1] and reading.untestable in PANICS
                 if reading.untestable and not hunted:

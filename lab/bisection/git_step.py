@@ -39,10 +39,10 @@ GOOD, BAD, UNTESTABLE = 0, 1, 125
 
 @dataclass(frozen=True)
 class Decided:
-    """What `git bisect run` is told, and what people are."""
+    """The exit status for `git bisect run`, and a line for people."""
 
     status: int
-    words: str
+    text: str
 
 
 def take(request: BisectRequest, checkout: Path, work: Work) -> Decided:
@@ -124,19 +124,19 @@ def _folder(plan: BisectPlan, progress: Progress) -> Path:
 
 
 def decided(state: ExactState, reading: Reading) -> Decided:
-    """A reading in git's words. What is like neither end goes to one that is much nearer: git knows no third side."""
+    """A reading as a status. One like neither end goes to an end that is much nearer: git knows no third side."""
     old, new = state.plan.terms
-    words = state.describe_reading(0, reading)
+    text = reading.failure if reading.untestable else state.describe(reading.commit)
     level = state.known.levels.get(0)
     if level is None:
-        return Decided(UNTESTABLE, words)
+        return Decided(UNTESTABLE, text)
     if level in (0, 1):
-        return Decided((GOOD, BAD)[level], words)
+        return Decided((GOOD, BAD)[level], text)
     if not reading.values:
-        return Decided(BAD, words)
-    ends = [state.readings[one.id].values for one in (state.history.old, state.history.new)]
+        return Decided(BAD, text)
+    ends = [state.readings[end.id].values for end in state.history.ends]
     far = [classify.distance(reading.values[: len(end)], end[: len(reading.values)]).size for end in ends]
     if 2 * min(far) > max(far):
-        return Decided(UNTESTABLE, f"{words}: between {old} and {new}, perhaps another change")
+        return Decided(UNTESTABLE, f"{text}: between {old} and {new}, perhaps another change")
     nearest = far.index(min(far))
-    return Decided((GOOD, BAD)[nearest], f"{words}, nearer to {(old, new)[nearest]}: there is another change")
+    return Decided((GOOD, BAD)[nearest], f"{text}, nearer to {(old, new)[nearest]}: there is another change")

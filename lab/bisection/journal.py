@@ -41,6 +41,11 @@ class Reading(Record, frozen=True, kw_only=True, tag_field="event", tag="reading
     run_s: float = 0.0
     at: str = ""
 
+    @property
+    def failure(self) -> str:
+        """The way in which the commit fails, in words."""
+        return f"cannot be tested ({self.untestable}): {self.why}"
+
 
 def untestable(
     candidate: Candidate, kind: GuestFailure, error: LabError | ValueError, *, build_s: float = 0.0

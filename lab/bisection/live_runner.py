@@ -138,7 +138,7 @@ class LiveRunner:
         self, candidate: Candidate, kind: GuestFailure, error: LabError | ValueError, build_s: float = 0.0
     ) -> None:
         reading, history = untestable(candidate, kind, error, build_s=build_s), self.session.history
-        for end, term in zip((history.old, history.new), self.session.plan.terms, strict=True):
+        for end, term in zip(history.ends, self.session.plan.terms, strict=True):
             if candidate.id == end.id:
                 raise end_failure(reading, term)
         self._take(reading)

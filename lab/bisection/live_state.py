@@ -1,12 +1,14 @@
-"""What a journal of boots says about a range: the live search as it stands, brought back event by event. Pure."""
+"""The state of a search in live mode: the events of a journal, played back into the search. Pure."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
 
 from lab.bisection.acquisition import Costs
-from lab.bisection.answer import Culprit, Open, OutcomeWord, Posterior, Proof, Step, Suspicion, certainty
+from lab.bisection.answer import Culprit, Open, OutcomeWord, Posterior, Proof, Suspicion, certainty
 from lab.bisection.commit_range import Candidate, History
 from lab.bisection.exact_search import OLD
 from lab.bisection.journal import Boot, Built, Event, Reading
@@ -20,7 +22,7 @@ from lab.bisection.live_search import (
     StoppingRules,
 )
 from lab.bisection.plan import BisectPlan
-from lab.bisection.search_state import Remaining, better_end, culprit
+from lab.bisection.search_state import Remaining, SearchState
 from lab.stats import verdict
 from lab.stats.defaults import ALPHA
 from lab.stats.evidence import Estimate
@@ -28,18 +30,16 @@ from lab.stats.posterior import Reading as Point
 from lab.stats.verdict import Comparison, Metric, percent
 
 FIRST_GUESS = Costs(build_s=60.0, boot_s=10.0)
-"""What a build and a boot are thought to cost before there was one; weighs as much as one of them."""
+"""The costs before the first build and boot; afterwards it weighs as much as one of them."""
 
-_BUILT_S = 1.0  # what took less was in the store
-
-
+_BUILT_S = 1.0  # a kernel that took less was in the store
 _SURE = 0.95  # certain enough for a word to git
 _GAPS = 10  # in an answer
 _SHOWN = 5  # in the status
 
 
-class LiveState:
-    """A `SearchState`: the search over the candidates of a line.
+class LiveState(SearchState):
+    """The state by boots of the candidates of a line.
 
     The search counts commits from 0, the old end, so candidate n of the history is its commit n + 1.
     """
@@ -69,11 +69,11 @@ class LiveState:
         return self.candidate(number).id
 
     def next(self) -> NextBoots | Result:
-        """What to boot next, or the answer. The same until something is taken."""
-        # From the events alone, and only ever before one is taken, so a replay chooses what was chosen.
+        """The boots to make next, or the answer. The same until something is taken."""
+        # The costs follow from the events so far, so a replay chooses the same boots.
         self.search.costs = self.costs
         step = self.search.next()
-        if isinstance(step, NextBoots) and step.phase is not Phase.ENDS and self._improved:
+        if isinstance(step, NextBoots) and step.phase is not Phase.ENDS and self._is_better:
             return self._wrong_way()
         return step
 
@@ -94,41 +94,27 @@ class LiveState:
                 self._builds_s += [event.build_s] if event.build_s >= _BUILT_S else []
 
     def conclude(self, reason: str) -> Result:
-        """The answer as far as it goes."""
+        """End the search: the answer as far as it goes."""
         step = self.next()
         return step if isinstance(step, Result) else self.search.conclude(reason)
 
     @property
     def costs(self) -> Costs:
-        """Seconds of a build and of a boot, as they were so far."""
+        """The mean seconds of a build and of a boot so far."""
         return Costs(
             build_s=_mean_with(FIRST_GUESS.build_s, self._builds_s),
             boot_s=_mean_with(FIRST_GUESS.boot_s, [boot.run_s for boot in self.boots]),
         )
 
-    def values(self, commit: str) -> list[float]:
-        """The metric of each boot of a commit."""
-        return [boot.value for boot in self.boots if boot.commit == commit]
-
-    def pairs(self, phase: Phase, comparison: PairedComparison) -> tuple[list[float], list[float]]:
-        """The finished blocks of a comparison of two commits: the old one's values, and the new one's."""
-        old, new = (
-            [boot.value for boot in self.boots if boot.phase == phase and boot.commit == self.name(number)]
-            for number in (comparison.old, comparison.new)
-        )
-        count = min(len(old), len(new))
-        first = count - len(comparison.x)  # an earlier comparison of the same two may have been given up
-        return old[first:count], new[first:count]
-
     def chance(self, commit: str) -> float | None:
-        """The probability that a commit has the change in it; None before the ends were told apart."""
+        """The probability that a commit has the change; None before the ends were told apart."""
         if not self.search.differ():
             return None
         return float(self.search.belief.bad[self.number(commit)])
 
     @property
-    def _improved(self) -> bool:
-        """Whether the ends were called good and bad, and the bad one is the better one."""
+    def _is_better(self) -> bool:
+        """True if the new end is the better one, though only a change for the worse is looked for."""
         if not self.plan.worse_only or self.metric.better == "neither":
             return False
         return (self.search.ends.moments.mean > 0) == (self.metric.better == "higher")
@@ -137,7 +123,7 @@ class LiveState:
         effect = self.search.ends.effect(self.search.rules.alpha)
         return Result(
             outcome=SearchOutcome.NO_CULPRIT,
-            reason=better_end(*self.plan.terms, math.exp(effect.value)),
+            reason=self.improved(math.exp(effect.value)),
             last_good=0,
             first_bad=self.search.last,
             suspects=(),
@@ -150,27 +136,56 @@ class LiveState:
     @property
     def ends(self) -> Comparison | None:
         """The new end against the old one, by their pairs of boots."""
-        ends = self.search.ends
-        return self._compare(*self.pairs(Phase.ENDS, ends), ALPHA) if ends.x else None
+        return self._compare(Phase.ENDS, self.search.ends, ALPHA)
 
-    def _compare(self, base: Sequence[float], test: Sequence[float], alpha: float) -> Comparison:
-        return verdict.compare_metric(
-            self.metric, base, test, threshold=self.plan.threshold, alpha=alpha, min_blocks=4, exact=False
+    def _compare(self, phase: Phase, comparison: PairedComparison, alpha: float) -> Comparison | None:
+        """The verdict on the full blocks of a comparison; None before there is one."""
+        if not comparison.x:
+            return None
+        old, new = (
+            [boot.value for boot in self.boots if boot.phase == phase and boot.commit == self.name(number)]
+            for number in (comparison.old, comparison.new)
         )
+        count = min(len(old), len(new))
+        first = count - len(comparison.x)  # an earlier comparison of the same two may have been given up
+        return verdict.compare_metric(
+            self.metric, old[first:count], new[first:count], threshold=self.plan.threshold, alpha=alpha, min_blocks=4,
+            exact=False,
+        )  # fmt: skip
 
     @property
     def tried(self) -> list[str]:
-        """The commits between the ends that were built, or could not be."""
-        ends = (self.history.old.id, self.history.new.id)
-        return [commit for commit in dict.fromkeys([*self.kernels, *self.skipped]) if commit not in ends]
+        """The commits that were built, or could not be."""
+        return self.between(list(dict.fromkeys([*self.kernels, *self.skipped])))
 
-    @property
-    def untestable(self) -> Collection[str]:
-        """The commits that do not build, boot or survive the workload."""
-        return self.skipped
+    def reading(self, commit: str) -> Reading:
+        """All boots of a commit, and its build."""
+        boots = [boot for boot in self.boots if boot.commit == commit]
+        reading = self.skipped.get(commit) or Reading(commit=commit, values=[boot.value for boot in boots])
+        if built := self.kernels.get(commit):
+            reading = replace(reading, kernel=built.kernel, build_s=built.build_s)
+        return replace(reading, run_s=round(math.fsum(boot.run_s for boot in boots), 3))
+
+    def likeness(self, commit: str) -> str:
+        """The end that a commit is like, and how sure that is."""
+        chance = self.chance(commit)
+        if chance is None:
+            return "not known yet"
+        old, new = self.plan.terms
+        return f"like {new} ({certainty(chance)})" if chance > 0.5 else f"like {old} ({certainty(1 - chance)})"
+
+    def ratio(self, reading: Reading) -> float | None:
+        """The geometric mean of the boots over that of the old end's."""
+        old = self.reading(self.history.old.id).values
+        return math.exp(_mean_log(reading.values) - _mean_log(old)) if reading.values else None
+
+    def term(self, commit: str) -> str:
+        """A commit is skipped unless it is as good as certain."""
+        chance = None if commit in self.skipped else self.chance(commit)
+        return "skip" if chance is None or 1 - _SURE < chance < _SURE else self.plan.terms[int(chance > 0.5)]
 
     def describe_ends(self) -> list[str]:
-        """By how much the ends differ so far."""
+        """A line with the difference between the ends so far."""
         ends, (old, new) = self.search.ends, self.plan.terms
         if not ends.x:
             return []
@@ -179,42 +194,11 @@ class LiveState:
         return [f"ends: {new} against {old} {percent(math.exp(ends.moments.mean))}, {len(ends.x)} pairs{state}"]
 
     def describe(self, commit: str) -> str:
-        """A tried commit in a few words."""
-        if reading := self.skipped.get(commit):
-            return f"cannot be tested ({reading.untestable}): {reading.why}"
-        boots = len(self.values(commit))
-        return f"{self._likeness(commit)}, {boots} boot{'s' * (boots != 1)}"
-
-    def _likeness(self, commit: str) -> str:
-        """The end that a commit is like, and how sure that is."""
-        chance = self.chance(commit)
-        if chance is None:
-            return "not known yet"
-        old, new = self.plan.terms
-        return f"like {new} ({certainty(chance)})" if chance > 0.5 else f"like {old} ({certainty(1 - chance)})"
-
-    def term(self, commit: str) -> str:
-        """A commit is skipped unless it is as good as certain."""
-        chance = None if commit in self.skipped else self.chance(commit)
-        return "skip" if chance is None or 1 - _SURE < chance < _SURE else self.plan.terms[int(chance > 0.5)]
-
-    def step(self, commit: str) -> Step:
-        """A tried commit, for the answer."""
-        built, skipped = self.kernels.get(commit), self.skipped.get(commit)
-        values = [] if skipped else self.values(commit)
-        old = self.values(self.history.old.id)
-        return Step(
-            commit=commit,
-            title=self.history[self.history.number(commit)].title,
-            decision=f"untestable: {skipped.untestable}" if skipped else self._likeness(commit),
-            ratio=math.exp(_mean_log(values) - _mean_log(old)) if values else None,
-            values=values,
-            build=built.kernel if built else "",
-            why=skipped.why if skipped else "",
-            log=skipped.log if skipped else None,
-            build_s=built.build_s if built else skipped.build_s if skipped else 0.0,
-            run_s=round(math.fsum(boot.run_s for boot in self.boots if boot.commit == commit), 3),
-        )
+        """A commit's likeness and its number of boots."""
+        reading = self.reading(commit)
+        if reading.untestable:
+            return reading.failure
+        return f"{self.likeness(commit)}, {len(reading.values)} boot{'s' * (len(reading.values) != 1)}"
 
     def describe_changes(self) -> list[str]:
         """Lines with the likeliest places of the change, once the ends are told apart."""
@@ -230,8 +214,7 @@ class LiveState:
         if not self.search.differ():
             return []
         low, high, _ = self.search.outlook().gaps[0]
-        first, last = (self.candidate(number).name for number in (low + 1, high))
-        return [Open(candidates=high - low, first=first, last=last)]
+        return [Open(candidates=high - low, first=self.candidate(low + 1).name, last=self.candidate(high).name)]
 
     def suspicions(self) -> list[Suspicion]:
         """All places of the culprit, likeliest first."""
@@ -251,14 +234,12 @@ class LiveState:
         )
 
     def culprits(self) -> list[Culprit]:
-        """The change, as far as the search came."""
+        """The change, as far as the search came: this ends it."""
         result = self.conclude("")
         if not result.suspects:
             return []
         proof = self._fresh_boots(result) if result.outcome in (SearchOutcome.CONFIRMED, SearchOutcome.FOUND) else None
-        found = culprit(
-            self.history,
-            self.metric,
+        change = self.culprit(
             at=result.first_bad + OLD,
             suspects=[number + OLD for number in result.suspects],
             untested=[number + OLD for number in result.suspects if number in self.search.untestable],
@@ -268,36 +249,27 @@ class LiveState:
             confidence=result.probability,
             proof=proof,
         )
-        return [found]
+        return [change]
 
     def _fresh_boots(self, result: Result) -> Proof:
         """The comparison of both neighbours by boots that the search did not have."""
         comparison = self.search.confirming
-        fresh = (
-            self._compare(*self.pairs(Phase.CONFIRM, comparison), self.plan.alpha)
-            if comparison and comparison.x
-            else None
-        )
+        fresh = self._compare(Phase.CONFIRM, comparison, self.plan.alpha) if comparison else None
         parent, image = (self.kernels[self.name(number)].image for number in (result.last_good, result.first_bad))
         same = parent == image
         return Proof(confirmed=result.outcome is SearchOutcome.CONFIRMED and not same, same_image=same, fresh=fresh)
 
     def outcome(self, culprits: Sequence[Culprit], *, out_of_time: bool) -> tuple[OutcomeWord, str]:
-        """The outcome of the search, and the reason for it."""
-        word, reason = self._outcome(self.conclude(""), culprits)
-        return "undecided" if out_of_time else word, reason
-
-    def _outcome(self, result: Result, culprits: Sequence[Culprit]) -> tuple[OutcomeWord, str]:
+        """By the end of the search, unless both neighbours have one kernel."""
+        result = self.conclude("")
         if result.outcome is SearchOutcome.NO_CULPRIT:
-            return "no culprit", result.reason
+            return "undecided" if out_of_time else "no culprit", result.reason
         if result.outcome is SearchOutcome.UNDECIDED or not culprits:
             return "undecided", result.reason
         (change,) = culprits
         if change.proof and change.proof.same_image:
             return "undecided", "the kernels of both neighbours are the same, byte for byte: one of them was misread"
-        reason = f"{certainty(result.probability)} sure" + (
-            f"; {result.reason}" if result.reason else ", and confirmed"
-        )
+        reason = f"{certainty(result.probability)} sure{f'; {result.reason}' if result.reason else ', and confirmed'}"
         if not change.is_single:
             return "range", f"{reason}; the other commits of the range cannot be tested"
         return "found", reason
@@ -317,7 +289,7 @@ class LiveState:
 
 
 def rules_of(plan: BisectPlan) -> StoppingRules:
-    """When a search of this plan believes what."""
+    """The stopping rules of a plan."""
     confidence = 1 - plan.alpha
     return StoppingRules(
         confidence=confidence,

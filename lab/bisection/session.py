@@ -142,24 +142,16 @@ def _newest() -> Path:
 
 
 def undo(session: Session) -> Candidate:
-    """Take the last reading back, its runs too; gives the commit. In live mode, the last boot."""
-    if session.plan.is_live:
-        return _undo_boot(session)
-    ends = {session.history.old.id, session.history.new.id}
-    inside = [name for name in session.journal.readings if name not in ends]
-    if not inside:
-        raise UserError(f"{session.name} has no reading to take back, but for its ends")
-    one = session.history[session.history.number(inside[-1])]
-    session.journal.append(Undone(commit=one.id, at=now()))
-    put_aside(session.folder, one)
+    """Take back the last reading that is not an end's, its runs too; in live mode the last boot. Returns the commit."""
+    live, journal = session.plan.is_live, session.journal
+    ends = [] if live else [end.id for end in session.history.ends]
+    events = [e for e in journal.standing if isinstance(e, Boot | Reading) and e.commit not in ends]
+    if not events:
+        what = "boot to take back" if live else "reading to take back, but for its ends"
+        raise UserError(f"{session.name} has no {what}")
+    candidate = session.history.find(events[-1].commit)
+    journal.append(Undone(commit=candidate.id, at=now()))
+    if not live:
+        put_aside(session.folder, candidate)
     (session.folder / "result.json").unlink(missing_ok=True)
-    return one
-
-
-def _undo_boot(session: Session) -> Candidate:
-    booted = [event for event in session.journal.standing if isinstance(event, Boot | Reading)]
-    if not booted:
-        raise UserError(f"{session.name} has no boot to take back")
-    session.journal.append(Undone(commit=booted[-1].commit, at=now()))
-    (session.folder / "result.json").unlink(missing_ok=True)
-    return session.history[session.history.number(booted[-1].commit)]
+    return candidate

@@ -13,15 +13,15 @@ def status(session: Session) -> Status:
     """The results so far, what they cost, what is left and about how long that takes."""
     history, journal, state = session.history, session.journal, session.state
     remaining = session.remaining()
-    tried = state.tried if state else []
-    untestable = sum(commit in state.untestable for commit in tried) if state else 0
+    readings = [state.reading(commit) for commit in state.tried] if state else []
+    untestable = sum(bool(reading.untestable) for reading in readings)
     return Status(
         result=session.name,
         finished=(session.folder / FILE).is_file(),
         old=history.old.name,
         new=history.new.name,
         candidates=len(history.candidates),
-        measured=len(tried) - untestable,
+        measured=len(readings) - untestable,
         skipped=untestable,
         changes=state.open_changes() if state else [],
         next=remaining.next.name if remaining.next else None,

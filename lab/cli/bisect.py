@@ -245,5 +245,5 @@ def step(jobs: int | None, **rest: Any) -> int:
     """
     with options.work(jobs) as work:
         decided = git_step.take(BisectRequest(**rest), Path.cwd(), work)
-    click.echo(visible(decided.words))
+    click.echo(visible(decided.text))
     return decided.status
