@@ -159,18 +159,18 @@ def _summary(row: Any) -> Summary:
     )  # fmt: skip
 
 
-def choose(found: Sequence[Summary]) -> tuple[Summary, list[str]]:
+def choose(summaries: Sequence[Summary]) -> tuple[Summary, list[str]]:
     """The newest of series that have one name, and the conditions of the others. `UserError` for several names."""
-    if not found:
+    if not summaries:
         raise UserError("the history has no such series", hint="`lab history show` lists them")
-    names = list(dict.fromkeys(summary.name for summary in found))
+    names = list(dict.fromkeys(summary.name for summary in summaries))
     if len(names) > 1:
         raise UserError(
             f"{len(names)} series match, {names[0]} and {names[1]} among them",
             hint="narrow it down with --workload NAME:CASE, --metric, --mode, --tree or --branch",
         )
-    latest = max(found, key=lambda summary: (summary.night, summary.last[:10], summary.points))
-    return latest, [summary.conditions for summary in found if summary is not latest]
+    latest = max(summaries, key=lambda summary: (summary.night, summary.last[:10], summary.points))
+    return latest, [summary.conditions for summary in summaries if summary is not latest]
 
 
 def check_names(connection: Connection, wanted: SeriesFilter) -> None:
@@ -208,23 +208,23 @@ def trend(connection: Connection, summary: Summary, *, also: Sequence[str] = (),
     from lab.stats import changepoints  # imports numpy and scipy: only when steps are searched for
 
     dots, seeds = _dots(connection, summary)
-    known = [(i, dot.value) for i, dot in enumerate(dots) if dot.value is not None]
-    values = [value for _, value in known]
+    numbers = [(i, dot.value) for i, dot in enumerate(dots) if dot.value is not None]
+    values = [value for _, value in numbers]
     # Steps are found in logarithms, so a series that contains a zero has none.
     positive = bool(values) and min(values) > 0
     return Trend(
         series=summary,
         seeds=seeds,
         points=dots,
-        changes=[_change(step, known, dots) for step in changepoints.steps(values, least=least)] if positive else [],
-        outliers=[known[i][0] for i in changepoints.outlying(values)] if positive else [],
+        changes=[_change(step, numbers, dots) for step in changepoints.steps(values, least=least)] if positive else [],
+        outliers=[numbers[i][0] for i in changepoints.outlying(values)] if positive else [],
         also=list(also),
     )
 
 
-def _change(step: Step, known: Sequence[tuple[int, float]], dots: Sequence[Dot]) -> Change:
-    at, earliest, latest = (known[i][0] for i in (step.index, step.earliest, step.latest))
-    before = known[step.earliest - 1][0]
+def _change(step: Step, numbers: Sequence[tuple[int, float]], dots: Sequence[Dot]) -> Change:
+    at, earliest, latest = (numbers[i][0] for i in (step.index, step.earliest, step.latest))
+    before = numbers[step.earliest - 1][0]
     return Change(
         at=at, earliest=earliest, latest=latest, after=dots[before].commit, commit=dots[latest].commit,
         ratio=step.ratio, p_value=step.p_value,

@@ -73,7 +73,7 @@ class CulpritSearch:
         workload = selection.only(workloads, worst.workload, worst.case)
         # A step, and the parts of a creep, may be smaller than what one night shows.
         threshold = plan.threshold if event.kind == "regression" else plan.smallest_step
-        asked = BisectRequest(
+        wanted = BisectRequest(
             good=good, bad=event.test, workload=workload, tree=self.tree.name, threshold=threshold,
             machine=plan.machine, cc=plan.cc, qemu=plan.qemu, guest_timeout=plan.guest_timeout_s,
             model=plan.model if worst.mode == "exact" else None,
@@ -84,11 +84,11 @@ class CulpritSearch:
             if (accelerator := self.branch.night.live.accelerator) is None:
                 raise UserError("this host no longer measures in live mode")
             live = plan.live
-            asked = replace(asked, mode="live", accel=accelerator, cpus=live.cpus, iterations=live.iterations)
+            wanted = replace(wanted, mode="live", accel=accelerator, cpus=live.cpus, iterations=live.iterations)
             argv += ["--mode", "live", "--accel", accelerator]
             argv += ["--cpus", str(live.cpus)] if live.cpus else []
             argv += ["--iterations", str(live.iterations)] if live.iterations else []
-        bisection, commits = request.plan(asked, argv, self.branch.night.work.progress)
+        bisection, commits = request.plan(wanted, argv, self.branch.night.work.progress)
         folder = results.new_folder(None)
         with results.claimed(folder):
             session.create(folder, bisection, commits)
@@ -131,14 +131,14 @@ class CulpritSearch:
         """The answer of a bisection; None if the budget does not suffice to go on with it."""
         if (folder / answer.FILE).is_file():
             return answer.load(folder)
-        night, begun = self.branch.night, session.load(folder)
-        mode: Mode = "exact" if begun.plan.live is None else "live"
+        night, search = self.branch.night, session.load(folder)
+        mode: Mode = "exact" if search.plan.live is None else "live"
         if night.out_of_time(mode):
             return None
         with results.claimed(folder), night.spend(mode) as work:
-            found = conclude.conclude(begun, work)
+            result = conclude.conclude(search, work)
         remember(folder, night.work.progress, night.plan.database)
-        return found
+        return result
 
     def explained(self, event: Event, culprit: str) -> set[CaseName]:
         """The cases that a culprit makes worse: all cases of the event's workloads are measured against its parent.
@@ -147,8 +147,8 @@ class CulpritSearch:
         """
         night, mode = self.branch.night, _worst_case(event).mode
         names = {case.workload for case in event.cases}
-        asked = night.plan.workloads_of(self.branch.plan)
-        workloads = {text for text in asked if selection.select(text)[0].name in names}
+        selections = night.plan.workloads_of(self.branch.plan)
+        workloads = {text for text in selections if selection.select(text)[0].name in names}
         base, test = (
             measure.resolve_arm(self.tree, spec, night.plan.cc, night.work.progress)
             for spec in (f"{culprit}^", culprit)

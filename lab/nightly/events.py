@@ -71,16 +71,16 @@ class PlanState:
         """The state after some nights."""
         state = cls(acks=acks)
         for night in nights:
-            for one in night.branches:
-                for event in one.events:
+            for branch in night.branches:
+                for event in branch.events:
                     state._add(event)
-                if one.state != "measured":
+                if branch.state != "measured":
                     continue
-                tip = Tip(night=night.number, date=night.date, commit=one.tip)
-                state.tips.setdefault(one.key, []).append(tip)
+                tip = Tip(night=night.number, date=night.date, commit=branch.tip)
+                state.tips.setdefault(branch.key, []).append(tip)
                 for mode in MODES:
-                    if state._is_good(one, mode):
-                        state.last_good[one.key, mode] = tip
+                    if state._is_good(branch, mode):
+                        state.last_good[branch.key, mode] = tip
         return state
 
     def _add(self, event: Event) -> None:
@@ -97,12 +97,12 @@ class PlanState:
             case "mended":
                 self.broken.pop(event.branch_key, None)
 
-    def _is_good(self, one: BranchNight, mode: Mode) -> bool:
-        if mode != "exact" and not one.measured_in(mode):
+    def _is_good(self, branch: BranchNight, mode: Mode) -> bool:
+        if mode != "exact" and not branch.measured_in(mode):
             return False
-        if any(mode in event.modes and event.id not in self.acks for event in self.open_on(one.key)):
+        if any(mode in event.modes and event.id not in self.acks for event in self.open_on(branch.key)):
             return False
-        return all(case.mode != mode for case in one.undecided)
+        return all(case.mode != mode for case in branch.undecided)
 
     def open_on(self, branch: BranchKey) -> list[Event]:
         """The open events of a branch, the oldest first."""
@@ -294,7 +294,8 @@ def _event(
 
 def _against(measured: Sequence[TipComparison], name: str) -> list[TipComparison]:
     """The comparisons with a baseline, exact mode's first."""
-    return [one for mode in MODES for one in measured if one.mode == mode and name in one.baselines]
+    matching = [comparison for comparison in measured if name in comparison.baselines]
+    return sorted(matching, key=lambda comparison: MODES.index(comparison.mode))
 
 
 def _by_workload(cases: Sequence[CaseChange]) -> list[list[CaseChange]]:

@@ -185,9 +185,10 @@ def _step_tone(trend: Trend, change: Change) -> str:
 
 def _slug(trend: Trend) -> str:
     """A readable and unique file name for a trend."""
-    one = trend.series
-    readable = re.sub(r"[^a-z0-9]+", "-", f"{one.branch} {one.workload} {one.case} {one.metric}".lower()).strip("-")
-    decisive = [one.tree, one.branch, one.workload, one.case, one.metric, *([one.mode] if one.mode != "exact" else [])]
+    series = trend.series
+    names = [series.branch, series.workload, series.case, series.metric]
+    readable = re.sub(r"[^a-z0-9]+", "-", " ".join(names).lower()).strip("-")
+    decisive = [series.tree, *names, *([series.mode] if series.mode != "exact" else [])]
     return f"{readable[:80]}-{records.digest(decisive)[:8]}"
 
 
@@ -277,8 +278,8 @@ class Picture:
 
 def picture(trend: Trend, *, label: str) -> Picture:
     """Draw points in their order, steps as vertical lines between them, and rings around outliers."""
-    known = [(i, dot.value) for i, dot in enumerate(trend.points) if dot.value is not None]
-    values = [value for _, value in known] or [0.0]
+    numbers = {i: dot.value for i, dot in enumerate(trend.points) if dot.value is not None}
+    values = [*numbers.values()] or [0.0]
     low, high = min(values), max(values)
     last = max(len(trend.points) - 1, 1)
 
@@ -289,7 +290,7 @@ def picture(trend: Trend, *, label: str) -> Picture:
         share = (value - low) / (high - low) if high > low else 0.5
         return round(_SIZE - 2 * _MARGIN - share * (_SIZE - 4 * _MARGIN), 1)
 
-    points = {i: f"{x(i)} {y(value)}" for i, value in known}
+    points = {i: f"{x(i)} {y(value)}" for i, value in numbers.items()}
     outliers = [point for i, point in points.items() if i in trend.outliers]
     parts = [f'<path class="step" d="M{x(change.at - 0.5)} 0V{_SIZE}"/>' for change in trend.changes]
     parts.append(f'<path class="outliers" d="{"".join(f"M{point}h0" for point in outliers)}"/>')
