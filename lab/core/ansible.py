@@ -18,7 +18,7 @@ TAG = "LAB_PLAY"
 
 _CONFIG = "ansible.cfg"
 _POLL_S = 0.02
-"""How often Ansible checks a task. Its default is each millisecond, for as long as make runs."""
+"""Interval at which Ansible polls a task. Its default of a millisecond costs CPU time for as long as make runs."""
 
 
 class PlaybookFailed(HostFailed):

@@ -67,7 +67,7 @@ class GuestFailure(StrEnum):
 
     @property
     def blames(self) -> Blame:
-        """What caused the failure. Failures of the host say nothing of the kernel, and may be tried again."""
+        """The cause of the failure. The host's failures say nothing about the kernel, and may be tried again."""
         match self:
             case GuestFailure.QEMU_DIED:
                 return "host"

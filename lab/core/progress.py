@@ -129,7 +129,7 @@ class Task:
 
 
 QUIET = Progress(quiet=True)
-"""For work whose progress nobody follows."""
+"""For work without a user who follows it."""
 
 
 @contextmanager

@@ -138,7 +138,7 @@ def obtain(request: BuildRequest, work: Work) -> Build:
     """
     if (build := store.find_request(request.key)) is None:
         remote = work.executor and work.executor.build(request, work.progress)
-        build = remote or Workspace(request).obtain(work)
+        build = remote or Workspace(request).build(work)
         store.remember_request(request.key, build.key)
     if not store.hold(build):  # `lab gc` took it this very moment
         return obtain(request, work)
@@ -170,8 +170,8 @@ class Workspace:
         self.out = self.worktree.with_name(configuration)
         self.log = paths.cache_dir("logs") / f"build-{self.source.tree_id[:12]}-{configuration}.log"
 
-    def obtain(self, work: Work) -> Build:
-        """The kernel: from the store, if its resolved kconfig leads to one that is there, or built."""
+    def build(self, work: Work) -> Build:
+        """Build the kernel, unless the store has one of the same resolved kconfig."""
         with self._locked(work.progress):
             resolved = self._resolve_kconfig(work.progress)
             inputs = BuildInputs(
@@ -181,7 +181,7 @@ class Workspace:
                 linker=self.compiler.linker,
                 make=MAKE_VARIABLES,
             )
-            return store.find(store.key_of(inputs)) or self._build(inputs, resolved, work)
+            return store.find(store.key_of(inputs)) or self._make(inputs, resolved, work)
 
     def _locked(self, progress: Progress) -> FileLock:
         """The lock on the worktree; logs a line when another lab holds it."""
@@ -234,7 +234,7 @@ class Workspace:
         self._finish()
         return (self.out / ".config").read_text()
 
-    def _build(self, inputs: BuildInputs, resolved: str, work: Work) -> Build:
+    def _make(self, inputs: BuildInputs, resolved: str, work: Work) -> Build:
         """Make the kernel and move it into the store."""
         self._start()
         config = self.out / "lab.config"

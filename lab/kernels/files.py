@@ -33,7 +33,7 @@ PATCH, CONFIG = "source.patch", "config"
 
 
 class FileSource(Record, frozen=True, kw_only=True, tag="file"):
-    """A kernel image that somebody else built. modules: the folder of its modules, if there is one."""
+    """A kernel image that the lab did not build. modules: the folder of its modules, if there is one."""
 
     path: str
     sha256: str
@@ -84,7 +84,7 @@ class KernelFiles:
 
 
 def prebuilt(path: Path, symbols: Path | None) -> KernelFiles:
-    """A kernel that somebody else built; its vmlinux is unpacked once."""
+    """The files of a kernel that the lab did not build; its vmlinux is unpacked once."""
     image = inspect(path)
     is_bzimage = image.kind == "bzImage"
     return KernelFiles(

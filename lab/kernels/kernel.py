@@ -25,7 +25,7 @@ from lab.kernels.trees import Tree
 
 
 class KernelSource(Protocol):
-    """Where a kernel comes from, in full ids and hashes: two equal sources are the same kernel."""
+    """The source of a kernel, in full ids and hashes: two equal sources are the same kernel."""
 
     is_buildable: ClassVar[bool]
     """True if the lab builds the kernel, so that patches and kconfig changes can be added."""
@@ -36,7 +36,7 @@ class KernelSource(Protocol):
 
     @property
     def label(self) -> str | None:
-        """The kernel's name in its collection, which anybody can look up; None without such a name."""
+        """The kernel's name in its collection, which others can look up; None without such a name."""
 
     def obtain(self, work: Work, *, text: str, kconfig: tuple[Pair, ...], cc: str) -> KernelFiles:
         """Put the kernel's files on this machine. text: the spec, for people."""

@@ -1,0 +1,117 @@
+"""Workload files: mistakes are named with their line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.core.errors import UserError
+from lab.workloads import selection
+
+GOOD = """\
+schema = 1
+name = "mine"
+story = "a story"
+memory_mb = 512
+vcpus = 1
+program = "/usr/bin/mine"
+argv = ["--case", "{case}"]
+case_pattern = 'size-[0-9]+k'
+
+[[metric]]
+name = "throughput"
+unit = "op/s"
+better = "higher"
+primary = true
+description = "operations per second"
+
+[[metric]]
+name = "faults"
+unit = "faults"
+better = "lower"
+description = "page faults"
+
+[[case]]
+name = "small"
+control = true
+
+[[case]]
+name = "large"
+"""
+
+
+def folder(tmp_path: Path, text: str) -> str:
+    place = tmp_path / "mine"
+    place.mkdir()
+    (place / "workload.toml").write_text(text)
+    return str(place)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message"),
+    [
+        ('name = "mine"', "name = ", 2, "not valid TOML"),
+        ('name = "large"\n', 'name = "large', 28, "not valid TOML"),
+        ("memory_mb = 512", 'memory_mb = "much"', 4, "memory_mb"),
+        ("memory_mb = 512", "memory_mb = 1", 4, "memory_mb"),
+        ("memory_mb = 512", "memmory_mb = 512", 4, "unknown key 'memmory_mb'"),
+        ('better = "lower"', 'better = "smaller"', 20, "metric"),
+        ('better = "lower"', 'beter = "lower"', 20, "unknown key 'beter'"),
+        ('unit = "faults"\n', "", 17, "unit"),
+        ("control = true", "controll = true", 25, "unknown key 'controll'"),
+        ('name = "large"', 'name = "small"', 28, "two [[case]] are called 'small'"),
+        ('name = "large"', 'name = "A B"', 28, "case"),
+        ("primary = true\n", "", None, "no metric is primary"),
+        ('better = "lower"', 'better = "lower"\nprimary = true', 21, "2 metrics are primary"),
+        ('better = "higher"', 'better = "neither"', 13, "primary metric must be better"),
+        ("'size-[0-9]+k'", "'size-[0-9+k'", 8, "not a regular expression"),
+        ("schema = 1", "schema = 2", 1, "schema 2"),
+        ('"{case}"]', '"x"]', 7, "{case}"),
+        ('program = "/usr/bin/mine"', 'program = "mine"', 6, "program"),
+        ("[[case]]", "[case]", None, ""),
+        ("vcpus = 1", "vcpus = 1\nmodel = 'tbl'", 6, "model"),
+        ("vcpus = 1", "vcpus = 1\nisolate = 'yes'", 6, "isolate"),
+        ("vcpus = 1", "vcpus = 1\nkconfig = ['AIO']", 6, "kconfig"),
+        ("vcpus = 1", "vcpus = 1\nhugepages = 256", 6, "hugepages = 256 is 512 MiB, and the guest has 512 MiB"),
+        ("vcpus = 1", "vcpus = 1\nhugepages = -1", 6, "hugepages"),
+        ("vcpus = 1", "vcpus = 1\ncmdline = ['a b']", 6, "cmdline"),
+        ("vcpus = 1", "vcpus = 1\nfiles = ['none.fio']", 6, "'none.fio': no such file"),
+        ("vcpus = 1", "vcpus = 1\nfiles = ['/etc/passwd']", 6, "not inside the workload's folder"),
+        ("vcpus = 1", "vcpus = 1\nfiles = ['../mine/../../x']", 6, "not inside the workload's folder"),
+        ("vcpus = 1", "vcpus = 1\noperations = 'fault'", 6, "no [[metric]] is called 'fault'"),
+        ("vcpus = 1", 'vcpus = 1\nsetup = ["a\\tb"]', 6, "setup"),
+        ('better = "lower"', 'better = "lower"\npattern = "x"', 21, "has a pattern, and is read as json"),
+        ('better = "lower"', 'better = "lower"\nparse = "regex"', 18, "needs a pattern"),
+        ('better = "lower"', 'better = "lower"\nparse = "xml"', 21, "parse"),
+        ('better = "lower"', 'better = "lower"\nparse = "regex"\npattern = "(x"', 22, "not a regular expression"),
+        ('better = "lower"', 'better = "lower"\nparse = "regex"\npattern = "x"', 22, "0 groups, not one"),
+        ("primary = true", "primary = true\noptional = true", 15, "the primary metric cannot be optional"),
+        ("control = true", "memory_mb = 513", 25, "the case small needs 513 MiB, and the guest has 512 MiB"),
+        ("control = true", 'args = ["a\\nb"]', 25, "args"),
+        ("control = true", "file = 'none'", 25, "'none': no such file"),
+        ("[[case]]", "[settings]\nthp = 'nver'\n[[case]]", 24, "thp=nver: not a value of thp"),
+        ("[[case]]", "[settings]\ntph = 'never'\n[[case]]", 24, "unknown setting 'tph'"),
+        ("[[case]]", "[settings]\nhugepages = 3\n[[case]]", 24, "hugepages is not set here"),
+        ("[[case]]", "[settings]\n'env.A' = 'b'\n[[case]]", 24, "env.A is not set here"),
+        ("[[case]]", "[settings]\nsysctl.vm.x = 1.5\n[[case]]", 24, "sysctl.vm.x: a setting is a string or a whole"),
+        ("[[case]]", "[env]\nLAB_SEED = '1'\n[[case]]", 24, "LAB_SEED: names that begin with LAB_"),
+        ("[[case]]", "[env]\n'A B' = '1'\n[[case]]", 24, "'A B' is not the name of an environment variable"),
+        ("[[case]]", "[env]\nA = 1\n[[case]]", None, "env"),
+    ],
+)
+def test_mistakes_are_named_with_their_line(tmp_path: Path, old: str, new: str, line: int | None, message: str) -> None:
+    assert old in GOOD
+    path = folder(tmp_path, GOOD.replace(old, new, 1) if "\n[[case]]" in new else GOOD.replace(old, new))
+    with pytest.raises(UserError) as caught:
+        selection.load(path)
+    assert message in caught.value.message
+    assert "workload.toml" in caught.value.message
+    if line is not None:
+        assert f"workload.toml:{line}: " in caught.value.message
+
+
+def test_a_misspelt_key_comes_with_what_was_meant(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        selection.load(folder(tmp_path, GOOD.replace("primary = true", "primry = true")))
+    assert caught.value.hint == "did you mean primary?"

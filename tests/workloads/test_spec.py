@@ -1,0 +1,107 @@
+"""Workloads: what they need of a guest, and what runs in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from lab.cli import workload
+from lab.workloads import selection
+from lab.workloads.spec import Case, Workload
+
+from .test_file import GOOD
+
+NEEDY = (
+    GOOD.replace(
+        "vcpus = 1\n",
+        """vcpus = 1
+model = "full"
+isolate = true
+hugepages = 16
+cmdline = ["null_blk.queue_mode=2", "nosmt"]
+kconfig = ["CONFIG_AIO"]
+setup = ["/bin/busybox", "true"]
+files = ["data/a b.txt"]
+case_args = ["--plain"]
+parse = "regex"
+operations = "faults"
+""",
+    ).replace('better = "', "pattern = 'x=(.)'\nbetter = \"")
+    + """\
+args = ["--size", "{case}"]
+memory_mb = 512
+note = "all of it"
+
+[settings]
+thp = "never"
+thp.defrag = "always"
+sysctl.vm.swappiness = 10
+
+[env]
+GLIBC_TUNABLES = "glibc.malloc.hugetlb=1"
+"""
+)
+
+
+@pytest.fixture
+def needy(tmp_path: Path) -> Workload:
+    (tmp_path / "mine" / "data").mkdir(parents=True)
+    (tmp_path / "mine" / "data" / "a b.txt").touch()
+    text = NEEDY.replace('thp = "never"\nthp.defrag', "thp.defrag")
+    (tmp_path / "mine" / "workload.toml").write_text(text)
+    return selection.load(str(tmp_path / "mine"))
+
+
+def test_what_a_workload_needs_of_its_guest(needy: Workload) -> None:
+    assert (needy.model, needy.isolate, needy.parse, needy.operations) == ("full", True, "regex", "faults")
+    assert needy.kconfig == ("CONFIG_AIO",) and needy.setup == ("/bin/busybox", "true")
+    assert needy.own_files == {"/workload/data/a b.txt": needy.folder / "data" / "a b.txt"}
+    assert needy.settings == {"hugepages": "16", "thp.defrag": "always", "sysctl.vm.swappiness": "10"}
+    assert next(iter(needy.settings)) == "hugepages", "while memory is whole"
+
+
+def test_cases_have_arguments(needy: Workload) -> None:
+    large, small = needy.case("large"), needy.case("size-4k")
+    assert needy.command(large) == ["/usr/bin/mine", "--case", "large", "--size", "large"]
+    assert needy.command(small) == ["/usr/bin/mine", "--case", "size-4k", "--plain"]
+    inside = msgspec.structs.replace(needy, argv=("{args}", "--file", "{file}"))
+    case = Case(name="x", args=("-v",), file="jobs/x.fio")
+    assert inside.command(case) == ["/usr/bin/mine", "-v", "--file", "/workload/jobs/x.fio"]
+
+
+def test_an_arm_s_own_win_over_the_workload_s(needy: Workload) -> None:
+    arm = {
+        "thp.defrag": "never",
+        "cmdline.null_blk.queue_mode": "1",
+        "cmdline.quiet": "",
+        "env.A": "1",
+        "hugepages": "2",
+    }
+    assert needy.arguments(arm) == ["nosmt", "null_blk.queue_mode=1", "quiet"]
+    assert needy.arguments({}) == ["null_blk.queue_mode=2", "nosmt"]
+    assert needy.guest_settings({"thp": "always", "thp.defrag": "madvise"}, arm) == {
+        "thp": "always", "thp.defrag": "never", "hugepages": "2", "sysctl.vm.swappiness": "10",
+    }  # fmt: skip
+    assert needy.environment(arm) == {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", "A": "1"}
+    assert needy.environment({"env.GLIBC_TUNABLES": "x"}) == {"GLIBC_TUNABLES": "x"}
+
+
+def test_a_guest_of_its_own_for_each_case(needy: Workload) -> None:
+    cases = list(needy.cases)
+    assert needy.by_guest(cases) == [[cases[0]], [cases[1]]]
+    assert msgspec.structs.replace(needy, isolate=False).by_guest(cases) == [cases]
+
+
+def test_all_of_it_is_shown(needy: Workload) -> None:
+    shown = workload.render(needy)
+    for words in (
+        "one for each case", "null_blk.queue_mode=2 nosmt", "hugepages=16, thp.defrag=always", "GLIBC_TUNABLES=",
+        "CONFIG_AIO", "data/a b.txt", "/bin/busybox true", "regex", "full", "per faults",
+    ):  # fmt: skip
+        assert words in shown, words
+    assert msgspec.to_builtins(needy, enc_hook=str)["env"] == {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+
+
+# --- the user's files as cases ---
