@@ -133,7 +133,7 @@ class ExactGuest:
         return [self.qemu.path, *(word.format_map(values) for option in _OPTIONS for word in option), *plugin]
 
     def environment(self, *, settings: Mapping[str, str], env: Mapping[str, str], initrd_sha256: str) -> Environment:
-        """What the guest's numbers depend on. settings: applied before its program runs. env: its program's."""
+        """The environment of the guest's numbers. settings: applied before its program runs. env: its program's."""
         facts = {**self._facts(), "settings": settings, "env": env, "initrd_sha256": initrd_sha256}
         described: list[Any] = [facts, facts.pop("rtc")]
         if (options := records.digest([_OPTIONS, _BOARDS])) != _FIRST_OPTIONS:
@@ -141,7 +141,7 @@ class ExactGuest:
         return msgspec.convert({**facts, "fingerprint": records.digest(described)[:16]}, Environment)
 
     def _facts(self) -> dict[str, Any]:
-        """What the command line is made of, besides paths."""
+        """The facts that the command line is made of, besides paths."""
         return {
             "qemu": self.qemu.version,
             "machine": str(self.machine),

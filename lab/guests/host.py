@@ -78,7 +78,7 @@ def cpu_times(root: Path, cpus: Sequence[int] | None = None, *, ticks_per_s: flo
 
 
 def throttles(root: Path, cpus: Iterable[int]) -> int | None:
-    """How often CPUs or their packages were slowed down for heat since boot; None if the host has no counters."""
+    """The number of times that CPUs were slowed down for heat since boot; None if the host has no counters."""
     names = ("core_throttle_count", "package_throttle_count")
     numbers = [read_number(root, f"{CPU}/cpu{cpu}/thermal_throttle/{name}") for cpu in cpus for name in names]
     counts = [number for number in numbers if number is not None]

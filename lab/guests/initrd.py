@@ -215,8 +215,8 @@ def _needs(root: Path, name: str, path: Path) -> Iterator[str]:
 
 def interpreter(start: bytes) -> str:
     """The program that a script's first line names."""
-    words = start[2:].partition(b"\n")[0].split()
-    return words[0].decode(errors="replace") if words else "/"
+    argv = start[2:].partition(b"\n")[0].split()
+    return argv[0].decode(errors="replace") if argv else "/"
 
 
 def _libraries(root: Path, name: str, elf: ELFFile) -> Iterator[str]:

@@ -108,7 +108,7 @@ def _reason_against(command: str) -> str | None:
 
 def some_kernel() -> Path | None:
     """A kernel to try KVM with: the newest of the store, else a downloaded one, else the host's own."""
-    built = sorted(store.builds(), key=lambda found: found[2])
+    built = sorted(store.builds(), key=lambda build: build[2])
     if built:
         return built[-1][1] / "bzImage"
     others = [*paths.cache_dir("debs").glob("*/boot/vmlinuz-*"), *Path("/boot").glob("vmlinuz-*")]

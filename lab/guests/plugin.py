@@ -280,4 +280,4 @@ def by_case(path: Path) -> dict[int, list[Window]]:
     cases: dict[int, list[Window]] = {}
     for window in read(path).windows:
         cases.setdefault(window.case, []).append(window)
-    return {number: [one for one in windows if one.own] or windows for number, windows in cases.items()}
+    return {number: [window for window in windows if window.own] or windows for number, windows in cases.items()}

@@ -41,7 +41,7 @@ class GuestExit:
 
     @property
     def console_text(self) -> str:
-        """What the kernel printed."""
+        """The kernel's messages."""
         return self.console.read_text(errors="replace") if self.console.exists() else ""
 
     @property
