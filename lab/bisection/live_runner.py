@@ -29,7 +29,7 @@ from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, LabError, Us
 from lab.core.executor import Work
 from lab.core.records import now
 from lab.guests import exact as guest_exact
-from lab.guests.run import Arm, Running
+from lab.guests.run import Arm, RunningGuests
 from lab.kernels.kernel import Kernel
 from lab.stats import iterations
 from lab.stats.verdict import Metric
@@ -190,7 +190,7 @@ class GuestBooter:
         self.metric = chosen_metric(exact.metrics_of(chosen[0].metrics, modelled=False), plan.metric)
         self.iterations = plan.live.iterations or FIRST_ITERATIONS
         self._kernels: dict[str, tuple[Kernel, float]] = {}
-        self._running = Running()
+        self._running = RunningGuests()
         selection.require_unchanged(plan.files)
         ready = live_guests.prepare(
             (self._arm(self.history.old), self._arm(self.history.new)),

@@ -32,7 +32,7 @@ from lab.core import paths, records
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed
 from lab.core.progress import Progress
 from lab.guests.exact import Qemu
-from lab.guests.run import Running
+from lab.guests.run import RunningGuests
 from lab.kernels.build import BuildRequest
 from lab.kernels.compilers import Compiler
 from lab.kernels.store import Build
@@ -109,7 +109,7 @@ class ClusterExecutor:
 
     # ---- guests
 
-    def measure(self, guest: GuestRun, running: Running) -> Run:
+    def measure(self, guest: GuestRun, running: RunningGuests) -> Run:
         """Run a guest on a worker. Its record and its folder are the same as if it had run here."""
         task = GuestTask(
             share=self._share.url,
@@ -164,7 +164,7 @@ class ClusterExecutor:
         task = BuildTask(share=self._share.url, request=request)
         shared: set[str] = set()
         while True:
-            done: BuildDone = self._run(worker.build_kernel, task, resource, Running())
+            done: BuildDone = self._run(worker.build_kernel, task, resource, RunningGuests())
             if done.missing is None:
                 return done
             if done.missing in shared:
@@ -175,7 +175,7 @@ class ClusterExecutor:
 
     # ---- tasks
 
-    def _run(self, function: Callable[[Task], Result], task: Task, resource: str, running: Running) -> Result:
+    def _run(self, function: Callable[[Task], Result], task: Task, resource: str, running: RunningGuests) -> Result:
         packed = worker.pack(function, task)
         with self._lock:
             if self._stopped:
@@ -225,7 +225,7 @@ class ClusterExecutor:
 
 
 class _Remote:
-    """A task as `Running` stops it. dask cannot end a guest that runs already; nobody waits for that."""
+    """A task as `RunningGuests` stops it. dask cannot end a guest that runs already; nobody waits for that."""
 
     def __init__(self, future: Future[Any]) -> None:
         self._future = future

@@ -36,7 +36,7 @@ from lab.core.progress import Progress
 from lab.core.records import Record
 from lab.guests import exact, plugin
 from lab.guests.exact import Qemu
-from lab.guests.run import Running
+from lab.guests.run import RunningGuests
 from lab.kernels import build as kernel_build
 from lab.kernels import compilers
 from lab.kernels.build import BuildRequest
@@ -250,7 +250,7 @@ def _run_guest(guest: GuestRun) -> GuestDone:
     runs.make_folder(guest)
     output, failure = None, None
     try:
-        output = runs.boot(guest, Running())
+        output = runs.boot(guest, RunningGuests())
     except GuestFailed as error:
         if error.kind.blames == "host":
             raise

@@ -20,7 +20,7 @@ from lab.guests.channel import GuestReport
 from lab.guests.live_machine import LiveGuest, live_parameters
 from lab.guests.perf_record import Profile
 from lab.guests.perf_stat import Event, PerfSummary
-from lab.guests.run import Arm, Running
+from lab.guests.run import Arm, RunningGuests
 from lab.guests.topology import CpuSet
 from lab.kernels.kernel import MachineType
 from lab.workloads.spec import Case, Workload
@@ -106,7 +106,7 @@ def boot(
     seed: int,
     iterations: int,
     cpu_set: CpuSet,
-    running: Running,
+    running: RunningGuests,
 ) -> BootRecord:
     """Boot one guest, run every case so often, save the record.
 
@@ -149,7 +149,7 @@ def _measured(
     arm: Arm,
     cases: Sequence[Case],
     folder: Path,
-    running: Running,
+    running: RunningGuests,
     cpu_set: CpuSet,
 ) -> BootRecord:
     live_machine.link_files(folder, arm.kernel.image(bench.machine), bench.root)

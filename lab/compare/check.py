@@ -14,7 +14,7 @@ from lab.core.executor import Work
 from lab.core.records import Record
 from lab.guests import exact, initrd
 from lab.guests import image as guest_image
-from lab.guests.run import Arm, Running
+from lab.guests.run import Arm, RunningGuests
 from lab.kernels.kernel import Kernel, common_machine, resolve
 from lab.workloads import selection
 from lab.workloads.spec import Case, Workload
@@ -71,4 +71,4 @@ def _run(workload: Workload, case: Case, arm: Arm, packed: Path, folder: Path, t
         timeout_s=timeout_s,
         folder=folder,
     )
-    return runs.measure(GuestRun(bench=bench, arm=arm, seed=1, cases=[case]), Running()).metrics(case.name)
+    return runs.measure(GuestRun(bench=bench, arm=arm, seed=1, cases=[case]), RunningGuests()).metrics(case.name)

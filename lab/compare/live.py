@@ -28,7 +28,7 @@ from lab.guests import exact as guest_exact
 from lab.guests import host, live_machine, perf_record
 from lab.guests.live_machine import live_parameters
 from lab.guests.perf_record import Difference, Profile
-from lab.guests.run import Running
+from lab.guests.run import RunningGuests
 from lab.stats import multiple
 from lab.stats.multiple import CaseVerdict
 from lab.stats.verdict import Comparison, Outcome, percent, primary_of
@@ -260,7 +260,7 @@ def _profiles(ready: Ready, progress: Progress) -> dict[str, Difference]:
                 try:
                     record = boots.boot(
                         bench, arm, cases, name=f"profile-{arm.name}-{workload.name}{alone}", seed=1, iterations=1,
-                        cpu_set=stand.cpu_sets[0], running=Running(),
+                        cpu_set=stand.cpu_sets[0], running=RunningGuests(),
                     )  # fmt: skip
                 except GuestFailed as error:
                     progress.log(f"no profile: {error.message}")

@@ -24,7 +24,7 @@ from lab.core.records import Record
 from lab.guests import perf_stat
 from lab.guests.host import Watch
 from lab.guests.perf_stat import PerfSummary
-from lab.guests.run import Arm, Running
+from lab.guests.run import Arm, RunningGuests
 from lab.guests.topology import CpuSet
 from lab.stats import sequential
 from lab.stats.sequential import Horizon
@@ -61,7 +61,7 @@ class Taking:
     rounds: Rounds
     folder: Path
     deadline: float | None
-    running: Running = field(default_factory=Running)
+    running: RunningGuests = field(default_factory=RunningGuests)
     tried: list[LiveRound] = field(default_factory=list)
     busy: bool = False
 

@@ -17,7 +17,7 @@ from lab.guests import channel, costs, exact, output, run
 from lab.guests.channel import GuestReport
 from lab.guests.exact import Environment, ExactGuest, Qemu
 from lab.guests.plugin import COSTS, Instrument, by_case
-from lab.guests.run import INITRD, Arm, Running
+from lab.guests.run import INITRD, Arm, RunningGuests
 from lab.kernels.kernel import MachineType
 from lab.workloads.spec import Case, Workload
 
@@ -162,7 +162,7 @@ def guest_folder(folder: Path, name: str) -> Path:
     return folder / "guests" / name
 
 
-def measure(guest: GuestRun, running: Running) -> Run:
+def measure(guest: GuestRun, running: RunningGuests) -> Run:
     """Boot one guest, run the cases, save the record.
 
     Raises `GuestFailed` naming the arm, the seed and the way it died. The guest's folder stays for reading.
@@ -177,7 +177,7 @@ def make_folder(guest: GuestRun) -> None:
     guest.folder.mkdir(parents=True)
 
 
-def boot(guest: GuestRun, running: Running) -> GuestOutput:
+def boot(guest: GuestRun, running: RunningGuests) -> GuestOutput:
     """Boot the guest in its folder, and read its output."""
     bench, initrd = guest.bench, guest.folder / INITRD
     with paths.writing(initrd):
@@ -235,7 +235,7 @@ def boot_and_read(
     *,
     modelled: bool,
     timeout_s: float,
-    running: Running,
+    running: RunningGuests,
 ) -> GuestOutput:
     """Boot the guest whose initrd is in a folder, and read its output.
 

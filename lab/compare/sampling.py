@@ -18,7 +18,7 @@ from lab.core import records
 from lab.core.errors import GuestFailed
 from lab.core.executor import Work
 from lab.core.progress import Task
-from lab.guests.run import Arm, Running
+from lab.guests.run import Arm, RunningGuests
 from lab.stats.defaults import FIRST_LOOK_SEEDS, MORE_SEEDS
 from lab.workloads.spec import Case, Metric
 
@@ -131,7 +131,7 @@ def fill(
 def run_all(guests: Sequence[tuple[Series, GuestRun]], work: Work, task: Task, *, keep_going: bool = False) -> None:
     """Run all of the guests, some at a time; the first failure stops the rest. What ended is on disk by then."""
     task.grow(len(guests))
-    running = Running()
+    running = RunningGuests()
     jobs = work.executor.guests(guests[0][1].bench) if work.executor and guests else work.jobs
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         try:
@@ -145,7 +145,7 @@ def run_all(guests: Sequence[tuple[Series, GuestRun]], work: Work, task: Task, *
             raise
 
 
-def _run(series: Series, guest: GuestRun, work: Work, running: Running, task: Task, *, keep_going: bool) -> None:
+def _run(series: Series, guest: GuestRun, work: Work, running: RunningGuests, task: Task, *, keep_going: bool) -> None:
     run = _stored(guest)
     if run is None and not work.out_of_time and not series.failure(guest.arm.name, guest.cases[0]):
         try:

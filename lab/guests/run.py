@@ -57,7 +57,7 @@ class Stoppable(Protocol):
         """End it."""
 
 
-class Running:
+class RunningGuests:
     """The guests that run now, so that all can be stopped at once."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ def boot(
     *,
     folder: Path,
     timeout_s: float,
-    running: Running | None = None,
+    running: RunningGuests | None = None,
     on_start: Callable[[subprocess.Popen[bytes]], None] | None = None,
 ) -> GuestExit:
     """Run a guest to its end, or kill it after `timeout_s` of wall time.
@@ -98,7 +98,7 @@ def boot(
     argv: has the guest write CONSOLE and REPORT in the folder. on_start: called with the new process; an exception
     from it ends the guest.
     """
-    running = running or Running()
+    running = running or RunningGuests()
     started = time.monotonic()
     # The guest must not outlive the lab, not even when the lab is killed: an exact guest that hangs never sleeps.
     command = ["setpriv", "--pdeathsig", "KILL", "--", *argv]

@@ -16,7 +16,7 @@ from lab.bisection.exact_runner import Speculation
 from lab.compare import runs
 from lab.compare.runs import GuestRun, Run
 from lab.core.errors import BuildFailed
-from lab.guests.run import Running
+from lab.guests.run import RunningGuests
 from lab.kernels.build import TreeSource
 from lab.kernels.kernel import Kernel, KernelSpec
 
@@ -119,7 +119,7 @@ class Watch:
         monkeypatch.setattr(KernelSpec, "obtain", lambda spec, *_, **__: self.obtain(spec))
         plain = bisector.guests.measure
 
-        def measure(guest: GuestRun, running: Running) -> Run:
+        def measure(guest: GuestRun, running: RunningGuests) -> Run:
             commit = guest.arm.kernel.commit or ""
             if guest.arm.name == "commit" and commit in self.following:
                 # A build ahead that does not begin by then fails the test.

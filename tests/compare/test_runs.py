@@ -14,7 +14,7 @@ from lab.core import records
 from lab.core.errors import DiskFull, GuestFailed
 from lab.guests import channel
 from lab.guests.exact import Qemu, exact_machine
-from lab.guests.run import Arm, Running
+from lab.guests.run import Arm, RunningGuests
 from lab.kernels.kernel import MachineType
 from lab.workloads import selection
 from lab.workloads.spec import Case
@@ -65,7 +65,7 @@ def measure(bench: Bench, *rows: dict[str, object], script: str = "", which: Arm
     )
     program.chmod(0o755)
     guest = GuestRun(bench=bench, arm=which or arm(), seed=seed, cases=bench.workload.cases)
-    return runs.measure(guest, Running())
+    return runs.measure(guest, RunningGuests())
 
 
 def guest_folder(bench: Bench, seed: int = 3) -> Path:
@@ -183,7 +183,7 @@ def test_what_an_earlier_guest_left_is_not_taken_for_this_ones(bench: Bench) -> 
     measure(bench, *SMALL, *LARGE)
     Path(bench.qemu.path).write_text("#!/bin/sh\necho Linux > console.log\n")
     with pytest.raises(GuestFailed, match="its init never reported"):
-        runs.measure(GuestRun(bench=bench, arm=arm(), seed=3, cases=bench.workload.cases), Running())
+        runs.measure(GuestRun(bench=bench, arm=arm(), seed=3, cases=bench.workload.cases), RunningGuests())
 
 
 def test_a_hang_is_ended(bench: Bench) -> None:

@@ -28,7 +28,7 @@ from lab.guests import initrd as guest_initrd
 from lab.guests.channel import CaseOutcome, GuestReport
 from lab.guests.exact import Qemu
 from lab.guests.image import Image
-from lab.guests.run import Running
+from lab.guests.run import RunningGuests
 from lab.kernels import trees
 from lab.kernels.build import TreeSource
 from lab.kernels.kernel import Kernel, KernelSpec
@@ -172,7 +172,7 @@ class Guests:
         self.calls: list[tuple[str, int]] = []
         self.failures: dict[str, int] = {}
 
-    def measure(self, guest: GuestRun, running: Running) -> Run:
+    def measure(self, guest: GuestRun, running: RunningGuests) -> Run:
         bench, arm, seed, cases = guest.bench, guest.arm, guest.seed, guest.cases
         fate = arm.kernel.image(bench.machine).read_text().partition("\n")[0]
         commit = arm.kernel.commit or ""

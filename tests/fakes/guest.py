@@ -18,7 +18,7 @@ from lab.guests import initrd as guest_initrd
 from lab.guests.channel import CaseOutcome, GuestReport
 from lab.guests.exact import Qemu
 from lab.guests.image import Image
-from lab.guests.run import Running
+from lab.guests.run import RunningGuests
 from lab.kernels.files import FileSource
 from lab.kernels.kernel import Kernel, KernelSpec
 
@@ -66,10 +66,10 @@ class FakeGuests:
     def __init__(self, formula: Formula) -> None:
         self.formula = formula
         self.calls: list[tuple[str, int, tuple[str, ...]]] = []
-        self.running: Running | None = None
+        self.running: RunningGuests | None = None
         self._lock = threading.Lock()
 
-    def measure(self, guest: GuestRun, running: Running) -> Run:
+    def measure(self, guest: GuestRun, running: RunningGuests) -> Run:
         """What a guest would have given, recorded as a real one is."""
         bench, arm, seed, cases = guest.bench, guest.arm, guest.seed, guest.cases
         with self._lock:

@@ -17,7 +17,7 @@ from lab.core.errors import LabError
 from lab.guests import host as guest_host
 from lab.guests import kvm, live_machine, perf_stat, topology
 from lab.guests.host import RoundHost
-from lab.guests.run import Arm, Running
+from lab.guests.run import Arm, RunningGuests
 from lab.guests.topology import CpuSet, HostCpu
 from lab.workloads.spec import Case
 
@@ -37,7 +37,7 @@ def ran(
     seed: int,
     iterations: int,
     cpu_set: CpuSet,
-    running: Running,
+    running: RunningGuests,
 ) -> BootRecord:
     """The record of a guest that gave these values, case by case, kept where `boots.boot` keeps it."""
     record = BootRecord(

@@ -22,7 +22,7 @@ from lab.core.progress import Progress
 from lab.guests import exact, initrd, kvm, live_machine, shell
 from lab.guests.channel import CaseOutcome, GuestReport
 from lab.guests.exact import Qemu
-from lab.guests.run import Arm, Running
+from lab.guests.run import Arm, RunningGuests
 from lab.guests.topology import CpuSet
 from lab.stats import multiple, verdict
 from lab.stats.verdict import Metric
@@ -85,7 +85,14 @@ def test_no_guest_is_started_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.
     bench = cast(LiveBench, SimpleNamespace(folder=tmp_path))
     with pytest.raises(DiskFull, match="1 MiB free, a guest needs 32 MiB"):
         boots.boot(
-            bench, cast(Arm, None), [], name="n", seed=1, iterations=1, cpu_set=cast(CpuSet, None), running=Running()
+            bench,
+            cast(Arm, None),
+            [],
+            name="n",
+            seed=1,
+            iterations=1,
+            cpu_set=cast(CpuSet, None),
+            running=RunningGuests(),
         )
     assert not list(tmp_path.iterdir())
 

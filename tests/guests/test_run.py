@@ -15,7 +15,7 @@ import pytest
 
 from lab.core.errors import GuestFailed, HostFailed
 from lab.guests import run as guest_run
-from lab.guests.run import GuestExit, Running
+from lab.guests.run import GuestExit, RunningGuests
 
 HELLO = {"t": "hello", "release": "6.99.0", "clocksource": "tsc", "mem_kb": 600000, "cmdline": "quiet", "cpus": 1}
 BEGIN = {"t": "begin", "case": "layout-4632k", "now_ns": 1}
@@ -224,7 +224,7 @@ def test_a_guest_does_not_outlive_a_lab_that_is_killed(tmp_path: Path) -> None:
 
 
 def test_stop_all_kills_those_that_run_and_those_that_come_later(tmp_path: Path) -> None:
-    running, ends = Running(), {}
+    running, ends = RunningGuests(), {}
     folders = [tmp_path / name for name in ("one", "two")]
 
     def run(folder: Path) -> None:

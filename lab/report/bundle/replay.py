@@ -24,7 +24,7 @@ from lab.core.executor import Work
 from lab.guests import exact, hardware, plugin
 from lab.guests.exact import Qemu
 from lab.guests.plugin import COSTS, Instrument, Model
-from lab.guests.run import INITRD, REPORT, Running
+from lab.guests.run import INITRD, REPORT, RunningGuests
 from lab.report.bundle import archive, contents, texts
 from lab.report.bundle.contents import ExpectedGuest, Guest, Opened
 
@@ -121,7 +121,7 @@ def _run_all(
     opened: Opened, qemu: Qemu, library: Path | None, scratch: Path, asked: Asked, work: Work
 ) -> dict[str, list[str]]:
     """What differs in each guest, by name; the first that fails stops the rest."""
-    running = Running()
+    running = RunningGuests()
     guests = opened.bundle.guests
     with work.progress.task("replaying", len(guests)) as task, ThreadPoolExecutor(max_workers=work.jobs) as pool:
 
@@ -142,7 +142,7 @@ def _run_all(
 
 
 def _boot(
-    opened: Opened, guest: Guest, qemu: Qemu, library: Path | None, folder: Path, asked: Asked, running: Running
+    opened: Opened, guest: Guest, qemu: Qemu, library: Path | None, folder: Path, asked: Asked, running: RunningGuests
 ) -> GuestOutput:
     boot, workload = opened.bundle.boot(guest), opened.readings[guest.workload]
     folder.mkdir(parents=True)
