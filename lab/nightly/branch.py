@@ -90,15 +90,15 @@ def _measure_mode(branch: BranchContext, tree: Tree, mode: Mode) -> None:
 def _baselines(branch: BranchContext, tree: Tree, mode: Mode) -> list[Baseline]:
     night, tip = branch.night, branch.record.tip
     release = measure.last_release(tree, tip, branch.plan.releases)
-    found = []
+    available = []
     for baseline in events.baselines(
         branch.plan, night.state, tip, release, night.record.date, night.plan.creep_days, mode
     ):
         if tree.source.commit(baseline.commit) is not None:
-            found.append(baseline)
+            available.append(baseline)
         else:
             branch.note(f"{baseline.shown} is no longer in the tree")
-    return found
+    return available
 
 
 def _measure_against(branch: BranchContext, tree: Tree, baseline: Baseline, mode: Mode) -> None:

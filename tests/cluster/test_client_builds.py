@@ -121,5 +121,5 @@ def git(tree: Path, *words: str) -> str:
 
 
 def records(home: Path) -> dict[str, bytes]:
-    """What a store says of its kernels."""
+    """The records of the kernels in a store."""
     return {path.parent.name: path.read_bytes() for path in home.rglob("kernels/*/build.json")}

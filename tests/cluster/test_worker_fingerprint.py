@@ -1,4 +1,4 @@
-"""Which machines may stand in for one another."""
+"""The fingerprints by which workers match a machine."""
 
 from __future__ import annotations
 

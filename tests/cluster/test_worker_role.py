@@ -1,4 +1,4 @@
-"""The Ansible role that makes machines work for others: what it writes, that systemd takes it, and gone again."""
+"""The Ansible role for a cluster: systemd accepts its files, a rerun changes nothing, and it is removed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INVENTORY = "scheduler:\n  hosts: {head: }\nworkers:\n  hosts: {head: , node: }\
 
 
 def play(top: Path, **values: str) -> int:
-    """Run the playbook for two hosts that are folders of this machine; how many tasks changed something."""
+    """Run the playbook for two hosts, each a folder here; returns the number of tasks that changed something."""
     (top / "workers.yml").write_text(INVENTORY)
     chosen = {"worker_root": f"{top}/{{{{ inventory_hostname }}}}", "worker_python": sys.executable, **values}
     for host in ("head", "node"):
@@ -28,7 +28,7 @@ def play(top: Path, **values: str) -> int:
 
 @pytest.fixture(scope="module")
 def top(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the role was run once."""
+    """A folder in which the role was run once."""
     made = tmp_path_factory.mktemp("workers")
     assert play(made, worker_guests="3", worker_share="/net/lab") > 0
     return made

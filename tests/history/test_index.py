@@ -1,4 +1,4 @@
-"""The history's database: what goes in, what comes out, and what is said when it does not work."""
+"""The history's database: indexing, trends, migrations, and errors."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def trend_of(base: Database, **wanted: str) -> trends.Trend:
 
 
 def check_everything(asked: str | None) -> None:
-    """What must hold of any database."""
+    """Check indexing, trends and a rebuild with any database."""
     folders = [store(n, level=100.0 if n < 15 else 110.0, night=n) for n in range(1, 31)]
     folders.append(store(31))
     with opened(asked) as base:

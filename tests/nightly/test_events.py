@@ -1,4 +1,4 @@
-"""The decisions of a night by tables: what is measured against what, and what is news."""
+"""The decisions of a night by tables: the baselines of a tip, and its events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SOURCE = EventSource(plan="p", night=7, date="2026-11-07", branch=BRANCH, tip="t
 def case(
     ratio: float, name: str = "large", *, counts: bool = True, verdict: Outcome | None = None, mode: Mode = "exact"
 ) -> CaseChange:
-    """A case of which less is better; what changed by less than 2 % is the same."""
+    """The change of a case where lower is better; below 2 % its verdict is `same`."""
     said = Outcome.REGRESSION if ratio > 1.02 else Outcome.IMPROVEMENT if ratio < 0.98 else Outcome.SAME
     return CaseChange(
         workload="w", case=name, metric="cycles", better="lower", verdict=verdict or said, ratio=ratio,
@@ -101,7 +101,7 @@ def test_what_is_news(state: PlanState, measured: list[TipComparison], wanted: l
 
 
 def live(ratio: float, name: str = "large", verdict: Outcome | None = None) -> CaseChange:
-    """What live mode says of a case."""
+    """The change of a case in live mode."""
     return case(ratio, name, verdict=verdict, mode="live")
 
 

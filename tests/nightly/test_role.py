@@ -1,4 +1,4 @@
-"""The Ansible role that runs nights by a timer: what it writes, that systemd takes it, twice, and gone again."""
+"""The Ansible role for nights by a timer: systemd accepts its files, a rerun changes nothing, and it is removed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNITS = ("lab-nightly.service", "lab-nightly.timer")
 
 
 def play(root: Path, **values: str) -> int:
-    """Run the playbook on this machine, below a folder; how many tasks changed something."""
+    """Run the playbook on this machine, below a folder; returns the number of tasks that changed something."""
     plan = root.parent / "plan.toml"
     plan.write_text("schema = 1\n[[branch]]\n")
     chosen = {"nightly_root": str(root), "nightly_plan": str(plan), "nightly_command": "/bin/true", **values}
@@ -22,7 +22,7 @@ def play(root: Path, **values: str) -> int:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the role was run once."""
+    """A folder in which the role was run once."""
     made = tmp_path_factory.mktemp("role") / "root"
     made.mkdir()
     assert play(made, nightly_cpus="2", nightly_database="postgresql://lab:secret@db/lab") > 0

@@ -1,4 +1,4 @@
-"""Nights on histories whose commits say what they do: exactly what is news is told, whatever goes wrong."""
+"""Nights on histories with known effects: each change is reported once, whatever goes wrong."""
 
 from __future__ import annotations
 
@@ -291,7 +291,7 @@ def test_status(nights: Nights) -> None:
 
 @pytest.fixture
 def small_disk(nights: Nights, tmp_path: Path) -> Iterator[Path]:
-    """What the lab keeps is on a file system of its own, of a few MB, as far as this user may mount one."""
+    """Move the lab's data to a file system of a few MB, if this user may mount one."""
     data = tmp_path / "data"
     kept = data.rename(tmp_path / "before")
     data.mkdir()

@@ -25,7 +25,7 @@ from ..fakes.result import HOSTILE
 
 
 class Links(HTMLParser):
-    """What a page refers to."""
+    """The links of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Two machines and one database: what one told of, the other knows; what is acknowledged on one holds on both."""
+"""Two machines with one database share their events, and their acknowledgements hold on both."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..fakes.nights import FIRST, Nights
 
 @dataclass
 class Team:
-    """Machines that a test sits at in turn; each has folders of its own."""
+    """Several machines, each with its own folders; `sit_at` chooses one."""
 
     nights: Nights
     folder: Path
@@ -41,7 +41,7 @@ def team(nights: Nights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tea
 
 
 def regressed(team: Team, host: str) -> str:
-    """Two nights on a machine, the second with a regression; what it is called."""
+    """Run two nights on a machine, the second with a regression; returns its id."""
     nights = team.sit_at(host)
     nights.today = FIRST
     nights.run()
@@ -55,7 +55,7 @@ def test_what_one_machine_told_of_is_acknowledged_on_another(team: Team) -> None
 
 
 def check_acknowledged_elsewhere(team: Team) -> None:
-    """What must hold with any database."""
+    """Check acknowledgements of another machine's event, with any database."""
     event, nights = regressed(team, "alpha"), team.sit_at("beta")
     assert main.run(["history", "ack", "plan.9.9"]) == 2
     assert "no open change" in nights.capsys.readouterr().err
