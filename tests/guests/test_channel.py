@@ -1,4 +1,4 @@
-"""The channel: jobs that a guest can read, reports that may be cut anywhere."""
+"""The channel: jobs that a guest can read, and reports that are cut anywhere."""
 
 from __future__ import annotations
 

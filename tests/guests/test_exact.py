@@ -1,4 +1,4 @@
-"""Exact mode's machine: what makes a guest repeatable is on its command line, and in its fingerprint."""
+"""Exact mode's guest: its command line makes it repeatable, and its fingerprint covers the command line."""
 
 from __future__ import annotations
 

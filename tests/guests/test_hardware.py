@@ -1,4 +1,4 @@
-"""Machine files: the shipped ones are sound, and mistakes are named."""
+"""Machine files: the shipped ones are sound, and errors name the mistake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The host gate on recorded hosts: how they are set up, and what disturbed a round."""
+"""Recorded hosts: their setup, and what disturbed a round."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Setting a machine up for measuring and putting it back, by the role itself, on hosts that are files in a folder."""
+"""The role that sets a machine up for measuring and puts it back, on hosts that are files in a folder."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def turn(host: Path, path: str, value: str | None, *, dry: bool = False) -> dict
     assert found.loader
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
-    told: dict[str, Any] = module._set(host, path, value, dry=dry)
-    return told
+    changes: dict[str, Any] = module._set(host, path, value, dry=dry)
+    return changes
 
 
 def test_a_switch_is_read_and_turned(host: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_switch_that_refuses_says_why(host: Path) -> None:
     assert turn(host, "dead", "0")["refused"] == "it says  still"
 
 
-def test_what_became_of_switches_is_told_in_a_line_each(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_became_of_switches_is_changes_in_a_line_each(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = host_setup._File(path="sys/a", before="1", after="0", changed=True)
     bad = host_setup._File(path="sys/b", before=None, after=None, changed=False, refused="Operation not permitted")
     monkeypatch.setattr(host_setup, "_play", lambda *_, **__: {"turbo": [one, bad], "boost": []})
@@ -136,11 +136,11 @@ def test_options_that_make_no_sense_together_are_misuse(words: list[str], capsys
 def test_the_command_says_what_was_refused_and_exits_4(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = [
+    changes = [
         Change(name="THP", outcome="set", text="always -> never"),
         Change(name="turbo", outcome="refused", text="/sys/x: Operation not permitted"),
     ]
-    monkeypatch.setattr(host_setup, "fix", lambda **_: told)
+    monkeypatch.setattr(host_setup, "fix", lambda **_: changes)
     assert main.run(["doctor", "--fix"]) == 4
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["set      THP: always -> never", "refused  turbo: /sys/x: Operation not permitted"]

@@ -1,4 +1,4 @@
-"""The guest image, built by the real Ansible role from packages that a stand-in for mmdebstrap makes up."""
+"""The guest image, built by the real Ansible role from packages of a fake mmdebstrap."""
 
 from __future__ import annotations
 

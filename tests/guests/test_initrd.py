@@ -1,4 +1,4 @@
-"""Slices: what one workload's guest unpacks, from a root that is made up here."""
+"""The initrd of a workload's guest, packed from a root that is made here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs need to be started, followed inside a root of programs made here."""
+"""The libraries of programs, followed inside a root that is made here."""
 
 from __future__ import annotations
 

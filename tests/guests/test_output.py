@@ -1,4 +1,4 @@
-"""What a guest must have delivered of a case, and what is said when it did not."""
+"""The metrics of a case, and the errors when they are missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Profiles by `perf record`: what perf 6.1 really reported is in tests/data; the difference is counted by hand."""
+"""Profiles of `perf record`: a report of perf 6.1 is in tests/data; the difference is counted by hand."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def test_what_perf_reported_on_a_machine_without_a_pmu() -> None:
 
 
 @pytest.mark.parametrize(
-    "told", [[], ["Error:", "The /perf.data data has no samples!"], ["# Samples: 0  of event 'cycles'"]]
+    "lines", [[], ["Error:", "The /perf.data data has no samples!"], ["# Samples: 0  of event 'cycles'"]]
 )
-def test_without_samples_there_is_no_profile(told: list[str]) -> None:
-    assert perf_record.read(["lab-perf-report", *told, "lab-perf-report-end", "x"]) == (None, ["x"])
+def test_without_samples_there_is_no_profile(lines: list[str]) -> None:
+    assert perf_record.read(["lab-perf-report", *lines, "lab-perf-report-end", "x"]) == (None, ["x"])
 
 
 def test_a_report_that_was_cut_off_is_read_as_far_as_it_goes() -> None:

@@ -1,4 +1,4 @@
-"""`perf stat` around cases: what is asked for, read and told; what perf 6.1 really wrote is in tests/data."""
+"""`perf stat` around cases: its events, its output and the summary; an output of perf 6.1 is in tests/data."""
 
 from __future__ import annotations
 
@@ -120,8 +120,8 @@ def test_events_stand_beside_the_programs_own_numbers(tmp_path: Path) -> None:
         "perf-cycles": [None, None, 5.0],
     }
     assert report.cases[0].stderr == ["a warning"]
-    told = perf_stat.summarize(counted)
-    assert (told.pmu, told.shares, told.not_counted) == (True, {"cycles": 30.0}, ["cycles"])
+    total = perf_stat.summarize(counted)
+    assert (total.pmu, total.shares, total.not_counted) == (True, {"cycles": 30.0}, ["cycles"])
 
 
 def test_the_last_words_of_a_program_that_failed_are_its_own(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_the_last_words_of_a_program_that_failed_are_its_own(tmp_path: Path) -> 
         boots.collect(report, workload, [workload.case("small")], 1, tmp_path, counted)
 
 
-# ---- what is told
+# ---- the summary
 
 
 def summary(*lines: str) -> perf_stat.PerfSummary:
@@ -154,7 +154,7 @@ def test_it_is_said_in_words(lines: list[str], said: str) -> None:
     assert str(summary(*lines)) == said
 
 
-def test_of_several_boots_the_least_share_is_told() -> None:
+def test_of_several_boots_the_smallest_share_counts() -> None:
     boots_of = [summary(line("cycles", "1", share)) for share in (80, 35, 60)]
     both = perf_stat.merge([*boots_of, summary(line("cycles", "1"), line("instructions", "<not supported>"))])
     assert both.shares == {"cycles": 35.0} and both.not_supported == ["instructions"]

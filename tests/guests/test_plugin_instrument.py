@@ -1,4 +1,4 @@
-"""The cost model as given to a guest: which marks open a window, and what modelled numbers depend on."""
+"""The cost model of a guest: the marks that open a window, and the identity of the model."""
 
 from __future__ import annotations
 

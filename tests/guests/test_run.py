@@ -1,4 +1,4 @@
-"""Guests: every way to die is told from the others, and none outlives the lab."""
+"""Guests: every failure is told from the others, and no guest outlives the lab."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_guest_that_delivers(tmp_path: Path) -> None:
     assert report.complete and outcome is not None and outcome.stdout == [OUT["line"]]
 
 
-def test_a_case_that_was_killed_for_memory_is_for_the_run_to_judge(tmp_path: Path) -> None:
+def test_a_case_that_was_killed_for_memory_is_in_the_report(tmp_path: Path) -> None:
     # The guest lives on and reports it, with the other cases.
     report = whole(HELLO, BEGIN, {**END, "status": 137, "signal": 9, "oom_kills": 1})
     outcome = guest_run.read_report(ended(tmp_path, console=BOOT + OOM_KILL, report=report)).case("layout-4632k")
@@ -158,7 +158,7 @@ def test_a_case_that_was_killed_for_memory_is_for_the_run_to_judge(tmp_path: Pat
         ),
     ],
 )  # fmt: skip
-def test_ways_to_die(tmp_path: Path, kind: str, words: str, left: dict[str, object]) -> None:
+def test_failures(tmp_path: Path, kind: str, words: str, left: dict[str, object]) -> None:
     with pytest.raises(GuestFailed, match=words) as caught:
         guest_run.read_report(ended(tmp_path, **left))  # type: ignore[arg-type]
     assert caught.value.kind == kind
