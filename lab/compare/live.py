@@ -48,7 +48,7 @@ class Narrator:
     def __enter__(self) -> Self:
         if self._progress.shows_bars:
             for case in self._taking.rounds.metrics:
-                self._bars[case] = self._progress.open_task(case, self._taking.rounds.max_blocks)
+                self._bars[case] = self._progress.task(case, self._taking.rounds.max_blocks)
         return self
 
     def __exit__(

@@ -88,7 +88,8 @@ def make_once(target: Path, make: Callable[[Path], None], *, progress: Progress 
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.partial")
-    with _locked(target.with_name(f".{target.name}.lock"), progress):
+    waiting = f"another lab is making {target.name}: waiting for it"
+    with file_lock(target.with_name(f".{target.name}.lock"), waiting, progress):
         if target.exists():
             return False
         if partial.exists():
@@ -103,16 +104,12 @@ def make_once(target: Path, make: Callable[[Path], None], *, progress: Progress 
     return True
 
 
-@contextmanager
-def _locked(path: Path, progress: Progress) -> Iterator[None]:
-    """Hold a lock; log a line first where another process holds it."""
+def file_lock(path: Path, waiting: str, progress: Progress) -> FileLock:
+    """An exclusive lock on a file. waiting: a line to log where another process holds it."""
     lock = FileLock(path)
     try:
         lock.acquire(timeout=0)
-    except Timeout:
-        progress.log_once(f"another lab is making {path.name.strip('.').removesuffix('.lock')}: waiting for it")
-        lock.acquire()
-    try:
-        yield
-    finally:
         lock.release()
+    except Timeout:
+        progress.log_once(waiting)
+    return lock

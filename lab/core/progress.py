@@ -78,28 +78,25 @@ class Progress:
             self.log(text)
             self._last = text
 
-    @contextmanager
-    def task(self, label: str, total: int | None) -> Iterator[Task]:
+    def task(self, label: str, total: int | None) -> Task:
         """A bar for a number of steps, if that is known."""
-        task = self.open_task(label, total)
-        try:
-            yield task
-        finally:
-            task.close()
-
-    def open_task(self, label: str, total: int | None) -> Task:
-        """`task` without a context manager: the caller closes it."""
         return Task(self, label, total, self._bars)
 
 
 class Task:
-    """One bar. `count` is the number of steps that are done."""
+    """One bar, a context manager. `count` is the number of steps that are done."""
 
     def __init__(self, progress: Progress, label: str, total: int | None, bars: rich_progress.Progress | None) -> None:
         self.progress, self.label, self.total, self.count = progress, label, total, 0
         self._bars = bars
         self._id: rich_progress.TaskID | None = bars.add_task(label, total=total) if bars is not None else None
         self._started = self._logged = time.monotonic()
+
+    def __enter__(self) -> Task:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def advance(self, steps: int = 1, note: str = "") -> None:
         """Count steps as done, and show it."""

@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from filelock import FileLock, Timeout
-
-from lab.core import ansible, paths, process, records
+from lab.core import ansible, locks, paths, process, records
 from lab.core.errors import BuildFailed, DiskFull, HostFailed
 from lab.core.executor import Work
 from lab.core.git import Repo
@@ -172,7 +170,8 @@ class Workspace:
 
     def build(self, work: Work) -> Build:
         """Build the kernel, unless the store has one of the same resolved kconfig."""
-        with self._locked(work.progress):
+        waiting = f"another lab is building from tree '{self.source.tree}'; waiting for it"
+        with locks.file_lock(Path(f"{self.worktree}.lock"), waiting, work.progress):
             resolved = self._resolve_kconfig(work.progress)
             inputs = BuildInputs(
                 tree_id=self.source.tree_id,
@@ -182,16 +181,6 @@ class Workspace:
                 make=MAKE_VARIABLES,
             )
             return store.find(store.key_of(inputs)) or self._make(inputs, resolved, work)
-
-    def _locked(self, progress: Progress) -> FileLock:
-        """The lock on the worktree; logs a line when another lab holds it."""
-        lock = FileLock(f"{self.worktree}.lock")
-        try:
-            lock.acquire(timeout=0.1)
-            lock.release()
-        except Timeout:
-            progress.log(f"another lab is building from tree '{self.source.tree}'; waiting for it")
-        return lock
 
     def _resolve_kconfig(self, progress: Progress) -> str:
         """The complete `.config`, cached by everything in the tree that affects it.
