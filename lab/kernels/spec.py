@@ -23,6 +23,10 @@ from lab.kernels import default_tree
 Kind = Literal["rev", "worktree", "deb", "file"]
 Pair = tuple[str, str]
 
+_PREFIXED: tuple[Kind, ...] = ("worktree", "deb", "file")
+_PATHS: tuple[Kind, ...] = ("worktree", "file")
+_PREBUILT: tuple[Kind, ...] = ("deb", "file")
+
 _SUFFIX = re.compile(r"@(?=[A-Za-z_][\w./-]*=)|%(?=\w+=)")
 _NEXT_SETTING = re.compile(r",(?=[A-Za-z_][\w./-]*=)")
 _NEXT_SYMBOL = re.compile(r",(?=\w+=)")
@@ -51,7 +55,7 @@ def parse(text: str) -> ParsedSpec:
     body, patches = _split_patches(kind, rest)
     if not body:
         raise UserError(f"kernel spec {text!r} names no kernel", hint=_EXAMPLES)
-    if kind in ("deb", "file") and (patches or kconfig):
+    if kind in _PREBUILT and (patches or kconfig):
         raise UserError(
             f"{text!r}: {'patches' if patches else 'kconfig changes'} need a build, "
             f"and {kind}: names a kernel that is built already",
@@ -84,7 +88,7 @@ def _collect(into: dict[str, str], pairs: Iterable[Pair]) -> None:
 
 
 def _kind(text: str) -> tuple[Kind, str]:
-    for kind in ("worktree", "deb", "file"):
+    for kind in _PREFIXED:
         if text.startswith(f"{kind}:"):
             return kind, text.removeprefix(f"{kind}:")
     return "rev", text
@@ -93,7 +97,7 @@ def _kind(text: str) -> tuple[Kind, str]:
 def _split_patches(kind: Kind, text: str) -> tuple[str, tuple[str, ...]]:
     """Cut patches off from the right."""
     patches: list[str] = []
-    while not (kind in ("worktree", "file") and Path(text).expanduser().exists()):
+    while not (kind in _PATHS and Path(text).expanduser().exists()):
         cut = _last_patch(text)
         if cut is None:
             break
