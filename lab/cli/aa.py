@@ -16,14 +16,13 @@ from lab.compare.certificates import Certificate
 from lab.compare.plan import Plan
 from lab.core import records
 from lab.core.errors import UserError
-from lab.guests import exact as guest_exact
+from lab.core.progress import Progress
+from lab.guests.exact import find_qemu
 from lab.history import remember
 from lab.stats import defaults
 
 ROUNDS = 30
 """Enough for a standard deviation that is right within a quarter (one over the root of twice as many, twice)."""
-
-_UNBOUND = 300
 
 
 @click.command()
@@ -51,26 +50,21 @@ def aa(spec: str | None, resume: str | None, listing: bool, result: Path | None,
         raise UserError("a kernel is needed, or --resume ID", hint="e.g. lab aa deb:6.12 -w alloc-burst:layout-4632k")
     nothing = {"base_cc": None, "test_cc": None, "fail_on": None, "require_verdict": False, "explain": False}
     asked = msgspec.convert({**rest, **nothing, "base": spec, "test": spec}, ab.AbOptions)
-    with options.work(asked.jobs, asked.budget) as work:
-        if resume is not None:
-            folder = results.open_folder(resume)
-            plan = _resumed(folder)
-        else:
-            plan = _to_the_end(ab.plan_of(asked, work.progress), asked)
-            folder = results.new_folder(result)
-        with results.claimed(folder):
-            if resume is None:
-                results.store_plan(folder, plan)
-            finished = ab.measure(plan, folder, work)
-            remember(folder, work.progress)
+    with (
+        options.work(asked.jobs, asked.budget) as work,
+        options.result_folder(resume, result, _load_plan, lambda: _plan(asked, work.progress)) as (folder, plan),
+    ):
+        finished = ab.measure(plan, folder, work)
+        remember(folder, work.progress)
     made = certificates.certify(finished)
     certificates.keep(made)
     _print(made, as_json=as_json)
     return 0
 
 
-def _to_the_end(plan: Plan, asked: ab.AbOptions) -> Plan:
-    """All rounds or seeds, decided or not: what is asked is how much they scatter."""
+def _plan(asked: ab.AbOptions, progress: Progress) -> Plan:
+    """All rounds or seeds are measured, decided or not, to know how much they scatter."""
+    plan = ab.plan_of(asked, progress)
     live = plan.live
     if live is not None:
         live = msgspec.structs.replace(live, max_rounds=asked.rounds or ROUNDS, fixed_rounds=True)
@@ -79,7 +73,7 @@ def _to_the_end(plan: Plan, asked: ab.AbOptions) -> Plan:
     )  # fmt: skip
 
 
-def _resumed(folder: Path) -> Plan:
+def _load_plan(folder: Path) -> Plan:
     plan = results.load_plan(folder)
     if not plan.certificate:
         raise UserError(
@@ -88,54 +82,57 @@ def _resumed(folder: Path) -> Plan:
     return plan
 
 
-# ---- what is printed
+# ---- output
 
 
 def _print(made: Sequence[Certificate], *, as_json: bool) -> None:
     if as_json:
-        click.echo(records.encode({"schema": "lab.aa/1", "certificates": made}), nl=False)
+        options.print_json({"schema": "lab.aa/1", "certificates": made})
         return
-    exactly = [one for one in made if one.mode == "exact"]
-    for one in exactly:
-        click.echo(
-            f"{one.case}: equal to the last digit in every metric, {one.pairs} seeds, each run twice: {one.verdict}"
-        )
-    if len(exactly) < len(made):
-        _show([one for one in made if one.mode != "exact"])
+    for c in made:
+        if c.mode == "exact":
+            click.echo(
+                f"{c.case}: equal to the last digit in every metric, {c.pairs} seeds, each run twice: {c.verdict}"
+            )
+    if live := [certificate for certificate in made if certificate.mode != "exact"]:
+        _show(live)
 
 
 def _list(*, as_json: bool) -> None:
-    found = certificates.kept()
-    present = certificates.setup(guest_exact.find_qemu().version)
+    kept = certificates.kept()
+    present = certificates.setup(find_qemu().version)
     if as_json:
-        told = [{**records.plain(one), "changed": certificates.changed(one, present)} for one in found]
-        click.echo(records.encode({"schema": "lab.aa/1", "certificates": told}), nl=False)
+        rows = [{**records.plain(each), "changed": certificates.changed(each, present)} for each in kept]
+        options.print_json({"schema": "lab.aa/1", "certificates": rows})
         return
-    if not found:
+    if not kept:
         click.echo("no certificates yet; e.g. lab aa deb:6.12 -w alloc-burst:layout-4632k")
         return
-    _show(found)
-    for one in found:
-        if since := certificates.changed(one, present):
-            click.echo(f"{one.case} ({one.mode}, {one.made}): the host has changed since: {'; '.join(since)}")
+    _show(kept)
+    for each in kept:
+        if since := certificates.changed(each, present):
+            click.echo(f"{each.case} ({each.mode}, {each.made}): the host has changed since: {'; '.join(since)}")
+
+
+_UNBOUND = 300
+_HEADINGS = (
+    "case", "mode", "pairs", "50 % of changes", "90 % of changes", "boots", "iterations", "resolves", "verdict",
+)  # fmt: skip
 
 
 def _show(made: Sequence[Certificate]) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("case", "mode", "pairs", "50 % of changes", "90 % of changes", "boots", "iterations", "resolves"):
-        table.add_column(heading)
-    table.add_column("verdict")
-    for one in made:
+    table = Table(*_HEADINGS, box=None, pad_edge=False, header_style="bold")
+    for c in made:
         table.add_row(
-            one.case,
-            " ".join(filter(None, (one.mode, one.accelerator, "duet" if one.duet else None))),
-            f"{one.pairs}" + (f" ({one.disturbed} disturbed)" if one.disturbed else ""),
-            _span(one, 25, 75),
-            _span(one, 5, 95),
-            _percent(one.boot_sd),
-            _percent(one.iteration_sd),
-            ", ".join(f"{_percent(one.resolves[n])} in {n}" for n in ("6", "15", "30") if n in one.resolves),
-            str(one.verdict),
+            c.case,
+            " ".join(filter(None, (c.mode, c.accelerator, "duet" if c.duet else None))),
+            f"{c.pairs}" + (f" ({c.disturbed} disturbed)" if c.disturbed else ""),
+            _span(c, 25, 75),
+            _span(c, 5, 95),
+            _percent(c.boot_sd),
+            _percent(c.iteration_sd),
+            ", ".join(f"{_percent(c.resolves[n])} in {n}" for n in ("6", "15", "30") if n in c.resolves),
+            str(c.verdict),
         )
     console = Console()
     if not console.is_terminal:
@@ -143,10 +140,10 @@ def _show(made: Sequence[Certificate]) -> None:
     console.print(table, highlight=False)
 
 
-def _span(one: Certificate, low: int, high: int) -> str:
-    if not one.quantiles:
+def _span(certificate: Certificate, low: int, high: int) -> str:
+    if not certificate.quantiles:
         return ""
-    ends = (100 * (one.quantiles[str(share)] - 1) for share in (low, high))
+    ends = (100 * (certificate.quantiles[str(share)] - 1) for share in (low, high))
     return "[{:+.1f}, {:+.1f}] %".format(*ends)
 
 

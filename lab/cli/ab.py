@@ -12,8 +12,7 @@ from rich.console import Console
 from lab.cli import options
 from lab.cluster import exact_only
 from lab.compare import exact, live, live_guests, results
-from lab.compare import explain as lab_explain
-from lab.compare.explain import Why
+from lab.compare.explain import Why, find
 from lab.compare.plan import ArmPlan, LivePlan, MeasureOptions, Plan
 from lab.compare.results import AbResult
 from lab.core import records
@@ -23,8 +22,7 @@ from lab.core.progress import Progress
 from lab.guests import kvm
 from lab.history import remember
 from lab.kernels import compilers
-from lab.report import explain_text
-from lab.report import text as report_text
+from lab.report import explain_text, text
 from lab.stats import defaults
 from lab.stats.verdict import Outcome
 from lab.workloads import selection
@@ -61,20 +59,17 @@ def ab(
     rest["mode"] = exact_only(cluster, rest["mode"])
     asked = msgspec.convert({**rest, "explain": explain}, AbOptions)
     fail_on = _verdicts(asked.fail_on)
-    with options.work(asked.jobs, asked.budget, cluster, share) as work:
-        if resume is not None:
-            folder = results.open_folder(resume)
-            plan = results.load_plan(folder)
-            exact_only(cluster, plan.mode)
-        else:
-            plan = plan_of(asked, work.progress)
-            folder = results.new_folder(result)
-        with results.claimed(folder):
-            if resume is None:
-                results.store_plan(folder, plan)
-            finished = measure(plan, folder, work)
-            remember(folder, work.progress)
-            reason = lab_explain.find(folder, finished, work) if explain else None
+    with (
+        options.work(asked.jobs, asked.budget, cluster, share) as work,
+        options.result_folder(resume, result, results.load_plan, lambda: plan_of(asked, work.progress)) as (
+            folder,
+            plan,
+        ),
+    ):
+        exact_only(cluster, plan.mode)
+        finished = measure(plan, folder, work)
+        remember(folder, work.progress)
+        reason = find(folder, finished, work) if explain else None
     _print(finished, reason, as_json=as_json)
     if finished.verdict in fail_on:
         return 1
@@ -111,17 +106,15 @@ class AbOptions(MeasureOptions, frozen=True, kw_only=True):
 
 
 def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
-    """Do what a plan says, in its mode."""
-    if plan.live is not None:
-        with results.kept(folder, work.progress):
-            return live.measure(plan, folder, work)
-    exact.announce(plan, selection.select_all(plan.workloads), work)
+    """Measure what a plan says, in its mode."""
+    if plan.live is None:
+        exact.announce(plan, selection.select_all(plan.workloads), work)
     with results.kept(folder, work.progress):
-        return exact.measure(plan, folder, work)
+        return live.measure(plan, folder, work) if plan.live else exact.measure(plan, folder, work)
 
 
 def plan_of(asked: AbOptions, progress: Progress) -> Plan:
-    """Everything resolved, so that nothing asked for can turn out wrong after hours."""
+    """Resolve everything first, so that no option turns out wrong after hours."""
     if not asked.base or not asked.test:
         raise UserError("both --base and --test are needed", hint="e.g. --base v6.11 --test v6.12")
     asked.require()
@@ -143,16 +136,16 @@ def _live_plan(asked: AbOptions, progress: Progress) -> LivePlan | None:
     if asked.mode == "exact":
         if any(chosen):
             raise UserError(
-                "--accel, --cpus, --numa, --duet, --rounds, --iterations, --perf and --perf-record are of live mode"
+                "--accel, --cpus, --numa, --duet, --rounds, --iterations, --perf and --perf-record require --mode live"
             )
         return None
-    of_exact = asked.seeds or asked.explain or asked.model != "auto"
-    if asked.mode == "auto" and not any(chosen) and (of_exact or not kvm.works(asked.qemu)):
+    exact_mode = asked.seeds or asked.explain or asked.model != "auto"
+    if asked.mode == "auto" and not any(chosen) and (exact_mode or not kvm.works(asked.qemu)):
         return None
     if asked.seeds:
-        raise UserError("--seeds is of exact mode", hint="in live mode it is --rounds")
+        raise UserError("--seeds requires --mode exact", hint="in live mode it is --rounds")
     if asked.model not in ("auto", "none"):
-        raise UserError("--model is of exact mode: live mode measures real time", hint="leave it out, or --mode exact")
+        raise UserError("--model requires --mode exact: live mode measures real time", hint="leave one of them out")
     accelerator = kvm.accelerator(asked.accel, asked.qemu, progress)
     return live_guests.plan(
         selection.select_all(asked.workload),
@@ -168,22 +161,22 @@ def _live_plan(asked: AbOptions, progress: Progress) -> LivePlan | None:
     )
 
 
-def _verdicts(text: str | None) -> set[Outcome]:
-    if not text:
+def _verdicts(names: str | None) -> set[Outcome]:
+    if not names:
         return set()
     try:
-        return {Outcome(word.strip()) for word in text.split(",")}
+        return {Outcome(name.strip()) for name in names.split(",")}
     except ValueError as error:
-        raise UserError(f"--fail-on {text}: {error}", hint=f"choose from {', '.join(Outcome)}") from error
+        raise UserError(f"--fail-on {names}: {error}", hint=f"choose from {', '.join(Outcome)}") from error
 
 
 def _print(result: AbResult, reason: Why | None, *, as_json: bool) -> None:
     if as_json:
         document = {**records.plain(result), "explain": reason.document()} if reason else result
-        click.echo(records.encode(document), nl=False)
+        options.print_json(document)
         return
     console = Console()
-    report_text.show(result, console)
+    text.show(result, console)
     if reason:
         click.echo()
         explain_text.show(reason, console)

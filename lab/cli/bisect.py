@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from lab.bisection.request import BisectRequest
 from lab.cli import options
 from lab.cluster import exact_only
 from lab.compare import results
-from lab.core import records
 from lab.core.errors import UserError
 from lab.core.text import visible
 from lab.guests import hardware
@@ -22,22 +22,22 @@ from lab.report import bisection_text
 from lab.stats import defaults
 
 _PATHS = "lab.bisect.paths"
-_WORDS = "lab.bisect.words"
-_OF_NOW = ("--result", "--cluster", "--share")
-"""Options that say where a bisection is done, not what it is."""
+_ARGUMENTS = "lab.bisect.arguments"
+_WHERE = ("--result", "--cluster", "--share")
+"""Options that say where a bisection is done: not repeated by the command that repeats it."""
 
 
 class WithPaths(click.Group):
-    """A group that does something by itself, and takes paths behind `--` as git does."""
+    """A group that is a command itself, and takes paths behind `--` as git does."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Set what follows `--` aside: click would take it for a subcommand."""
-        ctx.meta[_WORDS] = list(args)
+        ctx.meta[_ARGUMENTS] = list(args)
         ctx.meta[_PATHS] = ()
-        if "--" in args and not any(word in self.commands for word in args[: args.index("--")]):
-            place = args.index("--")
-            ctx.meta[_PATHS] = tuple(args[place + 1 :])
-            args = args[:place]
+        if "--" in args and not any(argument in self.commands for argument in args[: args.index("--")]):
+            end = args.index("--")
+            ctx.meta[_PATHS] = tuple(args[end + 1 :])
+            args = args[:end]
         return super().parse_args(ctx, args)
 
 
@@ -122,12 +122,14 @@ def bisect(
     """
     if ctx.invoked_subcommand is not None:
         if any(ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE for name in ctx.params):
-            raise UserError(f"options of the search go without {ctx.invoked_subcommand}, or behind it")
+            raise UserError(
+                f"options of a new search do not apply to {ctx.invoked_subcommand}; its own follow its name"
+            )
         return 0
     rest["mode"] = exact_only(cluster, rest["mode"])
     wanted = BisectRequest(**rest, paths=ctx.meta[_PATHS])
     with options.work(jobs, budget, cluster, share) as work:
-        plan, history = request.plan(wanted, _command(ctx.meta[_WORDS]), work.progress)
+        plan, history = request.plan(wanted, _command(ctx.meta[_ARGUMENTS]), work.progress)
         folder = results.new_folder(result)
         with results.claimed(folder):
             made = session.create(folder, plan, history)
@@ -136,20 +138,19 @@ def bisect(
     return _print(answer, as_json=as_json)
 
 
-def _command(words: list[str]) -> list[str]:
-    """The command line that does it all again: into a new result."""
-    kept = []
-    skip = False
-    for word in words:
-        if not skip and word not in ("--json", *_OF_NOW) and not word.startswith(tuple(f"{name}=" for name in _OF_NOW)):
-            kept.append(word)
-        skip = word in _OF_NOW
-    return ["lab", "bisect", *kept]
+def _command(arguments: list[str]) -> list[str]:
+    """The command line that repeats the search into a new result."""
+    left_out = ("--json", *_WHERE)
+    command = ["lab", "bisect"]
+    for before, argument in pairwise(["", *arguments]):
+        if before not in _WHERE and argument.partition("=")[0] not in left_out:
+            command.append(argument)
+    return command
 
 
 def _print(answer: Answer, *, as_json: bool) -> int:
     if as_json:
-        click.echo(records.encode(answer), nl=False)
+        options.print_json(answer)
     else:
         click.echo(bisection_text.render(answer), nl=False)
     return 0 if answer.named else 5
@@ -187,7 +188,7 @@ def resume(
 @_result_id
 @options.json_output
 def status_(result_id: str, as_json: bool) -> None:
-    """What is known of a bisection, what it cost, and what is left.
+    """Show what is known of a bisection, what it cost, and what is left.
 
     \b
     Example:
@@ -195,7 +196,7 @@ def status_(result_id: str, as_json: bool) -> None:
     """
     found = session.find(result_id)
     if as_json:
-        click.echo(records.encode(status.status(found)), nl=False)
+        options.print_json(status.status(found))
     else:
         for line in status.text(found):
             click.echo(visible(line))
@@ -226,8 +227,8 @@ def undo(result_id: str) -> None:
     """
     found = session.find(result_id)
     with results.claimed(found.folder):
-        one = session.undo(session.load(found.folder))
-    click.echo(f"{one.name} is not measured any more; go on by lab bisect resume {found.name}")
+        commit = session.undo(session.load(found.folder))
+    click.echo(f"{commit.name} is not measured any more; go on by lab bisect resume {found.name}")
 
 
 @bisect.command()

@@ -8,9 +8,8 @@ import click
 from rich.console import Console
 
 from lab.cli import options
-from lab.compare import explain as lab_explain
 from lab.compare import results
-from lab.compare.explain import Cost
+from lab.compare.explain import Cost, find
 from lab.core import records
 from lab.report import explain_text, flame_graph
 
@@ -47,13 +46,13 @@ def explain(
     folder = results.open_folder(result_id)
     result = results.load_result(folder)
     with options.work(jobs) as work:
-        found = lab_explain.find(folder, result, work, case, machine=machine, model=model, cost=cost)
+        why = find(folder, result, work, case, machine=machine, model=model, cost=cost)
     if folded:
-        records.write_atomic(folded, flame_graph.folded(found.explanation, cost).encode())
+        records.write_atomic(folded, flame_graph.folded(why.explanation, cost).encode())
     if svg:
-        drawing = flame_graph.svg(found.explanation, cost, title=found.title, machine=found.machine)
-        records.write_atomic(svg, drawing.encode())
+        graph = flame_graph.svg(why.explanation, cost, title=why.title, machine=why.machine)
+        records.write_atomic(svg, graph.encode())
     if as_json:
-        click.echo(records.encode(found.document()), nl=False)
-        return
-    explain_text.show(found, Console(), everything=everything)
+        options.print_json(why.document())
+    else:
+        explain_text.show(why, Console(), everything=everything)

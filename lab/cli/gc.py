@@ -1,10 +1,6 @@
-"""What `lab gc` may delete, kind by kind: where it is, when it was used last, and what says that it is in use.
+"""`lab gc`: deletes, by age and size, what can be made again, and the consoles of guests.
 
-`lab gc`: what may be deleted is, by age and size: what can be made again, and what guests said on their consoles.
-
-Never what a report needs: documents, plans, the raw numbers of every guest, bisections and nights are not looked at.
-
-`lab gc`.
+It never looks at what a report needs: documents, plans, the raw numbers of every guest, bisections and nights.
 """
 
 from __future__ import annotations
@@ -24,7 +20,7 @@ from filelock import FileLock, Timeout
 
 from lab.cli import options
 from lab.compare import results
-from lab.core import locks, paths, records
+from lab.core import locks, paths
 from lab.kernels import store
 
 Kind = Literal["kernel", "consoles", "image", "build folder", "blob", "leftover"]
@@ -32,9 +28,9 @@ Kind = Literal["kernel", "consoles", "image", "build folder", "blob", "leftover"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """Something that could go. used: when it last was, in seconds since the epoch.
+    """Something that may be deleted. used: the last time, in seconds since the epoch.
 
-    lock: who makes it, or writes to it, has this one. held: who uses it holds this file (see `lab.core.locks`).
+    lock: the lock of its makers and writers. held: the file that its users hold (see `lab.core.locks`).
     """
 
     path: Path
@@ -46,7 +42,7 @@ class Item:
 
     @contextmanager
     def claimed(self) -> Iterator[bool]:
-        """Whether nobody is at work with it, which then nobody is as long as this lasts."""
+        """Claim it; yields False if another process makes or uses it."""
         with ExitStack() as stack:
             if self.lock is not None:
                 try:
@@ -68,7 +64,7 @@ class Item:
 
 
 def items() -> list[Item]:
-    """Everything that could go."""
+    """Everything that may be deleted."""
     return [*_kernels(), *_consoles(), *_images(), *_build_folders(), *_blobs(), *_leftovers()]
 
 
@@ -78,7 +74,7 @@ def _kernels() -> Iterator[Item]:
 
 
 def _consoles() -> Iterator[Item]:
-    """Of finished results alone: those of an interrupted one say why it was."""
+    """The guests' folders of finished results; an interrupted result's say why it was interrupted."""
     for document in results.results_dir().glob("*/result.json"):
         for folder in (document.parent / "guests", *document.parent.glob("*/**/guests")):
             if folder.is_dir():
@@ -97,7 +93,7 @@ def _images() -> Iterator[Item]:
 
 
 def _build_folders() -> Iterator[Item]:
-    """Where kernels are made: a folder for each configuration of a tree, and last the source that they share."""
+    """The folders that kernels are built in: one for each configuration of a tree, last the source they share."""
     for tree in paths.cache_dir("work").iterdir():
         source, lock = tree / "src", tree / "src.lock"
         folders = [folder for folder in tree.glob("[!.]*") if folder.is_dir() and folder != source]
@@ -109,23 +105,21 @@ def _build_folders() -> Iterator[Item]:
 
 
 def _last_build(folder: Path) -> float:
-    """When a kernel was last made there: what was asked for is written down before."""
-    asked = [path for name in ("lab.config", "lab.fragment") if (path := folder / name).is_file()]
-    return max(path.stat().st_mtime for path in (folder, *asked))
+    """When a kernel was last built there: each build writes its configuration first."""
+    written = [path for name in ("lab.config", "lab.fragment") if (path := folder / name).is_file()]
+    return max(path.stat().st_mtime for path in (folder, *written))
 
 
 def _blobs() -> Iterator[Item]:
     """A worker's own copies of files of the share."""
     for path in paths.cache_dir("blobs").glob("[!.]*"):
         if path.suffix != ".lock":
-            found = path.stat()
-            yield Item(
-                path=path, kind="blob", size=found.st_size, used=found.st_mtime, lock=path.with_suffix(".lock")
-            )  # fmt: skip
+            size, used = path.stat().st_size, path.stat().st_mtime
+            yield Item(path=path, kind="blob", size=size, used=used, lock=path.with_suffix(".lock"))
 
 
 def _leftovers() -> Iterator[Item]:
-    """Of removals that were interrupted, and of images and copies whose makers died."""
+    """What interrupted removals left, and makers of images and copies that died."""
     cache = paths.cache_dir()
     for pattern in ("kernels/.*.old", "images/.*.old", "work/*/.*.old", "blobs/.*.old"):
         for path in cache.glob(pattern):
@@ -149,7 +143,7 @@ def _bytes(path: str) -> int:
     try:
         return os.lstat(path).st_size
     except FileNotFoundError:
-        return 0  # somebody works there
+        return 0  # another process works there
 
 
 def _remove(path: Path) -> None:
@@ -160,17 +154,17 @@ def _remove(path: Path) -> None:
 
 
 RECENT_S = 86400.0
-"""What was used within a day stays, however little room there is: somebody may be at work with it."""
+"""What was used within a day stays, however little space is left: somebody may be at work with it."""
 
 
-def choose(found: Sequence[Item], *, older_than_s: float, at_most: int | None, now: float) -> list[Item]:
-    """What goes: whatever was unused for longer; then, until what is left fits, what was unused for longest.
+def choose(items: Sequence[Item], *, older_than_s: float, at_most: int | None, now: float) -> list[Item]:
+    """Choose what was unused for longer; then, until what is left fits, what was unused for longest.
 
-    A clock that jumped ahead would make everything old: what seems to come from the future counts as used now.
+    A clock that jumped ahead would make everything old: an item from the future counts as used now.
     """
-    aged = sorted(found, key=lambda item: item.used)
+    aged = sorted(items, key=lambda item: item.used)
     chosen = [item for item in aged if now - item.used > older_than_s]
-    left = sum(item.size for item in found) - sum(item.size for item in chosen)
+    left = sum(item.size for item in items) - sum(item.size for item in chosen)
     for item in aged:
         if at_most is None or left <= at_most:
             break
@@ -181,18 +175,18 @@ def choose(found: Sequence[Item], *, older_than_s: float, at_most: int | None, n
 
 
 def collect(*, older_than_s: float, at_most: int | None, dry_run: bool) -> tuple[list[Item], int]:
-    """Delete what may go and nobody works with; it, and the bytes that are left."""
-    found = items()
-    gone = []
-    for item in choose(found, older_than_s=older_than_s, at_most=at_most, now=time.time()):
-        with item.claimed() as ours:
-            if ours:
-                gone.append(item)
-            if ours and not dry_run:
+    """Delete what is chosen and not in use; returns that, and the bytes that are left."""
+    everything = items()
+    deleted = []
+    for item in choose(everything, older_than_s=older_than_s, at_most=at_most, now=time.time()):
+        with item.claimed() as claimed:
+            if claimed:
+                deleted.append(item)
+            if claimed and not dry_run:
                 item.delete()
     if not dry_run:
         store.collect_garbage(float("inf"), dry_run=False)  # leftovers of builds that were killed
-    return gone, sum(item.size for item in found) - sum(item.size for item in gone)
+    return deleted, sum(item.size for item in everything) - sum(item.size for item in deleted)
 
 
 class Size(click.ParamType[int]):
@@ -220,22 +214,20 @@ def gc(older_than: float, size: int | None, dry_run: bool, as_json: bool) -> Non
     """Delete what can be made again, or nobody reads any more: kernels and the folders they are built in, guest
     images, a worker's copies, and the consoles of guests.
 
-    Never what a report needs, what somebody works with at the moment, or, to make room, what was used within a day.
-    Results stay.
+    Results stay, and what is in use. --size does not delete what was used within a day.
 
     \b
     Example:
       lab gc --older-than 14d --size 20G
     """
-    gone, left = collect(older_than_s=older_than, at_most=size, dry_run=dry_run)
+    deleted, left = collect(older_than_s=older_than, at_most=size, dry_run=dry_run)
     if as_json:
-        rows = [{"path": str(item.path), "kind": item.kind, "size": item.size} for item in gone]
-        document = {"schema": "lab.gc/1", "dry_run": dry_run, "removed": rows, "left": left}
-        click.echo(records.encode(document), nl=False)
+        rows = [{"path": str(item.path), "kind": item.kind, "size": item.size} for item in deleted]
+        options.print_json({"schema": "lab.gc/1", "dry_run": dry_run, "removed": rows, "left": left})
         return
-    for item in gone:
+    for item in deleted:
         click.echo(f"{'would remove' if dry_run else 'removed'} {item.kind} {item.path} ({item.size >> 10} KiB)")
-    freed = sum(item.size for item in gone)
+    freed = sum(item.size for item in deleted)
     click.echo(f"{freed >> 20} MiB {'would be ' if dry_run else ''}free, {left >> 20} MiB left")
     if size is not None and left > size:
         click.echo(f"that is more than {size >> 20} MiB: the rest was used within a day, or is in use", err=True)

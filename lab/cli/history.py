@@ -1,7 +1,4 @@
-"""`lab history`.
-
-The history as text for people.
-"""
+"""`lab history`: trends over all results, as text and JSON."""
 
 from __future__ import annotations
 
@@ -9,69 +6,66 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import click
+from sqlalchemy.engine import Connection
 
 from lab.cli import options
-from lab.core import records
+from lab.core.git import short
 from lab.core.progress import Progress
-from lab.core.text import number, visible
+from lab.core.text import number, plural, visible
 from lab.history import index, trends
-from lab.history.database import Database, is_shared, opened
+from lab.history.database import is_shared, opened
 from lab.history.trends import Change, Dot, SeriesFilter, SideBySide, Summary, Trend
 from lab.nightly import team
 from lab.stats.verdict import percent
 
 
-def listed(found: Sequence[Summary]) -> Iterator[str]:
+def listed(series: Sequence[Summary]) -> Iterator[str]:
     """One line a series."""
-    for one in found:
-        setup = f"  [{one.setup}]" if one.setup else ""
-        yield visible(f"{one.points:5} points  {one.last[:10]}  {one.conditions}  {one.name} ({one.unit}){setup}")
+    for each in series:
+        setup = f"  [{each.setup}]" if each.setup else ""
+        yield visible(f"{each.points:5} points  {each.last[:10]}  {each.conditions}  {each.name} ({each.unit}){setup}")
 
 
-def render_trend(found: Trend) -> Iterator[str]:
+def render_trend(trend: Trend) -> Iterator[str]:
     """A series over time, and its steps."""
-    one = found.series
-    yield visible(f"{one.name} ({one.unit}, {one.better} is better), {one.mode} mode, {one.setup or 'nothing set'}")
-    pairs = "seeds" if one.mode == "exact" else "rounds"
-    yield f"conditions {one.conditions}, {len(found.points)} points, mean over {found.seeds} {pairs} each"
-    if found.also:
-        yield f"not comparable with it, and not shown: {', '.join(found.also)} (--conditions ID)"
+    series = trend.series
+    setup = series.setup or "nothing set"
+    yield visible(f"{series.name} ({series.unit}, {series.better} is better), {series.mode} mode, {setup}")
+    pairs = "seeds" if series.mode == "exact" else "rounds"
+    yield f"conditions {series.conditions}, {len(trend.points)} points, mean over {trend.seeds} {pairs} each"
+    if trend.also:
+        yield f"not comparable with it, and not shown: {', '.join(trend.also)} (--conditions ID)"
     yield ""
-    steps = {change.at: change for change in found.changes}
+    steps = {change.at: change for change in trend.changes}
     before: float | None = None
-    for place, dot in enumerate(found.points):
-        marks = [_step(steps[place])] if place in steps else []
-        marks += ["outlier"] if place in found.outliers else []
+    for i, dot in enumerate(trend.points):
+        marks = [_step(steps[i])] if i in steps else []
+        marks += ["outlier"] if i in trend.outliers else []
         yield visible("  ".join([_dot(dot, before), *marks]).rstrip())
         before = dot.value
     yield ""
-    yield f"{_many(len(found.changes), 'step')}, {_many(len(found.outliers), 'outlier')}"
+    yield f"{plural(len(trend.changes), 'step')}, {plural(len(trend.outliers), 'outlier')}"
 
 
 def _dot(dot: Dot, before: float | None) -> str:
     night = f"night {dot.night:<4}" if dot.night else f"{dot.started[11:16]:10}"
     change = percent(dot.value / before) if before and dot.value is not None else ""
-    value = "n/a" if dot.value is None else number(dot.value)
-    return f'{dot.started[:10]} {night} {_short(dot.commit):20} {value:>12} {change:>9}  "{dot.subject[:50]}"'
+    return f'{dot.started[:10]} {night} {short(dot.commit):20} {_value(dot):>12} {change:>9}  "{dot.subject[:50]}"'
+
+
+def _value(dot: Dot) -> str:
+    return "n/a" if dot.value is None else number(dot.value)
 
 
 def _step(change: Change) -> str:
-    return f"<- step of {percent(change.ratio)}, after {_short(change.after)} and not after {_short(change.commit)}"
+    return f"<- step of {percent(change.ratio)}, after {short(change.after)} and not after {short(change.commit)}"
 
 
-def compared(found: Sequence[SideBySide]) -> Iterator[str]:
+def compared(sides: Sequence[SideBySide]) -> Iterator[str]:
     """Two kernels, a line a series."""
-    for side in found:
-        base, test = ("n/a" if dot.value is None else number(dot.value) for dot in (side.base, side.test))
-        yield visible(f"{percent(side.ratio):>9}  {base:>12} -> {test:<12} {side.series.name} ({side.series.unit})")
-
-
-def _short(commit: str) -> str:
-    return commit[:12] if len(commit) == 40 else commit
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"
+    for side in sides:
+        base, test, series = _value(side.base), _value(side.test), side.series
+        yield visible(f"{percent(side.ratio):>9}  {base:>12} -> {test:<12} {series.name} ({series.unit})")
 
 
 _which = options.together(
@@ -88,46 +82,42 @@ _which = options.together(
 
 @click.group()
 def history() -> None:
-    """What all results say together: trends, their steps, kernels side by side."""
+    """Show what all results say together: trends, their steps, kernels side by side."""
 
 
 @history.command()
 @_which
 def show(database: str | None, as_json: bool, **which: str | None) -> None:
-    """List the series there are: what may be compared over time.
+    """List the series: what may be compared over time.
 
     \b
     Example:
       lab history show -w alloc-burst --metric '*'
     """
-    with _caught_up(database) as base, base.reading() as connection:
-        wanted = _wanted(**which)
-        trends.check_names(connection, wanted)
-        found = trends.list_series(connection, wanted)
+    with _reading(database, **which) as (name, connection, wanted):
+        series = trends.list_series(connection, wanted)
     if as_json:
-        click.echo(records.encode({"schema": "lab.history/1", "database": base.name, "series": found}), nl=False)
+        options.print_json({"schema": "lab.history/1", "database": name, "series": series})
         return
-    _print(listed(found))
-    click.echo(f"{len(found)} series in {base.name}")
+    _print(listed(series))
+    click.echo(f"{len(series)} series in {name}")
 
 
 @history.command()
 @_which
 @click.option("--least", type=options.Share(), default=0.01, help="The smallest step to find (1%).")
 def trend(database: str | None, as_json: bool, least: float, **which: str | None) -> None:
-    """One metric of one case over time, with the steps that are in it.
+    """Show one metric of one case over time, with its steps.
 
     \b
     Example:
       lab history trend -w alloc-burst:layout-4632k --tree default
     """
-    with _caught_up(database) as base, base.reading() as connection:
-        wanted = _wanted(**which)
-        trends.check_names(connection, wanted)
-        one, also = trends.choose(trends.list_series(connection, wanted))
-        found = trends.trend(connection, one, also=also, least=least)
+    with _reading(database, **which) as (_, connection, wanted):
+        series, also = trends.choose(trends.list_series(connection, wanted))
+        found = trends.trend(connection, series, also=also, least=least)
     if as_json:
-        click.echo(records.encode(found), nl=False)
+        options.print_json(found)
     else:
         _print(render_trend(found))
 
@@ -137,20 +127,18 @@ def trend(database: str | None, as_json: bool, least: float, **which: str | None
 @click.argument("test", metavar="COMMIT")
 @_which
 def compare(base: str, test: str, database: str | None, as_json: bool, **which: str | None) -> None:
-    """Two kernels that were both measured, without measuring again. It is no verdict: `lab ab` gives that.
+    """Show two measured kernels side by side. This measures nothing, and is no verdict: `lab ab` gives that.
 
     \b
     Example:
       lab history compare efa7df3e3bb5 d4148aeab412 -w alloc-burst
     """
-    with _caught_up(database) as index, index.reading() as connection:
-        wanted = _wanted(**which)
-        trends.check_names(connection, wanted)
-        found = trends.compare(connection, base, test, wanted)
+    with _reading(database, **which) as (_, connection, wanted):
+        sides = trends.compare(connection, base, test, wanted)
     if as_json:
-        click.echo(records.encode({"schema": "lab.sides/1", "sides": found}), nl=False)
+        options.print_json({"schema": "lab.sides/1", "sides": sides})
     else:
-        _print(compared(found))
+        _print(compared(sides))
 
 
 @history.command()
@@ -174,9 +162,9 @@ def rebuild(database: str | None) -> None:
 @click.option("--note", default="", help="Why it may stay.")
 @options.database
 def ack(event: str, note: str, database: str | None) -> None:
-    """Acknowledge a change that `lab nightly` told of: what comes after it is compared with the new level.
+    """Acknowledge a change that `lab nightly` reported: later nights are compared with the new level.
 
-    With a database that a team shares, also one that another machine told of, as EVENT or HOST/EVENT.
+    With a database that a team shares, also one that another machine reported, as EVENT or HOST/EVENT.
 
     \b
     Example:
@@ -188,27 +176,17 @@ def ack(event: str, note: str, database: str | None) -> None:
 
 
 @contextmanager
-def _caught_up(asked: str | None) -> Iterator[Database]:
-    """The database, with everything that is finished in it."""
-    with Progress() as progress, opened(asked) as base:
-        index.catch_up(base, progress)
-        yield base
-
-
-def _wanted(
-    *,
-    workload: str | None = None,
-    metric: str | None = None,
-    mode: str | None = None,
-    tree: str | None = None,
-    branch: str | None = None,
-    conditions: str | None = None,
-) -> SeriesFilter:
+def _reading(
+    database: str | None, workload: str | None = None, **which: str | None
+) -> Iterator[tuple[str, Connection, SeriesFilter]]:
+    """The database's name, a connection to it with every finished result in it, and the series that are wanted."""
     name, _, case = (workload or "").partition(":")
-    return SeriesFilter(
-        tree=tree, branch=branch, workload=name or None, case=case or None, metric=metric, mode=mode,
-        conditions=conditions,
-    )  # fmt: skip
+    wanted = SeriesFilter(workload=name or None, case=case or None, **which)
+    with Progress() as progress, opened(database) as base:
+        index.catch_up(base, progress)
+        with base.reading() as connection:
+            trends.check_names(connection, wanted)
+            yield base.name, connection, wanted
 
 
 def _print(lines: Iterable[str]) -> None:

@@ -1,23 +1,18 @@
-"""`lab kernel`.
-
-`lab image`.
-
-`lab tree`: the kernel trees that revisions are looked up in.
-"""
+"""`lab kernel`, `lab image` and `lab tree`: the kernels, the guest image, and the trees that revisions are found in."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
 import click
-import msgspec
 
 from lab.cli import options
 from lab.core import records
 from lab.core.progress import Progress
 from lab.guests import image as guest_image
+from lab.guests.image import Image
 from lab.kernels import compilers, store, trees
-from lab.kernels.kernel import resolve
+from lab.kernels.kernel import Kernel, resolve
 
 
 @click.group()
@@ -47,46 +42,45 @@ def build(
     Example:
       lab kernel build efa7df3e3bb5 efa7df3e3bb5%CONFIG_SLUB_DEBUG=y
     """
-    rows = []
     with options.work(jobs, None, cluster, share) as work:
         resolved = [resolve(text, tree, progress=work.progress) for text in specs]
         for note in [spec.note for spec in resolved if spec.note]:
             work.progress.log(note)
-        made = work.map(lambda spec: spec.obtain(work, cc=cc), resolved)
-        for spec, ready in zip(resolved, made, strict=True):
-            files = {"bzImage": ready.bzimage, "vmlinux": ready.vmlinux, "System.map": ready.symbols}
-            rows.append(
-                {
-                    "spec": spec.text,
-                    "build": ready.key,
-                    "commit": ready.commit,
-                    "release": ready.release,
-                    "files": {name: str(path) for name, path in files.items() if path},
-                    "sha256": {name: records.file_digest(path) for name, path in files.items() if path},
-                }
-            )
+        built = work.map(lambda spec: spec.obtain(work, cc=cc), resolved)
     if as_json:
-        click.echo(records.encode({"schema": "lab.kernel/1", "kernels": rows}), nl=False)
+        rows = [{"spec": spec.text, **_described(kernel)} for spec, kernel in zip(resolved, built, strict=True)]
+        options.print_json({"schema": "lab.kernel/1", "kernels": rows})
         return
-    for row in rows:
-        click.echo(f"{str(row['build'])[:12]}  {row['release']}  {row['spec']}")
+    for spec, kernel in zip(resolved, built, strict=True):
+        click.echo(f"{kernel.key[:12]}  {kernel.release}  {spec.text}")
+
+
+def _described(kernel: Kernel) -> dict[str, object]:
+    files = {"bzImage": kernel.bzimage, "vmlinux": kernel.vmlinux, "System.map": kernel.symbols}
+    return {
+        "build": kernel.key,
+        "commit": kernel.commit,
+        "release": kernel.release,
+        "files": {name: str(path) for name, path in files.items() if path},
+        "sha256": {name: records.file_digest(path) for name, path in files.items() if path},
+    }
 
 
 @kernel.command("list")
 @options.json_output
 def list_kernels(as_json: bool) -> None:
-    """The kernels in the store.
+    """List the kernels in the store.
 
     \b
     Example:
       lab kernel list
     """
-    found = list(store.builds())
+    builds = list(store.builds())
     if as_json:
-        rows = [{**records.plain(build), "folder": str(folder), "used": _when(used)} for build, folder, used in found]
-        click.echo(records.encode({"schema": "lab.kernels/1", "kernels": rows}), nl=False)
+        rows = [{**records.plain(build), "folder": str(folder), "used": _when(used)} for build, folder, used in builds]
+        options.print_json({"schema": "lab.kernels/1", "kernels": rows})
         return
-    for build, _, used in found:
+    for build, _, used in builds:
         click.echo(f"{build.key[:12]}  {build.release}  {build.commit[:12]}  {build.subject}  (used {_when(used)})")
 
 
@@ -112,7 +106,7 @@ def _when(seconds: float) -> str:
 
 @click.group()
 def image() -> None:
-    """The guest image that both arms boot."""
+    """Build and list the guest image that both arms boot."""
 
 
 @image.command("build")
@@ -128,27 +122,31 @@ def build_image(refresh: bool, as_json: bool) -> None:
     with Progress() as progress:
         record, folder = guest_image.rebuild(progress) if refresh else guest_image.obtain(progress)
     if as_json:
-        click.echo(records.encode({**records.plain(record), "folder": str(folder)}), nl=False)
+        options.print_json({**records.plain(record), "folder": str(folder)})
     else:
-        click.echo(f"{record.key[:12]}  {record.suite}  {len(record.packages)} packages  sha256 {record.sha256[:12]}")
+        _print_image(record)
 
 
 @image.command("list")
 @options.json_output
 def list_images(as_json: bool) -> None:
-    """The images that were built.
+    """List the images that were built.
 
     \b
     Example:
       lab image list
     """
-    found = guest_image.built()
+    built = guest_image.built()
     if as_json:
-        rows = [{**records.plain(record), "folder": str(folder)} for record, folder in found]
-        click.echo(records.encode({"schema": "lab.images/1", "images": rows}), nl=False)
+        rows = [{**records.plain(record), "folder": str(folder)} for record, folder in built]
+        options.print_json({"schema": "lab.images/1", "images": rows})
         return
-    for record, _ in found:
-        click.echo(f"{record.key[:12]}  {record.suite}  {len(record.packages)} packages  sha256 {record.sha256[:12]}")
+    for record, _ in built:
+        _print_image(record)
+
+
+def _print_image(image: Image) -> None:
+    click.echo(f"{image.key[:12]}  {image.suite}  {len(image.packages)} packages  sha256 {image.sha256[:12]}")
 
 
 @click.group()
@@ -158,7 +156,7 @@ def tree() -> None:
 
 @tree.command()
 @click.argument("origin", metavar="URL-or-PATH")
-@click.option("--name", help="What to call it; by default the last part of the address.")
+@click.option("--name", help="The name of the tree (default: the last part of the address).")
 def add(origin: str, name: str | None) -> None:
     """Clone a kernel tree, or refer to a checkout of yours (which is never written to).
 
@@ -172,19 +170,18 @@ def add(origin: str, name: str | None) -> None:
 
 
 @tree.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@options.json_output
 def list_trees(as_json: bool) -> None:
-    """List the trees there are.
+    """List the trees.
 
     Example: lab tree list --json
     """
-    found = trees.list_trees()
+    known = trees.list_trees()
     if as_json:
-        rows = [msgspec.to_builtins(record) for record in found]
-        click.echo(records.encode({"schema": "lab.trees/1", "trees": rows}).decode(), nl=False)
+        options.print_json({"schema": "lab.trees/1", "trees": known})
         return
-    for record in found:
+    for record in known:
         version = f" {record.version}" if record.version else ""
         click.echo(f"{record.name:<16} {record.kind:<8} {record.origin}{version}")
-    if trees.DEFAULT not in {record.name for record in found}:
+    if trees.DEFAULT not in {record.name for record in known}:
         click.echo(f"the {trees.DEFAULT} tree is imported when it is first needed", err=True)

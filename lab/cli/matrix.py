@@ -11,9 +11,9 @@ from rich.console import Console
 
 from lab.cli import options
 from lab.cluster import exact_only
-from lab.compare import matrix as measuring
 from lab.compare import matrix_results, results
-from lab.compare.matrix_results import MatrixPlan, MatrixResult, load_plan
+from lab.compare.matrix import announce, check_metrics, measure, plan_arms
+from lab.compare.matrix_results import MatrixPlan, load_plan
 from lab.compare.plan import MeasureOptions
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure
@@ -56,23 +56,20 @@ def matrix(
     """
     rest["mode"] = exact_only(cluster, rest["mode"])
     asked = msgspec.convert(rest, MatrixOptions)
-    with options.work(asked.jobs, asked.budget, cluster, share) as work:
-        if resume is not None:
-            folder = results.open_folder(resume)
-            plan = load_plan(folder)
-        else:
-            plan = _plan(asked, work.progress)
-            folder = results.new_folder(result)
-        with results.claimed(folder):
-            if resume is None:
-                results.store_plan(folder, plan)
-            measuring.announce(plan, folder, work, budget_s=asked.budget)
-            with results.kept(folder, work.progress):
-                finished = measuring.measure(plan, folder, work)
-            remember(folder, work.progress)
+    with (
+        options.work(asked.jobs, asked.budget, cluster, share) as work,
+        options.result_folder(resume, result, load_plan, lambda: _plan(asked, work.progress)) as (folder, plan),
+    ):
+        announce(plan, folder, work, budget_s=asked.budget)
+        with results.kept(folder, work.progress):
+            finished = measure(plan, folder, work)
+        remember(folder, work.progress)
     if svg:
         records.write_atomic(svg, heatmap.matrix(StoredMatrix(raw=finished, folder=folder)).encode())
-    show(finished, as_json=as_json)
+    if as_json:
+        options.print_json(finished)
+    else:
+        matrix_text.show(finished, Console())
     if failed := finished.failed:
         raise GuestFailed(
             GuestFailure.NO_REPORT,
@@ -93,26 +90,18 @@ class MatrixOptions(MeasureOptions, frozen=True, kw_only=True):
     jobs: int | None
 
 
-def show(result: MatrixResult, *, as_json: bool) -> None:
-    """Print a matrix."""
-    if as_json:
-        click.echo(records.encode(result), nl=False)
-    else:
-        matrix_text.show(result, Console())
-
-
 def _plan(asked: MatrixOptions, progress: Progress) -> MatrixPlan:
-    """Everything resolved, so that nothing asked for can turn out wrong after hours."""
+    """Resolve everything first, so that no option turns out wrong after hours."""
     span = matrix_results.span(asked.kernel, asked.settings)
     baseline = matrix_results.choose(span.arms, asked.against)
-    measuring.check_metrics(asked.workload, asked.metric, asked.model)
+    check_metrics(asked.workload, asked.metric, asked.model)
     asked.require()
     options.require_exact(asked.mode)
     return MatrixPlan.of(
         asked,
         axes=span.axes,
         kernels=span.kernels,
-        arms=measuring.plan_arms(span, asked.resolve(span.kernels, progress)),
+        arms=plan_arms(span, asked.resolve(span.kernels, progress)),
         baseline=baseline.label,
         cc=asked.cc,
         metric=asked.metric,

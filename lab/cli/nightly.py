@@ -8,7 +8,6 @@ import click
 from msgspec.structs import replace
 
 from lab.cli import options
-from lab.core import records
 from lab.core.errors import HostFailed
 from lab.core.progress import Progress
 from lab.nightly import plan as nightly_plan
@@ -63,7 +62,7 @@ def run(
 
 def _show(done: Night, *, as_json: bool) -> None:
     if as_json:
-        click.echo(records.encode(done), nl=False)
+        options.print_json(done)
         return
     for line in statuses.night_lines(done):
         click.echo(line)
@@ -74,7 +73,7 @@ def _show(done: Night, *, as_json: bool) -> None:
 @options.database
 @options.json_output
 def status(name: str | None, database: str | None, as_json: bool) -> None:
-    """The last night of a plan, and what is open: slower, and not fixed yet.
+    """Show the last night of a plan, and what is open: slower, and not fixed yet.
 
     Plans of other machines that use the same database are found, too; HOST/PLAN names one of several.
 
@@ -85,7 +84,7 @@ def status(name: str | None, database: str | None, as_json: bool) -> None:
     with Progress() as progress:
         found = statuses.find(name, database, progress)
     if as_json:
-        click.echo(records.encode(found), nl=False)
+        options.print_json(found)
         return
     for line in statuses.text(found):
         click.echo(line)

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the types of their values."""
+"""Options that several commands share, the types of their values, and the result folder that a command works in."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from lab.cluster import connect
-from lab.compare.plan import GUEST_TIMEOUT_S
+from lab.compare import results
+from lab.compare.plan import GUEST_TIMEOUT_S, ComparisonPlan
+from lab.core import records
 from lab.core.errors import UserError
 from lab.core.executor import Work, default_jobs
 from lab.core.progress import Progress
@@ -20,6 +22,8 @@ from lab.guests import hardware
 from lab.guests.exact import QEMU
 from lab.kernels import compilers
 from lab.stats import defaults
+
+P = TypeVar("P", bound=ComparisonPlan)
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -71,13 +75,13 @@ class Share(click.ParamType[float]):
 
 
 class Duration(click.ParamType[float]):
-    """A time span such as `90s`, `40m`, `2h` or `1h30m`. some: none at all is refused."""
+    """A time span such as `90s`, `40m`, `2h` or `1h30m`. positive: 0 is refused."""
 
     name = "TIME"
     _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}  # noqa: RUF012
 
-    def __init__(self, *, some: bool = False) -> None:
-        self.some = some
+    def __init__(self, *, positive: bool = False) -> None:
+        self.positive = positive
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The span in seconds."""
@@ -88,8 +92,8 @@ class Duration(click.ParamType[float]):
         if not parts or "".join(n + u for n, u in parts) != text:
             self.fail(f"{value!r} is not a time span; write 90s, 40m, 2h or 1h30m", param, ctx)
         seconds = sum(float(n) * self._UNITS[u] for n, u in parts)
-        if self.some and not seconds:
-            self.fail(f"{value!r} is no time at all", param, ctx)
+        if self.positive and not seconds:
+            self.fail(f"{value!r} must be longer than 0", param, ctx)
         return seconds
 
 
@@ -102,15 +106,18 @@ share: Decorator = click.option(
 
 
 budget: Decorator = click.option(
-    "--budget", type=Duration(some=True), help="Stop after this time with what is known, e.g. 40m."
+    "--budget", type=Duration(positive=True), help="Stop after this time with what is known, e.g. 40m."
 )
 guest_timeout: Decorator = click.option(
-    "--guest-timeout", type=Duration(some=True), default=GUEST_TIMEOUT_S, help="A guest that runs longer hangs (300s)."
+    "--guest-timeout",
+    type=Duration(positive=True),
+    default=GUEST_TIMEOUT_S,
+    help="A guest that runs longer hangs (300s).",
 )
 
 
 class OutputFile(click.ParamType[Path]):
-    """A file to be written, in a folder that is there: what cannot be is refused before the work, not after it."""
+    """A file to write, in a folder that exists: anything else is refused before the work, not after it."""
 
     name = "FILE"
 
@@ -164,8 +171,30 @@ def work(
         yield Work(progress=progress, jobs=jobs or default_jobs(), deadline=deadline, executor=executor)
 
 
+@contextmanager
+def result_folder(
+    resume: str | None, result: Path | None, load: Callable[[Path], P], make: Callable[[], P]
+) -> Iterator[tuple[Path, P]]:
+    """Claim the folder of a result with its plan: an interrupted one's, or a new one's, which is stored first."""
+    if resume is not None:
+        folder = results.open_folder(resume)
+        plan = load(folder)
+    else:
+        plan = make()
+        folder = results.new_folder(result)
+    with results.claimed(folder):
+        if resume is None:
+            results.store_plan(folder, plan)
+        yield folder, plan
+
+
+def print_json(document: object) -> None:
+    """Print one JSON document."""
+    click.echo(records.encode(document), nl=False)
+
+
 def measured(*, max_seeds: int) -> Decorator:
-    """What a measurement of several arms takes: workloads, cost model, threshold, seeds, and around them the rest."""
+    """The options of a measurement of several arms: workloads, cost model, threshold, seeds, and the means."""
     return together(
         click.option(
             "--workload", "-w", "workload", multiple=True, default=["alloc-burst"], show_default=True,
@@ -199,7 +228,7 @@ def measured(*, max_seeds: int) -> Decorator:
 
 
 def live_guest() -> Decorator:
-    """What every measurement in live mode takes: the guests' accelerator and CPUs, and how often a boot measures."""
+    """The options of every measurement in live mode: accelerator and CPUs of the guests, iterations of a boot."""
     return together(
         click.option(
             "--accel", type=click.Choice(["auto", "kvm", "tcg"]), default="auto", show_default=True,
@@ -213,7 +242,7 @@ def live_guest() -> Decorator:
 
 
 def live() -> Decorator:
-    """What only live mode has: the guests' accelerator and CPUs, and how many rounds."""
+    """The options of a comparison that require live mode."""
     return together(
         live_guest(),
         click.option("--numa", type=click.IntRange(min=1), help="Live mode: NUMA nodes of a guest."),

@@ -1,12 +1,8 @@
-"""`lab report`.
-
-`lab replay`.
-"""
+"""`lab report`, which shows stored results, and `lab replay`, which measures them again."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -16,19 +12,19 @@ from lab import report as lab_report
 from lab.bisection import answer, session
 from lab.bisection.answer import Answer
 from lab.cli import options
-from lab.compare import replay as compare_replay
 from lab.compare import results
 from lab.compare.matrix_results import MatrixResult
 from lab.compare.plan import GUEST_TIMEOUT_S
-from lab.compare.replay import Replay
+from lab.compare.replay import replay as replay_result
 from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure, UserError
 from lab.core.text import visible
 from lab.guests.exact import QEMU
 from lab.report import inputs, matrix_text, text
-from lab.report.bundle import replay as bundle_replay
 from lab.report.bundle import write
+from lab.report.bundle.replay import ReplayOptions, is_bundle
+from lab.report.bundle.replay import replay as replay_bundle
 from lab.report.inputs import Comparisons, StoredMatrix
 
 _BUNDLE = "bundle"
@@ -74,9 +70,9 @@ def report(result_ids: tuple[str, ...], form: str | None, output: Path | None, a
 
 
 def _show(references: tuple[str, ...], form: str | None, output: Path | None, *, anyway: bool) -> None:
-    """One result of any kind, or several comparisons."""
+    """Show one result of any kind, or several comparisons."""
     if form == "html" and output is None and sys.stdout.isatty():
-        raise UserError("a page is nothing to read on a terminal", hint="write it to a file with --output")
+        raise UserError("a page cannot be read on a terminal", hint="write it to a file with --output")
     stored = inputs.open_stored(references, anyway=anyway)
     if form or output:
         _write(lab_report.render(form or "text", stored), output)
@@ -92,14 +88,14 @@ def _show(references: tuple[str, ...], form: str | None, output: Path | None, *,
 
 def _write_bundle(result_ids: tuple[str, ...], output: Path | None) -> None:
     if len(result_ids) > 1:
-        raise UserError("a bundle is of one result", hint="give one ID")
+        raise UserError("a bundle contains one result", hint="give one ID")
     if output is None:
-        raise UserError("where shall the bundle go?", hint="name a new folder, or a file *.tar.zst, with --output")
+        raise UserError("a bundle requires --output", hint="name a new folder, or a file *.tar.zst")
     folder = results.open_folder(result_ids[0])
-    found = answer.load(folder) if results.kind(folder) == session.KIND else None
-    comparisons = inputs.open_comparisons([answer.proving(found)] if found else result_ids)
+    bisected = answer.load(folder) if results.kind(folder) == session.KIND else None
+    (stored,) = inputs.open_comparisons([answer.proving(bisected)] if bisected else result_ids).items
     with options.work() as work:
-        write.write(comparisons.items[0], output, work)
+        write.write(stored, output, work)
     click.echo(f"wrote {output}", err=True)
 
 
@@ -116,40 +112,29 @@ def _write(text: str, path: Path | None) -> None:
 
 
 def _list(*, as_json: bool) -> None:
-    """All that is finished: comparisons, matrices, bisections."""
-    compared, measured = results.finished(), results.all_finished(MatrixResult)
-    searched = results.all_finished(Answer)
+    """List all finished comparisons, matrices and bisections."""
+    compared, matrices = results.finished(), results.all_finished(MatrixResult)
+    bisected = results.all_finished(Answer)
     if as_json:
-        click.echo(records.encode(_listed(compared, measured, searched)), nl=False)
+        document = {
+            "schema": "lab.results/1",
+            "results": [{**_id(r), "base": r.base.spec, "test": r.test.spec, "verdict": r.verdict} for r in compared],
+            "matrices": [{**_id(m), "arms": [arm.label for arm in m.arms], "summary": m.summary} for m in matrices],
+            "bisections": [{**_id(b), "old": b.old.id, "new": b.new.id, "outcome": b.outcome} for b in bisected],
+        }
+        options.print_json(document)
         return
     for r in compared:
         click.echo(visible(f"{r.result}  {r.verdict:<11}  {r.base.spec} .. {r.test.spec}  ({r.reason})"))
-    for m in measured:
+    for m in matrices:
         click.echo(visible(f"{m.result}  {'matrix':<11}  {len(m.arms)} arms  ({m.summary})"))
-    for b in searched:
-        culprits = ", ".join(one.commit[:12] for one in b.changes) or b.reason
+    for b in bisected:
+        culprits = ", ".join(change.commit[:12] for change in b.changes) or b.reason
         click.echo(visible(f"{b.result}  {b.outcome:<11}  {b.old.name} .. {b.new.name}  ({culprits})"))
 
 
-def _listed(
-    compared: Sequence[AbResult], measured: Sequence[MatrixResult], searched: Sequence[Answer]
-) -> dict[str, object]:
-    """The document of `lab report --json`."""
-    return {
-        "schema": "lab.results/1",
-        "results": [
-            {"result": r.result, "base": r.base.spec, "test": r.test.spec, "verdict": r.verdict, "started": r.started}
-            for r in compared
-        ],
-        "matrices": [
-            {"result": m.result, "arms": [arm.label for arm in m.arms], "summary": m.summary, "started": m.started}
-            for m in measured
-        ],
-        "bisections": [
-            {"result": b.result, "old": b.old.id, "new": b.new.id, "outcome": b.outcome, "started": b.started}
-            for b in searched
-        ],
-    }
+def _id(result: AbResult | MatrixResult | Answer) -> dict[str, str]:
+    return {"result": result.result, "started": result.started}
 
 
 @click.command()
@@ -157,7 +142,7 @@ def _listed(
 @click.option("--qemu", help=f"The QEMU to replay a bundle with ({QEMU}).")
 @click.option(
     "--guest-timeout",
-    type=options.Duration(some=True),
+    type=options.Duration(positive=True),
     default=GUEST_TIMEOUT_S,
     help="As long a bundle's guest may take (300s).",
 )
@@ -178,32 +163,29 @@ def replay(
       lab replay regression.tar.zst
     """
     with options.work(jobs) as work:
-        if bundle_replay.is_bundle(what):
-            asked = bundle_replay.Asked(qemu=qemu or QEMU, guest_timeout_s=guest_timeout, trust=trust_plugin)
-            found = bundle_replay.replay(Path(what), asked, work)
+        if is_bundle(what):
+            how = ReplayOptions(qemu=qemu or QEMU, guest_timeout_s=guest_timeout, trust=trust_plugin)
+            replayed = replay_bundle(Path(what), how, work)
         elif qemu or trust_plugin:
             raise UserError(
-                "--qemu and --trust-plugin are for bundles", hint="a stored result is measured again as it was"
+                "--qemu and --trust-plugin require a bundle", hint="a stored result is measured again as it was"
             )
         else:
-            found = compare_replay.replay(what, work)
-    _show_replay(found, as_json=as_json)
-    if found.differences:
+            replayed = replay_result(what, work)
+    count = len(replayed.differences)
+    if as_json:
+        options.print_json(replayed)
+    else:
+        for line in replayed.differences:
+            click.echo(visible(line))
+        click.echo(visible(f"{replayed.result}: {replayed.guests} guests run again, {count} numbers differ"))
+        if replayed.environment:
+            click.echo(visible(f"the environment differs in: {', '.join(replayed.environment)}"))
+    if replayed.differences:
         raise GuestFailed(
             GuestFailure.MALFORMED,
-            f"{len(found.differences)} numbers of {found.result} came out differently",
+            f"{count} numbers of {replayed.result} came out differently",
             hint="the environment differs"
-            if found.environment
+            if replayed.environment
             else "the same environment must give the same: please report it",
         )
-
-
-def _show_replay(found: Replay, *, as_json: bool) -> None:
-    if as_json:
-        click.echo(records.encode(found), nl=False)
-        return
-    for line in found.differences:
-        click.echo(visible(line))
-    click.echo(visible(f"{found.result}: {found.guests} guests run again, {len(found.differences)} numbers differ"))
-    if found.environment:
-        click.echo(visible(f"the environment differs in: {', '.join(found.environment)}"))

@@ -43,14 +43,14 @@ def shell(
       lab shell efa7df3e3bb5 -- uname -r
     """
     guest_shell.require_terminal(command)
-    found = exact.find_qemu(qemu)
+    program = exact.find_qemu(qemu)
     with options.work(jobs) as work:
-        chosen = trees.open_tree(tree, progress=work.progress) if tree else None
-        resolved = resolve(spec, chosen, progress=work.progress)
+        opened = trees.open_tree(tree, progress=work.progress) if tree else None
+        resolved = resolve(spec, opened, progress=work.progress)
+        settings = dict(resolved.settings)
         accelerator = kvm.accelerator(accel, qemu, work.progress)
         kernel = resolved.obtain(work, cc=cc)
-        room = guest_shell.prepare(kernel, command, settings=dict(resolved.settings), progress=work.progress)
+        root = guest_shell.prepare(kernel, command, settings=settings, progress=work.progress)
     return guest_shell.run(
-        kernel, room, command, qemu=found, accelerator=accelerator, cpus=cpus, memory_mb=memory,
-        settings=dict(resolved.settings),
-    )  # fmt: skip
+        kernel, root, command, qemu=program, accelerator=accelerator, cpus=cpus, memory_mb=memory, settings=settings
+    )

@@ -1,11 +1,6 @@
-"""`lab workload`: what can be measured.
-
-A workload as text for people: what it needs, what it measures, its cases.
-"""
+"""`lab workload`: lists, shows and checks what can be measured."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable, Sequence
 
 import click
 import msgspec
@@ -15,21 +10,22 @@ from lab.compare import check
 from lab.compare.check import Checked
 from lab.core import records
 from lab.core.errors import LabError
+from lab.core.text import columns
 from lab.workloads import selection
 from lab.workloads.spec import Metric, Workload
 
 
 def render(workload: Workload) -> str:
-    """The whole page that `lab workload show` prints."""
+    """A workload as text for people: what it needs, what it measures, its cases."""
     lines = [f"{workload.name}: {workload.story}", *_guest(workload), "", "metrics (* is the one a verdict is about):"]
-    lines += rows(_metric(metric, workload) for metric in workload.metrics)
+    lines += columns([_metric(metric) for metric in workload.metrics])
     if workload.open_metrics:
         lines.append("  and every number that its program prints beside them")
     if workload.operations:
         lines.append(f"  modelled cycles are per {workload.operations}")
     if workload.cases:
         lines += ["", "cases (controls are expected not to change):"]
-        lines += rows((f"  {case.name}", "control" if case.control else "", case.note) for case in workload.cases)
+        lines += columns([(f"  {case.name}", "control" if case.control else "", case.note) for case in workload.cases])
     if workload.case_pattern:
         lines += ["", f"any other case of this form can be asked for:\n  {workload.case_pattern}"]
     if workload.case_files:
@@ -38,9 +34,10 @@ def render(workload: Workload) -> str:
 
 
 def _guest(workload: Workload) -> list[str]:
-    """What the guest is, and what is done in it."""
+    """The guest, and what runs in it."""
+    guests = "one for each case" if workload.isolate else "one for all cases"
     facts = [
-        ("guest", f"{workload.memory_mb} MiB, {workload.vcpus} vCPU, {_guests(workload)}"),
+        ("guest", f"{workload.memory_mb} MiB, {workload.vcpus} vCPU, {guests}"),
         ("runs", " ".join((workload.program, *workload.argv))),
         ("setup", " ".join(workload.setup)),
         ("files", ", ".join(workload.files)),
@@ -54,24 +51,13 @@ def _guest(workload: Workload) -> list[str]:
     return [f"{name + ':':<12}{value}" for name, value in facts if value]
 
 
-def _guests(workload: Workload) -> str:
-    return "one for each case" if workload.isolate else "one for all cases"
-
-
-def _metric(metric: Metric, workload: Workload) -> tuple[str, ...]:
+def _metric(metric: Metric) -> tuple[str, ...]:
     return (
         ("* " if metric.primary else "  ") + metric.name,
         metric.unit,
         "" if metric.better == "neither" else f"{metric.better} is better",
         metric.description + (" (may be missing)" if metric.optional else ""),
     )
-
-
-def rows(cells: Iterable[Sequence[str]]) -> list[str]:
-    """Lines of aligned columns."""
-    table = list(cells)
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
 
 
 @click.group()
@@ -89,7 +75,7 @@ def list_command(as_json: bool) -> None:
 
     Example: lab workload list
     """
-    found = selection.list_workloads()
+    workloads = selection.list_workloads()
     if as_json:
         document = [
             {
@@ -100,11 +86,11 @@ def list_command(as_json: bool) -> None:
                 "model": each.model,
                 "isolate": each.isolate,
             }
-            for each in found
+            for each in workloads
         ]
         _print_json({"schema": "lab.workloads/1", "workloads": document})
         return
-    for line in rows((each.name, f"{len(each.cases):>3} cases", each.story) for each in found):
+    for line in columns([(each.name, f"{len(each.cases):>3} cases", each.story) for each in workloads]):
         click.echo(line)
 
 
@@ -130,7 +116,7 @@ def show_command(name: str, as_json: bool) -> None:
 @options.jobs
 @options.json_output
 def check_command(refs: tuple[str, ...], run: str | None, guest_timeout: float, jobs: int | None, as_json: bool) -> int:
-    """See whether workloads are sound: their files, what they need of the image, what they compile.
+    """Check that workloads are sound: their files, what they need of the image, what they compile.
 
     REF is a name or a folder, with cases (./mine:large) or without. Exits 0 when all are sound.
 
@@ -142,9 +128,9 @@ def check_command(refs: tuple[str, ...], run: str | None, guest_timeout: float, 
     with options.work(jobs) as work:
         for ref in refs:
             try:
-                found = check.check(ref, run=run, timeout_s=guest_timeout, work=work)
-                rows.append({"ref": ref, "ok": True, **records.plain(found)})
-                line = f"{ref}: ok, {_facts(found)}"
+                checked = check.check(ref, run=run, timeout_s=guest_timeout, work=work)
+                rows.append({"ref": ref, "ok": True, **records.plain(checked)})
+                line = f"{ref}: ok, {_facts(checked)}"
             except LabError as error:
                 status = max(status, error.exit_status)
                 rows.append({"ref": ref, "ok": False, "error": error.message, "hint": error.hint, "log": error.log})
@@ -157,10 +143,11 @@ def check_command(refs: tuple[str, ...], run: str | None, guest_timeout: float, 
     return status
 
 
-def _facts(found: Checked) -> str:
-    facts = [f"{found.cases} cases", f"{found.slice_mb} MiB in the guest"]
-    if found.case:
-        facts.append(f"{found.case} gave " + ", ".join(f"{name} {value:g}" for name, value in found.metrics.items()))
+def _facts(checked: Checked) -> str:
+    facts = [f"{checked.cases} cases", f"{checked.slice_mb} MiB in the guest"]
+    if checked.case:
+        metrics = ", ".join(f"{name} {value:g}" for name, value in checked.metrics.items())
+        facts.append(f"{checked.case} gave {metrics}")
     return ", ".join(facts)
 
 

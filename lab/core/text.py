@@ -73,7 +73,7 @@ def aligned(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[l
     ]
 
 
-def lines(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[str]:
+def columns(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[str]:
     """Rows as lines of aligned columns, two blanks apart."""
     return ["  ".join(row).rstrip() for row in aligned(rows, right)]
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from lab.compare.counters import Mechanism
 from lab.compare.explain import Cost, Explanation, FunctionRow, Why, by_cost, differing, total
 from lab.core import text
-from lab.core.text import aligned, lines, number, visible, visible_record
+from lab.core.text import aligned, columns, number, visible, visible_record
 from lab.stats.verdict import percent
 
 _NAME_AT_LEAST = 16
@@ -136,11 +136,11 @@ def _style(explanation: Explanation, row: FunctionRow, cost: Cost) -> str:
 def _fitting(rows: Sequence[tuple[str, ...]], width: int) -> list[str]:
     """Aligned lines. Names give way where the terminal is narrow, then calls, space and share do; costs never."""
     widths = [max(map(len, column)) + 2 for column in zip(*rows, strict=True)]
-    columns = len(widths)
-    while columns > 4 and sum(widths[1:columns]) + _NAME_AT_LEAST > width:
-        columns -= 1
-    longest = max(width - sum(widths[1:columns]), _NAME_AT_LEAST)
-    return lines([(_cut(name, longest), *cells[: columns - 1]) for name, *cells in rows], right=(1, 2, 3, 4))
+    count = len(widths)
+    while count > 4 and sum(widths[1:count]) + _NAME_AT_LEAST > width:
+        count -= 1
+    longest = max(width - sum(widths[1:count]), _NAME_AT_LEAST)
+    return columns([(_cut(name, longest), *cells[: count - 1]) for name, *cells in rows], right=(1, 2, 3, 4))
 
 
 def _cut(name: str, longest: int) -> str:

@@ -34,7 +34,7 @@ def comparison(comparisons: Comparisons) -> str:
     if not comparisons.several:
         return text.plain(lambda width: _table(comparisons.items[0].result, width))
     lines = [*_legend(comparisons), ""]
-    lines += text.lines([("case", "metric", *comparisons.letters), *side_by_side(comparisons)])
+    lines += text.columns([("case", "metric", *comparisons.letters), *side_by_side(comparisons)])
     if comparisons.mark:
         lines += ["", comparisons.mark]
     return "\n".join(lines) + "\n"

@@ -57,7 +57,7 @@ def test_what_is_no_time_span(text: str) -> None:
 @pytest.mark.parametrize("span", ["0s", "0.0h", "0h0m"])
 def test_no_time_at_all_is_refused(command: str, option: str, span: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([command, option, span]) == 2
-    assert f"Invalid value for '{option}': '{span}' is no time at all" in capsys.readouterr().err
+    assert f"Invalid value for '{option}': '{span}' must be longer than 0" in capsys.readouterr().err
 
 
 def test_what_was_used_just_now_may_be_meant() -> None:

@@ -200,13 +200,13 @@ def test_the_mode(monkeypatch: pytest.MonkeyPatch, works: bool, more: dict[str, 
 
 
 def test_options_of_the_other_mode_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserError, match="--seeds is of exact mode"):
+    with pytest.raises(UserError, match="--seeds requires --mode exact"):
         ab._live_plan(asked(mode="live", seeds=3), QUIET)
-    with pytest.raises(UserError, match="--model is of exact mode"):
+    with pytest.raises(UserError, match="--model requires --mode exact"):
         ab._live_plan(asked(mode="live", model="full"), QUIET)
-    with pytest.raises(UserError, match="--seeds is of exact mode"):
+    with pytest.raises(UserError, match="--seeds requires --mode exact"):
         ab._live_plan(asked(rounds=3, seeds=3), QUIET)
-    with pytest.raises(UserError, match="are of live mode"):
+    with pytest.raises(UserError, match="require --mode live"):
         ab._live_plan(asked(mode="exact", duet=True), QUIET)
 
 

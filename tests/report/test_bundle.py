@@ -43,8 +43,8 @@ def bundle(tmp_path: Path, report: StoredComparison) -> Path:
     return folder
 
 
-def asked() -> bundle_replay.Asked:
-    return bundle_replay.Asked(qemu="qemu", guest_timeout_s=60)
+def asked() -> bundle_replay.ReplayOptions:
+    return bundle_replay.ReplayOptions(qemu="qemu", guest_timeout_s=60)
 
 
 def replay(path: Path) -> list[str]:
@@ -376,9 +376,9 @@ def test_where_it_goes_must_be_new(
     assert main.run([*words, "--output", str(tmp_path / "none" / "b.tar")]) == 2
     assert "there is no folder" in capsys.readouterr().err
     assert main.run(words) == 2
-    assert "where shall the bundle go?" in capsys.readouterr().err
+    assert "a bundle requires --output" in capsys.readouterr().err
     assert main.run([*words, str(report.folder), str(report.folder), "--output", str(tmp_path / "b")]) == 2
-    assert "a bundle is of one result" in capsys.readouterr().err
+    assert "a bundle contains one result" in capsys.readouterr().err
     assert main.run([*words, "--output", str(tmp_path / "good")]) == 0
     assert (tmp_path / "good" / "README.txt").is_file()
     assert not list(tmp_path.glob(".lab-bundle*"))
@@ -445,4 +445,4 @@ def test_a_plugin_that_is_not_the_labs_is_not_run_unasked(bundle: Path, tmp_path
 
 def test_options_of_a_bundle_are_not_for_results(report: StoredComparison, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["replay", str(report.folder), "--trust-plugin"]) == 2
-    assert "are for bundles" in capsys.readouterr().err
+    assert "require a bundle" in capsys.readouterr().err

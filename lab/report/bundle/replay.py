@@ -30,7 +30,7 @@ from lab.report.bundle.contents import ExpectedGuest, Guest, Opened
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class ReplayOptions:
     """How to replay. trust: build and run a cost plugin that is not this lab's."""
 
     qemu: str
@@ -44,7 +44,7 @@ def is_bundle(reference: str) -> bool:
     return path.is_file() or any((path / name).is_file() for name in (contents.DESCRIPTION, contents.NAME))
 
 
-def replay(path: Path, asked: Asked, work: Work) -> Replay:
+def replay(path: Path, asked: ReplayOptions, work: Work) -> Replay:
     """All guests of a bundle once more; `UserError` before anything runs if it is damaged."""
     qemu = exact.find_qemu(asked.qemu)
     with tempfile.TemporaryDirectory(prefix="lab-replay-") as scratch, _folder(path, Path(scratch)) as folder:
@@ -91,7 +91,7 @@ def _same_plugin(opened: Opened) -> bool:
     return opened.bundle.plugin is not None and opened.bundle.plugin.sources == mine
 
 
-def _library(opened: Opened, scratch: Path, asked: Asked) -> Path | None:
+def _library(opened: Opened, scratch: Path, asked: ReplayOptions) -> Path | None:
     """The cost plugin to use: this lab's own where it is the same."""
     if opened.bundle.plugin is None:
         return None
@@ -118,7 +118,7 @@ def _library(opened: Opened, scratch: Path, asked: Asked) -> Path | None:
 
 
 def _run_all(
-    opened: Opened, qemu: Qemu, library: Path | None, scratch: Path, asked: Asked, work: Work
+    opened: Opened, qemu: Qemu, library: Path | None, scratch: Path, asked: ReplayOptions, work: Work
 ) -> dict[str, list[str]]:
     """What differs in each guest, by name; the first that fails stops the rest."""
     running = RunningGuests()
@@ -142,7 +142,13 @@ def _run_all(
 
 
 def _boot(
-    opened: Opened, guest: Guest, qemu: Qemu, library: Path | None, folder: Path, asked: Asked, running: RunningGuests
+    opened: Opened,
+    guest: Guest,
+    qemu: Qemu,
+    library: Path | None,
+    folder: Path,
+    asked: ReplayOptions,
+    running: RunningGuests,
 ) -> GuestOutput:
     boot, workload = opened.bundle.boot(guest), opened.readings[guest.workload]
     folder.mkdir(parents=True)

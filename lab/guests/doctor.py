@@ -1,0 +1,212 @@
+"""Findings about this machine: what works, what does not, and what to do about it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import struct
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from lab.core import paths
+from lab.core.errors import LabError
+from lab.core.process import run_text
+from lab.core.records import Record
+from lab.guests import exact, host
+from lab.guests.kvm import probe_kvm, some_kernel
+
+State = Literal["ok", "limited", "missing"]
+
+
+class Finding(Record, frozen=True, kw_only=True):
+    """One line of the doctor: `ok`; `limited`, the lab works without it; `missing`, something does not work."""
+
+    name: str
+    state: State
+    text: str
+    remedy: str | None = None
+
+
+def examine(qemu: str = exact.QEMU) -> list[Finding]:
+    """All findings about this machine. Boots a guest to judge KVM, where `/dev/kvm` exists at all."""
+    return [
+        *_tools(), _exact_mode(qemu), _live_mode(qemu), _counters(), _virtme_ng(), _default_tree(), _size(), _disk(),
+        _privileges(), *live_setup(),
+    ]  # fmt: skip
+
+
+def live_setup() -> list[Finding]:
+    """What makes live measurements scatter on this machine; nothing of it matters to exact mode."""
+    return [
+        Finding(name=f"live: {fact.name}", state=fact.state, text=fact.text, remedy=fact.remedy)
+        for fact in host.survey(sorted(os.sched_getaffinity(0)))
+    ]
+
+
+def _ok(name: str, text: str) -> Finding:
+    return Finding(name=name, state="ok", text=text)
+
+
+def _limited(name: str, text: str, remedy: str | None) -> Finding:
+    return Finding(name=name, state="limited", text=text, remedy=remedy)
+
+
+def _missing(name: str, text: str, remedy: str | None) -> Finding:
+    return Finding(name=name, state="missing", text=text, remedy=remedy)
+
+
+_TOOLS = (
+    ("gcc", "gcc", "building kernels"),
+    ("make", "make", "building kernels"),
+    ("flex", "flex", "building kernels"),
+    ("bison", "bison", "building kernels"),
+    ("bc", "bc", "building kernels"),
+    ("git", "git", "kernel trees"),
+    ("mmdebstrap", "mmdebstrap", "the guest image"),
+    ("apt-get", "apt", "the guest image and deb: kernels"),
+    ("lz4", "lz4", "unpacking distributors' kernels"),
+    ("zstd", "zstd", "unpacking distributors' kernels"),
+    ("setpriv", "util-linux", "guests that do not outlive the lab"),
+)
+"""Commands that the lab calls, their packages, and their uses."""
+
+
+def _tools() -> Iterator[Finding]:
+    missing = [tool for tool in _TOOLS if shutil.which(tool[0]) is None]
+    for command, package, use in missing:
+        yield _missing(command, f"not installed; needed for {use}", f"make setup, or apt-get install {package}")
+    if not missing:
+        yield _ok("tools", f"all {len(_TOOLS)} programs that builds and images need are there")
+    if shutil.which("ccache") is None:
+        text = "not installed: kernels are compiled from scratch"
+        yield _limited("ccache", text, "make setup, or apt-get install ccache")
+    else:
+        yield _ok("ccache", "objects of earlier builds are used again")
+
+
+def _exact_mode(command: str) -> Finding:
+    name = "exact mode"
+    try:
+        qemu = exact.find_qemu(command)
+    except LabError as error:
+        return _missing(name, error.message, error.hint)
+    return _ok(name, f"works: QEMU {qemu.version}; needs no KVM, PMU or root")
+
+
+def _live_mode(command: str) -> Finding:
+    """Boot something: a /dev/kvm that exists proves nothing."""
+    name = "live mode (KVM)"
+    device = Path("/dev/kvm")
+    if not device.exists():
+        return _limited(
+            name,
+            "no /dev/kvm: this machine, or the virtual machine it is, offers none",
+            "use exact mode; for live mode enable virtualisation in the firmware, or nesting in the hypervisor",
+        )
+    if not os.access(device, os.R_OK | os.W_OK):
+        return _limited(
+            name,
+            "/dev/kvm is there, but not for this user",
+            "add the user to the group kvm (`sudo adduser $USER kvm`) and log in again",
+        )
+    try:
+        qemu = exact.find_qemu(command)
+    except LabError as error:
+        return _limited(name, f"cannot be tried: {error.message}", error.hint)
+    kernel = some_kernel()
+    if kernel is None:
+        return _limited(
+            name,
+            "/dev/kvm opens; not tried, because there is no kernel to boot yet",
+            "build or fetch one (`lab kernel build deb:6.12`), then ask again",
+        )
+    reason = probe_kvm(qemu.path, kernel)
+    if reason is None:
+        return _ok(name, "a kernel boots under KVM")
+    return _limited(
+        name,
+        f"/dev/kvm opens, but no kernel boots under it: {reason}",
+        "use exact mode (--mode auto does); a hypervisor that does not nest cannot be mended from inside",
+    )
+
+
+_PERF_EVENT_OPEN = 298
+_PERF_ATTR_SIZE = 112
+
+
+def _counters() -> Finding:
+    name = "hardware counters"
+    if counts_cycles():
+        return _ok(name, "the PMU counts cycles")
+    return _limited(
+        name,
+        "no PMU: perf cannot count cycles or TLB misses here",
+        "exact mode does not need one; for live mode use a machine that has one, or expose it to this guest",
+    )
+
+
+def counts_cycles() -> bool:
+    """Whether perf_event_open(2) gives a counter of hardware cycles for this process."""
+    # struct perf_event_attr: type HARDWARE 0, size, config CPU_CYCLES 0; flags: disabled, exclude_kernel, exclude_hv
+    attributes = struct.pack("IIQ", 0, _PERF_ATTR_SIZE, 0).ljust(40, b"\0") + struct.pack("Q", 1 | 1 << 5 | 1 << 6)
+    buffer = ctypes.create_string_buffer(attributes.ljust(_PERF_ATTR_SIZE, b"\0"), _PERF_ATTR_SIZE)
+    descriptor = ctypes.CDLL(None, use_errno=True).syscall(_PERF_EVENT_OPEN, buffer, 0, -1, -1, 0)
+    if descriptor < 0:
+        return False
+    os.close(descriptor)
+    return True
+
+
+def _virtme_ng() -> Finding:
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
+    if shutil.which("vng", path=path):
+        return _ok("virtme-ng", "installed")
+    return _limited("virtme-ng", "not installed; live mode needs it", "make setup")
+
+
+def _default_tree() -> Finding:
+    name = "default tree"
+    if (paths.data_dir("trees") / "default.git").is_dir():
+        return _ok(name, "imported")
+    if Path("/usr/src/linux-source-6.12.tar.xz").is_file():
+        return _ok(name, "not imported yet; its source package is installed")
+    try:
+        offered = run_text(["apt-cache", "pkgnames", "linux-source-6.12"])
+    except LabError:
+        offered = ""
+    if "linux-source-6.12" in offered.split():
+        return _ok(name, "not imported yet; its source package can be downloaded")
+    return _limited(
+        name,
+        "linux-source-6.12 is neither installed nor offered by the package sources",
+        "sudo apt-get update; or use a tree of your own with --tree",
+    )
+
+
+def _size() -> Finding:
+    cores = len(os.sched_getaffinity(0))
+    memory_gb = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    text = f"{cores} cores, {memory_gb:.0f} GiB of memory: {cores} exact guests at a time"
+    if memory_gb < cores:
+        return _limited("size", text, "run fewer guests at a time with --jobs")
+    return _ok("size", text)
+
+
+def _disk() -> Finding:
+    folder = paths.cache_dir()
+    free_gb = shutil.disk_usage(folder).free / 2**30
+    text = f"{free_gb:.0f} GiB free for {folder}"
+    if free_gb < 5:
+        needs = f"{text}: a kernel build needs 3, the default tree and image 2"
+        return _missing("disk", needs, "free some, or point XDG_CACHE_HOME and XDG_DATA_HOME elsewhere")
+    return _ok("disk", text)
+
+
+def _privileges() -> Finding:
+    root = os.geteuid() == 0
+    return _ok(
+        "privileges", "running as root" if root else "an ordinary user: enough for images, builds and exact runs"
+    )
