@@ -201,7 +201,7 @@ class GuestBooter:
             timeout_s=plan.guest_timeout_s,
             progress=work.progress,
         )
-        (self._stand,) = ready.stands
+        (self._setup,) = ready.setups
         self.environment = ready.environment
 
     def build(self, candidate: Candidate) -> Built:
@@ -210,7 +210,7 @@ class GuestBooter:
         return Built(
             commit=candidate.id,
             kernel=kernel.key,
-            image=identity(kernel, self._stand.bench.machine),
+            image=identity(kernel, self._setup.machine),
             release=kernel.release,
             build_s=round(build_s, 3),
             at=now(),
@@ -218,21 +218,20 @@ class GuestBooter:
 
     def boot(self, candidate: Candidate) -> BootResult:
         """Boot a kernel afresh, run the case some times, and summarize its samples."""
-        bench = self._stand.bench
         number, name = self._next_name(candidate)
         with self.work.progress.task(f"boot {number}, {candidate.name}", 1) as task:
             record = boots.boot(
-                bench,
+                self._setup,
                 self._arm(candidate),
-                bench.cases,
+                self._setup.cases,
                 name=name,
                 seed=number,
                 iterations=self.iterations,
-                cpu_set=self._stand.cpu_sets[0],
+                cpu_set=self._setup.cpu_sets[0],
                 running=self._running,
             )
             task.advance()
-        samples = record.reading()[bench.cases[0].name].get(self.metric.name, [])
+        samples = record.reading()[self._setup.cases[0].name].get(self.metric.name, [])
         value = iterations.summary(samples)
         if not math.isfinite(value):
             raise GuestFailed(

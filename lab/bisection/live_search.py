@@ -25,7 +25,7 @@ from lab.stats import evidence
 from lab.stats.defaults import ALPHA, CONFIDENCE
 from lab.stats.evidence import Estimate, Moments
 from lab.stats.posterior import DRIFTS, Belief, Drift, Reading, believe, prior_of, shortest
-from lab.stats.sequential import Looks
+from lab.stats.sequential import SequentialTest
 
 
 class SearchOutcome(StrEnum):
@@ -299,7 +299,7 @@ class LiveSearch:
         if rules.confirm_alpha is None:
             return 0
         start = Moments(2, abs(belief.delta), math.sqrt(2) * belief.noise)
-        more = Looks(rules.confirm_alpha).blocks_to_settle(start, margin=0.0, min_blocks=FEWEST_BLOCKS)
+        more = SequentialTest(rules.confirm_alpha).blocks_to_settle(start, margin=0.0, min_blocks=FEWEST_BLOCKS)
         blocks = rules.confirm_blocks if more is None else min(start.n + more, rules.confirm_blocks)
         return max(0, blocks - len(self.confirming.x)) if self.confirming else blocks
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from lab.cli import options
 from lab.cluster import exact_only
 from lab.compare import exact, live, live_guests, results
-from lab.compare.explain import Why, find
+from lab.compare.explain import CaseExplanation, find
 from lab.compare.plan import ArmPlan, LivePlan, MeasureOptions, Plan
 from lab.compare.results import AbResult
 from lab.core import records
@@ -170,7 +170,7 @@ def _verdicts(names: str | None) -> set[Outcome]:
         raise UserError(f"--fail-on {names}: {error}", hint=f"choose from {', '.join(Outcome)}") from error
 
 
-def _print(result: AbResult, reason: Why | None, *, as_json: bool) -> None:
+def _print(result: AbResult, reason: CaseExplanation | None, *, as_json: bool) -> None:
     if as_json:
         document = {**records.plain(result), "explain": reason.document()} if reason else result
         options.print_json(document)

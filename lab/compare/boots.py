@@ -1,4 +1,4 @@
-"""One boot: a guest of one arm that runs every case a number of times. Its record is never thrown away."""
+"""Boots of live mode: a guest of one arm that runs every case several times. Records are never thrown away."""
 
 from __future__ import annotations
 
@@ -26,14 +26,18 @@ from lab.kernels.kernel import MachineType
 from lab.workloads.spec import Case, Workload
 
 _LEAST_FREE = 32 << 20
-"""Bytes: a report that a full disk cut short would read as a guest that died."""
+"""Bytes of disk: a report that a full disk cut short would read as a guest that died."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveBench:
-    """What all boots of a workload share. guest: without the CPUs and the arm's part of the command line.
+class GuestSetup:
+    """The guests of one workload: what all of its boots share.
 
-    perf: the events that `perf stat` counts around every case; none: it is not run. profiled: `perf record` is.
+    guest: of every boot, but for its cpu_set and what an arm adds.
+    packed_root: the root that guests unpack; root: the folder that virtme-ng takes for one.
+    cpu_sets: one that the arms take in turn, or one for each arm.
+    perf: the events that `perf stat` counts around every case; without any it is not run.
+    profiled: `perf record` runs around every case.
     """
 
     guest: LiveGuest
@@ -42,14 +46,20 @@ class LiveBench:
     cases: Sequence[Case]
     packed_root: Path
     root: Path
+    cpu_sets: Sequence[CpuSet]
     timeout_s: float
     folder: Path
     fingerprint: str
     perf: Sequence[Event] = ()
     profiled: bool = False
 
+    @property
+    def case_names(self) -> list[str]:
+        """The cases as `WORKLOAD:CASE`."""
+        return [f"{self.workload.name}:{case.name}" for case in self.cases]
+
     def guest_of(self, arm: Arm, cpu_set: CpuSet) -> LiveGuest:
-        """An arm's guest on its CPUs."""
+        """An arm's guest on a cpu_set: everything that its command line depends on."""
         arguments = [*self.guest.arguments, *self.workload.arguments(arm.settings)]
         return msgspec.structs.replace(self.guest, cpu_set=cpu_set, arguments=arguments)
 
@@ -57,9 +67,11 @@ class LiveBench:
 class BootRecord(Record, frozen=True, kw_only=True):
     """The record of one boot: `boots/<name>.json`.
 
-    values: by case and metric, the value of each iteration in order; NaN where an optional one was not printed.
-    cpus: the host CPU of each vCPU. boot_s: wall time without the iterations. vng, argv: the commands that made and
-    started the guest. failure: why it died, in which case nothing else is known of it.
+    boot_s: wall time without the iterations.
+    cpus: the host CPU of each vCPU; others: for QEMU's other threads.
+    vng, argv: the commands that made and started the guest.
+    values: by case and metric, of each iteration in order; None where an optional metric was not printed.
+    failure: why the guest died, in which case nothing else is known of it.
     """
 
     schema: int = 1
@@ -87,18 +99,18 @@ class BootRecord(Record, frozen=True, kw_only=True):
     def reading(self) -> dict[str, dict[str, list[float]]]:
         """The values as numbers: JSON has no NaN."""
         return {
-            case: {metric: [math.nan if v is None else v for v in found] for metric, found in metrics.items()}
+            case: {metric: [math.nan if v is None else v for v in values] for metric, values in metrics.items()}
             for case, metrics in self.values.items()
         }
 
 
 def record_path(folder: Path, name: str) -> Path:
-    """Where a boot's record is."""
+    """The file of a boot's record."""
     return folder / "boots" / f"{name}.json"
 
 
 def boot(
-    bench: LiveBench,
+    setup: GuestSetup,
     arm: Arm,
     cases: Sequence[Case],
     *,
@@ -108,25 +120,25 @@ def boot(
     cpu_set: CpuSet,
     running: RunningGuests,
 ) -> BootRecord:
-    """Boot one guest, run every case so often, save the record.
+    """Boot one guest, run every case that many times, save the record.
 
-    A guest that dies leaves a record with the reason, and raises `GuestFailed`. Its folder stays for reading.
+    Raises `GuestFailed` for a guest that dies; its record has the reason, and its folder stays for reading.
     """
-    folder = runs.guest_folder(bench.folder, name)
+    folder = runs.guest_folder(setup.folder, name)
     shutil.rmtree(folder, ignore_errors=True)
-    paths.require_space(bench.folder, _LEAST_FREE, "a guest")
+    paths.require_space(setup.folder, _LEAST_FREE, "a guest")
     folder.mkdir(parents=True)
-    record_path(bench.folder, name).parent.mkdir(exist_ok=True)
-    composed, argv = live_machine.compose(bench.guest_of(arm, cpu_set), arm.kernel.image(bench.machine), bench.root)
+    record_path(setup.folder, name).parent.mkdir(exist_ok=True)
+    composed, argv = live_machine.compose(setup.guest_of(arm, cpu_set), arm.kernel.image(setup.machine), setup.root)
     record = BootRecord(
         name=name,
         arm=arm.name,
-        workload=bench.workload.name,
+        workload=setup.workload.name,
         cases=[case.name for case in cases],
         iterations=iterations,
         seed=seed,
         kernel=arm.kernel.key,
-        fingerprint=bench.fingerprint,
+        fingerprint=setup.fingerprint,
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         cpus=cpu_set.cpus,
         others=cpu_set.others,
@@ -134,91 +146,91 @@ def boot(
         argv=argv,
     )
     try:
-        record = _measured(record, bench, arm, cases, folder, running, cpu_set)
+        record = _run(record, setup, arm, cases, folder, running, cpu_set)
     except GuestFailed as error:
         error.message = f"{arm.name} arm ({arm.kernel.spec.text}), {name}: {error.message}"
-        records.save(record_path(bench.folder, name), msgspec.structs.replace(record, failure=error.message))
+        records.save(record_path(setup.folder, name), msgspec.structs.replace(record, failure=error.message))
         raise
-    records.save(record_path(bench.folder, name), record)
+    records.save(record_path(setup.folder, name), record)
     return record
 
 
-def _measured(
+def _run(
     record: BootRecord,
-    bench: LiveBench,
+    setup: GuestSetup,
     arm: Arm,
     cases: Sequence[Case],
     folder: Path,
     running: RunningGuests,
     cpu_set: CpuSet,
 ) -> BootRecord:
-    live_machine.link_files(folder, arm.kernel.image(bench.machine), bench.root)
+    live_machine.link_files(folder, arm.kernel.image(setup.machine), setup.root)
     initrd = folder / run.INITRD
-    initrd.write_bytes(_initrd(bench, arm, cases, record.seed, record.iterations))
+    initrd.write_bytes(_initrd(setup, arm, cases, record.seed, record.iterations))
     try:
         ended = run.boot(
             record.argv,
             folder=folder,
-            timeout_s=bench.timeout_s,
+            timeout_s=setup.timeout_s,
             running=running,
             on_start=lambda process: pinning.pin_and_start(process, folder, cpu_set),
         )
         report = run.read_report(ended)
-        counted = _take_events(report) if bench.perf else []
-        profiles = _take_profiles(report) if bench.profiled else {}
-        values = collect(report, bench.workload, cases, record.iterations, folder, counted)
+        counted = _take_events(report) if setup.perf else []
+        profiles = _take_profiles(report) if setup.profiled else {}
+        values = collect(report, setup.workload, cases, record.iterations, folder, counted)
     except GuestFailed:
-        paths.require_space(folder)  # what it said may be lost, and that is not its kernel's doing
+        paths.require_space(folder)  # a full disk may have cut the report short, which is not its kernel's fault
         raise
     finally:
         initrd.unlink(missing_ok=True)
         (folder / live_machine.QMP).unlink(missing_ok=True)
-    spent_s = sum(one.end_ns - one.begin_ns for one in report.cases if one.end_ns is not None) / 1e9
+    spent_s = sum(outcome.end_ns - outcome.begin_ns for outcome in report.cases if outcome.end_ns is not None) / 1e9
     return msgspec.structs.replace(
         record, wall_s=ended.wall_s, boot_s=max(0.0, ended.wall_s - spent_s), values=values, report=report,
-        perf=perf_stat.summarize(counted) if bench.perf else None, profiles=profiles,
+        perf=perf_stat.summarize(counted) if setup.perf else None, profiles=profiles,
     )  # fmt: skip
 
 
 def _take_events(report: GuestReport) -> list[perf_stat.Reading]:
-    """What perf counted in each case of a boot, in order; taken out of what the case's program said."""
-    found = []
+    """Move perf's counts out of the stderr of each case of a boot."""
+    readings = []
     for outcome in report.cases:
-        one = perf_stat.read(outcome.stderr)
-        outcome.stderr = list(one.rest)
-        found.append(one)
-    return found
+        reading = perf_stat.read(outcome.stderr)
+        outcome.stderr = list(reading.rest)
+        readings.append(reading)
+    return readings
 
 
 def _take_profiles(report: GuestReport) -> dict[str, Profile]:
-    """What perf recorded of each case; taken out of what the case's program said."""
-    found = {}
+    """Move perf's profiles out of the stderr of each case."""
+    profiles = {}
     for outcome in report.cases:
         profile, outcome.stderr = perf_record.read(outcome.stderr)
         if profile is not None:
-            found[outcome.name] = profile
-    return found
+            profiles[outcome.name] = profile
+    return profiles
 
 
-def _initrd(bench: LiveBench, arm: Arm, cases: Sequence[Case], seed: int, iterations: int) -> bytes:
-    """The guest's whole root, the one that exact mode boots, and its job: every case in turn, so often."""
-    once = [(case.name, _command(bench, case)) for case in runs.shuffled(cases, seed)]
+def _initrd(setup: GuestSetup, arm: Arm, cases: Sequence[Case], seed: int, iterations: int) -> bytes:
+    """The guest's root, which exact mode boots too, and its job: every case in turn, that many times."""
+    once = [(case.name, _command(setup, case)) for case in runs.shuffled(cases, seed)]
     job = channel.encode_job(
         seed=seed,
         cases=once * iterations,
-        settings=bench.workload.guest_settings(live_parameters().settings, arm.settings),
-        env=bench.workload.environment(arm.settings),
-        setup=bench.workload.setup,
+        settings=setup.workload.guest_settings(live_parameters().settings, arm.settings),
+        env=setup.workload.environment(arm.settings),
+        setup=setup.workload.setup,
     )
-    archive = bench.packed_root.read_bytes() + cpio.entry("job", 0o100444, job) + cpio.trailer()
+    archive = setup.packed_root.read_bytes() + cpio.entry("job", 0o100444, job) + cpio.trailer()
     return archive + runs.padding(len(archive))
 
 
-def _command(bench: LiveBench, case: Case) -> list[str]:
-    command = bench.workload.command(case)
-    if bench.profiled:
+def _command(setup: GuestSetup, case: Case) -> list[str]:
+    command = setup.workload.command(case)
+    if setup.profiled:
         return perf_record.wrap(command)
-    return perf_stat.wrap(command, bench.perf) if bench.perf else command
+    return perf_stat.wrap(command, setup.perf) if setup.perf else command
 
 
 def collect(
@@ -229,19 +241,19 @@ def collect(
     guest: Path,
     counted: Sequence[perf_stat.Reading] = (),
 ) -> dict[str, dict[str, list[float | None]]]:
-    """Each metric of each iteration, from a report that has every case so often; `GuestFailed` if one is missing.
+    """Each metric of each iteration, from a report with that many of every case; `GuestFailed` if one is missing.
 
-    counted: what perf counted in each case of the report, where it was run.
+    counted: by perf in each case of the report, where it ran.
     """
-    events = {id(outcome): one for outcome, one in zip(report.cases, counted, strict=False)}
+    events = {id(outcome): reading for outcome, reading in zip(report.cases, counted, strict=False)}
     values: dict[str, dict[str, list[float | None]]] = {case.name: {} for case in cases}
-    by_case = {case.name: [one for one in report.cases if one.name == case.name] for case in cases}
+    by_case = {case.name: [outcome for outcome in report.cases if outcome.name == case.name] for case in cases}
     for turn in range(iterations):
-        outcomes = [found[turn] for found in by_case.values() if turn < len(found)]
+        outcomes = [of_case[turn] for of_case in by_case.values() if turn < len(of_case)]
         output.collect(GuestReport(cases=outcomes), workload, cases, guest)
         for outcome in outcomes:
-            if (one := events.get(id(outcome))) is not None:
-                outcome.metrics |= {perf_stat.metric_name(name): value for name, value in one.values.items()}
+            if (reading := events.get(id(outcome))) is not None:
+                outcome.metrics |= {perf_stat.metric_name(name): value for name, value in reading.values.items()}
             for metric, value in outcome.metrics.items():
                 column = values[outcome.name].setdefault(metric, [])
                 column += [None] * (turn - len(column))

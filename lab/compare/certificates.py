@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from statistics import quantiles
+from typing import Any
 
 import msgspec
 
@@ -20,7 +21,7 @@ from lab.core.errors import HostFailed
 from lab.core.records import Record
 from lab.guests import host
 from lab.stats import evidence
-from lab.stats.sequential import Looks
+from lab.stats.sequential import SequentialTest
 from lab.stats.verdict import Outcome
 
 ROUNDS = (6, 10, 15, 20, 30, 40)
@@ -66,7 +67,7 @@ class Certificate(Record, frozen=True, kw_only=True):
         """The change that so many rounds find with 80 % chance; None where they cannot find any."""
         if self.block_sd == 0:
             return 0.0
-        found = Looks(self.alpha, rounds).detectable_effect(rounds, self.block_sd)
+        found = SequentialTest(self.alpha, rounds).detectable_effect(rounds, self.block_sd)
         return None if found is None else math.expm1(found)
 
 
@@ -178,6 +179,12 @@ def changed(one: Certificate, present: Mapping[str, str]) -> list[str]:
         for name in names
         if one.setup.get(name) != present.get(name)
     ]
+
+
+def quotes(cases: Iterable[str], present: Mapping[str, str], **conditions: Any) -> dict[str, str]:
+    """What this host's certificates say, for the cases that have one; see `quote`."""
+    found = {case: quote(case, present, **conditions) for case in cases}
+    return {case: text for case, text in found.items() if text}
 
 
 def quote(

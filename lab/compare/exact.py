@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
-from lab import __version__
 from lab.compare import results
 from lab.compare.plan import ArmPlan, ComparisonPlan, Plan
 from lab.compare.requirements import check_guest
-from lab.compare.results import AbResult, ArmResult, CaseResult, GuestShape, ResultEnvironment
+from lab.compare.results import AbResult, ArmResult, CaseResult, Clock, GuestShape, ResultEnvironment
 from lab.compare.runs import Bench
 from lab.compare.sampling import Series, Wanted, fill
-from lab.core import records
 from lab.core.errors import HostFailed
 from lab.core.executor import Work
 from lab.core.progress import Progress
 from lab.guests import costs, exact, initrd
 from lab.guests import image as guest_image
-from lab.guests.exact import Environment, Qemu
-from lab.guests.image import Image
+from lab.guests.exact import Qemu
 from lab.guests.plugin import load_instrument
 from lab.guests.run import Arm
 from lab.kernels import store
@@ -34,7 +29,7 @@ from lab.workloads.spec import Case, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class ExactGuests:
     """Everything that a plan needs, at hand: kernels, guests, and the series that runs go into."""
 
     arms: tuple[Arm, ...]
@@ -42,7 +37,7 @@ class Prepared:
     environment: ResultEnvironment
 
 
-def prepare(plan: Plan, folder: Path, work: Work) -> Prepared:
+def prepare(plan: Plan, folder: Path, work: Work) -> ExactGuests:
     """Build or fetch both kernels and the image, and describe the guests around them."""
     selection.require_unchanged(plan.files)
     qemu = exact.find_qemu(plan.qemu)
@@ -51,12 +46,11 @@ def prepare(plan: Plan, folder: Path, work: Work) -> Prepared:
 
 def prepare_around(
     arms: tuple[Arm, ...], qemu: Qemu, plan: ComparisonPlan, folder: Path, progress: Progress
-) -> Prepared:
-    """The guests around arms whose kernels are at hand."""
-    machine = common_machine(*(arm.kernel for arm in arms))
+) -> ExactGuests:
+    """The guests of every workload around arms whose kernels are at hand."""
+    machine, parameters = common_machine(*(arm.kernel for arm in arms)), exact.exact_machine()
     image = guest_image.obtain(progress)
-    series = []
-    shapes = {}
+    series, shapes = [], {}
     for workload, cases in selection.select_all(plan.workloads):
         check_guest(workload, cases, arms, image)
         bench = Bench(
@@ -69,55 +63,72 @@ def prepare_around(
             instrument=load_instrument(plan.machine, model_of(plan.model, workload)),
         )
         facts = bench.environment()
-        shapes[workload.name] = _shape(facts, workload, cases)
+        shapes[workload.name] = GuestShape.of(
+            workload,
+            cases,
+            facts.settings,
+            parameters.settings,
+            vcpus=facts.vcpus,
+            memory_mb=facts.memory_mb,
+            initrd_sha256=facts.initrd_sha256,
+            fingerprint=facts.fingerprint,
+            model=facts.model,
+        )
         series.append(Series(bench=replace(bench, fingerprint=facts.fingerprint), cases=cases))
-    return Prepared(arms=arms, series=series, environment=_environment(facts, shapes, image[0]))
+    environment = ResultEnvironment.around(
+        shapes,
+        image[0].sha256,
+        qemu=facts.qemu,
+        machine=facts.machine,
+        cpu=facts.cpu,
+        shift=facts.shift,
+        cmdline=parameters.cmdline,
+        settings=parameters.settings,
+        model=", ".join(dict.fromkeys(shape.model for shape in shapes.values())),
+    )
+    return ExactGuests(arms=arms, series=series, environment=environment)
 
 
 def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
     """Do what a plan says, in its result folder; what is already there is not done again."""
-    started, clock = datetime.now(UTC), time.monotonic()
-    ready = prepare(plan, folder, work)
-    series = ready.series
-    fill(series, ready.arms, plan, lambda one: Wanted(ready.arms, _undecided(one, series, plan)), work)
-    name = results.reference(folder)
-    if not all(one.seeds() for one in series):
+    clock, name = Clock(), results.reference(folder)
+    guests = prepare(plan, folder, work)
+    fill(guests.series, guests.arms, plan, lambda series: _undecided(series, guests, plan), work)
+    if not all(series.seeds() for series in guests.series):
         raise HostFailed(
             "the budget was used up before one pair of guests had run",
             hint=f"give it more; go on by `lab ab --resume {name}`",
         )
-    cases, overall = judge(series, plan)
-    result = AbResult(
-        mode=plan.mode,
-        threshold=plan.threshold,
-        alpha=plan.alpha,
-        base=arm_result(ready.arms[0]),
-        test=arm_result(ready.arms[1]),
-        environment=ready.environment,
-        seeds=sorted({seed for one in series for seed in one.seeds()}),
+    cases, overall = judge(guests.series, plan)
+    base, test = map(arm_result, guests.arms)
+    return results.finish(
+        folder,
+        plan,
+        clock,
+        AbResult,
+        base=base,
+        test=test,
+        environment=guests.environment,
+        seeds=sorted({seed for series in guests.series for seed in series.seeds()}),
         cases=cases,
         verdict=overall.verdict,
         reason=overall.reason,
-        started=started.isoformat(timespec="seconds"),
-        seconds=round(time.monotonic() - clock, 3),
-        result=name,
         reproduce=f"lab replay {name}",
     )
-    records.save(folder / "result.json", result)
-    return result
 
 
 def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], multiple.Overall]:
-    """Every case of every series compared, and the verdict over all of them."""
-    compared = [(one, case, _compare(one, case, plan)) for one in series for case in one.cases]
-    marked = iter(multiple.mark_secondary([c for _, _, comparisons in compared for c in comparisons]))
-    compared = [(one, case, [next(marked) for _ in comparisons]) for one, case, comparisons in compared]
+    """Compare every case of every series, and judge all of them together."""
+    cases = [(one, case) for one in series for case in one.cases]
+    compared = [_compare(one, case, plan) for one, case in cases]
+    marked = iter(multiple.mark_secondary([c for comparisons in compared for c in comparisons]))
+    compared = [[next(marked) for _ in comparisons] for comparisons in compared]
     verdicts = [
         multiple.case_verdict(f"{one.bench.workload.name}:{case.name}", comparisons)
-        for one, case, comparisons in compared
+        for (one, case), comparisons in zip(cases, compared, strict=True)
     ]
     overall = multiple.overall(verdicts, plan.alpha)
-    cases = [
+    judged = [
         CaseResult(
             workload=one.bench.workload.name,
             case=case.name,
@@ -127,9 +138,9 @@ def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], multi
             guest_clock=one.bench.workload.primary.name if one.bench.instrument else None,
             holm=found.name in overall.survived if found.verdict.is_change else None,
         )
-        for (one, case, comparisons), found in zip(compared, verdicts, strict=True)
+        for (one, case), comparisons, found in zip(cases, compared, verdicts, strict=True)
     ]
-    return cases, overall
+    return judged, overall
 
 
 def _compare(one: Series, case: Case, plan: Plan) -> list[Comparison]:
@@ -148,15 +159,15 @@ def metrics_of(own: Sequence[spec.Metric], *, modelled: bool) -> list[Metric]:
     ]
 
 
-def _undecided(one: Series, series: Sequence[Series], plan: Plan) -> list[Case]:
-    """Cases that more seeds could settle: unknown, or changed but not yet beyond chance over all cases."""
-    cases, _ = judge(series, plan)
+def _undecided(one: Series, guests: ExactGuests, plan: Plan) -> Wanted:
+    """The cases that more seeds could settle: unknown, or changed but not yet beyond chance over all cases."""
+    cases, _ = judge(guests.series, plan)
     open_cases = {
         case.case
         for case in cases
         if case.workload == one.bench.workload.name and (case.verdict == Outcome.UNKNOWN or case.holm is False)
     }
-    return [case for case in one.cases if case.name in open_cases]
+    return Wanted(guests.arms, [case for case in one.cases if case.name in open_cases])
 
 
 def obtain_arms(plan: Plan, work: Work) -> tuple[Arm, Arm]:
@@ -173,7 +184,7 @@ def obtain_arm(name: str, plan: ArmPlan, work: Work) -> Arm:
 
 
 def arm_result(arm: Arm, machine: Mapping[str, str] | None = None) -> ArmResult:
-    """An arm as the document describes it. machine: the settings of every guest, exact mode's without."""
+    """An arm as the document describes it. machine: the settings of every guest; None for exact mode's."""
     kernel: Kernel = arm.kernel
     source = kernel.spec.tree_source
     build = store.find(kernel.key) if source else None
@@ -194,40 +205,8 @@ def model_of(asked: str, workload: Workload) -> str:
     return workload.model if asked == "auto" else asked
 
 
-def _shape(facts: Environment, workload: Workload, cases: Sequence[Case]) -> GuestShape:
-    machine = exact.exact_machine()
-    return GuestShape(
-        settings={name: value for name, value in facts.settings.items() if machine.settings.get(name) != value},
-        cmdline=list(workload.cmdline),
-        env=facts.env,
-        setup=list(workload.setup),
-        commands={case.name: workload.command(case) for case in cases},
-        vcpus=facts.vcpus,
-        memory_mb=facts.memory_mb,
-        initrd_sha256=facts.initrd_sha256,
-        fingerprint=facts.fingerprint,
-        model=facts.model,
-    )
-
-
-def _environment(facts: Environment, shapes: dict[str, GuestShape], image: Image) -> ResultEnvironment:
-    return ResultEnvironment(
-        fingerprint=records.digest({name: shape.fingerprint for name, shape in shapes.items()})[:16],
-        qemu=facts.qemu,
-        machine=facts.machine,
-        cpu=facts.cpu,
-        shift=facts.shift,
-        cmdline=exact.exact_machine().cmdline,
-        settings=exact.exact_machine().settings,
-        image=image.sha256,
-        lab=__version__,
-        guests=shapes,
-        model=", ".join(dict.fromkeys(shape.model for shape in shapes.values())),
-    )
-
-
 def announce(plan: Plan, selected: Sequence[tuple[Workload, list[Case]]], work: Work) -> None:
-    """Say what will be run and about how long that takes, before it starts."""
+    """Show what will run, and about how long it takes."""
     cases = sum(len(chosen) for _, chosen in selected)
     guests = 2 * plan.seeds * sum(len(workload.by_guest(chosen)) for workload, chosen in selected)
     seconds = guests * guest_seconds(2 * plan.seeds * cases / guests) / work.jobs

@@ -239,7 +239,7 @@ def _remembered_path(folder: Path, workload: str, case: str) -> Path:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Why:
+class CaseExplanation:
     """One case explained. machine, model: what cycles were modelled by."""
 
     result: AbResult
@@ -278,7 +278,7 @@ def find(
     machine: str | None = None,
     model: str | None = None,
     cost: Cost = "cycles",
-) -> Why:
+) -> CaseExplanation:
     """Explain one case of a finished result: the one named, else the one that changed most.
 
     machine, model: of the cost model; None for what the result was measured with, or the whole model.
@@ -295,7 +295,7 @@ def find(
         explanation=explanation,
     )
     remember(folder, kept)
-    return Why(
+    return CaseExplanation(
         result=result,
         case=chosen,
         explanation=explanation,

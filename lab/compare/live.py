@@ -1,26 +1,21 @@
-"""`lab ab --mode live`: both arms in real time, round by round, until every case is decided.
-
-How a comparison in live mode is going, in words: a line a round, or a bar for each case as its interval narrows.
-"""
+"""`lab ab --mode live`: both arms in real time, round by round, until every case is decided."""
 
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from lab.compare import boots, certificates, exact, live_guests, results
-from lab.compare.live_guests import Ready
+from lab.compare.boots import GuestSetup
+from lab.compare.live_guests import LiveGuests
 from lab.compare.plan import LivePlan, Plan
-from lab.compare.results import AbResult, CaseResult, Live, LiveRound
-from lab.compare.round_runner import Stand, Taking
+from lab.compare.results import AbResult, CaseResult, Clock, Live, LiveRound
+from lab.compare.round_runner import RoundRunner
 from lab.compare.rounds import Rounds
-from lab.core import records
 from lab.core.errors import GuestFailed, HostFailed
 from lab.core.executor import Work
 from lab.core.progress import Progress, Task
@@ -30,16 +25,15 @@ from lab.guests.live_machine import live_parameters
 from lab.guests.perf_record import Difference, Profile
 from lab.guests.run import RunningGuests
 from lab.stats import multiple
-from lab.stats.multiple import CaseVerdict
 from lab.stats.verdict import Comparison, Outcome, percent, primary_of
 from lab.workloads import selection
 
 
 class Narrator:
-    """Tells of every round that is over. Use as a context manager around the rounds."""
+    """Shows each round as it ends, by a line or a bar for each case. A context manager around the rounds."""
 
-    def __init__(self, taking: Taking, progress: Progress) -> None:
-        self._taking = taking
+    def __init__(self, runner: RoundRunner, progress: Progress) -> None:
+        self._runner = runner
         self._progress = progress
         self._bars: dict[str, Task] = {}
         self._told = 0
@@ -47,8 +41,8 @@ class Narrator:
 
     def __enter__(self) -> Self:
         if self._progress.shows_bars:
-            for case in self._taking.rounds.metrics:
-                self._bars[case] = self._progress.task(case, self._taking.rounds.max_blocks)
+            for case in self._runner.rounds.metrics:
+                self._bars[case] = self._progress.task(case, self._runner.rounds.max_blocks)
         return self
 
     def __exit__(
@@ -57,33 +51,33 @@ class Narrator:
         for bar in self._bars.values():
             bar.close()
 
-    def tell(self, one: LiveRound) -> None:
-        """A round is over: what went wrong on the way to it, and how every case stands."""
-        for other in self._taking.tried[self._told :]:
-            if other.reasons:
-                self._progress.log(f"round {other.number}: {_trouble(other)}")
-        self._told = len(self._taking.tried)
+    def tell(self, live_round: LiveRound) -> None:
+        """Show what went wrong on the way to a round, and the state of every case after it."""
+        for tried in self._runner.tried[self._told :]:
+            if tried.reasons:
+                self._progress.log(f"round {tried.number}: {_trouble(tried)}")
+        self._told = len(self._runner.tried)
         self._tell_plan()
-        standing = {case: primary_of(found) for case, found in self._taking.rounds.standing().items()}
+        primaries = {case: primary_of(found) for case, found in self._runner.rounds.standing().items()}
         if self._bars:
-            for case, comparison in standing.items():
-                self._bars[case].advance(1, in_words(comparison))
+            for case, comparison in primaries.items():
+                self._bars[case].advance(1, describe(comparison))
             return
-        cases = "; ".join(f"{case} {in_words(comparison)}" for case, comparison in standing.items())
-        self._progress.log(f"round {one.number}, {one.seconds:.0f} s: {cases}{self._left()}")
+        cases = "; ".join(f"{case} {describe(comparison)}" for case, comparison in primaries.items())
+        self._progress.log(f"round {live_round.number}, {live_round.seconds:.0f} s: {cases}{self._left()}")
 
     def _tell_plan(self) -> None:
-        """How many rounds fit into the budget, once that is known; without one the options have said it."""
-        horizon = self._taking.rounds.horizon
-        if horizon is None or horizon.iterations is None or self._planned:
+        """Show how many rounds fit into the budget, once that is known."""
+        plan = self._runner.rounds.round_plan
+        if plan is None or plan.iterations is None or self._planned:
             return
         self._planned = True
-        each = f"{horizon.iterations} iteration{'s' * (horizon.iterations != 1)} a boot"
-        self._progress.log(f"planned for this budget: {horizon.rounds} rounds, {each}")
+        each = f"{plan.iterations} iteration{'s' * (plan.iterations != 1)} a boot"
+        self._progress.log(f"planned for this budget: {plan.rounds} rounds, {each}")
 
     def _left(self) -> str:
-        """How long it may still take: what the open cases ask for, or the end of the rounds."""
-        rounds = self._taking.rounds
+        """The time that it may still take: what the open cases ask for, or the end of the rounds."""
+        rounds = self._runner.rounds
         undecided = set(rounds.undecided())
         asked = [primary_of(found).more_blocks for case, found in rounds.standing().items() if case in undecided]
         if not asked and not rounds.fixed_blocks:
@@ -92,23 +86,21 @@ class Narrator:
         more = most if rounds.fixed_blocks else min(most, max((most if n is None else n) for n in asked))
         if not more:
             return ""
-        return f"; at most {more} more round{'s' * (more != 1)}, about {more * self._taking.seconds_a_round():.0f} s"
+        return f"; at most {more} more round{'s' * (more != 1)}, about {more * self._runner.seconds_a_round():.0f} s"
 
 
-def in_words(comparison: Comparison) -> str:
-    """How a case stands: its change, the interval, the verdict, and what would be needed for one."""
+def describe(comparison: Comparison) -> str:
+    """A case's change, its interval and verdict, and what is missing for one."""
     if comparison.interval is None:
         return f"{percent(comparison.ratio)}, {comparison.reason}"
     low, high = comparison.interval
-    words = f"{percent(comparison.ratio)} [{percent(low)}, {percent(high)}] {comparison.verdict}"
-    if comparison.verdict != Outcome.UNKNOWN:
-        return words
-    return f"{words}: {comparison.undecided('round')}"
+    text = f"{percent(comparison.ratio)} [{percent(low)}, {percent(high)}] {comparison.verdict}"
+    return f"{text}: {comparison.undecided('round')}" if comparison.verdict == Outcome.UNKNOWN else text
 
 
-def _trouble(one: LiveRound) -> str:
-    reasons = "; ".join(one.reasons)
-    match one.state:
+def _trouble(tried: LiveRound) -> str:
+    reasons = "; ".join(tried.reasons)
+    match tried.state:
         case "repeated":
             return f"repeated: {reasons}"
         case "died":
@@ -116,23 +108,23 @@ def _trouble(one: LiveRound) -> str:
     return f"taken although {reasons}"
 
 
-# What a boot and an iteration take, before the first round has shown it.
+# The time of a boot and of an iteration, before the first round has shown them.
 _BOOT_S, _SAMPLE_S = 2.0, 0.5
 
 
-def rounds_of(stands: Sequence[Stand], plan: Plan) -> Rounds:
+def rounds_of(setups: Sequence[GuestSetup], plan: Plan) -> Rounds:
     """The rounds of a comparison over every case of every workload."""
     assert plan.live is not None  # noqa: S101
-    measured = {
-        f"{stand.bench.workload.name}:{case.name}": [
-            *exact.metrics_of(stand.bench.workload.metrics, modelled=False),
-            *(event.metric for event in stand.bench.perf),
+    metrics = {
+        name: [
+            *exact.metrics_of(setup.workload.metrics, modelled=False),
+            *(event.metric for event in setup.perf),
         ]
-        for stand in stands
-        for case in stand.bench.cases
+        for setup in setups
+        for name in setup.case_names
     }
     return Rounds(
-        measured,
+        metrics,
         threshold=plan.threshold,
         alpha=plan.alpha,
         max_blocks=plan.live.max_rounds,
@@ -147,59 +139,57 @@ def rounds_of(stands: Sequence[Stand], plan: Plan) -> Rounds:
 def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
     """Do what a plan says, in its result folder; what is already there is not done again."""
     assert plan.live is not None  # noqa: S101
-    started, clock = datetime.now(UTC), time.monotonic()
+    clock = Clock()
     selection.require_unchanged(plan.files)
-    chosen = selection.select_all(plan.workloads)
-    qemu = guest_exact.find_qemu(plan.qemu)
-    ready = live_guests.prepare(
-        exact.obtain_arms(plan, work), chosen, plan.live, folder, qemu=qemu, timeout_s=plan.guest_timeout_s,
+    guests = live_guests.prepare(
+        exact.obtain_arms(plan, work),
+        selection.select_all(plan.workloads),
+        plan.live,
+        folder,
+        qemu=guest_exact.find_qemu(plan.qemu),
+        timeout_s=plan.guest_timeout_s,
         progress=work.progress,
-    )  # fmt: skip
-    facts = host.survey(sorted({cpu for stand in ready.stands for cpu_set in stand.cpu_sets for cpu in cpu_set.cpus}))
-    taking = Taking(
-        stands=ready.stands,
-        arms=ready.arms,
-        rounds=rounds_of(ready.stands, plan),
-        folder=folder,
-        deadline=work.deadline,
     )
-    _announce(plan.live, ready.stands, facts, work.progress)
-    with Narrator(taking, work.progress) as narrator:
-        while (one := taking.take()) is not None:
-            narrator.tell(one)
-            if plan.live.perf and one.number == 1:
-                work.progress.log(f"perf: {taking.counted()}")
-    profiles = _profiles(ready, work.progress) if plan.live.perf_record else {}
-    name = results.reference(folder)
-    if not taking.rounds.blocks:
-        raise HostFailed("no round was measured", hint=f"go on by `lab ab --resume {name}`")
-    cases, overall = judge(taking.rounds, ready.stands, plan)
-    result = AbResult(
-        mode=plan.mode,
-        threshold=plan.threshold,
-        alpha=plan.alpha,
-        base=exact.arm_result(ready.arms[0], live_parameters().settings),
-        test=exact.arm_result(ready.arms[1], live_parameters().settings),
-        environment=ready.environment,
-        seeds=[block.number + 1 for block, _ in taking.rounds.blocks],
+    facts = host.survey(sorted({cpu for setup in guests.setups for cpu_set in setup.cpu_sets for cpu in cpu_set.cpus}))
+    rounds = rounds_of(guests.setups, plan)
+    runner = RoundRunner(
+        setups=guests.setups, arms=guests.arms, rounds=rounds, folder=folder, deadline=work.deadline
+    )  # fmt: skip
+    _announce(plan.live, guests.setups, facts, work.progress)
+    with Narrator(runner, work.progress) as narrator:
+        while (live_round := runner.run_round()) is not None:
+            narrator.tell(live_round)
+            if plan.live.perf and live_round.number == 1:
+                work.progress.log(f"perf: {runner.counted()}")
+    profiles = _profiles(guests, work.progress) if plan.live.perf_record else {}
+    if not rounds.blocks:
+        raise HostFailed(
+            "no round was measured", hint=f"go on by `lab ab --resume {results.reference(folder)}`"
+        )  # fmt: skip
+    cases, overall = judge(rounds, guests.setups, plan)
+    base, test = (exact.arm_result(arm, live_parameters().settings) for arm in guests.arms)
+    return results.finish(
+        folder,
+        plan,
+        clock,
+        AbResult,
+        base=base,
+        test=test,
+        environment=guests.environment,
+        seeds=[block.number + 1 for block, _ in rounds.blocks],
         cases=cases,
         verdict=overall.verdict,
         reason=overall.reason,
-        started=started.isoformat(timespec="seconds"),
-        seconds=round(time.monotonic() - clock, 3),
-        result=name,
         reproduce=again(plan, plan.live),
-        live=_live(plan.live, ready, taking, facts, profiles),
+        live=_live(plan.live, guests, runner, facts, profiles),
     )
-    records.save(folder / "result.json", result)
-    return result
 
 
-def _announce(plan: LivePlan, stands: Sequence[Stand], facts: Sequence[host.HostFact], progress: Progress) -> None:
-    """Say what will be run and where, and what about the host makes it noisier than it need be."""
-    cases = sum(len(stand.bench.cases) for stand in stands)
-    guests = 2 * sum(len(stand.bench.workload.by_guest(stand.bench.cases)) for stand in stands)
-    where = "; ".join(", ".join(map(str, cpu_set.cpus)) for cpu_set in stands[0].cpu_sets)
+def _announce(plan: LivePlan, setups: Sequence[GuestSetup], facts: Sequence[host.HostFact], progress: Progress) -> None:
+    """Show what will run where, and what about the host adds noise."""
+    cases = sum(len(setup.cases) for setup in setups)
+    guests = 2 * sum(len(setup.workload.by_guest(setup.cases)) for setup in setups)
+    where = "; ".join(", ".join(map(str, cpu_set.cpus)) for cpu_set in setups[0].cpu_sets)
     most = f"{plan.max_rounds}" if plan.fixed_rounds else f"up to {plan.max_rounds}"
     progress.log(
         f"cases: {cases}; {most} rounds of {guests} guests by {plan.accelerator} on CPUs {where}; "
@@ -210,119 +200,99 @@ def _announce(plan: LivePlan, stands: Sequence[Stand], facts: Sequence[host.Host
         progress.log(f"this host adds noise: {', '.join(noisy)}; `lab doctor` says what to do about it")
 
 
-def judge(rounds: Rounds, stands: Sequence[Stand], plan: Plan) -> tuple[list[CaseResult], multiple.Overall]:
-    """Every case as it stands, and the verdict over all of them."""
+def judge(rounds: Rounds, setups: Sequence[GuestSetup], plan: Plan) -> tuple[list[CaseResult], multiple.Overall]:
+    """Judge every case, and all of them together."""
     standing = rounds.standing()
+    verdicts = {name: multiple.case_verdict(name, comparisons) for name, comparisons in standing.items()}
     cases = [
         CaseResult(
-            workload=stand.bench.workload.name,
+            workload=setup.workload.name,
             case=case.name,
             control=case.control,
-            verdict=_decided(standing[f"{stand.bench.workload.name}:{case.name}"]),
-            metrics=_there(standing[f"{stand.bench.workload.name}:{case.name}"], stand),
+            verdict=verdicts[name].verdict,
+            metrics=_measured(standing[name], setup),
         )
-        for stand in stands
-        for case in stand.bench.cases
+        for setup in setups
+        for name, case in zip(setup.case_names, setup.cases, strict=True)
     ]
-    overall = multiple.overall(
-        [
-            CaseVerdict(name=name, verdict=_decided(found), p_value=primary_of(found).p_value)
-            for name, found in standing.items()
-        ],
-        plan.alpha,
-    )
-    return cases, overall
+    return cases, multiple.overall(list(verdicts.values()), plan.alpha)
 
 
-def _there(found: Sequence[Comparison], stand: Stand) -> list[Comparison]:
+def _measured(comparisons: Sequence[Comparison], setup: GuestSetup) -> list[Comparison]:
     """Without the events that no guest's PMU has."""
-    events = {event.metric.name for event in stand.bench.perf}
-    return [one for one in found if one.name not in events or any(v is not None for v in (*one.base, *one.test))]
+    events = {event.metric.name for event in setup.perf}
+    return [c for c in comparisons if c.name not in events or any(v is not None for v in (*c.base, *c.test))]
 
 
-def _decided(found: Sequence[Comparison]) -> Outcome:
-    outcome = primary_of(found).verdict
-    assert outcome is not None  # noqa: S101
-    return outcome
-
-
-def _profiles(ready: Ready, progress: Progress) -> dict[str, Difference]:
-    """Each case's profiles of both arms, from a boot of each that is in no verdict. One that fails costs no verdict."""
+def _profiles(guests: LiveGuests, progress: Progress) -> dict[str, Difference]:
+    """The profiles of both arms by case, from boots that no verdict uses. A boot that fails costs no verdict."""
     progress.log("recording profiles")
-    found: dict[str, dict[str, Profile]] = {}
+    profiles: dict[str, dict[str, Profile]] = {}
     lost: set[str] = set()
-    for stand in ready.stands:
-        workload = stand.bench.workload
-        bench = replace(stand.bench, perf=(), profiled=True)
-        for cases in workload.by_guest(stand.bench.cases):
-            for arm in ready.arms:
+    for setup in guests.setups:
+        workload, profiled = setup.workload, replace(setup, perf=(), profiled=True)
+        for cases in workload.by_guest(setup.cases):
+            for arm in guests.arms:
                 alone = f"+{cases[0].name}" if workload.isolate else ""
                 try:
                     record = boots.boot(
-                        bench, arm, cases, name=f"profile-{arm.name}-{workload.name}{alone}", seed=1, iterations=1,
-                        cpu_set=stand.cpu_sets[0], running=RunningGuests(),
+                        profiled, arm, cases, name=f"profile-{arm.name}-{workload.name}{alone}", seed=1, iterations=1,
+                        cpu_set=setup.cpu_sets[0], running=RunningGuests(),
                     )  # fmt: skip
                 except GuestFailed as error:
                     progress.log(f"no profile: {error.message}")
                     lost |= {f"{workload.name}:{case.name}" for case in cases}
                     continue
                 for case in cases:
-                    of_case = found.setdefault(f"{workload.name}:{case.name}", {})
+                    of_case = profiles.setdefault(f"{workload.name}:{case.name}", {})
                     of_case |= {arm.name: record.profiles[case.name]} if case.name in record.profiles else {}
-    both = {case: arms for case, arms in found.items() if case not in lost}
+    both = {case: arms for case, arms in profiles.items() if case not in lost}
     return {case: perf_record.difference(arms.get("base"), arms.get("test")) for case, arms in both.items()}
 
 
 def _live(
     plan: LivePlan,
-    ready: Ready,
-    taking: Taking,
+    guests: LiveGuests,
+    runner: RoundRunner,
     facts: list[host.HostFact],
     profiles: dict[str, Difference],
 ) -> Live:
+    rounds = runner.rounds
     return Live(
         accelerator=plan.accelerator,
         virtme_ng=live_machine.vng_version(),
         duet=plan.duet,
-        shapes={name: layout.shape for name, layout in ready.shapes.items()},
-        cpu_sets={name: layout.cpu_sets for name, layout in ready.shapes.items()},
-        hugepage_kb=ready.hugepage_kb,
-        commands=ready.commands,
+        shapes={setup.workload.name: setup.guest.shape for setup in guests.setups},
+        cpu_sets={setup.workload.name: list(setup.cpu_sets) for setup in guests.setups},
+        hugepage_kb=guests.setups[-1].guest.hugepage_kb,
+        commands=guests.commands,
         host=facts,
-        rounds=taking.tried,
-        planned_rounds=taking.rounds.horizon.rounds if taking.rounds.horizon else None,
-        sampling=taking.rounds.sampling(),
-        certificates=_quotes(plan, ready, taking),
-        perf=taking.counted() if plan.perf else None,
+        rounds=runner.tried,
+        planned_rounds=rounds.round_plan.rounds if rounds.round_plan else None,
+        sampling=rounds.sampling(),
+        certificates=certificates.quotes(
+            rounds.metrics, certificates.setup(guests.environment.qemu), accelerator=plan.accelerator, duet=plan.duet,
+            rounds=len(rounds.blocks),
+        ),
+        perf=runner.counted() if plan.perf else None,
         profiles=profiles,
-    )
+    )  # fmt: skip
 
 
-def _quotes(plan: LivePlan, ready: Ready, taking: Taking) -> dict[str, str]:
-    """What this host's noise certificates say to the cases."""
-    present = certificates.setup(ready.environment.qemu)
-    rounds = len(taking.rounds.blocks)
-    found = {
-        case: certificates.quote(case, present, accelerator=plan.accelerator, duet=plan.duet, rounds=rounds)
-        for case in taking.rounds.metrics
-    }
-    return {case: told for case, told in found.items() if told}
-
-
-def again(plan: Plan, how: LivePlan) -> str:
+def again(plan: Plan, live: LivePlan) -> str:
     """The command that measures it once more, with nothing left to another host's defaults."""
-    words = ["lab", "ab", "--mode", "live", "--base", plan.base.spec.text, "--test", plan.test.spec.text]
-    words += [word for name in plan.workloads for word in ("-w", name)]
-    words += ["--accel", how.accelerator, *(["--duet"] if how.duet else [])]
-    words += [f"--{'' if how.perf else 'no-'}perf", *(["--perf-record"] if how.perf_record else [])]
+    argv = ["lab", "ab", "--mode", "live", "--base", plan.base.spec.text, "--test", plan.test.spec.text]
+    argv += [word for name in plan.workloads for word in ("-w", name)]
+    argv += ["--accel", live.accelerator, *(["--duet"] if live.duet else [])]
+    argv += [f"--{'' if live.perf else 'no-'}perf", *(["--perf-record"] if live.perf_record else [])]
     valued = {
-        "--cpus": "host" if how.mirror else how.vcpus,
-        "--numa": how.nodes,
-        "--rounds" if how.fixed_rounds else "--max-rounds": how.max_rounds,
-        "--iterations": how.iterations,
+        "--cpus": "host" if live.mirror else live.vcpus,
+        "--numa": live.nodes,
+        "--rounds" if live.fixed_rounds else "--max-rounds": live.max_rounds,
+        "--iterations": live.iterations,
         "--threshold": f"{100 * plan.threshold:g}%",
         "--base-cc": plan.base.cc,
         "--test-cc": plan.test.cc,
     }
-    words += [word for name, value in valued.items() if value is not None for word in (name, str(value))]
-    return shlex.join(words)
+    argv += [word for name, value in valued.items() if value is not None for word in (name, str(value))]
+    return shlex.join(argv)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
 
 import msgspec
 
 from lab.compare import exact, matrix_results, results, runs
-from lab.compare.exact import Prepared
+from lab.compare.exact import ExactGuests
 from lab.compare.matrix_results import Cell, MatrixArm, MatrixArmPlan, MatrixPlan, MatrixResult, Span, state
+from lab.compare.results import Clock
 from lab.compare.sampling import Series, Wanted, fill
 from lab.core import records
 from lab.core.errors import HostFailed, UserError, suggestion
@@ -67,21 +66,28 @@ def metric_of(workload: Workload, name: str | None, *, modelled: bool) -> Metric
     )
 
 
-def prepare(plan: MatrixPlan, folder: Path, work: Work) -> Prepared:
+def _kernel_of(arm: MatrixArmPlan) -> str:
+    """A key that arms with the same kernel share, whatever their settings."""
+    return records.digest([arm.spec.source, arm.spec.kconfig])
+
+
+def prepare(plan: MatrixPlan, folder: Path, work: Work) -> ExactGuests:
     """Build or fetch every kernel once, and the image, and describe the guests around them."""
     selection.require_unchanged(plan.files)
     qemu = guest_exact.find_qemu(plan.qemu)
-    keys = [records.digest([arm.spec.source, arm.spec.kconfig]) for arm in plan.arms]
-    wanted: dict[str, KernelSpec] = {}
-    for key, arm in zip(keys, plan.arms, strict=True):
-        wanted.setdefault(key, arm.spec)
-    made = work.map(lambda spec: spec.obtain(work, cc=plan.cc), list(wanted.values()))
-    built = dict(zip(wanted, made, strict=True))
-    arms = []
-    for key, arm in zip(keys, plan.arms, strict=True):
-        kernel = dataclasses.replace(built[key], spec=arm.spec)
-        arms.append(Arm(name=arm.name, kernel=kernel, settings=dict(arm.spec.settings)))
-    return exact.prepare_around(tuple(arms), qemu, plan, folder, work.progress)
+    specs: dict[str, KernelSpec] = {}
+    for arm in plan.arms:
+        specs.setdefault(_kernel_of(arm), arm.spec)
+    kernels = dict(zip(specs, work.map(lambda spec: spec.obtain(work, cc=plan.cc), [*specs.values()]), strict=True))
+    arms = tuple(
+        Arm(
+            name=arm.name,
+            kernel=dataclasses.replace(kernels[_kernel_of(arm)], spec=arm.spec),
+            settings=dict(arm.spec.settings),
+        )
+        for arm in plan.arms
+    )
+    return exact.prepare_around(arms, qemu, plan, folder, work.progress)
 
 
 def measure(plan: MatrixPlan, folder: Path, work: Work) -> MatrixResult:
@@ -89,37 +95,32 @@ def measure(plan: MatrixPlan, folder: Path, work: Work) -> MatrixResult:
 
     A guest that fails takes its arm's cells of that workload with it; all others go on.
     """
-    started, clock = datetime.now(UTC), time.monotonic()
-    ready = prepare(plan, folder, work)
-    fill(ready.series, ready.arms, plan, lambda one: _undecided(one, ready, plan), work, keep_going=True)
-    name = results.reference(folder)
-    if not any(one.done or one.failed for one in ready.series):
+    clock, name = Clock(), results.reference(folder)
+    guests = prepare(plan, folder, work)
+    fill(guests.series, guests.arms, plan, lambda series: _undecided(series, guests, plan), work, keep_going=True)
+    if not any(series.done or series.failed for series in guests.series):
         raise HostFailed(
             "the budget was used up before one guest had run",
             hint=f"give it more; go on by `lab matrix --resume {name}`",
         )
-    cells = judge(ready.series, plan)
-    result = MatrixResult(
-        mode=plan.mode,
-        threshold=plan.threshold,
-        alpha=plan.alpha,
+    cells = judge(guests.series, plan)
+    return results.finish(
+        folder,
+        plan,
+        clock,
+        MatrixResult,
         axes=plan.axes,
         kernels=plan.kernels,
         arms=[
             MatrixArm(label=planned.label, at=planned.at, arm=exact.arm_result(arm))
-            for planned, arm in zip(plan.arms, ready.arms, strict=True)
+            for planned, arm in zip(plan.arms, guests.arms, strict=True)
         ],
         baseline=plan.baseline,
-        environment=ready.environment,
+        environment=guests.environment,
         cells=cells,
         summary=summary(cells, plan),
-        started=started.isoformat(timespec="seconds"),
-        seconds=round(time.monotonic() - clock, 3),
-        result=name,
         reproduce=f"lab replay {name}",
     )
-    records.save(folder / "result.json", result)
-    return result
 
 
 # ---- judging
@@ -197,7 +198,7 @@ def _means(one: Series, case: Case, arm: MatrixArmPlan) -> dict[str, float]:
     return {name: fmean(values[name] for values in ran) for name in sorted(names)}
 
 
-def _undecided(one: Series, ready: Prepared, plan: MatrixPlan) -> Wanted:
+def _undecided(one: Series, ready: ExactGuests, plan: MatrixPlan) -> Wanted:
     """The arms and cases of a series that more seeds could settle, with the baseline that they are paired with."""
     open_cells = [
         cell
@@ -234,7 +235,7 @@ def announce(plan: MatrixPlan, folder: Path, work: Work, *, budget_s: float | No
     left = [_guests_left(plan, folder, workload, together) for workload, together in shared]
     boots = zip(left, shared, strict=True)
     seconds = sum(guests * exact.guest_seconds(len(together)) for guests, (_, together) in boots) / work.jobs
-    built = {records.digest([arm.spec.source, arm.spec.kconfig]) for arm in plan.arms}
+    built = set(map(_kernel_of, plan.arms))
     whole, guests = len(plan.arms) * plan.seeds * len(shared), sum(left)
     kept = f" ({whole - guests} of {whole} are there)" if guests < whole else ""
     more = "" if plan.fixed_seeds or plan.max_seeds <= plan.seeds else f" (to {plan.max_seeds} where a cell stays open)"

@@ -1,16 +1,16 @@
-"""Measuring again what was measured: every guest of a stored result once more, and every number compared."""
+"""Replays a stored result of exact mode: runs every guest once more, and compares every number."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
 from lab.compare import exact, matrix, matrix_results, results, runs, sampling
-from lab.compare.matrix_results import MatrixResult
+from lab.compare.exact import ExactGuests
 from lab.compare.results import AbResult
-from lab.compare.runs import Run, run_name
+from lab.compare.runs import Run
 from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.records import Record
@@ -19,7 +19,7 @@ Numbers = Mapping[str, Mapping[str, float]]
 
 
 class Replay(Record, frozen=True, kw_only=True):
-    """`lab replay --json`. differences: one line for each number; environment: what around them is another."""
+    """`lab replay --json`. differences: one line for each number; environment: the names of the facts that differ."""
 
     schema: str = "lab.replay/1"
     result: str
@@ -29,7 +29,7 @@ class Replay(Record, frozen=True, kw_only=True):
 
 
 class _Guest(Protocol):
-    """What names a guest's numbers."""
+    """A guest by its name in a result."""
 
     @property
     def workload(self) -> str: ...
@@ -41,22 +41,21 @@ class _Guest(Protocol):
 
 def differences(guest: _Guest, before: Numbers, after: Numbers) -> list[str]:
     """Every number, by case and metric, that is not the same."""
-    return list(_differing(guest, before, after))
-
-
-def _differing(guest: _Guest, before: Numbers, after: Numbers) -> Iterator[str]:
+    lines = []
     for case, numbers in before.items():
         now = after.get(case, {})
-        for name in [*numbers, *(name for name in now if name not in numbers)]:
+        for name in dict.fromkeys([*numbers, *now]):
             if now.get(name) != numbers.get(name):
                 where = f"{guest.workload}:{case} {name} {guest.arm} seed {guest.seed}"
-                yield f"{where}: {numbers.get(name)} became {now.get(name)}"
+                lines.append(f"{where}: {numbers.get(name)} became {now.get(name)}")
+    return lines
 
 
 def replay(result_id: str, work: Work) -> Replay:
-    """All guests of a stored comparison or matrix once more."""
+    """Run all guests of a stored comparison or matrix once more."""
     folder = results.open_folder(result_id)
-    stored = _stored(folder)
+    is_matrix = results.kind(folder) == matrix_results.KIND
+    stored = matrix_results.load_result(folder) if is_matrix else results.load_result(folder)
     if isinstance(stored, AbResult) and stored.live is not None:
         raise UserError(
             f"{stored.result} is of live mode, and real time never comes out alike to the last digit",
@@ -64,49 +63,40 @@ def replay(result_id: str, work: Work) -> Replay:
         )
     before = runs.load_all(folder)
     with tempfile.TemporaryDirectory(prefix="lab-replay-") as scratch:
-        ready = _prepare(folder, results.new_folder(Path(scratch)), work)
-        _run_again(before, ready, work)
+        into = results.new_folder(Path(scratch))
+        if is_matrix:
+            guests = matrix.prepare(matrix_results.load_plan(folder), into, work)
+        else:
+            guests = exact.prepare(results.load_plan(folder), into, work)
+        after = _run_again(before, guests, work)
     return Replay(
         result=stored.result,
         guests=len(before),
-        differences=[line for run in before for line in differences(run, _numbers(run), _numbers(_again(run, ready)))],
+        differences=[
+            line
+            for old, new in zip(before, after, strict=True)
+            for line in differences(old, _numbers(old), _numbers(new))
+        ],
         environment=[
             name
             for name in ("qemu", "machine", "cpu", "shift", "cmdline", "settings", "guests")
-            if getattr(stored.environment, name) != getattr(ready.environment, name)
+            if getattr(stored.environment, name) != getattr(guests.environment, name)
         ],
     )
 
 
-def _stored(folder: Path) -> AbResult | MatrixResult:
-    if results.kind(folder) == matrix_results.KIND:
-        return matrix_results.load_result(folder)
-    return results.load_result(folder)
-
-
-def _prepare(folder: Path, scratch: Path, work: Work) -> exact.Prepared:
-    if results.kind(folder) == matrix_results.KIND:
-        return matrix.prepare(matrix_results.load_plan(folder), scratch, work)
-    return exact.prepare(results.load_plan(folder), scratch, work)
-
-
-def _run_again(before: list[Run], ready: exact.Prepared, work: Work) -> None:
+def _run_again(before: list[Run], guests: ExactGuests, work: Work) -> list[Run]:
     """Repeat each stored run: the same arm, seed and cases."""
-    series = {one.bench.workload.name: one for one in ready.series}
-    arms = {arm.name: arm for arm in ready.arms}
-    guests = []
+    series = {one.bench.workload.name: one for one in guests.series}
+    arms = {arm.name: arm for arm in guests.arms}
+    again = []
     for run in before:
         one = series[run.workload]
         cases = [one.bench.workload.case(name) for name in run.cases]
-        guests.append((one, one.guest(arms[run.arm], run.seed, cases)))
+        again.append((one, one.guest(arms[run.arm], run.seed, cases)))
     with work.progress.task("replaying", 0) as task:
-        sampling.run_all(guests, work, task)
-
-
-def _again(run: Run, ready: exact.Prepared) -> Run:
-    series = next(one for one in ready.series if one.bench.workload.name == run.workload)
-    cases = [series.bench.workload.case(name) for name in run.cases]
-    return series.done[run_name(series.bench.workload, run.arm, run.seed, cases)]
+        sampling.run_all(again, work, task)
+    return [one.done[guest.name] for one, guest in again]
 
 
 def _numbers(run: Run) -> Numbers:

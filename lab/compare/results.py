@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import math
 import secrets
+import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import msgspec
 from filelock import FileLock, Timeout
 
+from lab import __version__
 from lab.compare import rounds
 from lab.compare.plan import ComparisonPlan, Plan
 from lab.compare.rounds import Sampling
@@ -35,6 +37,7 @@ from lab.guests.perf_record import Difference
 from lab.guests.perf_stat import PerfSummary
 from lab.guests.topology import CpuSet, Shape
 from lab.stats.verdict import Comparison, Outcome, distance, primary_of
+from lab.workloads.spec import Case, Workload
 
 T = TypeVar("T")
 
@@ -77,6 +80,25 @@ class GuestShape(Record, frozen=True, kw_only=True):
     setup: list[str] = msgspec.field(default_factory=list)
     commands: dict[str, list[str]] = msgspec.field(default_factory=dict)
 
+    @classmethod
+    def of(
+        cls,
+        workload: Workload,
+        cases: Sequence[Case],
+        settings: Mapping[str, str],
+        machine: Mapping[str, str],
+        **facts: Any,
+    ) -> Self:
+        """The shape of a workload's guests. settings: in the guest; machine: those that every guest has."""
+        return cls(
+            settings={name: value for name, value in settings.items() if machine.get(name) != value},
+            cmdline=list(workload.cmdline),
+            env=dict(workload.env),
+            setup=list(workload.setup),
+            commands={case.name: workload.command(case) for case in cases},
+            **facts,
+        )
+
 
 class ResultEnvironment(Record, frozen=True, kw_only=True):
     """Around both arms. Results with different fingerprints are not comparable number by number."""
@@ -92,6 +114,12 @@ class ResultEnvironment(Record, frozen=True, kw_only=True):
     lab: str
     guests: dict[str, GuestShape]
     model: str = "none"
+
+    @classmethod
+    def around(cls, guests: dict[str, GuestShape], image: str, **facts: Any) -> Self:
+        """The environment of guests of these shapes. image: its SHA-256."""
+        fingerprint = records.digest({name: shape.fingerprint for name, shape in guests.items()})[:16]
+        return cls(fingerprint=fingerprint, image=image, lab=__version__, guests=guests, **facts)
 
 
 class CaseResult(Record, frozen=True, kw_only=True):
@@ -265,6 +293,34 @@ class Live(Record, frozen=True, kw_only=True):
         words += [f"{counts['repeated']} repeated because of the host"] if counts["repeated"] else []
         words += [f"{counts['died']} repeated because a guest died"] if counts["died"] else []
         return ", ".join(words)
+
+
+class Clock:
+    """The beginning of a measurement."""
+
+    def __init__(self) -> None:
+        self.started = records.now()
+        self._began = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """The time since then."""
+        return round(time.monotonic() - self._began, 3)
+
+
+def finish(folder: Path, plan: ComparisonPlan, clock: Clock, document: Callable[..., T], **fields: Any) -> T:
+    """Save the finished document of a measurement. document: its type; fields: those that only this type has."""
+    result = document(
+        mode=plan.mode,
+        threshold=plan.threshold,
+        alpha=plan.alpha,
+        started=clock.started,
+        seconds=clock.seconds,
+        result=reference(folder),
+        **fields,
+    )
+    records.save(folder / "result.json", result)
+    return result
 
 
 def results_dir() -> Path:

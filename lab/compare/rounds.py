@@ -20,7 +20,7 @@ from lab.core.records import Record
 from lab.stats import evidence, iterations, multiple, verdict
 from lab.stats.defaults import FIRST_LOOK_ROUNDS, MIN_PAIRS
 from lab.stats.iterations import Spread, WarmUp
-from lab.stats.sequential import Horizon
+from lab.stats.sequential import RoundPlan
 from lab.stats.verdict import Comparison, Metric, Outcome, percent, primary_of
 
 ARMS = ("base", "test")
@@ -80,7 +80,7 @@ class Rounds:
         """metrics: of each case, exactly one of them primary. seed: of the order of boots.
 
         boot_s: of a boot without any iteration; sample_s: of one iteration of all cases. Both may be set anew when
-        they have been measured. fixed_blocks: go on to max_blocks, decided or not. `horizon` is set once, when the
+        they have been measured. fixed_blocks: go on to max_blocks, decided or not. `round_plan` is set once, when the
         rounds have been planned; before that nothing but very large changes are found.
         ValueError: a number is out of range, or a case has not exactly one primary metric.
         """
@@ -100,7 +100,7 @@ class Rounds:
         self.fixed_iterations = fixed_iterations
         self.fixed_blocks = fixed_blocks
         self.blocks: list[tuple[Block, list[BootReading]]] = []
-        self.horizon: Horizon | None = None
+        self.round_plan: RoundPlan | None = None
         self._standing: dict[str, list[Comparison]] | None = None
 
     # ---- the calls
@@ -124,11 +124,11 @@ class Rounds:
         self.blocks.append((block, list(readings)))
         self._standing = None
 
-    def plan(self, horizon: Horizon) -> None:
+    def plan(self, round_plan: RoundPlan) -> None:
         """Set the rounds that are planned. ValueError: that was done before, and differently."""
-        if self.horizon not in (None, horizon):
-            raise ValueError(f"{self.horizon.rounds} rounds were planned, and cannot be {horizon.rounds} now")
-        self.horizon, self._standing = horizon, None
+        if self.round_plan not in (None, round_plan):
+            raise ValueError(f"{self.round_plan.rounds} rounds were planned, and cannot be {round_plan.rounds} now")
+        self.round_plan, self._standing = round_plan, None
 
     def standing(self) -> dict[str, list[Comparison]]:
         """Every metric of every case as it stands, corrected for their number (see `family`)."""
@@ -191,9 +191,9 @@ class Rounds:
             return self.fixed_iterations
         if len(self.blocks) < FIRST_LOOK_ROUNDS:
             return FIRST_ITERATIONS
-        if self.horizon and self.horizon.iterations:
-            return self.horizon.iterations
-        cases = (self.undecided() if self.horizon else []) or list(self.metrics)
+        if self.round_plan and self.round_plan.iterations:
+            return self.round_plan.iterations
+        cases = (self.undecided() if self.round_plan else []) or list(self.metrics)
         known = [found for found in map(self.spread, cases) if found and found.iteration > 0]
         if not known:
             return FIRST_ITERATIONS
@@ -206,7 +206,7 @@ class Rounds:
     @property
     def _planned(self) -> int:
         """The rounds planned; before there is a plan none, so that its part of alpha is not spent."""
-        return self.horizon.rounds if self.horizon else 0
+        return self.round_plan.rounds if self.round_plan else 0
 
     def _compare(self, case: str, metric: Metric) -> Comparison:
         base, test = self._arms(case, metric)

@@ -9,7 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from lab.compare.counters import Mechanism
-from lab.compare.explain import Cost, Explanation, FunctionRow, Why, by_cost, differing, total
+from lab.compare.explain import CaseExplanation, Cost, Explanation, FunctionRow, by_cost, differing, total
 from lab.core import text
 from lab.core.text import aligned, columns, number, visible, visible_record
 from lab.stats.verdict import percent
@@ -21,12 +21,12 @@ _MEANING_BESIDE = 130
 _SHARE_AT_MOST = 10
 
 
-def show(why: Why, console: Console, *, everything: bool = False) -> None:
+def show(why: CaseExplanation, console: Console, *, everything: bool = False) -> None:
     """Print an explanation for people. everything: also the functions that do not differ."""
     text.show(lambda width: Group(why.case.name, render(why, width, everything=everything)), console)
 
 
-def render(why: Why, width: int, *, everything: bool = False, most: int | None = 20) -> RenderableType:
+def render(why: CaseExplanation, width: int, *, everything: bool = False, most: int | None = 20) -> RenderableType:
     """The whole text: arms, total, functions (so many at most), counters."""
     explanation, result = visible_record(why.explanation), why.result
     parts: list[RenderableType] = [

@@ -19,7 +19,7 @@ import msgspec
 from lab.core.records import Record
 from lab.stats import evidence
 from lab.stats.defaults import ALPHA
-from lab.stats.sequential import Looks
+from lab.stats.sequential import SequentialTest
 from lab.stats.verdict import Comparison, Outcome
 
 
@@ -110,7 +110,7 @@ def beyond_chance(
     for i, p_value, weight in zip(judged, adjusted, weights, strict=True):
         if flat[i].is_change and p_value > alpha:
             reason = f"significant alone, not over {len(judged)} {what}"
-            flat[i] = _taken_back(flat[i], reason, Looks(weight * alpha, planned), min_blocks)
+            flat[i] = _taken_back(flat[i], reason, SequentialTest(weight * alpha, planned), min_blocks)
     each = iter(flat)
     return {case: [next(each) for _ in found] for case, found in cases.items()}
 
@@ -124,8 +124,8 @@ def _weights(primary: Sequence[bool]) -> list[float]:
     return [PRIMARY_SHARE / first if one else (1 - PRIMARY_SHARE) / others for one in primary]
 
 
-def _taken_back(comparison: Comparison, reason: str, looks: Looks, min_blocks: int) -> Comparison:
+def _taken_back(comparison: Comparison, reason: str, test: SequentialTest, min_blocks: int) -> Comparison:
     """`unknown`, with the blocks more that would be beyond chance over all of the family."""
     x = [math.log(t / b) for b, t in zip(comparison.base, comparison.test, strict=True) if b and t]
-    more = looks.blocks_to_settle(evidence.moments(looks.used(x)), margin=0.0, min_blocks=min_blocks)
+    more = test.blocks_to_settle(evidence.moments(test.used(x)), margin=0.0, min_blocks=min_blocks)
     return msgspec.structs.replace(comparison, verdict=Outcome.UNKNOWN, reason=reason, more_blocks=more)

@@ -1,13 +1,11 @@
-"""What may be said at one of many looks at blocks: by evidence that needs no plan, and by a planned number of blocks.
+"""Sequential test over blocks: an always-valid e-value, plus O'Brien-Fleming bounds when their number is planned.
 
-Without a plan the e-value has all of alpha. With one it keeps a fifth: it says so when a change is very large, and
-goes on beyond the plan. The other four fifths are the plan's (`lab.stats.evidence`), which finds what is small sooner.
+Without a plan the e-value has all of alpha. With one it keeps a fifth: it finds very large changes early, and goes on
+beyond the plan. The other four fifths are the plan's, which finds small changes sooner (see `lab.stats.evidence`).
 Both hold at all looks together, and the sum of their errors is alpha at most.
 
-How many rounds a comparison has ahead of it: planned once, and kept.
-
-A test that may be looked at after each of N rounds (`lab.stats.evidence`) needs N before the changes are seen, so it
-comes from the options and from how long rounds take, and never from how the kernels compare.
+The number of rounds of a comparison is planned once, before the changes are seen. It comes from the options and from
+the time that rounds take, and never from how the kernels compare.
 """
 
 from __future__ import annotations
@@ -25,18 +23,18 @@ from lab.stats.defaults import FIRST_LOOK_ROUNDS
 from lab.stats.evidence import Moments
 
 PLAN_SHARE = 0.8
-"""Of alpha, where there is a plan."""
+"""The plan's part of alpha."""
 
 _LIMIT = 10_000
 
 Interval = tuple[float, float]
 
 
-class Looks(NamedTuple):
-    """How sure one has to be: alpha over all looks, and how many blocks were planned.
+class SequentialTest(NamedTuple):
+    """A test with an error of alpha over all looks.
 
-    blocks: None without any plan, 0 as long as one has still to be made. exact: the numbers carry no noise, so nothing
-    is clipped.
+    blocks: the number planned; None without any plan, 0 as long as one has still to be made.
+    exact: the numbers carry no noise, so nothing is clipped.
     """
 
     alpha: float
@@ -58,11 +56,11 @@ class Looks(NamedTuple):
     # ---- of blocks that are in
 
     def used(self, x: Sequence[float]) -> Sequence[float]:
-        """What the test sees of x: outliers are pulled in where there is noise."""
+        """x as the test uses it: where there is noise, outliers are pulled in."""
         return x if self.exact else evidence.clip(x)
 
     def p_value(self, x: Sequence[float]) -> float:
-        """The chance, under no change, of ever finding what x shows."""
+        """The chance, under no change, of ever seeing evidence as strong as that of x."""
         used = self.used(x)
         free = min(1.0, evidence.p_value(evidence.log_evidence(used)) * self.alpha / self._free)
         if not self.blocks:
@@ -74,15 +72,15 @@ class Looks(NamedTuple):
         return free if math.isinf(t) else min(free, evidence.bound_p_value(len(x), t, self.blocks) / PLAN_SHARE)
 
     def interval(self, x: Sequence[float]) -> Interval | None:
-        """Where the mean lies, with coverage 1 - alpha at all looks together; it leaves out 0 when p < alpha.
+        """Interval of the mean with coverage 1 - alpha at all looks together; it leaves out 0 when p < alpha.
 
-        No width without spread (from three blocks on); None when no finite interval exists yet. Beyond the plan, what
-        its last block showed still holds: the interval lies inside that one.
+        No width without spread (from three blocks on); None when no finite interval exists yet. Beyond the plan it
+        lies inside the interval of the plan's last block.
         """
-        found = evidence.bounds(evidence.moments(self.used(x)), self.critical_t(len(x)))
+        bounds = evidence.bounds(evidence.moments(self.used(x)), self.critical_t(len(x)))
         if not self.blocks or len(x) <= self.blocks:
-            return found
-        return _common(found, self.interval(x[: self.blocks]))
+            return bounds
+        return _common(bounds, self.interval(x[: self.blocks]))
 
     # ---- of blocks to come
 
@@ -98,9 +96,9 @@ class Looks(NamedTuple):
     def blocks_to_settle(
         self, m: Moments, *, margin: float, min_blocks: int, fewest: int = FIRST_LOOK_ROUNDS
     ) -> int | None:
-        """How many blocks more would settle it, if mean and sd stayed as they are; None: over 10,000 in all.
+        """The number of further blocks that settle it if mean and sd stay as they are; None: over 10,000 in all.
 
-        Settled: the interval lies inside +-margin (log units; from `fewest` blocks on), or leaves out 0 (from
+        It is settled when the interval lies inside +-margin (log units; from `fewest` blocks on), or leaves out 0 (from
         `min_blocks` on). With noise this is about the median of what it takes. Up to 40 blocks in all, and for the
         last of a plan, it is exact; above that within 5 %.
         """
@@ -112,15 +110,15 @@ class Looks(NamedTuple):
             return (n >= fewest and size + half <= margin) or (n >= min_blocks and half < size)
 
         last = self.blocks if self.blocks and self.blocks > m.n else None
-        numbers = (n for n in _horizons() if n > m.n)
+        numbers = (n for n in _block_numbers() if n > m.n)
         later = sorted({*numbers, last}) if last else list(numbers)
         # What the plan has settled at its end stays settled, though at the block after it the e-value is alone.
-        found = bisect_left(later, True, key=lambda n: settles(n) or (last is not None and n > last and settles(last)))
-        return later[found] - m.n if found < len(later) else None
+        first = bisect_left(later, True, key=lambda n: settles(n) or (last is not None and n > last and settles(last)))
+        return later[first] - m.n if first < len(later) else None
 
 
 def _common(one: Interval | None, other: Interval | None) -> Interval | None:
-    """What both intervals hold; the first where that is nothing."""
+    """The part that two intervals share; the first one if they share nothing."""
     if one is None or other is None:
         return one or other
     low, high = max(one[0], other[0]), min(one[1], other[1])
@@ -155,40 +153,46 @@ def _chi_nodes(nu: int, steps: int = 400) -> list[tuple[float, float]]:
 
 
 @cache
-def _horizons() -> tuple[int, ...]:
+def _block_numbers() -> tuple[int, ...]:
     """Block numbers worth planning for; few, so that `critical_t` is computed once for all metrics."""
-    out = list(range(2, 41))
-    while out[-1] < _LIMIT:
-        out.append(math.ceil(out[-1] * 1.05))
-    return tuple(out)
+    numbers = list(range(2, 41))
+    while numbers[-1] < _LIMIT:
+        numbers.append(math.ceil(numbers[-1] * 1.05))
+    return tuple(numbers)
 
 
 PLAN_AFTER = 1 / 3
-"""Of the rounds that time allows: then what they take, and how many iterations are best, are known well enough."""
+"""The part of the rounds that time allows, after which their length and the best iterations are known well enough."""
 
 FEWEST_SEEN = 4
+"""Rounds before which no plan is made."""
+
 _SHORTEST_S = 1e-3
 
 
-class Horizon(Record, frozen=True, kw_only=True):
-    """The rounds that were planned, and the iterations of the boots after that; None: judged before each round."""
+class RoundPlan(Record, frozen=True, kw_only=True):
+    """The planned number of rounds. iterations: of the boots after that; None: estimated before each round."""
 
     schema: int = 1
     rounds: int
     iterations: int | None
 
 
-def without_budget(most: int, fewest: int) -> Horizon:
-    """Of a comparison that has all the time it wants: the most rounds that were asked for."""
-    return Horizon(rounds=max(most, fewest), iterations=None)
+def plan_without_budget(most: int, fewest: int) -> RoundPlan:
+    """The plan of a comparison without a budget: the most rounds that were asked for."""
+    return RoundPlan(rounds=max(most, fewest), iterations=None)
 
 
-def within(left_s: float, *, round_s: float, done: int, most: int, fewest: int, iterations: int) -> Horizon | None:
-    """Of a comparison with so much time left; None as long as it is too early to plan.
+def plan_within(
+    left_s: float, *, round_s: float, done: int, most: int, fewest: int, iterations: int
+) -> RoundPlan | None:
+    """The plan of a comparison with that much time left; None as long as it is too early.
 
-    round_s: what a round takes with that many iterations. done: rounds so far; most, fewest: that may be planned.
+    round_s: the length of a round with that many iterations.
+    done: rounds so far.
+    most, fewest: rounds that may be planned.
     """
     rounds = max(fewest, min(most, done + math.floor(max(0.0, left_s) / max(round_s, _SHORTEST_S))))
     if done < max(FEWEST_SEEN, PLAN_AFTER * rounds):
         return None
-    return Horizon(rounds=rounds, iterations=iterations)
+    return RoundPlan(rounds=rounds, iterations=iterations)

@@ -16,7 +16,7 @@ import msgspec
 from lab.core.records import Record
 from lab.stats import evidence
 from lab.stats.defaults import ALPHA, FIRST_LOOK_ROUNDS, FIRST_LOOK_SEEDS, MIN_PAIRS, THRESHOLD
-from lab.stats.sequential import Looks
+from lab.stats.sequential import SequentialTest
 
 
 class Outcome(StrEnum):
@@ -109,9 +109,9 @@ class _Rules(NamedTuple):
     planned: int | None
 
     @property
-    def looks(self) -> Looks:
+    def sequential_test(self) -> SequentialTest:
         """How the pairs may be looked at."""
-        return Looks(self.alpha, self.planned, self.exact)
+        return SequentialTest(self.alpha, self.planned, self.exact)
 
     @property
     def margin(self) -> float:
@@ -246,13 +246,13 @@ def _common_sign(base: Sequence[float], test: Sequence[float]) -> int:
 def _compare_ratios(metric: Metric, base: Sequence[float], test: Sequence[float], rules: _Rules) -> Comparison:
     """All values positive, not all pairs equal: the e-value on log ratios, or the values without spread."""
     x = [math.log(t) - math.log(b) for b, t in zip(base, test, strict=True)]
-    looks = rules.looks
-    used = looks.used(x)
-    m, log_weight, p_value = evidence.moments(used), evidence.log_evidence(used), looks.p_value(x)
-    bounds = looks.interval(x)
+    test_ = rules.sequential_test
+    used = test_.used(x)
+    m, log_weight, p_value = evidence.moments(used), evidence.log_evidence(used), test_.p_value(x)
+    bounds = test_.interval(x)
     located = evidence.hodges_lehmann(x)
     flat = m.sd == 0 and rules.exact and m.n >= FIRST_LOOK_SEEDS
-    resolved = looks.detectable_effect(m.n, m.sd) if m.n >= rules.min_blocks else None
+    resolved = test_.detectable_effect(m.n, m.sd) if m.n >= rules.min_blocks else None
     return _comparison(
         metric,
         base,
@@ -303,7 +303,9 @@ def _unknown(m: evidence.Moments, reason: str, rules: _Rules) -> _Finding:
         return _Finding(Outcome.UNKNOWN, reason, (FIRST_LOOK_SEEDS if rules.exact else FIRST_LOOK_ROUNDS) - m.n)
     if rules.exact and m.sd == 0:
         return _Finding(Outcome.UNKNOWN, reason, FIRST_LOOK_SEEDS - m.n)
-    more = rules.looks.blocks_to_settle(m, margin=rules.margin, min_blocks=rules.min_blocks, fewest=FIRST_LOOK_ROUNDS)
+    more = rules.sequential_test.blocks_to_settle(
+        m, margin=rules.margin, min_blocks=rules.min_blocks, fewest=FIRST_LOOK_ROUNDS
+    )
     return _Finding(Outcome.UNKNOWN, reason, more)
 
 

@@ -21,7 +21,7 @@ from lab.core.errors import HostFailed
 from lab.report import text as report_text
 from lab.report.inputs import Comparisons, StoredComparison
 from lab.stats.iterations import WarmUp
-from lab.stats.sequential import Looks
+from lab.stats.sequential import SequentialTest
 
 from ..fakes import result as fakeresult
 from ..fakes.guest import FakeGuests, plan, pretend, write_workload
@@ -87,7 +87,7 @@ def test_the_smallest_change_is_one_that_is_found(bench: Path) -> None:
     chance, found = random.Random(3), 0  # noqa: S311
     for _ in range(300):
         x = [math.log1p(change) + chance.gauss(0, made.block_sd) for _ in range(15)]
-        found += Looks(0.01, 15).p_value(x) <= 0.01
+        found += SequentialTest(0.01, 15).p_value(x) <= 0.01
     assert 0.72 < found / 300 < 0.88
 
 

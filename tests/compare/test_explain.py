@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from lab.compare import counters, explain
-from lab.compare.explain import Explanation, FunctionRow, Why
+from lab.compare.explain import CaseExplanation, Explanation, FunctionRow
 from lab.compare.profiles import ArmProfile
 from lab.core import records
 from lab.core import text as core_text
@@ -258,7 +258,7 @@ def shown(
     everything: bool = False,
 ) -> str:
     result = fakeresult.result(base=fakeresult.arm("v6.11", "1"), test=fakeresult.arm("v6.12", "2"))
-    why = Why(
+    why = CaseExplanation(
         result=result, case=result.cases[0], explanation=explanation, machine="zen4", model="full", cost=cost,
         mechanisms=counters.mechanisms([compared("vmas", [12], [43])]),
     )  # fmt: skip

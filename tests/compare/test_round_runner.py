@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from lab.compare import boots, exact, round_runner
-from lab.compare.boots import BootRecord, LiveBench
-from lab.compare.round_runner import Stand, Taking
+from lab.compare.boots import BootRecord, GuestSetup
+from lab.compare.round_runner import RoundRunner
 from lab.compare.rounds import Rounds
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure
@@ -20,7 +20,7 @@ from lab.guests.live_machine import LiveGuest
 from lab.guests.run import Arm
 from lab.guests.topology import CpuSet, Shape
 from lab.kernels.kernel import MachineType
-from lab.stats.sequential import Horizon
+from lab.stats.sequential import RoundPlan
 from lab.stats.verdict import Outcome
 from lab.workloads import selection, spec
 
@@ -42,7 +42,7 @@ class Host:
         self.troubles: Iterator[list[str]] = iter(())
         self.now_s = self.try_s = 0.0
 
-    def boot(self, bench: LiveBench, arm: Arm, cases: Sequence[spec.Case], **how: Any) -> BootRecord:
+    def boot(self, bench: GuestSetup, arm: Arm, cases: Sequence[spec.Case], **how: Any) -> BootRecord:
         self.booted.append(how["name"])
         self.cpu_sets[how["name"]] = how["cpu_set"].cpus
         values: fakelive.Values = {
@@ -77,7 +77,9 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     return found
 
 
-def taking(folder: Path, *, cpu_sets: int = 1, rounds: int = 20, fixed: bool = False, alone: bool = False) -> Taking:
+def runner(
+    folder: Path, *, cpu_sets: int = 1, rounds: int = 20, fixed: bool = False, alone: bool = False
+) -> RoundRunner:
     """A comparison of two arms over the made-up workload."""
     folder.joinpath("boots").mkdir(parents=True, exist_ok=True)
     text = WORKLOAD.replace("vcpus = 1", "vcpus = 1\nisolate = true") if alone else WORKLOAD
@@ -85,13 +87,14 @@ def taking(folder: Path, *, cpu_sets: int = 1, rounds: int = 20, fixed: bool = F
     guest = LiveGuest(
         qemu="/q", accelerator="tcg", shape=Shape(cores=1), cpu_set=CPUS, memory_mb=512, hugepage_kb=None, arguments=[]
     )
-    bench = LiveBench(
+    setup = GuestSetup(
         guest=guest, machine=MachineType.Q35, workload=workload, cases=workload.cases, packed_root=folder / "slice",
-        root=folder / "room", timeout_s=10, folder=folder, fingerprint="print",
+        root=folder / "room", cpu_sets=[CpuSet(cpus=[n], others=[], nodes=[]) for n in range(cpu_sets)], timeout_s=10,
+        folder=folder, fingerprint="print",
     )  # fmt: skip
     metrics = {f"mine:{case.name}": exact.metrics_of(workload.metrics, modelled=False) for case in workload.cases}
-    return Taking(
-        stands=[Stand(bench=bench, cpu_sets=[CpuSet(cpus=[n], others=[], nodes=[]) for n in range(cpu_sets)])],
+    return RoundRunner(
+        setups=[setup],
         arms=[Arm(name=name, kernel=kernel(name), settings={}) for name in ("base", "test")],
         rounds=Rounds(
             metrics, threshold=0.02, alpha=0.01, max_blocks=rounds, seed=1, boot_s=2, sample_s=1, fixed_iterations=2,
@@ -102,13 +105,13 @@ def taking(folder: Path, *, cpu_sets: int = 1, rounds: int = 20, fixed: bool = F
     )  # fmt: skip
 
 
-def all_of(one: Taking) -> None:
-    while one.take() is not None:
+def all_of(one: RoundRunner) -> None:
+    while one.run_round() is not None:
         pass
 
 
 def test_rounds_are_taken_until_every_case_is_decided(tmp_path: Path, host: Host) -> None:
-    one = taking(tmp_path)
+    one = runner(tmp_path)
     all_of(one)
     verdicts = [found[0].verdict for found in one.rounds.standing().values()]
     assert verdicts == [Outcome.REGRESSION, Outcome.REGRESSION]
@@ -121,13 +124,13 @@ def test_rounds_are_taken_until_every_case_is_decided(tmp_path: Path, host: Host
 
 
 def test_nothing_is_measured_twice(tmp_path: Path, host: Host) -> None:
-    first = taking(tmp_path)
+    first = runner(tmp_path)
     for _ in range(4):
-        first.take()
+        first.run_round()
     booted = len(host.booted)
-    again = taking(tmp_path)
+    again = runner(tmp_path)
     for _ in range(4):
-        again.take()
+        again.run_round()
     assert len(host.booted) == booted
     assert again.tried == first.tried
     assert again.rounds.standing() == first.rounds.standing()
@@ -136,7 +139,7 @@ def test_nothing_is_measured_twice(tmp_path: Path, host: Host) -> None:
 
 
 def test_a_round_that_was_cut_short_is_completed(tmp_path: Path, host: Host) -> None:
-    one = taking(tmp_path)
+    one = runner(tmp_path)
     second = one.rounds.next()
     assert second is not None
     boot = host.boot
@@ -148,26 +151,26 @@ def test_a_round_that_was_cut_short_is_completed(tmp_path: Path, host: Host) -> 
 
     host.boot = killed  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
-        one.take()
+        one.run_round()
     host.boot = boot  # type: ignore[method-assign]
-    again = taking(tmp_path)
-    again.take()
+    again = runner(tmp_path)
+    again.run_round()
     assert [name.split("-")[:3] for name in host.booted] == [["0001", "1", "1"], ["0001", "1", "2"]]
 
 
 def test_boots_of_something_else_do_not_count(tmp_path: Path, host: Host) -> None:
-    taking(tmp_path).take()
+    runner(tmp_path).run_round()
     path = next((tmp_path / "boots").glob("*base*"))
     record = records.load(path, BootRecord)
     records.save(path, BootRecord(**{**{f: getattr(record, f) for f in record.__struct_fields__}, "kernel": "other"}))
-    taking(tmp_path).take()
+    runner(tmp_path).run_round()
     assert len(host.booted) == 3, "the arm whose kernel was another one"
 
 
 def test_a_disturbed_round_is_repeated_and_kept(tmp_path: Path, host: Host) -> None:
     host.troubles = iter([["steal 3 %"], []])
-    one = taking(tmp_path)
-    counted = one.take()
+    one = runner(tmp_path)
+    counted = one.run_round()
     assert [(found.state, found.attempt, found.reasons) for found in one.tried] == [
         ("repeated", 1, ["steal 3 %"]), ("kept", 2, []),
     ]  # fmt: skip
@@ -178,10 +181,10 @@ def test_a_disturbed_round_is_repeated_and_kept(tmp_path: Path, host: Host) -> N
 
 def test_on_a_host_that_is_never_quiet_rounds_are_taken_as_they_are(tmp_path: Path, host: Host) -> None:
     host.troubles = iter([["load"]] * 50)
-    one = taking(tmp_path, rounds=6, fixed=True)
+    one = runner(tmp_path, rounds=6, fixed=True)
     all_of(one)
     assert [found.state for found in one.tried] == ["repeated", "repeated", "disturbed", *["disturbed"] * 5]
-    again = taking(tmp_path, rounds=6, fixed=True)
+    again = runner(tmp_path, rounds=6, fixed=True)
     all_of(again)
     assert again.tried == one.tried
 
@@ -189,14 +192,14 @@ def test_on_a_host_that_is_never_quiet_rounds_are_taken_as_they_are(tmp_path: Pa
 def test_a_guest_that_dies_costs_its_round(tmp_path: Path, host: Host) -> None:
     boot, deaths = host.boot, iter([True, False])
 
-    def fragile(bench: LiveBench, arm: Arm, cases: list[spec.Case], **how: object) -> BootRecord:
+    def fragile(bench: GuestSetup, arm: Arm, cases: list[spec.Case], **how: object) -> BootRecord:
         if arm.name == "test" and next(deaths, False):
             raise GuestFailed(GuestFailure.OOPS, "the guest's kernel oopsed")
         return boot(bench, arm, cases, **how)
 
     host.boot = fragile  # type: ignore[method-assign]
-    one = taking(tmp_path)
-    one.take()
+    one = runner(tmp_path)
+    one.run_round()
     assert [found.state for found in one.tried] == ["died", "kept"]
     assert one.tried[0].reasons == ["the guest's kernel oopsed"]
 
@@ -204,27 +207,27 @@ def test_a_guest_that_dies_costs_its_round(tmp_path: Path, host: Host) -> None:
 def test_an_arm_that_dies_three_times_in_a_round_is_broken(tmp_path: Path, host: Host) -> None:
     boot = host.boot
 
-    def broken(bench: LiveBench, arm: Arm, cases: list[spec.Case], **how: object) -> BootRecord:
+    def broken(bench: GuestSetup, arm: Arm, cases: list[spec.Case], **how: object) -> BootRecord:
         if arm.name == "test" and int(str(how["seed"])) == 2:
             raise GuestFailed(GuestFailure.PANIC, "the guest's kernel panicked: why")
         return boot(bench, arm, cases, **how)
 
     host.boot = broken  # type: ignore[method-assign]
-    one = taking(tmp_path)
-    one.take()
+    one = runner(tmp_path)
+    one.run_round()
     with pytest.raises(GuestFailed, match="panicked") as error:
-        one.take()
+        one.run_round()
     assert error.value.message.startswith("the test arm is broken: its guest died 3 times in round 2, last: the guest")
     assert error.value.exit_status == 4
     assert error.value.kind == "panic"
     host.boot = boot  # type: ignore[method-assign]
-    again = taking(tmp_path)
+    again = runner(tmp_path)
     all_of(again)
     assert [found.attempt for found in again.tried if found.number == 2] == [1, 2, 3, 4], "mended, and gone on with"
 
 
 def test_a_duet_swaps_sides(tmp_path: Path, host: Host) -> None:
-    one = taking(tmp_path, cpu_sets=2, rounds=2, fixed=True)
+    one = runner(tmp_path, cpu_sets=2, rounds=2, fixed=True)
     all_of(one)
     cpu_sets = {
         arm: [host.cpu_sets[name] for name in sorted(host.booted) if f"-{arm}-" in name] for arm in ("base", "test")
@@ -235,8 +238,8 @@ def test_a_duet_swaps_sides(tmp_path: Path, host: Host) -> None:
 
 
 def test_isolated_cases_have_a_guest_each_and_are_one_boot(tmp_path: Path, host: Host) -> None:
-    one = taking(tmp_path, alone=True)
-    one.take()
+    one = runner(tmp_path, alone=True)
+    one.run_round()
     assert len(host.booted) == 4
     assert len(one.rounds.blocks[0][1]) == 2
     assert one.rounds.boot_s == 6.0, "of both guests"
@@ -244,46 +247,46 @@ def test_isolated_cases_have_a_guest_each_and_are_one_boot(tmp_path: Path, host:
 
 
 def test_the_budget_ends_it_between_rounds(tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = taking(tmp_path)
+    one = runner(tmp_path)
     one.deadline = 0.0
-    assert one.take() is not None, "the first is always done"
-    assert one.take() is None
+    assert one.run_round() is not None, "the first is always done"
+    assert one.run_round() is None
 
 
 def test_rounds_are_planned_once_and_for_good(tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds of 10 s on a clock of their own: 4 of 9 done, and 10 more seconds come too late."""
     host.keep_time(monkeypatch, try_s=10)
-    one = taking(tmp_path, fixed=True)
+    one = runner(tmp_path, fixed=True)
     one.deadline = 99.0
     for number in range(4):
-        assert one.rounds.horizon is None, number
-        one.take()
-    assert one.rounds.horizon == Horizon(rounds=9, iterations=2)
-    assert records.load(tmp_path / "horizon.json", Horizon) == one.rounds.horizon
+        assert one.rounds.round_plan is None, number
+        one.run_round()
+    assert one.rounds.round_plan == RoundPlan(rounds=9, iterations=2)
+    assert records.load(tmp_path / "horizon.json", RoundPlan) == one.rounds.round_plan
     all_of(one)
     assert (host.now_s, len(one.rounds.blocks)) == (90.0, 9)
 
-    again = taking(tmp_path, fixed=True)
+    again = runner(tmp_path, fixed=True)
     again.deadline = 1000.0
     all_of(again)
-    assert again.rounds.horizon == Horizon(rounds=9, iterations=2)
+    assert again.rounds.round_plan == RoundPlan(rounds=9, iterations=2)
     assert len(again.rounds.blocks) == 20
     assert {found[0].method for found in again.rounds.standing().values()} == {"planned"}
 
 
 def test_without_a_budget_the_rounds_asked_for_are_planned(tmp_path: Path, host: Host) -> None:
-    one = taking(tmp_path, rounds=12)
+    one = runner(tmp_path, rounds=12)
     all_of(one)
-    assert records.load(tmp_path / "horizon.json", Horizon) == Horizon(rounds=12, iterations=None)
+    assert records.load(tmp_path / "horizon.json", RoundPlan) == RoundPlan(rounds=12, iterations=None)
 
 
 def test_repeated_rounds_are_in_the_plan(tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every second try disturbed: half as many rounds fit."""
     host.keep_time(monkeypatch, try_s=5)
     host.troubles = iter([["steal 3 %"], []] * 4)
-    one = taking(tmp_path, fixed=True)
+    one = runner(tmp_path, fixed=True)
     one.deadline = 100.0
     for _ in range(4):
-        one.take()
+        one.run_round()
     assert len(one.tried) == 8
-    assert one.rounds.horizon == Horizon(rounds=10, iterations=2)
+    assert one.rounds.round_plan == RoundPlan(rounds=10, iterations=2)

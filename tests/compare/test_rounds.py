@@ -11,7 +11,7 @@ import pytest
 
 from lab.compare.rounds import Block, BootReading, Rounds, order
 from lab.stats import iterations, multiple
-from lab.stats.sequential import Horizon
+from lab.stats.sequential import RoundPlan
 from lab.stats.verdict import Comparison, Metric, Outcome, primary_of
 
 SPEED = Metric(name="throughput", unit="op/s", better="higher", primary=True)
@@ -238,15 +238,15 @@ def test_secondary_metrics_have_a_fifth_of_alpha_among_them() -> None:
 
 def test_a_plan_is_made_once() -> None:
     machine = rounds()
-    machine.plan(Horizon(rounds=20, iterations=1))
-    machine.plan(Horizon(rounds=20, iterations=1))
+    machine.plan(RoundPlan(rounds=20, iterations=1))
+    machine.plan(RoundPlan(rounds=20, iterations=1))
     with pytest.raises(ValueError, match="20 rounds were planned, and cannot be 30 now"):
-        machine.plan(Horizon(rounds=30, iterations=1))
+        machine.plan(RoundPlan(rounds=30, iterations=1))
 
 
 def test_iterations_stay_as_they_were_planned() -> None:
     machine = rounds(max_blocks=12, fixed_blocks=True)
-    machine.plan(Horizon(rounds=12, iterations=7))
+    machine.plan(RoundPlan(rounds=12, iterations=7))
     run(machine, noisy(9, boot_sd=0.06, iteration_sd=0.01))
     assert machine.sampling()["a"].iterations == [2] * 4 + [7] * 8
 
@@ -258,7 +258,7 @@ def test_a_plan_finds_what_evidence_alone_does_not() -> None:
         test = 1000 * math.exp(-0.07 + (0.07 if block.number % 2 else -0.07))
         machine.add(block, [reading(arm, [test if arm == "test" else 1000.0]) for arm in block.order])
     alone = primary_of(machine.standing()["a"])
-    machine.plan(Horizon(rounds=16, iterations=None))
+    machine.plan(RoundPlan(rounds=16, iterations=None))
     found = primary_of(machine.standing()["a"])
     assert (alone.verdict, found.verdict) == (Outcome.UNKNOWN, Outcome.REGRESSION)
     assert (alone.base, alone.ratio, alone.evidence) == (found.base, found.ratio, found.evidence)
@@ -297,7 +297,7 @@ def test_what_rounds_take_does_not_depend_on_how_the_kernels_compare_until_they_
             machine.add(block, readings)
         assert ("moved" in machine.undecided()) == (change == 0)
         before = machine.iterations()
-        machine.plan(Horizon(rounds=12, iterations=None))
+        machine.plan(RoundPlan(rounds=12, iterations=None))
         return [before, machine.iterations()]
 
     still, moved = iterations(0.0), iterations(-2.0)

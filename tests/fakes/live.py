@@ -11,7 +11,7 @@ import pytest
 
 from lab.bisection.proof import Prover
 from lab.compare import boots, round_runner
-from lab.compare.boots import BootRecord, LiveBench
+from lab.compare.boots import BootRecord, GuestSetup
 from lab.core import records
 from lab.core.errors import LabError
 from lab.guests import host as guest_host
@@ -29,7 +29,7 @@ Values = dict[str, dict[str, list[float | None]]]
 
 
 def ran(
-    bench: LiveBench,
+    bench: GuestSetup,
     arm: Arm,
     values: Values,
     *,
@@ -65,7 +65,7 @@ class LiveHost:
     booted: list[str] = field(default_factory=list)
     failure: LabError | None = None
 
-    def boot(self, bench: LiveBench, arm: Arm, cases: Sequence[Case], **how: Any) -> BootRecord:
+    def boot(self, bench: GuestSetup, arm: Arm, cases: Sequence[Case], **how: Any) -> BootRecord:
         """A guest that has run."""
         if self.failure is not None:
             raise self.failure

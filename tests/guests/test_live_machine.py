@@ -14,7 +14,7 @@ import pytest
 
 from lab.cli import ab
 from lab.compare import boots, live_guests, rounds
-from lab.compare.boots import BootRecord, LiveBench
+from lab.compare.boots import BootRecord, GuestSetup
 from lab.compare.results import Live, LiveRound
 from lab.core import paths
 from lab.core.errors import DiskFull, GuestFailed, HostFailed, UserError
@@ -82,7 +82,7 @@ def test_a_metric_that_only_some_iterations_print_has_holes(tmp_path: Path) -> N
 
 def test_no_guest_is_started_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda folder: type("Usage", (), {"free": 1 << 20})())
-    bench = cast(LiveBench, SimpleNamespace(folder=tmp_path))
+    bench = cast(GuestSetup, SimpleNamespace(folder=tmp_path))
     with pytest.raises(DiskFull, match="1 MiB free, a guest needs 32 MiB"):
         boots.boot(
             bench,

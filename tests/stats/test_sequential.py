@@ -10,11 +10,11 @@ import pytest
 from scipy import stats
 
 from lab.stats import evidence
-from lab.stats.sequential import Looks
+from lab.stats.sequential import SequentialTest
 
 ALPHA = 0.01
-ALONE = Looks(ALPHA)
-PLANNED = Looks(ALPHA, 20)
+ALONE = SequentialTest(ALPHA)
+PLANNED = SequentialTest(ALPHA, 20)
 
 
 def blocks(shift: float, n: int, seed: int = 1) -> list[float]:
@@ -30,7 +30,7 @@ def test_without_a_plan_it_is_the_e_value_to_the_last_digit() -> None:
     assert ALONE.p_value(x) == evidence.p_value(evidence.log_evidence(clipped))
     assert ALONE.interval(x) == evidence.interval(evidence.moments(clipped), ALPHA)
     assert ALONE.critical_t(12) == evidence.critical_t(12, ALPHA)
-    assert Looks(ALPHA, exact=True).interval(x) == evidence.interval(evidence.moments(x), ALPHA)
+    assert SequentialTest(ALPHA, exact=True).interval(x) == evidence.interval(evidence.moments(x), ALPHA)
 
 
 def test_a_plan_has_four_fifths_of_alpha_and_the_e_value_one() -> None:
@@ -45,8 +45,8 @@ def test_a_plan_has_four_fifths_of_alpha_and_the_e_value_one() -> None:
     # Early on the e-value is nearer: E = 500 at the sixth block.
     assert PLANNED.critical_t(6) == evidence.critical_t(6, 0.002) < evidence.bound_t(6, 20, 0.008)
     # Before there is a plan its part is not spent.
-    assert Looks(ALPHA, 0).critical_t(20) == evidence.critical_t(20, 0.002)
-    assert Looks(ALPHA, 0).p_value(x) == pytest.approx(by_evidence)
+    assert SequentialTest(ALPHA, 0).critical_t(20) == evidence.critical_t(20, 0.002)
+    assert SequentialTest(ALPHA, 0).p_value(x) == pytest.approx(by_evidence)
 
 
 def test_a_plan_is_nearly_as_good_as_one_look() -> None:
@@ -98,8 +98,8 @@ def test_numbers_without_spread() -> None:
 def test_looking_at_all_blocks_and_going_on_beyond_the_plan_keeps_the_false_alarms_below_alpha() -> None:
     """2,000 comparisons of nothing, 12 blocks planned and 40 taken, looked at after each from the sixth on."""
     rows = np.random.default_rng(20261122).standard_normal((2000, 40)).tolist()
-    looks = Looks(ALPHA, 12)
-    alarms = sum(any(looks.p_value(x[:n]) <= ALPHA for n in range(6, 41)) for x in rows)
+    test = SequentialTest(ALPHA, 12)
+    alarms = sum(any(test.p_value(x[:n]) <= ALPHA for n in range(6, 41)) for x in rows)
     assert 0 < alarms <= ALPHA * len(rows)
 
 
@@ -108,50 +108,50 @@ def test_looking_at_all_blocks_and_going_on_beyond_the_plan_keeps_the_false_alar
 
 @pytest.mark.parametrize("n", [5, 6, 10, 40])
 def test_detectable_effect_is_the_noncentral_t(n: int) -> None:
-    for looks in (ALONE, Looks(ALPHA, n)):
-        effect = looks.detectable_effect(n, 2.0)
+    for test in (ALONE, SequentialTest(ALPHA, n)):
+        effect = test.detectable_effect(n, 2.0)
         assert effect is not None
         delta = effect / 2.0 * math.sqrt(n)
-        assert stats.nct.sf(looks.critical_t(n), n - 1, delta) == pytest.approx(0.8, abs=2e-3)
+        assert stats.nct.sf(test.critical_t(n), n - 1, delta) == pytest.approx(0.8, abs=2e-3)
 
 
-@pytest.mark.parametrize("looks", [ALONE, Looks(ALPHA, 10)])
-def test_detectable_effect_is_found_eight_times_in_ten(looks: Looks) -> None:
-    effect = looks.detectable_effect(10, 0.03)
+@pytest.mark.parametrize("test", [ALONE, SequentialTest(ALPHA, 10)])
+def test_detectable_effect_is_found_eight_times_in_ten(test: SequentialTest) -> None:
+    effect = test.detectable_effect(10, 0.03)
     assert effect is not None
     rows = np.random.default_rng(8).normal(effect, 0.03, (2000, 10)).tolist()
-    unclipped = looks._replace(exact=True)
+    unclipped = test._replace(exact=True)
     assert 0.77 <= np.mean([unclipped.p_value(row) <= ALPHA for row in rows]) <= 0.83
     assert ALONE.detectable_effect(4, 0.03) is None
 
 
 def test_the_interval_narrows_with_every_block() -> None:
-    for looks in (ALONE, Looks(ALPHA, 300)):
-        widths = [looks.critical_t(n) / math.sqrt(n) for n in range(5, 300)]
+    for test in (ALONE, SequentialTest(ALPHA, 300)):
+        widths = [test.critical_t(n) / math.sqrt(n) for n in range(5, 300)]
         assert all(a > b for a, b in pairwise(widths))
 
 
-def half_width(looks: Looks, n: int, sd: float) -> float:
-    return looks.critical_t(n) * sd / math.sqrt(n)
+def half_width(test: SequentialTest, n: int, sd: float) -> float:
+    return test.critical_t(n) * sd / math.sqrt(n)
 
 
-@pytest.mark.parametrize("looks", [ALONE, Looks(ALPHA, 38)])
-def test_blocks_to_settle_is_the_first_number_that_does(looks: Looks) -> None:
+@pytest.mark.parametrize("test", [ALONE, SequentialTest(ALPHA, 38)])
+def test_blocks_to_settle_is_the_first_number_that_does(test: SequentialTest) -> None:
     m = evidence.Moments(8, 0.01, 0.012)
-    more = looks.blocks_to_settle(m, margin=math.log1p(0.02), min_blocks=6)
+    more = test.blocks_to_settle(m, margin=math.log1p(0.02), min_blocks=6)
     assert more is not None
     needed = max(0.01, math.log1p(0.02) - 0.01)
-    assert half_width(looks, 8 + more, 0.012) < needed <= half_width(looks, 7 + more, 0.012)
+    assert half_width(test, 8 + more, 0.012) < needed <= half_width(test, 7 + more, 0.012)
 
 
 def test_the_end_of_a_plan_settles_what_the_block_after_it_would_not() -> None:
     """sd 1 and 50 planned: the end needs a mean above .46, the e-value alone .53 after 51 blocks."""
-    looks, m = Looks(ALPHA, 50), evidence.Moments(10, 0.5, 1.0)
-    assert half_width(looks, 50, 1.0) < 0.5 < half_width(looks, 51, 1.0)
-    more = looks.blocks_to_settle(m, margin=0.0, min_blocks=6)
+    test, m = SequentialTest(ALPHA, 50), evidence.Moments(10, 0.5, 1.0)
+    assert half_width(test, 50, 1.0) < 0.5 < half_width(test, 51, 1.0)
+    more = test.blocks_to_settle(m, margin=0.0, min_blocks=6)
     assert more is not None
     assert more <= 40
-    assert half_width(looks, 10 + more, 1.0) < 0.5
+    assert half_width(test, 10 + more, 1.0) < 0.5
 
 
 def test_blocks_to_settle_gives_up_rather_than_promise() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lab.stats.sequential import Horizon, within, without_budget
+from lab.stats.sequential import RoundPlan, plan_within, plan_without_budget
 
 
-def planned(left_s: float, done: int, *, round_s: float = 30.0, most: int = 40, fewest: int = 6) -> Horizon | None:
-    return within(left_s, round_s=round_s, done=done, most=most, fewest=fewest, iterations=2)
+def planned(left_s: float, done: int, *, round_s: float = 30.0, most: int = 40, fewest: int = 6) -> RoundPlan | None:
+    return plan_within(left_s, round_s=round_s, done=done, most=most, fewest=fewest, iterations=2)
 
 
 @pytest.mark.parametrize(
@@ -28,13 +28,13 @@ def planned(left_s: float, done: int, *, round_s: float = 30.0, most: int = 40, 
 )
 def test_rounds_that_fit(left_s: float, done: int, rounds: int | None) -> None:
     found = planned(left_s, done)
-    assert found == (rounds and Horizon(rounds=rounds, iterations=2))
+    assert found == (rounds and RoundPlan(rounds=rounds, iterations=2))
 
 
 def test_rounds_that_take_no_time() -> None:
-    assert planned(10.0, 14, round_s=0.0) == Horizon(rounds=40, iterations=2)
+    assert planned(10.0, 14, round_s=0.0) == RoundPlan(rounds=40, iterations=2)
 
 
 def test_without_a_budget_it_is_what_was_asked_for() -> None:
-    assert without_budget(40, 6) == Horizon(rounds=40, iterations=None)
-    assert without_budget(3, 6) == Horizon(rounds=6, iterations=None)
+    assert plan_without_budget(40, 6) == RoundPlan(rounds=40, iterations=None)
+    assert plan_without_budget(3, 6) == RoundPlan(rounds=6, iterations=None)

@@ -179,13 +179,13 @@ def best_possible(noise: Noise, seconds: float, alpha: float) -> float:
 
 def _plan(rounds: Rounds, noise: Noise, left_s: float) -> None:
     """Plan the rounds as `lab.compare.round_runner` does."""
-    if rounds.horizon is not None:
+    if rounds.round_plan is not None:
         return
     if math.isinf(left_s):
-        rounds.plan(sequential.without_budget(rounds.max_blocks, rounds.min_blocks))
+        rounds.plan(sequential.plan_without_budget(rounds.max_blocks, rounds.min_blocks))
         return
     iterations = rounds.iterations()
-    planned = sequential.within(
+    planned = sequential.plan_within(
         left_s, round_s=_round_s(noise, iterations), done=len(rounds.blocks), most=rounds.max_blocks,
         fewest=rounds.min_blocks, iterations=iterations,
     )  # fmt: skip
