@@ -1,9 +1,4 @@
-"""The answer of a bisection: one document, stored in its folder; `lab bisect` and `lab report` show it.
-
-What live mode's posterior looks like in documents.
-
-What `lab bisect status --json` prints.
-"""
+"""The documents of a bisection: its answer, as stored and as `lab bisect --json` prints it, and its status."""
 
 from __future__ import annotations
 
@@ -21,7 +16,7 @@ from lab.stats.verdict import Comparison, Outcome
 
 
 class Suspicion(Record, frozen=True, kw_only=True):
-    """How likely the culprit is one of the commits behind `up_to`, itself included, and not behind `after`."""
+    """The probability that the culprit is one of the commits from `after`, which is excluded, to `up_to`."""
 
     after: str
     up_to: str
@@ -30,10 +25,13 @@ class Suspicion(Record, frozen=True, kw_only=True):
 
 
 class Posterior(Record, frozen=True, kw_only=True):
-    """What live mode's search ended with: see docs/live-search.md.
+    """The end of a search in live mode, see docs/live-search.md.
 
-    outcome: `confirmed` by fresh boots, `found`, `undecided`, `no culprit`. probability: of the answer. effect: the
-    change as a ratio. noise: one boot's sd, as a share. suspicions: the likeliest places, likeliest first.
+    outcome: `confirmed` by fresh boots, `found`, `undecided` or `no culprit`.
+    probability: of the answer.
+    effect: the change as a ratio.
+    noise: the standard deviation of one boot, as a share.
+    suspicions: the likeliest places of the culprit, likeliest first.
     """
 
     outcome: str
@@ -46,7 +44,7 @@ class Posterior(Record, frozen=True, kw_only=True):
 
 
 class Function(Record, frozen=True, kw_only=True):
-    """A function that costs something else than before, in modelled cycles an operation."""
+    """A function whose cost changed, in modelled cycles an operation."""
 
     name: str
     space: str
@@ -55,11 +53,14 @@ class Function(Record, frozen=True, kw_only=True):
 
 
 class Proof(Record, frozen=True, kw_only=True):
-    """What was tried on one culprit.
+    """The comparisons that confirm or deny one culprit.
 
-    confirmed: fresh seeds show the same change against its parent. same_image: its kernel is its parent's, so it
-    cannot be the culprit. fresh: that comparison; result: where it is stored. reverted: the new end without the
-    culprit against the new end; not_reverted: why there is none. functions: what `lab explain` says changed.
+    confirmed: fresh seeds, or boots, show the same change against its parent.
+    same_image: its kernel is its parent's, so it cannot be the culprit.
+    fresh: the comparison with the parent, stored as `result`.
+    reverted: the new end without the culprit against the new end, stored as `revert_result`.
+    not_reverted: the reason why there is no such comparison.
+    functions: those whose cost changed most, by `lab explain`.
     """
 
     confirmed: bool
@@ -78,7 +79,7 @@ OutcomeWord = Literal["found", "range", "no culprit", "undecided"]
 
 
 class Step(Record, frozen=True, kw_only=True):
-    """One commit of the path taken, in the order of measuring."""
+    """A measured or untestable commit on the path of the search."""
 
     commit: str
     title: str
@@ -94,13 +95,15 @@ class Step(Record, frozen=True, kw_only=True):
 
 
 class Culprit(Record, frozen=True, kw_only=True):
-    """A change: the commit that did it, or the commits among which that one is.
+    """A change: the commit that made it, or the suspects one of which did.
 
-    untested: those of them that were tried in vain; the others, but the last, were not tried. before: the commit it
-    was measured against. effect: from the search's own seeds. direction: of the change,
-    `regression` or `improvement`; None for metrics without a better side. confidence: of the commit being the
-    culprit, or of the culprit being in the range. inside: of a package, what a search of the commits that it was made
-    from found (inside_result: where that is), or how to get there.
+    untested: the suspects that could not be tested; the others, but the last, were not tried.
+    before: the commit that it was compared with.
+    effect: by the search's own seeds.
+    direction: `regression` or `improvement`; None for a metric without a better side.
+    confidence: the probability that the culprit is among the suspects.
+    inside: for a package, the result of a search among the commits between the two sources, or the way to one.
+    inside_result: the name of that search's result.
     """
 
     commit: str
@@ -121,12 +124,12 @@ class Culprit(Record, frozen=True, kw_only=True):
 
     @property
     def is_single(self) -> bool:
-        """Whether it is one commit."""
+        """True if it is one commit."""
         return len(self.suspects) == 1
 
     @property
     def needs_proof(self) -> bool:
-        """Whether it is one commit with a known effect that no proof confirms or denies yet."""
+        """True for one commit with a known effect that no proof confirms or denies yet."""
         return self.is_single and self.effect is not None and self.proof is None
 
 
@@ -134,8 +137,9 @@ class Answer(Record, frozen=True, kw_only=True):
     """`lab bisect --json`.
 
     outcome: `found` (every change is one commit), `range` (some are not, the rest cannot be tested), `no culprit`,
-    or `undecided` (the budget ran out, or the seeds do not agree). measured: commits with numbers, the ends not
-    counted. live: in live mode only.
+    or `undecided` (the budget ran out, or the seeds disagree).
+    measured: the number of commits with values, without the ends.
+    live: in live mode only.
     """
 
     schema: str = "lab.bisect/1"
@@ -171,13 +175,17 @@ class Answer(Record, frozen=True, kw_only=True):
 
     @property
     def named(self) -> bool:
-        """Whether there is a culprit, or a range that it is in."""
+        """True if there is a culprit, or a range that holds it."""
         return self.outcome in ("found", "range")
 
-
-def save(folder: Path, answer: Answer) -> None:
-    """Keep an answer in its session's folder."""
-    records.save(folder / FILE, answer)
+    def proof_result(self) -> str:
+        """The name of the comparison that proves the culprit. `UserError` if there is not exactly one."""
+        proofs = [change.proof.result for change in self.changes if change.proof and change.proof.result]
+        if len(proofs) == 1:
+            return proofs[0]
+        if proofs:
+            raise UserError(f"{self.result} found {len(proofs)} changes", hint=f"name one: {', '.join(proofs)}")
+        raise UserError(f"{self.result} has no culprit that was proved, so there is no comparison to repeat")
 
 
 def load(folder: Path) -> Answer:
@@ -187,18 +195,8 @@ def load(folder: Path) -> Answer:
     return records.load(folder / FILE, Answer)
 
 
-def proving(found: Answer) -> str:
-    """What names the comparison that proves a bisection's culprit; `UserError` where there is not one."""
-    proved = [one.proof.result for one in found.changes if one.proof and one.proof.result]
-    if len(proved) == 1:
-        return proved[0]
-    if proved:
-        raise UserError(f"{found.result} found {len(proved)} changes", hint=f"name one: {', '.join(proved)}")
-    raise UserError(f"{found.result} has no culprit that was proved, so there is no comparison to repeat")
-
-
 class Open(Record, frozen=True, kw_only=True):
-    """A change that is still searched: the commits among which it is."""
+    """A range of commits that holds a change."""
 
     candidates: int
     first: str
@@ -206,10 +204,12 @@ class Open(Record, frozen=True, kw_only=True):
 
 
 class Status(Record, frozen=True, kw_only=True):
-    """Where a bisection stands.
+    """`lab bisect status --json`.
 
-    changes: places that are still searched. left_s: about how long that takes. The rest is live mode's: where the
-    culprit is how likely, likeliest first, how many bits are missing, and how many boots there were.
+    left_s: an estimate of the seconds that are left.
+    posterior: live mode's places of the culprit, likeliest first.
+    bits_left: of information still missing, in live mode.
+    boots: made so far, in live mode.
     """
 
     schema: str = "lab.bisect-status/1"
@@ -232,5 +232,5 @@ class Status(Record, frozen=True, kw_only=True):
 
 
 def certainty(probability: float) -> str:
-    """A probability as a percentage that never says 100 where it is not."""
+    """A probability as a percentage, never rounded up to 100."""
     return f"{100 * probability:.1f} %" if probability < 0.9995 else "over 99.9 %"

@@ -1,4 +1,4 @@
-"""What is searched: a range of commits, or anything else that leads step by step from one kernel to another."""
+"""The range of a search: commits, or other steps that lead from one kernel to another."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ _FIELDS = "%H%x00%P%x00%an <%ae>%x00%aI%x00%s"
 
 
 class Candidate(Record, frozen=True, kw_only=True):
-    """One step of the way: a commit, a package, a patch or an option.
+    """A step of the range: a commit, a package, a patch or an option.
 
-    spec: the kernel as it is after this step, as `lab ab` takes it. parents: the steps it builds on; what is no
-    candidate itself counts as the old end. merge: of branches, though perhaps only one parent is followed.
+    spec: the kernel after this step, as `lab ab` takes it.
+    parents: the steps that it builds on; a parent outside the range counts as the old end.
+    merge: True for a merge commit, even if only its first parent is followed.
     """
 
     id: str
@@ -43,9 +44,10 @@ class Candidate(Record, frozen=True, kw_only=True):
 
 
 class History(Record, frozen=True, kw_only=True):
-    """Everything between two ends, parents first; the last candidate is the new end.
+    """Everything between two ends, parents first.
 
-    old: the old end, which is no candidate. shown: the range as the user may type it.
+    old: the old end, which is not a candidate; the new end is the last one.
+    paths: the limits of the range, if there are any.
     """
 
     schema: int = 1
@@ -68,8 +70,8 @@ class History(Record, frozen=True, kw_only=True):
 
     def graph(self) -> Graph:
         """The candidates as numbers, for the search."""
-        number = {one.id: i for i, one in enumerate(self.candidates)}
-        return Graph(tuple(_parents(one, number) for one in self.candidates))
+        number = {candidate.id: i for i, candidate in enumerate(self.candidates)}
+        return Graph(tuple(_parents(candidate, number) for candidate in self.candidates))
 
     def __getitem__(self, number: int) -> Candidate:
         """A candidate by its number in the graph; OLD is the old end."""
@@ -79,7 +81,7 @@ class History(Record, frozen=True, kw_only=True):
         """The number of a candidate by its id; OLD for the old end."""
         if name == self.old.id:
             return OLD
-        return next(i for i, one in enumerate(self.candidates) if one.id == name)
+        return next(i for i, candidate in enumerate(self.candidates) if candidate.id == name)
 
     def find(self, name: str) -> Candidate:
         """A candidate, or the old end, by its id."""
@@ -90,29 +92,28 @@ class History(Record, frozen=True, kw_only=True):
         return resolve(self[number].spec, self.tree, progress=progress)
 
 
-def _parents(one: Candidate, number: dict[str, int]) -> tuple[int, ...]:
-    """Numbers of the parents, the old end for those that are outside, or for none at all."""
-    found = tuple(dict.fromkeys(number.get(parent, OLD) for parent in one.parents))
-    return found or (OLD,)
+def _parents(candidate: Candidate, number: dict[str, int]) -> tuple[int, ...]:
+    """The numbers of the parents; OLD for a parent outside the range, and for a candidate without parents."""
+    return tuple(dict.fromkeys(number.get(parent, OLD) for parent in candidate.parents)) or (OLD,)
 
 
 def commits(old: KernelSpec, new: KernelSpec, *, first_parent: bool = False, limits: Sequence[str] = ()) -> History:
-    """The commits between two revisions of one tree; `UserError` says why there are none."""
+    """The commits between two revisions of one tree. `UserError` gives the reason if there are none."""
     start, end = _revision(old), _revision(new)
     if start.tree != end.tree:
         raise UserError(f"{old.text} and {new.text} are of different trees")
     tree, suffix = trees.open_tree(start.tree), _common_suffix(old, new)
     first, last = start.commit, end.commit
     _check_ends(tree, first, last)
-    found = list(_listed(tree.source, first, last, suffix, first_parent=first_parent, limits=limits))
-    if not found or found[-1].id != last:
+    candidates = list(_listed(tree.source, first, last, suffix, first_parent=first_parent, limits=limits))
+    if not candidates or candidates[-1].id != last:
         # Path limits left the newest commits out: the new end stands for all that they left out after the last.
-        tips = {one.id for one in found} - {parent for one in found for parent in one.parents}
-        found.append(_one(tree.source, last, suffix, tuple(sorted(tips)) or (first,)))
+        tips = {c.id for c in candidates} - {parent for c in candidates for parent in c.parents}
+        candidates.append(_candidate(tree.source, last, suffix, tuple(sorted(tips)) or (first,)))
     return History(
         kind="commits",
-        old=_one(tree.source, first, suffix, ()),
-        candidates=found,
+        old=_candidate(tree.source, first, suffix, ()),
+        candidates=candidates,
         tree=tree.name,
         first_parent=first_parent,
         paths=tuple(limits),
@@ -129,7 +130,7 @@ def _revision(spec: KernelSpec) -> TreeSource:
 
 
 def _common_suffix(old: KernelSpec, new: KernelSpec) -> str:
-    """Patches, kconfig and settings of both ends: what every commit between them gets too."""
+    """The patches, kconfig and settings of both ends, which every commit between them gets too."""
     first, last = (suffix_of(spec.text) for spec in (old, new))
     if first != last:
         raise UserError(
@@ -140,7 +141,7 @@ def _common_suffix(old: KernelSpec, new: KernelSpec) -> str:
 
 
 def suffix_of(text: str) -> str:
-    """What a spec adds to its revision, in one fixed order."""
+    """The patches, kconfig and settings that a spec adds to its revision, in one fixed order."""
     parsed = kernel_spec.parse(text)
     kconfig = ",".join(f"{name}={value}" for name, value in sorted(parsed.kconfig))
     settings = ",".join(f"{name}={value}" for name, value in sorted(parsed.settings))
@@ -159,7 +160,7 @@ def _check_ends(tree: Tree, old: str, new: str) -> None:
             f"the ends are swapped: {old[:12]} ({_quoted(repo, old)}) comes after {new[:12]} ({_quoted(repo, new)})",
             hint="the older end goes first; to find who fixed something give --old BROKEN --new FIXED",
         )
-    base = _merge_base(repo, old, new)
+    base = merge_base(repo, old, new)
     if base is None:
         raise UserError(f"the ends are not related: {old[:12]} and {new[:12]} have no commit in common")
     raise UserError(
@@ -172,18 +173,8 @@ def _quoted(repo: Repo, commit: str) -> str:
     return f'"{repo.subject(commit)}"'
 
 
-def is_ancestor(repo: Repo, old: str, new: str) -> bool:
-    """Whether one commit is behind another."""
-    try:
-        repo.git("merge-base", "--is-ancestor", old, new)
-    except CommandFailed as error:
-        if error.status == 1:
-            return False
-        raise
-    return True
-
-
-def _merge_base(repo: Repo, one: str, other: str) -> str | None:
+def merge_base(repo: Repo, one: str, other: str) -> str | None:
+    """The commit at which two commits part; None if they have none in common."""
     try:
         return repo.git("merge-base", one, other)
     except CommandFailed as error:
@@ -192,33 +183,38 @@ def _merge_base(repo: Repo, one: str, other: str) -> str | None:
         raise
 
 
+def is_ancestor(repo: Repo, old: str, new: str) -> bool:
+    """True if the first commit, by its full id, is the second one or an ancestor of it."""
+    return merge_base(repo, old, new) == old
+
+
 def _listed(
     repo: Repo, old: str, new: str, suffix: str, *, first_parent: bool, limits: Sequence[str]
 ) -> Iterator[Candidate]:
-    # --parents: with path limits, the parents are those among the commits that are left.
-    words = ["log", "-z", "--topo-order", "--reverse", "--parents", f"--format={_FIELDS}"]
-    words += ["--first-parent"] if first_parent else []
+    # With --parents and path limits, git gives the nearest ancestors that the limits keep.
+    argv = ["log", "-z", "--topo-order", "--reverse", "--parents", f"--format={_FIELDS}"]
+    argv += ["--first-parent"] if first_parent else []
     try:
-        listing = repo.git(*words, f"{old}..{new}", "--", *limits)
+        listing = repo.git(*argv, f"{old}..{new}", "--", *limits)
     except CommandFailed as error:
         raise UserError(f"git cannot limit the range to {' '.join(limits)}: {error.message}") from error
     merges = set(repo.git("rev-list", "--merges", f"{old}..{new}").split())
     fields = listing.split("\0")
     for start in range(0, len(fields) - 4, 5):
-        name, parents, author, date, title = fields[start : start + 5]
-        kept = parents.split()[:1] if first_parent else parents.split()
+        names, parents, author, date, title = fields[start : start + 5]
+        commit = names.split()[-1]
         yield Candidate(
-            id=name.split()[-1],
+            id=commit,
             title=title,
-            spec=name.split()[-1] + suffix,
-            parents=tuple(kept),
+            spec=commit + suffix,
+            parents=tuple(parents.split()[: 1 if first_parent else None]),
             author=author,
             date=date,
-            merge=name.split()[-1] in merges,
+            merge=commit in merges,
         )
 
 
-def _one(repo: Repo, commit: str, suffix: str, parents: tuple[str, ...]) -> Candidate:
+def _candidate(repo: Repo, commit: str, suffix: str, parents: tuple[str, ...]) -> Candidate:
     author, date, title = repo.git("log", "-1", "--no-walk", "--format=%an <%ae>%x00%aI%x00%s", commit, "--").split(
         "\0"
     )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from lab.bisection import answer as answers
 from lab.bisection import exact_runner, packages
-from lab.bisection.answer import Answer
+from lab.bisection.answer import FILE, Answer
 from lab.bisection.exact_runner import ExactRunner
 from lab.bisection.proof import Prover
 from lab.bisection.session import Session
 from lab.bisection.summarize import summarize
+from lab.core import records
 from lab.core.executor import Work
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def conclude(session: Session, work: Work) -> Answer:
     answer, whole = packages.search_between_packages(session, answer, conclude, work)
     work.progress.log(f"{time.monotonic() - started:.0f} s in all")
     if whole and not runner.out_of_time and not any(change.needs_proof for change in answer.changes):
-        answers.save(session.folder, answer)
+        records.save(session.folder / FILE, answer)
     else:
         work.progress.log(f"the budget was used up before all was done; go on by lab bisect resume {session.name}")
     return answer

@@ -1,75 +1,20 @@
-"""The search itself: which commit to measure next, and what the measurements say so far. Pure.
+"""The search of exact mode: the commit to measure next, and the changes that the measurements show. Pure.
 
 Every measured commit is on a *level*: 0 is the old end's, further ones are numbered as they are met. A commit is
 *explained* when its level is what its nearest measured ancestors lead to expect. One that is not has a change among
 the commits behind it that are not behind those ancestors. Measuring one in the middle of them halves their number.
 So one rule finds a culprit, a second change on another level, and a fix after the culprit; and since all of it
 follows from the readings alone, a search goes on from a journal as if it had never stopped.
-
-How evenly each commit of a range would split it, and how likely it is that it can be tested at all. Pure.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-
-
-def ancestor_counts(parents: Sequence[Sequence[int]], among: Sequence[int]) -> dict[int, int]:
-    """How many of the commits are behind each of them, itself included.
-
-    Sets as the bits of integers, let go of as soon as no child needs them: tens of thousands take a second.
-    """
-    place = {one: i for i, one in enumerate(among)}
-    waiting = dict.fromkeys(among, 0)
-    for one in among:
-        for parent in parents[one]:
-            if parent in waiting:
-                waiting[parent] += 1
-    sets: dict[int, int] = {}
-    counts = {}
-    for one in among:
-        bits = 1 << place[one]
-        for parent in parents[one]:
-            if parent in sets:
-                bits |= sets[parent]
-                waiting[parent] -= 1
-                if not waiting[parent]:
-                    del sets[parent]
-        counts[one] = bits.bit_count()
-        sets[one] = bits
-    return counts
-
-
-def testable_chances(among: Sequence[int], skipped: Set[int]) -> list[float]:
-    """The chance of each to be testable, by how far it is from what was skipped: what breaks stays broken a while.
-
-    Each further skip in the same stretch doubles the length that a broken stretch is thought to have, so a long
-    one is left behind in few steps.
-    """
-    marks = [i for i, one in enumerate(among) if one in skipped]
-    if not marks:
-        return [1.0] * len(among)
-    reach = 2.0 ** min(len(marks), 30)
-    distance = _distances(len(among), marks)
-    return [d / (d + reach) for d in distance]
-
-
-def _distances(size: int, marks: Sequence[int]) -> list[int]:
-    """How far each place is from the nearest mark."""
-    found = [size] * size
-    for order in (range(size), range(size - 1, -1, -1)):
-        last = None
-        marked = set(marks)
-        for i in order:
-            last = i if i in marked else last
-            if last is not None:
-                found[i] = min(found[i], abs(i - last))
-    return found
-
 
 OLD = -1
 """The old end, and everything behind it: never measured again, level 0."""
@@ -94,7 +39,7 @@ class Graph:
 
     @cached_property
     def is_line(self) -> bool:
-        """Whether each commit has one parent, the one before it."""
+        """True if each commit has one parent, the one before it."""
         return all(parents == (i - 1,) for i, parents in enumerate(self.parents))
 
     def behind(self, starts: Iterable[int]) -> set[int]:
@@ -113,10 +58,12 @@ class Graph:
 
 @dataclass(frozen=True)
 class Readings:
-    """What is known. levels: of the measured commits. skipped: those that could not be tested.
+    """The measurements so far.
 
-    effects: log of the value of each level over the old end's; needed only where merges bring levels together.
-    tolerance: how far from the sum of its parents' effects a merge may be, in those units.
+    levels: of the measured commits.
+    skipped: commits that could not be tested.
+    effects: the log of each level's value over the old end's; needed only where merges bring levels together.
+    tolerance: the greatest distance of a merge from the sum of its parents' effects, in those units.
     """
 
     levels: Mapping[int, int]
@@ -128,17 +75,26 @@ class Readings:
         """The level of a measured commit, or of the old end."""
         return 0 if commit == OLD else self.levels[commit]
 
-    def effect(self, level: int) -> float:
-        """How far a level is from the old end's."""
+    def level_effect(self, level: int) -> float:
+        """The effect of a level; infinite if it is not known."""
         return self.effects.get(level, 0.0 if level == 0 else math.inf)
+
+    def effect(self, commit: int) -> float:
+        """The effect of a measured commit's level."""
+        return self.level_effect(self.level(commit))
+
+    def has_effect(self, commit: int, expected: float) -> bool:
+        """True if a commit's effect is the expected one, within the tolerance."""
+        return math.isfinite(expected) and abs(self.effect(commit) - expected) <= self.tolerance
 
 
 @dataclass(frozen=True)
 class Change:
     """A place where the level changes.
 
-    at: the measured commit that shows it. among: the commits one of which did it, `at` itself last; more than one
-    when the others could not be tested, or are still to be measured. before: the commit to compare `at` with.
+    at: the measured commit that shows it.
+    suspects: the commits one of which made it, `at` itself last. The others could not be tested, or are still to be.
+    before: the commit to compare `at` with.
     """
 
     at: int
@@ -146,98 +102,29 @@ class Change:
     before: int
 
     def open(self, readings: Readings) -> list[int]:
-        """Those that are worth measuring.
+        """The suspects that are worth measuring.
 
         Once as many were skipped as a stretch of this length is worth, what lies between two skipped ones is given
         up. What is left are the ways to both edges of the stretch, which are halved.
         """
-        left = [one for one in self.suspects if one != self.at and one not in readings.skipped]
-        skipped = [one for one in self.suspects if one in readings.skipped]
+        left = [commit for commit in self.suspects if commit != self.at and commit not in readings.skipped]
+        skipped = [commit for commit in self.suspects if commit in readings.skipped]
         if len(skipped) < _TRIES_A_DOUBLING * math.log2(len(self.suspects)):
             return left
-        return [one for one in left if not skipped[0] < one < skipped[-1]]
+        return [commit for commit in left if not skipped[0] < commit < skipped[-1]]
+
+
+# ---- what the readings show
 
 
 def changes(graph: Graph, readings: Readings) -> list[Change]:
     """All changes that the readings show, in the order of the history."""
     found: list[Change] = []
     for commit in sorted(readings.levels):
-        among, nearest = _interval(graph, readings, commit)
+        suspects, nearest = _interval(graph, readings, commit)
         if not _explained(graph, readings, commit, nearest) and not _summed(graph, readings, commit, nearest, found):
-            found.append(Change(at=commit, suspects=tuple(sorted(among)), before=_reference(readings, commit, nearest)))
+            found.append(Change(commit, tuple(sorted(suspects)), before=_least_like(readings, commit, nearest)))
     return found
-
-
-def next_commit(graph: Graph, readings: Readings) -> int | None:
-    """What to measure next; None when nothing more can be learned. The largest change comes first."""
-    return next(iter(next_commits(graph, readings, 1)), None)
-
-
-def next_commits(graph: Graph, readings: Readings, count: int) -> list[int]:
-    """What to measure next, up to so many commits at once; none when nothing more can be learned.
-
-    They split the largest change into equal parts, one more than there are of them. What its commits do not use up
-    goes to the change after it.
-    """
-    todo = [change for change in changes(graph, readings) if change.open(readings)]
-    chosen: list[int] = []
-    for change in sorted(todo, key=lambda change: _size(readings, change), reverse=True):
-        if len(chosen) == count:
-            break
-        left = [one for one in change.open(readings) if one not in chosen]
-        for one in split(graph, readings, change, min(count - len(chosen), len(left))):
-            chosen += [one] if one not in chosen else []
-    return chosen
-
-
-def after(graph: Graph, readings: Readings, commit: int) -> list[int]:
-    """What would be next if that commit turned out like what comes before it, and like what comes after it."""
-    found: list[int] = []
-    for change in changes(graph, readings):
-        if commit in change.suspects:
-            for level in (readings.level(change.before), readings.level(change.at)):
-                told = Readings(
-                    {**readings.levels, commit: level}, readings.skipped, readings.effects, readings.tolerance
-                )
-                following = next_commit(graph, told)
-                found += [following] if following is not None and following not in found else []
-    return found
-
-
-def steps_left(graph: Graph, readings: Readings) -> int:
-    """About how many measurements are still needed."""
-    return sum(
-        math.ceil(math.log2(len(change.open(readings)) + 1))
-        for change in changes(graph, readings)
-        if change.open(readings)
-    )
-
-
-def widest_gap(graph: Graph, readings: Readings) -> int | None:
-    """The commit in the middle of the longest stretch without a measurement, for ends that are alike."""
-    known = sorted({OLD, *readings.levels, graph.new})
-    gaps = [
-        [one for one in range(low + 1, high) if one not in readings.skipped] for low, high in itertools.pairwise(known)
-    ]
-    widest = max(gaps, key=len, default=[])
-    return _away_from_skipped(widest, readings) if widest else None
-
-
-def widest_gaps(graph: Graph, readings: Readings, count: int) -> list[int]:
-    """Up to so many commits for ends that are alike, each chosen as if those before it had been found alike, too."""
-    chosen: list[int] = []
-    while len(chosen) < count:
-        told = Readings({**readings.levels, **dict.fromkeys(chosen, 0)}, readings.skipped)
-        if (one := widest_gap(graph, told)) is None:
-            break
-        chosen.append(one)
-    return chosen
-
-
-def _away_from_skipped(gap: Sequence[int], readings: Readings) -> int:
-    size = len(gap)
-    chances = testable_chances(gap, readings.skipped)
-    return gap[max(range(size), key=lambda i: (min(i + 1, size - i) * chances[i], -i))]
 
 
 def _interval(graph: Graph, readings: Readings, commit: int) -> tuple[set[int], set[int]]:
@@ -253,87 +140,174 @@ def _interval(graph: Graph, readings: Readings, commit: int) -> tuple[set[int], 
             elif parent != OLD and parent not in reached:
                 reached.add(parent)
                 todo.append(parent)
-    covered = graph.behind(met)
-    among = reached - covered
-    further = graph.behind(parent for one in met for parent in graph.parents[one])
-    nearest_ones = met - further
-    if any(OLD in graph.parents[one] for one in among):
-        nearest_ones.add(OLD)
-    return among, nearest_ones
+    suspects = reached - graph.behind(met)
+    further = graph.behind(parent for ancestor in met for parent in graph.parents[ancestor])
+    old = {OLD} if any(OLD in graph.parents[suspect] for suspect in suspects) else set()
+    return suspects, (met - further) | old
 
 
 def _explained(graph: Graph, readings: Readings, commit: int, nearest: set[int]) -> bool:
-    """Whether a commit's level is what its nearest measured ancestors lead to expect.
+    """True if a commit's level is what its nearest measured ancestors lead to expect.
 
     Several ancestors meet in a merge. As in a merge of texts, a side that is as the common ancestor was brings
     nothing; where more than one side brings something, their effects add up.
     """
-    levels = {readings.level(one) for one in nearest}
+    levels = {readings.level(ancestor) for ancestor in nearest}
     if len(levels) == 1:
         return readings.level(commit) in levels
     base = _common_level(graph, readings, nearest)
     brought = levels - {base}
     if len(brought) == 1:
         return readings.level(commit) in brought
-    start = readings.effect(base)
-    expected = start + sum(readings.effect(level) - start for level in brought)
-    here = readings.effect(readings.level(commit))
-    return math.isfinite(expected) and abs(here - expected) <= readings.tolerance
+    start = readings.level_effect(base)
+    return readings.has_effect(commit, start + sum(readings.level_effect(level) - start for level in brought))
 
 
 def _summed(graph: Graph, readings: Readings, commit: int, nearest: set[int], found: Sequence[Change]) -> bool:
-    """Whether what was brought by the culprits behind a commit adds up to what it shows; asked of merges only.
+    """True for a merge whose effect is the sum of the culprits' behind it.
 
     Branches that were merged to and fro have no one common ancestor, but each culprit is behind a commit or not.
     """
-    if len({readings.level(one) for one in nearest}) == 1:
+    if len({readings.level(ancestor) for ancestor in nearest}) == 1:
         return False
     reach = graph.behind([commit])
-    brought = (
-        readings.effect(readings.level(change.at)) - readings.effect(readings.level(change.before))
-        for change in found
-        if len(change.suspects) == 1 and change.at in reach
-    )
-    expected, here = math.fsum(brought), readings.effect(readings.level(commit))
-    return math.isfinite(expected) and abs(here - expected) <= readings.tolerance
+    culprits = (change for change in found if len(change.suspects) == 1 and change.at in reach)
+    brought = (readings.effect(change.at) - readings.effect(change.before) for change in culprits)
+    return readings.has_effect(commit, math.fsum(brought))
 
 
 def _common_level(graph: Graph, readings: Readings, nearest: set[int]) -> int:
     """The level of the newest measured commit that is behind all of them."""
     if OLD in nearest:
         return 0
-    common = set.intersection(*(graph.behind([one]) for one in nearest))
-    return readings.level(max((one for one in common if one in readings.levels), default=OLD))
+    common = set.intersection(*(graph.behind([ancestor]) for ancestor in nearest))
+    return readings.level(max((commit for commit in common if commit in readings.levels), default=OLD))
 
 
-def _reference(readings: Readings, commit: int, nearest: set[int]) -> int:
-    """The ancestor to tell a change against: the one least like it, since a likeness would have explained it."""
-    here = readings.effect(readings.level(commit))
-    return max(nearest, key=lambda one: (abs(readings.effect(readings.level(one)) - here), -one))
+def _least_like(readings: Readings, commit: int, nearest: set[int]) -> int:
+    """The ancestor to compare a change with: the one least like it, since a likeness would have explained it."""
+    here = readings.effect(commit)
+    return max(nearest, key=lambda ancestor: (abs(readings.effect(ancestor) - here), -ancestor))
+
+
+# ---- what to measure next
+
+
+def next_commit(graph: Graph, readings: Readings) -> int | None:
+    """The commit to measure next; None when nothing more can be learned. The largest change comes first."""
+    return next(iter(next_commits(graph, readings, 1)), None)
+
+
+def next_commits(graph: Graph, readings: Readings, count: int) -> list[int]:
+    """Up to so many commits to measure next, at once; none when nothing more can be learned.
+
+    They split the largest change into equal parts, one more than there are of them. What its commits do not use up
+    goes to the change after it.
+    """
+    todo = [change for change in changes(graph, readings) if change.open(readings)]
+    chosen: list[int] = []
+    for change in sorted(todo, key=lambda change: _size(readings, change), reverse=True):
+        if len(chosen) == count:
+            break
+        left = [commit for commit in change.open(readings) if commit not in chosen]
+        parts = split(graph, readings, change, min(count - len(chosen), len(left)))
+        chosen += [commit for commit in parts if commit not in chosen]
+    return chosen
 
 
 def _size(readings: Readings, change: Change) -> tuple[float, int]:
-    here = readings.effect(readings.level(change.at))
-    return abs(here - readings.effect(readings.level(change.before))), -change.at
+    return abs(readings.effect(change.at) - readings.effect(change.before)), -change.at
 
 
 def split(graph: Graph, readings: Readings, change: Change, count: int) -> list[int]:
-    """The commits that split a change's commits best into equal parts, of those that may well be testable.
+    """The suspects that split a change best into equal parts, of those that may well be testable.
 
-    One is as git has it: of its ancestors among them and the others, the smaller part is to be as large as possible.
-    With more of them, each is to have its share of the ancestors. Near commits that could not be tested, others
-    probably cannot either.
+    One is chosen as git does: of its ancestors among them and the others, the smaller part is to be as large as
+    possible. With more of them, each is to have its share of the ancestors. Near commits that could not be tested,
+    others probably cannot either.
     """
-    among, open_ones = change.suspects, set(change.open(readings))
-    weights = ancestor_counts(graph.parents, among)
-    chances = dict(zip(among, testable_chances(among, readings.skipped), strict=True))
-    size = len(among)
+    suspects, left = change.suspects, set(change.open(readings))
+    weights = ancestor_counts(graph.parents, suspects)
+    chances = dict(zip(suspects, testable_chances(suspects, readings.skipped), strict=True))
+    size = len(suspects)
     chosen: list[int] = []
     for part in range(1, count + 1):
         behind, ahead = part, count + 1 - part
 
-        def evenness(one: int, behind: int = behind, ahead: int = ahead) -> tuple[float, int]:
-            return min(weights[one] * ahead, (size - weights[one]) * behind) * chances[one], -one
+        def evenness(commit: int, behind: int = behind, ahead: int = ahead) -> tuple[float, int]:
+            return min(weights[commit] * ahead, (size - weights[commit]) * behind) * chances[commit], -commit
 
-        chosen.append(max((one for one in among if one in open_ones and one not in chosen), key=evenness))
+        chosen.append(max((commit for commit in suspects if commit in left), key=evenness))
+        left.remove(chosen[-1])
     return sorted(chosen)
+
+
+def ancestor_counts(parents: Sequence[Sequence[int]], among: Sequence[int]) -> dict[int, int]:
+    """The number of ancestors of each commit among them, itself included.
+
+    Sets as the bits of integers, let go of as soon as no child needs them: tens of thousands take a second.
+    """
+    place = {commit: i for i, commit in enumerate(among)}
+    waiting = dict.fromkeys(among, 0)
+    for commit in among:
+        for parent in parents[commit]:
+            if parent in waiting:
+                waiting[parent] += 1
+    sets: dict[int, int] = {}
+    counts = {}
+    for commit in among:
+        bits = 1 << place[commit]
+        for parent in parents[commit]:
+            if parent in sets:
+                bits |= sets[parent]
+                waiting[parent] -= 1
+                if not waiting[parent]:
+                    del sets[parent]
+        counts[commit] = bits.bit_count()
+        sets[commit] = bits
+    return counts
+
+
+def testable_chances(commits: Sequence[int], skipped: Set[int]) -> list[float]:
+    """The chance of each to be testable, by its distance from the skipped ones: what breaks stays broken a while.
+
+    Each further skip in the same stretch doubles the length that a broken stretch is thought to have, so a long
+    one is left behind in few steps.
+    """
+    marks = [i for i, commit in enumerate(commits) if commit in skipped]
+    if not marks:
+        return [1.0] * len(commits)
+    reach = 2.0 ** min(len(marks), 30)
+    neighbours = (marks[max(bisect_left(marks, i) - 1, 0) :][:2] for i in range(len(commits)))
+    distances = (min(abs(i - mark) for mark in near) for i, near in enumerate(neighbours))
+    return [distance / (distance + reach) for distance in distances]
+
+
+def after(graph: Graph, readings: Readings, commit: int) -> list[int]:
+    """The commits that would be next if this one were like the commit before the change, and like the one after it."""
+    found: list[int] = []
+    for change in changes(graph, readings):
+        if commit in change.suspects:
+            for level in (readings.level(change.before), readings.level(change.at)):
+                following = next_commit(graph, replace(readings, levels={**readings.levels, commit: level}))
+                found += [following] if following is not None and following not in found else []
+    return found
+
+
+def steps_left(graph: Graph, readings: Readings) -> int:
+    """The number of measurements that are still needed, roughly."""
+    counts = (len(change.open(readings)) for change in changes(graph, readings))
+    return sum(math.ceil(math.log2(count + 1)) for count in counts)
+
+
+def widest_gaps(graph: Graph, readings: Readings, count: int) -> list[int]:
+    """The middles of up to so many stretches without a measurement, the longest first; for ends that are alike."""
+    chosen: list[int] = []
+    while len(chosen) < count:
+        known = sorted({OLD, *readings.levels, *chosen, graph.new})
+        stretches = (range(low + 1, high) for low, high in itertools.pairwise(known))
+        widest = max(([c for c in stretch if c not in readings.skipped] for stretch in stretches), key=len)
+        if not widest:
+            break
+        chosen.append(widest[(len(widest) - 1) // 2])
+    return chosen

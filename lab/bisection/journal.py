@@ -1,7 +1,7 @@
-"""A search's memory: what was found out about each commit, line by line, each on disk before the next is begun.
+"""The memory of a search: a line for each event, on disk before the next one begins.
 
-A line that a crash tore off is no line: nothing of it was relied on yet. Lines are only ever added; `undo` adds one
-that takes an earlier one back.
+A line that a crash tore off is ignored: nothing relied on it yet. Lines are only ever added; `undo` adds one that
+takes an earlier one back.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from lab.core.records import Record, now
 class Reading(Record, frozen=True, kw_only=True, tag_field="event", tag="reading"):
     """A commit, measured or found untestable.
 
-    values: one a seed of the session, empty when untestable; then `untestable` is the way it failed and `why` says
-    more. image: digest of the kernel as booted, and of its settings. same_as: the commit of which that is the same,
-    so nothing was run.
+    values: one a seed of the session; none if it is untestable.
+    untestable: the way in which it failed; `why` says more.
+    image: a digest of the kernel as booted, and of its settings.
+    same_as: an earlier commit with the same image, whose values these are.
     """
 
     commit: str
@@ -57,13 +58,13 @@ def untestable(
 
 
 class Seeds(Record, frozen=True, kw_only=True, tag_field="event", tag="seeds"):
-    """The seeds that all commits are measured with, found while measuring the ends."""
+    """The seeds of all commits, chosen by the measurement of the ends."""
 
     seeds: list[int]
 
 
 class Built(Record, frozen=True, kw_only=True, tag_field="event", tag="built"):
-    """A kernel came to hand for live mode's boots, after so many seconds; `image` as in a reading."""
+    """A kernel for live mode's boots, built or found in the store; `image` as in a reading."""
 
     commit: str
     kernel: str
@@ -74,9 +75,11 @@ class Built(Record, frozen=True, kw_only=True, tag_field="event", tag="built"):
 
 
 class Boot(Record, frozen=True, kw_only=True, tag_field="event", tag="boot"):
-    """One fresh boot of a commit in live mode: what it was for, the metric it gave, and when it was over.
+    """One fresh boot of a commit in live mode.
 
-    at_s: on the host's clock, which goes on while the lab does not. samples: the metric's values in that boot.
+    phase: of the search.
+    value: the metric, from the samples.
+    at_s: the end of the boot on the host's clock, which goes on between two runs of the lab.
     """
 
     commit: str
@@ -88,7 +91,7 @@ class Boot(Record, frozen=True, kw_only=True, tag_field="event", tag="boot"):
 
 
 class Undone(Record, frozen=True, kw_only=True, tag_field="event", tag="undone"):
-    """The reading of a commit, or its last boot, taken back."""
+    """The undoing of a commit's reading, or of its last boot."""
 
     commit: str
     at: str = ""
@@ -99,14 +102,14 @@ _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 
 class Journal:
-    """The file, and what it says by now."""
+    """The journal's file and its events."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.events: list[Event] = list(_read(path)) if path.exists() else []
 
     def append(self, event: Event) -> None:
-        """Add a line; it is on disk when this returns. Not for a journal that somebody else writes to."""
+        """Add a line; it is on disk when this returns. The file must have no other writer."""
         line = msgspec.json.encode(event) + b"\n"
         try:
             with paths.writing(self.path), self.path.open("r+b" if self.path.exists() else "w+b") as stream:
@@ -120,52 +123,47 @@ class Journal:
         self.events.append(event)
 
     @property
-    def readings(self) -> dict[str, Reading]:
-        """The readings that stand, by commit, in the order they were made."""
-        found: dict[str, Reading] = {}
-        for event in self.events:
-            match event:
-                case Reading():
-                    found[event.commit] = event
-                case Undone():
-                    found.pop(event.commit, None)
-        return found
-
-    @property
-    def standing(self) -> list[Event]:
-        """The events that were not taken back, in the order they happened."""
-        found: list[Event] = []
+    def kept(self) -> list[Event]:
+        """The events that were not undone, in the order they happened."""
+        kept: list[Event] = []
         for event in self.events:
             if isinstance(event, Undone):
-                last = max(i for i, one in enumerate(found) if isinstance(one, Boot | Reading))
-                del found[last]
+                of_commit = [
+                    i for i, e in enumerate(kept) if isinstance(e, Boot | Reading) and e.commit == event.commit
+                ]
+                del kept[of_commit[-1]]
             else:
-                found.append(event)
-        return found
+                kept.append(event)
+        return kept
+
+    @property
+    def readings(self) -> dict[str, Reading]:
+        """The readings that were not undone, by commit, in the order they were made."""
+        return {event.commit: event for event in self.kept if isinstance(event, Reading)}
 
     @property
     def boots(self) -> list[Boot]:
-        """Live mode's boots that were not taken back."""
-        return [event for event in self.standing if isinstance(event, Boot)]
+        """The boots that were not undone."""
+        return [event for event in self.kept if isinstance(event, Boot)]
 
     @property
     def started(self) -> str:
         """The time of the first kernel; empty before there is one."""
-        return min((event.at for event in self.standing if isinstance(event, Built | Reading)), default="")
+        return min((event.at for event in self.kept if isinstance(event, Built | Reading)), default="")
 
     @property
     def build_s(self) -> float:
         """Seconds spent on kernels, on those that do not build too."""
-        return math.fsum(event.build_s for event in self.standing if isinstance(event, Built | Reading))
+        return math.fsum(event.build_s for event in self.kept if isinstance(event, Built | Reading))
 
     @property
     def run_s(self) -> float:
         """Seconds spent on guests."""
-        return math.fsum(event.run_s for event in self.standing if isinstance(event, Boot | Reading))
+        return math.fsum(event.run_s for event in self.kept if isinstance(event, Boot | Reading))
 
     @property
     def seeds(self) -> list[int] | None:
-        """The session's seeds, once they are settled."""
+        """The session's seeds, once both ends were measured."""
         return next((event.seeds for event in reversed(self.events) if isinstance(event, Seeds)), None)
 
 
@@ -188,20 +186,20 @@ def _drop_torn(descriptor: int, path: Path) -> None:
         os.ftruncate(descriptor, whole)
 
 
-def commit_folder(folder: Path, one: Candidate) -> Path:
-    """Where the runs of one commit are."""
-    return folder / "commits" / safe_name(one.name)
+def commit_folder(folder: Path, candidate: Candidate) -> Path:
+    """The folder of one commit's runs."""
+    return folder / "commits" / safe_name(candidate.name)
 
 
-def put_aside(folder: Path, one: Candidate) -> None:
+def put_aside(folder: Path, candidate: Candidate) -> None:
     """Hide the runs of a commit, so that it is really measured again."""
-    place = commit_folder(folder, one)
-    aside = place.with_name(f"{place.name}.undone")
+    runs = commit_folder(folder, candidate)
+    aside = runs.with_name(f"{runs.name}.undone")
     shutil.rmtree(aside, ignore_errors=True)
-    if place.exists():
-        place.rename(aside)
+    if runs.exists():
+        runs.rename(aside)
 
 
 def safe_name(name: str) -> str:
-    """A candidate's name as that of a folder."""
+    """A name that a folder may have."""
     return "".join(char if char.isalnum() or char in "._-" else "_" for char in name)

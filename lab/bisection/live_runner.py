@@ -82,7 +82,7 @@ class LiveRunner:
     def state(self) -> LiveState:
         """The state of the search, by the journal and every event since."""
         session = self.session
-        return LiveState(session.plan, session.history, self.booter.metric, session.journal.standing)
+        return LiveState(session.plan, session.history, self.booter.metric, session.journal.kept)
 
     def run(self) -> None:
         """Go on from the journal's last event, to the answer."""

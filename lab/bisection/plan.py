@@ -1,4 +1,4 @@
-"""What a bisection was asked for, resolved: enough to go on after any stop, or to do it all again."""
+"""The plan of a bisection, resolved: enough to go on after any stop, or to do it all again."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ FIRST_SEED = 101
 class BisectPlan(CommonPlan, frozen=True, kw_only=True):
     """`plan.json` in a result folder.
 
-    terms: what the ends are called, (good, bad) or (old, new); with the former only a change for the worse is
-    looked for. selection: workload and cases as `lab ab` takes them; files: the user's among those, with their sums.
-    case: None until the ends have shown which of several changed most. seeds: exactly that many; None for as many
-    as the ends need. probes: how many commits inside are measured when the ends are alike. panics: what a kernel
-    panic in the workload says of a commit. command: the words that started it. live: in live mode, how guests are
-    booted. inside: whether a search of packages goes on between the commits they were made from.
+    terms: the names of the ends, (good, bad) or (old, new); with the former only a change for the worse counts.
+    selection: the workload and its cases, as `lab ab` takes them.
+    case: None until the ends have shown the case that changed most.
+    seeds: exactly that many; None for as many as the ends need.
+    probes: the number of commits to measure between ends that are alike.
+    panics: the meaning of a kernel panic in the workload.
+    command: the command line that started it.
+    inside: True if a search of packages goes on among the commits between their sources.
     """
 
     kind: Literal["bisect"] = "bisect"
@@ -44,17 +46,17 @@ class BisectPlan(CommonPlan, frozen=True, kw_only=True):
 
     @property
     def alpha(self) -> float:
-        """The chance of a wrong word that is allowed: of the ends differing, and of the proof of a culprit."""
+        """The accepted chance of an error: that equal ends are searched, and that a wrong culprit is confirmed."""
         return 1 - max(self.confidence, CONFIDENCE)
 
     @property
     def is_live(self) -> bool:
-        """Whether commits are booted and timed (live mode), not computed (exact mode)."""
+        """True if commits are booted and timed (live mode), not computed (exact mode)."""
         return self.mode == "live"
 
     @property
     def worse_only(self) -> bool:
-        """Whether the ends were called good and bad."""
+        """True if only a change for the worse counts."""
         return self.terms == ("good", "bad")
 
     def comparison(self, base: ArmPlan, test: ArmPlan) -> Plan:

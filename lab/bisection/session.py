@@ -61,7 +61,7 @@ class Session:
             # It imports numpy: only here, so that exact mode and every step of `git bisect run` start without.
             from lab.bisection.live_state import LiveState
 
-            return LiveState(self.plan, self.history, self.conditions.metric, self.journal.standing)
+            return LiveState(self.plan, self.history, self.conditions.metric, self.journal.kept)
         if self.journal.seeds is None:
             return None
         names = {self.history.old.id, *(one.id for one in self.history.candidates)}
@@ -145,7 +145,7 @@ def undo(session: Session) -> Candidate:
     """Take back the last reading that is not an end's, its runs too; in live mode the last boot. Returns the commit."""
     live, journal = session.plan.is_live, session.journal
     ends = [] if live else [end.id for end in session.history.ends]
-    events = [e for e in journal.standing if isinstance(e, Boot | Reading) and e.commit not in ends]
+    events = [e for e in journal.kept if isinstance(e, Boot | Reading) and e.commit not in ends]
     if not events:
         what = "boot to take back" if live else "reading to take back, but for its ends"
         raise UserError(f"{session.name} has no {what}")

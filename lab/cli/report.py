@@ -93,7 +93,7 @@ def _write_bundle(result_ids: tuple[str, ...], output: Path | None) -> None:
         raise UserError("a bundle requires --output", hint="name a new folder, or a file *.tar.zst")
     folder = results.open_folder(result_ids[0])
     bisected = answer.load(folder) if results.kind(folder) == session.KIND else None
-    (stored,) = inputs.open_comparisons([answer.proving(bisected)] if bisected else result_ids).items
+    (stored,) = inputs.open_comparisons([bisected.proof_result()] if bisected else result_ids).items
     with options.work() as work:
         write.write(stored, output, work)
     click.echo(f"wrote {output}", err=True)

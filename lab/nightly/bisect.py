@@ -12,11 +12,10 @@ from msgspec.structs import replace
 
 from lab.bisection import answer, conclude, request, session
 from lab.bisection.answer import Answer, Culprit
-from lab.bisection.commit_range import is_ancestor
+from lab.bisection.commit_range import is_ancestor, merge_base
 from lab.bisection.request import BisectRequest
 from lab.compare import results
 from lab.core.errors import DiskFull, LabError, UserError
-from lab.core.process import CommandFailed
 from lab.history import remember
 from lab.history.trends import Mode
 from lab.kernels.trees import Tree
@@ -68,7 +67,7 @@ class CulpritSearch:
         good = event.base
         if not is_ancestor(self.tree.source, good, event.test):
             # After a forced push the measured commit is on the old line: search from where the new line leaves it.
-            good = self._merge_base(good, event.test) or good
+            good = merge_base(self.tree.source, good, event.test) or good
         workloads = [selection.canonical(text) for text in plan.workloads_of(self.branch.plan)]
         workload = selection.only(workloads, worst.workload, worst.case)
         # A step, and the parts of a creep, may be smaller than what one night shows.
@@ -93,12 +92,6 @@ class CulpritSearch:
         with results.claimed(folder):
             session.create(folder, bisection, commits)
         return folder
-
-    def _merge_base(self, one: str, other: str) -> str | None:
-        try:
-            return self.tree.source.git("merge-base", one, other) or None
-        except CommandFailed:
-            return None
 
     def _conclude(self, event: Event, folder: Path) -> list[Event]:
         """Finish a bisection, and put its answer into the event."""

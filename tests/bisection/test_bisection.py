@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from lab.bisection.answer import proving
 from lab.cli import main
 from lab.compare import results
 from lab.core.errors import UserError
@@ -39,7 +38,7 @@ def test_the_proof_takes_seeds_that_the_search_did_not(bisector: Bisector) -> No
     assert answer.changes[0].proof is not None
     stored = results.load_result(results.open_folder(answer.changes[0].proof.result or ""))
     assert not set(stored.seeds) & set(answer.seeds)
-    assert proving(answer) == answer.changes[0].proof.result, "that is what a bundle of it holds"
+    assert answer.proof_result() == answer.changes[0].proof.result, "that is what a bundle of it holds"
 
 
 def test_the_revert_on_the_new_end_is_measured(bisector: Bisector) -> None:
@@ -92,7 +91,7 @@ def test_two_changes_of_either_sign_are_both_named(bisector: Bisector) -> None:
     assert culprits(answer) == [commits[10], commits[40]]
     assert [one.direction for one in answer.changes] == ["regression", "improvement"]
     with pytest.raises(UserError, match="found 2 changes"):
-        proving(answer)
+        answer.proof_result()
 
 
 def test_where_the_ends_need_more_seeds_a_commit_needs_but_three(bisector: Bisector) -> None:

@@ -149,17 +149,16 @@ def test_probes_go_to_the_middle_of_the_longest_gap() -> None:
     levels = {63: 0}
     chosen = []
     for _ in range(3):
-        probe = exact_search.widest_gap(line(64), Readings(levels))
-        assert probe is not None
+        (probe,) = exact_search.widest_gaps(line(64), Readings(levels), 1)
         levels[probe] = 0
         chosen.append(probe)
     assert chosen == [31, 15, 47]
 
 
 def test_probes_avoid_what_could_not_be_tested() -> None:
-    probe = exact_search.widest_gap(line(9), Readings({8: 0}, frozenset({4, 3, 5})))
+    (probe,) = exact_search.widest_gaps(line(9), Readings({8: 0}, frozenset({4, 3, 5})), 1)
     assert probe in {0, 1, 2, 6, 7}
-    assert exact_search.widest_gap(line(2), Readings({1: 0}, frozenset({0}))) is None
+    assert not exact_search.widest_gaps(line(2), Readings({1: 0}, frozenset({0})), 1)
 
 
 # ---- branches and merges

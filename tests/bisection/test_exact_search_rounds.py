@@ -89,8 +89,6 @@ def test_commits_that_cannot_be_tested_cost_no_culprit() -> None:
 def test_probes_at_once_go_where_probes_one_by_one_would_go() -> None:
     graph, chosen = line(64), list[int]()
     while len(chosen) < 3:
-        one = exact_search.widest_gap(graph, Readings({63: 0, **dict.fromkeys(chosen, 0)}))
-        assert one is not None
-        chosen.append(one)
+        chosen += exact_search.widest_gaps(graph, Readings({63: 0, **dict.fromkeys(chosen, 0)}), 1)
     assert exact_search.widest_gaps(graph, Readings({63: 0}), 3) == chosen
     assert sorted(exact_search.widest_gaps(line(3), Readings({2: 0}), 9)) == [0, 1]
