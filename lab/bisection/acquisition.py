@@ -1,6 +1,6 @@
-"""What to measure next: the visit that is expected to tell most about the culprit per second.
+"""The choice of the next boots: those with the most expected information about the culprit per second.
 
-A visit is some boots of one commit and some of the ends. Whether the commit has the change is one bit, known
+A choice is some boots of one commit and some of the ends. Whether the commit has the change is one bit, known
 with probability F; boots show it with the separation D, the change in sds of what they leave unknown. The bits
 expected from them are those of a noisy yes/no question, and a build that has to be made first costs its time.
 Boots of the ends pin down the level, and the drift, against which the commit is read.
@@ -16,7 +16,7 @@ import numpy as np
 from lab.stats.posterior import Array, Belief
 
 OPEN = 0.004
-"""A measured commit is worth another visit while both answers are likelier than this."""
+"""A measured commit is worth more boots while both answers are likelier than this."""
 
 BOOTS = (0, 1, 2, 3, 4, 6, 9, 14)
 END_BOOTS = (0, 1, 2, 4, 7)
@@ -27,14 +27,14 @@ _NEVER = 1e6  # the variance of boots that are not made
 
 
 class Costs(NamedTuple):
-    """Seconds that a build takes, and one boot with its samples."""
+    """The seconds of a build, and of one boot with its samples."""
 
     build_s: float
     boot_s: float
 
 
 class Choice(NamedTuple):
-    """A visit: so many boots of a commit and of the ends together, and the bits per second it promises."""
+    """Numbers of boots of a commit and of both ends together, and the bits per second expected from them."""
 
     commit: int
     boots: int
@@ -43,7 +43,7 @@ class Choice(NamedTuple):
 
 
 def choose(belief: Belief, costs: Costs, built: Collection[int], untestable: Collection[int]) -> Choice | None:
-    """The best visit; None when no commit is left whose boots could tell anything."""
+    """The best choice; None when no commit is left whose boots could tell anything."""
     pairs = [(b, r) for b in BOOTS for r in END_BOOTS if b + r >= _fewest(belief)]
     boots, end_boots = (np.array(column, dtype=float) for column in zip(*pairs, strict=True))
     best: Choice | None = None
@@ -64,15 +64,15 @@ def choose(belief: Belief, costs: Costs, built: Collection[int], untestable: Col
 
 
 def _fewest(belief: Belief) -> int:
-    """No fewer boots a visit than show something: one where the change is plain, six where it drowns in noise."""
+    """The fewest boots that show something: one where the change is plain, six where it drowns in noise."""
     plain = (belief.delta / belief.noise) ** 2
     return min(_FEWEST, max(1, round(2 / plain))) if plain > 0 else _FEWEST
 
 
 def candidates(belief: Belief, built: Collection[int], untestable: Collection[int]) -> list[tuple[int, float]]:
-    """Commits worth a visit, each with its chance to be testable.
+    """The commits worth booting, each with its chance to be testable.
 
-    All measured ones that are still open, and of the others the built one and the new one that halve best.
+    These are all measured ones that are still open, and of the others the built one and the new one that halve best.
     """
     last = belief.measured[-1]
     chances = buildable(last, untestable)
@@ -97,7 +97,7 @@ def buildable(last: int, untestable: Collection[int]) -> Array:
 
 
 def bits_left(belief: Belief, untestable: Collection[int]) -> float:
-    """How many bits are missing until no measurement could tell more.
+    """The bits that are missing until no measurement could tell more.
 
     A commit that cannot be tested is never told from the next one that can.
     """
@@ -108,7 +108,7 @@ def bits_left(belief: Belief, untestable: Collection[int]) -> float:
     return float(-(some * np.log2(some)).sum())
 
 
-# ---- what boots tell
+# ---- the information in boots
 
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(48)
@@ -116,7 +116,7 @@ _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 
 def answer_bits(chance: float, separation: Array) -> Array:
-    """Bits expected about a yes/no question from one normal reading.
+    """The expected bits about a yes/no question from one normal reading.
 
     chance: of "yes" beforehand. separation: distance of the two means in sds. It is the mutual information
     `F E[-log2(F + (1 - F) / L)] + (1 - F) E[-log2(F L' + 1 - F)]`, L and L' the likelihood ratios under each.
@@ -128,10 +128,10 @@ def answer_bits(chance: float, separation: Array) -> Array:
 
 
 def information(belief: Belief, commit: int, wait_s: float, boots: Array, end_boots: Array) -> Array:
-    """Precision that boots add to a commit's level relative to the level it is thought to have.
+    """The precision that boots add to a commit's level relative to its expected level.
 
-    In units of 1/noise^2, for each pair of (boots of it, boots of the ends), taken wait_s from now, averaged
-    over the drifts. Commits whose label is open have levels of their own, so they count as no reference.
+    It is in units of 1/noise^2, for each pair of (boots of it, boots of the ends), made wait_s from now, averaged
+    over the drifts. Commits whose label is open have levels of their own, so they are no reference.
     """
     design, own = _design(belief, commit)
     known = design.T @ belief.whitened.gram[:, 1:, 1:] @ design
@@ -162,7 +162,7 @@ def information(belief: Belief, commit: int, wait_s: float, boots: Array, end_bo
 def _design(belief: Belief, commit: int) -> tuple[Array, bool]:
     """Columns (level, delta, offset of `commit`, one for each other open commit) over the measured commits.
 
-    Also whether the commit was measured at all.
+    The second value is True if the commit was measured.
     """
     inner = belief.measured[1:-1]
     others = [c for c in inner if c != commit and _SETTLED <= belief.bad[c] <= 1 - _SETTLED]
@@ -177,7 +177,7 @@ def _design(belief: Belief, commit: int) -> tuple[Array, bool]:
 
 
 def _last_given_rest(precision: Array) -> Array:
-    """Of a 3 x 3 precision matrix over (level, delta, offset): the offset's precision, the others unknown."""
+    """The offset's precision in a 3 x 3 precision matrix over (level, delta, offset), the others unknown."""
     a, b, d = precision[..., 0, 0], precision[..., 0, 1], precision[..., 1, 1]
     u, v = precision[..., 0, 2], precision[..., 1, 2]
     return precision[..., 2, 2] - (d * u * u - 2 * b * u * v + a * v * v) / (a * d - b * b)

@@ -20,7 +20,7 @@ OLD = -1
 """The old end, and everything behind it: never measured again, level 0."""
 
 _TRIES_A_DOUBLING = 2
-"""How many more commits of a stretch are tried, when it is twice as long. With one, scattered failures end a search."""
+"""The extra tries in a stretch of twice the length. With one, scattered failures end a search."""
 
 
 @dataclass(frozen=True)

@@ -212,7 +212,7 @@ class ExactState(SearchState):
         return [Open(candidates=len(names), first=names[0], last=names[-1]) for names in ranges]
 
     def remaining(self) -> Remaining:
-        """What is left, if the commits to come take as long as those before."""
+        """An estimate, if the commits to come take as long as those before."""
         number = self.next()
         steps = self.steps_left if number is not None else 0
         spent = [self.readings[commit].build_s + self.readings[commit].run_s for commit in self.tried]

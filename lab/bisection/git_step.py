@@ -1,7 +1,7 @@
 """One step for `git bisect run`: the commit that the user's checkout is at, decided against both ends.
 
-The checkout is only read: the commit's kernel is built where all of the lab's kernels are. What was measured is
-kept, the ends too, so that each step measures one commit, and the same commit is never measured twice.
+The checkout is only read: the commit's kernel is built in the lab's own folders. All readings are kept, those of the
+ends too, so that each step measures one commit, and no commit is measured twice.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ GOOD, BAD, UNTESTABLE = 0, 1, 125
 
 
 @dataclass(frozen=True)
-class Decided:
+class Decision:
     """The exit status for `git bisect run`, and a line for people."""
 
     status: int
     text: str
 
 
-def take(request: BisectRequest, checkout: Path, work: Work) -> Decided:
-    """Decide the commit that a checkout is at. Raises what makes it impossible, which never speaks of the commit."""
+def take(request: BisectRequest, checkout: Path, work: Work) -> Decision:
+    """Decide the commit that a checkout is at. An exception never says anything about the commit."""
     tree = trees.open_local(checkout)
     if not request.terms() and (begun := _begun_with(tree.source)) is not None:
         terms, ends = begun
@@ -58,7 +58,7 @@ def take(request: BisectRequest, checkout: Path, work: Work) -> Decided:
     commit = _commit_at(tree.source)
     first, last = _id(plan.old.spec), _id(plan.new.spec)
     if commit in (first, last):
-        return Decided(BAD if commit == last else GOOD, f"it is the {plan.terms[commit == last]} end")
+        return Decision(BAD if commit == last else GOOD, f"it is the {plan.terms[commit == last]} end")
     history = _history(plan, tree.name, first, commit, last)
     folder = _folder(plan, work.progress)
     with results.claimed(folder):
@@ -71,7 +71,7 @@ def take(request: BisectRequest, checkout: Path, work: Work) -> Decided:
 
 
 def _begun_with(repo: Repo) -> tuple[Terms, tuple[str, str]] | None:
-    """The first good and the first bad commit of the bisect that is going on in a repository, from git's own log."""
+    """The ends that a running `git bisect` started with, from its own log."""
     try:
         log = Path(repo.git("rev-parse", "--path-format=absolute", "--git-path", "BISECT_LOG")).read_text()
         terms = Path(repo.git("rev-parse", "--path-format=absolute", "--git-path", "BISECT_TERMS")).read_text().split()
@@ -94,7 +94,7 @@ def _commit_at(repo: Repo) -> str:
 
 
 def _history(plan: BisectPlan, tree: str, first: str, commit: str, last: str) -> History:
-    """The commit between its ends, as if nothing else were there."""
+    """A range of the commit and its ends alone."""
     suffix = suffix_of(plan.new.spec.text)
     old, middle, new = (
         Candidate(id=name, title=name[:12], spec=name + suffix, parents=(before,) if before else ())
@@ -110,7 +110,7 @@ def _id(spec: KernelSpec) -> str:
 
 
 def _folder(plan: BisectPlan, progress: Progress) -> Path:
-    """Where steps of equal conditions keep what they measured: ends, settings, guest, emulator, model."""
+    """The folder of all steps with the same plan, emulator, machine, image and model."""
     workload, _ = selection.select(plan.selection)
     instrument = load_instrument(plan.machine, exact.model_of(plan.model, workload))
     conditions_ = [
@@ -123,20 +123,20 @@ def _folder(plan: BisectPlan, progress: Progress) -> Path:
     return paths.cache_dir("steps", records.digest(conditions_)[:24])
 
 
-def decided(state: ExactState, reading: Reading) -> Decided:
+def decided(state: ExactState, reading: Reading) -> Decision:
     """A reading as a status. One like neither end goes to an end that is much nearer: git knows no third side."""
     old, new = state.plan.terms
     text = reading.failure if reading.untestable else state.describe(reading.commit)
     level = state.known.levels.get(0)
     if level is None:
-        return Decided(UNTESTABLE, text)
+        return Decision(UNTESTABLE, text)
     if level in (0, 1):
-        return Decided((GOOD, BAD)[level], text)
+        return Decision((GOOD, BAD)[level], text)
     if not reading.values:
-        return Decided(BAD, text)
+        return Decision(BAD, text)
     ends = [state.readings[end.id].values for end in state.history.ends]
     far = [classify.distance(reading.values[: len(end)], end[: len(reading.values)]).size for end in ends]
     if 2 * min(far) > max(far):
-        return Decided(UNTESTABLE, f"{text}: between {old} and {new}, perhaps another change")
+        return Decision(UNTESTABLE, f"{text}: between {old} and {new}, perhaps another change")
     nearest = far.index(min(far))
-    return Decided((GOOD, BAD)[nearest], f"{text}, nearer to {(old, new)[nearest]}: there is another change")
+    return Decision((GOOD, BAD)[nearest], f"{text}, nearer to {(old, new)[nearest]}: there is another change")

@@ -359,7 +359,7 @@ class LiveSearch:
         return tuple(boots)
 
     def _divisible(self, low: int, high: int) -> bool:
-        """Whether a commit inside the gap could be measured and would leave suspects on both its sides."""
+        """True if a commit inside the gap could be measured and would leave suspects on both its sides."""
         suspects = np.flatnonzero(self._prior[low + 1 : high + 1]) + low + 1
         first, last = int(suspects[0]), int(suspects[-1])
         return any(commit not in self.untestable for commit in range(first, last))

@@ -224,7 +224,7 @@ class LiveState(SearchState):
         ]
 
     def remaining(self) -> Remaining:
-        """What is left, by the posterior."""
+        """An estimate by the posterior."""
         step, outlook = self.next(), self.search.outlook()
         return Remaining(
             next=self.candidate(step.boots[0]) if isinstance(step, NextBoots) else None,

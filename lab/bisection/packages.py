@@ -85,7 +85,7 @@ def _revisions(version: str) -> list[str]:
 
 
 def _connected(tree: str, old: str, new: str) -> bool:
-    """Whether a tree leads from one revision to another; False for a tree whose checkout is gone."""
+    """True if a tree leads from one revision to another; False for a tree whose checkout is gone."""
     try:
         repo = trees.open_tree(tree).source
     except UserError:

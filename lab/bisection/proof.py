@@ -1,4 +1,4 @@
-"""What must hold of a culprit: it differs from its parent, fresh measurements say so, and without it all is well.
+"""The proof of a culprit: it differs from its parent, fresh measurements confirm that, and a revert undoes it.
 
 Each comparison is a stored result like any of `lab ab`, in the session's folder, so it can be shown, explained and
 replayed by itself, and an interrupted proof goes on where it stopped.
@@ -34,7 +34,7 @@ _FUNCTIONS = 10
 
 @dataclass(frozen=True)
 class Prover:
-    """Confirms culprits of one session."""
+    """Confirms the culprits of one session."""
 
     session: Session
     work: Work
@@ -105,11 +105,11 @@ class Prover:
         return replace(change, proof=replace(proof, functions=functions))
 
     def place(self, culprit: Candidate) -> Path:
-        """Where the comparisons of a culprit are kept."""
+        """The folder of a culprit's comparisons."""
         return self.session.folder / "proof" / safe_name(culprit.name)
 
     def explain(self, folder: Path, parent: str, culprit: str) -> list[Function]:
-        """The functions that cost something else than in the parent, by a comparison in exact mode made for this."""
+        """The functions whose cost changed against the parent, by a comparison in exact mode made for this."""
         base, test = (self._arm(spec) for spec in (parent, culprit))
         plan = replace(
             self.plan.comparison(base, test), mode="exact", live=None, seeds=1, fixed_seeds=True, model="full",
@@ -133,13 +133,13 @@ class Prover:
         return measure(plan, folder, self.work.until(None))
 
     def _comparison(self, result: AbResult) -> Comparison:
-        """The metric that the search went by."""
+        """The comparison of the search's own metric."""
         (case,) = result.cases
         metric = self.session.conditions.metric.name if self.session.conditions else None
         return next((c for c in case.metrics if c.name == metric), None) or case.primary
 
     def _booted(self, result: AbResult, arm: str) -> tuple[str, dict[str, str]]:
-        """What an arm booted, as its guests' command lines name it, and what was set in it."""
+        """The digest of the kernel that an arm's guests booted, and the settings in them."""
         folder = results.open_folder(result.result)
         run = records.load(next((folder / "runs").glob(f"*-{arm}-*.json")), Run)
         settings = (result.base if arm == "base" else result.test).settings
@@ -166,29 +166,29 @@ class Prover:
         tree = trees.open_tree(self.history.tree)
         patch = place / f"revert-{culprit.name}.patch"
         place.mkdir(parents=True, exist_ok=True)
-        words = ("diff-tree", "-p", "--binary", "--full-index", "-R", f"{culprit.id}^", culprit.id)
-        records.write_atomic(patch, tree.source.git_bytes(*words))
+        argv = ("diff-tree", "-p", "--binary", "--full-index", "-R", f"{culprit.id}^", culprit.id)
+        records.write_atomic(patch, tree.source.git_bytes(*argv))
         suffix = self.history.new.spec.removeprefix(self.history.new.id)
         return self._arm(f"{self.history.new.id}+{patch}{suffix}")
 
-    # ---- why
+    # ---- the functions that changed
 
     def _functions(self, folder: Path, result: AbResult) -> list[Function]:
         """The functions that differ most, from one guest of each arm under the cost model; reports find them again."""
-        told = explain.find(folder, result, self.work).explanation
+        explanation = explain.find(folder, result, self.work).explanation
         return [
             Function(
                 name=row.name,
                 space=row.space,
-                base=_digits(told.per_operation(row, "base")),
-                test=_digits(told.per_operation(row, "test")),
+                base=_digits(explanation.per_operation(row, "base")),
+                test=_digits(explanation.per_operation(row, "test")),
             )
-            for row in explain.differing(told)[:_FUNCTIONS]
+            for row in explain.differing(explanation)[:_FUNCTIONS]
         ]
 
 
 def _same_side(one: Comparison, other: Comparison) -> bool:
-    """Whether both went the same way."""
+    """True if both changes go in the same direction."""
     return one.ratio is None or other.ratio is None or (one.ratio > 1) == (other.ratio > 1)
 
 

@@ -27,7 +27,7 @@ class Remaining(NamedTuple):
 
 
 class SearchState(ABC):
-    """What the events of a journal show about a range. Commits are named by their ids."""
+    """The knowledge about a range by the events of a journal. Commits are named by their ids."""
 
     plan: BisectPlan
     history: History
@@ -77,7 +77,7 @@ class SearchState(ABC):
 
     @abstractmethod
     def remaining(self) -> Remaining:
-        """What is left to measure."""
+        """An estimate of what is left to measure."""
 
     @abstractmethod
     def culprits(self) -> list[Culprit]:

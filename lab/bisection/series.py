@@ -1,4 +1,4 @@
-"""What else leads from one kernel to another, step by step: packages, patches put on one by one, options changed."""
+"""Ranges that are not commits: packages by version, patches applied one by one, options changed one by one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNSET = re.compile(r"# (CONFIG_\w+) is not set")
 
 
 def packages(pattern: str, old: str | None, new: str | None) -> History:
-    """The packages of a name pattern (`deb:linux-image-6.12.*-cloud-amd64`) by version, between two of them or all."""
+    """The packages of a name pattern (`deb:linux-image-6.12.*-cloud-amd64`) by version, all or between two of them."""
     wanted = pattern.removeprefix("deb:")
     versions = debs.by_version(debs.all_names())
     found = [name for name in versions if fnmatchcase(name, wanted)]
@@ -47,9 +47,9 @@ def _index(found: Sequence[str], end: str | None, default: int) -> int:
 
 
 def patches(series: Path, base: str, into: Path, tree: str | None) -> History:
-    """The patches of a folder (by name) or of a mailbox (in its order), each on top of those before it.
+    """The patches of a folder (by name) or of a mailbox (in its order), each on top of the ones before it.
 
-    into: where the patches of a mailbox are put; they have to stay for as long as the bisection does.
+    into: the folder for the patches of a mailbox, which must last as long as the bisection.
     """
     files = _files(series, into)
     if not files:
@@ -76,7 +76,7 @@ def _files(series: Path, into: Path) -> list[Path]:
 
 
 def _named(path: Path) -> Path:
-    """A spec knows a patch by its name."""
+    """A patch under a name that a spec takes for one."""
     target = path.with_name(f"{path.name}.patch") if path.suffix != ".patch" else path
     return path.rename(target)
 
@@ -87,7 +87,7 @@ def _title(file: Path) -> str:
 
 
 def _split(base: str) -> tuple[str, str]:
-    """A spec without its kconfig and settings, and those: patches go between."""
+    """A spec without its kconfig and settings, and these alone: patches go between."""
     parsed = spec.parse(base)
     if parsed.kind not in ("rev", "worktree"):
         raise UserError(f"{base} is a kernel that is built already: no patch can be put on it")
@@ -99,8 +99,8 @@ def _split(base: str) -> tuple[str, str]:
 def options(first: Path, last: Path, base: str, tree: str | None) -> History:
     """The options in which two lists differ, changed one after the other on a kernel.
 
-    A list has kconfig lines and settings (`thp=never`). What only one of them has is unset in the other: a symbol is
-    n there, a setting as the guest has it.
+    A list has kconfig lines and settings (`thp=never`). An option that only one list has is unset in the other: a
+    symbol is n there, a setting has the guest's own value.
     """
     before, after = _options(first), _options(last)
     differing = [name for name in {**before, **after} if before.get(name) != after.get(name)]
@@ -136,7 +136,7 @@ def _options(path: Path) -> dict[str, str]:
 
 
 def _with_options(base: str, wanted: dict[str, str]) -> str:
-    """A spec with more kconfig and settings. Raises `UserError` for those that no spec may have."""
+    """A spec with more kconfig and settings. `UserError` if no spec may have them."""
     parsed = spec.parse(base)
     revision = _split(base)[0] if parsed.kind in ("rev", "worktree") else f"{parsed.kind}:{parsed.body}"
     kconfig = dict(parsed.kconfig) | {k: v for k, v in wanted.items() if k.startswith("CONFIG_")}
@@ -156,7 +156,7 @@ def _line(kind: Kind, steps: Sequence[tuple[str, str, str]], tree: str | None = 
         Candidate(id=name, title=title, spec=spec, parents=(before[0],))
         for before, (name, title, spec) in pairwise(steps)
     ]
-    names = [one.id for one in (old, *candidates)]
+    names = [candidate.id for candidate in (old, *candidates)]
     if len(set(names)) != len(names):
         raise UserError(f"two steps of the series are called {max(names, key=names.count)}")
     return History(kind=kind, old=old, candidates=candidates, tree=tree)

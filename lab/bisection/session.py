@@ -1,11 +1,11 @@
-"""A bisection as it is stored: what was asked for, the range, and every reading so far.
+"""A stored bisection: its plan, the range, and every reading so far.
 
-<folder>/plan.json         what was asked for, resolved
+<folder>/plan.json         the plan, resolved
 <folder>/history.json      all candidates
 <folder>/journal.jsonl     every reading, as soon as it was made
 <folder>/commits/*/runs/   every guest of every commit
 <folder>/ends/             the comparison of the ends that chose a case, where that was left open
-<folder>/proof/*/          comparisons that confirm what was found, each a result of its own
+<folder>/proof/*/          comparisons that confirm a culprit, each a result of its own
 <folder>/inside/*/         searches between the sources of two packages, each a bisection of its own
 <folder>/result.json       the finished answer
 """
@@ -36,7 +36,7 @@ CONDITIONS = "conditions.json"
 
 
 class Conditions(Record, frozen=True, kw_only=True):
-    """What all readings of a session share."""
+    """The metric and the environment of all readings of a session."""
 
     metric: Metric
     environment: ResultEnvironment | None = None
@@ -64,12 +64,12 @@ class Session:
             return LiveState(self.plan, self.history, self.conditions.metric, self.journal.kept)
         if self.journal.seeds is None:
             return None
-        names = {self.history.old.id, *(one.id for one in self.history.candidates)}
+        names = {self.history.old.id, *(candidate.id for candidate in self.history.candidates)}
         readings = {name: reading for name, reading in self.journal.readings.items() if name in names}
         return ExactState(plan=self.plan, history=self.history, metric=self.conditions.metric, readings=readings)
 
     def remaining(self) -> Remaining:
-        """What is left to measure; a guess by the length of the range before there is a state."""
+        """An estimate of what is left to measure; by the length of the range before there is a state."""
         state = self.state
         return state.remaining() if state else Remaining(None, steps=(len(self.history.candidates) - 1).bit_length())
 
@@ -89,13 +89,13 @@ class Session:
 
     @property
     def afterwards(self) -> str:
-        """What is left when the search is over, in words."""
+        """The work that is left when the search is over, in words."""
         packages = self.history.kind == "packages" and self.plan.inside
         return "the proof, or the search inside," if packages else "the proof"
 
     @property
     def name(self) -> str:
-        """What names it on the command line."""
+        """Its name on the command line."""
         return results.reference(self.folder)
 
 
@@ -120,7 +120,7 @@ def load(folder: Path) -> Session:
 
 
 def conditions(folder: Path) -> Conditions | None:
-    """What the readings in a folder share; None before there are any."""
+    """The conditions of the readings in a folder; None before there are any."""
     path = folder / CONDITIONS
     return records.load(path, Conditions) if path.exists() else None
 
@@ -133,12 +133,12 @@ def find(reference: str) -> Session:
 
 
 def _newest() -> Path:
-    """The newest bisection, whatever was compared since."""
+    """The newest bisection, even if comparisons are newer."""
     plans = sorted(results.results_dir().glob(f"*/{PLAN}"), key=lambda path: path.stat().st_mtime, reverse=True)
-    found = next((path.parent for path in plans if results.kind(path.parent) == KIND), None)
-    if found is None:
+    folder = next((path.parent for path in plans if results.kind(path.parent) == KIND), None)
+    if folder is None:
         raise UserError("there is no bisection yet", hint="begin one with `lab bisect --good SPEC --bad SPEC`")
-    return found
+    return folder
 
 
 def undo(session: Session) -> Candidate:

@@ -41,7 +41,7 @@ class WithPaths(click.Group):
         return super().parse_args(ctx, args)
 
 
-# The options that name the ends and how a commit is decided.
+# The options that name the ends and how a commit is decision.
 _ends = options.together(
     click.option("--good", metavar="SPEC", help="The older end, before it got worse."),
     click.option("--bad", metavar="SPEC", help="The newer end, which is worse."),
@@ -245,6 +245,6 @@ def step(jobs: int | None, **rest: Any) -> int:
       git bisect run lab bisect step --recipe alloc-burst
     """
     with options.work(jobs) as work:
-        decided = git_step.take(BisectRequest(**rest), Path.cwd(), work)
-    click.echo(visible(decided.text))
-    return decided.status
+        decision = git_step.take(BisectRequest(**rest), Path.cwd(), work)
+    click.echo(visible(decision.text))
+    return decision.status
