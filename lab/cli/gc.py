@@ -119,7 +119,7 @@ def _blobs() -> Iterator[Item]:
 
 
 def _leftovers() -> Iterator[Item]:
-    """What interrupted removals left, and makers of images and copies that died."""
+    """Leftovers of interrupted removals, and of makers of images and copies that died."""
     cache = paths.cache_dir()
     for pattern in ("kernels/.*.old", "images/.*.old", "work/*/.*.old", "blobs/.*.old"):
         for path in cache.glob(pattern):
@@ -154,7 +154,7 @@ def _remove(path: Path) -> None:
 
 
 RECENT_S = 86400.0
-"""What was used within a day stays, however little space is left: somebody may be at work with it."""
+"""The age below which everything stays, however little space is left: somebody may be at work with it."""
 
 
 def choose(items: Sequence[Item], *, older_than_s: float, at_most: int | None, now: float) -> list[Item]:

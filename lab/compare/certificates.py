@@ -31,7 +31,7 @@ _SHARES = (5, 25, 50, 75, 95)
 
 
 class Certificate(Record, frozen=True, kw_only=True):
-    """What comparing a kernel with itself gave, for one case.
+    """The outcome of comparing a kernel with itself, for one case.
 
     setup: the host's, by name; fingerprint: of it. pairs: seeds or rounds; disturbed: those that count although the
     host was not quiet. quantiles: of the pairs' ratios test/base, by share in %. block_sd, boot_sd, iteration_sd: of
@@ -75,7 +75,7 @@ class Certificate(Record, frozen=True, kw_only=True):
 
 
 def setup(qemu: str, root: Path = Path("/")) -> dict[str, str]:
-    """What this host is, and how it is set up: everything that a certificate holds for. qemu: its version."""
+    """This host and its set-up: everything that a certificate holds for. qemu: its version."""
     cpus = host.online(root)
     return {
         "CPU": host.cpu_model(root),
@@ -182,7 +182,7 @@ def changed(one: Certificate, present: Mapping[str, str]) -> list[str]:
 
 
 def quotes(cases: Iterable[str], present: Mapping[str, str], **conditions: Any) -> dict[str, str]:
-    """What this host's certificates say, for the cases that have one; see `quote`."""
+    """Quotes from this host's certificates, for the cases that have one; see `quote`."""
     found = {case: quote(case, present, **conditions) for case in cases}
     return {case: text for case, text in found.items() if text}
 
@@ -190,7 +190,7 @@ def quotes(cases: Iterable[str], present: Mapping[str, str], **conditions: Any) 
 def quote(
     case: str, present: Mapping[str, str], *, accelerator: str, duet: bool, rounds: int, host: str | None = None
 ) -> str | None:
-    """What this host's certificate says to a verdict over so many rounds; None where there is none.
+    """The quote from this host's certificate for a verdict over so many rounds; None where there is none.
 
     The one of the host as it is set up now; else the newest, with what has changed since.
     """

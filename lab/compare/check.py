@@ -1,4 +1,4 @@
-"""Whether a workload can be run: its file, its files in the guest, and on request one case of it in a real guest."""
+"""The check of a workload: its file, its files in the guest, and on request one case of it in a real guest."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ Line = Annotated[str, msgspec.Meta(min_length=1, max_length=120)]
 
 
 class Counter(Record, frozen=True, kw_only=True):
-    """What a counter means, and where it is counted: a file of the kernel's source, or the lab's own model."""
+    """The meaning of a counter, and its place: a file of the kernel's source, or the lab's own model."""
 
     meaning: Line
     source: Line
@@ -63,7 +63,7 @@ def counters(path: Path | None = None) -> Mapping[str, Counter]:
 
 
 def described(name: str) -> Counter | None:
-    """What is known of a counter, by its own name or without the side that it was counted on."""
+    """The known meaning of a counter, by its own name or without the side that it was counted on."""
     return counters().get(name) or counters().get(_SIDE.sub("", name))
 
 

@@ -152,7 +152,7 @@ def _compare(one: Series, case: Case, plan: Plan) -> list[Comparison]:
 
 
 def metrics_of(own: Sequence[spec.Metric], *, modelled: bool) -> list[Metric]:
-    """What is compared, the primary one first: modelled cycles where a model is run, else the workload's own."""
+    """Metrics to compare, the primary one first: modelled cycles where a model is run, else the workload's own."""
     return [
         *(costs.METRICS if modelled else ()),
         *(Metric(name=m.name, unit=m.unit, better=m.better, primary=m.primary and not modelled) for m in own),

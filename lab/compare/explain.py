@@ -29,11 +29,11 @@ MILLI = 1000
 """The plugin counts thousandths of a modelled cycle, because those are integers."""
 
 LEAST = Fraction(1, 200)
-"""What differs by less than this part of all that moved is not worth a line."""
+"""The least part of all that moved that a difference needs for a line of its own."""
 
 
 class FunctionRow(Record, frozen=True, kw_only=True):
-    """What one function cost in each arm: whole sums over all operations, exact.
+    """The cost of one function in each arm: whole sums over all operations, exact.
 
     cycles: in the explanation's unit. calls: how often it was entered at its first instruction; 0 when it did
     not run, None when it ran without being entered there (it was under way already, or only a piece that the

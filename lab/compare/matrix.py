@@ -146,7 +146,7 @@ def _key(cell: Cell) -> CaseVerdict:
 
 
 def _cell(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan) -> Cell:
-    """What was measured of one arm at one case, and what it says against the baseline."""
+    """The cell of one arm and one case: its numbers, and its verdict against the baseline."""
     metric = _metric(one, plan)
     values = one.values(arm.name, case, metric.name)
     shared = [values[seed] for seed in _shared_seeds(one, case, plan) if seed in values] or [*values.values()]
@@ -216,7 +216,7 @@ def _undecided(one: Series, ready: ExactGuests, plan: MatrixPlan) -> Wanted:
 
 
 def summary(cells: Sequence[Cell], plan: MatrixPlan) -> str:
-    """How many cells say what, in one line."""
+    """The number of cells of each verdict, in one line."""
     words = Counter(state(cell, plan.baseline) for cell in cells)
     del words["baseline"]
     order = (*Outcome, "measured", "failed", "not measured")

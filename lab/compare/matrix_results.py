@@ -1,4 +1,4 @@
-"""What `lab matrix` stores: its plan and its finished document, in a result folder like that of `lab ab`.
+"""Records of `lab matrix`: its plan and its finished document, in a result folder like that of `lab ab`.
 
 The axes of a matrix, kernels and settings, and the arms that they span.
 
@@ -31,7 +31,7 @@ _LABELLED = re.compile(r"([A-Za-z0-9][\w.-]*)=(.+)", re.DOTALL)
 
 
 class Axis(Record, frozen=True, kw_only=True):
-    """What varies (`kernel`, or the name of a setting), and the values that it takes, as they are called."""
+    """A thing that varies (`kernel`, or the name of a setting), and the names of its values."""
 
     name: str
     values: tuple[str, ...]
@@ -94,12 +94,12 @@ def setting_axis(text: str) -> Axis:
 
 
 def varying(axes: Sequence[Axis]) -> list[int]:
-    """Which axes have more than one value: the others need no mention."""
+    """Axes that have more than one value: the others need no mention."""
     return [index for index, axis in enumerate(axes) if len(axis.values) > 1]
 
 
 def label_of(axes: Sequence[Axis], at: Sequence[str]) -> str:
-    """What an arm is called: its place on the axes that vary; a setting with its name, a kernel by itself."""
+    """The label of an arm: its values on the axes that vary; a setting with its name, a kernel by itself."""
     words = [at[index] if axes[index].name == KERNEL else f"{axes[index].name}={at[index]}" for index in varying(axes)]
     return " ".join(words)
 
@@ -255,7 +255,7 @@ class MatrixResult(Record, frozen=True, kw_only=True):
 
     @property
     def notes(self) -> list[str]:
-        """What there is to note about the arms, each note once."""
+        """Notes about the arms, each note once."""
         return list(dict.fromkeys(arm.arm.note for arm in self.arms if arm.arm.note))
 
     @property
@@ -281,7 +281,7 @@ def state(cell: Cell, baseline: str) -> str:
 
 
 def load_plan(folder: Path) -> MatrixPlan:
-    """What a matrix was asked for."""
+    """The stored plan of a matrix."""
     results.require_kind(folder, KIND)
     return records.load(folder / "plan.json", MatrixPlan)
 

@@ -21,7 +21,7 @@ GUEST_TIMEOUT_S = 300.0
 
 
 class LivePlan(Record, frozen=True, kw_only=True):
-    """How a comparison in live mode is done.
+    """The live part of a plan.
 
     vcpus: of a guest; None for each workload's own, or with `mirror` the host's.
     nodes: NUMA nodes of a guest.
@@ -52,7 +52,7 @@ class ArmPlan(Record, frozen=True, kw_only=True):
 
 
 class CommonPlan(Record, frozen=True, kw_only=True):
-    """What every plan decides: the guests, and the smallest change that counts.
+    """The part that all plans have: the guests, and the smallest change that counts.
 
     model, machine: of the cost model, `none` and None without one.
     files: the user's files that are cases, and their SHA-256.

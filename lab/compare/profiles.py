@@ -41,7 +41,7 @@ class BlockLike(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmProfile:
-    """What one arm executed, and the names for it.
+    """The code that one arm executed, and the names for it.
 
     operations: of the workload, in the same window or windows as the blocks; several runs are one profile when
     blocks and operations of all are given. kernel, user: asked in this order, so the measured program comes

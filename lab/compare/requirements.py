@@ -1,4 +1,4 @@
-"""What a workload needs of its guest, checked before anything boots."""
+"""Needs of a workload in its guest, checked before anything boots."""
 
 from __future__ import annotations
 

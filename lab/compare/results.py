@@ -67,7 +67,7 @@ class ArmResult(Record, frozen=True, kw_only=True):
 
 
 class GuestShape(Record, frozen=True, kw_only=True):
-    """What one workload's guests looked like, and what ran in them. Of settings, those beside the machine's."""
+    """The guests of one workload, and the programs in them. Of settings, those beside the machine's."""
 
     vcpus: int
     memory_mb: int
@@ -153,12 +153,12 @@ class CaseResult(Record, frozen=True, kw_only=True):
 
     @property
     def is_measured(self) -> bool:
-        """Whether the case gave numbers that can be compared at all."""
+        """True if the case gave numbers that can be compared at all."""
         return self.primary.method != "none"
 
     @property
     def counts_as_change(self) -> bool:
-        """Whether its verdict is a change that is beyond chance over all cases."""
+        """True if its verdict is a change that is beyond chance over all cases."""
         return self.verdict.is_change and self.holm is not False
 
 
@@ -184,12 +184,12 @@ class AbResult(Record, frozen=True, kw_only=True):
 
     @property
     def pairs(self) -> str:
-        """What a pair of numbers is of: each seed of exact mode, each round of live mode."""
+        """The noun for a pair of numbers: a seed of exact mode, a round of live mode."""
         return "seed" if self.live is None else "round"
 
     @property
     def counted_in(self) -> str:
-        """What the primary numbers are counted in."""
+        """The unit that the primary numbers are counted in."""
         if self.live is None:
             return clock(self.environment.model)
         return "real time" if self.live.accelerator == "kvm" else "real time of an emulator"
@@ -200,7 +200,7 @@ class AbResult(Record, frozen=True, kw_only=True):
 
     @property
     def notes(self) -> list[str]:
-        """What there is to note about the arms, each note once."""
+        """Notes about the arms, each note once."""
         return list(dict.fromkeys(arm.note for arm in (self.base, self.test) if arm.note))
 
     @property
@@ -250,19 +250,19 @@ class LiveRound(Record, frozen=True, kw_only=True):
 
     @property
     def counts(self) -> bool:
-        """Whether its numbers are in the verdict."""
+        """True if its numbers are in the verdict."""
         return self.state in ("kept", "disturbed")
 
 
 class Command(Record, frozen=True, kw_only=True):
-    """What made an arm's guests: the `vng` command, and the QEMU command that it gave. Paths are a guest's own."""
+    """Commands of an arm's guests: `vng`, and the QEMU command that it gave. Paths are a guest's own."""
 
     vng: list[str]
     qemu: list[str]
 
 
 class Live(Record, frozen=True, kw_only=True):
-    """How a result in live mode was measured. commands: by workload and arm. sampling, profiles: by case.
+    """The part of a result that only live mode has. commands: by workload and arm. sampling, profiles: by case.
 
     planned_rounds: that verdicts are about, see `lab.stats.sequential`; None: it ended before they could be planned.
     certificates: by case, what this host's noise certificate says to it.
@@ -284,7 +284,7 @@ class Live(Record, frozen=True, kw_only=True):
     certificates: dict[str, str] = msgspec.field(default_factory=dict)
 
     def __str__(self) -> str:
-        """How quiet the host was, in words."""
+        """The quietness of the host, in words."""
         counts = Counter(one.state for one in self.rounds)
         counted = counts["kept"] + counts["disturbed"]
         planned = f" of {self.planned_rounds} planned" if self.planned_rounds and self.planned_rounds > counted else ""
@@ -361,7 +361,7 @@ def open_folder(reference: str) -> Path:
 
 
 def reference(folder: Path) -> str:
-    """What names a result on the command line: its id where results usually are, else the folder."""
+    """The name of a result on the command line: its id where results usually are, else the folder."""
     return folder.name if folder.parent == results_dir() else str(folder)
 
 
@@ -422,7 +422,7 @@ def _stored_kind(folder: Path) -> _Kind:
 
 
 def resume_command(folder: Path) -> str:
-    """What goes on with a result that was interrupted."""
+    """The command that resumes a result that was interrupted."""
     command = "aa" if _stored_kind(folder).certificate else kind(folder)
     return f"lab {command} {'resume' if command == 'bisect' else '--resume'} {reference(folder)}"
 
@@ -442,7 +442,7 @@ def require_kind(folder: Path, wanted: str) -> None:
 
 
 def load_plan(folder: Path) -> Plan:
-    """What a comparison was asked for."""
+    """The stored plan of a comparison."""
     require_kind(folder, "ab")
     return records.load(folder / "plan.json", Plan)
 
@@ -498,7 +498,7 @@ def mean(values: Sequence[float | None]) -> float | None:
 
 
 def movement(comparison: Comparison) -> float:
-    """How far a comparison moved: |log ratio|, and where zeros forbid that, the growth of its events."""
+    """The distance that a comparison moved: |log ratio|, or the growth of its events where zeros forbid that."""
     if comparison.ratio:
         return distance(comparison.ratio)
     base, test = mean(comparison.base), mean(comparison.test)
@@ -511,5 +511,5 @@ def growth(base: float, test: float) -> float:
 
 
 def clock(model: str) -> str:
-    """What exact mode's primary numbers are counted in; whatever is modelled says so, and on which machine."""
+    """The unit of exact mode's primary numbers; whatever is modelled says so, and on which machine."""
     return "guest clock (instructions)" if model == "none" else f"modelled cycles ({model})"

@@ -39,14 +39,14 @@ class Block:
 
 @dataclass(frozen=True)
 class BootReading:
-    """What one boot gave: by case and metric, the value of each iteration, in order."""
+    """The values of one boot: by case and metric, the value of each iteration, in order."""
 
     arm: str
     values: dict[str, dict[str, list[float]]]
 
 
 class Sampling(Record, frozen=True, kw_only=True):
-    """How a case was sampled, and what its noise is like.
+    """The sampling of a case, and its noise.
 
     boot_sd, iteration_sd: of the logs, between boots and inside them; None when not known. outliers: blocks (from 0)
     whose change is beyond 3.5 robust sds of the others: they are kept, and pulled in for the test alone.
@@ -177,7 +177,7 @@ class Rounds:
         return iterations.spread(self.differences(case), boots)
 
     def warm_up(self, case: str) -> WarmUp:
-        """What the first iterations of a case's boots are like, by its primary metric."""
+        """The first iterations of a case's boots, by its primary metric."""
         return iterations.warm_up(self._boots(case))
 
     def iterations(self) -> int:

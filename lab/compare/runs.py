@@ -103,7 +103,7 @@ class GuestRun:
         )  # fmt: skip
 
     def job(self) -> bytes:
-        """What follows the root in the guest's initrd: the job, and the padding behind it."""
+        """The bytes behind the root in the guest's initrd: the job, and the padding behind it."""
         workload = self.bench.workload
         job = channel.encode_job(
             seed=self.seed,
@@ -268,13 +268,13 @@ def _modelled(
 
 
 def operations_of(workload: Workload, report: GuestReport, case: str) -> float | None:
-    """How many operations a case did, where its program counts them in a metric and marks none."""
+    """The number of operations of a case, where its program counts them in a metric and marks none."""
     outcome = report.case(case)
     return outcome.metrics[workload.operations] if workload.operations and outcome else None
 
 
 def padding(length: int) -> bytes:
-    """What an initrd of so many bytes is padded by, so that all of its last page but a few bytes stays untouched.
+    """The padding of an initrd of so many bytes, so that all of its last page but a few bytes stays untouched.
 
     QEMU loads it at page alignment as high as memory goes; newer firmware (seen with QEMU 10.0's) keeps the ACPI
     tables of a microvm in that very page, and a full last page would overwrite them.

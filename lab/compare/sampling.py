@@ -67,7 +67,7 @@ class Series:
         return sorted(set().union(*found)) if all(found) else []
 
     def metrics(self, case: Case) -> list[Metric]:
-        """What the workload declares, and where it is open to them, the numbers that every run printed beside."""
+        """Metrics that the workload declares, and where it is open to them, numbers that every run printed beside."""
         declared = list(self.bench.workload.metrics)
         if not self.bench.workload.open_metrics:
             return declared

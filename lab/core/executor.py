@@ -42,7 +42,7 @@ def default_jobs() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What a command may spend on its guests and builds, handed down to everything that measures or builds.
+    """The means of a command for its guests and builds, handed down to everything that measures or builds.
 
     jobs: guests at a time, and make's parallelism.
     deadline: on the monotonic clock; None without a budget.

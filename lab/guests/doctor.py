@@ -39,7 +39,7 @@ def examine(qemu: str = exact.QEMU) -> list[Finding]:
 
 
 def live_setup() -> list[Finding]:
-    """What makes live measurements scatter on this machine; nothing of it matters to exact mode."""
+    """Findings about the scatter of live measurements on this machine; exact mode is not affected."""
     return [
         Finding(name=f"live: {fact.name}", state=fact.state, text=fact.text, remedy=fact.remedy)
         for fact in host.survey(sorted(os.sched_getaffinity(0)))
@@ -149,7 +149,7 @@ def _counters() -> Finding:
 
 
 def counts_cycles() -> bool:
-    """Whether perf_event_open(2) gives a counter of hardware cycles for this process."""
+    """True if perf_event_open(2) gives a counter of hardware cycles for this process."""
     # struct perf_event_attr: type HARDWARE 0, size, config CPU_CYCLES 0; flags: disabled, exclude_kernel, exclude_hv
     attributes = struct.pack("IIQ", 0, _PERF_ATTR_SIZE, 0).ljust(40, b"\0") + struct.pack("Q", 1 | 1 << 5 | 1 << 6)
     buffer = ctypes.create_string_buffer(attributes.ljust(_PERF_ATTR_SIZE, b"\0"), _PERF_ATTR_SIZE)

@@ -50,7 +50,7 @@ class ChangeView:
 
     @property
     def effect(self) -> Comparison | None:
-        """How much it changed."""
+        """The size of the change."""
         return wording.effect_of(self.change)
 
     @cached_property
@@ -176,7 +176,7 @@ class Range:
         return sorted((p for p in self.commits if p.order is not None), key=lambda p: p.order or 0)
 
     def chances(self, label: str) -> Markup:
-        """How likely each commit is a culprit, as bars."""
+        """The probability of each commit to be a culprit, as bars."""
         parts = []
         for chance, group in groupby(self.commits, key=lambda place: place.chance):
             run = list(group)
@@ -296,7 +296,7 @@ class BisectionView:
 
     @property
     def chances(self) -> Markup:
-        """How likely each commit is the culprit."""
+        """The probability of each commit to be the culprit."""
         likely = sorted((p for p in self.stored.commits if p.chance > 0), key=lambda p: -p.chance)[:5]
         chances = ", ".join(f"{p.candidate.name} {100 * p.chance:.3g} %" for p in likely)
         return self.range.chances(f"chance of being the culprit, by commit: {chances or 'none for any'}")
@@ -316,13 +316,13 @@ class BisectionView:
 
     @property
     def stands(self) -> Markup:
-        """How each commit stands."""
+        """The status of each commit."""
         counts = ", ".join(f"{count} {self.stand(stand)}" for stand, count in self.counted)
         return self.range.stands(f"commits from the old end to the new one: {counts}")
 
     @property
     def counted(self) -> list[tuple[CommitStatus, int]]:
-        """How many commits have which status."""
+        """The number of commits of each status."""
         stands = Counter(place.status for place in self.stored.commits)
         return [(stand, stands[stand]) for stand in CommitStatus if stand in stands]
 
@@ -390,7 +390,7 @@ class BisectionView:
 
     @property
     def facts(self) -> list[tuple[str, str]]:
-        """What was searched, and what was around it."""
+        """The range that was searched, and its environment."""
         answer = self.answer
         tree = f" of the tree {answer.tree}" if answer.tree else ""
         facts = [
@@ -423,7 +423,7 @@ class BisectionView:
 
     @property
     def commands(self) -> list[str]:
-        """How to see, repeat and follow it."""
+        """Commands that show, repeat and follow the bisection."""
         answer = self.answer
         commands = [shlex.join(answer.reproduce), f"lab report {answer.result}", f"lab bisect log {answer.result}"]
         for change in answer.changes:

@@ -32,7 +32,7 @@ _NEEDED = ("MAINTAINERS", "scripts/get_maintainer.pl", ".get_maintainer.ignore")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What lies between the arms. `commit`: the one commit, if it is one. `introduced`: as regzbot wants it.
+    """The change between the arms. `commit`: the one commit, if it is one. `introduced`: as regzbot wants it.
 
     people: addresses from the commit's tags and of its maintainers. notes: what the reader must know or fill in.
     """
@@ -74,7 +74,7 @@ def between(stored: StoredComparison) -> Change:
 
 
 def same_stable_series(base: str, test: str) -> bool:
-    """Whether both releases are of one stable series: 6.12.3 and 6.12.7."""
+    """True if both releases are of one stable series: 6.12.3 and 6.12.7."""
     series = [re.match(r"(\d+\.\d+)\.([1-9]\d*)", release) for release in (base, test)]
     return all(series) and len({found[1] for found in series if found}) == 1
 
@@ -160,7 +160,7 @@ def _distinct(people: Iterable[str]) -> list[str]:
 
 
 def _maintainers(repo: Repo, commit: str, notes: list[str]) -> list[str]:
-    """What the tree's own scripts/get_maintainer.pl says of the commit's diff."""
+    """The answer of the tree's own scripts/get_maintainer.pl to the commit's diff."""
     try:
         perl = find_tool("perl", package="perl")
         with tempfile.TemporaryDirectory(prefix="lab-maintainers-") as folder:
@@ -174,7 +174,7 @@ def _maintainers(repo: Repo, commit: str, notes: list[str]) -> list[str]:
 
 
 def _extract(repo: Repo, commit: str, folder: Path) -> None:
-    """What the script reads: itself, the list of maintainers, the commit's diff."""
+    """Files that the script reads: itself, the list of maintainers, the commit's diff."""
     present = repo.git("ls-tree", "--name-only", "--end-of-options", commit, *_NEEDED).splitlines()
     (folder / "scripts").mkdir()
     for name in present:

@@ -62,7 +62,7 @@ def signed(value: Fraction) -> str:
 
 
 def change(base: Fraction, test: Fraction) -> str:
-    """How much more or less, in percent of base."""
+    """The change in percent of base."""
     if base == test:
         return "same"
     return percent(float(test / base)) if base else "only in test"

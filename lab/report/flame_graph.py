@@ -203,7 +203,7 @@ def _legend(top: int, cost: Cost) -> list[str]:
 
 
 def _inside(width: float, font: int) -> int:
-    """How many characters fit into so many pixels."""
+    """The number of characters that fit into so many pixels."""
     return max(int(width / (_CHARACTER * font / _FONT)), 0)
 
 

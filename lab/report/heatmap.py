@@ -43,7 +43,7 @@ BOUNDS = (1.05, 1.2, 1.5)
 """The factors at which the colour goes up a step. Fixed, so that two maps can be laid side by side."""
 
 MOST_COLUMNS = 8
-"""What fits on a page; more are better below one another."""
+"""The number of columns that fit on a page; more values are better below one another."""
 
 _PAPER = Colour("#ffffff", "#0b0d10", "#0d1117", "#f2f2f2")
 
@@ -69,7 +69,7 @@ def colour_of(cell: Cell, baseline: str) -> str:
 
 
 def _step(ratio: float | None) -> int:
-    """How strong a change is, 1 to 4; from or to zero it is as strong as can be."""
+    """The strength of a change, 1 to 4; from or to zero it is as strong as can be."""
     if not ratio:
         return len(BOUNDS) + 1
     size = math.exp(abs(math.log(ratio)))

@@ -74,7 +74,7 @@ class Comparisons:
 
     @property
     def several(self) -> bool:
-        """Whether there is more than one."""
+        """True if there is more than one."""
         return len(self.items) > 1
 
     @property

@@ -149,7 +149,7 @@ def _body(stored: StoredComparison, case: CaseResult, change: Change, trail: Seq
 
 
 def _to_do(change: Change) -> Iterator[str]:
-    """What to do before sending, on top where nobody can miss it."""
+    """Advice for the sender before sending, on top where nobody can miss it."""
     yield "<<DRAFT, not sent. Before you send it:"
     yield from _item("check that the latest mainline has the regression too, and that reverting the change cures it")
     yield from _item("read everything below, fill in what is marked like this, and delete this paragraph")

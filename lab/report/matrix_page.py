@@ -45,7 +45,7 @@ class MatrixView:
 
     @property
     def heading(self) -> str:
-        """What the numbers are."""
+        """The heading of the numbers."""
         return matrix_text.heading(self.result)
 
     @property
@@ -80,12 +80,12 @@ class MatrixView:
 
     @property
     def units(self) -> bool:
-        """Whether the cells are not all of one metric, so that each has to say its own."""
+        """True if the cells are not all of one metric, so that each has to name its own."""
         return len({(cell.metric, cell.unit) for cell in self.result.cells}) > 1
 
     @property
     def reasons(self) -> bool:
-        """Whether any cell has something to explain."""
+        """True if any cell has something to explain."""
         return any(cell.reasons for cell in self.result.cells)
 
     def name(self, cell: Cell) -> str:
@@ -100,7 +100,7 @@ class MatrixView:
 
     @property
     def tooltips(self) -> bool:
-        """Whether there is room for them."""
+        """True if there is room for them."""
         return len(self.result.cells) <= MOST_TOOLTIPS
 
     @property
@@ -120,12 +120,12 @@ class MatrixView:
 
     @property
     def axes(self) -> list[tuple[str, str]]:
-        """What varies."""
+        """The axes that vary."""
         return [(axis.name, ", ".join(axis.values)) for axis in self.result.axes]
 
     @property
     def facts(self) -> list[tuple[str, str]]:
-        """What was around all arms."""
+        """The environment of all arms."""
         result, around = self.result, self.result.environment
         return [
             ("fingerprint", around.fingerprint),
@@ -139,12 +139,12 @@ class MatrixView:
 
     @property
     def listed(self) -> bool:
-        """Whether there is room for every raw value."""
+        """True if there is room for every raw value."""
         return sum(len(cell.values) for cell in self.result.cells) <= MOST_VALUES
 
     @property
     def commands(self) -> list[str]:
-        """How to see and repeat it, and how to look closer at the cell that changed most."""
+        """Commands that show the result, repeat it, and look closer at the cell that changed most."""
         result = self.result
         commands = [result.reproduce, f"lab report {result.result}"]
         if (worst := result.worst) is not None:

@@ -89,7 +89,7 @@ def grids(result: MatrixResult) -> list[Grid]:
 
 
 def heading(result: MatrixResult) -> str:
-    """What the numbers are: the case where there is one, metric, unit, and which side is better."""
+    """The heading of the numbers: the case where there is one, metric, unit, and which side is better."""
     metrics = {(cell.metric, cell.unit, cell.better) for cell in result.cells}
     cases = {cell.name for cell in result.cells}
     where = cases.pop() if len(cases) == 1 else ", ".join(sorted({cell.workload for cell in result.cells}))
@@ -100,7 +100,7 @@ def heading(result: MatrixResult) -> str:
 
 
 def clocks(result: MatrixResult) -> str:
-    """What the numbers are counted in; whatever is modelled says so, and on which machine."""
+    """The unit that the numbers are counted in; whatever is modelled says so, and on which machine."""
     modelled = {metric.name for metric in costs.METRICS}
     models = {
         result.environment.guests[cell.workload].model if cell.metric in modelled else "none" for cell in result.cells

@@ -82,7 +82,7 @@ def _scale(items: Sequence[StoredComparison]) -> Scale:
 
 
 def _meaning(name: str) -> str:
-    """What a counter means, from `reports/counters.toml`."""
+    """The meaning of a counter, from `reports/counters.toml`."""
     counter = counters.described(name)
     return counter.meaning if counter else ""
 
@@ -236,7 +236,7 @@ class ResultView:
 
     @property
     def environment(self) -> list[tuple[str, str]]:
-        """What was around both arms."""
+        """The environment of both arms."""
         result, around = self.result, self.result.environment
         return [
             ("fingerprint", around.fingerprint),
@@ -266,7 +266,7 @@ class ResultView:
 
     @property
     def commands(self) -> list[str]:
-        """How to see and repeat it with the lab."""
+        """Commands that show the result and repeat it with the lab."""
         commands = [self.result.reproduce, f"lab report {self.result.result}"]
         if self.live is None and (plan := self.stored.plan) is not None:
             argv = ["lab", "ab", "--base", plan.base.spec.text, "--test", plan.test.spec.text]
@@ -294,7 +294,7 @@ class LiveView:
 
     @property
     def sentence(self) -> str:
-        """How quiet the host was, in a sentence."""
+        """The quietness of the host, in a sentence."""
         rounds, counted = self.live.rounds, sum(each.counts for each in self.live.rounds)
         limited = [fact.name for fact in self.live.host if fact.state == "limited"]
         parts = [f"{counted} rounds count, of {len(rounds)} that were tried"]
@@ -317,7 +317,7 @@ class LiveView:
 
     @property
     def noise(self) -> list[tuple[str, ...]]:
-        """How each case was sampled: rounds, iterations, both deviations, warm-up, outlying rounds."""
+        """The sampling of each case: rounds, iterations, both deviations, warm-up, outlying rounds."""
         return [
             (
                 case,
@@ -333,7 +333,7 @@ class LiveView:
 
     @property
     def facts(self) -> list[tuple[str, str]]:
-        """How the guests were run."""
+        """The commands of the guests."""
         live = self.live
         facts = [
             ("accelerator", live.accelerator),

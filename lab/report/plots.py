@@ -133,7 +133,7 @@ def _dots(values: Sequence[float | None], axis: Axis) -> str:
 
 
 def distribution(base: Sequence[float | None], test: Sequence[float | None]) -> Markup:
-    """How often which value was seen, along the strip's axis: base to the left, test to the right."""
+    """Frequencies of values along the strip's axis: base to the left, test to the right."""
     axis = axis_of(base, test)
     counts = [_counted(values, axis) for values in (base, test)]
     most = max(*counts[0], *counts[1], 1)

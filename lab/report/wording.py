@@ -19,7 +19,7 @@ def shown(values: Sequence[float | None]) -> str:
 
 
 def change(comparison: Comparison) -> str:
-    """How far a comparison moved; a percentage changes by points."""
+    """The movement of a comparison; a percentage changes by points."""
     base, test = mean(comparison.base), mean(comparison.test)
     if comparison.unit == "%" and base is not None and test is not None:
         return f"{test - base:+.1f}" if test != base else "0.0"
@@ -51,12 +51,12 @@ def unit(comparison: Comparison, result: AbResult) -> str:
 
 
 def model(result: AbResult) -> str:
-    """What modelled numbers depend on: model, machine file, and the versions of both. Some workloads have none."""
+    """The basis of modelled numbers: model, machine file, and the versions of both. Some workloads have none."""
     return ", ".join(part for part in result.environment.model.split(", ") if part != "none") or "none"
 
 
 def moved(comparison: Comparison, result: AbResult) -> str:
-    """What a metric did: its name, its change with the interval, and its unit."""
+    """The movement of a metric: its name, its change with the interval, and its unit."""
     return (
         f"{comparison.name} {change(comparison)} {comparison.interval_text}".rstrip() + f", {unit(comparison, result)}"
     )
@@ -96,13 +96,13 @@ def _change(found: Culprit) -> str:
 
 
 def limits(answer: Answer) -> str:
-    """What a range was limited to."""
+    """The limits of a range."""
     parents = " (first parents only)" if answer.first_parent else ""
     return parents + (f" that touch {' '.join(answer.paths)}" if answer.paths else "")
 
 
 def answer_counted_in(answer: Answer) -> str:
-    """What the numbers of a bisection are counted in."""
+    """The unit that the numbers of a bisection are counted in."""
     return "real time" if answer.mode == "live" or not answer.environment else clock(answer.environment.model)
 
 
@@ -118,5 +118,5 @@ def share(probability: float) -> str:
 
 
 def fresh_runs(answer: Answer) -> str:
-    """What the proof was measured with."""
+    """The conditions that the proof was measured in."""
     return "fresh boots" if answer.mode == "live" else "fresh seeds"

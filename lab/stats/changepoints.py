@@ -120,7 +120,7 @@ def _lasting(found: Sequence[Split], x: Array) -> list[Split]:
 
 
 def _is_slope(x: Array, at: int) -> bool:
-    """Whether a straight line fits better than two levels: a creep, which E-divisive sees as a flight of stairs."""
+    """True if a straight line fits better than two levels: a creep, which E-divisive sees as a flight of stairs."""
     places = np.arange(len(x), dtype=np.float64)
     line = np.polynomial.Polynomial.fit(places, x, 1)(places)
     left, right = x[:at], x[at:]

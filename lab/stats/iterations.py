@@ -1,4 +1,4 @@
-"""What the iterations inside boots say: one number a boot, whether the first ones are warm-up, where the noise is.
+"""Iterations inside boots: one number a boot, warm-up of the first ones, and the place of the noise.
 
 The boot is the unit that is sampled. Iterations inside it share its luck (where pages and code came to lie), so
 thirty of one boot are worth little more than one: they are summed up, never pooled.
@@ -24,7 +24,7 @@ _PRIOR_BLOCKS = 6
 
 
 class WarmUp(Record, frozen=True, kw_only=True):
-    """What the first iterations of a case's boots are like, beside the rest of the same boot.
+    """The first iterations of a case's boots, beside the rest of the same boot.
 
     boots: how many have iterations enough to judge by. shift: the first iteration over the rest, as a ratio, None
     when not judged. dropped: how many first iterations are left out of every boot's number.

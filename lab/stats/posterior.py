@@ -1,4 +1,4 @@
-"""Which commit changed the level of noisy readings: the posterior over a whole history.
+"""The posterior over a whole history: the commits that may have changed the level of noisy readings.
 
 Model of a reading (one boot of one commit, in log units):
 
@@ -147,7 +147,7 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Belief:
-    """What the readings so far say.
+    """The state of knowledge after the readings so far.
 
     measured: the commits that were measured, in order. gaps[i]: probability that the culprit lies above
     measured[i] and not above measured[i + 1]. mass[c]: probability that c is the culprit (mass[0] is 0).
@@ -227,7 +227,7 @@ def _weights(values: Array, one: float, other: float, sd: float) -> Array:
 
 
 class _History(NamedTuple):
-    """What stays the same whatever the weights."""
+    """The terms that no weights change."""
 
     prior: Array
     measured: NDArray[np.int64]

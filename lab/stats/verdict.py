@@ -1,4 +1,4 @@
-"""What paired measurements of two kernels say: a verdict for each metric, each case, and all together.
+"""The verdict on paired measurements of two kernels: for each metric, each case, and all together.
 
 Everything is on log ratios test/base, and reported as ratios. A verdict is never "not significant, so the
 same": `same` needs an interval inside +-threshold, and what is neither that nor a change is `unknown`.
@@ -37,7 +37,7 @@ Better = Literal["higher", "lower", "neither"]
 
 
 class Metric(Record, frozen=True, kw_only=True):
-    """What a number measures. `neither` is for counters that explain, of which no side is better."""
+    """The quantity that a number measures. `neither` is for counters that explain, of which no side is better."""
 
     name: str
     unit: str
@@ -110,7 +110,7 @@ class _Rules(NamedTuple):
 
     @property
     def sequential_test(self) -> SequentialTest:
-        """How the pairs may be looked at."""
+        """The sequential test that the pairs allow."""
         return SequentialTest(self.alpha, self.planned, self.exact)
 
     @property
@@ -337,7 +337,7 @@ def _ratios(bounds: tuple[float, float] | None) -> tuple[float, float] | None:
 
 
 def distance(ratio: float | None, *, none: float = 0.0) -> float:
-    """How far a ratio is from 1 on either side, |log ratio|; `none` where there is no ratio, or it is 0."""
+    """The distance of a ratio from 1 on either side, |log ratio|; `none` where there is no ratio, or it is 0."""
     return abs(math.log(ratio)) if ratio else none
 
 

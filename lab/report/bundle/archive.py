@@ -31,7 +31,7 @@ _CHUNK = 1 << 20
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a name is that of a bundle in one file."""
+    """True if a name is that of a bundle in one file."""
     return path.name.endswith(SUFFIXES)
 
 

@@ -1,4 +1,4 @@
-"""What is in a bundle: `bundle.json` and `expected.json`, and the names of its files.
+"""The contents of a bundle: `bundle.json` and `expected.json`, and the names of its files.
 
 Everything that a guest is started with is here as plain values: the lab that replays a bundle puts QEMU's
 arguments together itself, and never takes a command from a file that somebody sent.
@@ -42,7 +42,7 @@ OUT = "out"
 
 
 class Boot(Record, frozen=True, kw_only=True):
-    """How the guests of one workload and arm are started. Paths are those in the bundle."""
+    """The start of the guests of one workload and arm. Paths are those in the bundle."""
 
     workload: str
     arm: str
@@ -56,7 +56,7 @@ class Boot(Record, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the guest."""
         return f"{self.workload} {self.arm}"
 
 
@@ -89,12 +89,12 @@ class Bundle(Record, frozen=True, kw_only=True):
     plugin: Plugin | None = None
 
     def boot(self, guest: Guest) -> Boot:
-        """How a guest is started."""
+        """The start of a guest."""
         return next(boot for boot in self.boots if (boot.workload, boot.arm) == (guest.workload, guest.arm))
 
 
 class ExpectedGuest(Record, frozen=True, kw_only=True):
-    """What a guest gave when it was measured. Digests are those of the files that it wrote, where they were kept."""
+    """The output of a guest when it was measured. Digests are those of the files that it wrote, if they were kept."""
 
     numbers: dict[str, dict[str, float]]
     report_sha256: str | None = None
@@ -188,7 +188,7 @@ def _check_sense(folder: Path, bundle: Bundle, expected: Expected) -> None:
 
 
 def is_inside(path: str) -> bool:
-    """Whether a path of a bundle stays in it."""
+    """True if a path of a bundle stays in it."""
     parts = PurePosixPath(path).parts
     return bool(parts) and not path.startswith("/") and ".." not in parts and "\\" not in path and "\0" not in path
 

@@ -31,7 +31,7 @@ from lab.report.bundle.contents import ExpectedGuest, Guest, Opened
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayOptions:
-    """How to replay. trust: build and run a cost plugin that is not this lab's."""
+    """Options of a replay. trust: build and run a cost plugin that is not this lab's."""
 
     qemu: str
     guest_timeout_s: float
@@ -39,7 +39,7 @@ class ReplayOptions:
 
 
 def is_bundle(reference: str) -> bool:
-    """Whether a word is the path of a bundle, and not the id of a result."""
+    """True if an argument is the path of a bundle, and not the id of a result."""
     path = Path(reference)
     return path.is_file() or any((path / name).is_file() for name in (contents.DESCRIPTION, contents.NAME))
 
@@ -75,7 +75,7 @@ def _folder(path: Path, scratch: Path) -> Iterator[Path]:
 
 
 def _around(opened: Opened, qemu: Qemu) -> list[str]:
-    """What is not as it was when it was measured; the files are, or nothing would have been run."""
+    """Differences between the environment then and here; the files are equal, or nothing would have been run."""
     then = opened.result.environment
     found = [("qemu", then.qemu, qemu.version), ("lab", then.lab, __version__)]
     if opened.bundle.plugin and not _same_plugin(opened):
@@ -120,7 +120,7 @@ def _library(opened: Opened, scratch: Path, asked: ReplayOptions) -> Path | None
 def _run_all(
     opened: Opened, qemu: Qemu, library: Path | None, scratch: Path, asked: ReplayOptions, work: Work
 ) -> dict[str, list[str]]:
-    """What differs in each guest, by name; the first that fails stops the rest."""
+    """The differences in each guest, by name; the first that fails stops the rest."""
     running = RunningGuests()
     guests = opened.bundle.guests
     with work.progress.task("replaying", len(guests)) as task, ThreadPoolExecutor(max_workers=work.jobs) as pool:

@@ -1,4 +1,4 @@
-"""What a bundle says to people: `README.txt` and `LICENCES.txt`.
+"""The texts of a bundle for people: `README.txt` and `LICENCES.txt`.
 
 `run.sh`: every guest of a bundle with plain QEMU, for a shell that knows nothing of the lab.
 """
@@ -140,7 +140,7 @@ _WIDTH = 78
 
 
 def readme(raw: AbResult, bundle: Bundle) -> str:
-    """What this is, what it says, and how to repeat it."""
+    """The README: the result, the verdict, and the commands that repeat it."""
     result = visible_record(raw)
     modelled = bundle.plugin is not None
     parts = [

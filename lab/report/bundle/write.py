@@ -65,7 +65,7 @@ def _build(kernel: Kernel, folder: Path) -> Iterator[str]:
 
 
 def make_command(build: Build) -> str:
-    """What builds a kernel of the store."""
+    """The make command that builds a kernel of the store."""
     compiler = f"CC={build.compiler_command}"
     words = ["make", "O=../out", *build.inputs.make, compiler, f"HOST{compiler}", "bzImage", "vmlinux"]
     return shlex.join(words)
@@ -157,7 +157,7 @@ def _require_same(report: StoredComparison, now: ResultEnvironment) -> None:
 
 
 def _require_argv(report: StoredComparison, part: _Part) -> None:
-    """What would be started is what was started, to the last word."""
+    """Refuse a bundle whose guests would start otherwise than those that were measured, to the last word."""
     run, argv = part.run, part.run.argv
     if run.kernel != part.arm.kernel.key:
         raise _gone(report, f"the kernel of {run.arm}")
@@ -231,7 +231,7 @@ def _fill(folder: Path, report: StoredComparison, plan: Plan, parts: Sequence[_P
 
 
 def _kernels(folder: Path, parts: Sequence[_Part]) -> None:
-    """What is booted, with what it is made from."""
+    """Write the kernels that are booted, with the sources that they are made from."""
     for part in {part.kernel: part for part in parts}.values():
         target = folder / part.kernel
         target.parent.mkdir(parents=True)
