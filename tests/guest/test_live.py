@@ -92,7 +92,7 @@ def test_reports_of_it(story: Lab, compared: Any, form: str) -> None:
 def test_what_cannot_be(story: Lab, compared: Any) -> None:
     both = ("--base", TEST, "--test", TEST)
     assert "not enough CPUs" in story.refused(2, *AB, *both, "--cpus", "4096")
-    assert "of exact mode" in story.refused(2, *AB, *both, "--seeds", "3")
+    assert "requires --mode exact" in story.refused(2, *AB, *both, "--seeds", "3")
     assert "require --mode live" in story.refused(2, "ab", "--mode", "exact", *both, "--duet")
     assert "never comes out alike" in story.refused(2, "replay", compared["result"])
 

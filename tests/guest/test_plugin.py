@@ -162,7 +162,8 @@ def test_string_instructions(bench: Bench, model: Model) -> None:
 def test_the_cycles_of_a_chain_are_the_sum_by_hand(bench: Bench) -> None:
     lines = 8
     window = bench.window(f"chase {lines}")
-    cost = {name: getattr(bench.machine.cost, name).millicycles for name in bench.machine.cost.__struct_fields__}
+    costs = bench.machine.cost
+    cost = {name: round(getattr(costs, name).cycles * 1000) for name in costs.__struct_fields__}
     with _quiet(window):
         instructions = 2 * lines * 3
         assert window.user["instructions"] == instructions
