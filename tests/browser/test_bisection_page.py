@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lab.core.text import visible
-from lab.report import bisection_page, inputs
+from lab.report import bisection_page, document
 
 from ..fakes.answer import BROKEN, CULPRIT, answer, bisection, name_of
 from ..fakes.result import HOSTILE
@@ -23,7 +23,7 @@ def _write(folder: Path, **more: Any) -> tuple[Path, Any]:
     one = bisection(folder / "b", **more)
     path = folder / "page.html"
     path.write_text(bisection_page.bisection(one))
-    return path, json.loads(inputs.bisection_as_json(one))
+    return path, json.loads(document.bisection(one))
 
 
 def test_values_on_the_page_are_those_of_the_json(browser: Any, tmp_path: Path) -> None:

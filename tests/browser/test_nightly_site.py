@@ -11,7 +11,7 @@ import pytest
 from lab.cli import main
 from lab.compare import results
 from lab.nightly import record
-from lab.report import inputs
+from lab.report import document, inputs
 
 from ..fakes import nights as fakenights
 from .compared import require_same_bisection
@@ -49,7 +49,7 @@ def test_from_the_index_to_the_bisection_and_back(browser: Any, site: Path) -> N
     assert "Kernel comparison" in page.locator("h1").inner_text()
     page.go_back()
     page.get_by_role("link", name="The bisection, commit by commit").click()
-    answer = json.loads(inputs.bisection_as_json(inputs.open_bisection(results.open_folder(alarm.culprit.bisection))))
+    answer = json.loads(document.bisection(inputs.open_bisection(results.open_folder(alarm.culprit.bisection))))
     require_same_bisection(opened, answer)
     assert page.locator("#commits tr.culprit").get_attribute("data-commit") == alarm.culprit.commit[:12]
     page.go_back()

@@ -34,7 +34,7 @@ from lab.compare import results
 from lab.compare.matrix_results import MatrixResult
 from lab.core.errors import LabError
 from lab.core.records import write_atomic
-from lab.report import inputs
+from lab.report import heatmap, inputs
 
 TOP = Path(__file__).resolve().parents[2]
 FOLDER = TOP / "docs" / "pictures"
@@ -84,7 +84,7 @@ def _pages(asked: argparse.Namespace) -> dict[str, str]:
     if matrix:
         map_ = inputs.open_matrix(results.open_folder(matrix))
         found["matrix"] = report.render("html", map_)
-        write_atomic(FOLDER / "matrix.svg", inputs.matrix_as_svg(map_).encode())
+        write_atomic(FOLDER / "matrix.svg", heatmap.matrix(map_).encode())
     return found
 
 
