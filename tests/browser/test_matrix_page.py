@@ -25,7 +25,7 @@ def _write(folder: Path, document: MatrixResult | None = None) -> tuple[Path, An
     one = stored_matrix(folder / "m", document)
     path = folder / "page.html"
     path.write_text(matrix_page.matrix(one))
-    return path, json.loads(document.matrix(one))
+    return path, json.loads(json_document.matrix(one))
 
 
 def test_every_cell_of_map_and_table_is_that_of_the_json(browser: Any, tmp_path: Path) -> None:
