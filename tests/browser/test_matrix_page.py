@@ -10,6 +10,7 @@ import pytest
 
 from lab.compare.matrix_results import MatrixResult
 from lab.core.text import visible
+from lab.report import document as json_document
 from lab.report import matrix_page
 
 from ..fakes import answer as fakeanswer
