@@ -95,10 +95,10 @@ class Step(Record, frozen=True, kw_only=True):
 
 
 class Culprit(Record, frozen=True, kw_only=True):
-    """A change: the commit that made it, or the suspects one of which did.
+    """The culprit of one change: a commit, or several suspects.
 
-    untested: the suspects that could not be tested; the others, but the last, were not tried.
-    before: the commit that it was compared with.
+    untested: the suspects that could not be tested; the others, except the last, were not tried.
+    before: the commit to compare with.
     effect: by the search's own seeds.
     direction: `regression` or `improvement`; None for a metric without a better side.
     confidence: the probability that the culprit is among the suspects.
@@ -195,7 +195,7 @@ def load(folder: Path) -> Answer:
     return records.load(folder / FILE, Answer)
 
 
-class Open(Record, frozen=True, kw_only=True):
+class OpenRange(Record, frozen=True, kw_only=True):
     """A range of commits that holds a change."""
 
     candidates: int
@@ -220,7 +220,7 @@ class Status(Record, frozen=True, kw_only=True):
     candidates: int
     measured: int
     skipped: int
-    changes: list[Open]
+    changes: list[OpenRange]
     next: str | None
     steps_left: int
     build_s: float

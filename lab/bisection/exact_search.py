@@ -90,10 +90,10 @@ class Readings:
 
 @dataclass(frozen=True)
 class Change:
-    """A place where the level changes.
+    """A change of level.
 
-    at: the measured commit that shows it.
-    suspects: the commits one of which made it, `at` itself last. The others could not be tested, or are still to be.
+    at: the first measured commit on the new level.
+    suspects: the commits that may have caused it, `at` last. The others are untestable or not measured yet.
     before: the commit to compare `at` with.
     """
 
@@ -104,8 +104,8 @@ class Change:
     def open(self, readings: Readings) -> list[int]:
         """The suspects that are worth measuring.
 
-        Once as many were skipped as a stretch of this length is worth, what lies between two skipped ones is given
-        up. What is left are the ways to both edges of the stretch, which are halved.
+        After too many skips for the length of the stretch, it drops the commits between two skipped ones. The rest
+        leads to both edges of the stretch, and is halved.
         """
         left = [commit for commit in self.suspects if commit != self.at and commit not in readings.skipped]
         skipped = [commit for commit in self.suspects if commit in readings.skipped]
@@ -220,7 +220,7 @@ def _size(readings: Readings, change: Change) -> tuple[float, int]:
 
 
 def split(graph: Graph, readings: Readings, change: Change, count: int) -> list[int]:
-    """The suspects that split a change best into equal parts, of those that may well be testable.
+    """The suspects that split a change best into equal parts, among the commits that are likely testable.
 
     One is chosen as git does: of its ancestors among them and the others, the smaller part is to be as large as
     possible. With more of them, each is to have its share of the ancestors. Near commits that could not be tested,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from lab.bisection import classify, exact_search
-from lab.bisection.answer import Culprit, Open, OutcomeWord
+from lab.bisection.answer import Culprit, OpenRange, OutcomeWord
 from lab.bisection.commit_range import History
 from lab.bisection.exact_search import OLD, Change, Readings
 from lab.bisection.journal import Reading
@@ -150,7 +150,7 @@ class ExactState(SearchState):
 
     @property
     def tried(self) -> list[str]:
-        """The measured commits and those that cannot be tested."""
+        """The measured and the untestable commits."""
         return self.between(list(self.readings))
 
     def reading(self, commit: str) -> Reading:
@@ -206,10 +206,10 @@ class ExactState(SearchState):
             for change in self.open_changes()
         ]
 
-    def open_changes(self) -> list[Open]:
-        """Each change by the commits one of which made it."""
+    def open_changes(self) -> list[OpenRange]:
+        """The suspects of each change."""
         ranges = [[self.history[number].name for number in change.suspects] for change in self.changes]
-        return [Open(candidates=len(names), first=names[0], last=names[-1]) for names in ranges]
+        return [OpenRange(candidates=len(names), first=names[0], last=names[-1]) for names in ranges]
 
     def remaining(self) -> Remaining:
         """An estimate, if the commits to come take as long as those before."""

@@ -63,7 +63,7 @@ class Seeds(Record, frozen=True, kw_only=True, tag_field="event", tag="seeds"):
     seeds: list[int]
 
 
-class Built(Record, frozen=True, kw_only=True, tag_field="event", tag="built"):
+class BuiltKernel(Record, frozen=True, kw_only=True, tag_field="event", tag="built"):
     """A kernel for live mode's boots, built or found in the store; `image` as in a reading."""
 
     commit: str
@@ -90,14 +90,14 @@ class Boot(Record, frozen=True, kw_only=True, tag_field="event", tag="boot"):
     samples: list[float] = msgspec.field(default_factory=list)
 
 
-class Undone(Record, frozen=True, kw_only=True, tag_field="event", tag="undone"):
+class Undo(Record, frozen=True, kw_only=True, tag_field="event", tag="undone"):
     """The undoing of a commit's reading, or of its last boot."""
 
     commit: str
     at: str = ""
 
 
-Event = Reading | Seeds | Built | Boot | Undone
+Event = Reading | Seeds | BuiltKernel | Boot | Undo
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 
@@ -127,7 +127,7 @@ class Journal:
         """The events that were not undone, in the order they happened."""
         kept: list[Event] = []
         for event in self.events:
-            if isinstance(event, Undone):
+            if isinstance(event, Undo):
                 of_commit = [
                     i for i, e in enumerate(kept) if isinstance(e, Boot | Reading) and e.commit == event.commit
                 ]
@@ -149,12 +149,12 @@ class Journal:
     @property
     def started(self) -> str:
         """The time of the first kernel; empty before there is one."""
-        return min((event.at for event in self.kept if isinstance(event, Built | Reading)), default="")
+        return min((event.at for event in self.kept if isinstance(event, BuiltKernel | Reading)), default="")
 
     @property
     def build_s(self) -> float:
-        """Seconds spent on kernels, on those that do not build too."""
-        return math.fsum(event.build_s for event in self.kept if isinstance(event, Built | Reading))
+        """Seconds spent on kernels, failed builds included."""
+        return math.fsum(event.build_s for event in self.kept if isinstance(event, BuiltKernel | Reading))
 
     @property
     def run_s(self) -> float:

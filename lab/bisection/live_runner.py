@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 from lab.bisection.commit_range import Candidate
 from lab.bisection.exact_runner import attempt, chosen_metric, end_failure, identity
-from lab.bisection.journal import Boot, Built, Reading, safe_name, untestable
+from lab.bisection.journal import Boot, BuiltKernel, Reading, safe_name, untestable
 from lab.bisection.live_search import NextBoots, Phase, Result
 from lab.bisection.live_state import LiveState, rules_of
 from lab.bisection.session import Conditions, Session
@@ -57,7 +57,7 @@ class Booter(Protocol):
     def environment(self) -> ResultEnvironment | None:
         """The environment of all boots, if there is one."""
 
-    def build(self, candidate: Candidate) -> Built:
+    def build(self, candidate: Candidate) -> BuiltKernel:
         """Build a kernel, or find it in the store."""
 
     def boot(self, candidate: Candidate) -> BootResult:
@@ -144,14 +144,14 @@ class LiveRunner:
         self._take(reading)
         self.work.progress.log(f'{candidate.name} ("{candidate.title}") cannot be tested ({kind}): {reading.why}')
 
-    def _take(self, event: Boot | Built | Reading) -> None:
+    def _take(self, event: Boot | BuiltKernel | Reading) -> None:
         # The journal first: a later search must see the same events as this one.
         self.state.next()
         self.session.journal.append(event)
         self.state.take(event)
 
     def _log(self, step: NextBoots, following: NextBoots | Result) -> None:
-        """Log the state where the boots of a step end; for the ends, where they are told apart."""
+        """Log the state at the end of a step's boots; in the phase of the ends, once they differ."""
         state, progress = self.state, self.work.progress
         if isinstance(following, NextBoots) and following.boots == step.boots[1:]:
             return
@@ -204,10 +204,10 @@ class GuestBooter:
         (self._setup,) = ready.setups
         self.environment = ready.environment
 
-    def build(self, candidate: Candidate) -> Built:
+    def build(self, candidate: Candidate) -> BuiltKernel:
         """Build a kernel, or find it in the store."""
         kernel, build_s = self._kernel(candidate)
-        return Built(
+        return BuiltKernel(
             commit=candidate.id,
             kernel=kernel.key,
             image=identity(kernel, self._setup.machine),

@@ -4,9 +4,9 @@
 booted to `skip()`. The state depends only on the arguments and on these two calls, so a journal of them restores any
 search.
 
-A search has three phases. The ends are compared, one boot of each at a time in random order, until they certainly
-differ; else there is no culprit. Then commits are booted, each time those that promise most, until one gap between
-two measured commits holds the culprit. At last the two neighbours of that gap are compared by fresh boots.
+A search has three phases. It compares the ends, one boot of each at a time in random order, until they certainly
+differ; otherwise there is no culprit. Then it boots the commits with the most expected information, until one gap
+between two measured commits holds the culprit. At last it compares the two neighbours of that gap by fresh boots.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class StoppingRules:
 
 @dataclass(frozen=True, kw_only=True)
 class NextBoots:
-    """Boots to make one after the other. commit: the one that they are to tell about."""
+    """Boots to make one after the other. commit: the one that they shall decide."""
 
     phase: Phase
     commit: int

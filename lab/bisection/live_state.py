@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from lab.bisection.acquisition import Costs
-from lab.bisection.answer import Culprit, Open, OutcomeWord, Posterior, Proof, Suspicion, certainty
+from lab.bisection.answer import Culprit, OpenRange, OutcomeWord, Posterior, Proof, Suspicion, certainty
 from lab.bisection.commit_range import Candidate, History
 from lab.bisection.exact_search import OLD
-from lab.bisection.journal import Boot, Built, Event, Reading
+from lab.bisection.journal import Boot, BuiltKernel, Event, Reading
 from lab.bisection.live_search import (
     LiveSearch,
     NextBoots,
@@ -51,7 +51,7 @@ class LiveState(SearchState):
         self.search = LiveSearch(last, costs=FIRST_GUESS, built=ready, rules=rules_of(plan))
         self.boots: list[Boot] = []
         self.skipped: dict[str, Reading] = {}
-        self.kernels: dict[str, Built] = {}
+        self.kernels: dict[str, BuiltKernel] = {}
         self._builds_s: list[float] = []
         for event in events:
             self.take(event)
@@ -81,7 +81,7 @@ class LiveState(SearchState):
         """Take an event of the journal."""
         self.next()
         match event:
-            case Built():
+            case BuiltKernel():
                 self.kernels[event.commit] = event
                 self._builds_s += [event.build_s] if event.build_s >= _BUILT_S else []
             case Boot():
@@ -201,7 +201,7 @@ class LiveState(SearchState):
         return f"{self.likeness(commit)}, {len(reading.values)} boot{'s' * (len(reading.values) != 1)}"
 
     def describe_changes(self) -> list[str]:
-        """Lines with the likeliest places of the change, once the ends are told apart."""
+        """Lines with the likeliest places of the change, once the ends differ."""
         lines = []
         for place in self.suspicions()[:_SHOWN] if self.search.differ() else []:
             up_to = self.history.find(place.up_to).name
@@ -209,12 +209,12 @@ class LiveState(SearchState):
             lines.append(f"    {certainty(place.probability)} {commits}")
         return lines
 
-    def open_changes(self) -> list[Open]:
-        """The likeliest place of the change, once the ends are told apart."""
+    def open_changes(self) -> list[OpenRange]:
+        """The likeliest place of the change, once the ends differ."""
         if not self.search.differ():
             return []
         low, high, _ = self.search.outlook().gaps[0]
-        return [Open(candidates=high - low, first=self.candidate(low + 1).name, last=self.candidate(high).name)]
+        return [OpenRange(candidates=high - low, first=self.candidate(low + 1).name, last=self.candidate(high).name)]
 
     def suspicions(self) -> list[Suspicion]:
         """All places of the culprit, likeliest first."""

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from lab.bisection.answer import Culprit, Open, OutcomeWord, Posterior, Proof, Step, Suspicion
+from lab.bisection.answer import Culprit, OpenRange, OutcomeWord, Posterior, Proof, Step, Suspicion
 from lab.bisection.commit_range import Candidate, History
 from lab.bisection.journal import Reading
 from lab.bisection.plan import BisectPlan
@@ -72,7 +72,7 @@ class SearchState(ABC):
         """Lines about the places of the changes, for people."""
 
     @abstractmethod
-    def open_changes(self) -> list[Open]:
+    def open_changes(self) -> list[OpenRange]:
         """The ranges that are known to hold a change."""
 
     @abstractmethod

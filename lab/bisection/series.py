@@ -15,6 +15,7 @@ from lab.bisection.commit_range import Candidate, History, Kind
 from lab.core import git
 from lab.core.errors import UserError
 from lab.core.process import CommandFailed
+from lab.core.text import plural
 from lab.kernels import debs, spec
 
 _PATCHES = ("*.patch", "*.diff", "*.eml")
@@ -25,25 +26,25 @@ def packages(pattern: str, old: str | None, new: str | None) -> History:
     """The packages of a name pattern (`deb:linux-image-6.12.*-cloud-amd64`) by version, all or between two of them."""
     wanted = pattern.removeprefix("deb:")
     versions = debs.by_version(debs.all_names())
-    found = [name for name in versions if fnmatchcase(name, wanted)]
-    if len(found) < 2:
+    names = [name for name in versions if fnmatchcase(name, wanted)]
+    if len(names) < 2:
         raise UserError(
-            f"{pattern}: {len(found)} packages are called that, and a series needs two",
+            f"{pattern} matches {plural(len(names), 'package')}, and a series needs two",
             hint="put quotes around the pattern; `apt-cache pkgnames linux-image-` shows the names",
         )
-    first, last = (_index(found, end, default) for end, default in ((old, 0), (new, len(found) - 1)))
+    first, last = (_index(names, end, default) for end, default in ((old, 0), (new, len(names) - 1)))
     if first >= last:
-        raise UserError(f"{found[last]} does not come after {found[first]}, so there are no packages between them")
-    return _line("packages", [(name, versions[name], f"deb:{name}") for name in found[first : last + 1]])
+        raise UserError(f"{names[last]} does not come after {names[first]}, so there are no packages between them")
+    return _line("packages", [(name, versions[name], f"deb:{name}") for name in names[first : last + 1]])
 
 
-def _index(found: Sequence[str], end: str | None, default: int) -> int:
+def _index(names: Sequence[str], end: str | None, default: int) -> int:
     if end is None:
         return default
     name = end.removeprefix("deb:")
-    if name not in found:
-        raise UserError(f"{end} is not in the series", hint=f"it has {', '.join(found)}")
-    return found.index(name)
+    if name not in names:
+        raise UserError(f"{end} is not in the series", hint=f"it has {', '.join(names)}")
+    return names.index(name)
 
 
 def patches(series: Path, base: str, into: Path, tree: str | None) -> History:
@@ -72,11 +73,11 @@ def _files(series: Path, into: Path) -> list[Path]:
         git.run("mailsplit", "--keep-cr", f"-o{into}", "--", series.resolve())
     except CommandFailed as error:
         raise UserError(f"{series} is no mailbox that git can split: {error.message}") from error
-    return [_named(path) for path in sorted(into.glob("[0-9]*"))]
+    return [_as_patch(path) for path in sorted(into.glob("[0-9]*"))]
 
 
-def _named(path: Path) -> Path:
-    """A patch under a name that a spec takes for one."""
+def _as_patch(path: Path) -> Path:
+    """Rename a file so that a spec takes it for a patch."""
     target = path.with_name(f"{path.name}.patch") if path.suffix != ".patch" else path
     return path.rename(target)
 
@@ -87,10 +88,10 @@ def _title(file: Path) -> str:
 
 
 def _split(base: str) -> tuple[str, str]:
-    """A spec without its kconfig and settings, and these alone: patches go between."""
+    """A spec's revision with its patches, and the kconfig and settings behind them: further patches go between."""
     parsed = spec.parse(base)
     if parsed.kind not in ("rev", "worktree"):
-        raise UserError(f"{base} is a kernel that is built already: no patch can be put on it")
+        raise UserError(f"{base} is a built kernel: patches need a revision or a worktree")
     prefix = "worktree:" if parsed.kind == "worktree" else ""
     kept = prefix + parsed.body + "".join(f"+{name}" for name in parsed.patches)
     return kept, base.removeprefix(kept)
@@ -123,20 +124,20 @@ def _options(path: Path) -> dict[str, str]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read {path}: {error}") from error
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if unset := _UNSET.fullmatch(line.strip()):
-            found[unset[1]] = "n"
+            values[unset[1]] = "n"
         elif line.strip() and not line.startswith("#"):
             name, sign, value = line.strip().partition("=")
             if not sign:
                 raise UserError(f"{path}:{number}: {line.strip()!r} is no option", hint="write NAME=VALUE")
-            found[name] = value
-    return found
+            values[name] = value
+    return values
 
 
 def _with_options(base: str, wanted: dict[str, str]) -> str:
-    """A spec with more kconfig and settings. `UserError` if no spec may have them."""
+    """A spec with more kconfig and settings; `UserError` if no spec may have them."""
     parsed = spec.parse(base)
     revision = _split(base)[0] if parsed.kind in ("rev", "worktree") else f"{parsed.kind}:{parsed.body}"
     kconfig = dict(parsed.kconfig) | {k: v for k, v in wanted.items() if k.startswith("CONFIG_")}

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from lab.bisection.commit_range import Candidate, History
 from lab.bisection.exact_state import ExactState
-from lab.bisection.journal import Boot, Journal, Reading, Undone, put_aside
+from lab.bisection.journal import Boot, Journal, Reading, Undo, put_aside
 from lab.bisection.plan import BisectPlan
 from lab.bisection.search_state import Remaining, SearchState
 from lab.compare import results
@@ -150,7 +150,7 @@ def undo(session: Session) -> Candidate:
         what = "boot to take back" if live else "reading to take back, but for its ends"
         raise UserError(f"{session.name} has no {what}")
     candidate = session.history.find(events[-1].commit)
-    journal.append(Undone(commit=candidate.id, at=now()))
+    journal.append(Undo(commit=candidate.id, at=now()))
     if not live:
         put_aside(session.folder, candidate)
     (session.folder / "result.json").unlink(missing_ok=True)

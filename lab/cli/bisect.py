@@ -237,8 +237,8 @@ def undo(result_id: str) -> None:
 def step(jobs: int | None, **rest: Any) -> int:
     """Decide the commit that the current folder is at, for `git bisect run`.
 
-    The ends are those that `git bisect` was begun with, unless they are given. Exits 0 for good (or old), 1 for bad
-    (or new), 125 for what cannot be tested, and 128 for anything else, which stops `git bisect run`.
+    The default ends are those of `git bisect start`. Exits 0 for good (or old), 1 for bad (or new), 125 for an
+    untestable commit, and 128 for anything else, which stops `git bisect run`.
 
     \b
     Example:

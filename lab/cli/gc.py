@@ -105,7 +105,7 @@ def _build_folders() -> Iterator[Item]:
 
 
 def _last_build(folder: Path) -> float:
-    """When a kernel was last built there: each build writes its configuration first."""
+    """The time of the last build in a build folder: each build writes its configuration first."""
     written = [path for name in ("lab.config", "lab.fragment") if (path := folder / name).is_file()]
     return max(path.stat().st_mtime for path in (folder, *written))
 

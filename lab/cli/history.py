@@ -19,8 +19,8 @@ from lab.nightly import team
 from lab.stats.verdict import percent
 
 
-def listed(series: Sequence[Summary]) -> Iterator[str]:
-    """One line a series."""
+def series_lines(series: Sequence[Summary]) -> Iterator[str]:
+    """A line for each series."""
     for each in series:
         setup = f"  [{each.setup}]" if each.setup else ""
         yield visible(f"{each.points:5} points  {each.last[:10]}  {each.conditions}  {each.name} ({each.unit}){setup}")
@@ -61,8 +61,8 @@ def _step(change: Change) -> str:
     return f"<- step of {percent(change.ratio)}, after {short(change.after)} and not after {short(change.commit)}"
 
 
-def compared(sides: Sequence[SideBySide]) -> Iterator[str]:
-    """Two kernels, a line a series."""
+def comparison_lines(sides: Sequence[SideBySide]) -> Iterator[str]:
+    """Two kernels, a line for each series."""
     for side in sides:
         base, test, series = _value(side.base), _value(side.test), side.series
         yield visible(f"{percent(side.ratio):>9}  {base:>12} -> {test:<12} {series.name} ({series.unit})")
@@ -82,13 +82,13 @@ _which = options.together(
 
 @click.group()
 def history() -> None:
-    """Show what all results say together: trends, their steps, kernels side by side."""
+    """Show all results together: trends, their steps, kernels side by side."""
 
 
 @history.command()
 @_which
 def show(database: str | None, as_json: bool, **which: str | None) -> None:
-    """List the series: what may be compared over time.
+    """List the series: numbers that may be compared over time.
 
     \b
     Example:
@@ -99,7 +99,7 @@ def show(database: str | None, as_json: bool, **which: str | None) -> None:
     if as_json:
         options.print_json({"schema": "lab.history/1", "database": name, "series": series})
         return
-    _print(listed(series))
+    _print(series_lines(series))
     click.echo(f"{len(series)} series in {name}")
 
 
@@ -115,11 +115,11 @@ def trend(database: str | None, as_json: bool, least: float, **which: str | None
     """
     with _reading(database, **which) as (_, connection, wanted):
         series, also = trends.choose(trends.list_series(connection, wanted))
-        found = trends.trend(connection, series, also=also, least=least)
+        chosen = trends.trend(connection, series, also=also, least=least)
     if as_json:
-        options.print_json(found)
+        options.print_json(chosen)
     else:
-        _print(render_trend(found))
+        _print(render_trend(chosen))
 
 
 @history.command()
@@ -127,7 +127,7 @@ def trend(database: str | None, as_json: bool, least: float, **which: str | None
 @click.argument("test", metavar="COMMIT")
 @_which
 def compare(base: str, test: str, database: str | None, as_json: bool, **which: str | None) -> None:
-    """Show two measured kernels side by side. This measures nothing, and is no verdict: `lab ab` gives that.
+    """Show two measured kernels side by side, without measuring. For a verdict use `lab ab`.
 
     \b
     Example:
@@ -138,13 +138,13 @@ def compare(base: str, test: str, database: str | None, as_json: bool, **which: 
     if as_json:
         options.print_json({"schema": "lab.sides/1", "sides": sides})
     else:
-        _print(compared(sides))
+        _print(comparison_lines(sides))
 
 
 @history.command()
 @options.database
 def rebuild(database: str | None) -> None:
-    """Make the index anew from the stored results of this machine.
+    """Rebuild the index from the stored results of this machine.
 
     \b
     Example:
@@ -162,9 +162,9 @@ def rebuild(database: str | None) -> None:
 @click.option("--note", default="", help="Why it may stay.")
 @options.database
 def ack(event: str, note: str, database: str | None) -> None:
-    """Acknowledge a change that `lab nightly` reported: later nights are compared with the new level.
+    """Acknowledge a change that `lab nightly` reported: later nights compare with the new level.
 
-    With a database that a team shares, also one that another machine reported, as EVENT or HOST/EVENT.
+    With a shared database, EVENT or HOST/EVENT can also name an event of another machine.
 
     \b
     Example:

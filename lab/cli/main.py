@@ -1,4 +1,4 @@
-"""The command `lab`: what the user types, and the one place where errors become words and statuses."""
+"""The command `lab`, and the one place where errors become messages and exit statuses."""
 
 from __future__ import annotations
 

@@ -24,21 +24,21 @@ _NOT_MEASURED = ("not measured", "partly measured")
 
 @click.group()
 def nightly() -> None:
-    """Measure trees every night, find what got slower, name the commit, and be quiet otherwise."""
+    """Measure trees every night, and report each regression once, with its commit."""
 
 
 @nightly.command()
 @_plan
 @options.jobs
 @options.executor()
-@click.option("--fail-on-regression", is_flag=True, help="Exit 1 if the night has news of something slower.")
+@click.option("--fail-on-regression", is_flag=True, help="Exit 1 if the night found a new regression.")
 @options.json_output
 def run(
     plan: Path, jobs: int | None, cluster: str | None, share: str | None, fail_on_regression: bool, as_json: bool
 ) -> int:
-    """Do tonight's work: fetch, build, measure, judge, bisect. What is done already is not done again.
+    """Do tonight's work: fetch, build, measure, judge, bisect. A second call goes on where the first one stopped.
 
-    Exits 4 if a tip could not be measured. --cluster and --share count before the plan's own keys of those names.
+    Exits 4 if a tip could not be measured. --cluster and --share override the plan's keys of those names.
 
     \b
     Example:
@@ -47,24 +47,26 @@ def run(
     loaded = nightly_plan.load(plan)
     loaded = replace(loaded, cluster=cluster or loaded.cluster, share=share or loaded.share)
     with options.work(jobs) as work:
-        done, worked = nightly_run.run(loaded, work)
+        night, worked = nightly_run.run(loaded, work)
         if not worked:
             work.progress.log(
-                f"night {done.number} ({done.date}) is done; the next one begins with the next date (UTC)"
+                f"night {night.number} ({night.date}) is done; the next one begins with the next date (UTC)"
             )
-    _show(done, as_json=as_json)
-    if worked and done.outcome in _NOT_MEASURED:
-        failed = [f"{one.name} ({one.why})" for one in done.branches if one.state in ("failed", "broken")]
-        failed += [f"{one.name} in {mode} mode ({why})" for one in done.branches for mode, why in one.missed.items()]
-        raise HostFailed(f"{done.outcome}: {'; '.join(failed)}", hint="run it again to try what failed once more")
-    return 1 if fail_on_regression and done.outcome == "regression" else 0
+    _show(night, as_json=as_json)
+    if worked and night.outcome in _NOT_MEASURED:
+        failed = [f"{branch.name} ({branch.why})" for branch in night.branches if branch.state in ("failed", "broken")]
+        failed += [
+            f"{branch.name} in {mode} mode ({why})" for branch in night.branches for mode, why in branch.missed.items()
+        ]
+        raise HostFailed(f"{night.outcome}: {'; '.join(failed)}", hint="run it again to repeat only what failed")
+    return 1 if fail_on_regression and night.outcome == "regression" else 0
 
 
-def _show(done: Night, *, as_json: bool) -> None:
+def _show(night: Night, *, as_json: bool) -> None:
     if as_json:
-        options.print_json(done)
+        options.print_json(night)
         return
-    for line in statuses.night_lines(done):
+    for line in statuses.night_lines(night):
         click.echo(line)
 
 
@@ -73,20 +75,20 @@ def _show(done: Night, *, as_json: bool) -> None:
 @options.database
 @options.json_output
 def status(name: str | None, database: str | None, as_json: bool) -> None:
-    """Show the last night of a plan, and what is open: slower, and not fixed yet.
+    """Show the last night of a plan, and its open events: regressions that are not fixed yet.
 
-    Plans of other machines that use the same database are found, too; HOST/PLAN names one of several.
+    With a shared database, also the plans of other machines; HOST/PLAN names one of several.
 
     \b
     Example:
       lab nightly status mainline
     """
     with Progress() as progress:
-        found = statuses.find(name, database, progress)
+        current = statuses.find(name, database, progress)
     if as_json:
-        options.print_json(found)
+        options.print_json(current)
         return
-    for line in statuses.text(found):
+    for line in statuses.text(current):
         click.echo(line)
 
 

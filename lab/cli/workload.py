@@ -7,7 +7,7 @@ import msgspec
 
 from lab.cli import options
 from lab.compare import check
-from lab.compare.check import Checked
+from lab.compare.check import WorkloadCheck
 from lab.core import records
 from lab.core.errors import LabError
 from lab.core.text import columns
@@ -143,7 +143,7 @@ def check_command(refs: tuple[str, ...], run: str | None, guest_timeout: float, 
     return status
 
 
-def _facts(checked: Checked) -> str:
+def _facts(checked: WorkloadCheck) -> str:
     facts = [f"{checked.cases} cases", f"{checked.slice_mb} MiB in the guest"]
     if checked.case:
         metrics = ", ".join(f"{name} {value:g}" for name, value in checked.metrics.items())

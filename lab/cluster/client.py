@@ -16,10 +16,10 @@ from distributed.client import FutureCancelledError
 from lab.cluster import share, worker
 from lab.cluster.share import Share
 from lab.cluster.worker import (
-    BuildDone,
+    BuildResult,
     BuildTask,
     Facts,
-    GuestDone,
+    GuestResult,
     GuestTask,
     RemoteError,
     Result,
@@ -118,7 +118,7 @@ class ClusterExecutor:
             root=self._put(guest.bench.packed_root),
         )
         try:
-            done: GuestDone = self._run(worker.run_guest, task, self._guests_resource(guest.bench.qemu), running)
+            done: GuestResult = self._run(worker.run_guest, task, self._guests_resource(guest.bench.qemu), running)
         except WorkerTrouble as error:
             raise HostFailed(f"the cluster cannot run {guest.arm.name} arm, seed {guest.seed}: {error}") from None
         runs.make_folder(guest)
@@ -159,12 +159,12 @@ class ClusterExecutor:
             raise BuildFailed(done.error.message, hint=done.error.hint, log=log)
         return self._share.fetch_kernel(request.key)
 
-    def _build(self, request: BuildRequest, resource: str) -> BuildDone:
+    def _build(self, request: BuildRequest, resource: str) -> BuildResult:
         """Run a build; if the worker lacks a part of the source, share that and try again."""
         task = BuildTask(share=self._share.url, request=request)
         shared: set[str] = set()
         while True:
-            done: BuildDone = self._run(worker.build_kernel, task, resource, RunningGuests())
+            done: BuildResult = self._run(worker.build_kernel, task, resource, RunningGuests())
             if done.missing is None:
                 return done
             if done.missing in shared:

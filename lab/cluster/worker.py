@@ -215,7 +215,7 @@ class GuestTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GuestDone:
+class GuestResult:
     """The output of a guest or its failure, and the files that it left, by name."""
 
     output: GuestOutput | None
@@ -223,7 +223,7 @@ class GuestDone:
     files: dict[str, bytes]
 
 
-def run_guest(task: GuestTask) -> GuestDone:
+def run_guest(task: GuestTask) -> GuestResult:
     """Boot a task's guest on this machine."""
     guest = _localize(task)
     with tempfile.TemporaryDirectory(prefix=f"{os.getpid()}-", dir=paths.cache_dir("guests")) as folder:
@@ -246,7 +246,7 @@ def _localize(task: GuestTask) -> GuestRun:
     return dataclasses.replace(guest, bench=bench, arm=dataclasses.replace(guest.arm, kernel=kernel))
 
 
-def _run_guest(guest: GuestRun) -> GuestDone:
+def _run_guest(guest: GuestRun) -> GuestResult:
     runs.make_folder(guest)
     output, failure = None, None
     try:
@@ -258,7 +258,7 @@ def _run_guest(guest: GuestRun) -> GuestDone:
     if guest.seed != runs.PROFILED_SEED:
         (guest.folder / plugin.COSTS).unlink(missing_ok=True)
     files = {path.name: path.read_bytes() for path in guest.folder.iterdir() if path.is_file()}
-    return GuestDone(output=output, error=failure, files=files)
+    return GuestResult(output=output, error=failure, files=files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,7 +270,7 @@ class BuildTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BuildDone:
+class BuildResult:
     """The end of a build: success without an error. missing: the git tree without which it could not begin."""
 
     error: RemoteError | None = None
@@ -278,7 +278,7 @@ class BuildDone:
     missing: str | None = None
 
 
-def build_kernel(task: BuildTask) -> BuildDone:
+def build_kernel(task: BuildTask) -> BuildResult:
     """Build a task's kernel on this machine, and share it."""
     share = Share(task.share)
     try:
@@ -288,8 +288,8 @@ def build_kernel(task: BuildTask) -> BuildDone:
         build = kernel_build.obtain(request, Work(progress=Progress(quiet=True)))
         share.put_kernel(build, task.request.key)
     except MissingTree as missing:
-        return BuildDone(missing=str(missing))
+        return BuildResult(missing=str(missing))
     except BuildFailed as error:
         log = error.log.read_bytes() if error.log and error.log.is_file() else b""
-        return BuildDone(error=RemoteError.of(error), log=log)
-    return BuildDone()
+        return BuildResult(error=RemoteError.of(error), log=log)
+    return BuildResult()

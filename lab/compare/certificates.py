@@ -1,6 +1,6 @@
-"""Noise certificates: how far two runs of one kernel differ on this host, and what change it can therefore tell.
+"""Noise certificates: the difference between two runs of one kernel on this host, and the smallest change it can find.
 
-`lab aa` makes them, of a host as it is set up at that time; verdicts of live mode quote them afterwards.
+`lab aa` makes them for the host's setup at that time; later verdicts of live mode quote them.
 """
 
 from __future__ import annotations
@@ -33,10 +33,14 @@ _SHARES = (5, 25, 50, 75, 95)
 class Certificate(Record, frozen=True, kw_only=True):
     """The outcome of comparing a kernel with itself, for one case.
 
-    setup: the host's, by name; fingerprint: of it. pairs: seeds or rounds; disturbed: those that count although the
-    host was not quiet. quantiles: of the pairs' ratios test/base, by share in %. block_sd, boot_sd, iteration_sd: of
-    logs. resolves: the change, as a fraction, that so many planned rounds find with 80 % chance. equal: every metric of
-    every pair is, to the last digit.
+    setup: the host's, by name.
+    fingerprint: of the setup.
+    pairs: seeds or rounds.
+    disturbed: the number of kept pairs during which the host was not quiet.
+    quantiles: of the pairs' ratios test/base, by share in %.
+    block_sd, boot_sd, iteration_sd: of logs.
+    resolves: the change, as a fraction, that so many planned rounds find with 80 % chance.
+    equal: True if every metric of every pair is equal to the last digit.
     """
 
     schema: int = 1

@@ -20,8 +20,8 @@ from lab.workloads import selection
 from lab.workloads.spec import Case, Workload
 
 
-class Checked(Record, frozen=True, kw_only=True):
-    """A workload that is sound. slice_mb: what its guest unpacks. metrics: what the case that was run gave."""
+class WorkloadCheck(Record, frozen=True, kw_only=True):
+    """A sound workload. slice_mb: the size of its guest's root. metrics: those of the case that ran."""
 
     workload: str
     cases: int
@@ -30,10 +30,10 @@ class Checked(Record, frozen=True, kw_only=True):
     metrics: dict[str, float] = msgspec.field(default_factory=dict)
 
 
-def check(ref: str, *, run: str | None, timeout_s: float, work: Work) -> Checked:
-    """Read a workload, make its program, collect what it needs; run: a kernel spec to boot its smallest case with.
+def check(ref: str, *, run: str | None, timeout_s: float, work: Work) -> WorkloadCheck:
+    """Read a workload, compile its program and collect its files; `LabError` names the first fault.
 
-    A `LabError` says what is wrong.
+    run: a kernel spec; its guest runs the workload's smallest case.
     """
     workload, cases = selection.select(ref)
     image = guest_image.obtain(work.progress)
@@ -41,7 +41,7 @@ def check(ref: str, *, run: str | None, timeout_s: float, work: Work) -> Checked
     packed = initrd.pack_initrd(image, workload)
     size = round(packed.stat().st_size / (1 << 20), 1)
     if run is None or not cases:
-        return Checked(workload=workload.name, cases=len(cases), slice_mb=size)
+        return WorkloadCheck(workload=workload.name, cases=len(cases), slice_mb=size)
     case = smallest(cases)
     arm = Arm(name="check", kernel=_kernel(run, work), settings=dict(resolve(run).settings))
     check_guest(workload, [case], [arm], image)
@@ -50,11 +50,11 @@ def check(ref: str, *, run: str | None, timeout_s: float, work: Work) -> Checked
     with work.progress.task("running", 1) as task:
         metrics = _run(workload, case, arm, packed, folder, timeout_s)
         task.advance()
-    return Checked(workload=workload.name, cases=len(cases), slice_mb=size, case=case.name, metrics=metrics)
+    return WorkloadCheck(workload=workload.name, cases=len(cases), slice_mb=size, case=case.name, metrics=metrics)
 
 
 def smallest(cases: list[Case]) -> Case:
-    """The case that needs least memory, as far as cases say so; else the first."""
+    """The case with the least `memory_mb`, or else the first case."""
     return min(cases, key=lambda case: case.memory_mb or 0)
 
 

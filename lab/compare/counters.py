@@ -1,4 +1,4 @@
-"""Counters of a case, of its program and of the kernel: which of them moved, how far, and what each means."""
+"""Counters of a case, of its program and of the kernel: their changes, by size, and their meanings."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def movers(case: CaseResult, most: int = 3) -> list[Comparison]:
     """The counters of a case that moved most, by |log ratio|; from and to zero first, by their change.
 
     Percentiles and the other clock follow the cost and explain nothing, so they are left out, as are counters that
-    are equal in every pair or have no usable number. Noise is not left out.
+    are equal in every pair or have no usable number. Changes by noise stay in.
     """
     moved = [
         c
@@ -145,7 +145,7 @@ def percentiles(case: CaseResult) -> dict[str, list[tuple[float, Comparison]]]:
 def mechanisms(comparisons: Iterable[Comparison]) -> list[Mechanism]:
     """The counters among a case's comparisons that moved, the one that moved most first.
 
-    A counter is what `counters.toml` knows and what has no better side; how fast a kernel is, is not why.
+    A counter is in `counters.toml`, or has no better side: a faster clock is not an explanation.
     """
     moved = []
     for comparison in comparisons:
@@ -158,7 +158,7 @@ def mechanisms(comparisons: Iterable[Comparison]) -> list[Mechanism]:
 
 
 def _means(base: Sequence[float | None], test: Sequence[float | None]) -> tuple[float, float] | None:
-    """Means over the pairs of which both numbers are there; None without any."""
+    """Means over the pairs that have both numbers; None without any."""
     pairs = [(b, t) for b, t in zip(base, test, strict=True) if b is not None and t is not None]
     if not pairs:
         return None
@@ -200,7 +200,7 @@ class Timeline:
         return max(point[1] for arm in self.curves.values() for curve in arm.values() for point in curve) or 1.0
 
     def reached(self, arm: str, share: float) -> float | None:
-        """When an arm reached that share of the largest value, the median over the seeds; None if a seed never did."""
+        """The median time at which an arm reached that share of the largest value; None if a seed never did."""
         level = self.largest * share * (1 - 1e-9)
         times = [next((t for t, value, *_ in curve if value >= level), None) for curve in self.curves[arm].values()]
         return None if None in times else statistics.median(time for time in times if time is not None)

@@ -1,4 +1,4 @@
-"""`lab ab`: two arms, the same guest around both, paired by seed, judged."""
+"""`lab ab` in exact mode: the same guest around both arms, runs paired by seed, and the verdict."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lab.compare.plan import ArmPlan, ComparisonPlan, Plan
 from lab.compare.requirements import check_guest
 from lab.compare.results import AbResult, ArmResult, CaseResult, Clock, GuestShape, ResultEnvironment
 from lab.compare.runs import Bench
-from lab.compare.sampling import Series, Wanted, fill
+from lab.compare.sampling import SeedRequest, Series, fill
 from lab.core.errors import HostFailed
 from lab.core.executor import Work
 from lab.core.progress import Progress
@@ -30,7 +30,7 @@ from lab.workloads.spec import Case, Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactGuests:
-    """Everything that a plan needs, at hand: kernels, guests, and the series that runs go into."""
+    """The kernels and guests of a plan, and the series of their runs."""
 
     arms: tuple[Arm, ...]
     series: list[Series]
@@ -159,7 +159,7 @@ def metrics_of(own: Sequence[spec.Metric], *, modelled: bool) -> list[Metric]:
     ]
 
 
-def _undecided(one: Series, guests: ExactGuests, plan: Plan) -> Wanted:
+def _undecided(one: Series, guests: ExactGuests, plan: Plan) -> SeedRequest:
     """The cases that more seeds could settle: unknown, or changed but not yet beyond chance over all cases."""
     cases, _ = judge(guests.series, plan)
     open_cases = {
@@ -167,7 +167,7 @@ def _undecided(one: Series, guests: ExactGuests, plan: Plan) -> Wanted:
         for case in cases
         if case.workload == one.bench.workload.name and (case.verdict == Outcome.UNKNOWN or case.holm is False)
     }
-    return Wanted(guests.arms, [case for case in one.cases if case.name in open_cases])
+    return SeedRequest(guests.arms, [case for case in one.cases if case.name in open_cases])
 
 
 def obtain_arms(plan: Plan, work: Work) -> tuple[Arm, Arm]:

@@ -1,7 +1,7 @@
-"""Why two arms differ: what their profiles say by function, and what each function adds to the difference.
+"""The difference of two arms by function: the cost of each in both arms, and its part of the difference.
 
-All sums are integers, so what the rows say adds up to what was measured, to the last digit. Fractions come in
-only with "per operation", and are exact too; nothing here is rounded.
+All sums are integers, so the rows add up to the measured total, to the last digit. Fractions appear only per
+operation, and are exact too; nothing is rounded.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ LEAST = Fraction(1, 200)
 class FunctionRow(Record, frozen=True, kw_only=True):
     """The cost of one function in each arm: whole sums over all operations, exact.
 
-    cycles: in the explanation's unit. calls: how often it was entered at its first instruction; 0 when it did
-    not run, None when it ran without being entered there (it was under way already, or only a piece that the
-    compiler split off ran).
+    cycles: in the explanation's unit.
+    calls: entries at its first instruction; 0 when it did not run, None when it ran without such an entry (it was
+    running already, or only a piece ran that the compiler split off).
     """
 
     name: str
@@ -209,8 +209,8 @@ def differing(explanation: Explanation, cost: Cost = "cycles", *, least: Fractio
     ]
 
 
-class Remembered(Record, frozen=True, kw_only=True):
-    """An explanation kept beside its result, so that reports can show it without running a guest."""
+class StoredExplanation(Record, frozen=True, kw_only=True):
+    """An explanation, stored beside its result, so that reports can show it without a guest."""
 
     schema: int = 1
     workload: str
@@ -221,17 +221,17 @@ class Remembered(Record, frozen=True, kw_only=True):
     explanation: Explanation
 
 
-def remember(folder: Path, found: Remembered) -> None:
+def remember(folder: Path, found: StoredExplanation) -> None:
     """Keep an explanation; a newer one of the same case takes its place."""
     path = _remembered_path(folder, found.workload, found.case)
     path.parent.mkdir(exist_ok=True)
     records.save(path, found)
 
 
-def remembered(folder: Path, case: CaseResult) -> Remembered | None:
+def remembered(folder: Path, case: CaseResult) -> StoredExplanation | None:
     """The explanation of a case that was made last, if any."""
     path = _remembered_path(folder, case.workload, case.case)
-    return records.load(path, Remembered) if path.is_file() else None
+    return records.load(path, StoredExplanation) if path.is_file() else None
 
 
 def _remembered_path(folder: Path, workload: str, case: str) -> Path:
@@ -240,7 +240,7 @@ def _remembered_path(folder: Path, workload: str, case: str) -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseExplanation:
-    """One case explained. machine, model: what cycles were modelled by."""
+    """The explanation of one case. machine, model: of the modelled cycles."""
 
     result: AbResult
     case: CaseResult
@@ -286,7 +286,7 @@ def find(
     chosen = profiles.choose(result, case)
     found = profiles.collect(folder, chosen, work, machine=machine, model=model)
     explanation = explain(found.base, found.test, cost=cost)
-    kept = Remembered(
+    kept = StoredExplanation(
         workload=chosen.workload,
         case=chosen.case,
         machine=found.machine,

@@ -1,4 +1,4 @@
-"""Guests of live mode: what this host can do, and how guests are put together around kernels at hand."""
+"""Guests of live mode: the accelerator and layout of this host, and the guests around a plan's kernels."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from lab.compare import exact, matrix_results, results, runs
 from lab.compare.exact import ExactGuests
 from lab.compare.matrix_results import Cell, MatrixArm, MatrixArmPlan, MatrixPlan, MatrixResult, Span, state
 from lab.compare.results import Clock
-from lab.compare.sampling import Series, Wanted, fill
+from lab.compare.sampling import SeedRequest, Series, fill
 from lab.core import records
 from lab.core.errors import HostFailed, UserError, suggestion
 from lab.core.executor import Work
@@ -198,7 +198,7 @@ def _means(one: Series, case: Case, arm: MatrixArmPlan) -> dict[str, float]:
     return {name: fmean(values[name] for values in ran) for name in sorted(names)}
 
 
-def _undecided(one: Series, ready: ExactGuests, plan: MatrixPlan) -> Wanted:
+def _undecided(one: Series, ready: ExactGuests, plan: MatrixPlan) -> SeedRequest:
     """The arms and cases of a series that more seeds could settle, with the baseline that they are paired with."""
     open_cells = [
         cell
@@ -206,11 +206,11 @@ def _undecided(one: Series, ready: ExactGuests, plan: MatrixPlan) -> Wanted:
         if cell.workload == one.bench.workload.name and (cell.verdict == Outcome.UNKNOWN or cell.holm is False)
     ]
     if not open_cells:
-        return Wanted([], [])
+        return SeedRequest([], [])
     labels = {plan.baseline, *(cell.arm for cell in open_cells)}
     names = {arm.name for arm in plan.arms if arm.label in labels}
     cases = {cell.case for cell in open_cells}
-    return Wanted(
+    return SeedRequest(
         [arm for arm in ready.arms if arm.name in names], [case for case in one.cases if case.name in cases]
     )  # fmt: skip
 

@@ -1,8 +1,6 @@
-"""Records of `lab matrix`: its plan and its finished document, in a result folder like that of `lab ab`.
+"""The axes and arms of `lab matrix`, and its records: the plan and the finished document.
 
-The axes of a matrix, kernels and settings, and the arms that they span.
-
-Pure: nothing is looked up here. A setting that no kernel has is refused when the arm's spec is parsed.
+The result folder is like that of `lab ab`. The axes are kernels and settings, and every combination is an arm.
 """
 
 from __future__ import annotations
@@ -129,7 +127,7 @@ def file_names(labels: Sequence[str]) -> list[str]:
 
 
 def _labelled(text: str) -> tuple[str, str]:
-    """A kernel's label and its spec; the spec is the label where none is given."""
+    """A kernel's label and its spec; the default label is the spec."""
     found = _LABELLED.fullmatch(text)
     return (found[1], found[2]) if found else (text, text)
 
@@ -150,7 +148,7 @@ KIND = "matrix"
 
 
 class MatrixArmPlan(Record, frozen=True, kw_only=True):
-    """One arm as resolved. name: what its files are called."""
+    """One arm as resolved. name: that of its files."""
 
     label: str
     name: str
@@ -161,7 +159,7 @@ class MatrixArmPlan(Record, frozen=True, kw_only=True):
 class MatrixPlan(ComparisonPlan, frozen=True, kw_only=True):
     """Everything that decides a matrix. The same plan gives the same numbers.
 
-    kernels: the specs of the first axis, as they were asked for.
+    kernels: the specs of the first axis, as typed.
     """
 
     kind: Literal["matrix"] = "matrix"
@@ -184,11 +182,12 @@ class MatrixArm(Record, frozen=True, kw_only=True):
 class Cell(Record, frozen=True, kw_only=True):
     """One arm at one case.
 
-    values: the metric by seed, as measured (None where it was not a number); mean: over the seeds that all arms
-    with runs of this case have, so that what stands side by side is comparable.
-    comparison: with the baseline arm; None for the baseline itself, and where there is nothing to compare.
-    holm: whether a change is beyond chance over all cells, None where there is none.
-    failed: why there is no number, or no more of them. means: every metric that the runs have.
+    values: the metric by seed, as measured (None where it was not a number).
+    mean: over the seeds that all arms with runs of this case have, so that cells are comparable.
+    comparison: with the baseline arm; None for the baseline itself, and without numbers to compare.
+    holm: True if a change is beyond chance over all cells; None without a change.
+    failed: the reason for missing numbers.
+    means: of every metric of the runs.
     """
 
     arm: str
@@ -219,7 +218,7 @@ class Cell(Record, frozen=True, kw_only=True):
 
     @property
     def reasons(self) -> list[str]:
-        """Why the cell has no number, or no plain verdict."""
+        """The reasons for a missing number or an open verdict."""
         if self.failed:
             return [f"failed: {self.failed}"]
         if self.comparison is None:

@@ -52,7 +52,7 @@ class ArmPlan(Record, frozen=True, kw_only=True):
 
 
 class CommonPlan(Record, frozen=True, kw_only=True):
-    """The part that all plans have: the guests, and the smallest change that counts.
+    """The common part of all plans: the guests, and the smallest change that counts.
 
     model, machine: of the cost model, `none` and None without one.
     files: the user's files that are cases, and their SHA-256.

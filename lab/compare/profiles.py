@@ -1,4 +1,4 @@
-"""Profiles of a stored result's arms: those of seed 1, which the measurement kept, or of guests run for it."""
+"""Profiles of a stored result's arms: the stored ones of seed 1, or those of guests that run for them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ from lab.workloads import selection
 
 
 class BlockLike(Protocol):
-    """Straight-line code and what it did in the measured window, all executions together.
+    """Straight-line code with its costs in the measured window, over all executions.
 
-    cycles: in whatever unit `explain` is told. executions: how often it was entered at its first instruction.
+    cycles: in the unit that `explain` gets.
+    executions: entries at its first instruction.
     """
 
     @property

@@ -58,7 +58,7 @@ def replay(result_id: str, work: Work) -> Replay:
     stored = matrix_results.load_result(folder) if is_matrix else results.load_result(folder)
     if isinstance(stored, AbResult) and stored.live is not None:
         raise UserError(
-            f"{stored.result} is of live mode, and real time never comes out alike to the last digit",
+            f"{stored.result} was measured in live mode, where no two runs are equal to the last digit",
             hint=f"measure again: {stored.reproduce}",
         )
     before = runs.load_all(folder)

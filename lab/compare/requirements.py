@@ -59,7 +59,7 @@ def _require_name(workload: Workload, case: Case, root: Path) -> None:
         return
     try:
         known = initrd.run_inside(root, workload.program, workload.case_names).split()
-    except (LabError, initrd.Missing):
+    except (LabError, initrd.MissingFile):
         return  # this machine cannot run the guest's programs; the guest will say what is wrong
     if case.name not in known:
         raise UserError(

@@ -1,4 +1,4 @@
-"""Runs rounds of live mode: boots of both arms next to each other, watched, repeated where need be.
+"""Runs rounds of live mode: boots of both arms next to each other, repeated if the host was disturbed.
 
 Every boot and every round is stored as it ends and never measured again: a resumed comparison reads their records.
 """
@@ -46,7 +46,7 @@ class RoundRunner:
 
     deadline: on the monotonic clock.
     tried: every try at a round so far.
-    busy: the host was not quiet in any try of a round, so that rounds after it are tried only once.
+    busy: True after a round without a quiet try; later rounds get one try.
     """
 
     setups: Sequence[GuestSetup]

@@ -1,12 +1,7 @@
-"""The rounds of one comparison: which boots come next, how long each is, and when enough is known. No I/O.
+"""The rounds of one comparison: the next boots, their iterations, and the end. No I/O.
 
-`next()` says what to boot, `add()` takes what that gave. The state depends only on the arguments and on what was
-added, so stored rounds bring back any comparison.
-
-What a case's counters say where its time is too noisy for a verdict.
-
-Counters of events (faults, mappings) come out alike in every boot of a kernel, or nearly so. Where they changed they
-are no verdict on time, but they are evidence, and stand beside an `unknown`.
+`next()` gives the boots of a round, `add()` takes their values. The state depends only on the arguments and on the
+values added, so stored rounds restore any comparison.
 """
 
 from __future__ import annotations
@@ -21,7 +16,7 @@ from lab.stats import evidence, iterations, multiple, verdict
 from lab.stats.defaults import FIRST_LOOK_ROUNDS, MIN_PAIRS
 from lab.stats.iterations import Spread, WarmUp
 from lab.stats.sequential import RoundPlan
-from lab.stats.verdict import Comparison, Metric, Outcome, percent, primary_of
+from lab.stats.verdict import Comparison, Metric, Outcome, primary_of
 
 ARMS = ("base", "test")
 FIRST_ITERATIONS = 2
@@ -106,32 +101,32 @@ class Rounds:
     # ---- the calls
 
     def next(self) -> Block | None:
-        """The round to do now; None when every case is decided, or at max_blocks."""
+        """The next round; None when every case is decided, or at max_blocks."""
         done = len(self.blocks)
         if done >= self.max_blocks or (not self.fixed_blocks and done >= FIRST_LOOK_ROUNDS and not self.undecided()):
             return None
         return Block(number=done, order=order(self.seed, done), iterations=self.iterations())
 
     def add(self, block: Block, readings: Sequence[BootReading]) -> None:
-        """Take what the boots of a block gave. ValueError: not the next block, or not what it asked for."""
+        """Add the values of a block's boots. ValueError: not the next block, or not the boots that it asked for."""
         if block.number != len(self.blocks):
             raise ValueError(f"block {block.number} was added after {len(self.blocks)}")
         if tuple(reading.arm for reading in readings) != block.order or set(block.order) != set(ARMS):
-            raise ValueError(f"block {block.number}: readings are not of the boots that it asked for")
+            raise ValueError(f"block {block.number}: the readings are of other boots")
         for reading in readings:
             if missing := set(self.metrics) - set(reading.values):
-                raise ValueError(f"block {block.number}: nothing was read of {', '.join(sorted(missing))}")
+                raise ValueError(f"block {block.number}: no values of {', '.join(sorted(missing))}")
         self.blocks.append((block, list(readings)))
         self._standing = None
 
     def plan(self, round_plan: RoundPlan) -> None:
-        """Set the rounds that are planned. ValueError: that was done before, and differently."""
+        """Set the planned number of rounds. ValueError: another number is set already."""
         if self.round_plan not in (None, round_plan):
-            raise ValueError(f"{self.round_plan.rounds} rounds were planned, and cannot be {round_plan.rounds} now")
+            raise ValueError(f"{self.round_plan.rounds} rounds are planned already, not {round_plan.rounds}")
         self.round_plan, self._standing = round_plan, None
 
     def standing(self) -> dict[str, list[Comparison]]:
-        """Every metric of every case as it stands, corrected for their number (see `family`)."""
+        """Every metric of every case so far, corrected for their number (see `lab.stats.multiple`)."""
         if self._standing is None:
             compared = {
                 case: [self._compare(case, metric) for metric in measured] for case, measured in self.metrics.items()
@@ -143,25 +138,27 @@ class Rounds:
 
     def undecided(self) -> list[str]:
         """The cases whose primary metric is not decided yet."""
-        return [case for case, found in self.standing().items() if primary_of(found).verdict == Outcome.UNKNOWN]
+        return [
+            case for case, comparisons in self.standing().items() if primary_of(comparisons).verdict == Outcome.UNKNOWN
+        ]
 
-    # ---- how it was sampled
+    # ---- sampling
 
     def sampling(self) -> dict[str, Sampling]:
-        """Of each case: its noise, its warm-up, its outliers."""
+        """The noise, the warm-up and the outliers of each case."""
         return {case: self._sampling(case) for case in self.metrics}
 
     def _sampling(self, case: str) -> Sampling:
-        found = self.spread(case)
+        noise = self.spread(case)
         x = self.differences(case)
-        pulled = evidence.clip(x) if all(map(math.isfinite, x)) else x
+        clipped = evidence.clip(x) if all(map(math.isfinite, x)) else x
         return Sampling(
             blocks=len(self.blocks),
             iterations=[block.iterations for block, _ in self.blocks],
-            boot_sd=found.boot if found else None,
-            iteration_sd=found.iteration if found else None,
+            boot_sd=noise.boot if noise else None,
+            iteration_sd=noise.iteration if noise else None,
             warm_up=self.warm_up(case),
-            outliers=[number for number, (was, now) in enumerate(zip(x, pulled, strict=True)) if was != now],
+            outliers=[number for number, (was, now) in enumerate(zip(x, clipped, strict=True)) if was != now],
         )
 
     def differences(self, case: str) -> list[float]:
@@ -171,7 +168,7 @@ class Rounds:
         return [math.log(t / b) if 0 < b < math.inf and 0 < t < math.inf else math.nan for b, t in pairs]
 
     def spread(self, case: str) -> Spread | None:
-        """Where a case's noise is; None as long as that cannot be told."""
+        """The noise of a case, between boots and inside them; None without enough boots."""
         dropped = self.warm_up(case).dropped
         boots = [values[dropped:] for values in self._boots(case)]
         return iterations.spread(self.differences(case), boots)
@@ -181,11 +178,10 @@ class Rounds:
         return iterations.warm_up(self._boots(case))
 
     def iterations(self) -> int:
-        """Iterations a boot, by where the noise of the cases still open is: see `summaries.iterations`.
+        """Iterations of each boot, by the noise of the undecided cases: see `lab.stats.iterations`.
 
-        Two until four blocks are in; estimated afresh before each block after that, until the rounds are planned to
-        fit into a time. As that plan may not depend on how the kernels compare, all cases count before it. Iterations
-        of warm-up come on top, as part of the boot.
+        Two in the first four blocks, then estimated before each block until the rounds are planned. That plan may not
+        depend on how the kernels compare, so all cases count before it. Iterations of warm-up come on top.
         """
         if self.fixed_iterations:
             return self.fixed_iterations
@@ -194,18 +190,18 @@ class Rounds:
         if self.round_plan and self.round_plan.iterations:
             return self.round_plan.iterations
         cases = (self.undecided() if self.round_plan else []) or list(self.metrics)
-        known = [found for found in map(self.spread, cases) if found and found.iteration > 0]
-        if not known:
+        noise = [spread for spread in map(self.spread, cases) if spread and spread.iteration > 0]
+        if not noise:
             return FIRST_ITERATIONS
         warm = max(self.warm_up(case).dropped for case in cases)
         boot_s = self.boot_s + warm * self.sample_s
-        return warm + iterations.iterations(known, boot_s=boot_s, sample_s=self.sample_s)
+        return warm + iterations.iterations(noise, boot_s=boot_s, sample_s=self.sample_s)
 
     # ---- the numbers
 
     @property
     def _planned(self) -> int:
-        """The rounds planned; before there is a plan none, so that its part of alpha is not spent."""
+        """The planned number of rounds; 0 before there is a plan, so that its part of alpha is not spent."""
         return self.round_plan.rounds if self.round_plan else 0
 
     def _compare(self, case: str, metric: Metric) -> Comparison:
@@ -216,11 +212,11 @@ class Rounds:
         )  # fmt: skip
 
     def _arms(self, case: str, metric: Metric) -> tuple[list[float], list[float]]:
-        """One number a block of each arm; several boots of an arm in one block are taken together."""
+        """A number for each arm and block; several boots of an arm in one block are averaged."""
         dropped = self.warm_up(case).dropped
 
         def of(arm: str) -> list[float]:
-            boots = [[_values(one, case, metric) for one in block if one.arm == arm] for _, block in self.blocks]
+            boots = [[_values(boot, case, metric) for boot in block if boot.arm == arm] for _, block in self.blocks]
             return [iterations.together([iterations.summary(values, dropped) for values in block]) for block in boots]
 
         return of("base"), of("test")
@@ -230,7 +226,7 @@ class Rounds:
 
     def _boots(self, case: str) -> list[list[float]]:
         """The iterations of every boot of both arms, of the primary metric."""
-        return [_values(one, case, self._primary(case)) for _, block in self.blocks for one in block]
+        return [_values(boot, case, self._primary(case)) for _, block in self.blocks for boot in block]
 
 
 def order(seed: int, number: int) -> tuple[str, ...]:
@@ -244,33 +240,3 @@ def order(seed: int, number: int) -> tuple[str, ...]:
 
 def _values(reading: BootReading, case: str, metric: Metric) -> list[float]:
     return reading.values[case].get(metric.name, [])
-
-
-_STEADY = 0.01
-_MOST = 3
-
-
-def changed(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """The secondary metrics that hardly scatter in either arm, and have a verdict of their own."""
-    return [
-        one
-        for one in comparisons
-        if not one.primary and one.is_change and one.survived is not False
-        if _steady(one.base) and _steady(one.test)
-    ]
-
-
-def _steady(values: Sequence[float | None]) -> bool:
-    numbers = [value for value in values if value is not None]
-    return len(numbers) == len(values) > 0 and max(numbers) - min(numbers) <= _STEADY * abs(max(numbers))
-
-
-def beside(comparisons: Sequence[Comparison]) -> str:
-    """The same in words: `its counters say regression: vmas x14.0`; empty where none changed."""
-    words = []
-    for outcome in (Outcome.REGRESSION, Outcome.IMPROVEMENT):
-        found = [one for one in changed(comparisons) if one.verdict == outcome]
-        if found:
-            shown = ", ".join(f"{one.name} {percent(one.ratio)}" for one in found[:_MOST])
-            words.append(f"{outcome}: {shown}")
-    return f"its counters say {'; '.join(words)}" if words else ""

@@ -1,7 +1,7 @@
-"""Taking samples: which seeds, in which order, on how many cores, until what is known.
+"""Sampling in exact mode: the seeds to run, their order, and the end of it.
 
-Seeds are the blocks of exact mode: each is run by all arms. Guests do not disturb each other's numbers, so
-they run side by side on all cores.
+Seeds are the blocks of exact mode: all arms run each seed. Guests do not disturb each other's numbers, so they run
+side by side on all cores.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def _undeclared(name: str) -> Metric:
     return Metric(name=name, unit="as printed", better="neither", description="printed, and not declared")
 
 
-class Wanted(NamedTuple):
-    """The part of a series that needs more seeds: all of these arms with all of these cases."""
+class SeedRequest(NamedTuple):
+    """A request for more seeds of a series: all of these arms with all of these cases."""
 
     arms: Sequence[Arm]
     cases: Sequence[Case]
@@ -97,7 +97,7 @@ def fill(
     series: Sequence[Series],
     arms: Sequence[Arm],
     plan: ComparisonPlan,
-    undecided: Callable[[Series], Wanted],
+    undecided: Callable[[Series], SeedRequest],
     work: Work,
     *,
     keep_going: bool = False,
@@ -113,7 +113,7 @@ def fill(
             looks += [*range(plan.seeds + MORE_SEEDS, plan.max_seeds, MORE_SEEDS), plan.max_seeds]
         seen = 0
         for look in looks:
-            wanted = [(one, undecided(one) if seen else Wanted(arms, one.cases)) for one in series]
+            wanted = [(one, undecided(one) if seen else SeedRequest(arms, one.cases)) for one in series]
             wanted = [(one, want) for one, want in wanted if want.arms and want.cases]
             if not wanted or (seen and work.out_of_time):
                 return

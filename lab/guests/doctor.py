@@ -1,4 +1,4 @@
-"""Findings about this machine: what works, what does not, and what to do about it."""
+"""Findings about this machine: each with its state and a remedy."""
 
 from __future__ import annotations
 

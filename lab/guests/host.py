@@ -383,7 +383,7 @@ class Watch:
         self._root = root
         self._clock = clock
         self._ticks = ticks
-        self._begun: _Look | None = None
+        self._begun: _Moment | None = None
 
     def start(self) -> None:
         """Begin a round."""
@@ -409,8 +409,8 @@ class Watch:
             suspended_s=max(0.0, after.clocks.boot_s - before.clocks.boot_s - wall_s),
         )
 
-    def _look(self) -> _Look:
-        return _Look(
+    def _look(self) -> _Moment:
+        return _Moment(
             self._clock(),
             cpu_times(self._root, self.cpus, ticks_per_s=self._ticks),
             cpu_times(self._root, ticks_per_s=self._ticks),
@@ -418,7 +418,7 @@ class Watch:
         )
 
 
-class _Look(NamedTuple):
+class _Moment(NamedTuple):
     """The host at one moment: its clocks, the times of the guests' CPUs and of all, and the count of throttles."""
 
     clocks: Clocks

@@ -66,7 +66,7 @@ def _names(image: tuple[Image, Path], workload: Workload, own: dict[str, Path]) 
         wanted[BUSYBOX] = None
     try:
         return closure(folder / "root", wanted) - {name.lstrip("/") for name in own}
-    except Missing as error:
+    except MissingFile as error:
         why = "" if error.name == error.needed_by else f" ({error.needed_by} does)"
         raise UserError(
             f"workload {workload.name} needs {error.name}{why}, which the guest image {record.name} does not have",
@@ -136,7 +136,7 @@ _DEFAULT = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/us
 _LINKS_MAX = 40
 
 
-class Missing(Exception):
+class MissingFile(Exception):
     """A file that a program needs is not in the root."""
 
     def __init__(self, name: str, needed_by: str) -> None:
@@ -157,8 +157,8 @@ def closure(root: Path, names: dict[str, Path | None]) -> set[str]:
         if path is None:
             try:
                 links, real = follow(root, name)
-            except Missing as error:
-                raise Missing(name, needed_by) from error
+            except MissingFile as error:
+                raise MissingFile(name, needed_by) from error
             needed |= {link.lstrip("/") for link in links}
             if real.lstrip("/") in needed:
                 continue
@@ -170,7 +170,7 @@ def closure(root: Path, names: dict[str, Path | None]) -> set[str]:
 
 
 def follow(root: Path, name: str) -> tuple[list[str], str]:
-    """The links on the way to a file of the root, and its real name there; `Missing` if a link leads nowhere."""
+    """The links on the way to a file of the root, and its real name there; `MissingFile` if a link leads nowhere."""
     links: list[str] = []
     at, todo = PurePosixPath("/"), [part for part in PurePosixPath(name).parts if part != "/"]
     while todo:
@@ -180,12 +180,12 @@ def follow(root: Path, name: str) -> tuple[list[str], str]:
         if here.is_symlink():
             links.append(str(at))
             if len(links) > _LINKS_MAX:
-                raise Missing(name, "a circle of links")
+                raise MissingFile(name, "a circle of links")
             target = PurePosixPath(here.readlink())
             at = PurePosixPath("/") if target.is_absolute() else at.parent
             todo = [part for part in target.parts if part != "/"] + todo
         elif not here.exists():
-            raise Missing(name, str(at))
+            raise MissingFile(name, str(at))
     return links, str(at)
 
 
@@ -210,7 +210,7 @@ def _needs(root: Path, name: str, path: Path) -> Iterator[str]:
                     yield segment.get_interp_name()
             yield from _libraries(root, name, elf)
         except ELFError as error:
-            raise Missing(f"nothing that can be read ({error})", name) from error
+            raise MissingFile(f"nothing that can be read ({error})", name) from error
 
 
 def interpreter(start: bytes) -> str:
@@ -244,10 +244,10 @@ def _find(root: Path, library: str, folders: list[str], needed_by: str) -> str:
         path = str(PurePosixPath(folder) / library)
         try:
             follow(root, path)
-        except Missing:
+        except MissingFile:
             continue
         return path
-    raise Missing(library, needed_by)
+    raise MissingFile(library, needed_by)
 
 
 def run_inside(root: Path, program: str, arguments: Sequence[str]) -> str:

@@ -1,8 +1,8 @@
-"""Live mode's virtual machine: what `vng` is asked for, and the QEMU command that the lab starts.
+"""Live mode's virtual machine: the options of `vng`, and the QEMU command that the lab starts.
 
-virtme-ng puts the guest together (`vng --dry-run` prints the command). The lab starts it: paused, so that its threads
-are pinned before the guest's first instruction, and as its own child, so that no guest outlives the lab. All paths
-are relative to the guest's folder, so every boot of an arm has the same command.
+virtme-ng composes the guest (`vng --dry-run` prints the command). The lab starts it: paused, so that it can pin the
+threads before the guest's first instruction, and as its own child, so that no guest outlives the lab. All paths are
+relative to the guest's folder, so every boot of an arm has the same command.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from lab.core.errors import GuestFailed, GuestFailure
 from lab.guests.channel import CaseOutcome, GuestReport
 from lab.guests.run import CONSOLE, REPORT
 from lab.workloads import parsers
-from lab.workloads.parsers import Document, Unreadable
+from lab.workloads.parsers import Document, Unparsable
 from lab.workloads.spec import Case, Parse, Workload
 
 _READERS: dict[Parse, Callable[[Sequence[str]], Document]] = {
@@ -39,7 +39,7 @@ def collect(report: GuestReport, workload: Workload, cases: Sequence[Case], gues
         try:
             outcome.metrics = _metrics(outcome, workload)
             outcome.series = parsers.read_series(outcome.stdout) if workload.parse == "json" else {}
-        except Unreadable as error:
+        except Unparsable as error:
             raise GuestFailed(GuestFailure.MALFORMED, f"{name}: {error}", log=log) from error
         except _MissingMetric as error:
             metric, where = error.args
@@ -115,7 +115,7 @@ def _printed(outcome: CaseOutcome) -> dict[str, float]:
     values = {}
     for name in document.values:
         if not _NAME.fullmatch(name):
-            raise Unreadable(f"it printed a metric called {name!r}; names are of a-z, 0-9, '.', '_' and '-'")
+            raise Unparsable(f"it printed a metric called {name!r}; names are of a-z, 0-9, '.', '_' and '-'")
         value = document.number(name)
         if value is not None:
             values[name] = value

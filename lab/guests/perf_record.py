@@ -49,7 +49,7 @@ class Profile(Record, frozen=True, kw_only=True):
     symbols: list[Symbol]
 
 
-class Moved(Record, frozen=True, kw_only=True):
+class SymbolDifference(Record, frozen=True, kw_only=True):
     """A function in both arms: its part of the event's count, its share, and the difference of the shares in standard
     errors of sampling."""
 
@@ -67,7 +67,7 @@ class Difference(Record, frozen=True, kw_only=True):
 
     event: str
     samples: tuple[int, int]
-    symbols: list[Moved]
+    symbols: list[SymbolDifference]
 
     def __str__(self) -> str:
         """One line for people."""
@@ -123,14 +123,14 @@ class _Sum(NamedTuple):
 _Names = Mapping[tuple[str, str], _Sum]
 
 
-def _moved(key: tuple[str, str], before: _Names, after: _Names) -> Moved:
+def _moved(key: tuple[str, str], before: _Names, after: _Names) -> SymbolDifference:
     """Shares are of periods; their standard error is that of two binomial shares, `sqrt(p (1 - p) (1/n + 1/m))`."""
     base, test = before.get(key, _Sum()), after.get(key, _Sum())
     all_base, all_test = (_Sum(*map(sum, zip(*sums.values(), strict=True))) for sums in (before, after))
     shares = base.period / all_base.period, test.period / all_test.period
     pooled = (base.samples + test.samples) / (all_base.samples + all_test.samples)
     error = math.sqrt(pooled * (1 - pooled) * (1 / all_base.samples + 1 / all_test.samples))
-    return Moved(
+    return SymbolDifference(
         name=key[1],
         place=key[0],
         base=base.period,

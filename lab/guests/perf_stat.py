@@ -1,8 +1,8 @@
 """`perf stat` around a case in its guest: the events, and perf's counts of them.
 
-perf's JSON lines (`perf stat -j`, tools/perf/Documentation/perf-stat.txt, "JSON FORMAT") are between those that the
-program itself prints to stderr. An event that the guest's PMU does not have is `<not supported>`, one that never got
-a counter is `<not counted>`. perf scales up the count of an event that had a counter for a part of the time.
+perf's JSON lines (`perf stat -j`, tools/perf/Documentation/perf-stat.txt, "JSON FORMAT") are among the program's own
+lines on stderr. An event that the guest's PMU does not have is `<not supported>`, one that never got a counter is
+`<not counted>`. perf scales up the count of an event that had a counter for a part of the time.
 """
 
 from __future__ import annotations

@@ -276,7 +276,7 @@ def load_instrument(machine: str | None, model: str) -> Instrument | None:
 
 
 def by_case(path: Path) -> dict[int, list[Window]]:
-    """A guest's windows by case number, from 1: those that the program marked, else that of the whole case."""
+    """A guest's windows by case number, from 1: the windows that the program marked, or else the whole case."""
     cases: dict[int, list[Window]] = {}
     for window in read(path).windows:
         cases.setdefault(window.case, []).append(window)

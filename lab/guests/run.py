@@ -1,4 +1,4 @@
-"""Boot one guest, and tell the ways apart in which it can fail."""
+"""Boots one guest, and classifies its failures."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _LONGEST = 0x3FFF  # of a name, in tokens: two bytes of length
 _LOWEST = 0xFFFF_8000_0000_0000  # of a kernel address
 
 
-class Listed(NamedTuple):
+class ListedSymbol(NamedTuple):
     """A symbol as /proc/kallsyms shows it. kind: nm's letter."""
 
     address: int
@@ -44,7 +44,7 @@ class _Names(NamedTuple):
     symbols: list[bytes]
 
 
-def read(image: bytes) -> list[Listed] | None:
+def read(image: bytes) -> list[ListedSymbol] | None:
     """All symbols of an uncompressed x86-64 kernel, by address; None when it has no such tables."""
     for tokens in _token_tables(image):
         names = _names(image, tokens)
@@ -53,7 +53,7 @@ def read(image: bytes) -> list[Listed] | None:
         addresses = _addresses(image, names, tokens)
         if addresses is not None:
             texts = [name.decode("utf-8", errors="replace") for name in names.symbols]
-            return [Listed(at, text[0], text[1:]) for at, text in zip(addresses, texts, strict=True)]
+            return [ListedSymbol(at, text[0], text[1:]) for at, text in zip(addresses, texts, strict=True)]
     return None
 
 

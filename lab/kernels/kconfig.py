@@ -26,7 +26,7 @@ def parse(text: str) -> dict[str, str]:
 
 
 def guest_fragments() -> tuple[Path, Path]:
-    """The two fragments of every guest kernel: required options, and those that older kernels may lack."""
+    """The two fragments of every guest kernel: required options, and options that older kernels may lack."""
     folder = room("kernels") / "fragments"
     return folder / "guest.config", folder / "guest-optional.config"
 

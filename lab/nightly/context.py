@@ -25,8 +25,10 @@ from lab.nightly.team import Team
 class LiveBudget:
     """The means of live mode in a night.
 
-    work: of the whole night. accelerator: None if the night does not use live mode. why: the reason, if the plan asks
-    for it. left_s: of live mode's own budget.
+    work: of the whole night.
+    accelerator: None if the night does not use live mode.
+    why: the reason for that, if the plan asks for live mode.
+    left_s: the rest of live mode's own budget.
     """
 
     work: Work

@@ -1,4 +1,4 @@
-"""The decisions of a night: what to measure, and which results are news. All of it is pure.
+"""The decisions of a night: the baselines to measure, and the results that are events. Pure.
 
 `PlanState` is computed from the stored nights each time, so there is no second copy that could be lost or disagree.
 """

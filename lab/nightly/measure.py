@@ -79,7 +79,7 @@ def resolve_arm(tree: Tree, commit: str, cc: str, progress: Progress) -> ArmPlan
 def comparison_plan(
     plan: NightlyPlan, branch: BranchPlan, base: ArmPlan, test: ArmPlan, accelerator: Accelerator | None
 ) -> Plan:
-    """The plan of a comparison: of live mode if an accelerator is given."""
+    """The plan of a comparison; with an accelerator, of live mode."""
     options = MeasureOptions(
         workload=plan.workloads_of(branch),
         model=plan.model,

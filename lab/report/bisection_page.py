@@ -241,7 +241,7 @@ class Range:
         return drawn(parts, label)
 
     def culprits(self) -> list[Tick]:
-        """Where the culprits are."""
+        """The places of the culprits."""
         return [Tick(at=self.at(p.number) / 10, text=p.candidate.name) for p in self.commits if p.culprit]
 
 
@@ -255,7 +255,7 @@ _MOST_SEEDS = 24
 
 
 class Row(NamedTuple):
-    """A row of the table of commits: one commit, or a stretch of those that stand alike."""
+    """A row of the table of commits: one commit, or a stretch of commits with the same status."""
 
     number: int
     name: str

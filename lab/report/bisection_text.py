@@ -84,7 +84,7 @@ def _change(answer: Answer, found: Culprit) -> Iterator[str]:
 
 
 def _why_open(found: Culprit, name: str) -> str:
-    """Why a commit of a range is neither cleared nor convicted."""
+    """The reason why a commit of a range is still a suspect."""
     if name in found.untested:
         return " (could not be tested)"
     return " (not measured)" if name != found.commit else ""

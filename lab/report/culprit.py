@@ -1,4 +1,4 @@
-"""The change a regression report is about: one commit or a range, its upstream id, and who should be told."""
+"""The culprit of a regression report: one commit or a range, its upstream id, and the recipients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lab.kernels.build import TreeSource
 from lab.kernels.kernel import KernelSpec
 from lab.report.inputs import StoredComparison
 
-# A list that wants every report, one that wants those of its own series, and which in tags stands for nobody.
+# regressions@ gets every report, stable@ those of stable series. In tags, stable@ is an instruction, not a person.
 REGRESSIONS = "regressions@lists.linux.dev"
 STABLE = "stable@vger.kernel.org"
 _NOBODY = re.compile(r"^stable@")
@@ -32,9 +32,11 @@ _NEEDED = ("MAINTAINERS", "scripts/get_maintainer.pl", ".get_maintainer.ignore")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """The change between the arms. `commit`: the one commit, if it is one. `introduced`: as regzbot wants it.
+    """The change between the arms. `introduced`: in the syntax of regzbot.
 
-    people: addresses from the commit's tags and of its maintainers. notes: what the reader must know or fill in.
+    commit: None for a range of commits.
+    people: addresses from the commit's tags and of its maintainers.
+    notes: facts that the sender must know or complete.
     """
 
     introduced: str
@@ -47,7 +49,7 @@ class Change:
 
 
 def between(stored: StoredComparison) -> Change:
-    """The change between a result's arms; `UserError` where it is no change of the kernel's source."""
+    """The change between a result's arms; `UserError` if both have the same source."""
     plan = stored.plan
     if plan is None:
         raise UserError(f"{stored.folder} has no plan.json", hint="a mail needs the whole result folder")
@@ -56,7 +58,7 @@ def between(stored: StoredComparison) -> Change:
         if base.tree_source.tree_id == test.tree_source.tree_id:
             raise UserError(
                 "both arms have the same source: no commit made the difference",
-                hint="the kernel's lists want to know of commits; use another format",
+                hint="a regression report is about a commit; use another format",
             )
         return _of_tree(base, test, base.tree_source, test.tree_source)
     return Change(
@@ -67,7 +69,7 @@ def between(stored: StoredComparison) -> Change:
         tree="",
         people=(),
         notes=(
-            f"{visible(base.text)} and {visible(test.text)} are no two commits of one tree: bisect first",
+            f"{visible(base.text)} and {visible(test.text)} are not two commits of one tree: bisect first",
             "maintainers: fill in, from scripts/get_maintainer.pl for the files of the culprit",
         ),
     )
@@ -76,12 +78,12 @@ def between(stored: StoredComparison) -> Change:
 def same_stable_series(base: str, test: str) -> bool:
     """True if both releases are of one stable series: 6.12.3 and 6.12.7."""
     series = [re.match(r"(\d+\.\d+)\.([1-9]\d*)", release) for release in (base, test)]
-    return all(series) and len({found[1] for found in series if found}) == 1
+    return all(series) and len({match[1] for match in series if match}) == 1
 
 
 def _version(release: str) -> str:
-    found = re.match(r"\d+\.\d+(?:\.[1-9]\d*)?", release)
-    return f"v{found[0]}" if found else visible(release)
+    match = re.match(r"\d+\.\d+(?:\.[1-9]\d*)?", release)
+    return f"v{match[0]}" if match else visible(release)
 
 
 def _of_tree(base_spec: KernelSpec, test_spec: KernelSpec, base: TreeSource, test: TreeSource) -> Change:
@@ -104,59 +106,59 @@ def _of_tree(base_spec: KernelSpec, test_spec: KernelSpec, base: TreeSource, tes
             commit=None,
             subject=visible(test.subject),
             upstream=None,
-            tree=_tree_words(test.tree),
+            tree=_tree_origin(test.tree),
             people=(),
             notes=tuple(notes),
         )
-    upstream = next((found for found, _ in revisions.upstream_of(message)), None)
+    upstream = next((commit for commit, _ in revisions.upstream_of(message)), None)
     if upstream:
         notes.append(f"measured on its backport {test.commit[:12]}; mainline itself was not measured")
-    people = [*_tagged(repo, test.commit, message), *_maintainers(repo, test.commit, notes)]
+    people = [*_authors(repo, test.commit, message), *_maintainers(repo, test.commit, notes)]
     return Change(
         introduced=upstream or test.commit,
         commit=test.commit,
         subject=visible(test.subject),
         upstream=upstream,
-        tree=_tree_words(test.tree),
+        tree=_tree_origin(test.tree),
         people=tuple(_distinct(people)),
         notes=tuple(notes),
     )
 
 
-def _tree_words(name: str) -> str:
-    """A tree by where it came from."""
+def _tree_origin(name: str) -> str:
+    """The origin of a tree; for a checkout only its name, because its path is private."""
     record = trees.open_tree(name).record
     if record.kind == "local":
-        return visible(record.name)  # where it lies on this machine is nobody's business
+        return visible(record.name)
     return visible(" ".join(filter(None, [record.origin, record.version])))
 
 
-def _tagged(repo: Repo, commit: str, message: str) -> Iterator[str]:
+def _authors(repo: Repo, commit: str, message: str) -> Iterator[str]:
     """The author, and everybody in the tags."""
     yield from addresses([repo.git("show", "-s", "--format=%an <%ae>", "--end-of-options", commit, "--")])
-    yield from addresses(found[1] for line in message.splitlines() if (found := _TAG.match(line)))
+    yield from addresses(tag[1] for line in message.splitlines() if (tag := _TAG.match(line)))
 
 
 def addresses(texts: Iterable[str]) -> Iterator[str]:
-    """The well-formed addresses among lines of text, as `Name <address>`; nobody's are left out."""
+    """The well-formed addresses of people among lines of text, as `Name <address>`."""
     for text in texts:
-        found = _ADDRESS.fullmatch(visible(text).strip())
-        if found is None or _NOBODY.search(found[2]):
+        match = _ADDRESS.fullmatch(visible(text).strip())
+        if match is None or _NOBODY.search(match[2]):
             continue
-        name = (found[1] or "").strip()
+        name = (match[1] or "").strip()
         if re.search(r"[^\w\s.'-]", name):
-            yield found[2]  # a name that would need quoting; the address is enough
+            yield match[2]  # a name that would need quoting; the address is enough
         else:
-            yield f"{name} <{found[2]}>" if name else found[2]
+            yield f"{name} <{match[2]}>" if name else match[2]
 
 
 def _distinct(people: Iterable[str]) -> list[str]:
-    """Each address once, in the form in which it came first."""
-    found: dict[str, str] = {}
-    for one in people:
-        address = one.rpartition("<")[2].rstrip(">").lower()
-        found.setdefault(address, one)
-    return list(found.values())
+    """Each address once, in its first form."""
+    first: dict[str, str] = {}
+    for person in people:
+        address = person.rpartition("<")[2].rstrip(">").lower()
+        first.setdefault(address, person)
+    return list(first.values())
 
 
 def _maintainers(repo: Repo, commit: str, notes: list[str]) -> list[str]:
@@ -165,12 +167,12 @@ def _maintainers(repo: Repo, commit: str, notes: list[str]) -> list[str]:
         perl = find_tool("perl", package="perl")
         with tempfile.TemporaryDirectory(prefix="lab-maintainers-") as folder:
             _extract(repo, commit, Path(folder))
-            words = ["--no-tree", "--no-git", "--no-git-fallback", "--no-rolestats", "culprit.patch"]
-            said = run([perl, "scripts/get_maintainer.pl", *words], cwd=Path(folder), timeout_s=120)
+            argv = ["--no-tree", "--no-git", "--no-git-fallback", "--no-rolestats", "culprit.patch"]
+            output = run([perl, "scripts/get_maintainer.pl", *argv], cwd=Path(folder), timeout_s=120)
     except (LabError, OSError) as error:
         notes.append(f"maintainers: fill in; get_maintainer.pl did not work: {visible(str(error))}")
         return []
-    return list(addresses(said.decode(errors="replace").splitlines()))
+    return list(addresses(output.decode(errors="replace").splitlines()))
 
 
 def _extract(repo: Repo, commit: str, folder: Path) -> None:

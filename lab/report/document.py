@@ -54,7 +54,7 @@ def schema() -> dict[str, Any]:
 
 
 def schema_path() -> Path:
-    """Where the schema is kept."""
+    """The path of the schema."""
     return paths.room("reports") / "schemas" / "lab.ab-1.json"
 
 

@@ -19,8 +19,8 @@ from lab.compare.explain import (
     Cost,
     Explanation,
     FunctionRow,
-    Remembered,
     Space,
+    StoredExplanation,
     by_cost,
     differing,
     total,
@@ -218,7 +218,7 @@ def _text(left: float, baseline: int, text: str, characters: int, style: str = "
 # ---- on a page
 
 
-def view(stored: Remembered, case: CaseResult, result: AbResult) -> dict[str, Any]:
+def view(stored: StoredExplanation, case: CaseResult, result: AbResult) -> dict[str, Any]:
     """The graph of a stored explanation with its text alternative, and the functions that differ most."""
     explanation, cost = visible_record(stored.explanation), stored.cost
     title = f"{case.name}, {result.base.spec} against {result.test.spec}"

@@ -1,7 +1,7 @@
 """`svg` of a matrix: a heat map in one file, with colours for a glance, and numbers and words for everyone.
 
 The scale runs from blue (better) to orange (worse), which people with any of the common colour deficiencies can
-tell apart. Each cell has its number, its sign and a tooltip that says all; the document has a description in words.
+tell apart. Each cell has its number, its sign and a tooltip with all of it; the document has a description in words.
 Light or dark follows the reader's own setting.
 """
 

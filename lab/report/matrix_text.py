@@ -1,4 +1,4 @@
-"""`text` of a matrix: the grid, its signs, and why cells have no number; and the phrases that all formats share."""
+"""`text` of a matrix: the grid, its signs, the reasons of empty cells; and the phrases that all formats share."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def lay_out(result: MatrixResult) -> Grid:
 
 
 def grids(result: MatrixResult) -> list[Grid]:
-    """Where two axes vary, a grid of them for each case; else one of cases and arms."""
+    """A grid for each case if two axes vary; else one grid of cases and arms."""
     single = []
     for name in dict.fromkeys(cell.name for cell in result.cells):
         alone = replace(result, cells=[cell for cell in result.cells if cell.name == name])
@@ -182,7 +182,7 @@ def _drawn(grid: Grid, result: MatrixResult) -> Text:
 
 
 def _notes(result: MatrixResult) -> list[Text]:
-    """Why cells failed or are open, one line each; arms and cases with the same reason share one."""
+    """The reasons of failed and open cells, a line each; arms and cases with the same reason share it."""
     cells: dict[str, list[str]] = {}
     for cell in result.cells:
         for reason in cell.reasons:

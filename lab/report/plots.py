@@ -52,7 +52,7 @@ class Scale:
         return cls(threshold=threshold, low=low - room, high=high + room)
 
     def at(self, ratio: float) -> float:
-        """Where a ratio is, in thousandths."""
+        """The place of a ratio, in thousandths."""
         position = math.asinh(math.log(ratio) / self.threshold) if ratio > 0 else self.low
         return round(SIZE * min(max((position - self.low) / (self.high - self.low), 0.0), 1.0), 1)
 
@@ -98,7 +98,7 @@ class Axis:
         return cls(low=low - room, high=high + room)
 
     def at(self, value: float) -> float:
-        """Where a value is, counted from above as SVG does."""
+        """The place of a value, counted from above as in SVG."""
         return round(SIZE * (self.high - value) / (self.high - self.low))
 
     @property
@@ -185,7 +185,7 @@ def curves_axis(arms: Sequence[Curve]) -> Axis:
 
 
 def share_at(share: float) -> float:
-    """Where a percentile is: each nine is as wide as the one before."""
+    """The place of a percentile: each nine is as wide as the one before."""
     return round(SIZE * min(-math.log10(max(1 - share / 100, 1e-4)) / 2.2, 1.0))
 
 

@@ -113,7 +113,7 @@ def _heading_note(cases: Sequence[CaseResult]) -> str:
 
 
 def _notes(case: CaseResult, result: AbResult) -> str:
-    """Why a verdict is not plainer, what the host's certificate says, and the counters that moved most."""
+    """The reason of an open verdict, the host's certificate, and the counters that moved most."""
     certificate = result.live.certificates.get(case.name) if result.live else None
     moved = ", ".join(f"{c.name} {shown(c.base)} -> {shown(c.test)}" for c in counters.movers(case))
     return "; ".join(filter(None, [result.why(case), certificate, moved]))

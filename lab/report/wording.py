@@ -1,4 +1,4 @@
-"""Phrases that several formats share: means, changes, units, and the answers of comparisons and bisections."""
+"""Phrases that several formats share: of means, changes, units, verdicts, and the answers of bisections."""
 
 from __future__ import annotations
 

@@ -1,18 +1,17 @@
-"""Evidence from paired blocks: tests that may be looked at after every block, and what goes with them.
+"""Evidence from paired blocks: tests that hold after every block, with their estimates, intervals and power.
 
 A block (live mode: one boot of each arm; exact mode: one seed on each arm) gives one number,
 `x = log(test) - log(base)`. All effects, intervals and standard deviations here are in those log units.
 
 The e-value needs no plan. It is the Bayes factor of the one-sample t-test with a normal prior of variance g on the
 effect size: Gönen et al., The American Statistician 59 (2005), 252; that it stays valid under optional stopping:
-Hendriksen, de Heide, Grünwald, Bayesian Analysis 16 (2021), 961. It is pure Python, because importing scipy alone
-costs more than all of this computes.
+Hendriksen, de Heide, Grünwald, Bayesian Analysis 16 (2021), 961.
 
 O'Brien and Fleming's bound is for N planned blocks. Under no change the sums of the first k of them are a random walk.
 Over `sqrt(N)` standard deviations it is a Brownian motion B on 0 to 1, seen at k / N, and by reflection
-`P(max |B| > c) <= 4 (1 - Phi(c))`. So a comparison may be looked at after every block, or after any of them, as long
-as what counts is `c = |z_k| sqrt(k / N)`: next to nothing early on, nearly all of what a single look gives at the end.
-z_k is the normal deviate with the tail of the t statistic of k blocks. After more than N blocks this says nothing.
+`P(max |B| > c) <= 4 (1 - Phi(c))`. So the test holds at a look after every block, or after any of them, if its
+statistic is `c = |z_k| sqrt(k / N)`: it has hardly any power early, and nearly that of a single look at the end. z_k
+is the normal deviate with the tail of the t statistic of k blocks. It is not defined after more than N blocks.
 O'Brien, Fleming, Biometrics 35 (1979), 549; t statistics by their tails, and intervals that hold at every look:
 Jennison, Turnbull, Group Sequential Methods with Applications to Clinical Trials (2000), chapters 3 and 9.
 

@@ -1,7 +1,7 @@
-"""Iterations inside boots: one number a boot, warm-up of the first ones, and the place of the noise.
+"""Iterations inside boots: the one number of a boot, warm-up, and the noise between and inside boots.
 
-The boot is the unit that is sampled. Iterations inside it share its luck (where pages and code came to lie), so
-thirty of one boot are worth little more than one: they are summed up, never pooled.
+The boot is the sampled unit. Its iterations share the same layout of pages and code, so thirty iterations of one boot
+say little more than one: each boot gives one summary, and iterations of several boots are never pooled.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _excess(logs: Iterable[Sequence[float]], place: int) -> list[float]:
 
 
 def spread(differences: Sequence[float], boots: Sequence[Sequence[float]]) -> Spread | None:
-    """Where the noise is: between boots or inside them. None as long as that cannot be told.
+    """The noise between boots and inside them; None without enough boots.
 
     differences: log(test) - log(base) of the blocks. boots: the iterations of all boots, without warm-up. A block's
     difference has twice the variance of a boot's number, which is that of boots plus its share of the iterations'.

@@ -1,12 +1,8 @@
-"""Many metrics and many cases: one verdict over all, and what is chance among so many.
+"""Many metrics and many cases: one verdict over all cases, and corrections for the number of tests.
 
-A case's verdict is that of its primary metric; secondary metrics explain it.
-
-Many metrics, many cases: which changes are beyond what chance gives over all of them.
-
-Holm's correction over all metrics of all cases, so a comparison of kernels that are the same says `regression` or
-`improvement` anywhere no more often than one test would. The primary metrics, which verdicts are about, share four
-fifths of alpha among them, the secondary ones a fifth.
+A case's verdict is that of its primary metric; secondary metrics explain it. Holm's correction over all metrics of all
+cases holds the chance that equal kernels get any `regression` or `improvement` at that of one test. The primary
+metrics share four fifths of alpha, the secondary ones a fifth.
 """
 
 from __future__ import annotations
@@ -24,7 +20,7 @@ from lab.stats.verdict import Comparison, Outcome
 
 
 class CaseVerdict(Record, frozen=True, kw_only=True):
-    """A case as `overall` needs it: its name, its primary metric's verdict and p-value."""
+    """A case's name, and its primary metric's verdict and p-value."""
 
     name: str
     verdict: Outcome

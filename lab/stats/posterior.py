@@ -1,11 +1,11 @@
-"""The posterior over a whole history: the commits that may have changed the level of noisy readings.
+"""The posterior over a history: the probability of each commit to have changed the level of noisy readings.
 
 Model of a reading (one boot of one commit, in log units):
 
     z = mu + delta * [commit >= culprit] + D(time) + noise
 
 mu and delta are flat and integrated out, delta with the sign that the comparison of the ends found. The noise
-variance s^2 is unknown (scaled inverse chi-square). D is the host's drift, averaged over a grid (`drift`).
+variance s^2 is unknown (scaled inverse chi-square). D is the host's drift, averaged over a grid (`Drift`).
 Given the culprit and the drift this is a linear Gaussian model; its marginal likelihood, from generalised
 least squares with residual sum R, determinant d of the normal equations and covariance s^2 V, is
 
@@ -14,14 +14,11 @@ least squares with residual sum R, determinant d of the normal equations and cov
 Gelman et al., Bayesian Data Analysis (2013), chapter 14. Readings cannot tell commits between two neighbouring
 measured ones apart, so there is one likelihood per gap; within it the mass follows the prior.
 
-Taking a host's slow drift out of readings: an Ornstein-Uhlenbeck process beside independent noise.
-
-A host gets warm, moves its clock, runs something else: readings taken minutes apart share an error that those
-taken hours apart do not. D(t) has variance `ratio` (in units of the noise of one reading) and is forgotten at
-the rate exp(-dt / memory_s). Neither is known, so everything is computed for each pair of a small grid.
-
-D is Markov, so a scalar Kalman filter whitens n readings in n steps, where the covariance matrix would need
-n^3: Harvey, Forecasting, Structural Time Series Models and the Kalman Filter (1989), section 3.4.
+Drift is an Ornstein-Uhlenbeck process beside independent noise: a host gets warm, changes its clock or runs other
+work, so readings minutes apart share an error that readings hours apart do not. D(t) has the variance `ratio` (in
+units of the noise of one reading) and decays with exp(-dt / memory_s). Neither is known, so everything is computed for
+each pair of a small grid. D is Markov, so a scalar Kalman filter whitens n readings in n steps, where the covariance
+matrix would need n^3: Harvey, Forecasting, Structural Time Series Models and the Kalman Filter (1989), section 3.4.
 """
 
 from __future__ import annotations
@@ -59,11 +56,13 @@ DRIFTS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Whitened:
-    """Inner products of columns of readings under each drift, and what the readings say of the drift now.
+class WhitenedReadings:
+    """Inner products of columns of readings under each drift, and the forecast of the drift.
 
-    gram[g, i, j]: product of columns i and j under drift g. log_det[g]: half the log determinant of the
-    covariance. forecast[g, i]: what column i says D is at the last reading; left[g]: D's variance given it.
+    gram[g, i, j]: product of columns i and j under drift g.
+    log_det[g]: half the log determinant of the covariance.
+    forecast[g, i]: the estimate of D at the last reading by column i.
+    left[g]: D's variance given it.
     """
 
     gram: Array
@@ -79,10 +78,10 @@ class Whitened:
         return self.forecast * kept[:, None], kept**2 * self.left + self.ratios * (1 - kept**2)
 
 
-def weigh(columns: Array, weights: Array) -> Whitened:
+def weigh(columns: Array, weights: Array) -> WhitenedReadings:
     """The same for readings without drift, where there is nothing to filter."""
     none = np.zeros(1)
-    return Whitened(
+    return WhitenedReadings(
         gram=(columns.T * weights @ columns)[None],
         log_det=-np.log(weights).sum(keepdims=True) / 2,
         forecast=np.zeros((1, columns.shape[1])),
@@ -92,7 +91,7 @@ def weigh(columns: Array, weights: Array) -> Whitened:
     )
 
 
-def whiten(columns: Array, at_s: Array, weights: Array, drifts: tuple[Drift, ...]) -> Whitened:
+def whiten(columns: Array, at_s: Array, weights: Array, drifts: tuple[Drift, ...]) -> WhitenedReadings:
     """Filter columns (one row per reading, in order of time) under each drift.
 
     weights: of each reading; 1 is a reading with the usual noise, 1/4 one with twice its sd. A clock that
@@ -117,7 +116,7 @@ def whiten(columns: Array, at_s: Array, weights: Array, drifts: tuple[Drift, ...
         np.subtract(row, forecast, out=out)
         forecast += use * out
     scaled = (innovations / np.sqrt(spread)[:, :, None]).transpose(1, 0, 2)
-    return Whitened(
+    return WhitenedReadings(
         gram=scaled.transpose(0, 2, 1) @ scaled,
         log_det=np.log(spread).sum(axis=0) / 2,
         forecast=forecast,
@@ -165,7 +164,7 @@ class Belief:
     drift_ratio: float
     drifts: Array
     boots: Counter[int]
-    whitened: Whitened
+    whitened: WhitenedReadings
 
     @cached_property
     def best(self) -> int:
@@ -236,7 +235,7 @@ class _History(NamedTuple):
     finest: float
 
 
-def _posterior(history: _History, whitened: Whitened, drifts: tuple[Drift, ...]) -> Belief:
+def _posterior(history: _History, whitened: WhitenedReadings, drifts: tuple[Drift, ...]) -> Belief:
     prior, measured, boots, sign, finest = history
     fits = _fit(whitened, boots.total() - 2 + NOISE_WORTH, sign, finest)
     before = np.cumsum(prior)[measured]
@@ -285,7 +284,7 @@ class _Fits(NamedTuple):
     variance: Array
 
 
-def _fit(whitened: Whitened, nu: float, sign: int, finest: float) -> _Fits:
+def _fit(whitened: WhitenedReadings, nu: float, sign: int, finest: float) -> _Fits:
     """Generalised least squares of z on (1, x), x = [commit is above the gap], for all gaps at once."""
     # above[:, i, j]: product of "from the i-th measured commit on" with "from the j-th on"; from the 0th on is all.
     above = _sums_from(_sums_from(whitened.gram[:, 1:, 1:], 1), 2)

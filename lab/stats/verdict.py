@@ -37,7 +37,7 @@ Better = Literal["higher", "lower", "neither"]
 
 
 class Metric(Record, frozen=True, kw_only=True):
-    """The quantity that a number measures. `neither` is for counters that explain, of which no side is better."""
+    """The quantity that a number measures. better: `neither` for counters, which explain and get no verdict."""
 
     name: str
     unit: str
@@ -176,7 +176,7 @@ def compare_metric(
 def _comparison(
     metric: Metric, base: Sequence[float], test: Sequence[float], found: _Finding, **more: Any
 ) -> Comparison:
-    """A Comparison of what was found; a metric of which neither side is better gets no verdict."""
+    """The Comparison of a finding; a metric without a better side gets no verdict."""
     judged = metric.better != "neither"
     return Comparison(
         **msgspec.structs.asdict(metric),

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 
-class Unreadable(Exception):
+class Unparsable(Exception):
     """The output is not in the format that the program documents; the message names the part."""
 
 
@@ -25,12 +25,12 @@ class Document:
     def number(self, path: str) -> float | None:
         """The number at a path such as `jobs.0.read.iops`; None where the document has no such path.
 
-        Keys may contain dots (`percentile.99.000000`), so every way to split the path is tried. Raises `Unreadable`
+        Keys may contain dots (`percentile.99.000000`), so every way to split the path is tried. Raises `Unparsable`
         where the value is not a finite number.
         """
         for value in _at(self.values, path.split(".")):
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                raise Unreadable(f"{self.program} printed {path} = {value!r:.60}, which is not a number")
+                raise Unparsable(f"{self.program} printed {path} = {value!r:.60}, which is not a number")
             return float(value)
         return None
 
@@ -63,17 +63,17 @@ def read_fio(lines: Sequence[str]) -> Document:
     text = "\n".join(lines)
     start, end = text.find("{"), text.rfind("}")
     if start < 0 or end < start:
-        raise Unreadable("fio printed no JSON: is --output-format=json among its arguments?")
+        raise Unparsable("fio printed no JSON: is --output-format=json among its arguments?")
     try:
         values: Any = msgspec.json.decode(text[start : end + 1])
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise Unreadable(f"fio's JSON cannot be read: {error}") from error
+        raise Unparsable(f"fio's JSON cannot be read: {error}") from error
     program = str(values.get("fio version", "fio of an unknown version"))
     jobs = values.get("jobs")
     if not isinstance(jobs, list) or not jobs:
-        raise Unreadable(f"{program} printed no jobs")
+        raise Unparsable(f"{program} printed no jobs")
     if failed := next((job for job in jobs if job.get("error")), None):
-        raise Unreadable(f"{program}: job {failed.get('jobname')} failed with error {failed['error']}")
+        raise Unparsable(f"{program}: job {failed.get('jobname')} failed with error {failed['error']}")
     return Document(values={**values, "total": _total(program, jobs)}, program=program)
 
 
@@ -94,7 +94,7 @@ def _field(program: str, side: dict[str, Any], *names: str) -> Any:
     value: Any = side
     for name in names:
         if not isinstance(value, dict) or name not in value:
-            raise Unreadable(f"{program} printed no {'.'.join(names)}")
+            raise Unparsable(f"{program} printed no {'.'.join(names)}")
         value = value[name]
     return value
 
@@ -103,7 +103,7 @@ def read_json_lines(lines: Sequence[str]) -> Document:
     """The table `metrics` of the last line that is an object with one; an empty table when no line is."""
     metrics = _last(lines).get("metrics", {})
     if not isinstance(metrics, dict):
-        raise Unreadable("it printed metrics that are not a table of numbers")
+        raise Unparsable("it printed metrics that are not a table of numbers")
     return Document(values=metrics, program="it")
 
 
@@ -111,10 +111,10 @@ def read_series(lines: Sequence[str]) -> dict[str, list[list[float]]]:
     """The curves beside the metrics, by name: each a list of points with equally many numbers."""
     series = _last(lines).get("series", {})
     if not isinstance(series, dict):
-        raise Unreadable("it printed series that are not a table of curves")
+        raise Unparsable("it printed series that are not a table of curves")
     for name, points in series.items():
         if not isinstance(points, list) or not all(_is_point(point, points[0]) for point in points):
-            raise Unreadable(f"it printed series {name}, which is not a list of points of equally many numbers")
+            raise Unparsable(f"it printed series {name}, which is not a list of points of equally many numbers")
     return {name: [[float(value) for value in point] for point in points] for name, points in series.items()}
 
 
@@ -150,7 +150,7 @@ def number(lines: Sequence[str], pattern: str) -> float | None:
     except (ValueError, TypeError):
         value = math.nan
     if not math.isfinite(value):
-        raise Unreadable(f"the pattern {pattern!r} found {text!r}, which is not a number")
+        raise Unparsable(f"the pattern {pattern!r} found {text!r}, which is not a number")
     return value
 
 
@@ -164,17 +164,17 @@ def read_stress_ng(lines: Sequence[str]) -> Document:
 
     starts = [number for number, line in enumerate(lines) if line == "---"]
     if not starts:
-        raise Unreadable("stress-ng printed no YAML: are --metrics and --yaml among its arguments?")
+        raise Unparsable("stress-ng printed no YAML: are --metrics and --yaml among its arguments?")
     ends = [number for number, line in enumerate(lines) if line == "..." and number > starts[-1]]
     try:
         values: Any = yaml.safe_load("\n".join(lines[starts[-1] : ends[0] if ends else None]))
     except yaml.YAMLError as error:
-        raise Unreadable(f"stress-ng's YAML cannot be read: {' '.join(str(error).split())}") from error
+        raise Unparsable(f"stress-ng's YAML cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict):
-        raise Unreadable("stress-ng's YAML is not a table")
+        raise Unparsable("stress-ng's YAML is not a table")
     program = f"stress-ng {(values.get('system-info') or {}).get('stress-ng-version', 'of an unknown version')}"
     metrics = values.get("metrics")
     if not isinstance(metrics, list) or len(metrics) != 1:
         count = len(metrics) if isinstance(metrics, list) else 0
-        raise Unreadable(f"{program} printed metrics of {count} stressors, not of one")
+        raise Unparsable(f"{program} printed metrics of {count} stressors, not of one")
     return Document(values={**metrics[0], "document": values}, program=program)

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from lab.bisection.journal import Journal, Reading, Seeds, Undone
+from lab.bisection.journal import Journal, Reading, Seeds, Undo
 from lab.core.errors import HostFailed
 
 EVENTS = [
     Reading(commit="a", values=[1.5, 2.0], at="now"),
     Seeds(seeds=[101, 102]),
     Reading(commit="b", untestable="build", why="mm/mmap.c:1: error: „no“"),
-    Undone(commit="b"),
+    Undo(commit="b"),
     Reading(commit="b", values=[3.0, 4.0]),
 ]
 

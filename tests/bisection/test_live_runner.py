@@ -16,7 +16,7 @@ from lab.bisection.acquisition import Costs
 from lab.bisection.answer import Answer
 from lab.bisection.commit_range import Candidate, History
 from lab.bisection.conclude import conclude
-from lab.bisection.journal import Boot, Built
+from lab.bisection.journal import Boot, BuiltKernel
 from lab.bisection.live_runner import BootResult
 from lab.bisection.live_state import LiveState
 from lab.bisection.plan import BisectPlan
@@ -64,11 +64,11 @@ class Host:
         self.kill_after: int | None = None
         self._chance = random.Random(seed)  # noqa: S311
 
-    def build(self, one: Candidate) -> Built:
+    def build(self, one: Candidate) -> BuiltKernel:
         self.built.append(one.id)
         if (error := self._error(one, BuildFailed)) is not None:
             raise error
-        return Built(commit=one.id, kernel=one.id, image=f"image of {one.id}", release="6.99", build_s=30.0)
+        return BuiltKernel(commit=one.id, kernel=one.id, image=f"image of {one.id}", release="6.99", build_s=30.0)
 
     def boot(self, one: Candidate) -> BootResult:
         if self.kill_after is not None and len(self.booted) >= self.kill_after:
@@ -350,7 +350,7 @@ def test_a_budget_gives_the_range_so_far_and_can_be_gone_on_from(tmp_path: Path)
 
 def test_neighbours_with_one_image_are_never_culprit_and_parent(tmp_path: Path) -> None:
     class Twins(Host):
-        def build(self, one: Candidate) -> Built:
+        def build(self, one: Candidate) -> BuiltKernel:
             built = super().build(one)
             return msgspec.structs.replace(built, image="the same" if one.id in ("c5", "c6") else built.image)
 
@@ -398,10 +398,10 @@ class FakeBooter:
         assert isinstance(source, TreeSource)
         return fate_of(source)
 
-    def build(self, one: Candidate) -> Built:
+    def build(self, one: Candidate) -> BuiltKernel:
         if self._fate(one) == "build":
             raise BuildFailed(f"{one.name} does not build")
-        return Built(commit=one.id, kernel=one.id, image=one.id, release="6.99", build_s=9.0)
+        return BuiltKernel(commit=one.id, kernel=one.id, image=one.id, release="6.99", build_s=9.0)
 
     def boot(self, one: Candidate) -> BootResult:
         self.booted.append(one.id)

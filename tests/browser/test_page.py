@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.compare.explain import Explanation, FunctionRow, Remembered, remember
+from lab.compare.explain import Explanation, FunctionRow, StoredExplanation, remember
 from lab.compare.results import AbResult
 from lab.core.text import visible
 from lab.report import document, page
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.browser
 
 def _write(folder: Path, *documents: AbResult, mark: str = "") -> tuple[Path, Comparisons]:
     together = fakeresult.reports(folder, *documents, mark=mark)
-    flame = Remembered(
+    flame = StoredExplanation(
         workload="alloc-burst", case=SLOWER.case, machine="made-up-machine", model="full", cost="cycles",
         explanation=Explanation(
             base_operations=1, test_operations=1,

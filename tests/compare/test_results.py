@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from lab.compare import results
+from lab.compare.results import Live, LiveRound
 from lab.core import records
 from lab.core.errors import HostFailed, UserError
+from lab.stats import multiple, verdict
+from lab.stats.verdict import Metric
 
 from ..fakes.build import own_folders
 from ..fakes.guest import plan
@@ -109,3 +112,40 @@ def test_a_folder_that_cannot_be_written_is_the_hosts_failure(tmp_path: Path) ->
     (tmp_path / "file").touch()
     with pytest.raises(HostFailed, match="cannot write to"), results.claimed(tmp_path / "file"):
         pass
+
+
+# ---- live mode
+
+
+def compared(name: str, base: list[float], test: list[float], better: verdict.Better = "lower") -> verdict.Comparison:
+    found = verdict.compare_metric(Metric(name=name, unit="faults", better=better), base, test, exact=False)
+    return multiple.mark_secondary([found])[0]
+
+
+def test_steady_counters_that_changed_stand_beside_an_unknown() -> None:
+    faults = compared("page_faults", [882.0] * 6, [1904.0] * 6)
+    latency = compared("latency", [100.0, 150.0, 120.0, 90.0, 200.0, 110.0], [900.0 + i for i in range(6)])
+    equal = compared("vmas", [1.0] * 6, [1.0] * 6)
+    rate = compared("hits", [10.0] * 6, [20.0] * 6, better="higher")
+    assert results.steady_changes([latency, faults, equal]) == [faults]
+    assert results.counter_evidence([latency, faults, equal]) == "its counters say regression: page_faults +115.9 %"
+    assert results.counter_evidence([rate, faults]).endswith(
+        "regression: page_faults +115.9 %; improvement: hits +100.0 %"
+    )
+    assert results.counter_evidence([latency, equal]) == ""
+
+
+def test_how_quiet_the_host_was() -> None:
+    def one(state: str) -> LiveRound:
+        return LiveRound(
+            number=1, attempt=1, order=["base", "test"], iterations=1, state=state, reasons=[],  # type: ignore[arg-type]
+            host=None, seconds=1.0, boots=[],
+        )  # fmt: skip
+
+    live = Live(
+        accelerator="tcg", virtme_ng="1", duet=False, shapes={}, cpu_sets={}, hugepage_kb=None, commands={}, host=[],
+        rounds=[one(state) for state in ("repeated", "kept", "died", "disturbed")], sampling={},
+    )  # fmt: skip
+    assert str(live) == (
+        "2 rounds, 1 of them disturbed, 1 repeated because of the host, 1 repeated because a guest died"
+    )

@@ -8,7 +8,7 @@ from typing import Any
 from lab.bisection.answer import Answer, Culprit, Function, Proof, Step
 from lab.bisection.commit_range import Candidate, History
 from lab.compare import matrix_results
-from lab.compare.explain import Explanation, FunctionRow, Remembered, remember
+from lab.compare.explain import Explanation, FunctionRow, StoredExplanation, remember
 from lab.compare.matrix_results import Cell, MatrixArm, MatrixResult
 from lab.core import records
 from lab.report.inputs import StoredBisection, StoredMatrix
@@ -102,7 +102,7 @@ def bisection(folder: Path, document: Answer | None = None, title: str = "change
     case = fakeresult.case("layout-4632k", FAST, SLOW, holm=True)
     fakeresult.store(proof, fakeresult.result(case, name="proof"))
     rows = [FunctionRow(name=f"function_{i} {title}", space="kernel", test_cycles=i * 9000) for i in range(1, 9)]
-    flame = Remembered(
+    flame = StoredExplanation(
         workload=case.workload, case=case.case, machine="made-up-machine", model="full", cost="cycles",
         explanation=Explanation(base_operations=1, test_operations=1, rows=rows),
     )  # fmt: skip

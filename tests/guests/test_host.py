@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.guests import host
+from lab.core.errors import HostFailed
+from lab.guests import host, topology
 from lab.guests.host import Clocks, HostFact, Watch
 
+from ..fakes import lscpu
 from ..fakes.host import BENCH, CONTAINER, CPU, LAPTOP, plant
 
 
@@ -180,3 +182,28 @@ def test_this_very_host_can_be_looked_at() -> None:
     watch.start()
     seen = watch.stop()
     assert seen.suspended_s < 1
+
+
+# ---- memory
+
+
+def test_memory_is_rounded_and_huge_pages_are_all_or_none(tmp_path: Path) -> None:
+    assert host.round_memory(641, 1) == 642
+    assert host.round_memory(640, 3) == 642
+    layout = topology.plan(lscpu.host(lscpu.SERVER), vcpus=2, duet=True)
+    for node, free in ((0, 320), (1, 319)):
+        place = tmp_path / f"sys/devices/system/node/node{node}/hugepages/hugepages-2048kB"
+        place.mkdir(parents=True)
+        (place / "free_hugepages").write_text(f"{free}\n")
+    assert host.hugepage_kb(638, layout, tmp_path) == 2048
+    assert host.hugepage_kb(640, layout, tmp_path) is None, "node 1 lacks one"
+    alone = topology.plan(lscpu.host(lscpu.LAPTOP), vcpus=1)
+    assert host.hugepage_kb(2, alone, tmp_path) is None, "no such folder"
+
+
+def test_guests_that_do_not_fit_into_memory(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc" / "meminfo").write_text("MemTotal: 9999999 kB\nMemAvailable: 1048576 kB\n")
+    host.require_memory(640, 1, tmp_path)
+    with pytest.raises(HostFailed, match="2 guests at once need 1280 MiB of memory, and 1024 MiB are available"):
+        host.require_memory(640, 2, tmp_path)

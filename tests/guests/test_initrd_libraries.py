@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.guests import initrd
-from lab.guests.initrd import Missing
+from lab.guests.initrd import MissingFile
 
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc to make programs")
 
@@ -71,12 +71,12 @@ def test_what_is_missing_is_named_with_who_needs_it(root: Path, tmp_path: Path) 
     other = tmp_path / "root"
     shutil.copytree(root, other, symlinks=True)
     (other / "usr/lib/own/libinner.so").unlink()
-    with pytest.raises(Missing, match=r"/libouter\.so\.1\.2 needs libinner\.so"):
+    with pytest.raises(MissingFile, match=r"/libouter\.so\.1\.2 needs libinner\.so"):
         initrd.closure(other, {"/usr/bin/tool": None})
-    with pytest.raises(Missing, match="/usr/bin/nothing"):
+    with pytest.raises(MissingFile, match="/usr/bin/nothing"):
         initrd.closure(other, {"/usr/bin/nothing": None})
     (tmp_path / "script").write_bytes(b"#!/usr/bin/python3\n")
-    with pytest.raises(Missing, match="/usr/bin/python3"):
+    with pytest.raises(MissingFile, match="/usr/bin/python3"):
         initrd.closure(other, {"/workload/script": tmp_path / "script"})
 
 
@@ -85,11 +85,11 @@ def test_links_in_a_circle_and_out_of_the_root_lead_nowhere(tmp_path: Path) -> N
     (tmp_path / "b").symlink_to("a")
     (tmp_path / "out").symlink_to("../../../etc/passwd")
     for name in ("/a", "/out"):
-        with pytest.raises(Missing):
+        with pytest.raises(MissingFile):
             initrd.follow(tmp_path, name)
 
 
 def test_a_damaged_program_is_no_traceback(tmp_path: Path) -> None:
     (tmp_path / "broken").write_bytes(b"\x7fELF and nothing behind it")
-    with pytest.raises(Missing, match="can be read"):
+    with pytest.raises(MissingFile, match="can be read"):
         initrd.closure(tmp_path, {"/broken": None})

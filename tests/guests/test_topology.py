@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 import pytest
 
 from lab.core.errors import HostFailed, UserError
-from lab.guests import host as guest_host
-from lab.guests import live_machine, pinning, topology
+from lab.guests import live_machine, topology
 from lab.guests.live_machine import LiveGuest
-from lab.guests.topology import CpuSet, HostCpu, Layout, Shape
+from lab.guests.topology import Layout, Shape
 
-DATA = Path(__file__).parents[1] / "data" / "lscpu"
-LAPTOP, SERVER, HYBRID = "core-i5-m560", "epyc-7451-2-sockets", "core-ultra-9-185h"
-
-
-def host(name: str) -> list[HostCpu]:
-    return topology.read((DATA / f"{name}.json").read_bytes())
+from ..fakes.lscpu import HYBRID, LAPTOP, SERVER, host
 
 
 def cpu_sets(layout: Layout) -> list[tuple[list[int], list[int]]]:
@@ -166,82 +158,3 @@ def test_lscpu_in_all_its_forms() -> None:
 def test_this_machine_can_seat_a_guest() -> None:
     mine = topology.host_cpus([*range(4096)])
     assert topology.plan(mine, vcpus=1).cpu_sets[0].cpus[0] == mine[0].cpu
-
-
-# ---- what vng is asked, and what it answers
-
-
-PRINTED = (
-    "/usr/bin/qemu-system-x86_64 -name virtme-ng -chardev file,id=console,path=/proc/self/fd/2 "
-    "-chardev stdio,id=stdin,signal=on,mux=off -chardev file,id=stdout,path=/proc/self/fd/1 "
-    "-chardev file,id=ret,path=/tmp/virtme_ret0 -kernel ./kernel "
-    "-append 'virtme_hostname=virtme-ng rdinit=/init init=/bin/sh -- -c \"exec x\"' "
-    "-chardev file,id=report,path=report.jsonl\n"
-)
-
-
-def test_what_vng_prints_becomes_a_command_of_the_guests_folder() -> None:
-    words = live_machine.qemu_argv(f"a warning\n{PRINTED}")
-    assert "file,id=console,path=console.log" in words
-    assert "file,id=report,path=report.jsonl" in words
-    assert {"null,id=stdin", "null,id=stdout", "null,id=ret"} < set(words)
-    assert words[words.index("-append") + 1] == "virtme_hostname=virtme-ng rdinit=/init"
-    with pytest.raises(HostFailed, match="printed no QEMU command"):
-        live_machine.qemu_argv("usage: vng\n")
-
-
-def test_vng_is_asked_for_a_guest_without_network_or_balloon() -> None:
-    layout = topology.plan(host(LAPTOP), vcpus=2)
-    guest = LiveGuest(
-        qemu="/q", accelerator="kvm", shape=layout.shape, cpu_set=layout.cpu_sets[0], memory_mb=640, hugepage_kb=None,
-        arguments=["odd=a b"],
-    )  # fmt: skip
-    words = live_machine.vng_argv(guest)
-    assert words[:4] == ["--run", "./kernel", "--root", "./room"]
-    assert not {"--network", "--balloon", "--rw", "--disable-kvm", "--pin"} & set(words)
-    assert "'odd=a b'" in words[words.index("--append") + 1], "one argument of the kernel's"
-    assert "--disable-kvm" in live_machine.vng_argv(msgspec.structs.replace(guest, accelerator="tcg"))
-
-
-# ---- threads and memory
-
-
-def test_vcpus_are_pinned_by_their_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = [{"cpu-index": 1, "thread-id": 12}, {"cpu-index": 0, "thread-id": 11}]
-    for thread in (10, 11, 12, 13):
-        (tmp_path / "10" / "task" / str(thread)).mkdir(parents=True)
-    done: dict[int, set[int]] = {}
-
-    def place(thread: int, cpus: set[int]) -> None:
-        if thread == 13:
-            raise ProcessLookupError
-        done[thread] = cpus
-
-    monkeypatch.setattr("os.sched_setaffinity", place)
-    pinning.pin(10, pinning.vcpu_threads(answer), CpuSet(cpus=[4, 6], others=[1, 2], nodes=[]), proc=tmp_path)
-    assert done == {11: {4}, 12: {6}, 10: {1, 2}}
-    done.clear()
-    pinning.pin(10, [11, 12], CpuSet(cpus=[4, 6], others=[], nodes=[]), proc=tmp_path)
-    assert done == {11: {4}, 12: {6}}, "without CPUs left, the others run anywhere"
-
-
-def test_memory_is_rounded_and_huge_pages_are_all_or_none(tmp_path: Path) -> None:
-    assert guest_host.round_memory(641, 1) == 642
-    assert guest_host.round_memory(640, 3) == 642
-    layout = topology.plan(host(SERVER), vcpus=2, duet=True)
-    for node, free in ((0, 320), (1, 319)):
-        place = tmp_path / f"sys/devices/system/node/node{node}/hugepages/hugepages-2048kB"
-        place.mkdir(parents=True)
-        (place / "free_hugepages").write_text(f"{free}\n")
-    assert guest_host.hugepage_kb(638, layout, tmp_path) == 2048
-    assert guest_host.hugepage_kb(640, layout, tmp_path) is None, "node 1 lacks one"
-    alone = topology.plan(host(LAPTOP), vcpus=1)
-    assert guest_host.hugepage_kb(2, alone, tmp_path) is None, "no such folder"
-
-
-def test_guests_that_do_not_fit_into_memory(tmp_path: Path) -> None:
-    (tmp_path / "proc").mkdir()
-    (tmp_path / "proc" / "meminfo").write_text("MemTotal: 9999999 kB\nMemAvailable: 1048576 kB\n")
-    guest_host.require_memory(640, 1, tmp_path)
-    with pytest.raises(HostFailed, match="2 guests at once need 1280 MiB of memory, and 1024 MiB are available"):
-        guest_host.require_memory(640, 2, tmp_path)

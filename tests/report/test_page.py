@@ -95,7 +95,7 @@ def test_a_stored_explanation_is_drawn_and_written_out(tmp_path: Path) -> None:
             FunctionRow(name=f"<b>{HOSTILE}", space="user", base_cycles=50_000, test_cycles=40_000),
         ],
     )
-    kept = explain.Remembered(
+    kept = explain.StoredExplanation(
         workload="alloc-burst", case=SLOWER.case, machine="made-up-machine", model="full", cost="cycles",
         explanation=explanation,
     )  # fmt: skip

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.workloads import parsers
-from lab.workloads.parsers import Document, Unreadable
+from lab.workloads.parsers import Document, Unparsable
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 FIO = (DATA / "fio-3.33.json").read_text().splitlines()
@@ -32,7 +32,7 @@ def test_a_place_may_lead_through_keys_with_dots_and_lists() -> None:
 
 @pytest.mark.parametrize("value", ["12", None, True, [], float("nan"), float("inf")])
 def test_what_is_there_and_no_number_is_an_error(value: object) -> None:
-    with pytest.raises(Unreadable, match="not a number"):
+    with pytest.raises(Unparsable, match="not a number"):
         Document(values={"a": value}, program="it").number("a")
 
 
@@ -83,7 +83,7 @@ def test_fio_s_warnings_around_its_json_are_passed_over() -> None:
     ],
 )
 def test_fio_that_prints_something_else_is_named(lines: list[str], words: str) -> None:
-    with pytest.raises(Unreadable, match=words):
+    with pytest.raises(Unparsable, match=words):
         parsers.read_fio(lines)
 
 
@@ -110,7 +110,7 @@ def test_stress_ng_s_fields_by_their_names() -> None:
     ],
 )
 def test_stress_ng_that_prints_something_else_is_named(lines: list[str], words: str) -> None:
-    with pytest.raises(Unreadable, match=words):
+    with pytest.raises(Unparsable, match=words):
         parsers.read_stress_ng(lines)
 
 
@@ -125,7 +125,7 @@ def test_the_last_match_counts_and_lines_have_ends() -> None:
 
 @pytest.mark.parametrize(("text", "pattern"), [("rate: fast", r"rate: (\S+)"), ("a", "a(b)?"), ("x nan", r"x (\w+)")])
 def test_a_match_that_is_no_number_is_an_error(text: str, pattern: str) -> None:
-    with pytest.raises(Unreadable, match="not a number"):
+    with pytest.raises(Unparsable, match="not a number"):
         parsers.number([text], pattern)
 
 
@@ -133,7 +133,7 @@ def test_the_last_line_with_metrics_counts() -> None:
     lines = ['{"metrics": {"a": 1}}', '{"metrics": {"a": 2}}', '{"other": 3}', "{broken", "talk"]
     assert parsers.read_json_lines(lines).number("a") == 2
     assert parsers.read_json_lines(["talk"]).number("a") is None
-    with pytest.raises(Unreadable, match="not a table"):
+    with pytest.raises(Unparsable, match="not a table"):
         parsers.read_json_lines(['{"metrics": [1]}'])
 
 
@@ -157,5 +157,5 @@ def test_no_curves(lines: list[str]) -> None:
      '{"rss":[[1,true]]}', '{"rss":[[null]]}', '{"rss":[[1],2]}'],
 )  # fmt: skip
 def test_whatever_is_not_a_curve_is_refused(series: str) -> None:
-    with pytest.raises(Unreadable, match="it printed series"):
+    with pytest.raises(Unparsable, match="it printed series"):
         parsers.read_series([f'{{"metrics":{{}},"series":{series}}}'])

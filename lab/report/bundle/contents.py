@@ -1,11 +1,10 @@
-"""The contents of a bundle: `bundle.json` and `expected.json`, and the names of its files.
+"""The contents of a bundle: its records `bundle.json` and `expected.json`, its file names, and `SHA256SUMS`.
 
-Everything that a guest is started with is here as plain values: the lab that replays a bundle puts QEMU's
-arguments together itself, and never takes a command from a file that somebody sent.
+The records hold every parameter of a guest as a plain value. The lab that replays a bundle builds QEMU's arguments
+from them, and never runs a command from a file that somebody sent.
 
-`SHA256SUMS`: what every file of a bundle must be. `sha256sum -c SHA256SUMS` checks the same.
-
-It is there against damage. Who changes a file can change its sum, so a bundle is worth as much trust as its sender.
+`SHA256SUMS` finds damage, not forgery: whoever changes a file can change its sum. `sha256sum -c SHA256SUMS` checks it
+without the lab.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ SCRIPT = "run.sh"
 REPORTS = "expected.sha256"
 MACHINE = "guests/exact.toml"
 PLUGIN = "plugin"
-#: What run.sh writes; no part of the bundle.
+#: The folder that run.sh writes to; it is not part of the bundle.
 OUT = "out"
 
 
@@ -61,7 +60,7 @@ class Boot(Record, frozen=True, kw_only=True):
 
 
 class Guest(Record, frozen=True, kw_only=True):
-    """One guest: what it boots is a `Boot`, and the job is what follows the root in its initrd."""
+    """One guest. job: the archive that follows the root in its initrd. Its kernel and root are those of its `Boot`."""
 
     name: str
     workload: str
@@ -79,7 +78,7 @@ class Plugin(Record, frozen=True, kw_only=True):
 
 
 class Bundle(Record, frozen=True, kw_only=True):
-    """`bundle.json`. readings: of each workload, how numbers are read from what its program prints."""
+    """`bundle.json`. readings: by workload, the rules that read numbers from its program's output."""
 
     schema: Literal["lab.bundle/1"] = "lab.bundle/1"
     result: str
@@ -94,7 +93,7 @@ class Bundle(Record, frozen=True, kw_only=True):
 
 
 class ExpectedGuest(Record, frozen=True, kw_only=True):
-    """The output of a guest when it was measured. Digests are those of the files that it wrote, if they were kept."""
+    """The output of a guest when it was measured: its numbers, and digests of its files if they were kept."""
 
     numbers: dict[str, dict[str, float]]
     report_sha256: str | None = None
@@ -108,8 +107,8 @@ class Expected(Record, frozen=True, kw_only=True):
     guests: dict[str, ExpectedGuest]
 
 
-class Opened(msgspec.Struct, frozen=True, kw_only=True):
-    """A bundle that was read, in its folder."""
+class BundleFolder(msgspec.Struct, frozen=True, kw_only=True):
+    """A bundle's folder and its records."""
 
     folder: Path
     bundle: Bundle
@@ -119,7 +118,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     readings: dict[str, Workload]
 
 
-# ---- how a guest is started
+# ---- the guest
 
 
 def guest_of(boot: Boot, qemu: Qemu, parameters: ExactMachine, instrument: Instrument | None) -> ExactGuest:
@@ -135,24 +134,24 @@ def guest_of(boot: Boot, qemu: Qemu, parameters: ExactMachine, instrument: Instr
     )
 
 
-# ---- reading it back
+# ---- reading a bundle
 
 
 def reading(workload: Workload, cases: list[Case]) -> dict[str, Any]:
-    """A workload as far as its output's reading goes: nothing of where its files were."""
+    """The rules that read a workload's output, without the paths of its files."""
     bare = msgspec.structs.replace(
         workload, folder=Path(), cases=tuple(msgspec.structs.replace(case, file="") for case in cases), files=()
     )
-    found: dict[str, Any] = msgspec.to_builtins(bare, enc_hook=str)
-    return found
+    rules: dict[str, Any] = msgspec.to_builtins(bare, enc_hook=str)
+    return rules
 
 
-def load(folder: Path) -> Opened:
-    """A bundle whose files are known to be whole; `UserError` where they make no sense."""
+def load(folder: Path) -> BundleFolder:
+    """Load a bundle after `check`; `UserError` if its records contradict each other or its files."""
     bundle = _record(folder / DESCRIPTION, Bundle)
     expected = _record(folder / EXPECTED, Expected)
-    _check_sense(folder, bundle, expected)
-    return Opened(
+    _check_references(folder, bundle, expected)
+    return BundleFolder(
         folder=folder,
         bundle=bundle,
         expected=expected,
@@ -167,12 +166,12 @@ def _record(path: Path, kind: type[Any]) -> Any:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.MsgspecError) as error:
         raise UserError(
-            f"{path} cannot be read: {error}", hint="it may be of another lab's version; ask for a new bundle"
+            f"{path} cannot be read: {error}", hint="another version of the lab may have made it; ask for a new bundle"
         ) from error
 
 
-def _check_sense(folder: Path, bundle: Bundle, expected: Expected) -> None:
-    """Every name leads to something, inside the bundle."""
+def _check_references(folder: Path, bundle: Bundle, expected: Expected) -> None:
+    """Refuse records that name a file, a boot or a guest that is not in the bundle."""
     paths = [path for boot in bundle.boots for path in (boot.kernel, boot.root)]
     paths += [guest.job for guest in bundle.guests] + ([bundle.plugin.machine] if bundle.plugin else [])
     for path in paths:
@@ -180,11 +179,11 @@ def _check_sense(folder: Path, bundle: Bundle, expected: Expected) -> None:
             raise UserError(f"{folder / DESCRIPTION} names {path!r}, which is no file of the bundle")
     boots = {(boot.workload, boot.arm) for boot in bundle.boots}
     for guest in bundle.guests:
-        known = (guest.workload, guest.arm) in boots and guest.workload in bundle.readings
-        if not known or guest.name not in expected.guests or not re.fullmatch(r"[a-z0-9][a-z0-9._+-]*", guest.name):
-            raise UserError(f"{folder / DESCRIPTION}: the guest {guest.name!r} is not described whole")
+        is_known = (guest.workload, guest.arm) in boots and guest.workload in bundle.readings
+        if not is_known or guest.name not in expected.guests or not re.fullmatch(r"[a-z0-9][a-z0-9._+-]*", guest.name):
+            raise UserError(f"{folder / DESCRIPTION}: the description of the guest {guest.name!r} is incomplete")
     if any(boot.model for boot in bundle.boots) and bundle.plugin is None:
-        raise UserError(f"{folder / DESCRIPTION}: a model is run, and there is no plugin")
+        raise UserError(f"{folder / DESCRIPTION}: a guest runs a cost model, but the bundle has no plugin")
 
 
 def is_inside(path: str) -> bool:
@@ -195,13 +194,13 @@ def is_inside(path: str) -> bool:
 
 def _workload(folder: Path, name: str, raw: dict[str, Any]) -> Workload:
     try:
-        found = msgspec.convert(raw, Workload, dec_hook=_path)
-        for metric in found.metrics:
+        workload = msgspec.convert(raw, Workload, dec_hook=_path)
+        for metric in workload.metrics:
             if metric.pattern and re.compile(metric.pattern).groups != 1:
                 raise UserError(f"{folder / DESCRIPTION}: {name}: {metric.name}: its pattern has not one group")
     except (msgspec.ValidationError, re.error) as error:
         raise UserError(f"{folder / DESCRIPTION}: {name}: {error}") from error
-    return found
+    return workload
 
 
 def _path(kind: type[Any], value: Any) -> Any:
@@ -216,24 +215,26 @@ def save(folder: Path, bundle: Bundle, expected: Expected, result: AbResult) -> 
         records.save(folder / name, record)
 
 
+# ---- checksums
+
 NAME = "SHA256SUMS"
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 _SHOWN = 5
 
 
 def write(folder: Path) -> None:
-    """List everything in a folder."""
+    """Write the checksums of all files in a folder."""
     lines = [f"{records.file_digest(folder / name)}  {name}\n" for name in sorted(_files(folder)) if name != NAME]
     records.write_atomic(folder / NAME, "".join(lines).encode())
 
 
 def check(folder: Path) -> None:
-    """`UserError` naming every file that is not what it was, is gone, or came in addition."""
+    """`UserError` that names every file that was changed, removed or added."""
     listed = _read(folder)
-    found = set(_files(folder)) - {NAME}
-    problems = [f"{name} is missing" for name in sorted(set(listed) - found)]
-    problems += [f"{name} is not in {NAME}" for name in sorted(found - set(listed))]
-    problems += [f"{name} is not what it was" for name in sorted(found & set(listed)) if _differs(folder, name, listed)]
+    present = set(_files(folder)) - {NAME}
+    problems = [f"{name} is missing" for name in sorted(set(listed) - present)]
+    problems += [f"{name} is not in {NAME}" for name in sorted(present - set(listed))]
+    problems += [f"{name} was changed" for name in sorted(present & set(listed)) if _differs(folder, name, listed)]
     if problems:
         more = f", and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         raise UserError(
@@ -248,24 +249,24 @@ def _read(folder: Path) -> dict[str, str]:
         raise UserError(f"{folder} is no bundle, or a damaged one: {NAME} is missing")
     listed = {}
     for number, line in enumerate(path.read_text(errors="replace").splitlines(), start=1):
-        found = _LINE.fullmatch(line)
-        if not found or not is_inside(found[2]):
+        match = _LINE.fullmatch(line)
+        if not match or not is_inside(match[2]):
             raise UserError(f"{path}: line {number} is no checksum of a file in the bundle", hint="nothing was run")
-        listed[found[2]] = found[1]
+        listed[match[2]] = match[1]
     return listed
 
 
 def _files(folder: Path) -> Iterator[str]:
-    """All that is below a folder and not itself one, but for what run.sh wrote."""
-    for place, folders, files in os.walk(folder):
-        if Path(place) == folder and OUT in folders:
+    """Everything below a folder that is not a folder, without the output of run.sh."""
+    for parent, folders, files in os.walk(folder):
+        if Path(parent) == folder and OUT in folders:
             folders.remove(OUT)
-        links = [name for name in folders if (Path(place) / name).is_symlink()]
+        links = [name for name in folders if (Path(parent) / name).is_symlink()]
         for name in (*files, *links):
-            yield str((Path(place) / name).relative_to(folder))
+            yield str((Path(parent) / name).relative_to(folder))
 
 
 def _differs(folder: Path, name: str, listed: dict[str, str]) -> bool:
-    """A link is never what it was: it would lead out of the bundle."""
+    """True for a file with another sum, and for every link, which could lead out of the bundle."""
     path = folder / name
     return not stat.S_ISREG(path.lstat().st_mode) or records.file_digest(path) != listed[name]

@@ -1,7 +1,7 @@
-"""Running a bundle's guests again, and comparing every number: what `lab replay BUNDLE` does.
+"""`lab replay BUNDLE`: runs a bundle's guests again, and compares every number.
 
-The files are checked first. QEMU's arguments are put together here from the bundle's values; nothing of the bundle
-is run on this machine but inside the guest, unless its cost plugin is another than the lab's, and trusted by word.
+It checks the files first, and builds QEMU's arguments from the bundle's values. Nothing of the bundle runs outside the
+guest, except a cost plugin that differs from the lab's, and that only with --trust-plugin.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from lab.guests.exact import Qemu
 from lab.guests.plugin import COSTS, Instrument, Model
 from lab.guests.run import INITRD, REPORT, RunningGuests
 from lab.report.bundle import archive, contents, texts
-from lab.report.bundle.contents import ExpectedGuest, Guest, Opened
+from lab.report.bundle.contents import BundleFolder, ExpectedGuest, Guest
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayOptions:
-    """Options of a replay. trust: build and run a cost plugin that is not this lab's."""
+    """Options of a replay. trust: build and run a cost plugin that differs from this lab's."""
 
     qemu: str
     guest_timeout_s: float
@@ -44,20 +44,20 @@ def is_bundle(reference: str) -> bool:
     return path.is_file() or any((path / name).is_file() for name in (contents.DESCRIPTION, contents.NAME))
 
 
-def replay(path: Path, asked: ReplayOptions, work: Work) -> Replay:
-    """All guests of a bundle once more; `UserError` before anything runs if it is damaged."""
-    qemu = exact.find_qemu(asked.qemu)
+def replay(path: Path, options: ReplayOptions, work: Work) -> Replay:
+    """Run all guests of a bundle; `UserError` before anything runs if the bundle is damaged."""
+    qemu = exact.find_qemu(options.qemu)
     with tempfile.TemporaryDirectory(prefix="lab-replay-") as scratch, _folder(path, Path(scratch)) as folder:
         contents.check(folder)
         opened = contents.load(folder)
-        library = _library(opened, Path(scratch), asked)
-        found = _run_all(opened, qemu, library, Path(scratch), asked, work)
-    differing = [line for guest in opened.bundle.guests for line in found[guest.name]]
+        library = _library(opened, Path(scratch), options)
+        differences_of = _run_all(opened, qemu, library, Path(scratch), options, work)
+    differing = [line for guest in opened.bundle.guests for line in differences_of[guest.name]]
     return Replay(
         result=opened.bundle.result,
-        guests=len(found),
+        guests=len(differences_of),
         differences=differing,
-        environment=_around(opened, qemu),
+        environment=_changed_environment(opened, qemu),
     )
 
 
@@ -74,43 +74,43 @@ def _folder(path: Path, scratch: Path) -> Iterator[Path]:
         shutil.rmtree(into, ignore_errors=True)
 
 
-def _around(opened: Opened, qemu: Qemu) -> list[str]:
-    """Differences between the environment then and here; the files are equal, or nothing would have been run."""
+def _changed_environment(opened: BundleFolder, qemu: Qemu) -> list[str]:
+    """The facts that differ from the measurement's environment. The bundle's own files are known to be equal."""
     then = opened.result.environment
-    found = [("qemu", then.qemu, qemu.version), ("lab", then.lab, __version__)]
+    facts = [("qemu", then.qemu, qemu.version), ("lab", then.lab, __version__)]
     if opened.bundle.plugin and not _same_plugin(opened):
-        found.append(("plugin", opened.bundle.plugin.sources[:12], "this lab's is another; the bundle's was run"))
-    return [f"{name} ({before} then, {now} here)" for name, before, now in found if before != now]
+        facts.append(("plugin", opened.bundle.plugin.sources[:12], "this lab's is another; the bundle's was run"))
+    return [f"{name} ({before} then, {now} here)" for name, before, now in facts if before != now]
 
 
 # ---- the plugin
 
 
-def _same_plugin(opened: Opened) -> bool:
+def _same_plugin(opened: BundleFolder) -> bool:
     mine = records.digest(plugin.sources(plugin.source_folder()))
     return opened.bundle.plugin is not None and opened.bundle.plugin.sources == mine
 
 
-def _library(opened: Opened, scratch: Path, asked: ReplayOptions) -> Path | None:
-    """The cost plugin to use: this lab's own where it is the same."""
+def _library(opened: BundleFolder, scratch: Path, options: ReplayOptions) -> Path | None:
+    """The cost plugin to use: this lab's own if its sources are the same, else the bundle's."""
     if opened.bundle.plugin is None:
         return None
     if _same_plugin(opened):
         return plugin.obtain()
-    if not asked.trust:
+    if not options.trust:
         raise UserError(
             f"{opened.folder} was measured with another cost plugin than this lab's",
             hint=f"it would run on this machine: read {contents.PLUGIN}/, then allow it with --trust-plugin",
         )
     target = scratch / plugin.NAME
-    words: list[str | Path] = [
-        *texts.BUILD_WORDS,
+    argv: list[str | Path] = [
+        *texts.BUILD_ARGV,
         "-o",
         target,
         *sorted((opened.folder / contents.PLUGIN).glob("*.c")),
         "-ldl",
     ]
-    process.run(words)
+    process.run(argv)
     return target
 
 
@@ -118,22 +118,22 @@ def _library(opened: Opened, scratch: Path, asked: ReplayOptions) -> Path | None
 
 
 def _run_all(
-    opened: Opened, qemu: Qemu, library: Path | None, scratch: Path, asked: ReplayOptions, work: Work
+    opened: BundleFolder, qemu: Qemu, library: Path | None, scratch: Path, options: ReplayOptions, work: Work
 ) -> dict[str, list[str]]:
     """The differences in each guest, by name; the first that fails stops the rest."""
     running = RunningGuests()
     guests = opened.bundle.guests
     with work.progress.task("replaying", len(guests)) as task, ThreadPoolExecutor(max_workers=work.jobs) as pool:
 
-        def one(guest: Guest) -> list[str]:
+        def run(guest: Guest) -> list[str]:
             folder = scratch / "guests" / guest.name
-            found = _compare(opened, guest, folder, _boot(opened, guest, qemu, library, folder, asked, running))
+            differing = _compare(opened, guest, folder, _boot(opened, guest, qemu, library, folder, options, running))
             shutil.rmtree(folder)
             task.advance()
-            return found
+            return differing
 
         try:
-            futures = {guest.name: pool.submit(one, guest) for guest in guests}
+            futures = {guest.name: pool.submit(run, guest) for guest in guests}
             return {name: future.result() for name, future in futures.items()}
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -142,12 +142,12 @@ def _run_all(
 
 
 def _boot(
-    opened: Opened,
+    opened: BundleFolder,
     guest: Guest,
     qemu: Qemu,
     library: Path | None,
     folder: Path,
-    asked: ReplayOptions,
+    options: ReplayOptions,
     running: RunningGuests,
 ) -> GuestOutput:
     boot, workload = opened.bundle.boot(guest), opened.readings[guest.workload]
@@ -155,36 +155,32 @@ def _boot(
     initrd, root = folder / INITRD, opened.folder / boot.root
     initrd.write_bytes(root.read_bytes() + (opened.folder / guest.job).read_bytes())
     instrument = _instrument(opened, boot.model, library)
-    described = contents.guest_of(boot, qemu, opened.machine, instrument)
-    argv = described.argv(kernel=opened.folder / boot.kernel, folder=folder, root=root)
+    exact_guest = contents.guest_of(boot, qemu, opened.machine, instrument)
+    argv = exact_guest.argv(kernel=opened.folder / boot.kernel, folder=folder, root=root)
     try:
         return runs.boot_and_read(
             argv, folder, workload, guest.seed, [workload.case(name) for name in guest.cases],
-            modelled=instrument is not None, timeout_s=asked.guest_timeout_s, running=running,
+            modelled=instrument is not None, timeout_s=options.guest_timeout_s, running=running,
         )  # fmt: skip
     except GuestFailed as error:
         error.message = f"{guest.name}: {error.message}"
-        error.log = None  # it is gone with the rest
+        error.log = None  # the scratch folder with the log is deleted
         raise
 
 
-def _instrument(opened: Opened, model: Model | None, library: Path | None) -> Instrument | None:
+def _instrument(opened: BundleFolder, model: Model | None, library: Path | None) -> Instrument | None:
     if model is None or library is None or opened.bundle.plugin is None:
         return None
     machine = hardware.read(opened.folder / opened.bundle.plugin.machine)
     return Instrument(library=library, machine=machine, model=model)
 
 
-def _compare(opened: Opened, guest: Guest, folder: Path, output: GuestOutput) -> list[str]:
-    """Every number that is not the same; and the files, which hold more than the numbers."""
+def _compare(opened: BundleFolder, guest: Guest, folder: Path, output: GuestOutput) -> list[str]:
+    """A line for each number that differs; without one, a line for each file that does: it holds more than numbers."""
     expected = opened.expected.guests[guest.name]
-    found = differences(guest, expected.numbers, {case: output.metrics(case) for case in guest.cases})
-    if not found:
-        found = [
-            f"{guest.name}: {name} has other bytes, though every number is the same"
-            for name in _other(folder, expected)
-        ]
-    return found
+    return differences(guest, expected.numbers, {case: output.metrics(case) for case in guest.cases}) or [
+        f"{guest.name}: {name} has other bytes, though every number is the same" for name in _other(folder, expected)
+    ]
 
 
 def _other(folder: Path, expected: ExpectedGuest) -> list[str]:

@@ -1,7 +1,4 @@
-"""The texts of a bundle for people: `README.txt` and `LICENCES.txt`.
-
-`run.sh`: every guest of a bundle with plain QEMU, for a shell that knows nothing of the lab.
-"""
+"""The texts of a bundle: `README.txt`, `LICENCES.txt`, and `run.sh`, which runs every guest with QEMU alone."""
 
 from __future__ import annotations
 
@@ -20,15 +17,15 @@ from lab.report import wording
 from lab.report.bundle import contents
 from lab.report.bundle.contents import Boot, Bundle
 
-# Where the script puts the kernel and QEMU, whatever they are called on the machine that it is run on.
+# Placeholders in argv, which the script replaces by its own kernel and the user's QEMU.
 _KERNEL = "KERNEL"
 _QEMU = Qemu(path="QEMU", version="", numbers=(0, 0))
 _HERE = Path()
 
-#: Compiles the plugin; what it counts does not depend on the compiler.
-BUILD_WORDS = ("cc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-shared", "-fPIC", "-fvisibility=hidden")
+#: Compiles the plugin. The compiler does not change its counts.
+BUILD_ARGV = ("cc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-shared", "-fPIC", "-fvisibility=hidden")
 #: The same by hand, from the bundle's folder.
-BUILD = f"{' '.join(BUILD_WORDS)} -o libcost.so plugin/*.c -ldl"
+BUILD = f"{' '.join(BUILD_ARGV)} -o libcost.so plugin/*.c -ldl"
 
 _HEAD = """\
 #!/bin/sh
@@ -117,17 +114,17 @@ def render(
 def _case(boot: Boot, parameters: ExactMachine, instrument: Instrument | None, folder: Path) -> Iterator[str]:
     """One branch of `boot`: QEMU's command, one option a line, run in the guest's own folder."""
     guest = contents.guest_of(boot, _QEMU, parameters, instrument)
-    words = guest.argv(kernel=Path(_KERNEL), folder=_HERE, root=folder / boot.root)
+    argv = guest.argv(kernel=Path(_KERNEL), folder=_HERE, root=folder / boot.root)
     yield f"    {shlex.quote(boot.name)})"
     yield " \\\n".join(
-        f"        {'' if number == 0 else '    '}{line}" for number, line in enumerate(_lines(words, boot))
+        f"        {'' if number == 0 else '    '}{line}" for number, line in enumerate(_lines(argv, boot))
     )
     yield "        ;;"
 
 
-def _lines(words: Sequence[str], boot: Boot) -> list[str]:
+def _lines(argv: Sequence[str], boot: Boot) -> list[str]:
     lines = ['exec "$qemu"']
-    for before, word in pairwise(words):
+    for before, word in pairwise(argv):
         quoted = f'"$here"/{shlex.quote(boot.kernel)}' if before == "-kernel" and word == _KERNEL else shlex.quote(word)
         if word.startswith("-"):
             lines.append(quoted)
@@ -232,7 +229,7 @@ def _option(name: str, text: str) -> list[str]:
 
 
 def licences(image: Image, foreign: Sequence[str]) -> str:
-    """Whose the files are. foreign: the workloads that are not the lab's."""
+    """The licences of the files. foreign: the workloads that are not part of the lab."""
     lines = [
         "Licences",
         "========",

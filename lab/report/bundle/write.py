@@ -1,7 +1,7 @@
-"""Making a bundle of a stored comparison. Nothing is measured: what was booted is put together again, and proved to
-be the same, by its fingerprint, its kernels' keys and QEMU's recorded arguments.
+"""Writes the bundle of a stored comparison: kernels, roots, jobs, numbers, and the source of all of them.
 
-Where a kernel of a bundle comes from, so that anybody can build it again: source, patch, kconfig, compiler.
+It measures nothing. It makes the guests' files again and proves them equal to those that were measured, by the
+fingerprint, the kernels' keys and QEMU's recorded arguments.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NAME = "SOURCE.txt"
 
 
 def describe(kernel: Kernel, booted: Path) -> None:
-    """Put beside a kernel all that it was made from, but for the published source itself."""
+    """Write beside a kernel all that a rebuild needs besides the published source: patch, kconfig, compiler."""
     folder = booted.parent
     lines = [*kernel.spec.source.provenance(folder), *_build(kernel, folder)]
     head = [f"Linux {kernel.release}, as {booted.name}", f"sha256 {records.file_digest(booted)}", ""]
@@ -67,12 +67,11 @@ def _build(kernel: Kernel, folder: Path) -> Iterator[str]:
 def make_command(build: Build) -> str:
     """The make command that builds a kernel of the store."""
     compiler = f"CC={build.compiler_command}"
-    words = ["make", "O=../out", *build.inputs.make, compiler, f"HOST{compiler}", "bzImage", "vmlinux"]
-    return shlex.join(words)
+    return shlex.join(["make", "O=../out", *build.inputs.make, compiler, f"HOST{compiler}", "bzImage", "vmlinux"])
 
 
 class _Part(NamedTuple):
-    """A run that was measured, and what it was started from. kernel: its place in the bundle."""
+    """A measured run with its bench and its arm. kernel: the kernel's path in the bundle."""
 
     name: str
     run: Run
@@ -82,7 +81,7 @@ class _Part(NamedTuple):
 
 
 def write(report: StoredComparison, output: Path, work: Work) -> None:
-    """A result's bundle, as a new folder or, by its name, one file."""
+    """Write a result's bundle, as a new folder or, if the suffix says so, one file."""
     _check_output(output)
     plan = _plan(report)
     with tempfile.TemporaryDirectory(prefix=".lab-bundle-", dir=output.absolute().parent) as scratch:
@@ -115,31 +114,31 @@ def _plan(report: StoredComparison) -> Plan:
     if result.mode != "exact":
         raise UserError(
             f"{result.result} was measured in {result.mode} mode, whose numbers nothing repeats",
-            hint="a bundle is of a result of exact mode",
+            hint="only results of exact mode can be bundled",
         )
     if plan is None or not any((report.folder / "runs").glob("*.json")):
         raise UserError(f"the guests of {result.result} were not kept", hint="measure it again, then bundle that")
     return plan
 
 
-# ---- what was booted, put together again
+# ---- the measured guests, made again
 
 
 def _parts(report: StoredComparison, plan: Plan, scratch: Path, work: Work) -> list[_Part]:
     selection.require_unchanged(plan.files)
     arms = (exact.obtain_arm("base", plan.base, work), exact.obtain_arm("test", plan.test, work))
-    # The QEMU that it was measured with, whatever is installed by now: nothing is run here.
+    # The measurement's QEMU, whatever is installed by now: it does not run here.
     then = Qemu(path=plan.qemu, version=report.raw.environment.qemu, numbers=(0, 0))
     ready = exact.prepare_around(arms, then, plan, scratch, work.progress)
     _require_same(report, ready.environment)
-    benches = {one.bench.workload.name: one.bench for one in ready.series}
-    places = {arm.kernel.key: arm.name for arm in reversed(arms)}  # one that both arms boot is there once
+    benches = {series.bench.workload.name: series.bench for series in ready.series}
+    folders = {arm.kernel.key: arm.name for arm in reversed(arms)}  # a kernel of both arms is stored once
     parts = []
     for path in sorted((report.folder / "runs").glob("*.json")):
         run = records.load(path, Run)
         bench, arm = benches[run.workload], next(arm for arm in arms if arm.name == run.arm)
         image = "bzImage" if bench.machine is MachineType.Q35 else "vmlinux"
-        part = _Part(path.stem, run, bench, arm, f"kernels/{places[arm.kernel.key]}/{image}")
+        part = _Part(path.stem, run, bench, arm, f"kernels/{folders[arm.kernel.key]}/{image}")
         _require_argv(report, part)
         parts.append(part)
     return parts
@@ -150,14 +149,14 @@ def _require_same(report: StoredComparison, now: ResultEnvironment) -> None:
     if then.fingerprint == now.fingerprint:
         return
     before, after = records.plain(then), records.plain(now)
-    # The whole image is more than what a guest gets of it.
-    aside = ("fingerprint", "image", "lab")
-    names = [name for name in before if name not in aside and before[name] != after[name]]
+    # A guest gets only a part of the image, so another image alone does not matter.
+    ignored = ("fingerprint", "image", "lab")
+    names = [name for name in before if name not in ignored and before[name] != after[name]]
     raise _gone(report, ", ".join(names) or "fingerprint")
 
 
 def _require_argv(report: StoredComparison, part: _Part) -> None:
-    """Refuse a bundle whose guests would start otherwise than those that were measured, to the last word."""
+    """Refuse a bundle if a guest's QEMU arguments or commands differ from the recorded ones."""
     run, argv = part.run, part.run.argv
     if run.kernel != part.arm.kernel.key:
         raise _gone(report, f"the kernel of {run.arm}")
@@ -170,20 +169,20 @@ def _require_argv(report: StoredComparison, part: _Part) -> None:
     )
     commands = {case.name: part.bench.workload.command(case) for case in _cases(part)}
     if commands != run.commands or _but_library(again) != _but_library(argv):
-        raise _gone(report, "how its guests are started")
+        raise _gone(report, "the command line of its guests")
 
 
 def _but_library(argv: Sequence[str]) -> list[str]:
-    """Without the place of the plugin: what it is made from is in the fingerprint."""
+    """Arguments without the plugin's path. The fingerprint covers its sources."""
     return [
         word.partition(",out=")[2] if before == "-plugin" else word
         for before, word in zip(["", *argv], argv, strict=False)
     ]
 
 
-def _gone(report: StoredComparison, what: str) -> UserError:
+def _gone(report: StoredComparison, fact: str) -> UserError:
     return UserError(
-        f"what {report.raw.result} was measured with cannot be put together any more: {what} differs",
+        f"the guests of {report.raw.result} cannot be made again: {fact} differs",
         hint="measure it again with this lab, then bundle that",
     )
 
@@ -212,7 +211,7 @@ def _boot(part: _Part) -> Boot:
 
 def _fill(folder: Path, report: StoredComparison, plan: Plan, parts: Sequence[_Part], progress: Progress) -> None:
     benches = {part.bench.workload.name: part.bench for part in parts}
-    # Where it was stored is nothing to anybody else.
+    # The path of the result is private.
     result = msgspec.structs.replace(report.raw, result=report.folder.name, reproduce="lab replay .")
     _kernels(folder, parts)
     _roots(folder, benches)
@@ -231,7 +230,7 @@ def _fill(folder: Path, report: StoredComparison, plan: Plan, parts: Sequence[_P
 
 
 def _kernels(folder: Path, parts: Sequence[_Part]) -> None:
-    """Write the kernels that are booted, with the sources that they are made from."""
+    """Write the kernels that the guests boot, with their sources."""
     for part in {part.kernel: part for part in parts}.values():
         target = folder / part.kernel
         target.parent.mkdir(parents=True)
@@ -240,7 +239,7 @@ def _kernels(folder: Path, parts: Sequence[_Part]) -> None:
 
 
 def _roots(folder: Path, benches: Mapping[str, Bench]) -> None:
-    """The guests' roots and parameters, and the sources of what in them is the lab's own."""
+    """Write the guests' roots and parameters, and the sources of the lab's own programs in them."""
     (folder / "guests").mkdir()
     shutil.copyfile(room("machines") / "exact.toml", folder / contents.MACHINE)
     _copy_sources(room("images") / "guest" / "init", folder / "sources" / "init")
@@ -253,9 +252,9 @@ def _roots(folder: Path, benches: Mapping[str, Bench]) -> None:
 
 def _copy_sources(source: Path, target: Path) -> None:
     for path in sorted(path for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
-        place = target / path.relative_to(source)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, place)
+        copy = target / path.relative_to(source)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
 
 
 def _guest(folder: Path, part: _Part) -> Guest:
@@ -274,13 +273,13 @@ def _guest(folder: Path, part: _Part) -> Guest:
 
 
 def _reading(workload: str, parts: Sequence[_Part]) -> dict[str, Any]:
-    mine = [part for part in parts if part.run.workload == workload]
-    cases = {case.name: case for part in mine for case in _cases(part)}
-    return contents.reading(mine[0].bench.workload, list(cases.values()))
+    of_workload = [part for part in parts if part.run.workload == workload]
+    cases = {case.name: case for part in of_workload for case in _cases(part)}
+    return contents.reading(of_workload[0].bench.workload, list(cases.values()))
 
 
 def _plugin(folder: Path, plan: Plan, benches: Sequence[Bench]) -> Plugin | None:
-    """The cost plugin, source and built, with the machine that it models; None where no model was run."""
+    """Write the cost plugin, its source and the machine that it models; None if no guest ran a model."""
     instrument = next((bench.instrument for bench in benches if bench.instrument), None)
     if instrument is None:
         return None

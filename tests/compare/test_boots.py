@@ -1,0 +1,83 @@
+"""Boots of live mode: the values of every iteration, and a disk that is full."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import msgspec
+import pytest
+
+from lab.compare import boots
+from lab.compare.boots import BootRecord, GuestSetup
+from lab.core.errors import DiskFull, GuestFailed
+from lab.guests.channel import CaseOutcome, GuestReport
+from lab.guests.run import Arm, RunningGuests
+from lab.guests.topology import CpuSet
+from lab.workloads import selection
+
+from ..fakes.guest import WORKLOAD, write_workload
+
+
+def outcome(name: str, *lines: str, status: int = 0) -> CaseOutcome:
+    return CaseOutcome(name=name, begin_ns=0, end_ns=1, ended=True, status=status, stdout=list(lines))
+
+
+def printed(**metrics: float) -> str:
+    return json.dumps({"metrics": metrics})
+
+
+def test_each_iteration_is_read_by_itself(tmp_path: Path) -> None:
+    workload = selection.load(write_workload(tmp_path / "mine"))
+    report = GuestReport(
+        cases=[
+            outcome("small", printed(throughput=1, faults=10)),
+            outcome("large", printed(throughput=5, faults=50)),
+            outcome("small", printed(throughput=2, faults=20)),
+            outcome("large", printed(throughput=6, faults=60)),
+        ]
+    )
+    found = boots.collect(report, workload, workload.cases, 2, tmp_path)
+    assert found["small"] == {"throughput": [1.0, 2.0], "faults": [10.0, 20.0]}
+    assert found["large"] == {"throughput": [5.0, 6.0], "faults": [50.0, 60.0]}
+    with pytest.raises(GuestFailed, match="never ended"):
+        boots.collect(report, workload, workload.cases, 3, tmp_path)
+    report.cases[2].status = 3
+    with pytest.raises(GuestFailed, match="exited with status 3"):
+        boots.collect(report, workload, workload.cases, 2, tmp_path)
+
+
+def test_a_metric_that_only_some_iterations_print_has_holes(tmp_path: Path) -> None:
+    optional = WORKLOAD.replace('description = "page faults"', 'description = "page faults"\noptional = true')
+    workload = selection.load(write_workload(tmp_path / "mine", optional))
+    (small,) = [case for case in workload.cases if case.name == "small"]
+    lines = [printed(throughput=1), printed(throughput=1, faults=7), printed(throughput=1)]
+    report = GuestReport(cases=[outcome("small", line) for line in lines])
+    found = boots.collect(report, workload, [small], 3, tmp_path)
+    assert found["small"]["faults"] == [None, 7.0, None]
+    record = BootRecord(
+        name="n", arm="base", workload="mine", cases=["small"], iterations=3, seed=1, kernel="k", fingerprint="f",
+        started="now", cpus=[0], others=[], vng=[], argv=[], values=found,
+    )  # fmt: skip
+    kept = msgspec.json.decode(msgspec.json.encode(record), type=BootRecord)
+    assert [math.isnan(value) for value in kept.reading()["small"]["faults"]] == [True, False, True]
+
+
+def test_no_guest_is_started_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: type("Usage", (), {"free": 1 << 20})())
+    bench = cast(GuestSetup, SimpleNamespace(folder=tmp_path))
+    with pytest.raises(DiskFull, match="1 MiB free, a guest needs 32 MiB"):
+        boots.boot(
+            bench,
+            cast(Arm, None),
+            [],
+            name="n",
+            seed=1,
+            iterations=1,
+            cpu_set=cast(CpuSet, None),
+            running=RunningGuests(),
+        )
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,42 @@
+"""`lab shell`: settings, needs, and the command's output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.core.errors import UserError
+from lab.core.progress import Progress
+from lab.guests import shell
+
+from ..fakes.guest import kernel
+
+QUIET = Progress(quiet=True)
+
+
+def test_a_command_runs_with_the_specs_settings() -> None:
+    settings = {"thp": "never", "sysctl.vm.swappiness": "10", "cmdline.quiet": "", "env.A": "x y"}
+    words = shell.guest_options(["echo", "a b"], settings)
+    assert words[words.index("--append") + 1] == "panic=-1 quiet"
+    assert words[words.index("--exec") + 1].split("; ") == [
+        "echo never > /sys/kernel/mm/transparent_hugepage/enabled", "sysctl -w vm.swappiness=10",
+        "export A='x y'", "exec echo 'a b'",
+    ]  # fmt: skip
+    assert "--exec" not in shell.guest_options([], {})
+
+
+def test_a_shell_needs_a_terminal_and_a_kernel_that_mounts_its_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserError, match="needs a terminal"):
+        shell.require_terminal([])
+    shell.require_terminal(["true"])
+    monkeypatch.setattr("lab.kernels.kernel.Kernel.configuration", lambda kernel: {"CONFIG_9P_FS": "m"})
+    with pytest.raises(UserError, match=r"not built in .*: CONFIG_9P_FS, CONFIG_NET_9P_VIRTIO"):
+        shell.prepare(kernel("one"), ["true"], settings={}, progress=QUIET)
+
+
+def test_what_a_command_writes_is_passed_on(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    # As QEMU does: it opens its output by name, which empties a file, but not a pipe.
+    script = "printf out > /proc/self/fd/1; printf err > /proc/self/fd/2; exit 7"
+    assert shell._run_through_pipes(["sh", "-c", script], tmp_path, {"PATH": "/usr/bin:/bin"}) == 7
+    assert capfdbinary.readouterr() == (b"out", b"err")
