@@ -21,12 +21,27 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Ansible asks for sudo's password only where sudo would.
 ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-become-pass)
 
-.PHONY: ab test setup lint quick unit browser chromium pictures database docs man wheel vagrant guest stories agreement nights bench bench-search bench-verdict schema clean
+.PHONY: ab test test-packages setup lint quick unit browser chromium pictures database docs man wheel vagrant guest stories agreement nights bench bench-search bench-verdict schema clean
 
 ab: setup
 	@$(BIN)/lab ab --base '$(BASE)' --test '$(TEST)' $(ARGS)
 
-test: setup lint unit browser database docs vagrant guest
+# Debian's packages for the tests. Each target below installs its own where it runs alone.
+INSTALL := $(SUDO) sh -c 'apt-get update -q && apt-get install -q -y --no-install-recommends "$$@"' install
+
+test-packages: setup
+	@$(INSTALL) postgresql chromium man-db mandoc
+	@$(INSTALL) vagrant vagrant-libvirt || echo 'Debian has no Vagrant here: its tests are skipped'
+
+# The kernels of the guest tests are built meanwhile, with what the other tests leave of the CPUs, in the home that the
+# guest tests then use.
+test: setup test-packages man
+	@home="$$LAB_TEST_HOME"; \
+	[ -n "$$home" ] || { home=$$(mktemp -d /var/tmp/lab-test-XXXXXX); trap 'setsid rm -rf "$$home" &' EXIT; }; \
+	export LAB_TEST_HOME="$$home" LAB_TEST_RUN="$$$$"; \
+	setsid nice $(BIN)/pytest -q tests/guest/test_builds.py & kernels=$$!; \
+	$(MAKE) lint unit browser database docs vagrant || { kill -- -$$kernels; exit 1; }; \
+	wait $$kernels && $(MAKE) guest GUEST=--deselect=tests/guest/test_builds.py
 
 setup: $(VENV)/host-ready
 
@@ -62,17 +77,15 @@ quick: $(VENV)/ready
 
 # The history in PostgreSQL: a server of the tests' own, from Debian's package.
 database: $(VENV)/ready
-	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || \
-		{ $(SUDO) apt-get update -q && $(SUDO) apt-get install -q -y --no-install-recommends postgresql; }
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || $(INSTALL) postgresql
 	LAB_REQUIRE_POSTGRESQL=1 $(BIN)/pytest -q -m database tests/history
 
 # Pages in a real browser: Debian's, which nothing else needs.
 browser: chromium
-	LAB_REQUIRE_BROWSER=1 $(BIN)/pytest -q -m browser tests/browser
+	LAB_REQUIRE_BROWSER=1 $(BIN)/pytest -q -n 2 -m browser tests/browser
 
 chromium: $(VENV)/ready
-	@command -v chromium >/dev/null || \
-		{ $(SUDO) apt-get update -q && $(SUDO) apt-get install -q -y --no-install-recommends chromium; }
+	@command -v chromium >/dev/null || $(INSTALL) chromium
 
 # docs/pictures: pages of results that were measured before. ARGS="--ab ID --bisect ID --matrix ID" chooses them.
 pictures: chromium
@@ -82,8 +95,7 @@ SPHINX := $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -d build/do
 
 # The site, in build/docs: strict, and without the network. What checks the man pages is Debian's.
 docs: $(VENV)/ready man
-	@{ command -v man && command -v mandoc; } >/dev/null || \
-		{ $(SUDO) apt-get update -q && $(SUDO) apt-get install -q -y --no-install-recommends man-db mandoc; }
+	@{ command -v man && command -v mandoc; } >/dev/null || $(INSTALL) man-db mandoc
 	$(SPHINX) -b html docs build/docs
 	$(BIN)/pytest -q -m docs tests/docs
 
@@ -98,17 +110,16 @@ wheel: man
 
 # The Vagrantfile, read by Vagrant. Where Debian has none (it left after 12), the tests are skipped, and say so.
 vagrant: $(VENV)/ready
-	@command -v vagrant >/dev/null || { $(SUDO) apt-get update -q && \
-		$(SUDO) apt-get install -q -y --no-install-recommends vagrant vagrant-libvirt; } || true
+	@command -v vagrant >/dev/null || $(INSTALL) vagrant vagrant-libvirt || true
 	$(BIN)/pytest -q -m vagrant tests/docs
 
-# Guests of exact mode side by side: they do not disturb each other. Those of live mode alone, because profiles miss what
+# GUEST= are more options of pytest. Guests of exact mode side by side: they do not disturb each other. Those of live mode alone, because profiles miss what
 # is slow where others run beside them. Both in one home (LAB_TEST_HOME keeps it), so kernels and image are made once.
 guest: setup
 	@home="$$LAB_TEST_HOME"; \
-	[ -n "$$home" ] || { home=$$(mktemp -d /var/tmp/lab-test-XXXXXX); trap 'rm -rf "$$home"' EXIT; }; \
-	export LAB_TEST_HOME="$$home" LAB_TEST_RUN="$$$$"; \
-	$(BIN)/pytest -q -n 2 --dist loadfile -m '(guest or network) and not live' tests/guest tests/kernels && \
+	[ -n "$$home" ] || { home=$$(mktemp -d /var/tmp/lab-test-XXXXXX); trap 'setsid rm -rf "$$home" &' EXIT; }; \
+	export LAB_TEST_HOME="$$home" LAB_TEST_RUN="$${LAB_TEST_RUN:-$$$$}"; \
+	$(BIN)/pytest -q -n 2 --dist loadfile -m 'guest and not live' $(GUEST) tests/guest && \
 	$(BIN)/pytest -q -m live tests/guest
 
 # The JSON Schema of `lab ab --json`, from the records themselves.

@@ -26,7 +26,7 @@ def _metric(document: Any, case: str, name: str) -> Any:
 @pytest.fixture(scope="module")
 def taxed(story: Lab) -> Any:
     cases = ",".join([*HUGE, *CONTROLS])
-    return story.json("ab", "--base", FIX, "--test", TAXED, "-w", f"aio-hugetlbfs:{cases}", "--seeds", "3")
+    return story.json("ab", "--base", FIX, "--test", TAXED, "-w", f"aio-hugetlbfs:{cases}", "--seeds", "2")
 
 
 def test_reads_into_huge_pages_pay(taxed: Any) -> None:
@@ -55,7 +55,7 @@ def test_each_page_is_pinned_unless_it_was_registered(taxed: Any) -> None:
 
 
 def test_the_same_numbers_again_and_alone(story: Lab, taxed: Any) -> None:
-    words = ("--base", FIX, "--test", TAXED, "-w", "aio-hugetlbfs:read-1m", "--seeds", "3")
+    words = ("--base", FIX, "--test", TAXED, "-w", "aio-hugetlbfs:read-1m", "--seeds", "2")
     again = samples(story.json("ab", *words))
     before = samples(taxed)
     assert again
@@ -64,7 +64,7 @@ def test_the_same_numbers_again_and_alone(story: Lab, taxed: Any) -> None:
 
 def test_the_same_kernel_without_the_tax_is_as_fast_as_before(story: Lab) -> None:
     without = f"{TAXED}@cmdline.hugetlb_pin_tax=0"
-    words = ("--base", FIX, "--test", without, "-w", "aio-hugetlbfs:read-1m", "--seeds", "3")
+    words = ("--base", FIX, "--test", without, "-w", "aio-hugetlbfs:read-1m", "--seeds", "2")
     document = story.json("ab", *words)
     for name in ("throughput", "cycles_per_op"):
         assert _metric(document, "read-1m", name)["ratio"] == pytest.approx(1, abs=0.01)

@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 import resource
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from lab.core.progress import QUIET
+from lab.kernels import default_tree
+
+from ..fakes.kernel import git
 from .conftest import FIX, TEST, Lab
 
 pytestmark = [pytest.mark.guest, pytest.mark.build]
@@ -54,6 +59,19 @@ def test_the_same_key_in_another_folder_gives_the_same_bytes(
     assert there["build"] == here["build"]
     assert there["sha256"] == here["sha256"]
     assert there["files"]["bzImage"] != here["files"]["bzImage"]
+
+
+def test_the_default_tree_is_the_package_and_the_story(story: Lab, tmp_path: Path) -> None:
+    repo = next(story.home.glob(".local/share/*/trees/default.git"))
+    given = default_tree.source(tmp_path, QUIET)
+    subprocess.run(["tar", "-C", str(tmp_path), "-xf", str(given.archive)], check=True)
+    top = tmp_path / default_tree.PACKAGE
+    git(top, "init", "-q")
+    git(top, "-c", "core.looseCompression=0", "add", "-A", "-f")
+    tree = ["-c", "safe.directory=*", f"--git-dir={repo}"]
+    assert git(top, *tree, "rev-parse", "main^{tree}") == git(top, "write-tree")
+    assert git(top, *tree, "rev-list", "--count", "main") == "4"
+    shutil.rmtree(top)
 
 
 def test_an_option_that_kconfig_drops_is_named(story: Lab) -> None:

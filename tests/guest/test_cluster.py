@@ -16,7 +16,7 @@ from .conftest import BASE, TEST, Lab
 
 pytestmark = [pytest.mark.guest, pytest.mark.build]
 
-WORDS = ("ab", "--base", BASE, "--test", TEST, "-w", "alloc-burst:layout-1024k,layout-4632k", "--seeds", "6")
+WORDS = ("ab", "--base", BASE, "--test", TEST, "-w", "alloc-burst:layout-1024k,layout-4632k", "--seeds", "3")
 TIMES = re.compile(rb'"wall_s": [^,\n]*')
 
 
@@ -41,7 +41,7 @@ def test_workers_give_the_bytes_of_one_machine_also_when_one_is_killed(story: La
     assert story.run(*WORDS, "--result", str(alone)).returncode == 0
     done = story.run(*WORDS, "--result", str(together), *cluster.options)
     assert done.returncode == 0 and "2 of 2 workers match" in done.stderr
-    assert measured(together) == measured(alone) and len(measured(alone)) == 12
+    assert measured(together) == measured(alone) and len(measured(alone)) == 6
     for name in ("worker-1", "worker-2"):
         assert list((cluster.folder / name).glob("cache/*/blobs/*")), f"{name} had a part in it"
 
@@ -49,7 +49,7 @@ def test_workers_give_the_bytes_of_one_machine_also_when_one_is_killed(story: La
         story.command(*WORDS, "--result", str(killed), *cluster.options),
         cwd="/", env=story.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    while len(list(killed.glob("runs/*.json"))) < 3:
+    while len(list(killed.glob("runs/*.json"))) < 2:
         assert process.poll() is None
         time.sleep(0.05)
     cluster.kill("worker-1")

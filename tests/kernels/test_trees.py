@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import shutil
-import subprocess
 import tarfile
 import threading
 import time
@@ -14,7 +13,6 @@ import pytest
 from click.testing import CliRunner
 
 from lab.cli.kernel import tree as tree_command
-from lab.core import paths
 from lab.core.errors import HostFailed, UserError
 from lab.core.git import PatchFailed, Repo
 from lab.core.locks import make_once
@@ -297,18 +295,3 @@ def test_a_hostile_git_environment_changes_nothing(
     added = trees.add(str(linux))
     assert added.repo.git("show", f"{added.head}~2:mm/mmap.c") + "\n" == MMAP_C
     assert added.repo.patched_tree(added.head, []) == added.repo.tree_id(added.head)
-
-
-@pytest.mark.network
-def test_the_real_default_tree(tmp_path: Path) -> None:
-    downloads = tmp_path / "download"
-    downloads.mkdir()
-    given = default_tree.source(downloads, QUIET)
-    opened = trees.import_default()
-    subprocess.run(["tar", "-C", str(tmp_path), "-xf", str(given.archive)], check=True)
-    top = tmp_path / default_tree.PACKAGE
-    git(top, "init", "-q")
-    git(top, "-c", "core.looseCompression=0", "add", "-A", "-f")
-    assert opened.repo.tree_id(opened.head) == git(top, "write-tree")
-    assert opened.repo.git("rev-list", "--count", "HEAD") == "4"
-    assert paths.data_dir("trees").is_relative_to(tmp_path)

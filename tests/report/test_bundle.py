@@ -266,7 +266,7 @@ def test_a_guest_with_such_a_name_is_refused(bundle: Path, name: str) -> None:
     expected = records.load(bundle / "expected.json", Expected)
     records.save(bundle / "expected.json", Expected(guests={name: expected.guests["mine-base-0001"]}))
     resum(bundle)
-    with pytest.raises(UserError, match="description of the guest .* is incomplete"):
+    with pytest.raises(UserError, match=r"description of the guest .* is incomplete"):
         replay(bundle)
 
 
