@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Lab
+from .conftest import FIX, Lab
 
-pytestmark = [pytest.mark.guest, pytest.mark.network]
+pytestmark = [pytest.mark.guest, pytest.mark.build]
 
 ONE = ("-w", "alloc-burst:layout-512k")
 FEW = "alloc-burst:layout-512k,layout-4632k"
@@ -58,28 +58,28 @@ def test_unknown_workloads_and_cases_are_refused_before_anything_is_done(lab: La
     assert "layout-" in lab.refused(2, "ab", "--base", "HEAD", "--test", "HEAD", "-w", "alloc-burst:layuot-512k")
 
 
-def test_a_missing_or_old_qemu_is_the_hosts_failure(lab: Lab, open_folder: Path) -> None:
-    assert "qemu-nowhere" in lab.refused(4, *_ab("deb:6.12", None, "--qemu", "qemu-nowhere"))
+def test_a_missing_or_old_qemu_is_the_hosts_failure(story: Lab, open_folder: Path) -> None:
+    assert "qemu-nowhere" in story.refused(4, *_ab(FIX, None, "--qemu", "qemu-nowhere"))
     old = open_folder / "qemu-old"
     old.write_text("#!/bin/sh\necho 'QEMU emulator version 5.2.0 (Debian)'\n")
     old.chmod(0o755)
-    assert "5.2" in lab.refused(4, *_ab("deb:6.12", None, "--qemu", str(old)))
+    assert "5.2" in story.refused(4, *_ab(FIX, None, "--qemu", str(old)))
 
 
-def test_a_guest_without_its_init_panics_and_is_named(lab: Lab) -> None:
-    line = lab.refused(4, *_ab("deb:6.12", "deb:6.12@cmdline.rdinit=/nowhere"))
+def test_a_guest_without_its_init_panics_and_is_named(story: Lab) -> None:
+    line = story.refused(4, *_ab(FIX, f"{FIX}@cmdline.rdinit=/nowhere"))
     assert "test arm" in line
     assert "panic" in line.lower()
     assert "console.log" in line
 
 
-def test_a_guest_that_hangs_is_stopped_and_named(lab: Lab) -> None:
-    line = lab.refused(4, *_ab("deb:6.12", None, "--guest-timeout", "1s"))
+def test_a_guest_that_hangs_is_stopped_and_named(story: Lab) -> None:
+    line = story.refused(4, *_ab(FIX, None, "--guest-timeout", "1s"))
     assert "hung" in line
 
 
-def test_a_setting_that_the_guest_refuses_is_named(lab: Lab) -> None:
-    line = lab.refused(4, *_ab("deb:6.12", "deb:6.12@sysctl.vm.no_such_knob=1"))
+def test_a_setting_that_the_guest_refuses_is_named(story: Lab) -> None:
+    line = story.refused(4, *_ab(FIX, f"{FIX}@sysctl.vm.no_such_knob=1"))
     assert "sysctl.vm.no_such_knob" in line
 
 
@@ -108,63 +108,63 @@ name = "only"
     return str(folder)
 
 
-def test_a_workload_that_fails_is_told_from_one_that_ran_out_of_memory(lab: Lab, open_folder: Path) -> None:
-    arms = ("ab", "--base", "deb:6.12", "--test", "deb:6.12", "--seeds", "1")
+def test_a_workload_that_fails_is_told_from_one_that_ran_out_of_memory(story: Lab, open_folder: Path) -> None:
+    arms = ("ab", "--base", FIX, "--test", FIX, "--seeds", "1")
     broken = _workload(open_folder / "broken", 640, ["--case", "sideways-3m"])
-    line = lab.refused(4, *arms, "-w", broken)
+    line = story.refused(4, *arms, "-w", broken)
     assert "exited with status" in line
     greedy = _workload(open_folder / "greedy", 320, ["--case", "layout-4096k", "--total", "600m"])
-    line = lab.refused(4, *arms, "-w", greedy)
+    line = story.refused(4, *arms, "-w", greedy)
     assert "memory" in line
 
 
-def test_a_result_folder_takes_one_comparison(lab: Lab) -> None:
-    folder = lab.home / "chosen"
-    done = lab.run(*_ab("deb:6.12", None, "--result", str(folder)))
+def test_a_result_folder_takes_one_comparison(story: Lab) -> None:
+    folder = story.home / "chosen"
+    done = story.run(*_ab(FIX, None, "--result", str(folder)))
     assert done.returncode == 0, done.stderr
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert "already" in lab.refused(2, *_ab("deb:6.12", None, "--result", str(folder)))
+    assert "already" in story.refused(2, *_ab(FIX, None, "--result", str(folder)))
     assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_two_comparisons_in_one_folder_at_once_do_not_mix(lab: Lab) -> None:
-    folder = lab.home / "shared"
+def test_two_comparisons_in_one_folder_at_once_do_not_mix(story: Lab) -> None:
+    folder = story.home / "shared"
     first = subprocess.Popen(
-        lab.command(*_ab("deb:6.12", None, "--result", str(folder))),
+        story.command(*_ab(FIX, None, "--result", str(folder))),
         cwd="/",
-        env=lab.environment(),
+        env=story.environment(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )
     try:
         while not (folder / "plan.json").exists():
             assert first.poll() is None, first.stderr.read() if first.stderr else ""
-        assert "lab: " in lab.refused(2, "ab", "--resume", str(folder))
-        assert "already" in lab.refused(2, *_ab("deb:6.12", None, "--result", str(folder)))
+        assert "lab: " in story.refused(2, "ab", "--resume", str(folder))
+        assert "already" in story.refused(2, *_ab(FIX, None, "--result", str(folder)))
     finally:
         _, said = first.communicate(timeout=120)
     assert first.returncode == 0, said
     assert (folder / "result.json").exists()
 
 
-def test_a_guest_dies_with_the_lab(lab: Lab, open_folder: Path) -> None:
+def test_a_guest_dies_with_the_lab(story: Lab, open_folder: Path) -> None:
     """kill -9 of the lab leaves no QEMU behind, and the folder can be gone on with."""
     folder = open_folder / "killed"
-    words = ("ab", "--base", "deb:6.12", "--test", "deb:6.12", "-w", FEW, "--result", str(folder))
+    words = ("ab", "--base", FIX, "--test", FIX, "-w", FEW, "--result", str(folder))
 
     def boots() -> str:
         """The processes of guests whose files are in the folder."""
         pattern = f"^[^ ]*qemu-system.*{folder}"
         return subprocess.run(["pgrep", "-f", pattern], capture_output=True, text=True, check=False).stdout
 
-    status, _ = lab.stop_when(lambda: list(folder.glob("runs/*.json")) and boots(), signal.SIGKILL, *words)
+    status, _ = story.stop_when(lambda: list(folder.glob("runs/*.json")) and boots(), signal.SIGKILL, *words)
     assert status == -9
     deadline = time.monotonic() + 60
     while boots():
         assert time.monotonic() < deadline, "a guest outlived the lab"
         time.sleep(0.05)
     assert not (folder / "result.json").exists()
-    assert lab.json("ab", "--resume", str(folder))["verdict"] == "same"
+    assert story.json("ab", "--resume", str(folder))["verdict"] == "same"
 
 
 def test_doctor_says_what_works_here(lab: Lab) -> None:
