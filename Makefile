@@ -119,7 +119,7 @@ guest: setup
 	@home="$$LAB_TEST_HOME"; \
 	[ -n "$$home" ] || { home=$$(mktemp -d /var/tmp/lab-test-XXXXXX); trap 'setsid rm -rf "$$home" &' EXIT; }; \
 	export LAB_TEST_HOME="$$home" LAB_TEST_RUN="$${LAB_TEST_RUN:-$$$$}"; \
-	$(BIN)/pytest -q -n 2 --dist loadfile -m 'guest and not live' $(GUEST) tests/guest && \
+	$(BIN)/pytest -q -n 2 --dist loadfile -m '(guest or network) and not live' $(GUEST) tests/guest && \
 	$(BIN)/pytest -q -m live tests/guest
 
 # The JSON Schema of `lab ab --json`, from the records themselves.

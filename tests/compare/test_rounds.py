@@ -97,9 +97,9 @@ def test_readings_that_were_not_asked_for_are_refused() -> None:
     right = [reading(arm, [1.0]) for arm in block.order]
     with pytest.raises(ValueError, match="was added after 0"):
         machine.add(Block(1, block.order, 3), right)
-    with pytest.raises(ValueError, match="not of the boots"):
+    with pytest.raises(ValueError, match="the readings are of other boots"):
         machine.add(block, right[::-1])
-    with pytest.raises(ValueError, match="nothing was read of a"):
+    with pytest.raises(ValueError, match="no values of a"):
         machine.add(block, [BootReading(arm, {}) for arm in block.order])
     assert not machine.blocks
 
@@ -240,7 +240,7 @@ def test_a_plan_is_made_once() -> None:
     machine = rounds()
     machine.plan(RoundPlan(rounds=20, iterations=1))
     machine.plan(RoundPlan(rounds=20, iterations=1))
-    with pytest.raises(ValueError, match="20 rounds were planned, and cannot be 30 now"):
+    with pytest.raises(ValueError, match="20 rounds are planned already, not 30"):
         machine.plan(RoundPlan(rounds=30, iterations=1))
 
 
