@@ -34,13 +34,13 @@ test-packages: setup
 	@$(INSTALL) vagrant vagrant-libvirt || echo 'Debian has no Vagrant here: its tests are skipped'
 
 # The kernels of the guest tests are built meanwhile, with what the other tests leave of the CPUs, in the home that the
-# guest tests then use.
+# guest tests then use. `timeout` ends all of their processes when another test fails.
 test: setup test-packages man
 	@home="$$LAB_TEST_HOME"; \
 	[ -n "$$home" ] || { home=$$(mktemp -d /var/tmp/lab-test-XXXXXX); trap 'setsid rm -rf "$$home" &' EXIT; }; \
 	export LAB_TEST_HOME="$$home" LAB_TEST_RUN="$$$$"; \
-	setsid nice $(BIN)/pytest -q tests/guest/test_builds.py & kernels=$$!; \
-	$(MAKE) lint unit browser database docs vagrant || { kill -- -$$kernels; exit 1; }; \
+	nice timeout 3600 $(BIN)/pytest -q tests/guest/test_builds.py & kernels=$$!; \
+	$(MAKE) lint unit browser database docs vagrant || { kill $$kernels; exit 1; }; \
 	wait $$kernels && $(MAKE) guest GUEST=--deselect=tests/guest/test_builds.py
 
 setup: $(VENV)/host-ready

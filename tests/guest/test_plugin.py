@@ -18,7 +18,9 @@ from lab.guests.hardware import Machine
 from lab.guests.plugin import Brackets, Model, Output, Window
 from lab.kernels.kernel import Kernel, common_machine, resolve
 
-pytestmark = [pytest.mark.guest, pytest.mark.network]
+from .conftest import FIX, Lab
+
+pytestmark = [pytest.mark.guest, pytest.mark.build]
 
 TOP = Path(__file__).resolve().parents[2]
 MIB = 1 << 20
@@ -81,14 +83,15 @@ class Bench:
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    """A guest of Debian's kernel, init and the probe."""
+def bench(story: Lab, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """A guest of a built kernel, init and the probe."""
     folder = tmp_path_factory.mktemp("plugin")
     subprocess.run(["make", "-s", "-C", TOP / "images" / "guest", f"OUT={folder}"], check=True)
     flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-fno-pie", "-static", "-no-pie"]
     source = Path(__file__).with_name("probe.c")
     subprocess.run(["gcc", *flags, "-o", folder / "probe", source], check=True)
-    kernel = resolve("deb:6.12").obtain(Work(progress=Progress(quiet=True)))
+    (built,) = story.json("kernel", "build", FIX)["kernels"]
+    kernel = resolve(f"file:{built['files']['vmlinux']}").obtain(Work(progress=Progress(quiet=True)))
     return Bench(folder=folder, kernel=kernel, plugin=plugin.obtain(), machine=hardware.load("sapphire-rapids"))
 
 

@@ -98,10 +98,11 @@ def test_settings_alone_can_be_the_difference(story: Lab) -> None:
     assert document["test"]["settings"]["thp"] == "never"
 
 
-def test_fail_on_and_require_verdict_decide_the_status(story: Lab) -> None:
+def test_fail_on_and_require_verdict_decide_the_status(story: Lab, open_folder: Path) -> None:
     arguments = ("ab", "--base", BASE, "--test", TEST, "-w", "alloc-burst:layout-3072k")
-    assert story.run(*arguments, "--seeds", "3", "--fail-on", "regression").returncode == 1
-    assert story.run(*arguments, "--seeds", "3", "--fail-on", "improvement").returncode == 0
+    folder = open_folder / "regression"
+    assert story.run(*arguments, "--result", str(folder), "--fail-on", "regression").returncode == 1
+    assert story.run("ab", "--resume", str(folder), "--fail-on", "improvement").returncode == 0
     undecided = story.run(*arguments, "--seeds", "2", "--require-verdict")
     assert undecided.returncode == 5
     assert "Traceback" not in undecided.stderr
