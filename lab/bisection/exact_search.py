@@ -92,8 +92,8 @@ class Readings:
 class Change:
     """A change of level.
 
-    at: the first measured commit on the new level.
-    suspects: the commits that may have caused it, `at` last. The others are untestable or not measured yet.
+    at: the measured commit on the new level, last of the suspects.
+    suspects: the commits that may have caused it. The others are untestable or not measured yet.
     before: the commit to compare `at` with.
     """
 

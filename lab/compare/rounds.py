@@ -212,7 +212,7 @@ class Rounds:
         )  # fmt: skip
 
     def _arms(self, case: str, metric: Metric) -> tuple[list[float], list[float]]:
-        """A number for each arm and block; several boots of an arm in one block are averaged."""
+        """A number for each arm and block; several boots of an arm in one block give one (`iterations.together`)."""
         dropped = self.warm_up(case).dropped
 
         def of(arm: str) -> list[float]:

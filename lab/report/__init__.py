@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+from typing import TYPE_CHECKING
 
 from lab.core.errors import UserError
-from lab.report.inputs import Stored
+
+if TYPE_CHECKING:
+    from lab.report.inputs import Stored
 
 FORMATS = {
     "comparison": {

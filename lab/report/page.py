@@ -333,7 +333,7 @@ class LiveView:
 
     @property
     def facts(self) -> list[tuple[str, str]]:
-        """The commands of the guests."""
+        """How the guests were run: accelerator, memory, shape and host CPUs of each arm."""
         live = self.live
         facts = [
             ("accelerator", live.accelerator),

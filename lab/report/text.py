@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 from rich.text import Text
@@ -12,9 +13,11 @@ from lab.compare.results import AbResult, CaseResult
 from lab.core import text
 from lab.core.text import aligned, visible_record
 from lab.report import wording
-from lab.report.inputs import Comparisons, StoredComparison
 from lab.report.wording import shown
 from lab.stats.verdict import Outcome, percent
+
+if TYPE_CHECKING:
+    from lab.report.inputs import Comparisons, StoredComparison
 
 _STYLES = {
     Outcome.REGRESSION: "bold red",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from lab.bisection.answer import Answer, Culprit
 from lab.compare.results import AbResult, ResultEnvironment, clock, mean
 from lab.core.git import short
 from lab.core.text import number
 from lab.stats.verdict import Comparison, percent
+
+if TYPE_CHECKING:
+    from lab.bisection.answer import Answer, Culprit
 
 
 def shown(values: Sequence[float | None]) -> str:
@@ -118,5 +121,5 @@ def share(probability: float) -> str:
 
 
 def fresh_runs(answer: Answer) -> str:
-    """The conditions that the proof was measured in."""
+    """The new runs that prove a culprit: boots in live mode, seeds in exact mode."""
     return "fresh boots" if answer.mode == "live" else "fresh seeds"

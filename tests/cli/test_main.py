@@ -99,6 +99,15 @@ def test_help_does_not_wait_for_what_it_does_not_need() -> None:
     assert done.stdout.splitlines()[-1] == "0 []"
 
 
+def test_a_comparison_does_not_wait_for_the_bisection() -> None:
+    program = (
+        "import sys; from lab.cli import main; status = main.run(['ab', '--help'])\n"
+        "print(status, [name for name in sys.modules if name.startswith('lab.bisection')])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0 []"
+
+
 def test_no_command_but_a_build_waits_for_ansible() -> None:
     program = (
         "import sys; from lab.cli import main\n"
