@@ -33,14 +33,18 @@ test-packages: setup
 	@$(INSTALL) postgresql chromium man-db mandoc
 	@$(INSTALL) vagrant vagrant-libvirt || echo 'Debian has no Vagrant here: its tests are skipped'
 
-# The kernels of the guest tests are built meanwhile, with what the other tests leave of the CPUs, in the home that the
-# guest tests then use. `timeout` ends all of their processes when another test fails.
+# The home of guest tests, where kernels and image are made once: LAB_TEST_HOME, which is kept, or one that goes at the
+# end. What still runs in the background ($$kernels) ends with it; `timeout` passes the signal to all of its processes.
+TEST_HOME := home="$$LAB_TEST_HOME"; own=; kernels=; \
+	[ -n "$$home" ] || own=$$(mktemp -d /var/tmp/lab-test-XXXXXX) && home="$${home:-$$own}"; \
+	export LAB_TEST_HOME="$$home" LAB_TEST_RUN="$${LAB_TEST_RUN:-$$$$}"; \
+	trap 'kill $$kernels 2>/dev/null && wait $$kernels; [ -z "$$own" ] || setsid rm -rf "$$own" &' EXIT; trap 'exit 130' INT TERM
+
+# The kernels of the guest tests are built meanwhile, with what the other tests leave of the CPUs.
 test: setup test-packages man
-	@home="$$LAB_TEST_HOME"; \
-	[ -n "$$home" ] || { home=$$(mktemp -d /var/tmp/lab-test-XXXXXX); trap 'setsid rm -rf "$$home" &' EXIT; }; \
-	export LAB_TEST_HOME="$$home" LAB_TEST_RUN="$$$$"; \
+	@$(TEST_HOME); \
 	nice timeout 3600 $(BIN)/pytest -q tests/guest/test_builds.py & kernels=$$!; \
-	$(MAKE) lint unit browser database docs vagrant || { kill $$kernels; exit 1; }; \
+	$(MAKE) lint unit browser database docs vagrant && \
 	wait $$kernels && $(MAKE) guest GUEST=--deselect=tests/guest/test_builds.py
 
 setup: $(VENV)/host-ready
@@ -113,12 +117,10 @@ vagrant: $(VENV)/ready
 	@command -v vagrant >/dev/null || $(INSTALL) vagrant vagrant-libvirt || true
 	$(BIN)/pytest -q -m vagrant tests/docs
 
-# GUEST= are more options of pytest. Guests of exact mode side by side: they do not disturb each other. Those of live mode alone, because profiles miss what
-# is slow where others run beside them. Both in one home (LAB_TEST_HOME keeps it), so kernels and image are made once.
+# Guests of exact mode side by side: they do not disturb each other. Those of live mode alone, because profiles miss
+# what is slow where others run beside them. GUEST= are more options for the former.
 guest: setup
-	@home="$$LAB_TEST_HOME"; \
-	[ -n "$$home" ] || { home=$$(mktemp -d /var/tmp/lab-test-XXXXXX); trap 'setsid rm -rf "$$home" &' EXIT; }; \
-	export LAB_TEST_HOME="$$home" LAB_TEST_RUN="$${LAB_TEST_RUN:-$$$$}"; \
+	@$(TEST_HOME); \
 	$(BIN)/pytest -q -n 2 --dist loadfile -m '(guest or network) and not live' $(GUEST) tests/guest && \
 	$(BIN)/pytest -q -m live tests/guest
 
