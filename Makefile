@@ -21,7 +21,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Ansible asks for sudo's password only where sudo would.
 ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-become-pass)
 
-.PHONY: ab test test-packages setup lint quick unit browser chromium pictures database docs man wheel vagrant guest stories agreement nights bench bench-search bench-verdict schema clean
+.PHONY: ab test test-packages setup lint quick unit browser chromium pictures database docs man wheel vagrant guest guest-exact guest-live stories agreement nights bench bench-search bench-verdict schema clean
 
 ab: setup
 	@$(BIN)/lab ab --base '$(BASE)' --test '$(TEST)' $(ARGS)
@@ -34,18 +34,19 @@ test-packages: setup
 	@$(INSTALL) vagrant vagrant-libvirt || echo 'Debian has no Vagrant here: its tests are skipped'
 
 # The home of guest tests, where kernels and image are made once: LAB_TEST_HOME, which is kept, or one that goes at the
-# end. What still runs in the background ($$kernels) ends with it; `timeout` passes the signal to all of its processes.
-TEST_HOME := home="$$LAB_TEST_HOME"; own=; kernels=; \
+# end. What still runs in the background ($$guests) ends with it; `timeout` passes the signal to all of its processes.
+TEST_HOME := home="$$LAB_TEST_HOME"; own=; guests=; \
 	[ -n "$$home" ] || own=$$(mktemp -d /var/tmp/lab-test-XXXXXX) && home="$${home:-$$own}"; \
 	export LAB_TEST_HOME="$$home" LAB_TEST_RUN="$${LAB_TEST_RUN:-$$$$}"; \
-	trap 'kill $$kernels 2>/dev/null && wait $$kernels; [ -z "$$own" ] || setsid rm -rf "$$own" &' EXIT; trap 'exit 130' INT TERM
+	trap 'kill $$guests 2>/dev/null && wait $$guests; [ -z "$$own" ] || setsid rm -rf "$$own" &' EXIT; \
+	trap 'exit 130' INT TERM
 
-# The kernels of the guest tests are built meanwhile, with what the other tests leave of the CPUs.
+# Guests of exact mode run beside the other tests, with what these leave of the CPUs, and say at the end how it went.
 test: setup test-packages man
 	@$(TEST_HOME); \
-	nice timeout 3600 $(BIN)/pytest -q tests/guest/test_builds.py & kernels=$$!; \
+	nice timeout 5400 $(MAKE) guest-exact >"$$home/exact.log" 2>&1 & guests=$$!; \
 	$(MAKE) lint unit browser database docs vagrant && \
-	wait $$kernels && $(MAKE) guest GUEST=--deselect=tests/guest/test_builds.py
+	{ wait $$guests; status=$$?; cat "$$home/exact.log"; [ $$status = 0 ]; } && $(MAKE) guest-live
 
 setup: $(VENV)/host-ready
 
@@ -117,12 +118,16 @@ vagrant: $(VENV)/ready
 	@command -v vagrant >/dev/null || $(INSTALL) vagrant vagrant-libvirt || true
 	$(BIN)/pytest -q -m vagrant tests/docs
 
-# Guests of exact mode side by side: they do not disturb each other. Those of live mode alone, because profiles miss
-# what is slow where others run beside them. GUEST= are more options for the former.
 guest: setup
-	@$(TEST_HOME); \
-	$(BIN)/pytest -q -n 2 --dist loadfile -m '(guest or network) and not live' $(GUEST) tests/guest && \
-	$(BIN)/pytest -q -m live tests/guest
+	@$(TEST_HOME); $(MAKE) guest-exact && $(MAKE) guest-live
+
+# Side by side: guests of exact mode do not disturb each other.
+guest-exact: setup
+	@$(TEST_HOME); $(BIN)/pytest -q -n 2 --dist loadfile -m '(guest or network) and not live' tests/guest
+
+# Alone, because profiles miss what is slow where others run beside them.
+guest-live: setup
+	@$(TEST_HOME); $(BIN)/pytest -q -m live tests/guest
 
 # The JSON Schema of `lab ab --json`, from the records themselves.
 schema: $(VENV)/ready

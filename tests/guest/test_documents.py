@@ -6,17 +6,22 @@ kernels of the story are built, and what was downloaded is there; results are no
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
 from ..docs import blocks
-from .conftest import CHECKOUT, Lab
+from .conftest import CHECKOUT, Lab, verdicts
 
 pytestmark = [pytest.mark.guest, pytest.mark.build, pytest.mark.network]
+
+FIRST = "make ab"
+CONTROLS = ("layout-512k", "layout-1400k", "layout-1800k", "burst-512k-1800k")
 
 # What a clone does not have.
 _MADE = shutil.ignore_patterns(".git", ".venv", "build", "__pycache__", ".*_cache")
@@ -64,8 +69,22 @@ def _run(command: str, story: Lab, home: Path) -> subprocess.CompletedProcess[st
     )
 
 
+class First(NamedTuple):
+    """README's first comparison: of its page, and of the tests of what it finds. Of all it takes longest."""
+
+    done: subprocess.CompletedProcess[str]
+    document: Any
+
+
+@pytest.fixture(scope="module")
+def first(story: Lab, reader: Path) -> First:
+    done = _run(FIRST, story, reader)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    return First(done, json.loads(_run("lab report latest --json", story, reader).stdout))
+
+
 @pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md", "docs/workloads.md"])
-def test_a_page_does_what_it_says(name: str, story: Lab, reader: Path) -> None:
+def test_a_page_does_what_it_says(name: str, story: Lab, reader: Path, first: First) -> None:
     exact = False
     text = (CHECKOUT / name).read_text()
     for path, content in blocks.files(text).items():
@@ -74,7 +93,7 @@ def test_a_page_does_what_it_says(name: str, story: Lab, reader: Path) -> None:
     for one in blocks.commands(text):
         if one.not_run:
             continue
-        done = _run(one.text, story, reader)
+        done = first.done if one.text == FIRST else _run(one.text, story, reader)
         assert done.returncode == 0, f"$ {one.text}\n{done.stdout}{done.stderr}"
         if not one.output:
             continue
@@ -84,6 +103,35 @@ def test_a_page_does_what_it_says(name: str, story: Lab, reader: Path) -> None:
         assert blocks.matches(one.output, done.stdout, exact=exact), (
             f"$ {one.text}\nshown:\n{one.output}\nprinted ({'same' if exact else 'other'} conditions):\n{done.stdout}"
         )
+
+
+def test_the_commit_regresses_odd_sizes_and_only_those(first: First) -> None:
+    found = verdicts(first.document)
+    assert first.document["schema"] == "lab.ab/1"
+    assert first.document["verdict"] == "regression"
+    assert found["layout-4632k"] == found["layout-3072k"] == found["layout-2560k"] == "regression"
+    assert {found[case] for case in CONTROLS} == {"same"}
+
+
+def test_the_commit_improves_single_buffers(first: First) -> None:
+    found = verdicts(first.document)
+    assert found["single-2052k"] == found["single-3072k"] == found["burst-2m-8m"] == "improvement"
+
+
+def test_the_counters_say_why(first: First) -> None:
+    case = next(case for case in first.document["cases"] if case["case"] == "layout-4632k")
+    metrics = {metric["name"]: metric for metric in case["metrics"]}
+    assert metrics["page_faults"]["ratio"] > 1.5
+    assert all(test > 10 * base for base, test in zip(metrics["vmas"]["base"], metrics["vmas"]["test"], strict=True))
+
+
+def test_a_stored_result_is_shown_again(story: Lab, reader: Path, first: First) -> None:
+    name = first.document["result"]
+    assert json.loads(_run(f"lab report {name} --json", story, reader).stdout) == first.document
+    text = _run(f"lab report {name}", story, reader).stdout
+    assert text in first.done.stdout
+    assert "layout-4632k" in text
+    assert "verdict: regression" in text
 
 
 def test_the_report_of_the_tutorial_is_a_page(reader: Path) -> None:
