@@ -6,13 +6,13 @@ a terminal's cursor, and bidirectional marks could show a line in another order 
 
 from __future__ import annotations
 
+import html
 import io
 import math
 import re
 import unicodedata
 from collections.abc import Callable, Container, Sequence
 from typing import Any, TypeVar
-from xml.sax import saxutils
 
 import msgspec
 from rich.console import Console, RenderableType
@@ -41,7 +41,7 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 def xml(text: str) -> str:
     """Text as the content of an XML element."""
-    return saxutils.escape(_NOT_XML.sub("\ufffd", text))
+    return html.escape(_NOT_XML.sub("\ufffd", text), quote=False)
 
 
 def visible_lines(text: str) -> str:
