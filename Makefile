@@ -37,7 +37,7 @@ test-packages: setup
 # end. What still runs in the background ($$guests) ends with it; `timeout` passes the signal to all of its processes.
 TEST_HOME := home="$$LAB_TEST_HOME"; own=; guests=; \
 	[ -n "$$home" ] || own=$$(mktemp -d /var/tmp/lab-test-XXXXXX) && home="$${home:-$$own}"; \
-	export LAB_TEST_HOME="$$home" LAB_TEST_RUN="$${LAB_TEST_RUN:-$$$$}"; \
+	mkdir -p "$$home"; export LAB_TEST_HOME="$$home" LAB_TEST_RUN="$${LAB_TEST_RUN:-$$$$}"; \
 	trap 'kill $$guests 2>/dev/null && wait $$guests; [ -z "$$own" ] || setsid rm -rf "$$own" &' EXIT; \
 	trap 'exit 130' INT TERM
 

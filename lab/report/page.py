@@ -333,7 +333,7 @@ class LiveView:
 
     @property
     def facts(self) -> list[tuple[str, str]]:
-        """How the guests were run: accelerator, memory, shape and host CPUs of each arm."""
+        """The guests' accelerator, memory, shape and host CPUs, each by its name."""
         live = self.live
         facts = [
             ("accelerator", live.accelerator),

@@ -70,7 +70,7 @@ def _run(command: str, story: Lab, home: Path) -> subprocess.CompletedProcess[st
 
 
 class First(NamedTuple):
-    """README's first comparison: of its page, and of the tests of what it finds. Of all it takes longest."""
+    """README's first comparison. It takes longest, so it runs once, for its page and for the tests of its findings."""
 
     done: subprocess.CompletedProcess[str]
     document: Any
@@ -125,13 +125,9 @@ def test_the_counters_say_why(first: First) -> None:
     assert all(test > 10 * base for base, test in zip(metrics["vmas"]["base"], metrics["vmas"]["test"], strict=True))
 
 
-def test_a_stored_result_is_shown_again(story: Lab, reader: Path, first: First) -> None:
-    name = first.document["result"]
-    assert json.loads(_run(f"lab report {name} --json", story, reader).stdout) == first.document
-    text = _run(f"lab report {name}", story, reader).stdout
-    assert text in first.done.stdout
-    assert "layout-4632k" in text
-    assert "verdict: regression" in text
+def test_a_stored_result_is_shown_as_it_was_printed(story: Lab, reader: Path, first: First) -> None:
+    text = _run(f"lab report {first.document['result']}", story, reader).stdout
+    assert "layout-4632k" in text and text in first.done.stdout
 
 
 def test_the_report_of_the_tutorial_is_a_page(reader: Path) -> None:

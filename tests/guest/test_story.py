@@ -40,6 +40,13 @@ def test_a_replay_gives_every_number_again(story: Lab, some: Any) -> None:
     assert again["environment"] == []
 
 
+def test_a_stored_result_is_shown_again(story: Lab, some: Any) -> None:
+    assert story.json("report", some["result"]) == some
+    text = story.run("report", some["result"]).stdout
+    assert "layout-4632k" in text
+    assert "verdict: regression" in text
+
+
 def test_a_kernel_against_itself_is_the_same_in_every_case(story: Lab) -> None:
     document = story.json("ab", "--base", TEST, "--test", TEST)
     assert set(verdicts(document).values()) == {"same"}
