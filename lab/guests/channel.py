@@ -85,6 +85,15 @@ _Line = Hello | _Setting | Refusal | _Begin | _Out | _Err | _Vmstat | _End | _Fa
 _decoder: msgspec.json.Decoder[_Line] = msgspec.json.Decoder(_Line)
 
 
+class CaseFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """The failure of one case in a guest that ran to its end. log: the name of the file that says more."""
+
+    kind: GuestFailure
+    message: str
+    hint: str | None = None
+    log: str | None = None
+
+
 class CaseOutcome(msgspec.Struct, kw_only=True):
     """The outcome of one case. `ended` is false for the case in which the guest was lost."""
 
@@ -103,6 +112,7 @@ class CaseOutcome(msgspec.Struct, kw_only=True):
     vmstat: dict[str, int] = msgspec.field(default_factory=dict)
     stdout: list[str] = msgspec.field(default_factory=list)
     stderr: list[str] = msgspec.field(default_factory=list)
+    failure: CaseFailure | None = None  # see lab.guests.output
 
 
 class GuestReport(msgspec.Struct, kw_only=True):
@@ -118,6 +128,15 @@ class GuestReport(msgspec.Struct, kw_only=True):
     def case(self, name: str) -> CaseOutcome | None:
         """The last outcome of that name; None if the case never began."""
         return next((case for case in reversed(self.cases) if case.name == name), None)
+
+    def outcomes(self, name: str) -> list[CaseOutcome]:
+        """All outcomes of that name: a case can run several times in one guest."""
+        return [case for case in self.cases if case.name == name]
+
+    @property
+    def running(self) -> str:
+        """The case that began and did not end; empty without one."""
+        return self.cases[-1].name if self.cases and not self.cases[-1].ended else ""
 
 
 # --- the job ---

@@ -1,24 +1,36 @@
 """Modelled metrics of a case: the counts of its windows as numbers that can be compared.
 
-TLBs, caches and cycles are those of a machine file, fed by the instructions and accesses that the guest executed. See
-docs/cost-model.md.
+TLBs, caches and cycles are those of a machine file, fed by the instructions and accesses that the guest executed. What
+decides is the program's own cost, the kernel's work on its behalf included; what interrupts it is a metric beside
+that. See docs/cost-model.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
-from lab.guests.plugin import Window
+import msgspec
+
+from lab.core.errors import GuestFailed, GuestFailure
+from lab.guests.plugin import Operation, Spent, Window
 from lab.stats.verdict import Metric
+from lab.workloads.spec import Center, Measures
 
 _MILLI = 1000
 
-# The cost decides. The others explain it.
+# The cost decides: which of it, the workload says. The others explain it.
 METRICS = (
-    Metric(name="cycles_per_op", unit="modelled cycles/op", better="lower", primary=True),
+    Metric(name="cycles_per_op", unit="modelled cycles/op", better="lower"),
+    Metric(name="kernel_cycles", unit="modelled cycles/op", better="lower"),
+    Metric(name="user_cycles", unit="modelled cycles/op", better="lower"),
     Metric(name="cycles_p50", unit="modelled cycles", better="lower"),
+    Metric(name="kernel_cycles_p50", unit="modelled cycles", better="lower"),
     Metric(name="cycles_p95", unit="modelled cycles", better="lower"),
     Metric(name="cycles_p99", unit="modelled cycles", better="lower"),
+    Metric(name="interrupt_cycles", unit="modelled cycles/op", better="lower"),
+    Metric(name="thread_cycles", unit="modelled cycles/op", better="lower"),
+    Metric(name="interruptions", unit="interruptions/op", better="lower"),
     Metric(name="user_instructions", unit="instructions/op", better="lower"),
     Metric(name="kernel_instructions", unit="instructions/op", better="lower"),
     Metric(name="string_bytes", unit="bytes/op", better="lower"),
@@ -31,7 +43,15 @@ METRICS = (
     Metric(name="l1d_misses", unit="modelled misses/op", better="lower"),
     Metric(name="l2_misses", unit="modelled misses/op", better="lower"),
     Metric(name="llc_misses", unit="modelled misses/op", better="lower"),
+    Metric(name="counted_operations", unit="operations", better="neither"),
 )
+
+_PRIMARY: dict[tuple[Measures, Center], str] = {
+    ("all", "mean"): "cycles_per_op",
+    ("all", "median"): "cycles_p50",
+    ("kernel", "mean"): "kernel_cycles",
+    ("kernel", "median"): "kernel_cycles_p50",
+}
 
 # The plugin's counters that a metric is the sum of.
 _SUMS = {
@@ -46,23 +66,46 @@ _SUMS = {
     "llc_misses": ("llc_misses",),
 }
 
+TRACE = 5_000
+"""Cycles that one interruption may leave in the operation that it fell into: a schedule, a few colder lines."""
 
-def summarize(windows: Sequence[Window], counted: float | None = None) -> dict[str, float]:
-    """The metrics of one case from its windows: sums per operation, and percentiles over all operations.
 
-    counted: the operations of a program that marks none (fio, stress-ng); None counts the whole case as one.
+def metrics_of(measures: Measures, center: Center) -> list[Metric]:
+    """The modelled metrics of a workload; the first one decides."""
+    primary = _PRIMARY[measures, center]
+    decides = [msgspec.structs.replace(metric, primary=True) for metric in METRICS if metric.name == primary]
+    return decides + [metric for metric in METRICS if metric.name != primary]
+
+
+def summarize(windows: Sequence[Window], counted: float | None = None, *, center: Center = "mean") -> dict[str, float]:
+    """The metrics of one case from its windows: the program's cost per operation, and what interrupted it.
+
+    An operation that something interrupted costs as much as the undisturbed ones of its kind (see `_excess`), except
+    in the percentiles. counted: the operations of a program that marks none (fio, stress-ng); None counts each window
+    as one. `GuestFailed` where the center is the median, and no operation is marked.
     """
-    operations = sorted(cost for window in windows for cost in window.operations)
-    count = len(operations) or counted or 1
-    values = {"cycles_per_op": sum(window.millicycles for window in windows) / _MILLI / count}
-    for share, name in ((50, "cycles_p50"), (95, "cycles_p95"), (99, "cycles_p99")):
-        if operations:
-            values[name] = _percentile(operations, share) / _MILLI
-    values["user_instructions"] = sum(window.user["instructions"] for window in windows) / count
-    values["kernel_instructions"] = sum(window.kernel["instructions"] for window in windows) / count
+    operations = [operation for window in windows for operation in window.operations]
+    if center == "median" and not operations:
+        raise GuestFailed(
+            GuestFailure.MALFORMED, 'its program marks no operation, and center = "median" asks for the typical one'
+        )
+    count = len(operations) or counted or len(windows)
+    own = [window.in_program for window in windows]
+    user, kernel = (
+        (sum(spent.millicycles[mode] for spent in own) - excess) / _MILLI / count
+        for mode, excess in enumerate(_excess(operations))
+    )
+    values = {"cycles_per_op": user + kernel, "kernel_cycles": kernel, "user_cycles": user}
+    values |= _percentiles(operations)
+    values["interrupt_cycles"] = _cycles(window.in_interrupts for window in windows) / count
+    values["thread_cycles"] = _cycles(window.in_threads for window in windows) / count
+    values["interruptions"] = sum(window.interruptions for window in windows) / count
+    values["user_instructions"] = sum(spent.user["instructions"] for spent in own) / count
+    values["kernel_instructions"] = sum(spent.kernel["instructions"] for spent in own) / count
     for name, counters in _SUMS.items():
-        _sum(values, name, counters, [mode for window in windows for mode in (window.user, window.kernel)], count)
-    _sum(values, "user_dtlb_misses", _SUMS["dtlb_misses"], [window.user for window in windows], count)
+        _sum(values, name, counters, [mode for spent in own for mode in (spent.user, spent.kernel)], count)
+    _sum(values, "user_dtlb_misses", _SUMS["dtlb_misses"], [spent.user for spent in own], count)
+    values["counted_operations"] = count
     return values
 
 
@@ -73,6 +116,47 @@ def _sum(
     counts = [mode[counter] for mode in modes for counter in counters if counter in mode]
     if counts:
         values[name] = sum(counts) / count
+
+
+def _cycles(parts: Iterable[Spent]) -> float:
+    return sum(sum(spent.millicycles) for spent in parts) / _MILLI
+
+
+def _excess(operations: Sequence[Operation]) -> tuple[float, float]:
+    """The thousandths of user and kernel cycles that interruptions left in the operations that they fell into.
+
+    An interruption's own cost is not in them, but its trace is: the program calls the scheduler on its behalf. What an
+    interrupted operation costs beyond the mean of the undisturbed ones that ran as many user instructions is such a
+    trace, where most of these are undisturbed, and it is small enough.
+    """
+    kinds: dict[int, tuple[list[Operation], list[Operation]]] = defaultdict(lambda: ([], []))
+    for operation in operations:
+        kinds[operation.user_instructions][bool(operation.interruptions)].append(operation)
+    user = kernel = 0.0
+    for undisturbed, interrupted in kinds.values():
+        if len(undisturbed) <= len(interrupted):
+            continue
+        typical_user = sum(operation.user_millicycles for operation in undisturbed) / len(undisturbed)
+        typical_kernel = sum(operation.kernel_millicycles for operation in undisturbed) / len(undisturbed)
+        for operation in interrupted:
+            more = operation.millicycles - typical_user - typical_kernel
+            if abs(more) <= TRACE * _MILLI * operation.interruptions:
+                user += operation.user_millicycles - typical_user
+                kernel += operation.kernel_millicycles - typical_kernel
+    return user, kernel
+
+
+def _percentiles(operations: Sequence[Operation]) -> dict[str, float]:
+    if not operations:
+        return {}
+    whole = sorted(operation.millicycles for operation in operations)
+    kernel = sorted(operation.kernel_millicycles for operation in operations)
+    return {
+        "cycles_p50": _percentile(whole, 50) / _MILLI,
+        "kernel_cycles_p50": _percentile(kernel, 50) / _MILLI,
+        "cycles_p95": _percentile(whole, 95) / _MILLI,
+        "cycles_p99": _percentile(whole, 99) / _MILLI,
+    }
 
 
 def _percentile(ordered: Sequence[int], share: int) -> int:

@@ -17,7 +17,7 @@ from lab.core.progress import Progress
 from lab.core.records import Record
 from lab.guests import exact, run
 from lab.guests.live_machine import Accelerator
-from lab.kernels import store
+from lab.kernels import debs, store
 
 _DEVICE = Path("/dev/kvm")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -111,7 +111,7 @@ def some_kernel() -> Path | None:
     built = sorted(store.builds(), key=lambda build: build[2])
     if built:
         return built[-1][1] / "bzImage"
-    others = [*paths.cache_dir("debs").glob("*/boot/vmlinuz-*"), *Path("/boot").glob("vmlinuz-*")]
+    others = [*debs.downloaded(), *Path("/boot").glob("vmlinuz-*")]
     return next((path for path in others if os.access(path, os.R_OK)), None)
 
 

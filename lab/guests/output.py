@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lab.core.errors import GuestFailed, GuestFailure
-from lab.guests.channel import CaseOutcome, GuestReport
+from lab.guests.channel import CaseFailure, CaseOutcome, GuestReport
 from lab.guests.run import CONSOLE, REPORT
 from lab.workloads import parsers
 from lab.workloads.parsers import Document, Unparsable
@@ -21,6 +21,9 @@ _READERS: dict[Parse, Callable[[Sequence[str]], Document]] = {
     "fio": parsers.read_fio,
     "stress-ng": parsers.read_stress_ng,
 }
+UNSUPPORTED_STATUS = 4
+"""The status of a program that the kernel does not offer what it needs, as kselftest's; it also says what."""
+_UNSUPPORTED = re.compile(r"\bnot supported on this kernel: (.+)")
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
@@ -34,23 +37,46 @@ def collect(report: GuestReport, workload: Workload, cases: Sequence[Case], gues
     guest: the guest's folder, whose files the error names.
     """
     for case in cases:
-        outcome = _successful(report.case(case.name), case, workload, guest)
-        name, log = f"{workload.name}:{case.name}", guest / REPORT
+        _collect_case(report.case(case.name), workload, case, guest)
+
+
+def collect_some(report: GuestReport, workload: Workload, cases: Sequence[Case], guest: Path) -> None:
+    """Fill in the metrics of every case that gave them, and the failure of every other one.
+
+    A case that ran several times failed if it did once.
+    """
+    for case in cases:
+        outcomes: list[CaseOutcome | None] = [*report.outcomes(case.name)] or [None]
         try:
-            outcome.metrics = _metrics(outcome, workload)
-            outcome.series = parsers.read_series(outcome.stdout) if workload.parse == "json" else {}
-        except Unparsable as error:
-            raise GuestFailed(GuestFailure.MALFORMED, f"{name}: {error}", log=log) from error
-        except _MissingMetric as error:
-            metric, where = error.args
-            raise GuestFailed(
-                GuestFailure.WORKLOAD,
-                f"{name} never reported its metric {metric}: {where}",
-                hint="a metric that may be missing is declared with optional = true",
-                log=log,
-            ) from error
-        if workload.operations and not outcome.metrics.get(workload.operations):
-            raise GuestFailed(GuestFailure.WORKLOAD, f"{name} counted no operations ({workload.operations})", log=log)
+            for outcome in outcomes:
+                _collect_case(outcome, workload, case, guest)
+        except GuestFailed as error:
+            log = error.log.name if error.log else None
+            for outcome in outcomes:
+                if outcome is None:
+                    raise
+                outcome.failure = CaseFailure(kind=error.kind, message=error.message, hint=error.hint, log=log)
+                outcome.metrics, outcome.series = {}, {}
+
+
+def _collect_case(found: CaseOutcome | None, workload: Workload, case: Case, guest: Path) -> None:
+    outcome = _successful(found, case, workload, guest)
+    name, log = f"{workload.name}:{case.name}", guest / REPORT
+    try:
+        outcome.metrics = _metrics(outcome, workload)
+        outcome.series = parsers.read_series(outcome.stdout) if workload.parse == "json" else {}
+    except Unparsable as error:
+        raise GuestFailed(GuestFailure.MALFORMED, f"{name}: {error}", log=log) from error
+    except _MissingMetric as error:
+        metric, where = error.args
+        raise GuestFailed(
+            GuestFailure.WORKLOAD,
+            f"{name} never reported its metric {metric}: {where}",
+            hint="a metric that may be missing is declared with optional = true",
+            log=log,
+        ) from error
+    if workload.operations and not outcome.metrics.get(workload.operations):
+        raise GuestFailed(GuestFailure.WORKLOAD, f"{name} counted no operations ({workload.operations})", log=log)
 
 
 def _successful(outcome: CaseOutcome | None, case: Case, workload: Workload, guest: Path) -> CaseOutcome:
@@ -70,6 +96,9 @@ def _successful(outcome: CaseOutcome | None, case: Case, workload: Workload, gue
         raise GuestFailed(GuestFailure.WORKLOAD, f"{name} could not be started: {outcome.error}", log=log)
     if outcome.signal:
         raise GuestFailed(GuestFailure.WORKLOAD, f"{name} was killed by signal {outcome.signal}: {last}", log=log)
+    if outcome.status == UNSUPPORTED_STATUS and (why := _UNSUPPORTED.search(last)):
+        message = f"{name} is not supported on this kernel: {why[1]}"
+        raise GuestFailed(GuestFailure.UNSUPPORTED, message, hint="leave it out, or take another kernel", log=log)
     if outcome.status:
         raise GuestFailed(GuestFailure.WORKLOAD, f"{name} exited with status {outcome.status}: {last}", log=log)
     return outcome

@@ -25,7 +25,7 @@ from lab.guests.hardware import Machine
 from lab.kernels import compilers
 from lab.kernels.compilers import Compiler
 
-SCHEMA = 1
+SCHEMA = 2
 NAME = "libcost.so"
 COSTS = "costs.jsonl"
 """The plugin's output in a guest's folder."""
@@ -63,8 +63,38 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
         return self.address >> 63 == 1
 
 
+class Spent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A part of a window. millicycles: in user and in kernel mode. Counters that are not modelled are missing."""
+
+    millicycles: tuple[_Count, _Count]
+    user: dict[str, _Count]
+    kernel: dict[str, _Count]
+
+    @property
+    def instructions(self) -> int:
+        """Of user and kernel."""
+        return self.user["instructions"] + self.kernel["instructions"]
+
+
+class Operation(msgspec.Struct, frozen=True, array_like=True):
+    """One operation: what the program spent in it, user and kernel apart, and how often something interrupted it."""
+
+    user_millicycles: _Count
+    kernel_millicycles: _Count
+    user_instructions: _Count
+    interruptions: _Count
+
+    @property
+    def millicycles(self) -> int:
+        """Of user and kernel."""
+        return self.user_millicycles + self.kernel_millicycles
+
+
 class Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="window", forbid_unknown_fields=True):
-    """One measurement. Counters that are not part of the model are missing, not zero."""
+    """One measurement: everything that was executed, and by whom.
+
+    With several vCPUs all of it counts as the program's. Counters that are not part of the model are missing, not zero.
+    """
 
     sequence: int
     case: int  # from 1, in the order in which the guest ran the cases
@@ -73,8 +103,13 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="wind
     millicycles: _Count
     user: dict[str, _Count]
     kernel: dict[str, _Count]
-    operations: list[_Count]  # thousandths of cycles of each
-    blocks: list[Block] = []  # the profile, from a line of its own
+    in_program: Spent  # by tasks that run user code, and by the kernel on their behalf
+    in_interrupts: Spent  # with the softirqs that run when they end
+    in_threads: Spent  # of the kernel, idle included
+    unprofiled: tuple[_Count, _Count]  # thousandths of cycles and instructions of the program's, in no block
+    interruptions: _Count  # of the program, by either of these
+    operations: list[Operation]
+    blocks: list[Block] = []  # the program's profile, from a line of its own
 
     @property
     def own(self) -> bool:
@@ -228,13 +263,15 @@ def _decode(content: bytes) -> Iterator[_Line]:
 
 def _with_profile(number: int, window: Window, blocks: list[Block]) -> Window:
     """A window with its profile. Their sums are equal to the last digit, or one of them is wrong."""
-    for mode, counters in (("user", window.user), ("kernel", window.kernel)):
+    own = window.in_program
+    for mode, counters in (("user", own.user), ("kernel", own.kernel)):
         if "instructions" not in counters:
             raise _malformed(number, f"the {mode} counters have no instructions")
-    if sum(block.cycles for block in blocks) != window.millicycles:
-        raise _malformed(number, "the profile's cycles do not add up to the window's")
-    if sum(block.instructions for block in blocks) != window.instructions:
-        raise _malformed(number, "the profile's instructions do not add up to the window's")
+    cycles, instructions = window.unprofiled
+    if sum(block.cycles for block in blocks) + cycles != sum(own.millicycles):
+        raise _malformed(number, "the profile's cycles do not add up to the program's")
+    if sum(block.instructions for block in blocks) + instructions != own.instructions:
+        raise _malformed(number, "the profile's instructions do not add up to the program's")
     return msgspec.structs.replace(window, blocks=blocks)
 
 
@@ -244,6 +281,11 @@ def _malformed(number: int, why: str) -> GuestFailed:
 
 WINDOW_MARK = bytes.fromhex("0f1f800142414c")
 """The instruction that opens a window (`lab_window_begin` in workloads/include/lab/mark.h)."""
+
+
+def marks_windows(root: Path) -> bool:
+    """True if a program in a guest's archive, uncompressed, marks windows of its own."""
+    return WINDOW_MARK in root.read_bytes()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,7 +306,7 @@ class Instrument:
 
         A program that marks a window of its own need not be modelled while it sets up.
         """
-        brackets = Brackets.WINDOW if WINDOW_MARK in root.read_bytes() else Brackets.BOTH
+        brackets = Brackets.WINDOW if marks_windows(root) else Brackets.BOTH
         return ["-plugin", argument(self.library, self.machine, model=self.model, brackets=brackets, out=out)]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import select
 import subprocess
 import threading
 import time
@@ -30,12 +32,13 @@ class Arm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestExit:
-    """The end of a guest, and the files that it left. status: QEMU's."""
+    """The end of a guest, and the files that it left. status: QEMU's. cpu_s: the processor time that it took."""
 
     status: int
     timed_out: bool
     stderr: str
     wall_s: float
+    cpu_s: float = 0.0
     console: Path
     report: Path
 
@@ -108,11 +111,11 @@ def boot(
         except OSError as error:
             raise HostFailed(f"cannot start {argv[0]}: {error.strerror}", hint="run `lab doctor`") from error
         running.add(process)
-        timed_out = False
+        timed_out, cpu_s = False, 0.0
         try:
             if on_start is not None:
                 on_start(process)
-            process.wait(timeout=timeout_s)
+            cpu_s = _wait(process, timeout_s)
         except subprocess.TimeoutExpired:
             timed_out = True
         finally:
@@ -126,9 +129,26 @@ def boot(
         timed_out=timed_out,
         stderr=stderr,
         wall_s=time.monotonic() - started,
+        cpu_s=cpu_s,
         console=folder / CONSOLE,
         report=folder / REPORT,
     )
+
+
+def _wait(process: subprocess.Popen[bytes], timeout_s: float) -> float:
+    """Wait for a process to end; its processor time, which is known until it is reaped."""
+    descriptor = os.pidfd_open(process.pid)
+    try:
+        ended = select.poll()
+        ended.register(descriptor, select.POLLIN)
+        if not ended.poll(1000 * timeout_s):
+            raise subprocess.TimeoutExpired(process.args, timeout_s)
+    finally:
+        os.close(descriptor)
+    # The name of the program is in parentheses, and may contain anything.
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    process.wait()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 _PANIC = re.compile(r"Kernel panic - not syncing: (.*)")
@@ -142,12 +162,21 @@ _REFUSED_HINTS = {"hugepages": "its memory does not give that many: reserve fewe
 
 
 def read_report(ended: GuestExit) -> GuestReport:
-    """The report of a guest. `GuestFailed` names the way in which it failed, if it did.
+    """The report of a guest. `GuestFailed` names the way in which it failed, if it did, and the case that ran then.
 
     An oops is a failure even when the workload went on: numbers of a kernel that oopsed mean nothing.
     """
-    console, log = ended.console_text, ended.console
     report = parse(ended.report.read_bytes() if ended.report.exists() else b"")
+    try:
+        _require_complete(ended, report)
+    except GuestFailed as error:
+        error.case = report.running
+        raise
+    return report
+
+
+def _require_complete(ended: GuestExit, report: GuestReport) -> None:
+    console, log = ended.console_text, ended.console
     if panic := _PANIC.search(console):
         raise _panicked(panic[1].strip(), console, log)
     if oops := _OOPS.search(console):
@@ -185,7 +214,6 @@ def read_report(ended: GuestExit) -> GuestReport:
         )
     if not report.complete:
         raise _incomplete(report, console, log)
-    return report
 
 
 def _panicked(why: str, console: str, log: Path) -> GuestFailed:

@@ -112,7 +112,7 @@ static void settle(enum mode mode)
 {
 	uint64_t now = bytes_of(mode);
 
-	if (mover[mode])
+	if (mover[mode] && !aside)
 		mover[mode]->bytes += now - settled[mode];
 	settled[mode] = now;
 }
@@ -173,6 +173,28 @@ void strings_finish(void)
 	settle(MODE_KERNEL);
 }
 
+/* What it has done so far is looked up as if it were all. */
+struct strings strings_interrupt(const struct vcpu *vcpu)
+{
+	struct strings strings = { vcpu->run, { mover[MODE_USER], mover[MODE_KERNEL] } };
+	struct run *run = &strings.run;
+	uint64_t done = run->at ? bytes_of((enum mode)run->at->site->mode) - run->bytes : 0;
+
+	for (int store = 0; store < 2; store++)
+		if (run->start[store])
+			run->start[store] += done;
+	return strings;
+}
+
+void strings_go_on(struct vcpu *vcpu, const struct strings *strings)
+{
+	strings_finish();
+	memcpy(mover, strings->mover, sizeof(mover));
+	vcpu->run = strings->run;
+	if (vcpu->run.at)
+		vcpu->run.bytes = bytes_of((enum mode)vcpu->run.at->site->mode);
+}
+
 void on_string(unsigned int vcpu, void *string_site)
 {
 	const struct string_site *at = string_site;
@@ -188,7 +210,8 @@ void on_string(unsigned int vcpu, void *string_site)
 	mover[mode] = at->site->block;
 	vcpus[vcpu].run = (struct run){ .at = at, .bytes = settled[mode] };
 	counts[at->site->mode][STRINGS]++;
-	at->site->block->strings++;
+	if (!aside)
+		at->site->block->strings++;
 	charge(at->site->block, machine.costs.rep_start);
 }
 

@@ -24,6 +24,15 @@ void on_leading_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t a
 void strings_begin(void);
 void strings_finish(void);
 
+/* A string instruction that something interrupts, to go on with after it. */
+struct strings {
+	struct run run;
+	struct block *mover[NR_MODES];
+};
+
+struct strings strings_interrupt(const struct vcpu *vcpu);
+void strings_go_on(struct vcpu *vcpu, const struct strings *strings);
+
 void run_look_up(struct vcpu *vcpu);
 
 static inline void run_finish(struct vcpu *vcpu)

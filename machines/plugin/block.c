@@ -12,6 +12,7 @@
 struct chunk {
 	struct chunk *next;
 	struct counters counters;
+	uint64_t *left;			/* what they were when something interrupted the program */
 	uint32_t used;
 	struct block blocks[CHUNK];
 };
@@ -31,7 +32,9 @@ static void add_chunk(void)
 	struct chunk *chunk = calloc(1, sizeof(*chunk));
 
 	/* There is nobody to return an error to: QEMU is in the middle of a translation. */
-	if (!chunk || !counters_make(&chunk->counters, NR_BLOCK_COUNTERS * CHUNK)) {
+	if (chunk)
+		chunk->left = calloc(NR_BLOCK_COUNTERS * CHUNK, sizeof(*chunk->left));
+	if (!chunk || !chunk->left || !counters_make(&chunk->counters, NR_BLOCK_COUNTERS * CHUNK)) {
 		fputs("cost plugin: out of memory\n", stderr);
 		abort();
 	}
@@ -84,6 +87,7 @@ static uint64_t value(const struct block *block, enum block_counter counter)
 
 void blocks_begin(void)
 {
+	aside = false;
 	for (struct chunk *chunk = first; chunk; chunk = chunk->next) {
 		for (uint32_t i = 0; i < chunk->used; i++) {
 			struct block *block = &chunk->blocks[i];
@@ -91,6 +95,31 @@ void blocks_begin(void)
 			block->executions_before = value(block, BLOCK_EXECUTIONS);
 			block->instructions_before = value(block, BLOCK_INSTRUCTIONS);
 			block->penalty = block->bytes = block->strings = 0;
+		}
+	}
+}
+
+bool aside;
+
+void blocks_set_aside(void)
+{
+	aside = true;
+	for (struct chunk *chunk = first; chunk; chunk = chunk->next)
+		counters_copy(&chunk->counters, chunk->left);
+}
+
+/* Of those that were made since, nothing was left. */
+void blocks_go_on(void)
+{
+	aside = false;
+	for (struct chunk *chunk = first; chunk; chunk = chunk->next) {
+		for (uint32_t i = 0; i < chunk->used; i++) {
+			struct block *block = &chunk->blocks[i];
+
+			block->executions_before +=
+				value(block, BLOCK_EXECUTIONS) - chunk->left[block->at + BLOCK_EXECUTIONS];
+			block->instructions_before +=
+				value(block, BLOCK_INSTRUCTIONS) - chunk->left[block->at + BLOCK_INSTRUCTIONS];
 		}
 	}
 }

@@ -4,7 +4,8 @@
  *
  * Generated code counts executions (and in user blocks instructions) inline, all
  * the time; a measurement is the difference of two looks. Everything else is
- * charged to the block that causes it, only while measuring.
+ * charged to the block that causes it, only while measuring. The profile is the
+ * program's: what interrupts it is set aside.
  */
 #ifndef LAB_BLOCK_H
 #define LAB_BLOCK_H
@@ -50,7 +51,7 @@ struct block {
 	uint32_t at;		/* of the first of NR_BLOCK_COUNTERS in counters */
 };
 
-/* What a block did in the measurement. */
+/* What a block did in the measurement, on the program's behalf. */
 struct work {
 	uint64_t executions;
 	uint64_t instructions;
@@ -58,6 +59,12 @@ struct work {
 
 struct block *block_get(uint64_t start, uint32_t length);
 void blocks_begin(void);
+
+/* What is done in between is left out of every block's work. */
+void blocks_set_aside(void);
+void blocks_go_on(void);
+extern bool aside;
+
 struct work block_work(const struct block *block);
 void blocks_each(void (*visit)(const struct block *block));
 

@@ -216,6 +216,7 @@ struct decoded decode(const uint8_t *bytes, size_t size)
 			   (prefixes.gs || (!prefixes.segment && constant_address(at, left)));
 	if (prefixes.segment || !decoded.memory)
 		decoded.operand.base = NO_BASE;
+	decoded.turn = turn_decode(bytes, size);
 	if (prefixes.rep && is_string(at[0])) {
 		decoded.kind = KIND_STRING;
 		decoded.stores = string_stores(at[0]);

@@ -4,6 +4,7 @@
 #define LAB_DECODE_H
 
 #include "operand.h"
+#include "turn.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,6 +41,7 @@ struct decoded {
 	enum direction direction;
 	struct operand operand;
 	bool memory;		/* may access memory, so may fault; true when in doubt */
+	enum turn turn;
 };
 
 struct decoded decode(const uint8_t *bytes, size_t size);

@@ -8,6 +8,7 @@
  */
 #include "access.h"
 #include "block.h"
+#include "context.h"
 #include "decode.h"
 #include "machine.h"
 #include "output.h"
@@ -264,10 +265,12 @@ static void watch_block(struct qemu_plugin_tb *tb)
 	size_t count = qemu_plugin_tb_n_insns(tb);
 	struct block *block = block_get(qemu_plugin_tb_vaddr(tb), (uint32_t)count);
 	struct pieces pieces = { .block = block };
-	bool user = block_mode(block) == MODE_USER;
+	bool user = block_mode(block) == MODE_USER, told_apart = !user && nr_vcpus == 1;
 	struct bases bases = { .known = 0 };
 	uint32_t weights = 0;
 
+	if (told_apart)
+		context_watch_block(tb, count);
 	for (size_t i = 0; i < count; i++) {
 		struct step step = look(tb, i, block);
 
@@ -276,6 +279,8 @@ static void watch_block(struct qemu_plugin_tb *tb)
 		if (!i && !iterates(&step))
 			counters_add_on_block(tb, block->counters, block->at + BLOCK_EXECUTIONS, 1);
 		watch(&step);
+		if (told_apart)
+			context_watch(step.insn, step.decoded.turn);
 		weights += weight(&step.decoded);
 		if (user)
 			count_piecewise(&pieces, &step, i + 1 == count);

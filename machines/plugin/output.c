@@ -4,7 +4,7 @@
  * Nothing in it depends on time or host: equal runs give equal bytes.
  */
 #include "output.h"
-#include "block.h"
+#include "context.h"
 #include "vcpu.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SCHEMA	1
+#define SCHEMA	2
 
 static FILE *file;
 static bool fresh;
@@ -52,15 +52,29 @@ static bool has(enum counter counter)
 	return counter < L1D_MISSES ? machine.model >= MODEL_TLB : machine.model == MODEL_FULL;
 }
 
-static void put_counters(const char *mode, const struct executed *executed, const uint64_t *values)
+static void put_spent(const struct spent *spent)
 {
-	fprintf(file, ",\"%s\":{\"instructions\":%" PRIu64 ",\"string_bytes\":%" PRIu64, mode,
-		executed->instructions, executed->bytes);
+	fprintf(file, "{\"instructions\":%" PRIu64 ",\"string_bytes\":%" PRIu64, spent->instructions, spent->bytes);
 	if (machine.model >= MODEL_TLB)
-		fprintf(file, ",\"loads\":%" PRIu64 ",\"stores\":%" PRIu64, executed->loads, executed->stores);
+		fprintf(file, ",\"loads\":%" PRIu64 ",\"stores\":%" PRIu64, spent->loads, spent->stores);
 	for (int i = 0; i < NR_COUNTERS; i++)
 		if (names[i] && has((enum counter)i))
-			fprintf(file, ",\"%s\":%" PRIu64, names[i], values[i]);
+			fprintf(file, ",\"%s\":%" PRIu64, names[i], spent->counts[i]);
+	fputc('}', file);
+}
+
+static uint64_t tally_cycles(const struct tally *tally)
+{
+	return spent_cycles(&tally->modes[MODE_USER]) + spent_cycles(&tally->modes[MODE_KERNEL]);
+}
+
+static void put_tally(const char *name, const struct tally *tally)
+{
+	fprintf(file, ",\"%s\":{\"millicycles\":[%" PRIu64 ",%" PRIu64 "],\"user\":", name,
+		spent_cycles(&tally->modes[MODE_USER]), spent_cycles(&tally->modes[MODE_KERNEL]));
+	put_spent(&tally->modes[MODE_USER]);
+	fputs(",\"kernel\":", file);
+	put_spent(&tally->modes[MODE_KERNEL]);
 	fputc('}', file);
 }
 
@@ -77,18 +91,31 @@ static void put_block(const struct block *block)
 	fresh = false;
 }
 
+static void put_operation(const struct operation *operation, bool is_first)
+{
+	fprintf(file, "%s[%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "]", is_first ? "" : ",",
+		operation->cycles[MODE_USER], operation->cycles[MODE_KERNEL], operation->user_instructions,
+		operation->interruptions);
+}
+
 void output_window(const struct window *window, bool complete)
 {
 	fprintf(file, "{\"t\":\"window\",\"sequence\":%" PRIu64 ",\"case\":%" PRIu64, window->sequence,
 		window->case_number);
 	fprintf(file, ",\"kind\":\"%s\",\"complete\":%s", window->kind == WINDOW_OWN ? "own" : "case",
 		complete ? "true" : "false");
-	fprintf(file, ",\"millicycles\":%" PRIu64, window->cycles);
-	put_counters("user", &window->executed[MODE_USER], counts[MODE_USER]);
-	put_counters("kernel", &window->executed[MODE_KERNEL], counts[MODE_KERNEL]);
-	fputs(",\"operations\":[", file);
+	fprintf(file, ",\"millicycles\":%" PRIu64 ",\"user\":", tally_cycles(&window->all));
+	put_spent(&window->all.modes[MODE_USER]);
+	fputs(",\"kernel\":", file);
+	put_spent(&window->all.modes[MODE_KERNEL]);
+	put_tally("in_program", &contexts[CONTEXT_PROGRAM]);
+	put_tally("in_interrupts", &contexts[CONTEXT_INTERRUPT]);
+	put_tally("in_threads", &contexts[CONTEXT_THREAD]);
+	fprintf(file, ",\"unprofiled\":[%" PRIu64 ",%" PRIu64 "]", tally_cycles(&unprofiled),
+		unprofiled.modes[MODE_USER].instructions + unprofiled.modes[MODE_KERNEL].instructions);
+	fprintf(file, ",\"interruptions\":%" PRIu64 ",\"operations\":[", interruptions);
 	for (uint64_t i = 0; i < window->nr_operations; i++)
-		fprintf(file, "%s%" PRIu64, i ? "," : "", window->operations[i]);
+		put_operation(&window->operations[i], !i);
 	fprintf(file, "]}\n{\"t\":\"profile\",\"sequence\":%" PRIu64 ",\"blocks\":[", window->sequence);
 	fresh = true;
 	blocks_each(put_block);

@@ -131,11 +131,19 @@ bool counters_make(struct counters *counters, size_t count)
 	return counters->score || counters->plain;
 }
 
+static const uint64_t *values(const struct counters *counters)
+{
+	return counters->plain ? counters->plain : scoreboard_find(counters->score, 0);
+}
+
 uint64_t counters_sum(const struct counters *counters, size_t index)
 {
-	if (counters->plain)
-		return counters->plain[index];
-	return ((uint64_t *)scoreboard_find(counters->score, 0))[index];
+	return values(counters)[index];
+}
+
+void counters_copy(const struct counters *counters, uint64_t *to)
+{
+	memcpy(to, values(counters), counters->count * sizeof(*to));
 }
 
 static qemu_plugin_u64 scored(const struct counters *counters, size_t index)

@@ -91,6 +91,7 @@ size_t qemu_instruction_bytes(const struct qemu_plugin_insn *insn, uint8_t *byte
 
 bool counters_make(struct counters *counters, size_t count);
 uint64_t counters_sum(const struct counters *counters, size_t index);
+void counters_copy(const struct counters *counters, uint64_t *to);
 void counters_add_on_block(struct qemu_plugin_tb *tb, const struct counters *counters, size_t index, uint64_t add);
 void counters_add_on_insn(struct qemu_plugin_insn *insn, const struct counters *counters, size_t index,
 			  uint64_t add);

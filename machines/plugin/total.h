@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* All blocks together, counted inline beside each block's own. */
+/* All blocks together, counted inline beside each block's own, and what was looked up and charged beside that. */
 #ifndef LAB_TOTAL_H
 #define LAB_TOTAL_H
 
 #include "block.h"
+#include "vcpu.h"
 
 #include <stdbool.h>
 
@@ -17,6 +18,20 @@ enum total {
 	NR_TOTALS,
 };
 
+/* In one mode. */
+struct spent {
+	uint64_t instructions;
+	uint64_t bytes;			/* moved by string instructions */
+	uint64_t loads;
+	uint64_t stores;
+	uint64_t counts[NR_COUNTERS];
+	uint64_t penalties;		/* thousandths of cycles beyond the cost of the instructions */
+};
+
+struct tally {
+	struct spent modes[NR_MODES];
+};
+
 extern struct counters totals;
 
 static inline size_t total_at(enum mode mode, enum total total)
@@ -25,5 +40,10 @@ static inline size_t total_at(enum mode mode, enum total total)
 }
 
 bool totals_make(void);
+
+/* Of all that was executed since power-on, with what was modelled since the window began. */
+struct tally tally_look(void);
+void tally_add(struct tally *sum, const struct tally *from, const struct tally *to);
+uint64_t spent_cycles(const struct spent *spent);
 
 #endif

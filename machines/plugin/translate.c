@@ -104,7 +104,7 @@ static bool still_right(const struct access *access, struct entry *entry, bool h
 		entry->confirmed = 0;
 	}
 	if (frame - offset_in(access->address, huge) != entry->frame) {
-		if (huge)
+		if (huge && offset_in(access->address, true) != offset_in(frame, true))
 			*small_slot(vcpu, page_of(access->address, true)) =
 				tlb_key(page_of(access->address, true), true, epoch_of(vcpu, access->address));
 		forget(vcpu, access->address, huge);

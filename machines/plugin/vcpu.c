@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Making the modelled vCPUs, and putting them into the state in which every measurement begins: cold. */
+/* Making the modelled vCPUs, and putting them into the state in which every measurement begins, or that was kept. */
 #include "vcpu.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 bool measuring;
 struct vcpu *vcpus;
 unsigned int nr_vcpus;
 struct cache llc;
 uint64_t counts[NR_MODES][NR_COUNTERS];
-uint64_t penalties;
+uint64_t penalties[NR_MODES];
 
 static bool make(struct vcpu *vcpu)
 {
@@ -56,5 +57,72 @@ void vcpus_cold(void)
 		cold(&vcpus[i]);
 	cache_empty(&llc);
 	memset(counts, 0, sizeof(counts));
-	penalties = 0;
+	memset(penalties, 0, sizeof(penalties));
+}
+
+/* --- Kept while something interrupts ------------------------------------ */
+
+struct array {
+	void *data;
+	size_t size;
+};
+
+enum { NR_ARRAYS = 9 };
+
+static void arrays_of(const struct vcpu *vcpu, struct array arrays[NR_ARRAYS])
+{
+	const struct tlb *tlbs[] = { &vcpu->dtlb_4k, &vcpu->dtlb_2m, &vcpu->itlb_4k, &vcpu->itlb_2m, &vcpu->stlb,
+				     &vcpu->istlb };
+	const struct cache *caches[] = { &vcpu->l1d, &vcpu->l2 };
+	unsigned int at = 0;
+
+	for (unsigned int i = 0; i < 6; i++)
+		arrays[at++] = (struct array){ tlbs[i]->entries,
+					       (size_t)tlbs[i]->sets * tlbs[i]->ways * sizeof(struct entry) };
+	for (unsigned int i = 0; i < 2; i++)
+		arrays[at++] = (struct array){ caches[i]->lines,
+					       (size_t)caches[i]->sets * caches[i]->ways * sizeof(uint32_t) };
+	arrays[at] = (struct array){ vcpu->streams.list, vcpu->streams.count * sizeof(struct stream) };
+}
+
+static struct vcpu kept;
+static char *kept_arrays;
+
+static void make_room(const struct array arrays[NR_ARRAYS])
+{
+	size_t size = 0;
+
+	for (int i = 0; i < NR_ARRAYS; i++)
+		size += arrays[i].size;
+	kept_arrays = malloc(size);
+	if (!kept_arrays)
+		abort();
+}
+
+void vcpu_keep(const struct vcpu *vcpu)
+{
+	struct array arrays[NR_ARRAYS];
+	char *at;
+
+	arrays_of(vcpu, arrays);
+	if (!kept_arrays)
+		make_room(arrays);
+	kept = *vcpu;
+	at = kept_arrays;
+	for (int i = 0; i < NR_ARRAYS; at += arrays[i++].size)
+		memcpy(at, arrays[i].data, arrays[i].size);
+}
+
+void vcpu_restore(struct vcpu *vcpu)
+{
+	struct array arrays[NR_ARRAYS];
+	struct vcpu now = *vcpu;
+	const char *at = kept_arrays;
+
+	arrays_of(vcpu, arrays);
+	*vcpu = kept;
+	memcpy(vcpu->epochs, now.epochs, sizeof(now.epochs));
+	vcpu->page_flushes = now.page_flushes;
+	for (int i = 0; i < NR_ARRAYS; at += arrays[i++].size)
+		memcpy(arrays[i].data, at, arrays[i].size);
 }

@@ -59,16 +59,24 @@ extern struct vcpu *vcpus;
 extern unsigned int nr_vcpus;
 extern struct cache llc;
 extern uint64_t counts[NR_MODES][NR_COUNTERS];
-extern uint64_t penalties;
+extern uint64_t penalties[NR_MODES];
 
 bool vcpus_make(unsigned int count);
 void vcpus_cold(void);
 
+/*
+ * What a vCPU holds but the last-level cache, set aside and put back. What was flushed in between stays so. The lines
+ * of the last level that an interruption replaced are too few to matter.
+ */
+void vcpu_keep(const struct vcpu *vcpu);
+void vcpu_restore(struct vcpu *vcpu);
+
 /* The penalty of something that a block did. */
 static inline void charge(struct block *block, uint64_t cost)
 {
-	block->penalty += cost;
-	penalties += cost;
+	if (!aside)
+		block->penalty += cost;
+	penalties[block_mode(block)] += cost;
 }
 
 #endif

@@ -8,90 +8,52 @@
  */
 #include "window.h"
 #include "access.h"
+#include "context.h"
 #include "output.h"
-#include "total.h"
-#include "vcpu.h"
 
 #include <stdlib.h>
-
-struct counters totals;
 
 void (*windows_ready)(void);
 
 static struct window window;
 static uint64_t nr_windows;
 static uint64_t nr_cases;
-static struct executed before[NR_MODES];
-static uint64_t operation_began;	/* cycles of the window so far */
+static struct tally before;		/* the window */
+static struct operation so_far;		/* in the window, when the last operation ended */
 static uint64_t operation_at;
 static uint64_t operations_room;
-
-bool totals_make(void)
-{
-	return counters_make(&totals, (size_t)NR_MODES * NR_TOTALS);
-}
-
-/* Since power-on. */
-static struct executed look(enum mode mode)
-{
-	uint64_t updates = counters_sum(&totals, total_at(mode, TOTAL_UPDATES));
-
-	return (struct executed){
-		.instructions = counters_sum(&totals, total_at(mode, TOTAL_INSTRUCTIONS)),
-		.bytes = counters_sum(&totals, total_at(mode, TOTAL_BYTES)),
-		.loads = counters_sum(&totals, total_at(mode, TOTAL_LOADS)) + updates,
-		.stores = counters_sum(&totals, total_at(mode, TOTAL_STORES)) + updates,
-	};
-}
-
-/* In this window. */
-static struct executed executed(enum mode mode)
-{
-	struct executed now = look(mode);
-
-	now.instructions += counts[mode][STRINGS] - before[mode].instructions;
-	now.bytes -= before[mode].bytes;
-	now.loads += counts[mode][LOADS] - before[mode].loads;
-	now.stores += counts[mode][STORES] - before[mode].stores;
-	return now;
-}
-
-static uint64_t cycles(void)
-{
-	struct executed user = executed(MODE_USER), kernel = executed(MODE_KERNEL);
-
-	strings_finish();
-	return (user.instructions + kernel.instructions) * machine.costs.instruction +
-	       (user.bytes + kernel.bytes) * string_byte_cost() + penalties;
-}
 
 static void begin(enum kind_of_window kind)
 {
 	vcpus_cold();
 	strings_begin();
 	blocks_begin();
-	before[MODE_USER] = look(MODE_USER);
-	before[MODE_KERNEL] = look(MODE_KERNEL);
+	before = tally_look();
+	contexts_begin();
 	window.kind = kind;
 	window.case_number = nr_cases;
 	window.nr_operations = 0;
-	operation_began = operation_at = 0;
+	so_far = (struct operation){ 0 };
+	operation_at = 0;
 	measuring = true;
 }
 
 static void end(bool complete)
 {
+	struct tally now;
+
 	if (!measuring)
 		return;
+	now = tally_look();
+	contexts_settle();
 	window.sequence = nr_windows++;
-	window.cycles = cycles();
-	window.executed[MODE_USER] = executed(MODE_USER);
-	window.executed[MODE_KERNEL] = executed(MODE_KERNEL);
+	window.all = (struct tally){ 0 };
+	tally_add(&window.all, &before, &now);
 	measuring = false;
 	output_window(&window, complete);
 }
 
-static uint64_t *operation(uint64_t number)
+static struct operation *operation(uint64_t number)
 {
 	if (number >= operations_room) {
 		operations_room = operations_room ? 2 * operations_room : 1024;
@@ -100,17 +62,31 @@ static uint64_t *operation(uint64_t number)
 			abort();
 	}
 	if (number == window.nr_operations)
-		window.operations[window.nr_operations++] = 0;
+		window.operations[window.nr_operations++] = (struct operation){ 0 };
 	return &window.operations[number];
+}
+
+/* By the program, since the window began. */
+static struct operation operations_so_far(void)
+{
+	const struct spent *user, *kernel;
+
+	contexts_settle();
+	user = &contexts[CONTEXT_PROGRAM].modes[MODE_USER];
+	kernel = &contexts[CONTEXT_PROGRAM].modes[MODE_KERNEL];
+	return (struct operation){ { spent_cycles(user), spent_cycles(kernel) }, user->instructions, interruptions };
 }
 
 /* What was done since the last one ended. After "again" they are gone through once more, and add up. */
 static void end_operation(void)
 {
-	uint64_t now = cycles();
+	struct operation now = operations_so_far(), *ended = operation(operation_at++);
 
-	*operation(operation_at++) += now - operation_began;
-	operation_began = now;
+	for (int mode = 0; mode < NR_MODES; mode++)
+		ended->cycles[mode] += now.cycles[mode] - so_far.cycles[mode];
+	ended->user_instructions += now.user_instructions - so_far.user_instructions;
+	ended->interruptions += now.interruptions - so_far.interruptions;
+	so_far = now;
 }
 
 static void begin_case(void)
@@ -131,6 +107,7 @@ void on_mark(unsigned int vcpu, void *data)
 	bool own = measuring && window.kind == WINDOW_OWN;
 
 	(void)vcpu;
+	context_in_program();
 	if (windows_ready)
 		windows_ready();
 	switch ((enum mark)(uintptr_t)data) {

@@ -3,7 +3,7 @@
 #ifndef LAB_WINDOW_H
 #define LAB_WINDOW_H
 
-#include "block.h"
+#include "total.h"
 
 #include <stdint.h>
 
@@ -23,21 +23,19 @@ enum kind_of_window {
 	WINDOW_CASE,
 };
 
-/* What is counted inline, of one mode. */
-struct executed {
-	uint64_t instructions;
-	uint64_t bytes;			/* moved by string instructions */
-	uint64_t loads;			/* those that were not looked at */
-	uint64_t stores;
+/* One operation of the program's, without what interrupted it. */
+struct operation {
+	uint64_t cycles[NR_MODES];	/* in thousandths */
+	uint64_t user_instructions;
+	uint64_t interruptions;
 };
 
 struct window {
 	uint64_t sequence;
 	uint64_t case_number;
 	enum kind_of_window kind;
-	struct executed executed[NR_MODES];
-	uint64_t cycles;		/* in thousandths */
-	uint64_t *operations;		/* cycles of each, in thousandths */
+	struct tally all;
+	struct operation *operations;
 	uint64_t nr_operations;
 };
 

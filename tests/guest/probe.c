@@ -5,6 +5,7 @@
  *
  *   loads PAGES PASSES   one load in each of so many small pages, so many times
  *   huge PAGES           one load in each 4 KiB of so many huge pages
+ *   remap TIMES          stores in two huge pages, which change places each time
  *   stores PAGES         one store in each of so many pages that were never touched: each faults
  *   strings BYTES COUNT  rep movsb of so many bytes, so many times
  *   chase LINES          dependent loads, a line in each of so many pages
@@ -57,6 +58,23 @@ static void loads(char *at, long count, long passes)
 			 "jnz 1b\n"
 			 OPERATION END
 			 : "+r"(at), "+r"(count), "+r"(passes) : : "rax", "rcx", "rdx", "memory", "cc");
+}
+
+/*
+ * At the same address, without a flush of all: the kernel flushes the one page that it takes away. The page that was
+ * freed last is the one that it gives out first.
+ */
+static void remap(char *at, long times)
+{
+	__asm__ volatile(BEGIN : : : "memory");
+	for (long i = 0; i < times; i++) {
+		madvise(at, HUGE, MADV_DONTNEED);
+		madvise(at + HUGE, HUGE, MADV_DONTNEED);
+		for (size_t offset = 0; offset < 2 * HUGE; offset += HUGE)
+			for (size_t page = 0; page < 5; page++)
+				*(volatile char *)(at + offset + page * PAGE) = 1;
+	}
+	__asm__ volatile(OPERATION END : : : "memory");
 }
 
 static void stores(char *at, long count)
@@ -120,6 +138,11 @@ int main(int argc, char **argv)
 		memset(at, 1, (size_t)first * HUGE);
 		after_tick();
 		loads(at, first * 512, 1);
+	} else if (!strcmp(what, "remap")) {
+		at = map(2 * HUGE, MADV_HUGEPAGE);
+		memset(at, 1, 2 * HUGE);
+		after_tick();
+		remap(at, first);
 	} else if (!strcmp(what, "stores")) {
 		at = map((size_t)first * PAGE, MADV_NOHUGEPAGE);
 		after_tick();

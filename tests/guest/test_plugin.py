@@ -124,7 +124,7 @@ def test_loads_over_pages(bench: Bench, model: Model) -> None:
             assert window.user["dtlb_walks_4k"] == walks
             assert window.user["dtlb_walks_2m"] == 0
             assert window.user["itlb_l1_misses"] == window.user["itlb_walks"] == 1
-            assert window.operations == [window.millicycles]
+            assert [operation.millicycles for operation in window.operations] == [window.millicycles]
 
 
 def test_loads_over_huge_pages(bench: Bench) -> None:
@@ -133,6 +133,27 @@ def test_loads_over_huge_pages(bench: Bench) -> None:
         assert window.user["loads"] == 20 * 512
         assert window.user["dtlb_l1_misses"] == window.user["dtlb_walks_2m"] == 20
         assert window.user["dtlb_walks_4k"] == 0
+
+
+def test_ticks_are_told_apart_and_leave_no_trace(bench: Bench) -> None:
+    passes = 2000  # 65 ms of guest time
+    window = bench.window(f"loads 512 {passes}")
+    program, interrupts, threads = window.in_program, window.in_interrupts, window.in_threads
+    assert interrupts.kernel["instructions"] > 10_000
+    assert window.interruptions >= 10
+    assert program.kernel["instructions"] == 0
+    assert program.user == {**window.user, "instructions": passes * (2 + 4 * 512 + 2)}
+    # As without ticks: 32 pages a set of 6 ways miss the first level in each pass, and the second in the first one.
+    assert (program.user["dtlb_l1_misses"], program.user["dtlb_walks_4k"]) == (512 * passes, 512)
+    assert sum(part.instructions for part in (program, interrupts, threads)) == window.instructions
+    assert sum(sum(part.millicycles) for part in (program, interrupts, threads)) == window.millicycles
+    assert sum(block.cycles for block in window.blocks) == sum(program.millicycles)
+
+
+def test_a_huge_page_that_is_mapped_anew_is_huge(bench: Bench) -> None:
+    window = bench.window("remap 12", Model.TLB)
+    assert window.user["dtlb_walks_2m"] == 2 * 12
+    assert window.user["dtlb_walks_4k"] <= 1  # of the program's stack
 
 
 def test_a_faulting_store_is_one_instruction_and_one_store(bench: Bench) -> None:

@@ -6,35 +6,84 @@ from collections.abc import Sequence
 
 import pytest
 
+from lab.core.errors import GuestFailed
 from lab.guests import costs
-from lab.guests.plugin import Window
+from lab.guests.plugin import Operation, Spent, Window
+from lab.workloads.spec import Center, Measures
+
+NOTHING = {"instructions": 0}
 
 
-def window(millicycles: int, operations: Sequence[int] = (), **modes: dict[str, int]) -> Window:
+def operation(cycles: int, *, user: int = 0, instructions: int = 1, interruptions: int = 0) -> Operation:
+    """An operation that costs so many cycles in the kernel and in user code."""
+    return Operation(user * 1000, cycles * 1000, instructions, interruptions)
+
+
+def window(millicycles: int, operations: Sequence[Operation] = (), **modes: dict[str, int]) -> Window:
+    """A window that costs so much in the kernel, and nothing else in user code."""
     user = modes.get("user", {"instructions": 100, "loads": 7, "dtlb_walks_4k": 3})
     kernel = modes.get("kernel", {"instructions": 900, "loads": 13, "dtlb_walks_2m": 2})
     return Window(
-        sequence=0, case=1, kind="own", complete=True, millicycles=millicycles, user=user, kernel=kernel,
+        sequence=0, case=1, kind="own", complete=True, millicycles=millicycles + 30_000, user=user, kernel=kernel,
+        in_program=Spent(millicycles=(0, millicycles), user=user, kernel=kernel),
+        in_interrupts=Spent(millicycles=(0, 20_000), user=NOTHING, kernel=NOTHING),
+        in_threads=Spent(millicycles=(0, 10_000), user=NOTHING, kernel=NOTHING),
+        unprofiled=(0, 0), interruptions=sum(operation.interruptions for operation in operations) or 2,
         operations=list(operations),
     )  # fmt: skip
 
 
 def test_sums_are_per_operation() -> None:
-    values = costs.summarize([window(4_000_000, operations=[1_000_000, 3_000_000])])
-    assert values["cycles_per_op"] == 2000
+    values = costs.summarize([window(4_000_000, operations=[operation(1000), operation(3000)])])
+    assert values["cycles_per_op"] == values["kernel_cycles"] == 2000
+    assert values["user_cycles"] == 0
     assert values["user_instructions"] == 50
     assert values["kernel_instructions"] == 450
     assert values["loads"] == 10
     assert values["dtlb_misses"] == 2.5
+    assert values["counted_operations"] == 2
+
+
+def test_what_interrupts_is_beside_the_cost() -> None:
+    values = costs.summarize([window(4_000_000, operations=[operation(1000), operation(3000)])])
+    assert (values["interrupt_cycles"], values["thread_cycles"], values["interruptions"]) == (10, 5, 1)
 
 
 def test_percentiles_are_values_that_occurred() -> None:
-    values = costs.summarize([window(0, operations=[cost * 1000 for cost in range(100, 0, -1)])])
-    assert (values["cycles_p50"], values["cycles_p95"], values["cycles_p99"]) == (50, 95, 99)
+    values = costs.summarize([window(0, operations=[operation(cost, user=1) for cost in range(100, 0, -1)])])
+    assert (values["cycles_p50"], values["cycles_p95"], values["cycles_p99"]) == (51, 96, 100)
+    assert values["kernel_cycles_p50"] == 50
+
+
+def test_an_interruption_leaves_no_trace() -> None:
+    """A tick came into one of four operations, and made it call the scheduler."""
+    operations = [operation(1000), operation(1010), operation(4000, interruptions=1), operation(990)]
+    values = costs.summarize([window(7_000_000, operations=operations)])
+    assert values["kernel_cycles"] == 1000
+    assert values["cycles_p99"] == 4000
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        operation(9000, interruptions=1),  # more than one interruption explains
+        operation(4000, instructions=2, interruptions=1),  # of another kind
+        operation(4000),  # not interrupted
+    ],
+)
+def test_an_operation_that_costs_more_by_itself_counts_in_full(odd: Operation) -> None:
+    operations = [operation(1000), operation(1000), odd]
+    values = costs.summarize([window(sum(one.millicycles for one in operations), operations=operations)])
+    assert values["kernel_cycles"] == pytest.approx((2000 + odd.kernel_millicycles / 1000) / 3)
+
+
+def test_operations_that_are_mostly_interrupted_count_as_they_are() -> None:
+    operations = [operation(1000), operation(2000, interruptions=1), operation(3000, interruptions=1)]
+    assert costs.summarize([window(6_000_000, operations=operations)])["kernel_cycles"] == 2000
 
 
 def test_several_windows_of_a_case_are_one() -> None:
-    two = [window(1_000_000, operations=[1_000_000]), window(5_000_000, operations=[2_000_000, 3_000_000])]
+    two = [window(1_000_000, operations=[operation(1000)]), window(5_000_000, operations=[operation(2000)] * 2)]
     values = costs.summarize(two)
     assert values["cycles_per_op"] == 2000
     assert values["cycles_p50"] == 2000
@@ -52,15 +101,31 @@ def test_what_is_not_modelled_is_left_out_and_not_zero() -> None:
     assert "stores" not in values
 
 
-def test_one_metric_decides() -> None:
-    assert [metric.name for metric in costs.METRICS if metric.primary] == ["cycles_per_op"]
-    assert len({metric.name for metric in costs.METRICS}) == len(costs.METRICS)
+def test_the_median_needs_marks() -> None:
+    with pytest.raises(GuestFailed, match="marks no operation"):
+        costs.summarize([window(1)], center="median")
 
 
-@pytest.mark.parametrize("name", sorted({m.name for m in costs.METRICS} - {"cycles_p50", "cycles_p95", "cycles_p99"}))
+@pytest.mark.parametrize(
+    ("measures", "center", "name"),
+    [
+        ("all", "mean", "cycles_per_op"),
+        ("all", "median", "cycles_p50"),
+        ("kernel", "mean", "kernel_cycles"),
+        ("kernel", "median", "kernel_cycles_p50"),
+    ],
+)
+def test_one_metric_decides(measures: Measures, center: Center, name: str) -> None:
+    metrics = costs.metrics_of(measures, center)
+    assert [metric.name for metric in metrics if metric.primary] == [metrics[0].name] == [name]
+    assert sorted(metric.name for metric in metrics) == sorted({metric.name for metric in costs.METRICS})
+
+
+@pytest.mark.parametrize("name", sorted({m.name for m in costs.METRICS}))
 def test_every_metric_is_filled_by_a_full_model(name: str) -> None:
     counters = dict.fromkeys(
         ("instructions", "string_bytes", "loads", "stores", "dtlb_walks_4k", "dtlb_walks_2m", "dtlb_l1_misses",
          "itlb_walks", "l1d_misses", "l2_misses", "llc_misses"), 1,
     )  # fmt: skip
-    assert costs.summarize([window(1000, user=counters, kernel=counters)])[name] > 0
+    one = window(1000, operations=[operation(1)], user=counters, kernel=counters)
+    assert costs.summarize([one])[name] > 0 or name == "user_cycles"

@@ -80,6 +80,11 @@ def test_a_metric_that_never_arrived_is_an_error_and_no_zero(tmp_path: Path, mis
         ({"oom_kills": 1, "status": 137}, r"ran out of memory \(512 MiB\)"),
         ({"error": "No such file", "status": 127}, "could not be started: No such file"),
         ({"signal": 11, "status": 139}, "killed by signal 11: it printed no error"),
+        (
+            {"status": 4, "stderr": ("x: not supported on this kernel: bpf: Function not implemented",)},
+            "is not supported on this kernel: bpf: Function not implemented",
+        ),
+        ({"status": 4, "stderr": ("no",)}, "exited with status 4: no"),
         ({"status": 2, "stderr": ("first", "cannot map", "")}, "exited with status 2: cannot map"),
     ],
 )

@@ -13,13 +13,16 @@ from lab.guests import hardware, plugin
 from lab.guests.plugin import Brackets, Model
 from lab.kernels.compilers import Compiler
 
-HEADER = '{"t":"header","schema":1,"interface":1,"model":"tlb","vcpus":1}'
+HEADER = '{"t":"header","schema":2,"interface":1,"model":"tlb","vcpus":1}'
 WINDOW = (
     '{"t":"window","sequence":0,"case":1,"kind":"own","complete":true,"millicycles":700,'
-    '"user":{"instructions":2,"string_bytes":0,"loads":1},"kernel":{"instructions":1,"string_bytes":0,"loads":0},'
-    '"operations":[600]}'
+    '"user":{"instructions":2,"string_bytes":0,"loads":1},"kernel":{"instructions":2,"string_bytes":0,"loads":0},'
+    '"in_program":{"millicycles":[400,200],"user":{"instructions":2,"loads":1},"kernel":{"instructions":1,"loads":0}},'
+    '"in_interrupts":{"millicycles":[0,100],"user":{"instructions":0},"kernel":{"instructions":1}},'
+    '"in_threads":{"millicycles":[0,0],"user":{"instructions":0},"kernel":{"instructions":0}},'
+    '"unprofiled":[0,0],"interruptions":1,"operations":[[400,200,2,1]]}'
 )
-PROFILE = '{"t":"profile","sequence":0,"blocks":[[4198400,2,400,2],[18446744071562067968,1,300,1]]}'
+PROFILE = '{"t":"profile","sequence":0,"blocks":[[4198400,2,400,2],[18446744071562067968,1,200,1]]}'
 END = '{"t":"end"}'
 
 
@@ -33,8 +36,10 @@ def test_output() -> None:
     (window,) = output.windows
     assert window.own and window.case == 1
     assert window.millicycles == 700
-    assert window.instructions == 3
-    assert window.operations == [600]
+    assert window.instructions == 4
+    assert window.in_program.instructions == 3
+    assert [operation.millicycles for operation in window.operations] == [600]
+    assert window.in_interrupts.millicycles == (0, 100)
     assert [block.kernel for block in window.blocks] == [False, True]
     assert window.blocks[1].address == 0xFFFFFFFF80000000
 
@@ -48,7 +53,7 @@ def test_a_guest_without_windows() -> None:
     [
         ((), "does not begin with a header"),
         ((WINDOW, PROFILE, END), "does not begin with a header"),
-        ((HEADER.replace('schema":1', 'schema":2'), END), "schema 2 is not known"),
+        ((HEADER.replace('schema":2', 'schema":3'), END), "schema 3 is not known"),
         ((HEADER, WINDOW, END), "out of order"),
         ((HEADER, PROFILE, END), "out of order"),
         ((HEADER, WINDOW, WINDOW, PROFILE, END), "out of order"),
@@ -57,7 +62,10 @@ def test_a_guest_without_windows() -> None:
         ((HEADER, WINDOW, PROFILE[:40]), "cannot be used"),
         ((HEADER, WINDOW, PROFILE.replace("400", "401"), END), "cycles do not add up"),
         ((HEADER, WINDOW, PROFILE.replace("[4198400,2,", "[4198400,3,"), END), "instructions do not add up"),
-        ((HEADER, WINDOW.replace('"instructions":2,', ""), PROFILE, END), "user counters have no instructions"),
+        (
+            (HEADER, WINDOW.replace('"instructions":2,"loads"', '"loads"'), PROFILE, END),
+            "user counters have no instructions",
+        ),
         ((HEADER, WINDOW.replace("700", "-700"), PROFILE, END), "cannot be used"),
         ((HEADER, WINDOW.replace('"case"', '"cases"'), PROFILE, END), "cannot be used"),
     ],

@@ -44,6 +44,7 @@ static const struct {
 } mounts[] = {
 	{ "proc",	"/proc",	NULL },
 	{ "sysfs",	"/sys",		NULL },
+	{ "debugfs",	"/sys/kernel/debug", NULL },
 	{ "devtmpfs",	"/dev",		NULL },
 	{ "tmpfs",	"/tmp",		"mode=1777" },
 	{ "tmpfs",	"/run",		"mode=0755" },

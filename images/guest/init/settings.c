@@ -43,6 +43,17 @@ static const struct {
 
 #define NR_SHOWN	3	/* the first of them are reported unasked */
 
+/* Reported unasked too, where the kernel has them. Nobody sets them by these names. */
+static const struct {
+	const char *name;
+	const char *path;
+} facts[] = {
+	{ "thp.shmem",		THP "shmem_enabled" },
+	{ "overcommit",		"/proc/sys/vm/overcommit_memory" },
+	{ "swappiness",		"/proc/sys/vm/swappiness" },
+	{ "sched.features",	"/sys/kernel/debug/sched/features" },
+};
+
 /* As sysctl(8): dots separate folders, and a slash stands for a dot inside a name. */
 static bool sysctl_path(const char *name, char *path, size_t size)
 {
@@ -229,5 +240,11 @@ void settings_show(void)
 
 		if (*value)
 			show("setting", files[i].name, value, NULL);
+	}
+	for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); i++) {
+		const char *value = setting_value(facts[i].path, buffer, sizeof(buffer));
+
+		if (*value)
+			show("setting", facts[i].name, value, NULL);
 	}
 }

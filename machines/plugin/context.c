@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Interrupts and tasks, without the kernel's symbols.
+ *
+ * An interrupt begins in a stub that pushes a byte (its vector, or -1) and
+ * calls or jumps at once, which no compiler writes at the start of a block; it
+ * ends in the iretq that finds what the stub pushed, or, if it came while the
+ * program ran, in one that returns to the program. A task is known by the place
+ * in its task_struct where __switch_to_asm keeps its stack pointer. It belongs
+ * to the program once it has returned to user code, with all that it did since
+ * it was switched to.
+ *
+ * What interrupts the program finds and leaves caches of its own: those of the
+ * program are put back after it, so that when a tick comes does not matter.
+ */
+#include "context.h"
+#include "access.h"
+#include "vcpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ENTRY_STACKS	0xfffffe0000000000ULL	/* where the CPU puts its frame when it leaves user code */
+#define ENTRY_STACKS_END 0xfffffe8000000000ULL
+#define FRAME		40			/* bytes: what an iretq reads, in five loads */
+#define FRAME_LOADS	5
+#define FRED_PADDING	16			/* bytes above it, where the kernel supports FRED */
+#define NESTING		8			/* interrupts in interrupts; softirqs allow them */
+#define HASH_BITS	12
+
+struct task {
+	struct task *next;
+	uint64_t address;			/* of where its stack pointer is kept; 0: not known yet */
+	bool user;
+	uint32_t depth;
+	uint64_t frames[NESTING];		/* where each interrupt's stub pushed its byte */
+};
+
+struct tally contexts[NR_CONTEXTS];
+struct tally unprofiled;
+uint64_t interruptions;
+
+static struct task first;
+static struct task *tasks[1 << HASH_BITS];
+static struct task *current = &first;
+static enum context context;			/* of what is executed now */
+static struct tally since;			/* when it began, or was settled last */
+static struct tally segment;			/* of the kernel's thread, since it was switched to */
+static uint32_t frame_loads;
+static uint64_t frame_at;
+
+/* --- Accounts ----------------------------------------------------------- */
+
+void contexts_begin(void)
+{
+	memset(contexts, 0, sizeof(contexts));
+	memset(&segment, 0, sizeof(segment));
+	memset(&unprofiled, 0, sizeof(unprofiled));
+	interruptions = 0;
+	since = tally_look();
+}
+
+void contexts_settle(void)
+{
+	struct tally now = tally_look();
+
+	tally_add(&contexts[context], &since, &now);
+	if (context == CONTEXT_THREAD)
+		tally_add(&segment, &since, &now);
+	since = now;
+}
+
+static enum context context_of(const struct task *task)
+{
+	return task->depth ? CONTEXT_INTERRUPT : task->user ? CONTEXT_PROGRAM : CONTEXT_THREAD;
+}
+
+static void turn_to(enum context next)
+{
+	static struct strings strings;
+
+	if (next == context)
+		return;
+	if (measuring && context == CONTEXT_PROGRAM) {
+		strings = strings_interrupt(&vcpus[0]);
+		contexts_settle();
+		vcpu_keep(&vcpus[0]);
+		blocks_set_aside();
+		interruptions++;
+	} else if (measuring) {
+		contexts_settle();
+		if (next == CONTEXT_PROGRAM) {
+			vcpu_restore(&vcpus[0]);
+			strings_go_on(&vcpus[0], &strings);
+			blocks_go_on();
+		}
+	}
+	context = next;
+}
+
+/* What it did since it was switched to was on the program's behalf, too: it is a child's first time, for example. */
+static void becomes_program(struct task *task)
+{
+	static const struct tally nothing;
+
+	if (task->user)
+		return;
+	task->user = true;
+	if (!measuring)
+		return;
+	contexts_settle();
+	tally_add(&contexts[CONTEXT_PROGRAM], &nothing, &segment);
+	tally_add(&unprofiled, &nothing, &segment);
+	tally_add(&contexts[CONTEXT_THREAD], &segment, &nothing);
+}
+
+void context_in_program(void)
+{
+	becomes_program(current);
+	current->depth = 0;
+	turn_to(CONTEXT_PROGRAM);
+}
+
+/* --- Interrupts --------------------------------------------------------- */
+
+static void on_interrupt(unsigned int vcpu, void *unused)
+{
+	(void)vcpu;
+	(void)unused;
+	if (current->depth < NESTING)
+		current->frames[current->depth++] = 0;
+	turn_to(CONTEXT_INTERRUPT);
+}
+
+static void on_pushed(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *unused)
+{
+	(void)vcpu;
+	(void)info;
+	(void)unused;
+	if (current->depth)
+		current->frames[current->depth - 1] = address;
+}
+
+static bool on_entry_stack(uint64_t address)
+{
+	return address >= ENTRY_STACKS && address < ENTRY_STACKS_END;
+}
+
+/* A frame by which the kernel returns to user code lies at the end of the task's stack, or where the CPU put it. */
+static bool returns_to_user(uint64_t frame)
+{
+	uint64_t end = (frame + FRAME) & 4095;
+
+	return on_entry_stack(frame) || !end || end == 4096 - FRED_PADDING;
+}
+
+static void on_returned(uint64_t frame)
+{
+	uint32_t depth = current->depth;
+
+	if (returns_to_user(frame)) {
+		if (!depth || on_entry_stack(current->frames[0]))
+			context_in_program();
+		return;
+	}
+	while (depth && current->frames[depth - 1] + sizeof(uint64_t) != frame)
+		depth--;
+	if (!depth)	/* of a fault in the kernel */
+		return;
+	current->depth = depth - 1;
+	turn_to(context_of(current));
+}
+
+/* An iretq's own loads are the interrupt's: it is over after the last. */
+static void on_frame_load(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *unused)
+{
+	(void)vcpu;
+	(void)info;
+	(void)unused;
+	if (!frame_loads)
+		frame_at = address;
+	if (++frame_loads < FRAME_LOADS)
+		return;
+	frame_loads = 0;
+	on_returned(frame_at);
+}
+
+static void on_iret(unsigned int vcpu, void *unused)
+{
+	(void)vcpu;
+	(void)unused;
+	frame_loads = 0;
+}
+
+static void on_sysret(unsigned int vcpu, void *unused)
+{
+	(void)vcpu;
+	(void)unused;
+	if (!current->user || current->depth)
+		context_in_program();
+}
+
+/* --- Tasks -------------------------------------------------------------- */
+
+static struct task **find_head(uint64_t address)
+{
+	return &tasks[(address * 0x9e3779b97f4a7c15ULL) >> (64 - HASH_BITS)];
+}
+
+static struct task *find_task(uint64_t address)
+{
+	struct task **head = find_head(address), *task = *head;
+
+	while (task && task->address != address)
+		task = task->next;
+	if (task)
+		return task;
+	task = calloc(1, sizeof(*task));
+	if (!task)
+		abort();
+	task->address = address;
+	task->next = *head;
+	*head = task;
+	return task;
+}
+
+/* Of the task that runs when watching begins, only this tells where it is. */
+static void on_leave_task(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *unused)
+{
+	struct task *task;
+
+	(void)vcpu;
+	(void)info;
+	(void)unused;
+	if (current->address)
+		return;
+	task = find_task(address);
+	task->user = current->user;
+	task->depth = current->depth;
+	memcpy(task->frames, current->frames, sizeof(task->frames));
+	current = task;
+}
+
+static void on_enter_task(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *unused)
+{
+	(void)vcpu;
+	(void)info;
+	(void)unused;
+	if (measuring)
+		contexts_settle();
+	memset(&segment, 0, sizeof(segment));
+	current = find_task(address);
+	turn_to(context_of(current));
+}
+
+/* --- Translation -------------------------------------------------------- */
+
+static enum turn turn_at(struct qemu_plugin_tb *tb, size_t index, size_t count)
+{
+	uint8_t bytes[INSTRUCTION_MAX];
+
+	if (index >= count)
+		return TURN_NONE;
+	return turn_decode(bytes, qemu_instruction_bytes(qemu_plugin_tb_get_insn(tb, index), bytes, sizeof(bytes)));
+}
+
+/* An interrupt's stub. Between push and call the block may end, if the guest's clock is due then. */
+void context_watch_block(struct qemu_plugin_tb *tb, size_t count)
+{
+	struct qemu_plugin_insn *push;
+	bool cleared = false;
+	enum turn after;
+	size_t at = 0;
+
+	for (enum turn turn; (turn = turn_at(tb, at, count)) == TURN_PAD || turn == TURN_CLD; at++)
+		cleared |= turn == TURN_CLD;
+	if (turn_at(tb, at, count) != TURN_PUSH_BYTE)
+		return;
+	after = turn_at(tb, at + 1, count);
+	/* Before Linux 6.0 the stubs of the local APIC's interrupts have no cld, but a place for clac. */
+	if (after != TURN_JUMP && !(after == TURN_CALL && at) && !(cleared && at + 1 == count))
+		return;
+	push = qemu_plugin_tb_get_insn(tb, at);
+	qemu_plugin_register_vcpu_tb_exec_cb(tb, on_interrupt, QEMU_NO_REGISTERS, NULL);
+	qemu_plugin_register_vcpu_mem_cb(push, on_pushed, QEMU_NO_REGISTERS, QEMU_ALL, NULL);
+}
+
+void context_watch(struct qemu_plugin_insn *insn, enum turn turn)
+{
+	switch (turn) {
+	case TURN_IRET:
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_iret, QEMU_NO_REGISTERS, NULL);
+		qemu_plugin_register_vcpu_mem_cb(insn, on_frame_load, QEMU_NO_REGISTERS, QEMU_ALL, NULL);
+		break;
+	case TURN_SYSRET:
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_sysret, QEMU_NO_REGISTERS, NULL);
+		break;
+	case TURN_LEAVE_TASK:
+		qemu_plugin_register_vcpu_mem_cb(insn, on_leave_task, QEMU_NO_REGISTERS, QEMU_ALL, NULL);
+		break;
+	case TURN_ENTER_TASK:
+		qemu_plugin_register_vcpu_mem_cb(insn, on_enter_task, QEMU_NO_REGISTERS, QEMU_ALL, NULL);
+		break;
+	default:
+		break;
+	}
+}

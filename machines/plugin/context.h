@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* On whose behalf the one vCPU works: the measured program's, an interrupt's, or a thread's of the kernel. */
+#ifndef LAB_CONTEXT_H
+#define LAB_CONTEXT_H
+
+#include "decode.h"
+#include "total.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum context {
+	CONTEXT_PROGRAM,	/* every task that runs user code, and the kernel on its behalf */
+	CONTEXT_INTERRUPT,	/* and the softirqs that run when it ends */
+	CONTEXT_THREAD,		/* idle included */
+	NR_CONTEXTS,
+};
+
+/* Since the window began, up to the last contexts_settle. */
+extern struct tally contexts[NR_CONTEXTS];
+extern uint64_t interruptions;	/* of the program, by either of the others */
+extern struct tally unprofiled;	/* of the program's: tasks were not known to be its own until later */
+
+void contexts_begin(void);
+void contexts_settle(void);
+
+/* A mark was executed: this is the program. */
+void context_in_program(void);
+
+/* At translation, before anything is counted. */
+void context_watch_block(struct qemu_plugin_tb *tb, size_t count);
+void context_watch(struct qemu_plugin_insn *insn, enum turn turn);
+
+#endif

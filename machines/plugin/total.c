@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Looks at the totals. What lies between two of them was spent there. */
+#include "total.h"
+#include "access.h"
+
+struct counters totals;
+
+bool totals_make(void)
+{
+	return counters_make(&totals, (size_t)NR_MODES * NR_TOTALS);
+}
+
+static uint64_t total(enum mode mode, enum total which)
+{
+	return counters_sum(&totals, total_at(mode, which));
+}
+
+static struct spent look(enum mode mode)
+{
+	uint64_t updates = total(mode, TOTAL_UPDATES);
+	struct spent spent = {
+		.instructions = total(mode, TOTAL_INSTRUCTIONS) + counts[mode][STRINGS],
+		.bytes = total(mode, TOTAL_BYTES),
+		.loads = total(mode, TOTAL_LOADS) + updates + counts[mode][LOADS],
+		.stores = total(mode, TOTAL_STORES) + updates + counts[mode][STORES],
+		.penalties = penalties[mode],
+	};
+
+	memcpy(spent.counts, counts[mode], sizeof(spent.counts));
+	return spent;
+}
+
+struct tally tally_look(void)
+{
+	strings_finish();
+	return (struct tally){ { look(MODE_USER), look(MODE_KERNEL) } };
+}
+
+static void spent_add(struct spent *sum, const struct spent *from, const struct spent *to)
+{
+	sum->instructions += to->instructions - from->instructions;
+	sum->bytes += to->bytes - from->bytes;
+	sum->loads += to->loads - from->loads;
+	sum->stores += to->stores - from->stores;
+	for (int i = 0; i < NR_COUNTERS; i++)
+		sum->counts[i] += to->counts[i] - from->counts[i];
+	sum->penalties += to->penalties - from->penalties;
+}
+
+void tally_add(struct tally *sum, const struct tally *from, const struct tally *to)
+{
+	for (int mode = 0; mode < NR_MODES; mode++)
+		spent_add(&sum->modes[mode], &from->modes[mode], &to->modes[mode]);
+}
+
+uint64_t spent_cycles(const struct spent *spent)
+{
+	return spent->instructions * machine.costs.instruction + spent->bytes * string_byte_cost() + spent->penalties;
+}
