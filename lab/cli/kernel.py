@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import click
 
 from lab.cli import options
 from lab.core import records
+from lab.core.errors import UserError
 from lab.core.progress import Progress
+from lab.core.text import columns
 from lab.guests import image as guest_image
 from lab.guests.image import Image
-from lab.kernels import compilers, store, trees
+from lab.kernels import compilers, debs, store, trees
 from lab.kernels.kernel import Kernel, resolve
+from lab.kernels.package_lists import Offer
 
 
 @click.group()
@@ -67,14 +71,25 @@ def _described(kernel: Kernel) -> dict[str, object]:
 
 
 @kernel.command("list")
+@click.option("--available", is_flag=True, help="List the kernel packages of all suites of Debian instead.")
+@click.option("--refresh", is_flag=True, help="With --available: fetch the package lists now, not once a day.")
+@click.argument("words", metavar="[WORD]...", nargs=-1)
 @options.json_output
-def list_kernels(as_json: bool) -> None:
-    """List the kernels in the store.
+def list_kernels(words: tuple[str, ...], available: bool, refresh: bool, as_json: bool) -> None:
+    """List the kernels in the store, or the packages that deb: specs can name.
+
+    With --available, WORDs choose packages: each must be in the suite, the name or the version.
 
     \b
     Example:
-      lab kernel list
+      lab kernel list --available backports 7.2 cloud
     """
+    if available:
+        with Progress() as progress:
+            _print_offers(debs.available(words, progress, refresh=refresh), as_json)
+        return
+    if words or refresh:
+        raise UserError(f"{words[0] if words else '--refresh'} requires --available")
     builds = list(store.builds())
     if as_json:
         rows = [{**records.plain(build), "folder": str(folder), "used": _when(used)} for build, folder, used in builds]
@@ -82,6 +97,16 @@ def list_kernels(as_json: bool) -> None:
         return
     for build, _, used in builds:
         click.echo(f"{build.key[:12]}  {build.release}  {build.commit[:12]}  {build.subject}  (used {_when(used)})")
+
+
+def _print_offers(offers: Sequence[Offer], as_json: bool) -> None:
+    if as_json:
+        options.print_json({"schema": "lab.packages/1", "packages": [offer._asdict() for offer in offers]})
+        return
+    for line in columns([("suite", "package", "version"), *offers] if offers else []):
+        click.echo(line)
+    if not offers:
+        click.echo("no such kernel package in any suite", err=True)
 
 
 @kernel.command()

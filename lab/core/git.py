@@ -166,6 +166,15 @@ class Repo:
         if patches:
             self.git("apply", "--cached", "--whitespace=nowarn", "--", *(path.absolute() for path in patches), env=env)
 
+    def tree_with(self, base: str, path: str, content: bytes) -> str:
+        """The id of a commit's or tree's tree with other content in one of its files."""
+        blob = self.git("hash-object", "-w", "--stdin", stdin=content)
+        with tempfile.TemporaryDirectory(prefix="lab-index-") as folder:
+            env = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
+            self.git("read-tree", "--end-of-options", base, env=env)
+            self.git("update-index", "--cacheinfo", f"100644,{blob},{path}", env=env)
+            return self.git("write-tree", env=env)
+
     def pack(self, tree: str, folder: Path, *, without: str | None) -> Path:
         """Pack all objects of a tree, except those of another tree, into a file in a folder."""
         revisions = f"{tree}\n" if without is None else f"{tree}\n^{without}\n"

@@ -1,31 +1,41 @@
-"""Kernels from a distributor's packages (`deb:` specs): found with apt, downloaded and unpacked, never installed."""
+"""Kernels from a distributor's packages (`deb:` specs): found with apt, downloaded and unpacked, never installed.
+
+Up to 6.18, Debian's kernel is in `linux-image-RELEASE`. From 6.19 on, that package is empty and depends on
+`linux-binary-RELEASE`, which has the kernel; its kconfig is in `linux-base-RELEASE`. From 7.2 on, all of it is below
+`/usr/lib/modules/RELEASE` instead of `/boot`.
+"""
 
 from __future__ import annotations
 
-import difflib
 import re
 import shutil
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from debian.debian_support import Version
 
 from lab.core import paths
-from lab.core.errors import HostFailed, UserError
+from lab.core.errors import UserError, suggestion
 from lab.core.executor import Work
-from lab.core.git import environment
 from lab.core.locks import make_once
-from lab.core.process import CommandFailed, find_tool, run, run_text
 from lab.core.progress import QUIET, Progress
 from lab.core.records import Record
 from lab.kernels.files import CONFIG, KernelFiles, prebuilt
+from lab.kernels.package_lists import HOST, SUITES, Offer, PackageLists, all_suites, suites_named
 
 if TYPE_CHECKING:
     from debian.deb822 import Packages
 
 _FLAVOUR = "cloud-amd64"
-_IMAGE = re.compile(r"linux-image-(?P<release>\d[0-9A-Za-z.+~-]*?)-cloud-amd64(?P<unsigned>-unsigned)?")
+# The release of a metapackage has two numbers.
+_KERNEL = re.compile(
+    r"linux-(?P<kind>image|binary)-(unsigned-)?(?P<release>\d+\.\d+\.\d(?!.*-dbg$)[\w.+~-]*?)(-unsigned)?"
+)
+_LIST = "`lab kernel list --available` shows all, and with --refresh what is new"
+_BINARY = re.compile(r"linux-binary-(?:unsigned-)?(.+)")
 
 
 class DebSource(Record, frozen=True, kw_only=True, tag="deb"):
@@ -44,11 +54,11 @@ class DebSource(Record, frozen=True, kw_only=True, tag="deb"):
 
     def obtain(self, work: Work, **_: object) -> KernelFiles:
         """Download and unpack the package."""
-        boot = self.fetch(work.progress) / "boot"
-        return prebuilt(next(boot.glob("vmlinuz-*")), symbols=next(boot.glob("System.map-*"), None))
+        image = next(images(self.fetch(work.progress)))
+        return prebuilt(image, symbols=next(image.parent.glob("System.map*"), None))
 
     def fetch(self, progress: Progress = QUIET) -> Path:
-        """The folder of the unpacked package (`boot/vmlinuz-*`, `lib/modules`), downloaded if it is new."""
+        """The folder of the unpacked package, downloaded if it is new."""
         folder = paths.cache_dir("debs") / f"{self.package}_{self.version.replace(':', '%3a')}"
         if not folder.is_dir():
             make_once(folder, lambda partial: self._download(partial, progress), progress=progress)
@@ -56,78 +66,115 @@ class DebSource(Record, frozen=True, kw_only=True, tag="deb"):
 
     def _download(self, folder: Path, progress: Progress) -> None:
         progress.log_once(f"downloading {self.package} {self.version}")
-        hint = "check the network; if the version is no longer offered, run `sudo apt-get update`"
-        download(f"{self.package}={self.version}", folder, hint=hint)
-        if not any((folder / "boot").glob("vmlinuz-*")):
+        lists = HOST if self._is_in(HOST) else all_suites(progress)
+        hint = f"check the network; a version that no suite has any more is at {_snapshot(self.package)}"
+        lists.download(self.label, folder, hint=hint)
+        if not any(images(folder)):
             raise UserError(f"the package {self.package} contains no kernel", hint="name a linux-image package")
+        if binary := _BINARY.fullmatch(self.package):
+            base = DebSource(package=f"linux-base-{binary[1]}", version=self.version)
+            # Suites keep it for fewer versions than the kernel itself.
+            if base._is_in(lists):
+                lists.download(base.label, folder, hint=hint)
+
+    def _is_in(self, lists: PackageLists) -> bool:
+        return any(offer.version == self.version for offer in lists.offers([self.package]))
 
     def provenance(self, folder: Path) -> Iterator[str]:
         """Describe the package; copy its kconfig into a folder."""
-        if config := next((self.fetch() / "boot").glob("config-*"), None):
+        image = next(images(self.fetch()))
+        if config := next(image.parent.glob("config*"), None):
             shutil.copyfile(config, folder / CONFIG)
         yield f"Debian's package {self.package}, version {self.version}, not changed; the vmlinux is what is packed in"
-        yield f"its vmlinuz. Binary and source: https://snapshot.debian.org/binary/{self.package}/"
+        yield f"its vmlinuz. Binary and source: {_snapshot(self.package)}"
 
 
-def resolve(body: str) -> DebSource:
-    """The package of a kernel version (its newest cloud kernel) or of a package's name."""
-    find_tool("apt-cache", package="apt")
-    if re.fullmatch(r"\d+(\.\d+)*", body):
-        return _newest(body)
-    return _by_name(body)
+def _snapshot(package: str) -> str:
+    return f"https://snapshot.debian.org/binary/{package}/"
 
 
-def download(package: str, folder: Path, *, hint: str) -> str:
-    """Unpack a package, given as `NAME` or `NAME=VERSION`, into a folder; returns its version."""
-    find_tool("apt-get", package="apt")
-    try:
-        run(["apt-get", "download", package], cwd=folder, env=environment())
-    except CommandFailed as error:
-        raise HostFailed(f"cannot download {package.replace('=', ' ')}: {error.message}", hint=hint) from error
-    deb = next(folder.glob("*.deb"), None)
-    if deb is None:
-        raise HostFailed(f"apt-get download gave no package for {package.replace('=', ' ')}")
-    version = run_text(["dpkg-deb", "--field", deb, "Version"])
-    run(["dpkg-deb", "-x", deb, folder])
-    deb.unlink()
-    return version
+def images(folder: Path) -> Iterator[Path]:
+    """The kernels in the folder of an unpacked package."""
+    for pattern in ("boot/vmlinuz-*", "usr/lib/modules/*/vmlinuz"):
+        yield from folder.glob(pattern)
 
 
-def _newest(version: str) -> DebSource:
-    """The newest cloud kernel of a version; a signed image before its unsigned twin."""
-    images = {name: match for name in all_names() if (match := _IMAGE.fullmatch(name))}
-    # A release of two numbers is a metapackage's.
-    real = {name: match for name, match in images.items() if re.match(r"\d+\.\d+\.\d", match["release"])}
-    offers = [
-        (Version(offered), name)
-        for name, offered in _offered(list(real))
-        if _is_of(version, real[name]["release"]) or _is_of(version, offered)
-    ]
-    signed = [offer for offer in offers if not real[offer[1]]["unsigned"]] or offers
-    if not signed:
-        versions = sorted({".".join(match["release"].split(".")[:2]) for match in images.values()})
+def downloaded() -> Iterator[Path]:
+    """The kernels of all packages that were downloaded."""
+    for folder in paths.cache_dir("debs").iterdir():
+        yield from images(folder)
+
+
+def resolve(body: str, progress: Progress = QUIET) -> DebSource:
+    """The package of `[SUITE/]WANTED`: the newest cloud kernel of a version, or a package's name.
+
+    Without a suite, the host's own package sources come before all suites.
+    """
+    suite, slash, wanted = body.rpartition("/")
+    suites = suites_named(suite) if slash else ()
+    if not wanted:
         raise UserError(
-            f"no linux-image-{version}*-{_FLAVOUR} in the configured package sources",
-            hint=f"there are kernels of {', '.join(versions)}; `sudo apt-get update` renews the lists",
+            f"deb:{body} names no kernel", hint="give a version or a package, e.g. deb:trixie-backports/7.2"
         )
-    newest, name = max(signed)
-    return DebSource(package=name, version=str(newest))
+    found = None if slash else _find(HOST, wanted, suites)
+    if found is None:
+        lists = all_suites(progress)
+        found = _find(lists, wanted, suites)
+        if found is None:
+            raise _no_such_version(wanted, lists, suites) if wanted[0].isdigit() else _no_such_package(wanted, lists)
+    return found
 
 
-def _is_of(wanted: str, release: str) -> bool:
-    """True if a release is one of a version: 6.12.117 is one of 6.12, and 6.12 is none of 6.1."""
-    return re.match(rf"{re.escape(wanted)}(?![0-9])", release) is not None
+def _find(lists: PackageLists, wanted: str, suites: Sequence[str]) -> DebSource | None:
+    if wanted[0].isdigit():
+        return _newest(lists, wanted, suites)
+    return _by_name(lists, wanted, suites)
 
 
-def _by_name(package: str) -> DebSource:
+def _newest(lists: PackageLists, version: str, suites: Sequence[str]) -> DebSource | None:
+    """The newest cloud kernel of a version; a signed image before its unsigned twin."""
+    offers = [offer for offer in kernels(lists) if _is_cloud(offer) and (not suites or offer.suite in suites)]
+    exact = [offer for offer in offers if offer.version == version]
+    of_version = exact or [offer for offer in offers if _is_of(version, offer)]
+    signed = [offer for offer in of_version if "unsigned" not in offer.package] or of_version
+    if not signed:
+        return None
+    newest = max(signed, key=lambda offer: (Version(offer.version), offer.package))
+    return DebSource(package=newest.package, version=newest.version)
+
+
+def kernels(lists: PackageLists) -> list[Offer]:
+    """The packages with a kernel inside, at each version and in each suite that has them."""
+    names = {name: match for name in lists.kernel_names() if (match := _KERNEL.fullmatch(name))}
+    binaries = {match["release"] for match in names.values() if match["kind"] == "binary"}
+    real = [name for name, match in names.items() if match["kind"] == "binary" or match["release"] not in binaries]
+    return lists.offers(real)
+
+
+def _is_cloud(offer: Offer) -> bool:
+    match = _KERNEL.fullmatch(offer.package)
+    return match is not None and match["release"].endswith(f"-{_FLAVOUR}")
+
+
+def _is_of(wanted: str, offer: Offer) -> bool:
+    """True if a kernel is one of a version: 6.12.117 is one of 6.12, and 6.12 is none of 6.1."""
+    match = _KERNEL.fullmatch(offer.package)
+    releases = (match["release"] if match else "", offer.version)
+    return any(re.match(rf"{re.escape(wanted)}(?![0-9])", release) for release in releases)
+
+
+def _by_name(lists: PackageLists, package: str, suites: Sequence[str]) -> DebSource | None:
     """The package of a name; a metapackage leads to the kernel it depends on."""
     seen: set[str] = set()
     name = package
     while name not in seen:
         seen.add(name)
-        entries = _show(name)
+        entries = lists.entries(name)
+        if entries and suites:
+            offered = {offer.version for offer in lists.offers([name]) if offer.suite in suites}
+            entries = [entry for entry in entries if entry["Version"] in offered]
         if not entries:
-            raise _no_such_package(package)
+            return None
         newest = max(entries, key=lambda entry: Version(entry["Version"]))
         real = next(_kernels_needed(newest), None)
         if real is None:
@@ -139,50 +186,66 @@ def _by_name(package: str) -> DebSource:
 def _kernels_needed(entry: Packages) -> Iterator[str]:
     for alternatives in entry.relations["depends"] or ():
         for package in alternatives:
-            if re.match(r"linux-image-(?!.*-dbg$)", package["name"]):
+            if re.match(r"linux-(image|binary)-(?!.*-dbg$)", package["name"]):
                 yield package["name"]
 
 
-def _no_such_package(package: str) -> UserError:
-    close = difflib.get_close_matches(package, all_names(), n=1)
-    hint = f"did you mean deb:{close[0]}?" if close else "give a version (deb:6.12) or a linux-image package"
-    return UserError(f"no package called {package} in the configured package sources", hint=hint)
+def _no_such_version(version: str, lists: PackageLists, suites: Sequence[str]) -> UserError:
+    offers = [offer for offer in kernels(lists) if _is_cloud(offer)]
+    elsewhere = {offer.suite for offer in offers if _is_of(version, offer)}
+    there = {offer.version.partition("-")[0] for offer in offers if not suites or offer.suite in suites}
+    all_series = {_series(upstream) for upstream in there}
+    same = [upstream for upstream in there if _series(upstream) == _series(version)]
+    near = _around(version, same) if same else sorted(all_series, key=Version)
+    hints = [f"it is in {', '.join(sorted(elsewhere))}"] if elsewhere else []
+    hints += [f"there are kernels of {', '.join(near)}"] if near else []
+    where = f"in {suites[0]}" if suites else "in any suite of Debian"
+    return UserError(f"no {_FLAVOUR} kernel of version {version} {where}", hint="; ".join([*hints, _LIST]))
 
 
-def all_names() -> list[str]:
-    """The names of all kernel packages that apt knows."""
-    names = run_text(["apt-cache", "pkgnames", "linux-image-"], env=environment()).split()
-    if not names:
-        raise HostFailed("apt knows no kernel packages: its lists are missing", hint="run `sudo apt-get update`")
-    return sorted(names)
+def _around(version: str, others: Sequence[str]) -> list[str]:
+    """The versions next to one, three on either side."""
+    ordered = sorted(others, key=Version)
+    at = bisect_left([Version(other) for other in ordered], Version(version))
+    return ordered[max(at - 3, 0) : at + 3]
 
 
-def by_version(names: list[str]) -> dict[str, str]:
-    """The packages on offer and the newest version of each, the oldest first."""
+def _series(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+def _no_such_package(package: str, lists: PackageLists) -> UserError:
+    close = suggestion(f"deb:{package}", [f"deb:{name}" for name in lists.kernel_names()])
+    if package in SUITES:
+        close = f"write deb:{package}/VERSION"
+    hint = close or "give a version (deb:6.12) or a linux-image package"
+    return UserError(f"no package called {package} in any suite of Debian", hint=f"{hint}; {_LIST}")
+
+
+def matching(pattern: str, progress: Progress = QUIET) -> dict[str, str]:
+    """The packages of `[SUITE/]NAME-PATTERN` and the newest version of each, the oldest first.
+
+    Without a suite they are the host's, or where these are fewer than two, those of all suites.
+    """
+    suite, slash, wanted = pattern.rpartition("/")
+    suites = suites_named(suite) if slash else ()
+    found = {} if slash else _newest_versions(HOST, wanted, suites)
+    if len(found) < 2:
+        found = _newest_versions(all_suites(progress), wanted, suites)
+    return {name: str(found[name]) for name in sorted(found, key=lambda name: (found[name], name))}
+
+
+def _newest_versions(lists: PackageLists, pattern: str, suites: Sequence[str]) -> dict[str, Version]:
     newest: dict[str, Version] = {}
-    for name, offered in _offered(names):
-        version = Version(offered)
-        newest[name] = max(version, newest.get(name, version))
-    return {name: str(newest[name]) for name in sorted(newest, key=lambda name: (newest[name], name))}
+    for offer in lists.offers([name for name in lists.kernel_names() if fnmatchcase(name, pattern)]):
+        if not suites or offer.suite in suites:
+            version = Version(offer.version)
+            newest[offer.package] = max(version, newest.get(offer.package, version))
+    return newest
 
 
-def _offered(packages: list[str]) -> Iterator[tuple[str, str]]:
-    """Each package with each of its versions, from one run of apt (which takes half a second)."""
-    if packages:
-        for line in run_text(["apt-cache", "madison", *packages], env=environment()).splitlines():
-            name, version, _ = (part.strip() for part in line.split("|"))
-            yield name, version
-
-
-def _show(package: str) -> list[Packages]:
-    """The entries of a package in apt's lists, one for each version."""
-    from debian.deb822 import Packages  # takes a twentieth of a second
-
-    if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]+", package):
-        return []
-    try:
-        text = run_text(["apt-cache", "show", package], env=environment())
-    except CommandFailed:
-        return []
-    entries = Packages.iter_paragraphs(text, use_apt_pkg=False)
-    return [entry for entry in entries if entry.get("Package") == package and "Filename" in entry]
+def available(words: Sequence[str], progress: Progress, *, refresh: bool) -> list[Offer]:
+    """The kernels in all suites of which suite, package or version contain each of some words, suite by suite."""
+    offers = kernels(all_suites(progress, refresh=refresh))
+    chosen = {offer for offer in offers if all(any(word in part for part in offer) for word in words)}
+    return sorted(chosen, key=lambda offer: (SUITES.index(offer.suite), Version(offer.version), offer.package))

@@ -23,7 +23,7 @@ from lab.core.paths import room
 from lab.core.process import run_text
 from lab.core.progress import Progress
 from lab.core.records import Record
-from lab.kernels import debs
+from lab.kernels.package_lists import HOST
 
 PACKAGE = "linux-source-6.12"
 INSTALLED = Path("/usr/src") / f"{PACKAGE}.tar.xz"
@@ -43,7 +43,7 @@ def source(downloads: Path, progress: Progress) -> Source:
         return Source(archive=str(INSTALLED), version=version)
     progress.log_once(f"downloading the package {PACKAGE}, for the default tree")
     hint = "check the network, run `sudo apt-get update`, or name a tree of your own with --tree"
-    version = debs.download(PACKAGE, downloads, hint=hint)
+    version = HOST.download(PACKAGE, downloads, hint=hint)
     return Source(archive=str(next(downloads.glob("usr/src/*.tar.*"))), version=version)
 
 

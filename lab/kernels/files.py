@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 from lab.core import paths
 from lab.core.errors import HostFailed, UserError
@@ -25,6 +25,8 @@ from lab.core.records import Record, file_digest, write_atomic
 Buffer = bytes | mmap.mmap
 
 _XEN_ELFNOTE_PHYS32_ENTRY = 18
+PT_LOAD = 1
+"""Type of a segment that is loaded into memory."""
 _PT_NOTE = 4
 
 
@@ -94,8 +96,14 @@ def prebuilt(path: Path, symbols: Path | None) -> KernelFiles:
         bzimage=path if is_bzimage else None,
         vmlinux=_unpacked(path, image.sha256) if is_bzimage else bootable(path),
         symbols=symbols,
-        config=next(path.parent.glob(f"config-{image.release}"), None),
+        config=_config_of(path, image.release),
     )
+
+
+def _config_of(path: Path, release: str) -> Path | None:
+    """The kconfig beside a kernel image: in /boot with the release in its name, in its modules' folder without."""
+    beside = path.parent / (CONFIG if path.parent.name == release else f"{CONFIG}-{release}")
+    return beside if beside.is_file() else None
 
 
 def _unpacked(bzimage: Path, sha256: str) -> Path | None:
@@ -211,8 +219,17 @@ def has_pvh(vmlinux: bytes | Path) -> bool:
     return any(name == b"Xen\0" and kind == _XEN_ELFNOTE_PHYS32_ENTRY for name, kind in _notes(image))
 
 
-def _notes(image: Buffer) -> Iterator[tuple[bytes, int]]:
-    """Owner and type of each ELF note."""
+class Segment(NamedTuple):
+    """An entry of an ELF program header. kind: its type. address: virtual. size: in the file."""
+
+    kind: int
+    offset: int
+    address: int
+    size: int
+
+
+def segments(image: Buffer) -> Iterator[Segment]:
+    """The program headers of an ELF kernel; none for any other file."""
     if image[:6] != b"\x7fELF\x02\x01" or len(image) < 64:
         return
     (table,) = struct.unpack_from("<Q", image, 32)
@@ -221,9 +238,15 @@ def _notes(image: Buffer) -> Iterator[tuple[bytes, int]]:
         at = table + index * entry_size
         if at + 56 > len(image):
             return
-        kind, _flags, offset, _vaddr, _paddr, size = struct.unpack_from("<IIQQQQ", image, at)
-        if kind == _PT_NOTE:
-            yield from _notes_in(bytes(image[offset : offset + size]))
+        kind, _flags, offset, address, _paddr, size = struct.unpack_from("<IIQQQQ", image, at)
+        yield Segment(kind, offset, address, size)
+
+
+def _notes(image: Buffer) -> Iterator[tuple[bytes, int]]:
+    """Owner and type of each ELF note."""
+    for segment in segments(image):
+        if segment.kind == _PT_NOTE:
+            yield from _notes_in(bytes(image[segment.offset : segment.offset + segment.size]))
 
 
 def _notes_in(segment: bytes) -> Iterator[tuple[bytes, int]]:
@@ -243,9 +266,23 @@ def kconfig_of(path: Path) -> str | None:
     return zlib.decompressobj(wbits=31).decompress(vmlinux[start + 8 :]).decode(errors="replace")
 
 
+_COMPILER = re.compile(rb"Linux version \d\S* \([^()]*\) \(([^#\n]+?)(?:, (?:GNU ld|LLD)[^#\n]*)?\) #")
+
+
+def compiler_of(path: Path) -> str | None:
+    """The compiler of a kernel, as its banner (/proc/version) has it; None where it has none."""
+    try:
+        match = _COMPILER.search(extract_vmlinux(path))
+    except (UserError, OSError):  # the file may be gone by now
+        return None
+    return match[1].decode(errors="replace") if match else None
+
+
 def modules_of(path: Path, release: str) -> Path | None:
     """The modules of a kernel image: beside it, where a package has them, or installed."""
     beside = path.resolve().parent
+    if beside.name == release:  # vmlinuz among its modules, as Debian has it from 7.2 on
+        return beside
     folders = (
         beside / "lib" / "modules" / release,
         beside / "modules" / release,

@@ -1,10 +1,13 @@
 """The symbol table inside a kernel (CONFIG_KALLSYMS), read from its file without booting it.
 
 The tables follow each other in .rodata and have no names in the file. scripts/kallsyms.c writes them and
-kernel/kallsyms.c reads them; each begins at a multiple of 8:
+kernel/kallsyms.c reads them; each begins at a multiple of 8, from 7.0 on of 4:
 
     up to 6.3   offsets, relative_base, num_syms, names, markers, [seqs_of_names,] token_table, token_index
     from 6.4    num_syms, names, markers, token_table, token_index, offsets, relative_base, seqs_of_names
+    from 7.0    num_syms, names, markers, token_table, token_index, offsets, seqs_of_names
+
+Offsets are relative to relative_base; from 7.0 on, each to its own address.
 
 A name is a length and that many tokens; a token is one of 256 strings. In the token table, every character that
 occurs in a name is a token at its own index, and digits always occur. So "0", "1", .. "9" in a row lead to the
@@ -16,7 +19,10 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import NamedTuple
+
+from lab.kernels import files
 
 _DIGITS = b"".join(b"%d\0" % digit for digit in range(10))
 _TOKENS = 256
@@ -47,18 +53,25 @@ class _Names(NamedTuple):
 def read(image: bytes) -> list[ListedSymbol] | None:
     """All symbols of an uncompressed x86-64 kernel, by address; None when it has no such tables."""
     for tokens in _token_tables(image):
-        names = _names(image, tokens)
-        if names is None:
-            continue
-        addresses = _addresses(image, names, tokens)
-        if addresses is not None:
-            texts = [name.decode("utf-8", errors="replace") for name in names.symbols]
-            return [ListedSymbol(at, text[0], text[1:]) for at, text in zip(addresses, texts, strict=True)]
+        # Words of one layout can pass for a table of a single name in the other, so the longer table is the real one.
+        listed = max(_listed(image, tokens), key=len, default=None)
+        if listed:
+            return listed
     return None
 
 
-def _aligned(offset: int) -> int:
-    return offset + 7 & ~7
+def _listed(image: bytes, tokens: _Tokens) -> Iterator[list[ListedSymbol]]:
+    """The symbols as each of the layouts gives them."""
+    for find_names, find_addresses in ((_names, _addresses), (_names_before, _own_addresses)):
+        names = find_names(image, tokens)
+        addresses = find_addresses(image, names, tokens) if names else None
+        if names and addresses:
+            texts = [name.decode("utf-8", errors="replace") for name in names.symbols]
+            yield [ListedSymbol(at, text[0], text[1:]) for at, text in zip(addresses, texts, strict=True)]
+
+
+def _aligned(offset: int, to: int = 8) -> int:
+    return offset + to - 1 & -to
 
 
 # --- tokens
@@ -77,22 +90,15 @@ def _tokens_around(image: bytes, zero: int) -> _Tokens | None:
         end = image.find(b"\0", end) + 1
         if not end:
             return None
-    index_at = _aligned(end)
-    if index_at + 2 * _TOKENS > len(image):
-        return None
-    index = struct.unpack_from(f"<{_TOKENS}H", image, index_at)
-    start = zero - index[ord("0")]
-    if start < 0:
-        return None
-    texts = image[start : end - 1].split(b"\0")
-    if len(texts) != _TOKENS:
-        return None
-    offset = 0
-    for text, expected in zip(texts, index, strict=True):
-        if offset != expected:
-            return None
-        offset += len(text) + 1
-    return _Tokens(start, index_at + 2 * _TOKENS, texts)
+    for index_at in {_aligned(end), _aligned(end, 4)}:
+        if index_at + 2 * _TOKENS > len(image):
+            continue
+        index = struct.unpack_from(f"<{_TOKENS}H", image, index_at)
+        start = zero - index[ord("0")]
+        texts = image[start : end - 1].split(b"\0") if start >= 0 else []
+        if list(index) == list(accumulate((len(text) + 1 for text in texts[:-1]), initial=0)):
+            return _Tokens(start, index_at + 2 * _TOKENS, texts)
+    return None
 
 
 # --- names
@@ -113,9 +119,37 @@ def _names(image: bytes, tokens: _Tokens) -> _Names | None:
     return None
 
 
-def _names_at(image: bytes, at: int, tokens: _Tokens) -> _Names | None:
+def _names_before(image: bytes, tokens: _Tokens) -> _Names | None:
+    """Number and names of the symbols of 7.0 and later, searched backwards from the markers before the token table."""
+    markers_at, markers = _markers_before(image, tokens.start)
+    if not markers:
+        return None
+    # Behind the last marker, there are at most so many more names.
+    first = markers_at - 4 - markers[-1] & ~3
+    most = len(markers) * _MARKED
+    for at in range(first, max(first - _MARKED * (_LONGEST + 2), -1), -4):
+        (count,) = struct.unpack_from("<I", image, at)
+        if most - _MARKED < count <= most and (names := _names_at(image, at, tokens, alignment=4)):
+            return names
+    return None
+
+
+def _markers_before(image: bytes, end: int) -> tuple[int, list[int]]:
+    """The rising words, of which the first is zero, that end at an offset; and the offset of the first."""
+    words: list[int] = []
+    for at in range(end - 4, -1, -4):
+        (word,) = struct.unpack_from("<I", image, at)
+        if words and word >= words[-1]:
+            break
+        words.append(word)
+        if word == 0:
+            return at, words[::-1]
+    return end, []
+
+
+def _names_at(image: bytes, at: int, tokens: _Tokens, alignment: int = 8) -> _Names | None:
     (count,) = struct.unpack_from("<I", image, at)
-    start = at + 8
+    start = at + alignment
     # The shortest name is a length and one token.
     if not 0 < count <= (tokens.start - start) // 2:
         return None
@@ -131,7 +165,8 @@ def _names_at(image: bytes, at: int, tokens: _Tokens) -> _Names | None:
         spans.append((offset, offset + length))
         offset += length
     size = 4 * len(markers)
-    if image[_aligned(offset) : _aligned(offset) + size] != struct.pack(f"<{len(markers)}I", *markers):
+    markers_at = _aligned(offset, alignment)
+    if image[markers_at : markers_at + size] != struct.pack(f"<{len(markers)}I", *markers):
         return None
     texts = tokens.texts
     symbols = [b"".join([texts[token] for token in image[first:last]]) for first, last in spans]
@@ -157,6 +192,25 @@ def _addresses(image: bytes, names: _Names, tokens: _Tokens) -> list[int] | None
     for offsets, base in ((tokens.end, tokens.end + size), (names.start - 8 - size, names.start - 8)):
         if offsets >= 0 and base + 8 <= len(image) and (addresses := _decoded(image, offsets, base, count)):
             return addresses
+    return None
+
+
+def _own_addresses(image: bytes, names: _Names, tokens: _Tokens) -> list[int] | None:
+    """The address of each name, from offsets behind the tokens that are relative to themselves."""
+    count = len(names.symbols)
+    start = _address_at(image, tokens.end)
+    if start is None or tokens.end + 4 * count > len(image):
+        return None
+    offsets = struct.unpack_from(f"<{count}i", image, tokens.end)
+    addresses = [start + 4 * number + offset for number, offset in enumerate(offsets)]
+    return addresses if addresses == sorted(addresses) else None
+
+
+def _address_at(image: bytes, offset: int) -> int | None:
+    """The address at which a byte of the file is loaded."""
+    for segment in files.segments(image):
+        if segment.kind == files.PT_LOAD and segment.offset <= offset < segment.offset + segment.size:
+            return segment.address + offset - segment.offset
     return None
 
 

@@ -16,7 +16,7 @@ from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.progress import QUIET, Progress
 from lab.core.records import Record
-from lab.kernels import compilers, debs, files, kconfig, revisions
+from lab.kernels import compilers, debs, files, kconfig, revisions, store
 from lab.kernels.build import TreeSource
 from lab.kernels.debs import DebSource
 from lab.kernels.files import FileSource, KernelFiles
@@ -79,7 +79,7 @@ def resolve(text: str, tree: Tree | str | None = None, *, progress: Progress = Q
         case "worktree":
             source = revisions.resolve_worktree(spec)
         case "deb":
-            source = debs.resolve(spec.body)
+            source = debs.resolve(spec.body, progress)
         case "file":
             source = files.resolve(Path(spec.body).expanduser())
     return KernelSpec(text=text, source=source, kconfig=spec.kconfig, settings=spec.settings, note=note)
@@ -119,6 +119,14 @@ class Kernel(KernelFiles):
         else:
             text = files.kconfig_of(image) if image else None
         return kconfig.parse(text) if text else None
+
+    def compiler(self) -> str | None:
+        """The version of the compiler that built it, as that prints it; None where neither store nor image say so."""
+        if self.spec.tree_source:
+            build = store.find(self.key)
+            return build.inputs.compiler if build else None
+        image = self.vmlinux or self.bzimage
+        return files.compiler_of(image) if image else None
 
 
 def common_machine(*kernels: Kernel) -> MachineType:

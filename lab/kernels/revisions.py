@@ -21,7 +21,7 @@ from lab.core.errors import UserError, suggestion
 from lab.core.git import PatchFailed, Repo
 from lab.core.process import CommandFailed
 from lab.core.progress import Progress
-from lab.kernels import default_tree, trees
+from lab.kernels import default_tree, layout, trees
 from lab.kernels.build import TreeSource
 from lab.kernels.spec import ParsedSpec
 from lab.kernels.trees import SNAPSHOTS, Tree, open_local
@@ -145,26 +145,28 @@ _PATCHED_AT = 1704067200
 
 def resolve(spec: ParsedSpec, tree: Tree | str | None, progress: Progress) -> tuple[TreeSource, str | None]:
     """The revision of a spec, with its patches; and a note when the lab chose a backport."""
-    patches = _patch_files(spec)
+    patches, number = _patch_files(spec), _layout(spec)
     opened = tree if isinstance(tree, Tree) else trees.open_tree(tree, progress=progress)
     commit, note = resolve_commit(opened, spec.body)
     subject, describe = opened.source.subject(commit), opened.source.describe(commit)
-    return _patched(opened, commit, opened.source.tree_id(commit), patches, subject, describe), note
+    return _patched(opened, commit, opened.source.tree_id(commit), patches, number, subject, describe), note
 
 
 def resolve_worktree(spec: ParsedSpec) -> TreeSource:
     """A checkout as it is on disk, with the patches of a spec."""
-    patches = _patch_files(spec)
+    patches, number = _patch_files(spec), _layout(spec)
     tree = open_checkout(Path(spec.body).expanduser())
     tree_id = snapshot(tree)
     subject, describe = tree.source.subject(tree.head), tree.source.describe(tree.head)
     if tree_id != tree.source.tree_id(tree.head):
         subject, describe = f"uncommitted work on {subject}", f"{describe}-dirty"
-    return _patched(tree, tree.head, tree_id, patches, subject, describe)
+    return _patched(tree, tree.head, tree_id, patches, number, subject, describe)
 
 
-def _patched(tree: Tree, commit: str, tree_id: str, patches: list[Path], subject: str, describe: str) -> TreeSource:
-    """Apply patches to a tree; what differs from its commit becomes a commit of its own."""
+def _patched(
+    tree: Tree, commit: str, tree_id: str, patches: list[Path], number: int | None, subject: str, describe: str
+) -> TreeSource:
+    """Apply patches, then a layout, to a tree; what differs from its commit becomes a commit of its own."""
     if patches:
         try:
             tree_id = tree.repo.patched_tree(tree_id, patches)
@@ -173,10 +175,14 @@ def _patched(tree: Tree, commit: str, tree_id: str, patches: list[Path], subject
                 f"{error.patch.name} does not apply to {describe}: {error.where}",
                 hint="rebase the patch onto that revision; the lab applies nothing that fits only roughly",
             ) from error
+    names = [patch.name for patch in patches]
+    if number is not None:
+        tree_id = layout.laid_out(tree.repo, tree_id, number, describe)
+        names.append(layout.name_of(number))
     build = commit
     if tree_id != tree.source.tree_id(commit):
-        names = "".join(f"Patch: {patch.name}\n" for patch in patches)
-        build = tree.repo.commit_tree(tree_id, [commit], f"{subject}\n\n{names}", seconds=_PATCHED_AT)
+        lines = "".join(f"Patch: {name}\n" for name in names)
+        build = tree.repo.commit_tree(tree_id, [commit], f"{subject}\n\n{lines}", seconds=_PATCHED_AT)
     return TreeSource(
         tree=tree.name,
         commit=commit,
@@ -184,14 +190,24 @@ def _patched(tree: Tree, commit: str, tree_id: str, patches: list[Path], subject
         build_commit=build,
         subject=subject,
         describe=describe,
-        patches=tuple(patch.name for patch in patches),
+        patches=tuple(names),
     )
+
+
+def _layout(spec: ParsedSpec) -> int | None:
+    """The number of the layout that a spec names, if it does."""
+    numbers = [number for name in spec.patches if (number := layout.number_of(name)) is not None]
+    if len(numbers) > 1:
+        raise UserError(f"{spec.text!r} has {len(numbers)} layouts", hint="a kernel has one")
+    return numbers[0] if numbers else None
 
 
 def _patch_files(spec: ParsedSpec) -> list[Path]:
     """The patches of a spec: files, and sets that come with the lab."""
     patches: list[Path] = []
     for name in spec.patches:
+        if layout.number_of(name) is not None:
+            continue
         path = Path(name).expanduser()
         if not path.is_file() and name not in default_tree.names():
             raise _unknown_patch(name)
@@ -201,7 +217,7 @@ def _patch_files(spec: ParsedSpec) -> list[Path]:
 
 def _unknown_patch(name: str) -> UserError:
     sets = default_tree.names()
-    listed = f"a patch is a file called *.patch, or one of the lab's own: {', '.join(sets)}"
+    listed = f"a patch is a file called *.patch, or one of the lab's own: {', '.join(sets)}, layout-1, layout-2 ..."
     return UserError(f"no such patch: {name!r}", hint=suggestion(name, sets) or listed)
 
 

@@ -1,11 +1,11 @@
 """The syntax of kernel specs and settings: parsed and checked, with nothing looked up.
 
-    REV[+PATCH...]   worktree:PATH[+PATCH...]   deb:VERSION-OR-PACKAGE   file:PATH
+    REV[+PATCH...]   worktree:PATH[+PATCH...]   deb:[SUITE/]VERSION-OR-PACKAGE   file:PATH
     each with  %CONFIG_FOO=y[,...]  (kconfig)  and  @key=value[,...]  (settings), in either order
 
 Revisions contain `@{1}` and `^{/x}`, package versions `+`, paths anything. So an `@` or `%` begins a suffix only
-before a word and `=`, and a `+` begins a patch only before a name like that of a patch, an existing file, or the
-name of patches that come with the lab.
+before a word and `=`, and a `+` begins a patch only before a name like that of a patch, an existing file, the name of
+patches that come with the lab, or that of a layout (`layout-2`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Literal
 
 from lab.core.errors import UserError, suggestion
 from lab.core.records import Record
-from lab.kernels import default_tree
+from lab.kernels import default_tree, layout
 
 Kind = Literal["rev", "worktree", "deb", "file"]
 Pair = tuple[str, str]
@@ -62,6 +62,35 @@ def parse(text: str) -> ParsedSpec:
             hint="give a revision, or worktree:PATH",
         )
     return ParsedSpec(text=text, kind=kind, body=body, patches=patches, kconfig=kconfig, settings=settings)
+
+
+def split(text: str) -> tuple[str, str]:
+    """A spec's revision with its patches, and the kconfig and settings behind them: further patches go between.
+
+    `UserError` for a kernel that is not built from a revision or a worktree.
+    """
+    parsed = parse(text)
+    if parsed.kind not in ("rev", "worktree"):
+        raise UserError(f"{text} is a built kernel: patches need a revision or a worktree")
+    kept = _revision(parsed, parsed.patches)
+    return kept, text.removeprefix(kept)
+
+
+def with_layout(text: str, number: int) -> str:
+    """A spec with another layout: the one that comes so many after its own. `UserError` as for `split`."""
+    suffix, parsed = split(text)[1], parse(text)
+    others = [name for name in parsed.patches if layout.number_of(name) is None]
+    return _revision(parsed, [*others, layout.name_of(layout_of(text) + number)]) + suffix
+
+
+def layout_of(text: str) -> int:
+    """The number of a spec's layout; 0 for the usual one."""
+    return max(layout.number_of(name) or 0 for name in ("", *parse(text).patches))
+
+
+def _revision(parsed: ParsedSpec, patches: Iterable[str]) -> str:
+    prefix = "worktree:" if parsed.kind == "worktree" else ""
+    return prefix + parsed.body + "".join(f"+{name}" for name in patches)
 
 
 _EXAMPLES = "e.g. v6.12, efa7df3e3bb5^, v6.12+fix.patch, worktree:., deb:6.12, file:PATH, v6.12@thp=never"
@@ -113,7 +142,14 @@ def _last_patch(text: str) -> int | None:
         if name and Path(name).expanduser().is_file():
             return index
     sets = default_tree.names() if names else []
-    return next((index for index, name in names.items() if name in sets or name.endswith(_PATCH_NAMES)), None)
+    return next(
+        (
+            index
+            for index, name in names.items()
+            if name in sets or name.endswith(_PATCH_NAMES) or layout.number_of(name) is not None
+        ),
+        None,
+    )
 
 
 def _symbol(part: str) -> Pair:

@@ -24,9 +24,25 @@ def git(where: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
+SCRIPT = """\
+#define TEXT_MAIN .text
+#define TEXT_TEXT							\\
+		ALIGN_FUNCTION();					\\
+		*(.text.hot .text.hot.*)				\\
+		*(TEXT_MAIN .text.fixup)				\\
+		*(.ref.text)
+
+#define DATA_DATA							\\
+	*(DATA_MAIN)							\\
+	*(.ref.data)
+"""
+
+
 def write_kernel(top: Path) -> None:
     """The files by which a kernel tree is known, and one to change."""
-    (top / "mm").mkdir(parents=True)
+    for folder in ("mm", "include/asm-generic"):
+        (top / folder).mkdir(parents=True)
+    (top / "include" / "asm-generic" / "vmlinux.lds.h").write_text(SCRIPT)
     for name in ("Kbuild", "Kconfig", "MAINTAINERS", "Makefile"):
         (top / name).write_text(f"# {name}\n")
     (top / ".gitignore").write_text("*.o\n")

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from pathlib import Path
 
 import pytest
 
+from lab.cli import main
 from lab.core.errors import HostFailed, UserError
-from lab.kernels.debs import DebSource, resolve
+from lab.core.paths import cache_dir
+from lab.core.progress import Progress
+from lab.kernels import package_lists
+from lab.kernels.debs import DebSource, downloaded, matching, resolve
+from lab.kernels.files import modules_of
+from lab.kernels.package_lists import all_suites
+
+from ..fakes.work import quiet
+from .test_files import bzimage, elf
 
 PACKAGES = """linux-image-6.1.0-50-cloud-amd64 6.1.170-1
 linux-image-6.1.0-56-cloud-amd64 6.1.192-2
@@ -22,38 +32,97 @@ linux-image-6.12.118+deb12-cloud-amd64-unsigned 6.12.118-1~deb12u1
 linux-image-6.12.117+deb12-amd64 6.12.117-1~deb12u1
 linux-image-cloud-amd64 6.12.117-1~deb12u1 linux-image-6.12-cloud-amd64
 linux-image-7.0.1-cloud-amd64-unsigned 7.0.1-1
+linux-image-7.2-cloud-amd64 7.2.12-1 linux-image-7.2.12-cloud-amd64
+linux-image-7.2.12-cloud-amd64 7.2.12-1 kmod, linux-base-7.2.12-cloud-amd64, linux-binary-7.2.12-cloud-amd64
+linux-binary-7.2.12-cloud-amd64 7.2.12-1 linux-base-7.2.12-cloud-amd64
+linux-binary-unsigned-7.2.12-cloud-amd64 7.2.12-1 linux-base-7.2.12-cloud-amd64
+linux-base-7.2.12-cloud-amd64 7.2.12-1
+linux-image-7.1.3-cloud-amd64 7.1.3-1 linux-base-7.1.3-cloud-amd64, linux-binary-7.1.3-cloud-amd64
+linux-binary-7.1.3-cloud-amd64 7.1.3-1 linux-base-7.1.3-cloud-amd64
 linux-image-loop-amd64 1 linux-image-loop-amd64"""
 
+SUITES = {
+    "bookworm": """linux-image-6.1.0-56-cloud-amd64 6.1.192-2
+linux-image-6.1.0-50-cloud-amd64 6.1.170-1""",
+    "bookworm-security": "linux-image-6.1.0-57-cloud-amd64 6.1.193-1",
+    "bookworm-backports": """linux-image-6.12.90+deb12-cloud-amd64 6.12.90-1~bpo12+1
+linux-image-6.16.12+deb12-cloud-amd64 6.16.12-1~bpo12+1""",
+    "trixie": """linux-image-6.12.107+deb13-cloud-amd64 6.12.107-1
+linux-image-6.12.107+deb13-amd64 6.12.107-1
+linux-image-6.12.107+deb13-cloud-amd64-dbg 6.12.107-1
+linux-image-cloud-amd64 6.12.107-1 linux-image-6.12.107+deb13-cloud-amd64""",
+    "trixie-backports": """linux-image-cloud-amd64 7.3.4-1~bpo13+1 linux-image-7.3.4+deb13-cloud-amd64
+linux-image-7.3.4+deb13-cloud-amd64 7.3.4-1~bpo13+1 linux-binary-7.3.4+deb13-cloud-amd64
+linux-binary-7.3.4+deb13-cloud-amd64 7.3.4-1~bpo13+1
+linux-image-7.2.13+deb13-cloud-amd64 7.2.13-1~bpo13+1 linux-binary-7.2.13+deb13-cloud-amd64
+linux-binary-7.2.13+deb13-cloud-amd64 7.2.13-1~bpo13+1
+linux-binary-unsigned-7.2.14+deb13-cloud-amd64 7.2.14-1~bpo13+1""",
+}
+
+# The lists are files: of the host in `host`, of all suites in `suites`, once they are fetched from `mirror`.
 APT_CACHE = r"""#!/bin/sh
-list="$FAKE_APT/list"
+lists="$FAKE_APT/host"
+[ "$1" = -c ] && { lists="$FAKE_APT/suites"; shift 2; }
 case $1 in
-pkgnames) cut -d' ' -f1 "$list";;
-madison) shift; for name; do grep "^$name " "$list" | awk '{print $1 " | " $2 " | http://x"}'; done;;
-show) line=$(grep "^$2 " "$list") || { echo "E: No packages found" >&2; exit 100; }
-  set -- $line; name=$1 version=$2; shift 2
-  printf 'Package: %s\nVersion: %s\nDepends: %s\nFilename: pool/x.deb\n' "$name" "$version" "${*:-kmod}";;
+pkgnames) cat "$lists"/* | cut -d' ' -f1 | grep "^$2" | sort -u;;
+madison) shift; for name; do for list in "$lists"/*; do
+  awk -v name="$name" -v suite="${list##*/}" '$1 == name {print $1 " | " $2 " | http://x " suite "/main"}' "$list"
+  done; done;;
+show) cat "$lists"/* | grep "^$2 " > "$FAKE_APT/shown" || { echo "E: No packages found" >&2; exit 100; }
+  while read -r name version depends; do
+  printf 'Package: %s\nVersion: %s\nDepends: %s\nFilename: pool/x.deb\n\n' "$name" "$version" "${depends:-kmod}"
+  done < "$FAKE_APT/shown";;
 esac
 """
 APT_GET = r"""#!/bin/sh
-echo "$2" >> "$FAKE_APT/asked"
+[ "$1" = -c ] && { own="suites "; shift 2; }
+case $1 in
+indextargets) cat "$FAKE_APT/sources"; exit;;
+update) echo update >> "$FAKE_APT/asked"; mkdir -p "$FAKE_APT/suites"
+  cp "$FAKE_APT/mirror"/* "$FAKE_APT/suites/" 2> /dev/null;;
+*) echo "$own$2" >> "$FAKE_APT/asked";;
+esac
 [ -e "$FAKE_APT/offline" ] && { echo "E: Failed to fetch http://x" >&2; exit 100; }
-echo deb > "${2%%=*}.deb"
+[ "$1" = update ] || echo deb > "${2%%=*}.deb"
 """
 DPKG_DEB = r"""#!/bin/sh
 [ "$1" = --field ] && exit 0
 [ -e "$FAKE_APT/empty" ] && exit 0
-mkdir -p "$3/boot" "$3/lib/modules/r" && touch "$3/boot/vmlinuz-r" "$3/boot/System.map-r" "$3/boot/config-r"
+usr=$3/usr/lib/modules/6.12.1-test
+case $2 in
+*/linux-base-*) touch "$usr/config" "$usr/System.map";;
+*/linux-binary-*) mkdir -p "$usr" && cp "$FAKE_APT/bzImage" "$usr/vmlinuz";;
+*) mkdir -p "$3/boot" "$3/lib/modules/r" && touch "$3/boot/vmlinuz-r" "$3/boot/System.map-r" "$3/boot/config-r";;
+esac
 """
+
+
+def write_lists(folder: Path, suites: dict[str, str]) -> None:
+    folder.mkdir()
+    for suite, packages in suites.items():
+        (folder / suite).write_text(packages + "\n")
+
+
+def asked(apt: Path) -> list[str]:
+    """What apt-get was asked for."""
+    return (apt / "asked").read_text().splitlines() if (apt / "asked").exists() else []
 
 
 @pytest.fixture(autouse=True)
 def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "apt"
     folder.mkdir()
-    (folder / "list").write_text(PACKAGES + "\n")
+    (folder / "sources").touch()
+    (folder / "suites").mkdir()
+    write_lists(folder / "host", {"bookworm": PACKAGES})
+    write_lists(folder / "mirror", SUITES)
+    keyring = tmp_path / "keyring.gpg"
+    keyring.touch()
+    monkeypatch.setattr(package_lists, "_KEYRING", keyring)
     for name, text in (("apt-cache", APT_CACHE), ("apt-get", APT_GET), ("dpkg-deb", DPKG_DEB)):
         (folder / name).write_text(text)
         (folder / name).chmod(stat.S_IRWXU)
+    (folder / "bzImage").write_bytes(bzimage(elf(config=False)))
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     monkeypatch.setenv("FAKE_APT", str(folder))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -69,6 +138,11 @@ def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("6.12.9", "linux-image-6.12.9+deb12-cloud-amd64"),
         ("6.12.118", "linux-image-6.12.118+deb12-cloud-amd64-unsigned"),
         ("7.0", "linux-image-7.0.1-cloud-amd64-unsigned"),
+        ("7.1", "linux-binary-7.1.3-cloud-amd64"),
+        ("7.2", "linux-binary-7.2.12-cloud-amd64"),
+        ("linux-image-7.2-cloud-amd64", "linux-binary-7.2.12-cloud-amd64"),
+        ("linux-image-7.2.12-cloud-amd64", "linux-binary-7.2.12-cloud-amd64"),
+        ("linux-binary-unsigned-7.2.12-cloud-amd64", "linux-binary-unsigned-7.2.12-cloud-amd64"),
         ("linux-image-cloud-amd64", "linux-image-6.12.117+deb12-cloud-amd64"),
         ("linux-image-6.1.0-50-cloud-amd64", "linux-image-6.1.0-50-cloud-amd64"),
     ],
@@ -81,24 +155,168 @@ def test_the_version_goes_along() -> None:
     assert resolve("6.12").version == "6.12.117-1~deb12u1"
 
 
-def test_unknown_ones_are_the_users(apt: Path) -> None:
-    with pytest.raises(UserError) as caught:
-        resolve("5.10")
-    assert "6.1, 6.12, 7.0" in (caught.value.hint or "")
-    with pytest.raises(UserError) as caught:
-        resolve("linux-image-6.1.0-57-cloud-amd64")
-    assert "did you mean deb:linux-image-6.1.0-56-cloud-amd64?" in (caught.value.hint or "")
-    for odd in ("--help", "x; touch y", "linux-image-loop-amd64"):
-        with pytest.raises(UserError):
-            resolve(odd)
+def test_what_the_host_offers_is_found_without_other_lists(apt: Path) -> None:
+    resolve("6.12")
+    assert asked(apt) == []
 
 
-def test_missing_lists_are_the_hosts(apt: Path) -> None:
-    (apt / "list").write_text("")
-    for body in ("6.12", "linux-image-6.12-cloud-amd64"):
-        with pytest.raises(HostFailed, match="lists are missing") as caught:
-            resolve(body)
-        assert caught.value.hint == "run `sudo apt-get update`"
+@pytest.mark.parametrize(
+    ("body", "label"),
+    [
+        ("trixie-backports/7.2", "linux-binary-7.2.13+deb13-cloud-amd64=7.2.13-1~bpo13+1"),
+        ("trixie-backports/7.2.14", "linux-binary-unsigned-7.2.14+deb13-cloud-amd64=7.2.14-1~bpo13+1"),
+        ("trixie-backports/linux-image-cloud-amd64", "linux-binary-7.3.4+deb13-cloud-amd64=7.3.4-1~bpo13+1"),
+        ("trixie/linux-image-cloud-amd64", "linux-image-6.12.107+deb13-cloud-amd64=6.12.107-1"),
+        ("trixie/6.12", "linux-image-6.12.107+deb13-cloud-amd64=6.12.107-1"),
+        ("bookworm/6.1", "linux-image-6.1.0-57-cloud-amd64=6.1.193-1"),
+        ("bookworm/6.1.170-1", "linux-image-6.1.0-50-cloud-amd64=6.1.170-1"),
+        ("6.16", "linux-image-6.16.12+deb12-cloud-amd64=6.16.12-1~bpo12+1"),
+        ("7.3.4-1~bpo13+1", "linux-binary-7.3.4+deb13-cloud-amd64=7.3.4-1~bpo13+1"),
+        ("linux-image-7.3.4+deb13-cloud-amd64", "linux-binary-7.3.4+deb13-cloud-amd64=7.3.4-1~bpo13+1"),
+        ("linux-binary-7.2.13+deb13-cloud-amd64", "linux-binary-7.2.13+deb13-cloud-amd64=7.2.13-1~bpo13+1"),
+        ("linux-image-6.12.107+deb13-amd64", "linux-image-6.12.107+deb13-amd64=6.12.107-1"),
+    ],
+)
+def test_resolved_in_any_suite(body: str, label: str, apt: Path) -> None:
+    assert resolve(body).label == label
+    assert asked(apt) == ["update"]
+
+
+def test_a_package_is_downloaded_from_the_lists_that_have_it(apt: Path) -> None:
+    resolve("7.3").fetch()
+    resolve("6.12").fetch()
+    assert asked(apt) == [
+        "update",
+        "suites linux-binary-7.3.4+deb13-cloud-amd64=7.3.4-1~bpo13+1",
+        "linux-image-6.12.117+deb12-cloud-amd64=6.12.117-1~deb12u1",
+    ]
+
+
+def test_lists_are_renewed_once_a_day_or_on_request(apt: Path) -> None:
+    resolve("7.3")
+    resolve("7.3")
+    assert asked(apt) == ["update"]
+    fetched = cache_dir("packages") / "fetched"
+    os.utime(fetched, (0, 0))
+    resolve("7.3")
+    assert asked(apt) == ["update"] * 2
+    all_suites(refresh=True)
+    assert asked(apt) == ["update"] * 3
+
+
+def test_the_sources_are_on_the_hosts_mirror(apt: Path) -> None:
+    (apt / "sources").write_text(
+        "https://mirror.test/pub/debian/ bookworm\n"
+        "https://mirror.test/pub/debian-security/ bookworm-security\n"
+        "http://snapshot.test/archive/debian/20250520T000000Z/ trixie\n"
+        "http://others.test/debian/ nodistro\n"
+    )
+    all_suites()
+    folder = cache_dir("packages")
+    sources = (folder / "sources.list").read_text().splitlines()
+    options = f"[arch=amd64 signed-by={package_lists._KEYRING} target=Packages]"
+    assert sources[0] == f"deb {options} https://mirror.test/pub/debian bookworm main"
+    assert sources[2] == f"deb {options} https://mirror.test/pub/debian-security bookworm-security main"
+    assert [line.split()[-2] for line in sources] == list(package_lists.SUITES)
+    assert f'Dir::State "{folder}";' in (folder / "apt.conf").read_text()
+    (apt / "sources").write_text("cdrom://[Debian]/debian/ bookworm\n")
+    all_suites(refresh=True)
+    assert "http://deb.debian.org/debian bookworm main" in (folder / "sources.list").read_text()
+
+
+def test_without_a_network_the_lists_are_those_of_before(apt: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (apt / "offline").touch()
+    (apt / "mirror").rename(apt / "away")
+    with pytest.raises(HostFailed, match=r"cannot fetch the package lists of Debian's suites: .*Failed to fetch") as no:
+        resolve("7.3")
+    assert no.value.hint == "check the network"
+    assert resolve("6.12").package == "linux-image-6.12.117+deb12-cloud-amd64"
+    (apt / "away").rename(apt / "mirror")  # apt fetched what it could
+    with Progress() as progress:
+        assert resolve("7.3", progress).version == "7.3.4-1~bpo13+1"
+    assert "some package lists are missing or old: apt-get exited with" in capsys.readouterr().err
+
+
+def test_lists_are_not_fetched_without_the_keys(monkeypatch: pytest.MonkeyPatch, apt: Path) -> None:
+    monkeypatch.setattr(package_lists, "_KEYRING", apt / "nowhere")
+    with pytest.raises(HostFailed, match=r"nowhere, so Debian's package lists cannot be checked") as caught:
+        resolve("7.3")
+    assert caught.value.hint == "install the package debian-archive-keyring"
+    assert asked(apt) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "message", "hint"),
+    [
+        (
+            "5.10",
+            "no cloud-amd64 kernel of version 5.10 in any suite of Debian",
+            "kernels of 6.1, 6.12, 6.16, 7.2, 7.3",
+        ),
+        ("6.12.91", "no cloud-amd64 kernel of version 6.12.91 in any suite", "there are kernels of 6.12.90, 6.12.107"),
+        ("trixie/7.2", "of version 7.2 in trixie", "it is in trixie-backports; there are kernels of 6.12"),
+        ("trixy/6.12", "no suite called trixy", "did you mean trixie?"),
+        ("experimental/7.4", "no suite called experimental", "There are bookworm, bookworm-updates,"),
+        ("trixie-backports", "no package called trixie-backports", "write deb:trixie-backports/VERSION"),
+        ("trixie/", "deb:trixie/ names no kernel", "deb:trixie-backports/7.2"),
+        (
+            "linux-image-7.3.5+deb13-cloud-amd64",
+            "no package called linux-image-7.3.5",
+            "did you mean deb:linux-image-7.3.4+deb13-cloud-amd64",
+        ),
+        ("trixie/linux-image-7.3.4+deb13-cloud-amd64", "no package called linux-image-7.3.4", "did you mean"),
+        ("--help", "no package called --help", "give a version (deb:6.12) or a linux-image package"),
+        ("x; touch y", "no package called x; touch y", "give a version"),
+        ("linux-image-loop-amd64", "the package linux-image-loop-amd64 depends on itself", ""),
+    ],
+)
+def test_unknown_ones_are_the_users(body: str, message: str, hint: str) -> None:
+    with pytest.raises(UserError) as caught:
+        resolve(body)
+    assert message in caught.value.message
+    assert hint in (caught.value.hint or "")
+
+
+def test_a_host_without_lists_has_those_of_all_suites(apt: Path) -> None:
+    (apt / "host" / "bookworm").write_text("")
+    assert resolve("6.12").package == "linux-image-6.12.107+deb13-cloud-amd64"
+
+
+def test_a_series_is_of_the_host_or_of_all_suites() -> None:
+    assert list(matching("linux-image-6.1.*-cloud-amd64")) == [
+        "linux-image-6.1.0-50-cloud-amd64",
+        "linux-image-6.1.0-56-cloud-amd64",
+    ]
+    assert matching("linux-binary-7.[23]*+deb13-cloud-amd64") == {
+        "linux-binary-7.2.13+deb13-cloud-amd64": "7.2.13-1~bpo13+1",
+        "linux-binary-7.3.4+deb13-cloud-amd64": "7.3.4-1~bpo13+1",
+    }
+    assert list(matching("bookworm/linux-image-6.*")) == [
+        "linux-image-6.1.0-50-cloud-amd64",
+        "linux-image-6.1.0-56-cloud-amd64",
+        "linux-image-6.1.0-57-cloud-amd64",
+    ]
+
+
+def test_what_is_available(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["kernel", "list", "--available", "backports", "7."]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "suite             package                                         version",
+        "trixie-backports  linux-binary-7.2.13+deb13-cloud-amd64           7.2.13-1~bpo13+1",
+        "trixie-backports  linux-binary-unsigned-7.2.14+deb13-cloud-amd64  7.2.14-1~bpo13+1",
+        "trixie-backports  linux-binary-7.3.4+deb13-cloud-amd64            7.3.4-1~bpo13+1",
+    ]
+    assert main.run(["kernel", "list", "--available", "--json", "trixie", "6.12"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "lab.packages/1"
+    assert document["packages"] == [
+        {"suite": "trixie", "package": "linux-image-6.12.107+deb13-amd64", "version": "6.12.107-1"},
+        {"suite": "trixie", "package": "linux-image-6.12.107+deb13-cloud-amd64", "version": "6.12.107-1"},
+    ]
+    assert main.run(["kernel", "list", "--available", "5.10"]) == 0
+    assert "no such kernel package in any suite" in capsys.readouterr().err
+    assert main.run(["kernel", "list", "7.2"]) == 2
+    assert "7.2 requires --available" in capsys.readouterr().err
 
 
 def test_fetched_once_and_unpacked(apt: Path) -> None:
@@ -107,7 +325,7 @@ def test_fetched_once_and_unpacked(apt: Path) -> None:
     assert folder.name == "linux-image-6.12.117+deb12-cloud-amd64_6.12.117-1~deb12u1"
     assert sorted(path.name for path in folder.iterdir()) == ["boot", "lib"]
     assert source.fetch() == folder
-    assert (apt / "asked").read_text() == "linux-image-6.12.117+deb12-cloud-amd64=6.12.117-1~deb12u1\n"
+    assert asked(apt) == ["linux-image-6.12.117+deb12-cloud-amd64=6.12.117-1~deb12u1"]
 
 
 def test_no_network_leaves_nothing(apt: Path) -> None:
@@ -121,3 +339,24 @@ def test_no_network_leaves_nothing(apt: Path) -> None:
         source.fetch()
     (apt / "empty").unlink()
     assert source.fetch().is_dir()
+
+
+def test_the_kernel_of_7_2_is_among_its_modules_and_its_kconfig_in_a_package_of_its_own(apt: Path) -> None:
+    source = resolve("7.2")
+    kernel = source.obtain(quiet())
+    assert asked(apt) == [
+        "linux-binary-7.2.12-cloud-amd64=7.2.12-1",
+        "linux-base-7.2.12-cloud-amd64=7.2.12-1",
+    ]
+    folder = source.fetch() / "usr" / "lib" / "modules" / "6.12.1-test"
+    assert (kernel.bzimage, kernel.config) == (folder / "vmlinuz", folder / "config")
+    assert kernel.symbols == folder / "System.map"
+    assert modules_of(folder / "vmlinuz", kernel.release) == folder
+    assert list(downloaded()) == [folder / "vmlinuz"]
+    assert "linux-binary-7.2.12-cloud-amd64" in " ".join(source.provenance(apt)) and (apt / "config").exists()
+
+
+def test_a_kernel_may_have_outlived_the_package_of_its_kconfig(apt: Path) -> None:
+    kernel = resolve("7.1").obtain(quiet())
+    assert asked(apt) == ["linux-binary-7.1.3-cloud-amd64=7.1.3-1"]
+    assert (kernel.release, kernel.config, kernel.symbols) == ("6.12.1-test", None, None)

@@ -113,3 +113,24 @@ def test_modules_are_found_beside(tmp_path: Path, place: str) -> None:
     assert files.modules_of(tmp_path / "boot" / "vmlinuz", "r") is None
     (tmp_path / place).mkdir(parents=True)
     assert files.modules_of(tmp_path / "boot" / "vmlinuz", "r") == tmp_path / place
+
+
+@pytest.mark.parametrize(
+    ("banner", "compiler"),
+    [
+        (
+            "(debian-kernel@lists.debian.org) (x86_64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0, GNU ld (GNU Binutils"
+            " for Debian) 2.44) #1 SMP",
+            "x86_64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0",
+        ),
+        ("(me@here) (Debian clang version 19.1.7 (3), LLD 19.1.7) # SMP", "Debian clang version 19.1.7 (3)"),
+        ("(me@here) (gcc version 4.9.2 (Debian 4.9.2-10) ) #1 SMP", "gcc version 4.9.2 (Debian 4.9.2-10) "),
+        ("(me@here) #1 SMP", None),
+    ],
+)
+def test_the_banner_names_the_compiler(tmp_path: Path, banner: str, compiler: str | None) -> None:
+    path = tmp_path / "vmlinux"
+    path.write_bytes(elf().replace(b"(me@here) (gcc) #1 SMP", banner.encode()))
+    assert files.compiler_of(path) == compiler
+    path.write_bytes(b"no kernel")
+    assert files.compiler_of(path) is None

@@ -73,6 +73,10 @@ def test_the_configuration_is_beside_the_image_or_in_it(tmp_path: Path) -> None:
     assert _obtain(path).configuration() == {"CONFIG_AIO": "y"}
 
 
+def test_the_compiler_of_a_file_is_that_of_its_banner(tmp_path: Path) -> None:
+    assert _obtain(_bzimage(tmp_path / "vmlinuz", elf())).compiler() == "gcc"
+
+
 def test_both_arms_get_the_fastest_machine_that_both_boot_on(tmp_path: Path) -> None:
     fast = _obtain(_bzimage(tmp_path / "vmlinuz", elf()))
     slow = kernel("other")

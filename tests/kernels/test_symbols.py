@@ -116,12 +116,15 @@ def test_system_map_errors(tmp_path: Path) -> None:
 # --- kallsyms
 
 
-def _pad(content: bytes) -> bytes:
-    return content + bytes(-len(content) % 8)
+LOADED = TEXT + 0x100_0000
 
 
-def encode_kallsyms(names: list[tuple[int, str]], *, new: bool, percpu: bool, seqs: bool = False) -> bytes:
-    """What scripts/kallsyms.c writes, with few tokens: every character for itself, and `do_` as byte 1."""
+def _pad(content: bytes, to: int = 8) -> bytes:
+    return content + bytes(-len(content) % to)
+
+
+def compress(names: list[tuple[int, str]]) -> tuple[bytes, bytes, bytes, bytes]:
+    """Names, markers, token table and its index, with few tokens: every character for itself, and `do_` as byte 1."""
     used = set("".join(name for _, name in names)) | set("0123456789")
     tokens = [chr(i) if chr(i) in used else "" for i in range(256)]
     tokens[1] = "do_"
@@ -136,14 +139,34 @@ def encode_kallsyms(names: list[tuple[int, str]], *, new: bool, percpu: bool, se
         packed = name.replace("do_", "\1").encode()
         size = len(packed)
         stream += bytes([size] if size < 0x80 else [size & 0x7F | 0x80, size >> 7]) + packed
+    return stream, struct.pack(f"<{len(markers)}I", *markers), table, struct.pack("<256H", *index)
+
+
+def encode_kallsyms(names: list[tuple[int, str]], *, new: bool, percpu: bool, seqs: bool = False) -> bytes:
+    """What scripts/kallsyms.c writes up to 6.19."""
+    stream, markers, table, index = compress(names)
     base = TEXT
     offsets = [(at if percpu and at < TEXT else base - 1 - at if percpu else at - base) & 0xFFFFFFFF for at, _ in names]
     where = _pad(struct.pack(f"<{len(names)}I", *offsets)) + struct.pack("<Q", base)
     order = bytes(3 * len(names))
-    body = struct.pack("<II", len(names), 0) + _pad(stream) + _pad(struct.pack(f"<{len(markers)}I", *markers))
+    body = struct.pack("<II", len(names), 0) + _pad(stream) + _pad(markers)
     body += _pad(order) if seqs and not new else b""
-    body += _pad(table) + struct.pack("<256H", *index)
+    body += _pad(table) + index
     return body + where + _pad(order) if new else where + body
+
+
+def encode_kernel_7(names: list[tuple[int, str]], shift: int) -> bytes:
+    """An ELF kernel from 7.0 on, the tables after some content that shifts them, loaded at LOADED."""
+    stream, markers, table, index = compress(names)
+    content = NOISE + bytes(-len(NOISE) % 4 + shift)
+    content += struct.pack("<I", len(names)) + _pad(stream, 4) + markers + _pad(table, 4) + index
+    at = LOADED + len(content)
+    content += b"".join(struct.pack("<i", address - at - 4 * i) for i, (address, _) in enumerate(names))
+    content += bytes(3 * len(names)) + NOISE
+    header = b"\x7fELF\x02\x01" + bytes(26) + struct.pack("<Q14xHH6x", 64, 56, 2)
+    note = struct.pack("<IIQQQQQQ", 4, 0, 0, 0, 0, 16, 16, 0)
+    load = struct.pack("<IIQQQQQQ", 1, 0, 176, LOADED, 0, len(content), len(content), 0)
+    return header + note + load + content
 
 
 def names_of_a_kernel(count: int, *, percpu: bool) -> list[tuple[int, str]]:
@@ -165,6 +188,17 @@ def test_kallsyms_of_any_layout(new: bool, percpu: bool, seqs: bool, count: int)
     names = names_of_a_kernel(count, percpu=percpu)
     image = _pad(b"\x7fELF" + NOISE) + encode_kallsyms(names, new=new, percpu=percpu, seqs=seqs) + NOISE
     assert kallsyms.read(image) == [(at, name[0], name[1:]) for at, name in names]
+
+
+@pytest.mark.parametrize("shift", [0, 4])
+@pytest.mark.parametrize("count", [3, 253, 254, 511, 1000])
+def test_kallsyms_of_7_0(shift: int, count: int) -> None:
+    names = names_of_a_kernel(count, percpu=False)
+    image = encode_kernel_7(names, shift)
+    assert kallsyms.read(image) == [(at, name[0], name[1:]) for at, name in names]
+    assert kallsyms.read(image[64:]) is None  # offsets say nothing without the address of the table
+    unsorted = [*names[:2], names[-1], *names[2:]]
+    assert kallsyms.read(encode_kernel_7(unsorted, shift)) is None
 
 
 def test_no_kallsyms() -> None:

@@ -1,0 +1,136 @@
+"""Kernels of one source with another layout: only the linker script differs, and only in its order."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lab.core.errors import UserError
+from lab.core.process import find_tool
+from lab.kernels import layout, trees
+from lab.kernels.build import TreeSource
+from lab.kernels.kernel import resolve
+from lab.kernels.spec import parse, with_layout
+
+from ..fakes.build import own_folders
+from ..fakes.kernel import SCRIPT, change, commit_all, git, make_kernel
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_folders(monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def linux(tmp_path: Path) -> Path:
+    return make_kernel(tmp_path / "linux")
+
+
+def source(text: str, linux: Path) -> TreeSource:
+    found = resolve(text, str(linux)).source
+    assert isinstance(found, TreeSource)
+    return found
+
+
+def test_a_layout_is_a_patch_to_the_linker_script_alone(linux: Path) -> None:
+    plain, other = source("HEAD", linux), source("HEAD+layout-2", linux)
+    assert other.commit == plain.commit and other.patches == ("layout-2",)
+    assert other.tree_id != plain.tree_id and other.build_commit != plain.build_commit
+    repo = trees.open_tree(str(linux)).repo
+    assert repo.git("diff", "--name-only", plain.tree_id, other.tree_id) == layout.SCRIPT
+
+
+def test_each_number_is_another_layout_and_always_the_same(linux: Path) -> None:
+    numbers = [source(f"HEAD+layout-{number}", linux).tree_id for number in (1, 2, 3, 1)]
+    assert len({*numbers}) == 3 and numbers[0] == numbers[3]
+
+
+def test_a_layout_comes_after_the_patches(linux: Path, tmp_path: Path) -> None:
+    fix = tmp_path / "script.patch"
+    change(linux, 9)
+    (linux / layout.SCRIPT).write_text(SCRIPT.replace("*(.ref.text)", "*(.ref.text) /* here */"))
+    fix.write_text(git(linux, "diff") + "\n")
+    git(linux, "checkout", "-q", ".")
+    one = source(f"HEAD+{fix}+layout-1", linux)
+    assert one.patches == ("script.patch", "layout-1")
+    assert one.tree_id == source(f"HEAD+layout-1+{fix}", linux).tree_id
+
+
+def test_every_statement_stays_and_groups_come_before_it() -> None:
+    new = layout.rewrite(SCRIPT, 1)
+    lines = [line for line in new.splitlines(keepends=True) if not re.match(r"\s*\*[a-z0-9]\.o\(", line)]
+    assert "".join(lines) == SCRIPT
+    for section in ("TEXT_MAIN", "DATA_MAIN"):
+        groups = re.findall(rf"\*(\S)\.o\({section}\)", new)
+        assert len(groups) == len({*groups}) == 36 and groups != sorted(groups)
+        assert new.index(f"*a.o({section})") < new.index(f"*({section}")
+
+
+def test_the_linker_places_the_functions_of_objects_in_that_order(tmp_path: Path) -> None:
+    """A program of three objects, by the statements that the kernel's script gets."""
+
+    def order(number: int | None) -> list[str]:
+        text = SCRIPT if number is None else layout.rewrite(SCRIPT, number)
+        statements = text.partition("ALIGN_FUNCTION();")[2].partition("\n\n")[0].replace("\\", "")
+        script = tmp_path / "script"
+        script.write_text(f"SECTIONS {{ .text : {{ {statements.replace('TEXT_MAIN', '.text')} }} }}\n")
+        objects = [str(tmp_path / f"{name}.o") for name in names]
+        ld, nm = find_tool("ld", package="binutils"), find_tool("nm", package="binutils")
+        made = tmp_path / "made"
+        subprocess.run([ld, "-e", "main", "-T", script, "-o", made, *objects], check=True)
+        listed = subprocess.run([nm, "-n", made], check=True, capture_output=True, text=True).stdout
+        return [line.split()[2] for line in listed.splitlines() if line.split()[2] in names]
+
+    names = ["main", "fork", "mmap", "slub", "exec3"]
+    gcc = find_tool("gcc", package="gcc")
+    for name in names:
+        (tmp_path / f"{name}.c").write_text(f"int {name}(void) {{ return {len(name)}; }}\n")
+        subprocess.run([gcc, "-c", "-o", tmp_path / f"{name}.o", tmp_path / f"{name}.c"], check=True)
+    assert order(None) == names
+    orders = [order(number) for number in range(1, 5)]
+    assert all({*one} == {*names} for one in orders)
+    assert len({tuple(one) for one in orders}) > 1 and any(one != names for one in orders)
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "expected"),
+    [
+        ("v6.12", 1, "v6.12+layout-1"),
+        ("v6.12@thp=never", 2, "v6.12+layout-2@thp=never"),
+        ("v6.12+fix.patch%CONFIG_SLUB=y@thp=never", 1, "v6.12+fix.patch+layout-1%CONFIG_SLUB=y@thp=never"),
+        ("v6.12+layout-3", 1, "v6.12+layout-4"),
+        ("v6.12+layout-3+fix.patch", 2, "v6.12+fix.patch+layout-5"),
+        ("worktree:/tmp+layout-1", 1, "worktree:/tmp+layout-2"),
+    ],
+)
+def test_a_spec_with_another_layout(text: str, number: int, expected: str) -> None:
+    assert with_layout(text, number) == expected
+    assert f"layout-{expected.partition('layout-')[2][0]}" in parse(expected).patches
+
+
+def test_a_built_kernel_cannot_be_laid_out_anew() -> None:
+    with pytest.raises(UserError, match=r"deb:6\.12 is a built kernel: patches need a revision or a worktree"):
+        with_layout("deb:6.12", 1)
+
+
+@pytest.mark.parametrize("name", ["layout-0", "layout-", "layout-x", "layout-01", "layout"])
+def test_what_is_no_layout(linux: Path, name: str) -> None:
+    assert layout.number_of(name) is None
+    with pytest.raises(UserError):
+        resolve(f"HEAD+{name}", str(linux))
+
+
+def test_a_tree_without_such_a_script_is_refused(linux: Path) -> None:
+    with pytest.raises(UserError, match=r"'HEAD\+layout-1\+layout-2' has 2 layouts"):
+        resolve("HEAD+layout-1+layout-2", str(linux))
+    (linux / layout.SCRIPT).write_text("*(.text.hot .text .text.fixup)\n")
+    commit_all(linux, "as before v4.14")
+    with pytest.raises(UserError, match=r"cannot be laid out anew: \S+ does not place TEXT_MAIN"):
+        resolve("HEAD+layout-1", str(linux))
+    git(linux, "rm", "-q", layout.SCRIPT)
+    commit_all(linux, "without it")
+    with pytest.raises(UserError, match="cannot be laid out anew: it has no include"):
+        resolve("HEAD+layout-1", str(linux))
