@@ -29,6 +29,7 @@ HOLDS = 3
 """Points that a new level has to last. Fewer that stand out are outliers, until more follow."""
 
 _OUTLIER_SDS = 5.0
+_OUTLIER_ONE_IN = 8
 _PLAUSIBLE = 6.63  # chi-square, 99 %, one degree of freedom
 
 
@@ -91,7 +92,8 @@ def steps(values: Sequence[float], *, least: float = 0.0, max_p: float = MAX_P, 
 def outlying(values: Sequence[float]) -> list[int]:
     """Points far from the seven around them, by Hampel's rule on logarithms; at the end they may be a new level yet.
 
-    Seven points alone would know their spread badly: it is taken to be no smaller than that from point to point.
+    Seven points alone would know their spread badly: it is taken to be no smaller than that from point to point. More
+    such points than one in eight are no outliers but a second kind of point, so then there are none.
     """
     logs = [math.log(value) for value in values]
     hops = [abs(after - before) for before, after in pairwise(logs)]
@@ -103,7 +105,7 @@ def outlying(values: Sequence[float]) -> list[int]:
         spread = max(usual, 1.4826 * statistics.median(abs(one - middle) for one in around))
         if abs(value - middle) > _OUTLIER_SDS * spread:
             found.append(place)
-    return found
+    return found if len(found) <= max(1, len(logs) // _OUTLIER_ONE_IN) else []
 
 
 def _lasting(found: Sequence[Split], x: Array) -> list[Split]:

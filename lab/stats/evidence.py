@@ -8,14 +8,16 @@ effect size: Gönen et al., The American Statistician 59 (2005), 252; that it st
 Hendriksen, de Heide, Grünwald, Bayesian Analysis 16 (2021), 961.
 
 O'Brien and Fleming's bound is for N planned blocks. Under no change the sums of the first k of them are a random walk.
-Over `sqrt(N)` standard deviations it is a Brownian motion B on 0 to 1, seen at k / N, and by reflection
-`P(max |B| > c) <= 4 (1 - Phi(c))`. So the test holds at a look after every block, or after any of them, if its
-statistic is `c = |z_k| sqrt(k / N)`: it has hardly any power early, and nearly that of a single look at the end. z_k
-is the normal deviate with the tail of the t statistic of k blocks. It is not defined after more than N blocks.
-O'Brien, Fleming, Biometrics 35 (1979), 549; t statistics by their tails, and intervals that hold at every look:
-Jennison, Turnbull, Group Sequential Methods with Applications to Clinical Trials (2000), chapters 3 and 9.
+Its statistic is `c = |z_k| sqrt(k / N)`, z_k the normal deviate with the tail of the t statistic of k blocks: it has
+hardly any power early, and nearly that of a single look at the end. `crossing_probability` is the chance that a normal
+random walk is ever that far out at the looks from the sixth block to the N-th, so the test holds at a look after every
+block, or after any of them. It is not defined after more than N blocks.
+O'Brien, Fleming, Biometrics 35 (1979), 549; t statistics by their tails, the integration, and intervals that hold at
+every look: Jennison, Turnbull, Group Sequential Methods with Applications to Clinical Trials (2000), chapters 3, 9, 19.
 
-The 3.5 robust sds: Iglewicz, Hoaglin, How to Detect and Handle Outliers (1993).
+Both know of noise that is not normal by the sd that they are given (`noisy_moments`). The 3.5 robust sds: Iglewicz,
+Hoaglin, How to Detect and Handle Outliers (1993); the sd of clipped numbers: Tukey, McLaughlin, Sankhya A 25 (1963),
+331; the tail of t by the kurtosis: Gayen, Biometrika 36 (1949), 353.
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ import math
 from collections.abc import Sequence
 from functools import cache
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from lab.stats.defaults import FIRST_LOOK_ROUNDS
+from lab.stats.defaults import MIN_PAIRS
 
 EFFECT_VARIANCES = (0.1, 1.0, 10.0)
 """The mixture's g: variances of the effect, in units of the variance of x."""
@@ -39,6 +41,15 @@ EVIDENCE_CAP = 300.0
 
 CLIP_FROM = 8
 CLIP_AT = 3.5
+CLIP_ONE_IN = 16
+"""At most one block in so many is an outlier; one may always be."""
+
+FLAT_TAIL = 0.4
+"""(t^2 - 3) / 12 where t is 2.8, about the bound: by so much, over n, an excess kurtosis of -1 raises the bound."""
+
+EXACT_BOUND_BLOCKS = 200
+"""The longest plan whose bound is integrated. That of a longer one is the bound of looks without end."""
+
 _EXACT_RANKS = 50
 
 
@@ -101,13 +112,12 @@ def t_statistic(m: Moments) -> float:
     return m.mean * math.sqrt(m.n) / m.sd
 
 
-def log_evidence(x: Sequence[float]) -> float:
-    """Natural log of the evidence in x against "no change"; x as it is, clipped by the caller or not.
+def log_evidence(m: Moments) -> float:
+    """Natural log of the evidence in blocks of these moments against "no change".
 
     Numbers without spread: all 0 is a t of 0 (E below 1, no evidence of a change); all the same and not 0
     is infinite from three on, because the formula's limit there is about noise that such numbers do not have.
     """
-    m = moments(x)
     if m.sd == 0 and m.mean and m.n >= 3:
         return math.inf
     return log_e(m.n, t_statistic(m))
@@ -159,8 +169,9 @@ def bounds(m: Moments, critical: float) -> tuple[float, float] | None:
 def clip(x: Sequence[float]) -> list[float]:
     """x with outliers pulled in to 3.5 robust sds (1.4826 MAD) around the median, from 8 blocks on.
 
-    For the test only. Where over half of x are one number the MAD is 0 and says nothing about the rest:
-    then nothing is clipped, else every other value would vanish and leave infinite evidence.
+    For the test only. Where more blocks than one in sixteen are that far out, they are no outliers but another kind of
+    boot, or the MAD is that of one kind alone: then nothing is clipped, else all of x would become that kind, with
+    hardly any spread, and leave huge evidence.
     """
     if len(x) < CLIP_FROM:
         return list(x)
@@ -169,7 +180,31 @@ def clip(x: Sequence[float]) -> list[float]:
     if reach <= NO_SPREAD:
         return list(x)
     low, high = middle - reach, middle + reach
-    return [min(max(v, low), high) for v in x]
+    outliers = sum(not low <= v <= high for v in x)
+    return [min(max(v, low), high) for v in x] if outliers <= max(1, len(x) // CLIP_ONE_IN) else list(x)
+
+
+def noisy_moments(x: Sequence[float]) -> Moments:
+    """The moments of x for the test: outliers pulled in, and the sd as large as the error of the mean asks for.
+
+    A block that is pulled in makes the others look closer together than they are: `1 + 1 / (n - 1)` for each. Noise
+    with flatter tails than the normal law (two kinds of boots, few whole values) exceeds the bound of t more often. By
+    how much is the first term of an Edgeworth expansion: `1 + .4 k / n` for an excess kurtosis of -k.
+    """
+    clipped = clip(x)
+    m, n = moments(clipped), len(x)
+    if m.sd == 0 or n < MIN_PAIRS:
+        return m
+    pulled_in = sum(was != now for was, now in zip(x, clipped, strict=True))
+    return m._replace(sd=m.sd * (1 + FLAT_TAIL * max(0.0, -_excess_kurtosis(x)) / n + pulled_in / (n - 1)))
+
+
+def _excess_kurtosis(x: Sequence[float]) -> float:
+    """The fourth cumulant over the squared variance, as estimated by k-statistics; 0 for normal numbers."""
+    n, mean = len(x), math.fsum(x) / len(x)
+    squares = [(v - mean) ** 2 for v in x]
+    second, fourth = math.fsum(squares) / n, math.fsum(s * s for s in squares) / n
+    return (n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * (fourth / second**2 - 3) + 6)
 
 
 def _median(ordered: Sequence[float]) -> float:
@@ -254,20 +289,60 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
 
 def bound_p_value(n: int, t: float, blocks: int) -> float:
     """The chance, under no change, of ever being as far out in that many planned blocks as t is after n of them."""
-    from scipy.special import ndtr, ndtri, stdtr  # not at the top: exact mode does without
+    from scipy.special import ndtri, stdtr  # not at the top: exact mode does without
 
-    if not FIRST_LOOK_ROUNDS <= n <= blocks:
+    if not MIN_PAIRS <= n <= blocks:
         return 1.0
-    deviate = ndtri(stdtr(n - 1, -abs(t)))
-    return min(1.0, 4 * float(ndtr(deviate * math.sqrt(n / blocks))))
+    return crossing_probability(-float(ndtri(stdtr(n - 1, -abs(t)))) * math.sqrt(n / blocks), blocks)
 
 
 @cache
 def bound_t(n: int, blocks: int, alpha: float) -> float:
     """The |t| after n of the planned blocks at which `bound_p_value` is alpha; infinite where none is."""
-    from scipy.special import ndtr, ndtri, stdtrit
+    from scipy.special import ndtr, stdtrit
 
-    if not FIRST_LOOK_ROUNDS <= n <= blocks:
+    if not MIN_PAIRS <= n <= blocks:
         return math.inf
-    deviate = ndtri(alpha / 4) * math.sqrt(blocks / n)
-    return abs(float(stdtrit(n - 1, ndtr(deviate))))
+    return abs(float(stdtrit(n - 1, ndtr(-_bound(blocks, alpha) * math.sqrt(blocks / n)))))
+
+
+@cache
+def _bound(blocks: int, alpha: float) -> float:
+    """The c at which `crossing_probability` is alpha."""
+    from scipy.optimize import brentq
+
+    return float(brentq(lambda c: math.log(crossing_probability(c, blocks) / _fraction(alpha)), 0.01, 12.0, xtol=1e-12))
+
+
+def crossing_probability(c: float, blocks: int, first: int = MIN_PAIRS) -> float:
+    """The chance that |S_k| >= c sqrt(N) at any look k = first ... N, S_k the sum of k standard normal numbers.
+
+    By recursive integration of the density of the walks that are still inside, at Gauss-Legendre nodes closer together
+    than one step. Above 200 blocks it is the limit of endless looks, 4 (1 - Phi(c)), by reflection.
+    """
+    import numpy as np
+    from scipy.special import ndtr
+
+    if c <= 0 or blocks > EXACT_BOUND_BLOCKS:
+        return min(1.0, 4 * float(ndtr(-c)))
+    if math.isinf(c):
+        return 0.0
+    edge = c * math.sqrt(blocks)
+    nodes, weights = (edge * part for part in _gauss_legendre(32 * math.ceil(edge / 8 + 0.5)))
+    leaves = ndtr(nodes - edge) + ndtr(-nodes - edge)
+    step = np.exp(-((nodes[:, None] - nodes) ** 2) / 2) / math.sqrt(2 * math.pi) * weights[:, None]
+    inside = np.exp(-(nodes**2) / (2 * first)) / math.sqrt(2 * math.pi * first) * weights
+    crossed = 2 * float(ndtr(-edge / math.sqrt(first)))
+    for _ in range(blocks - first):
+        crossed += float(inside @ leaves)
+        inside = step @ inside
+    return min(1.0, crossed)
+
+
+@cache
+def _gauss_legendre(count: int) -> tuple[Any, Any]:
+    """The nodes and weights of an integral from -1 to 1."""
+    from numpy.polynomial.legendre import leggauss
+
+    nodes, weights = leggauss(count)
+    return nodes, weights

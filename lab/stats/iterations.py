@@ -82,7 +82,7 @@ def warm_up(boots: Iterable[Sequence[float]]) -> WarmUp:
     dropped, first = 0, _excess(logs, 0)
     while dropped < MOST_WARM:
         excess = _excess(logs, dropped)
-        if len(excess) < 2 or evidence.log_evidence(evidence.clip(excess)) < WARM_EVIDENCE:
+        if len(excess) < 2 or evidence.log_evidence(evidence.noisy_moments(excess)) < WARM_EVIDENCE:
             break
         dropped += 1
     shift = math.exp(statistics.median(first)) if first else None

@@ -14,7 +14,7 @@ import msgspec
 
 from lab.core.records import Record
 from lab.stats import evidence
-from lab.stats.defaults import ALPHA
+from lab.stats.defaults import ALPHA, MIN_PAIRS
 from lab.stats.sequential import SequentialTest
 from lab.stats.verdict import Comparison, Outcome
 
@@ -93,6 +93,8 @@ def _cases(n: int) -> str:
 PRIMARY_SHARE = 0.8
 """Of alpha, where there are secondary metrics as well."""
 
+NOT_BEYOND_CHANCE = "not beyond chance over all"
+
 
 def beyond_chance(
     cases: Mapping[str, Sequence[Comparison]], *, alpha: float, min_blocks: int, planned: int | None
@@ -105,8 +107,8 @@ def beyond_chance(
     adjusted = evidence.holm([flat[i].p_value for i in judged], weights)
     for i, p_value, weight in zip(judged, adjusted, weights, strict=True):
         if flat[i].is_change and p_value > alpha:
-            reason = f"significant alone, not over {len(judged)} {what}"
-            flat[i] = _taken_back(flat[i], reason, SequentialTest(weight * alpha, planned), min_blocks)
+            test = SequentialTest(weight * alpha, planned)
+            flat[i] = withdraw(flat[i], f"{NOT_BEYOND_CHANCE} {what}", test, min_blocks)
     each = iter(flat)
     return {case: [next(each) for _ in found] for case, found in cases.items()}
 
@@ -120,8 +122,13 @@ def _weights(primary: Sequence[bool]) -> list[float]:
     return [PRIMARY_SHARE / first if one else (1 - PRIMARY_SHARE) / others for one in primary]
 
 
-def _taken_back(comparison: Comparison, reason: str, test: SequentialTest, min_blocks: int) -> Comparison:
-    """`unknown`, with the blocks more that would be beyond chance over all of the family."""
+def withdraw_primary(comparisons: Sequence[Comparison], test: SequentialTest) -> list[Comparison]:
+    """The comparisons of a case whose change is not beyond chance over all cases by a test of each."""
+    return [withdraw(c, f"{NOT_BEYOND_CHANCE} cases", test) if c.primary else c for c in comparisons]
+
+
+def withdraw(comparison: Comparison, reason: str, test: SequentialTest, min_blocks: int = MIN_PAIRS) -> Comparison:
+    """The comparison as `unknown`, with the pairs more that would be beyond chance over all of the family by a test."""
     x = [math.log(t / b) for b, t in zip(comparison.base, comparison.test, strict=True) if b and t]
-    more = test.blocks_to_settle(evidence.moments(test.used(x)), margin=0.0, min_blocks=min_blocks)
+    more = test.blocks_to_settle(test.moments(x), min_blocks=min_blocks) if x else None
     return msgspec.structs.replace(comparison, verdict=Outcome.UNKNOWN, reason=reason, more_blocks=more)

@@ -1,13 +1,15 @@
 """The posterior over a history: the probability of each commit to have changed the level of noisy readings.
 
-Model of a reading (one boot of one commit, in log units):
+Model of a reading (one boot of one image, in log units):
 
-    z = mu + delta * [commit >= culprit] + D(time) + noise
+    z = mu + delta * [commit >= culprit] + u(image) + D(time) + noise
 
 mu and delta are flat and integrated out, delta with the sign that the comparison of the ends found. The noise
-variance s^2 is unknown (scaled inverse chi-square). D is the host's drift, averaged over a grid (`Drift`).
-Given the culprit and the drift this is a linear Gaussian model; its marginal likelihood, from generalised
-least squares with residual sum R, determinant d of the normal equations and covariance s^2 V, is
+variance s^2 is unknown (scaled inverse chi-square, by the scatter of the ends' boots). u is an image's own level, as
+its layout makes it: normal, with a variance averaged over a grid (`OwnLevel`). D is the host's drift, averaged over
+another (`Drift`). Given the culprit, both variances and the drift this is a linear Gaussian model; its marginal
+likelihood, from generalised least squares with residual sum R (the prior's sum of squares in it), determinant d of the
+normal equations and covariance s^2 V, is
 
     |V|^(-1/2)  d^(-1/2)  R^(-nu/2)  P(delta has the sign),   nu = nu0 + n - 2
 
@@ -19,6 +21,12 @@ work, so readings minutes apart share an error that readings hours apart do not.
 units of the noise of one reading) and decays with exp(-dt / memory_s). Neither is known, so everything is computed for
 each pair of a small grid. D is Markov, so a scalar Kalman filter whitens n readings in n steps, where the covariance
 matrix would need n^3: Harvey, Forecasting, Structural Time Series Models and the Kalman Filter (1989), section 3.4.
+
+Own levels with a variance of r, in those units, make V + r Z Z' of V, Z the columns that tell the images apart. All
+columns of the model are sums of those, so the inner products under V' follow from those under V (Woodbury):
+A' V'^-1 B = A' V^-1 B - A' V^-1 Z r W Z' V^-1 B, W = (1 + r Z' V^-1 Z)^-1, and log |V'| = log |V| - log |W|. An image's
+level u is estimated by r W Z' V^-1 B, with the variance r W: Searle, Casella, McCulloch, Variance Components (1992),
+chapter 7.
 """
 
 from __future__ import annotations
@@ -26,12 +34,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import block_diag
 from scipy.special import stdtr
 
 from lab.stats.evidence import NO_SPREAD
@@ -55,14 +64,40 @@ DRIFTS = (
 """None with weight .1, else a third to over all of the noise's sd, gone in five minutes or in most of an hour."""
 
 
+class OwnLevel(NamedTuple):
+    """One size of the images' own levels and how likely it is beforehand. sd: as a share of the change."""
+
+    weight: float
+    sd: float
+
+
+NO_LEVELS = (OwnLevel(1.0, 0.0),)
+LEVELS = (OwnLevel(0.95, 0.0), *(OwnLevel(0.05 / 3, sd) for sd in (0.1, 0.2, 0.4)))
+"""Mostly none, else a tenth to two fifths of the change."""
+
+
+def known_levels(sd: float) -> tuple[OwnLevel, ...]:
+    """The sizes of own levels after an A/A of builds with that sd, as a share of the change; the usual ones after none.
+
+    A few builds tell the sd within a factor of 1.6 or so.
+    """
+    return tuple(OwnLevel(weight, sd * factor) for weight, factor in _FACTORS) if sd > 0 else LEVELS
+
+
+_FACTORS = ((0.25, 0.6), (0.5, 1.0), (0.25, 1.6))
+
+
 @dataclass(frozen=True, kw_only=True)
 class WhitenedReadings:
-    """Inner products of columns of readings under each drift, and the forecast of the drift.
+    """Inner products of columns of readings under each drift and own level, and the forecast of both.
 
-    gram[g, i, j]: product of columns i and j under drift g.
+    gram[g, i, j]: product of columns i and j under drift and own level g.
     log_det[g]: half the log determinant of the covariance.
-    forecast[g, i]: the estimate of D at the last reading by column i.
-    left[g]: D's variance given it.
+    forecast[g, s, i]: the estimate of state s by column i; state 0 is D at the last reading, the others are the
+    levels of the images.
+    left[g, s, t]: the covariance of the states given it.
+    ratios[g], memories_s[g]: of the drift.
+    levels[g]: variance of the own levels.
     """
 
     gram: Array
@@ -71,11 +106,46 @@ class WhitenedReadings:
     left: Array
     ratios: Array
     memories_s: Array
+    levels: Array
 
     def ahead(self, seconds: float) -> tuple[Array, Array]:
         """`forecast` and `left` as they will be after so many seconds without a reading."""
-        kept = np.exp(-seconds / self.memories_s)
-        return self.forecast * kept[:, None], kept**2 * self.left + self.ratios * (1 - kept**2)
+        kept = np.ones(self.forecast.shape[:2])
+        kept[:, 0] = np.exp(-seconds / self.memories_s)
+        left = self.left * kept[:, :, None] * kept[:, None, :]
+        left[:, 0, 0] += self.ratios * (1 - kept[:, 0] ** 2)
+        return self.forecast * kept[:, :, None], left
+
+    def with_levels(self, variances: Array) -> WhitenedReadings:
+        """The same where each image has a level of its own: all columns but the first tell the images apart."""
+        drifts, images = len(self.gram), self.gram.shape[1] - 1
+        r = np.repeat(variances, drifts)
+        gram, log_det, seen, left, ratios, memories_s = (
+            np.concatenate([values] * len(variances))
+            for values in (self.gram, self.log_det, self.forecast, self.left, self.ratios, self.memories_s)
+        )
+        w = np.linalg.inv(np.eye(images) + r[:, None, None] * gram[:, 1:, 1:])
+        own = r[:, None, None] * w
+        levels = own @ gram[:, 1:, :]
+        drift = seen - seen[:, :, 1:] @ levels
+        mixed = -seen[:, :, 1:] @ own
+        return WhitenedReadings(
+            gram=gram - gram[:, :, 1:] @ levels,
+            log_det=log_det - np.linalg.slogdet(w)[1] / 2,
+            forecast=np.concatenate([drift, levels], axis=1),
+            left=np.block([[left - mixed @ seen[:, :, 1:].transpose(0, 2, 1), mixed], [mixed.transpose(0, 2, 1), own]]),
+            ratios=ratios,
+            memories_s=memories_s,
+            levels=r,
+        )
+
+    def only(self, kinds: NDArray[np.int64]) -> WhitenedReadings:
+        """The same under some of the kinds."""
+        return WhitenedReadings(**{field.name: getattr(self, field.name)[kinds] for field in fields(self)})
+
+    def summed(self, columns: Array) -> WhitenedReadings:
+        """The same for sums of the columns; columns[i, j] is 1 where old column i is part of new column j."""
+        return replace(self, gram=columns.T @ self.gram @ columns, forecast=self.forecast @ columns)
 
 
 def weigh(columns: Array, weights: Array) -> WhitenedReadings:
@@ -84,10 +154,11 @@ def weigh(columns: Array, weights: Array) -> WhitenedReadings:
     return WhitenedReadings(
         gram=(columns.T * weights @ columns)[None],
         log_det=-np.log(weights).sum(keepdims=True) / 2,
-        forecast=np.zeros((1, columns.shape[1])),
-        left=none,
+        forecast=np.zeros((1, 1, columns.shape[1])),
+        left=np.zeros((1, 1, 1)),
         ratios=none,
         memories_s=np.ones(1),
+        levels=none,
     )
 
 
@@ -119,15 +190,16 @@ def whiten(columns: Array, at_s: Array, weights: Array, drifts: tuple[Drift, ...
     return WhitenedReadings(
         gram=scaled.transpose(0, 2, 1) @ scaled,
         log_det=np.log(spread).sum(axis=0) / 2,
-        forecast=forecast,
-        left=left,
+        forecast=forecast[:, None, :],
+        left=left[:, None, None],
         ratios=ratios,
         memories_s=memories_s,
+        levels=np.zeros(len(drifts)),
     )
 
 
 NOISE_WORTH = 2.0
-"""nu0: the prior on the noise variance weighs as much as so many readings."""
+"""nu0: the prior on the noise variance weighs as much as so many readings that scatter as the ends' boots do."""
 
 FAR = 2.5
 """Sds from the nearer level beyond which a reading is down-weighted."""
@@ -136,12 +208,25 @@ FINEST = 0.01
 """The noise is taken to be no smaller than this part of the change: then one boot tells, and zero has no log."""
 
 
+class Image(NamedTuple):
+    """A kernel to boot: a commit (0 is the old end), built with one of its layouts (0 is the usual one)."""
+
+    commit: int
+    layout: int = 0
+
+
 class Reading(NamedTuple):
-    """One boot: which commit (0 is the old end), when (seconds on the host's clock), and the log of its metric."""
+    """One boot: of which image, when (seconds on the host's clock), and the log of its metric."""
 
     commit: int
     at_s: float
     value: float
+    layout: int = 0
+
+    @property
+    def image(self) -> Image:
+        """The image that was booted."""
+        return Image(self.commit, self.layout)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +236,8 @@ class Belief:
     measured: the commits that were measured, in order. gaps[i]: probability that the culprit lies above
     measured[i] and not above measured[i + 1]. mass[c]: probability that c is the culprit (mass[0] is 0).
     bad[c]: probability that c has the change in it. level, delta, noise: posterior means of mu, delta and of
-    the sd of one reading, drift apart. boots: how many readings each measured commit has.
+    the sd of one reading, drift apart. own_sd: of the images' own levels. kinds: probabilities of drift and own level
+    together. boots: how many readings each measured commit has. images: those that were booted, in order.
     """
 
     measured: tuple[int, ...]
@@ -161,9 +247,11 @@ class Belief:
     level: float
     delta: float
     noise: float
+    own_sd: float
     drift_ratio: float
-    drifts: Array
+    kinds: Array
     boots: Counter[int]
+    images: tuple[Image, ...]
     whitened: WhitenedReadings
 
     @cached_property
@@ -174,6 +262,15 @@ class Belief:
     def gap(self, i: int) -> tuple[int, int]:
         """The two measured commits around a gap."""
         return self.measured[i], self.measured[i + 1]
+
+    def with_likely_kinds(self, rare: float) -> Belief:
+        """The same without the kinds of drift and own level that are less likely than that."""
+        kept = np.flatnonzero(self.kinds >= min(rare, self.kinds.max()))
+        return replace(self, kinds=self.kinds[kept] / self.kinds[kept].sum(), whitened=self.whitened.only(kept))
+
+    def next_layout(self, *commits: int) -> Image:
+        """The first image of the first commit with a layout that none of the commits was booted with."""
+        return Image(commits[0], 1 + max(image.layout for image in self.images if image.commit in commits))
 
 
 def prior_of(last: int, weights: Sequence[float] | None) -> Array:
@@ -186,7 +283,13 @@ def prior_of(last: int, weights: Sequence[float] | None) -> Array:
 
 
 def believe(
-    prior: Array, readings: Sequence[Reading], sign: int, drifts: tuple[Drift, ...] = DRIFTS, *, robust: bool = True
+    prior: Array,
+    readings: Sequence[Reading],
+    sign: int,
+    drifts: tuple[Drift, ...] = DRIFTS,
+    levels: tuple[OwnLevel, ...] = LEVELS,
+    *,
+    robust: bool = True,
 ) -> Belief:
     """The posterior given all readings, in order of time. It depends on nothing else.
 
@@ -197,17 +300,24 @@ def believe(
     at_s = np.array([reading.at_s for reading in readings])
     values = np.array([reading.value for reading in readings])
     low, high, sd = _first_levels(commits, values)
-    measured, finest = np.unique(commits), max(FINEST * abs(high - low), NO_SPREAD)
-    # One column per measured commit: every hypothesis is a sum of these, so they are filtered only once. Values
-    # relative to one level, because differences are taken of their squares.
-    columns = np.column_stack([values - low, commits[:, None] == measured])
-    history = _History(prior, measured, Counter(commits.tolist()), sign, finest)
+    finest = max(FINEST * abs(high - low), NO_SPREAD)
+    sd = max(sd, finest)
+    images = sorted({reading.image for reading in readings})
+    number = {image: i for i, image in enumerate(images)}
+    # One column per image: every hypothesis is a sum of these, so they are filtered only once. Values relative to one
+    # level, because differences are taken of their squares.
+    booted = np.array([number[reading.image] for reading in readings])
+    columns = np.column_stack([values - low, booted[:, None] == np.arange(len(images))])
+    history = _History(prior, tuple(images), Counter(commits.tolist()), sign, finest, sd)
     weights = np.ones(len(values))
     if robust:
-        weights = _weights(columns[:, 0], 0.0, high - low, max(sd, finest))
-        first = _posterior(history, weigh(columns, weights), NO_DRIFT)
+        weights = _weights(columns[:, 0], 0.0, high - low, sd)
+        first = _posterior(history, weigh(columns, weights), np.ones(1))
         weights = _weights(columns[:, 0], first.level, first.level + first.delta, first.noise)
-    belief = _posterior(history, whiten(columns, at_s, weights, drifts), drifts)
+    # The grid has shares of the change; covariances are in units of the noise.
+    variances = np.array([(level.sd * (high - low) / sd) ** 2 for level in levels])
+    kinds = np.outer([level.weight for level in levels], [drift.weight for drift in drifts]).ravel()
+    belief = _posterior(history, whiten(columns, at_s, weights, drifts).with_levels(variances), kinds)
     return replace(belief, level=belief.level + low)
 
 
@@ -226,22 +336,27 @@ def _weights(values: Array, one: float, other: float, sd: float) -> Array:
 
 
 class _History(NamedTuple):
-    """The terms that no weights change."""
+    """The terms that no weights change. sd: of the ends' boots."""
 
     prior: Array
-    measured: NDArray[np.int64]
+    images: tuple[Image, ...]
     boots: Counter[int]
     sign: int
     finest: float
+    sd: float
 
 
-def _posterior(history: _History, whitened: WhitenedReadings, drifts: tuple[Drift, ...]) -> Belief:
-    prior, measured, boots, sign, finest = history
-    fits = _fit(whitened, boots.total() - 2 + NOISE_WORTH, sign, finest)
+def _posterior(history: _History, by_image: WhitenedReadings, kinds: Array) -> Belief:
+    """The posterior by readings under some kinds of drift and own level, each with a weight."""
+    prior, images, boots, sign, finest, sd = history
+    commits = np.array([image.commit for image in images])
+    measured = np.unique(commits)
+    whitened = by_image.summed(block_diag(1.0, commits[:, None] == measured))
+    fits = _fit(whitened, boots.total() - 2 + NOISE_WORTH, NOISE_WORTH * sd**2, sign, finest)
     before = np.cumsum(prior)[measured]
     gap_prior = np.diff(before)
     with np.errstate(divide="ignore"):  # a gap in which no commit can be the culprit has a log prior of -inf
-        log_p = fits.log_likelihood + np.log([drift.weight for drift in drifts])[:, None] + np.log(gap_prior)
+        log_p = fits.log_likelihood + np.log(kinds)[:, None] + np.log(gap_prior)
     p = np.exp(log_p - log_p.max())
     p /= p.sum()
     gaps = p.sum(axis=0)
@@ -255,9 +370,11 @@ def _posterior(history: _History, whitened: WhitenedReadings, drifts: tuple[Drif
         level=float((p * fits.level).sum()),
         delta=float((p * fits.delta).sum()),
         noise=math.sqrt(float((p * fits.variance).sum())),
+        own_sd=math.sqrt(float((p * fits.variance * whitened.levels[:, None]).sum())),
         drift_ratio=float(p.sum(axis=1) @ whitened.ratios),
-        drifts=p.sum(axis=1),
+        kinds=p.sum(axis=1),
         boots=boots,
+        images=images,
         whitened=whitened,
     )
 
@@ -276,7 +393,7 @@ def shortest(mass: Array, measured: tuple[int, ...], wanted: float) -> tuple[int
 
 
 class _Fits(NamedTuple):
-    """Least squares under each drift (rows) and for each gap (columns)."""
+    """Least squares under each kind of drift and own level (rows) and for each gap (columns)."""
 
     log_likelihood: Array
     level: Array
@@ -284,8 +401,11 @@ class _Fits(NamedTuple):
     variance: Array
 
 
-def _fit(whitened: WhitenedReadings, nu: float, sign: int, finest: float) -> _Fits:
-    """Generalised least squares of z on (1, x), x = [commit is above the gap], for all gaps at once."""
+def _fit(whitened: WhitenedReadings, nu: float, known: float, sign: int, finest: float) -> _Fits:
+    """Generalised least squares of z on (1, x), x = [commit is above the gap], for all gaps at once.
+
+    known: the prior's sum of squares of the noise.
+    """
     # above[:, i, j]: product of "from the i-th measured commit on" with "from the j-th on"; from the 0th on is all.
     above = _sums_from(_sums_from(whitened.gram[:, 1:, 1:], 1), 2)
     zz, z_above = whitened.gram[:, :1, 0], _sums_from(whitened.gram[:, 0, 1:], 1)
@@ -295,7 +415,7 @@ def _fit(whitened: WhitenedReadings, nu: float, sign: int, finest: float) -> _Fi
     det = np.maximum(one * xx - one_x**2, 1e-300)
     delta = (one * zx - one_x * z1) / det
     level = (xx * z1 - one_x * zx) / det
-    residue = np.maximum(zz - level * z1 - delta * zx, nu * finest**2)
+    residue = np.maximum(zz - level * z1 - delta * zx + known, nu * finest**2)
     variance = residue / nu
     right_sign = stdtr(nu, sign * delta / np.sqrt(variance * one / det))
     log_likelihood = (

@@ -1,8 +1,8 @@
 """Sequential test over blocks: an always-valid e-value, plus O'Brien-Fleming bounds when their number is planned.
 
-Without a plan the e-value has all of alpha. With one it keeps a fifth: it finds very large changes early, and goes on
-beyond the plan. The other four fifths are the plan's, which finds small changes sooner (see `lab.stats.evidence`).
-Both hold at all looks together, and the sum of their errors is alpha at most.
+Without a plan the e-value has all of alpha. With one it keeps a twentieth: it finds very large changes early, and goes
+on beyond the plan. Most of the rest is the plan's, which finds small changes sooner (see `lab.stats.evidence`). Both
+hold at all looks together. What is left of alpha is for noise that is not normal: two kinds of boots, whole numbers.
 
 The number of rounds of a comparison is planned once, before the changes are seen. It comes from the options and from
 the time that rounds take, and never from how the kernels compare.
@@ -22,19 +22,25 @@ from lab.stats import evidence
 from lab.stats.defaults import FIRST_LOOK_ROUNDS
 from lab.stats.evidence import Moments
 
-PLAN_SHARE = 0.8
+PLAN_SHARE = 0.82
 """The plan's part of alpha."""
+
+FREE_SHARE = 0.05
+"""The part of alpha that the e-value has beside a plan."""
 
 _LIMIT = 10_000
 
 Interval = tuple[float, float]
+
+NO_BAND = (0.0, 0.0)
+"""The threshold of a test that asks for any change at all."""
 
 
 class SequentialTest(NamedTuple):
     """A test with an error of alpha over all looks.
 
     blocks: the number planned; None without any plan, 0 as long as one has still to be made.
-    exact: the numbers carry no noise, so nothing is clipped.
+    exact: the numbers carry no noise, so they are taken as they are.
     """
 
     alpha: float
@@ -44,7 +50,7 @@ class SequentialTest(NamedTuple):
     @property
     def _free(self) -> float:
         """The e-value's part of alpha."""
-        return self.alpha if self.blocks is None else (1 - PLAN_SHARE) * self.alpha
+        return self.alpha if self.blocks is None else FREE_SHARE * self.alpha
 
     def critical_t(self, n: int) -> float:
         """The |t| from which the change of n blocks is beyond chance; infinite when n blocks cannot show one."""
@@ -55,19 +61,19 @@ class SequentialTest(NamedTuple):
 
     # ---- of blocks that are in
 
-    def used(self, x: Sequence[float]) -> Sequence[float]:
-        """x as the test uses it: where there is noise, outliers are pulled in."""
-        return x if self.exact else evidence.clip(x)
+    def moments(self, x: Sequence[float]) -> Moments:
+        """The moments of x as the test uses them."""
+        return evidence.moments(x) if self.exact else evidence.noisy_moments(x)
 
     def p_value(self, x: Sequence[float]) -> float:
         """The chance, under no change, of ever seeing evidence as strong as that of x."""
-        used = self.used(x)
-        free = min(1.0, evidence.p_value(evidence.log_evidence(used)) * self.alpha / self._free)
+        m = self.moments(x)
+        free = min(1.0, evidence.p_value(evidence.log_evidence(m)) * self.alpha / self._free)
         if not self.blocks:
             return free
         if len(x) > self.blocks:
             return min(free, self.p_value(x[: self.blocks]))
-        t = evidence.t_statistic(evidence.moments(used))
+        t = evidence.t_statistic(m)
         # Infinite t is about numbers without any spread, of which the e-value knows how many it takes.
         return free if math.isinf(t) else min(free, evidence.bound_p_value(len(x), t, self.blocks) / PLAN_SHARE)
 
@@ -77,7 +83,7 @@ class SequentialTest(NamedTuple):
         No width without spread (from three blocks on); None when no finite interval exists yet. Beyond the plan it
         lies inside the interval of the plan's last block.
         """
-        bounds = evidence.bounds(evidence.moments(self.used(x)), self.critical_t(len(x)))
+        bounds = evidence.bounds(self.moments(x), self.critical_t(len(x)))
         if not self.blocks or len(x) <= self.blocks:
             return bounds
         return _common(bounds, self.interval(x[: self.blocks]))
@@ -94,20 +100,23 @@ class SequentialTest(NamedTuple):
         return None if math.isinf(critical) else _noncentrality(n, critical, power) * sd / math.sqrt(n)
 
     def blocks_to_settle(
-        self, m: Moments, *, margin: float, min_blocks: int, fewest: int = FIRST_LOOK_ROUNDS
+        self, m: Moments, *, band: Interval = NO_BAND, min_blocks: int, fewest: int = FIRST_LOOK_ROUNDS
     ) -> int | None:
         """The number of further blocks that settle it if mean and sd stay as they are; None: over 10,000 in all.
 
-        It is settled when the interval lies inside +-margin (log units; from `fewest` blocks on), or leaves out 0 (from
-        `min_blocks` on). With noise this is about the median of what it takes. Up to 40 blocks in all, and for the
-        last of a plan, it is exact; above that within 5 %.
+        It is settled when the interval lies inside the band (log units; from `fewest` blocks on), or leaves out 0 while
+        the mean is beyond the band (from `min_blocks` on). With noise this is about the median of what it takes. Up to
+        40 blocks in all, and for the last of a plan, it is exact; above that within 5 %.
         """
+        beyond = not band[0] <= m.mean <= band[1]
         if m.sd == 0:
-            return max(1, (fewest if abs(m.mean) <= margin else min_blocks) - m.n)
+            return max(1, (min_blocks if beyond else fewest) - m.n)
 
         def settles(n: int) -> bool:
-            half, size = self.critical_t(n) * m.sd / math.sqrt(n), abs(m.mean)
-            return (n >= fewest and size + half <= margin) or (n >= min_blocks and half < size)
+            half = self.critical_t(n) * m.sd / math.sqrt(n)
+            if beyond:
+                return n >= min_blocks and half < abs(m.mean)
+            return n >= fewest and band[0] <= m.mean - half and m.mean + half <= band[1]
 
         last = self.blocks if self.blocks and self.blocks > m.n else None
         numbers = (n for n in _block_numbers() if n > m.n)

@@ -1,11 +1,13 @@
 """The verdict on paired measurements of two kernels: for each metric, each case, and all together.
 
 Everything is on log ratios test/base, and reported as ratios. A verdict is never "not significant, so the
-same": `same` needs an interval inside +-threshold, and what is neither that nor a change is `unknown`.
+same": `same` needs an interval inside +-threshold, a change one that leaves out 0 with an estimate beyond the
+threshold, and what is neither is `unknown`. docs/verdict.md has the table.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -15,8 +17,14 @@ import msgspec
 
 from lab.core.records import Record
 from lab.stats import evidence
-from lab.stats.defaults import ALPHA, FIRST_LOOK_ROUNDS, FIRST_LOOK_SEEDS, MIN_PAIRS, THRESHOLD
-from lab.stats.sequential import SequentialTest
+from lab.stats.defaults import ALPHA, FIRST_LOOK_ROUNDS, FIRST_LOOK_SEEDS, MIN_PAIRS, SAME_ROUNDS, THRESHOLD
+from lab.stats.sequential import Interval, SequentialTest
+
+ROUNDING = 1e-9
+"""Log ratios that close to the threshold are on it."""
+
+LEFT_OUT_ONE_IN = 8
+"""At most one round in so many may be left out for want of a ratio."""
 
 
 class Outcome(StrEnum):
@@ -94,11 +102,28 @@ class Comparison(Record, frozen=True, kw_only=True):
         low, high = self.interval
         return f"[{percent(low)}, {percent(high)}]" if low != high else "exact"
 
+    @property
+    def remark(self) -> str:
+        """The part of the reason that says what the test left out or took off; empty where it used all as measured."""
+        return self.reason.partition("; ")[2]
+
     def undecided(self, pair: str) -> str:
         """The reason of an `unknown`, and how many pairs more would settle it. pair: a seed or a round."""
         return (
             f"{self.reason}, about {self.more_blocks} more {pair}s would settle it" if self.more_blocks else self.reason
         )
+
+
+class SharedNoise(NamedTuple):
+    """The noise that each round has in common with a control, which no change is expected of.
+
+    noise: in logs, of every round.
+    moved: True if the control itself may have changed, so that the noise may hold a change.
+    """
+
+    control: str
+    noise: Sequence[float]
+    moved: bool
 
 
 class _Rules(NamedTuple):
@@ -114,17 +139,32 @@ class _Rules(NamedTuple):
         return SequentialTest(self.alpha, self.planned, self.exact)
 
     @property
-    def margin(self) -> float:
-        return math.log1p(self.threshold)
+    def band(self) -> Interval:
+        return band(self.threshold)
+
+    def is_small(self, log_ratio: float) -> bool:
+        """True of a change that is not beyond the threshold."""
+        return self.band[0] <= log_ratio <= self.band[1]
 
     @property
-    def decides(self) -> int:
-        """Pairs from which numbers without spread decide."""
-        return FIRST_LOOK_SEEDS if self.exact else FIRST_LOOK_ROUNDS
+    def equal_from(self) -> int:
+        """Pairs from which equal numbers decide."""
+        return FIRST_LOOK_SEEDS if self.exact else SAME_ROUNDS
+
+    @property
+    def same_from(self) -> int:
+        """Pairs from which numbers with spread can be the same."""
+        return FIRST_LOOK_ROUNDS if self.exact else SAME_ROUNDS
 
     def pairs(self, n: int) -> str:
         """n of what is paired, in the mode's word."""
-        return f"{n} {'seed' if self.exact else 'block'}{'s' * (n != 1)}"
+        return f"{n} {'seed' if self.exact else 'round'}{'s' * (n != 1)}"
+
+
+def band(threshold: float) -> Interval:
+    """The changes that are not beyond a threshold, in logs."""
+    low = math.log1p(-threshold) if threshold < 1 else -math.inf
+    return low - ROUNDING, math.log1p(threshold) + ROUNDING
 
 
 class _Finding(NamedTuple):
@@ -146,22 +186,91 @@ def compare_metric(
     min_blocks: int = MIN_PAIRS,
     planned: int | None = None,
     exact: bool,
+    shared: SharedNoise | None = None,
 ) -> Comparison:
     """Compare base[k] with test[k], the summaries of block or seed k, and decide.
 
-    threshold: the smallest relative change that counts. alpha: chance of a wrong `regression` or
+    threshold: a relative change has to be larger than this to count. alpha: chance of a wrong `regression` or
     `improvement` over all looks. min_blocks: pairs needed for those two words. planned: pairs that were
     planned; 0: they will be; None: nothing is planned (see `lab.stats.sequential`). exact: numbers come from exact
-    mode, so they carry no noise and nothing is clipped. ValueError: lengths differ, or a parameter is out of range.
+    mode, so they carry no noise and nothing is clipped. shared: noise that is taken off before the test.
+    ValueError: lengths differ, or a parameter is out of range.
+
+    Pairs without a ratio are left out where that is harmless: seeds with 0 in both arms, and at most one round in
+    eight with a 0 or no number, not more of one arm than of the other but for one.
     """
     if len(base) != len(test):
         raise ValueError(f"{metric.name}: {len(base)} values of base, {len(test)} of test")
     if not 0 < alpha < 1 or threshold < 0 or min_blocks < 1 or (planned or 1) < 1:
         raise ValueError(f"alpha {alpha}, threshold {threshold} or min_blocks {min_blocks} is out of range")
     rules = _Rules(threshold, alpha, min_blocks, exact, planned)
-    values = [*base, *test]
     if not base:
         return _no_comparison(metric, base, test, "no measurements")
+    if shared is not None:
+        return _compare_adjusted(metric, base, test, shared, rules)
+    return _compare_usable(metric, base, test, rules)
+
+
+def _compare_adjusted(
+    metric: Metric, base: Sequence[float], test: Sequence[float], shared: SharedNoise, rules: _Rules
+) -> Comparison:
+    """Compare without the noise that is shared; if the control may have changed, only what holds with it too."""
+    quiet = [value * math.exp(-noise) for value, noise in zip(test, shared.noise, strict=True)]
+    adjusted = _compare_usable(metric, base, quiet, rules)
+    plain = _compare_usable(metric, base, test, rules)
+    if adjusted.method == "none" or plain.method == "none":
+        return plain
+    if not shared.moved:
+        reason = f"{adjusted.reason}; adjusted by {shared.control}"
+        return msgspec.structs.replace(adjusted, test=plain.test, reason=reason)
+    agree = plain.verdict == adjusted.verdict
+    return msgspec.structs.replace(
+        plain,
+        interval=_hull(plain.interval, adjusted.interval),
+        p_value=max(plain.p_value, adjusted.p_value),
+        verdict=plain.verdict if agree or plain.verdict is None else Outcome.UNKNOWN,
+        reason=plain.reason if agree else f"{shared.control} changed too, and says something else of this case",
+    )
+
+
+def _hull(one: Interval | None, other: Interval | None) -> Interval | None:
+    """The interval from the lower to the higher end of both."""
+    if one is None or other is None:
+        return None
+    return min(one[0], other[0]), max(one[1], other[1])
+
+
+def _compare_usable(metric: Metric, base: Sequence[float], test: Sequence[float], rules: _Rules) -> Comparison:
+    """Compare all pairs, or those with a ratio where the others may be left out."""
+    pairs = list(zip(base, test, strict=True))
+    kept = [pair for pair in pairs if not _has_no_ratio(pair, rules)]
+    left_out = len(pairs) - len(kept)
+    equal = all(b == t for b, t in pairs)
+    if equal or not left_out or not kept or not (rules.exact or _is_harmless(pairs, left_out)):
+        return _compare_pairs(metric, base, test, rules)
+    found = _compare_pairs(metric, [b for b, _ in kept], [t for _, t in kept], rules)
+    why = "0 in both arms" if rules.exact else "no ratio"
+    return msgspec.structs.replace(
+        found,
+        base=_as_stored(base),
+        test=_as_stored(test),
+        reason=f"{found.reason}; {left_out} of {rules.pairs(len(pairs))} left out: {why}",
+    )
+
+
+def _has_no_ratio(pair: tuple[float, float], rules: _Rules) -> bool:
+    """True of a pair that may be left out: 0 in both arms, in live mode also a 0 or no number in one."""
+    return not any(pair) if rules.exact else not all(value and math.isfinite(value) for value in pair)
+
+
+def _is_harmless(pairs: Sequence[tuple[float, float]], left_out: int) -> bool:
+    """True if so few rounds have no ratio, and of both arms alike, that the others speak for all."""
+    missing = [sum(not (value and math.isfinite(value)) for value in arm) for arm in zip(*pairs, strict=True)]
+    return left_out <= len(pairs) // LEFT_OUT_ONE_IN and abs(missing[0] - missing[1]) <= 1
+
+
+def _compare_pairs(metric: Metric, base: Sequence[float], test: Sequence[float], rules: _Rules) -> Comparison:
+    values = [*base, *test]
     if not all(map(math.isfinite, values)):
         return _no_comparison(metric, base, test, "a value is not a number")
     if all(b == t for b, t in zip(base, test, strict=True)):
@@ -180,14 +289,18 @@ def _comparison(
     judged = metric.better != "neither"
     return Comparison(
         **msgspec.structs.asdict(metric),
-        base=[v if math.isfinite(v) else None for v in base],
-        test=[v if math.isfinite(v) else None for v in test],
+        base=_as_stored(base),
+        test=_as_stored(test),
         verdict=found.verdict if judged else None,
         reason=found.reason,
         more_blocks=found.more_blocks if judged else None,
         exploratory=not metric.primary,
         **more,
     )
+
+
+def _as_stored(values: Sequence[float]) -> list[float | None]:
+    return [v if math.isfinite(v) else None for v in values]
 
 
 def _no_comparison(metric: Metric, base: Sequence[float], test: Sequence[float], why: str) -> Comparison:
@@ -198,11 +311,11 @@ def _compare_equal(metric: Metric, base: Sequence[float], test: Sequence[float],
     """All pairs equal to the last digit: `same` as soon as there are enough. 0/0 has no ratio."""
     n = len(base)
     found = _Finding(Outcome.SAME, "equal in every pair")
-    if n < rules.decides:
-        found = _Finding(Outcome.UNKNOWN, f"equal so far, {rules.pairs(rules.decides)} decide", rules.decides - n)
+    if n < rules.equal_from:
+        found = _Finding(Outcome.UNKNOWN, f"equal so far, {rules.pairs(rules.equal_from)} decide", rules.equal_from - n)
     one = 1.0 if any(base) else None
-    width = (1.0, 1.0) if one and n >= rules.decides else None
-    weight = _weight(evidence.log_evidence([0.0] * n))
+    width = (1.0, 1.0) if one and n >= rules.equal_from else None
+    weight = _weight(evidence.log_evidence(evidence.moments([0.0] * n)))
     return _comparison(
         metric, base, test, found, ratio=one, interval=width, estimate=one, estimate_interval=width,
         mde=0.0 if width else None, method="values", **weight,
@@ -212,29 +325,37 @@ def _compare_equal(metric: Metric, base: Sequence[float], test: Sequence[float],
 def _compare_zeros(metric: Metric, base: Sequence[float], test: Sequence[float], rules: _Rules) -> Comparison:
     """Counters with a zero, where logs are impossible: exact numbers decide by their common direction.
 
-    Evidence: infinite when one whole arm is 0 (all ratios are the same infinity), else that of n equal
-    signs, `2^n / (n + 1)`: the chance of heads mixed over uniformly.
+    Evidence: infinite when one whole arm is 0 (all ratios are the same infinity), else that of n equal signs.
     """
     n, sign = len(base), _common_sign(base, test)
     ratio = sum(test) / sum(base) if any(base) else None
     weight: dict[str, Any] = {}
     if sign and rules.exact:
         whole = n >= FIRST_LOOK_SEEDS and not (any(base) and any(test))
-        weight = _weight(math.inf if whole else n * math.log(2) - math.log(n + 1))
-    found = _judge_zeros(metric, n, sign, ratio, rules)
+        weight = _weight(math.inf if whole else _log_e_of_signs(n))
+    found = _judge_zeros(metric, n, sign, ratio, weight.get("p_value", 1.0), rules)
     return _comparison(metric, base, test, found, ratio=ratio, method="values", **weight)
 
 
-def _judge_zeros(metric: Metric, n: int, sign: int, ratio: float | None, rules: _Rules) -> _Finding:
+def _log_e_of_signs(n: int) -> float:
+    """The evidence in n equal signs, `2^n / (n + 1)`: the chance of heads mixed over uniformly."""
+    return n * math.log(2) - math.log(n + 1)
+
+
+def _judge_zeros(metric: Metric, n: int, sign: int, ratio: float | None, p_value: float, rules: _Rules) -> _Finding:
     if not rules.exact:
         return _Finding(Outcome.UNKNOWN, "zeros have no ratio, and the values carry noise")
     if not sign:
         return _Finding(Outcome.UNKNOWN, "zeros have no ratio, and the pairs disagree on the direction")
     if n < FIRST_LOOK_SEEDS:
         return _Finding(Outcome.UNKNOWN, f"too few, {rules.pairs(FIRST_LOOK_SEEDS)} decide", FIRST_LOOK_SEEDS - n)
-    if ratio and abs(math.log(ratio)) <= rules.margin:
+    if ratio and rules.is_small(math.log(ratio)):
         return _Finding(Outcome.SAME, f"differs by {percent(ratio)}, below threshold")
-    return _Finding(_side(metric, sign), f"{'up' if sign > 0 else 'down'} in every pair, with zeros")
+    direction = f"{'up' if sign > 0 else 'down'} in every pair, with zeros"
+    if p_value > rules.alpha:
+        needed = next(k for k in itertools.count(n) if _log_e_of_signs(k) >= -math.log(rules.alpha))
+        return _Finding(Outcome.UNKNOWN, f"{direction}, which {rules.pairs(needed)} prove", needed - n)
+    return _Finding(_side(metric, sign), direction)
 
 
 def _common_sign(base: Sequence[float], test: Sequence[float]) -> int:
@@ -247,9 +368,8 @@ def _compare_ratios(metric: Metric, base: Sequence[float], test: Sequence[float]
     """All values positive, not all pairs equal: the e-value on log ratios, or the values without spread."""
     x = [math.log(t) - math.log(b) for b, t in zip(base, test, strict=True)]
     test_ = rules.sequential_test
-    used = test_.used(x)
-    m, log_weight, p_value = evidence.moments(used), evidence.log_evidence(used), test_.p_value(x)
-    bounds = test_.interval(x)
+    m, p_value = test_.moments(x), test_.p_value(x)
+    bounds, whole = test_.interval(x), test_._replace(exact=True).interval(x)
     located = evidence.hodges_lehmann(x)
     flat = m.sd == 0 and rules.exact and m.n >= FIRST_LOOK_SEEDS
     resolved = test_.detectable_effect(m.n, m.sd) if m.n >= rules.min_blocks else None
@@ -257,20 +377,20 @@ def _compare_ratios(metric: Metric, base: Sequence[float], test: Sequence[float]
         metric,
         base,
         test,
-        _judge_flat(metric, m, rules) if flat else _judge(metric, m, p_value, bounds, rules),
+        _judge_flat(metric, m, rules) if flat else _judge(metric, m, p_value, bounds, whole, rules),
         ratio=_exp(m.mean),
         interval=_ratios(bounds),
         estimate=_exp(located.value),
         estimate_interval=_ratios(located.interval),
         mde=0.0 if flat else None if resolved is None else _exp(resolved) - 1,
         method="values" if flat else "e-value" if rules.planned is None else "planned",
-        **{**_weight(log_weight), "p_value": p_value},
+        **{**_weight(evidence.log_evidence(m)), "p_value": p_value},
     )
 
 
 def _judge_flat(metric: Metric, m: evidence.Moments, rules: _Rules) -> _Finding:
     """Exact numbers with one and the same ratio on every seed: the value decides."""
-    if abs(m.mean) <= rules.margin:
+    if rules.is_small(m.mean):
         return _Finding(Outcome.SAME, f"differs by {percent(_exp(m.mean))}, below threshold")
     return _Finding(_side(metric, m.mean), "the same change in every pair")
 
@@ -279,22 +399,27 @@ def _judge(
     metric: Metric,
     m: evidence.Moments,
     p_value: float,
-    bounds: tuple[float, float] | None,
+    bounds: Interval | None,
+    whole: Interval | None,
     rules: _Rules,
 ) -> _Finding:
-    """Equivalence first, then a change, else unknown and how many blocks more."""
+    """The word by the table of docs/verdict.md. whole: the interval without any outlier pulled in."""
     if m.n < FIRST_LOOK_ROUNDS or bounds is None:
         return _unknown(m, f"too few: {rules.pairs(m.n)}", rules)
     low, high = bounds
-    apart = low > 0 or high < 0
-    if max(-low, high) <= rules.margin:
-        small = f"differs by {percent(_exp(m.mean))}, below threshold"
-        return _Finding(Outcome.SAME, small if apart else f"interval inside ±{_plain(rules.threshold)}")
-    if not apart or p_value > rules.alpha:
+    apart, small = low > 0 or high < 0, rules.is_small(m.mean)
+    if small and rules.is_small(low) and rules.is_small(high):
+        if m.n < rules.same_from:
+            return _unknown(m, f"the same so far, {rules.pairs(rules.same_from)} decide", rules)
+        if whole is None or not (rules.is_small(whole[0]) and rules.is_small(whole[1])):
+            return _unknown(m, f"the same but for outliers, with which the interval leaves {_within(rules)}", rules)
+        below = f"differs by {percent(_exp(m.mean))}, below threshold"
+        return _Finding(Outcome.SAME, below if apart else f"interval inside {_within(rules)}")
+    if small or not apart or p_value > rules.alpha:
         return _unknown(m, _straddles(low, high, rules), rules)
     if m.n < rules.min_blocks:
         return _unknown(m, f"significant, but {m.n} of {rules.pairs(rules.min_blocks)}", rules)
-    beyond = low > rules.margin or high < -rules.margin
+    beyond = not rules.is_small(low) and not rules.is_small(high)
     return _Finding(_side(metric, m.mean), "beyond threshold" if beyond else "significant, may be below threshold")
 
 
@@ -304,16 +429,19 @@ def _unknown(m: evidence.Moments, reason: str, rules: _Rules) -> _Finding:
     if rules.exact and m.sd == 0:
         return _Finding(Outcome.UNKNOWN, reason, FIRST_LOOK_SEEDS - m.n)
     more = rules.sequential_test.blocks_to_settle(
-        m, margin=rules.margin, min_blocks=rules.min_blocks, fewest=FIRST_LOOK_ROUNDS
+        m, band=rules.band, min_blocks=rules.min_blocks, fewest=rules.same_from
     )
     return _Finding(Outcome.UNKNOWN, reason, more)
 
 
 def _straddles(low: float, high: float, rules: _Rules) -> str:
-    bound = _plain(rules.threshold)
-    if low < -rules.margin and high > rules.margin:
-        return f"interval wider than ±{bound}"
-    return f"interval straddles {'+' if high > rules.margin else '-'}{bound}"
+    if low < rules.band[0] and high > rules.band[1]:
+        return f"interval wider than {_within(rules)}"
+    return f"interval straddles {'+' if high > rules.band[1] else '-'}{_plain(rules.threshold)}"
+
+
+def _within(rules: _Rules) -> str:
+    return f"±{_plain(rules.threshold)}"
 
 
 def _side(metric: Metric, sign: float) -> Outcome:

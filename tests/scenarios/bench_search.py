@@ -1,7 +1,7 @@
 """`make bench-search`: what live mode's search reaches on simulated hosts (docs/live-search.md). Never a test.
 
 make bench-search                          all tables, a quarter of an hour on one core
-make bench-search ARGS='--table figures'   one of figures, calibration, drift, goals (the last only when asked for)
+make bench-search ARGS='--table figures'   one of figures, calibration, drift, goals, worlds, ends (only when asked for)
 make bench-search ARGS='--searches 50'     fewer searches a row
 """
 
@@ -12,6 +12,7 @@ import math
 import os
 import statistics
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 # Matrices here are small: threads would only get in each other's way.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -71,24 +72,63 @@ def drift() -> Iterator[Row]:
         yield f"drift sd {sd:g}, no model of it", noise, NO_MODEL, ""
 
 
-TABLES = {"figures": figures, "calibration": calibration, "drift": drift, "goals": goals}
+def worlds() -> Iterator[Row]:
+    """Hosts and histories that are not as the model has them, with and without confirmation."""
+    for label, more in (
+        ("as modelled", {}),
+        ("noise t3", {"tails": 3.0}),
+        ("drift 4 times", {"drift_sd": 2.0}),
+        ("two culprits, 1 + 1", {"effect": 1.0, "second": 1.0}),
+        ("two culprits, 1.4 + .6", {"effect": 1.4, "second": 0.6}),
+        ("own levels, .15 of the change", {"level_sd": 0.3}),
+        ("own levels, .3 of the change", {"level_sd": 0.6}),
+    ):
+        noise = Noise(**{"commits": 128, "effect": 2.0, **more})  # type: ignore[arg-type]
+        yield label, noise, replace(FOUND, max_boots=1000), ""
+        yield f"{label}, confirmed", noise, StoppingRules(max_boots=1000), ""
+        if noise.level_sd:
+            known = StoppingRules(layouts_sd=noise.level_sd, max_boots=1000)
+            yield f"{label}, known", noise, replace(known, confirm_alpha=None), ""
+            yield f"{label}, known and confirmed", noise, known, ""
+
+
+def ends() -> Iterator[Row]:
+    """Ends that are alike, on hosts with two kinds of boots; at most 1 % may be named, or searched at all."""
+    sigma = 0.002
+    rules = StoppingRules(max_boots=1)  # a search ends where it begins
+    yield "ends alike", Noise(effect=0.0), rules, ""
+    for share in (0.1, 0.2, 0.3, 0.4, 0.5):
+        for by in (0.05, 0.3):
+            noise = Noise(effect=0.0, slow=share, slow_by=math.log1p(by) / sigma)
+            yield f"{100 * share:.0f} % of boots {100 * by:.0f} % slower, noise .2 %", noise, rules, ""
+
+
+TABLES = {
+    "figures": figures, "calibration": calibration, "drift": drift, "goals": goals, "worlds": worlds, "ends": ends,
+}  # fmt: skip
 ALL = ("figures", "calibration", "drift")
+HEADINGS = (
+    "searches", "right", "named", "claimed", "of named right", "wrong of confirmed", "begun", "samples", "builds",
+    "cost", "to reach", "CPU",
+)  # fmt: skip
 
 
 def main() -> None:
     """Simulate and print Markdown tables, row by row."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", choices=TABLES, action="append", help="only this table (repeatable)")
+    parser.add_argument("--only", default="", help="only rows with this text")
     parser.add_argument("--searches", type=int, default=200, help="a row")
     parser.add_argument("--seed", type=int, default=2026, help="of the first row; each row has its own")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     asked = parser.parse_args()
     for name in asked.table or ALL:
         print(f"\n{name}, {asked.searches} searches a row\n")  # noqa: T201
-        print("| searches | right | named | claimed | of named right | samples | builds | cost | to reach | CPU |")  # noqa: T201
-        print("|---|---|---|---|---|---|---|---|---|---|")  # noqa: T201
+        print(f"| {' | '.join(HEADINGS)} |\n{'|---' * len(HEADINGS)}|")  # noqa: T201
         everything: list[Found] = []
         for number, (label, noise, rules, goal) in enumerate(TABLES[name]()):
+            if asked.only not in label:
+                continue
             seed = asked.seed + 100 * list(TABLES).index(name) + number
             if rules is None:
                 result, found = halvings(noise, asked.searches, seed)
@@ -103,7 +143,8 @@ def _line(label: str, f: Figures, goal: str) -> str:
     shares = (
         f"{value:.1f} %" if math.isfinite(value) else "-" for value in (f.right, f.named, f.claimed, f.right_named)
     )
-    counts = f"{f.samples:.0f} | {f.builds:.1f} | {f.seconds:.0f} s"
+    wrong = f"{f.misled} of {f.confirmed}" if f.confirmed else "-"
+    counts = f"{wrong} | {f.begun:.1f} % | {f.samples:.0f} | {f.builds:.1f} | {f.seconds:.0f} s"
     return f"| {label} | {' | '.join(shares)} | {counts} | {goal} | {f.cpu_s:.0f} s |"
 
 
@@ -111,6 +152,8 @@ def _forecasts(found: Sequence[Found]) -> str:
     """How long each search said that it would still take, at its first visit, against how long it took."""
     firsts = [each.forecasts[0] for each in found if each.forecasts]
     ratios = sorted(took / promised for promised, took in firsts)
+    if len(ratios) < 2:
+        return "No search went beyond the ends twice."
     low, middle, high = statistics.quantiles(ratios, n=4)
     return (
         f"Time taken after the ends, over that first promised: median {middle:.2f}, quartiles {low:.2f} to {high:.2f}."

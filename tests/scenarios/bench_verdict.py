@@ -1,24 +1,39 @@
 """`make bench-verdict`: what live mode's verdict reaches on simulated hosts (docs/verdict.md). Never a test.
 
-make bench-verdict                               both tables, five minutes on one core
-make bench-verdict ARGS='--table power'          one of quiet, power
-make bench-verdict ARGS='--comparisons 1000'     more comparisons a row
-make bench-verdict ARGS='--table quiet --row 3'  that row alone, with the numbers it has in the table
+make bench-verdict                                          the tables quiet and power, five minutes on one core
+make bench-verdict ARGS='--table errors'                    also quiet, power, same, rounds, resumed, planned, steps
+make bench-verdict ARGS='--comparisons 2000 --jobs 2'       more comparisons a row, half a minute for 20 rounds of each
+make bench-verdict ARGS='--table errors --rounds 40'        with another number of planned rounds
+make bench-verdict ARGS='--table quiet --row 3'             that row alone, with the numbers it has in the table
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import numpy as np
+
+from lab.stats import changepoints
+
 from .simulation.comparisons import Design, Figures, Noise, best_possible, figures, many
 
 BUDGET_S = 600.0
 EFFECTS = (0.5, 1.0, 2.0)
+ROUNDS = 20
+Row = tuple[str, Noise, Design]
+
+STEADY = Noise(drift_sd=0.0, outliers=0.0)
+"""A host whose boots and samples scatter, and nothing else."""
+
+ANY_CHANGE = Design(threshold=0.0, fixed_iterations=2)
+"""A comparison to which any change counts, so that it never ends by being the same."""
 
 
 def quiet(comparisons: int, seed: int, jobs: int, only: int | None) -> None:
@@ -76,6 +91,125 @@ def _of_effects(design: Design, duet: bool, comparisons: int, seed: int, jobs: i
     ]
 
 
+def errors(rounds: int) -> Iterator[Row]:
+    """Kernels that are alike, on hosts of all kinds. Any change counts, however small."""
+    design = replace(ANY_CHANGE, max_blocks=rounds)
+    for label, noise in hosts():
+        yield label, noise, design
+
+
+def hosts() -> Iterator[tuple[str, Noise]]:
+    """Laws of noise, two kinds of boots, and whole numbers."""
+    yield "normal", STEADY
+    yield "normal, drift, 2 % outliers", Noise()
+    yield "drift four times as large", Noise(drift_sd=2.0)
+    yield "10 % outliers", Noise(outliers=0.1)
+    yield "t3", replace(STEADY, law="t3")
+    yield "lognormal", replace(STEADY, law="lognormal")
+    for share in (0.1, 0.2, 0.3, 0.4, 0.5):
+        for by, sigma in ((0.01, 0.001), (0.05, 0.001), (0.05, 0.01), (0.3, 0.001), (1.0, 0.005)):
+            noise = replace(STEADY, sigma=sigma, slow=share, slow_by=by)
+            yield f"{100 * share:.0f} % of boots +{100 * by:.0f} %, noise {100 * sigma:g} %", noise
+    for mean, sd in ((6, 1.0), (10, 1.0), (20, 0.5), (20, 1.0), (1000, 1.0)):
+        yield (
+            f"whole numbers {mean} +- {sd:g}",
+            replace(STEADY, sigma=sd / mean, boot_sd=1.0, sample_sd=0.0, whole=mean),
+        )
+
+
+def by_rounds(_: int) -> Iterator[Row]:
+    """Kernels that are alike, by the number of planned rounds."""
+    for label, noise in (
+        ("normal", STEADY),
+        ("50 % of boots +30 %, noise 0.1 %", replace(STEADY, sigma=0.001, slow=0.5, slow_by=0.3)),
+        ("40 % of boots +5 %, noise 1 %", replace(STEADY, sigma=0.01, slow=0.4, slow_by=0.05)),
+        ("whole numbers 20 +- 1", replace(STEADY, sigma=0.05, boot_sd=1.0, sample_sd=0.0, whole=20)),
+    ):
+        for rounds in (3, 6, 8, 10, 12, 16, 20, 30, 40):
+            yield f"{label}, {rounds} rounds", noise, replace(ANY_CHANGE, max_blocks=rounds)
+
+
+def resumed(_: int) -> Iterator[Row]:
+    """Kernels that are alike, planned for few rounds and then resumed to 60."""
+    kinds = replace(STEADY, sigma=0.001, slow=0.3, slow_by=0.05)
+    whole = replace(STEADY, sigma=0.05, boot_sd=1.0, sample_sd=0.0, whole=20)
+    for planned in (8, 20):
+        for label, noise in (
+            ("normal", STEADY),
+            ("30 % of boots +5 %, noise 0.1 %", kinds),
+            ("whole numbers 20 +- 1", whole),
+        ):
+            design = replace(ANY_CHANGE, max_blocks=60, planned=planned)
+            yield f"{label}, {planned} planned", noise, design
+
+
+def same(rounds: int) -> Iterator[Row]:
+    """Kernels that differ by twice the threshold, and more: how often they are called the same."""
+    design = Design(max_blocks=rounds, fixed_iterations=2)
+    twice = -math.log1p(-2 * design.threshold)
+    for label, noise in (
+        ("normal, noise 1 %", replace(STEADY, sigma=0.01)),
+        ("normal, drift, 2 % outliers, noise 2 %", Noise(sigma=0.02)),
+        ("t3, noise 1 %", replace(STEADY, sigma=0.01, law="t3")),
+        ("lognormal, noise 1 %", replace(STEADY, sigma=0.01, law="lognormal")),
+        *(
+            (
+                f"{100 * share:.0f} % of boots +{100 * by:.0f} %, noise 0.2 %",
+                replace(STEADY, sigma=0.002, slow=share, slow_by=by),
+            )
+            for share in (0.1, 0.3, 0.5)
+            for by in (0.01, 0.05, 0.3, 1.0)
+        ),
+        ("whole numbers 20 +- 0.5", replace(STEADY, sigma=0.025, boot_sd=1.0, sample_sd=0.0, whole=20)),
+    ):
+        yield f"4 % slower, {label}", replace(noise, effect=twice / noise.sigma), design
+    for before, after, by, sigma in (
+        (0.1, 0.4, 0.2, 0.002), (0.0, 0.25, 1.0, 0.005), (0.1, 0.35, 0.5, 0.005), (0.0, 0.45, 0.1, 0.002),
+    ):  # fmt: skip
+        noise = replace(STEADY, sigma=sigma, slow=before, slow_test=after, slow_by=by)
+        label = f"{100 * before:.0f} -> {100 * after:.0f} % of boots +{100 * by:.0f} %, noise {100 * sigma:g} %"
+        yield label, noise, design
+
+
+def planned(_: int) -> Iterator[Row]:
+    """A loss of d sigma by the number of planned rounds, and with a control that shares part of the noise."""
+    for rounds, effect in ((8, 2.0), (10, 1.0), (12, 1.0), (18, 1.0), (20, 1.0), (21, 1.0), (30, 1.0)):
+        design = replace(ANY_CHANGE, max_blocks=rounds)
+        yield f"d = {effect:g}, {rounds} planned", replace(STEADY, effect=effect), design
+    for shared, rounds in ((0.0, 15), (0.5, 18), (0.7, 15), (0.85, 10)):
+        for effect in (1.0, 0.0):
+            noise = replace(STEADY, effect=effect, shared=shared)
+            label = f"d = {effect:g}, {rounds} planned, a control of correlation {shared:g}"
+            yield label, noise, replace(ANY_CHANGE, max_blocks=rounds)
+
+
+RATES = {"errors": errors, "rounds": by_rounds, "resumed": resumed, "same": same, "planned": planned}
+
+
+def rates(table: str, comparisons: int, seed: int, jobs: int, only: int | None, rounds: int) -> None:
+    """Print a table of shares: wrong words at the end, `same`, and true changes that are in their interval."""
+    _head(table, "regression or improvement", "same", "interval covers", "rounds")
+    for number, (label, noise, design) in enumerate(RATES[table](rounds)):
+        if only in (None, number + 1):
+            f = figures(many(noise, design, comparisons, seed + 1000 * (1 + list(RATES).index(table)) + number, jobs))
+            _row(label, f"{f.found:.2f} %", f"{f.same:.2f} %", f"{f.covered:.2f} %", f"{f.blocks:.1f}")
+
+
+def steps(series: int, seed: int) -> None:
+    """Series of nights without any step, looked at after every night to the hundredth: how many ever show one."""
+    _head("100 nights without a step", "series with a step")
+    for share, by, sigma in ((0.0, 0.0, 0.01), *((s, 0.05, 0.002) for s in (0.1, 0.2, 0.3, 0.5)), (0.5, 0.3, 0.001)):
+        false = 0
+        for number in range(series):
+            chance = np.random.default_rng((seed, number))
+            logs = sigma * chance.standard_normal(100) + math.log1p(by) * (chance.random(100) < share)
+            values = np.exp(logs).tolist()
+            false += any(changepoints.steps(values[:n]) for n in range(6, 101))
+        _row(
+            f"{100 * share:.0f} % of nights +{100 * by:.0f} %, noise {100 * sigma:g} %", f"{100 * false / series:.1f} %"
+        )
+
+
 def _head(*words: str) -> None:
     print(f"\n| {' | '.join(words)} |\n|{'---|' * len(words)}", flush=True)  # noqa: T201
 
@@ -87,8 +221,11 @@ def _row(*words: str) -> None:
 def main() -> None:
     """Simulate and print Markdown tables, row by row."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--table", choices=["quiet", "power"], action="append", help="only this table (repeatable)")
-    parser.add_argument("--row", type=int, help="only this row of the table quiet")
+    parser.add_argument(
+        "--table", choices=["quiet", "power", *RATES, "steps"], action="append", help="only this table (repeatable)"
+    )
+    parser.add_argument("--row", type=int, help="only this row of each table but power and steps")
+    parser.add_argument("--rounds", type=int, help="planned rounds of the tables errors (20) and same (40)")
     parser.add_argument("--comparisons", type=int, default=200, help="a row")
     parser.add_argument("--seed", type=int, default=2026, help="of the first row; each row has its own")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
@@ -98,6 +235,12 @@ def main() -> None:
         quiet(asked.comparisons, asked.seed, asked.jobs, asked.row)
     if "power" in tables:
         power(asked.comparisons, asked.seed, asked.jobs)
+    for table in RATES:
+        if table in tables:
+            rounds = asked.rounds or (2 * ROUNDS if table == "same" else ROUNDS)
+            rates(table, asked.comparisons, asked.seed, asked.jobs, asked.row, rounds)
+    if "steps" in tables:
+        steps(asked.comparisons, asked.seed)
 
 
 if __name__ == "__main__":

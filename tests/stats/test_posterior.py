@@ -10,7 +10,20 @@ from scipy import integrate, stats
 
 from lab.bisection import acquisition
 from lab.bisection.acquisition import Costs
-from lab.stats.posterior import DRIFTS, NO_DRIFT, Array, Belief, Drift, Reading, believe, weigh, whiten
+from lab.stats.posterior import (
+    DRIFTS,
+    NO_DRIFT,
+    NO_LEVELS,
+    Array,
+    Belief,
+    Drift,
+    Image,
+    OwnLevel,
+    Reading,
+    believe,
+    weigh,
+    whiten,
+)
 
 ONE_DRIFT = (Drift(1.0, 0.7, 400.0),)
 
@@ -47,8 +60,28 @@ def test_the_filter_is_the_inverse_covariance() -> None:
         now = drift.ratio * np.exp(-(at_s[-1] + 170.0 - at_s) / drift.memory_s)
         assert whitened.gram[g] == pytest.approx(columns.T @ np.linalg.solve(v, columns))
         assert whitened.log_det[g] == pytest.approx(np.linalg.slogdet(v)[1] / 2)
-        assert forecast[g] == pytest.approx(now @ np.linalg.solve(v, columns))
-        assert left[g] == pytest.approx(drift.ratio - now @ np.linalg.solve(v, now))
+        assert forecast[g, 0] == pytest.approx(now @ np.linalg.solve(v, columns))
+        assert left[g, 0, 0] == pytest.approx(drift.ratio - now @ np.linalg.solve(v, now))
+
+
+def test_own_levels_are_a_part_of_the_covariance() -> None:
+    chance = np.random.default_rng(4)
+    booted = chance.permutation(np.repeat(np.arange(4), 6))
+    images = (booted[:, None] == np.arange(4)).astype(float)
+    columns = np.column_stack([chance.normal(size=24), images])
+    at_s, weights, sizes = np.cumsum(chance.exponential(90, 24)), chance.uniform(0.1, 1, 24), np.array([0.0, 0.3, 2.0])
+    whitened = whiten(columns, at_s, weights, DRIFTS).with_levels(sizes)
+    forecast, left = whitened.ahead(170.0)
+    assert whitened.levels == pytest.approx(np.repeat(sizes, len(DRIFTS)))
+    for g, (size, drift) in enumerate((size, drift) for size in sizes for drift in DRIFTS):
+        v = covariance(at_s, weights, drift) + size * images @ images.T
+        now = drift.ratio * np.exp(-(at_s[-1] + 170.0 - at_s) / drift.memory_s)
+        states = np.vstack([now, size * images.T])  # their covariances with the readings
+        before = np.diag([drift.ratio, *[size] * 4])
+        assert whitened.gram[g] == pytest.approx(columns.T @ np.linalg.solve(v, columns))
+        assert whitened.log_det[g] == pytest.approx(np.linalg.slogdet(v)[1] / 2)
+        assert forecast[g] == pytest.approx(states @ np.linalg.solve(v, columns))
+        assert left[g] == pytest.approx(before - states @ np.linalg.solve(v, states.T))
 
 
 def test_without_drift_nothing_needs_a_filter() -> None:
@@ -70,6 +103,14 @@ def test_a_clock_that_was_set_back_stands_still() -> None:
 # ---- the posterior
 
 
+def scale_of(readings: list[Reading]) -> float:
+    """The scale of the prior on the noise: mean absolute deviation of the ends' boots from their medians, as an sd."""
+    last = max(r.commit for r in readings)
+    ends = [[r.value for r in readings if r.commit == end] for end in (0, last)]
+    off = [abs(value - np.median(values)) for values in ends for value in values]
+    return float(np.mean(off)) * math.sqrt(math.pi / 2)
+
+
 def likelihood_by_integration(readings: list[Reading], above: int, drift: Drift) -> float:
     """Integrated over delta > 0 and the noise; over mu in closed form, the flat one-dimensional Gaussian."""
     at_s = np.array([r.at_s for r in readings])
@@ -82,9 +123,9 @@ def likelihood_by_integration(readings: list[Reading], above: int, drift: Drift)
         s2, weight, left = math.exp(2 * log_s), solved[:, 0].sum(), z - delta * x
         solved_left = solved[:, 2] - delta * solved[:, 1]
         quad = left @ solved_left - solved_left.sum() ** 2 / weight
-        # (s^2)^-(nu0 / 2 + 1), nu0 = 2, and d(s^2) = 2 s^2 d(log s)
+        # (s^2)^-(nu0 / 2 + 1) exp(-nu0 s0^2 / (2 s^2)), nu0 = 2, and d(s^2) = 2 s^2 d(log s)
         log_p = -(len(z) - 1) * log_s - half_log_det - math.log(weight) / 2 - quad / (2 * s2) - 4 * log_s + 2 * log_s
-        return math.exp(log_p)
+        return math.exp(log_p - scale_of(readings) ** 2 / s2)
 
     value, _ = integrate.dblquad(density, -4.0, 3.0, 0.0, 8.0, epsabs=0, epsrel=1e-5)
     return float(value)
@@ -93,7 +134,7 @@ def likelihood_by_integration(readings: list[Reading], above: int, drift: Drift)
 @pytest.mark.parametrize("drift", [NO_DRIFT[0], ONE_DRIFT[0]])
 def test_posterior_is_the_integral_over_all_that_is_unknown(drift: Drift) -> None:
     readings = some_readings([0, 0, 0, 4, 7, 7, 9, 9, 9], culprit=5, delta=0.8, noise=1.0)
-    belief = believe(uniform(9), readings, 1, (drift._replace(weight=1.0),), robust=False)
+    belief = believe(uniform(9), readings, 1, (drift._replace(weight=1.0),), NO_LEVELS, robust=False)
     mass = np.array(
         [(high - low) * likelihood_by_integration(readings, low, drift) for low, high in [(0, 4), (4, 7), (7, 9)]]
     )
@@ -105,12 +146,12 @@ def test_posterior_is_the_integral_over_all_that_is_unknown(drift: Drift) -> Non
 def test_drifts_are_averaged_by_what_the_readings_say_of_them() -> None:
     readings = some_readings([0, 0, 0, 4, 7, 7, 9, 9, 9], culprit=5, delta=0.8, noise=1.0)
     pair = (Drift(0.5, 0.0, 1.0), Drift(0.5, 0.7, 400.0))
-    both = believe(uniform(9), readings, 1, pair, robust=False)
-    each = [believe(uniform(9), readings, 1, (one,), robust=False) for one in pair]
-    mixed = both.drifts[0] * each[0].gaps + both.drifts[1] * each[1].gaps
+    both = believe(uniform(9), readings, 1, pair, NO_LEVELS, robust=False)
+    each = [believe(uniform(9), readings, 1, (one,), NO_LEVELS, robust=False) for one in pair]
+    mixed = both.kinds[0] * each[0].gaps + both.kinds[1] * each[1].gaps
     assert both.gaps == pytest.approx(mixed)
     wavy = [Reading(c % 2 * 9, 60.0 * c, 3 * math.sin(c / 6) + 0.2 * (c % 3) + c % 2) for c in range(60)]
-    assert believe(uniform(9), wavy, 1, pair).drifts[1] > 0.99
+    assert believe(uniform(9), wavy, 1, pair, NO_LEVELS).kinds[1] > 0.99
 
 
 def test_mass_follows_the_prior_within_a_gap() -> None:
@@ -165,14 +206,16 @@ def test_answer_bits_is_the_mutual_information() -> None:
 
 
 def belief_of(commits: list[int], culprit: int, delta: float, drifts: tuple[Drift, ...] = ONE_DRIFT) -> Belief:
-    return believe(uniform(max(commits)), some_readings(commits, culprit, delta, 1.0), 1, drifts, robust=False)
+    readings = some_readings(commits, culprit, delta, 1.0)
+    return believe(uniform(max(commits)), readings, 1, drifts, NO_LEVELS, robust=False)
 
 
-@pytest.mark.parametrize("commit", [30, 47])
-def test_information_is_that_of_the_model_with_the_boots_added(commit: int) -> None:
-    commits = [0] * 6 + [64] * 6 + [30] * 2 + [12] * 5 + [33]
+@pytest.mark.parametrize("levels", [NO_LEVELS, (OwnLevel(1.0, 0.4),)], ids=["", "own levels"])
+@pytest.mark.parametrize("image", [Image(30), Image(47), Image(30, 1)], ids=["booted", "new", "new layout"])
+def test_information_is_that_of_the_model_with_the_boots_added(image: Image, levels: tuple[OwnLevel, ...]) -> None:
+    commits, commit = [0] * 6 + [64] * 6 + [30] * 2 + [12] * 5 + [33], image.commit
     readings = some_readings(commits, culprit=31, delta=1.5, noise=1.0)
-    belief = believe(uniform(64), readings, 1, ONE_DRIFT, robust=False)
+    belief = believe(uniform(64), readings, 1, ONE_DRIFT, levels, robust=False)
     others = [c for c in belief.measured[1:-1] if c != commit and 0.01 <= belief.bad[c] <= 0.99]
     assert others
     label = float(belief.bad[commit] > 0.5)
@@ -183,44 +226,85 @@ def test_information_is_that_of_the_model_with_the_boots_added(commit: int) -> N
         bad = label if c == commit else float(belief.bad[c] > 0.5)
         return [1.0, bad, float(c == commit), *(0.0 for _ in others)]
 
-    def offset_precision(rows: list[list[float]], at_s: list[float], sizes: list[float]) -> float:
-        x = np.array(rows)
-        precision = x.T @ np.linalg.solve(covariance(np.array(at_s), np.array(sizes), ONE_DRIFT[0]), x)
+    def offset_precision(
+        rows: list[list[float]], at_s: list[float], sizes: list[float], parts: list[dict[Image, float]]
+    ) -> float:
+        x, images = np.array(rows), sorted({image for part in parts for image in part})
+        z = np.array([[part.get(image, 0.0) for image in images] for part in parts])
+        v = covariance(np.array(at_s), np.array(sizes), ONE_DRIFT[0]) + belief.whitened.levels[0] * z @ z.T
+        precision = x.T @ np.linalg.solve(v, x)
         rest = np.delete(np.arange(len(precision)), 2)
         side = precision[2, rest]
         return float(precision[2, 2] - side @ np.linalg.solve(precision[np.ix_(rest, rest)], side))
 
     rows, at_s, sizes = [row(r.commit) for r in readings], [r.at_s for r in readings], [1.0] * len(readings)
-    before = offset_precision(rows, at_s, sizes) if commit in belief.boots else 0.0
+    parts = [{r.image: 1.0} for r in readings]
+    before = offset_precision(rows, at_s, sizes, parts) if commit in belief.boots else 0.0
     then = at_s[-1] + 120.0
     ends = [1.0, 0.5, *(0.0 for _ in range(1 + len(others)))]
-    after = offset_precision([*rows, row(commit), ends], [*at_s, then, then], [*sizes, 3.0, 2.0])
-    gained = acquisition.information(belief, commit, 120.0, np.array([3.0]), np.array([2.0]))
+    new = [{image: 1.0}, {Image(0): 0.5, Image(64): 0.5}]
+    after = offset_precision([*rows, row(commit), ends], [*at_s, then, then], [*sizes, 3.0, 2.0], [*parts, *new])
+    gained = acquisition.information(belief, image, 120.0, np.array([3.0]), np.array([2.0]))
     assert gained[0] == pytest.approx(after - before, rel=1e-4)
+
+
+def test_boots_of_one_image_cannot_outweigh_its_own_level() -> None:
+    """A commit whose image lies in the middle: many boots of it convict nobody, boots of other layouts do."""
+    chance = np.random.default_rng(9)
+    booted = [Image(0), Image(8)] * 8 + [Image(4)] * 40
+    value = {Image(0): 0.0, Image(8): 1.0, Image(4): 0.7}
+    readings = [
+        Reading(image.commit, 40.0 * i, value[image] + 0.1 * chance.normal(), image.layout)
+        for i, image in enumerate(booted)
+    ]
+    sure = believe(uniform(8), readings, 1, NO_DRIFT, NO_LEVELS)
+    unsure = believe(uniform(8), readings, 1, NO_DRIFT, (OwnLevel(1.0, 0.4),))
+    assert sure.bad[4] > 0.999 and 0.5 < unsure.bad[4] < 0.9
+    relaid = [Reading(4, 4000.0 + i, 1.1 + 0.1 * chance.normal(), 1 + i % 3) for i in range(6)]
+    assert believe(uniform(8), [*readings, *relaid], 1, NO_DRIFT, (OwnLevel(1.0, 0.4),)).bad[4] > 0.93
+    assert unsure.next_layout(4) == Image(4, 1)
+    choice = acquisition.choose(unsure, Costs(1.0, 10.0), {0, 4, 8}, {1, 2, 3, 5, 6, 7}, layouts=True)
+    assert choice is not None and choice.image == Image(4, 1) and choice.boots > 0
+
+
+def test_readings_say_whether_images_have_levels_of_their_own() -> None:
+    chance = np.random.default_rng(10)
+    order = [c for _ in range(6) for c in chance.permutation([0, 2, 5, 9, 14, 20, 32])]
+
+    def belief(own: float) -> Belief:
+        level = {c: own * chance.normal() for c in {*order}}
+        return believe(
+            uniform(32),
+            [Reading(int(c), 40.0 * i, (c >= 20) + level[c] + 0.1 * chance.normal()) for i, c in enumerate(order)],
+            1,
+        )
+
+    assert belief(0.0).own_sd < 0.05
+    assert 0.15 < belief(0.3).own_sd < 0.6
 
 
 def test_a_dear_build_is_put_off_while_a_built_commit_is_open() -> None:
     belief = belief_of([0] * 8 + [64] * 8 + [32], culprit=20, delta=1.5)
     assert 0.1 < belief.bad[32] < 0.95
-    assert acquisition.choose(belief, Costs(3000.0, 10.0), {0, 32, 64}, set()).commit == 32  # type: ignore[union-attr]
+    assert acquisition.choose(belief, Costs(3000.0, 10.0), {0, 32, 64}, set()).image == Image(32)  # type: ignore[union-attr]
     certain = belief_of([0] * 8 + [64] * 8 + [32] * 12, culprit=20, delta=3.0)
     fresh = acquisition.choose(certain, Costs(120.0, 10.0), {0, 32, 64}, set())
     assert fresh is not None
-    assert fresh.commit == 16
+    assert fresh.image == Image(16)
     assert fresh.boots > 0
 
 
 def test_kernels_that_are_there_already_are_preferred() -> None:
     belief = belief_of([0] * 8 + [64] * 8, culprit=20, delta=3.0)
-    assert acquisition.choose(belief, Costs(120.0, 10.0), {0, 64}, set()).commit == 32  # type: ignore[union-attr]
-    assert acquisition.choose(belief, Costs(120.0, 10.0), {0, 64, 25}, set()).commit == 25  # type: ignore[union-attr]
+    assert acquisition.choose(belief, Costs(120.0, 10.0), {0, 64}, set()).image == Image(32)  # type: ignore[union-attr]
+    assert acquisition.choose(belief, Costs(120.0, 10.0), {0, 64, 25}, set()).image == Image(25)  # type: ignore[union-attr]
 
 
 def test_neighbours_of_what_does_not_build_are_avoided() -> None:
     belief = belief_of([0] * 8 + [64] * 8, culprit=20, delta=3.0)
     chosen = acquisition.choose(belief, Costs(120.0, 10.0), {0, 64}, {31, 32, 33})
     assert chosen is not None
-    assert 3 <= abs(chosen.commit - 32) <= 16
+    assert 3 <= abs(chosen.image.commit - 32) <= 16
 
 
 def test_bits_left_do_not_count_what_no_test_can_tell() -> None:

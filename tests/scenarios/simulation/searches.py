@@ -12,7 +12,7 @@ from functools import partial
 from lab.bisection.acquisition import Costs
 from lab.bisection.live_search import LiveSearch, Result, SearchOutcome, StoppingRules
 from lab.stats.evidence import Estimate
-from lab.stats.posterior import NO_DRIFT, Reading
+from lab.stats.posterior import NO_DRIFT, Image, Reading
 
 from .world import Noise, World
 
@@ -36,6 +36,11 @@ class Found:
         """Whether it claims to have an answer."""
         return self.done.outcome in (SearchOutcome.FOUND, SearchOutcome.CONFIRMED)
 
+    @property
+    def confirmed(self) -> bool:
+        """Whether fresh boots bore the answer out."""
+        return self.done.outcome is SearchOutcome.CONFIRMED
+
 
 def search(noise: Noise, rules: StoppingRules, seed: tuple[int, ...]) -> Found:
     """Let the lab search one simulated history."""
@@ -46,15 +51,16 @@ def search(noise: Noise, rules: StoppingRules, seed: tuple[int, ...]) -> Found:
     while not isinstance(step := live.next(), Result):
         if (promised := live.outlook().seconds_left) is not None:
             forecasts.append((promised, world.now_s))
-        if not world.build(step.commit):
+        if not world.build(Image(step.commit)):
             live.skip(step.commit)
             continue
-        for commit in step.boots:
-            world.build(commit)
-            live.record(Reading(commit, *_timed(world, commit)))
+        for image in step.boots:
+            world.build(image)
+            value = world.boot(image)
+            live.record(Reading(image.commit, world.now_s, value, image.layout))
     return Found(
         done=step,
-        right=noise.effect != 0 and world.culprit in step.suspects and set(step.suspects[:-1]) <= world.broken,
+        right=bool(world.changes.keys() & {*step.suspects}) and set(step.suspects[:-1]) <= world.broken,
         samples=world.samples,
         builds=world.builds,
         seconds=world.now_s,
@@ -62,20 +68,22 @@ def search(noise: Noise, rules: StoppingRules, seed: tuple[int, ...]) -> Found:
     )
 
 
-def _timed(world: World, commit: int) -> tuple[float, float]:
-    value = world.boot(commit)
-    return world.now_s, value
-
-
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """Means over many searches, in %, numbers and seconds. right_named: of those that name a commit."""
+    """Means over many searches, in %, numbers and seconds. right_named: of those that name a commit.
+
+    confirmed, misled: numbers of confirmed answers, and of those among them that are wrong. begun: of those that
+    went beyond the ends.
+    """
 
     searches: int
     right: float
     named: float
     claimed: float
     right_named: float
+    confirmed: int
+    misled: int
+    begun: float
     samples: float
     builds: float
     seconds: float
@@ -109,8 +117,8 @@ def halvings(noise: Noise, searches: int, seed: int, boots: int = 10) -> tuple[F
 
 def _halving(world: World, boots: int) -> Found:
     def mean(commit: int) -> float:
-        world.build(commit)
-        return _mean([world.boot(commit) for _ in range(boots)])
+        world.build(Image(commit))
+        return _mean([world.boot(Image(commit)) for _ in range(boots)])
 
     low, high = 0, world.noise.commits
     threshold = (mean(low) + mean(high)) / 2
@@ -133,6 +141,9 @@ def _figures(found: Sequence[Found], cpu_s: float) -> Figures:
         named=100 * _mean([each.named for each in found]),
         claimed=100 * _mean([each.done.probability for each in named]),
         right_named=100 * _mean([each.right for each in named]),
+        confirmed=sum(each.confirmed for each in found),
+        misled=sum(each.confirmed and not each.right for each in found),
+        begun=100 * _mean([each.done.outcome is not SearchOutcome.NO_CULPRIT for each in found]),
         samples=_mean([each.samples for each in found]),
         builds=_mean([each.builds for each in found]),
         seconds=_mean([each.seconds for each in found]),

@@ -1,0 +1,126 @@
+"""Every verdict follows the table of docs/verdict.md: its own examples, values at the edges, and random ones."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lab.stats.defaults import SAME_ROUNDS
+from lab.stats.verdict import Comparison, Metric, Outcome, compare_metric
+
+DOC = Path(__file__).parents[2] / "docs" / "verdict.md"
+METRIC = Metric(name="time", unit="s", better="lower", primary=True)
+CHANGE = (Outcome.REGRESSION, Outcome.IMPROVEMENT)
+EDGE = 1e-8  # the rule allows 1e-9 for the rounding of logarithms
+
+
+def word(ratio: float, interval: tuple[float, float] | None, threshold: float, slack: float = EDGE) -> Outcome:
+    """The word in the table. slack: the part of the ratio by which the threshold is larger."""
+    if interval is None:
+        return Outcome.UNKNOWN
+    low, high = 1 - threshold - slack, 1 + threshold + slack
+    small, whole = low <= ratio <= high, low <= interval[0] and interval[1] <= high
+    if whole:
+        return Outcome.SAME if small else Outcome.UNKNOWN
+    if small or interval[0] <= 1 <= interval[1]:
+        return Outcome.UNKNOWN
+    return Outcome.REGRESSION if ratio > 1 else Outcome.IMPROVEMENT
+
+
+def rows() -> list[tuple[str, float, tuple[float, float] | None]]:
+    """Of each row of the table in the documentation: its word, and the ratio and the interval of its example."""
+    found = []
+    for line in DOC.read_text().splitlines():
+        if match := re.fullmatch(r"\| (?:none yet|small|not small)[^|]*\|[^|]*\| (.+) \| (.+) \|", line):
+            ratio, *ends = (1 + float(number) / 100 for number in re.findall(r"[-+]?\d+\.\d", match[2]))
+            found.append((match[1], ratio, (ends[0], ends[1]) if ends else None))
+    return found
+
+
+def test_the_examples_in_the_table_have_the_words_in_the_table() -> None:
+    assert len(rows()) == 6
+    for text, ratio, interval in rows():
+        assert word(ratio, interval, 0.02) in re.findall(r"`(\w+)`", text)
+
+
+def compared(x: np.ndarray, *, threshold: float, exact: bool, planned: int | None) -> Comparison:
+    return compare_metric(
+        METRIC, [1000.0] * len(x), (1000 * np.exp(x)).tolist(), threshold=threshold, exact=exact, planned=planned
+    )
+
+
+def check(found: Comparison, threshold: float, rounds: int, exact: bool) -> None:
+    """The word is that of the table, or `unknown` for one of the three reasons that docs/verdict.md names."""
+    assert found.ratio is not None
+    allowed = {word(found.ratio, found.interval, threshold, slack) for slack in (-EDGE, EDGE)}
+    if found.verdict in CHANGE:
+        assert rounds >= 6 or (exact and found.method == "values")
+    if found.verdict == Outcome.SAME:
+        assert exact or rounds >= SAME_ROUNDS
+    if found.verdict not in allowed:
+        assert found.verdict == Outcome.UNKNOWN, found
+        too_few = rounds < (SAME_ROUNDS if Outcome.SAME in allowed else 6)
+        assert too_few or found.reason.startswith("the same but for outliers"), found
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_every_vector_has_the_word_of_the_table(exact: bool) -> None:
+    """800 comparisons of all kinds of noise, around the threshold and far from it."""
+    chance, seen = np.random.default_rng(16), dict.fromkeys(Outcome, 0)
+    for number in range(800):
+        rounds, threshold = int(chance.integers(1, 41)), float(chance.choice([0.001, 0.02, 0.05, 1.5]))
+        centre = chance.choice([0.0, 1.0, -1.0, chance.uniform(-3, 3)]) * math.log1p(threshold or 0.02)
+        scale = 10 ** chance.uniform(-7, -1)
+        noise = (
+            chance.standard_normal(rounds), chance.standard_t(2, rounds), chance.integers(-1, 2, rounds),
+            5.0 * (chance.random(rounds) < 0.3), 20.0 * (np.arange(rounds) == 0) + chance.standard_normal(rounds),
+        )[number % 5]  # fmt: skip
+        planned = (None, 0, 12, 40)[number % 4]
+        found = compared(centre + scale * noise, threshold=threshold, exact=exact, planned=planned)
+        seen[found.verdict or Outcome.UNKNOWN] += 1
+        check(found, threshold, rounds, exact)
+    assert all(count > 20 for count in seen.values()), seen
+
+
+@pytest.mark.parametrize(
+    ("percent", "wanted"),
+    [
+        (2.0, Outcome.SAME), (-2.0, Outcome.SAME), (1.99, Outcome.SAME), (-1.99, Outcome.SAME), (-1.97, Outcome.SAME),
+        (2.001, Outcome.REGRESSION), (-2.001, Outcome.IMPROVEMENT),
+    ],
+)  # fmt: skip
+def test_the_threshold_is_the_same_number_on_both_sides(percent: float, wanted: Outcome) -> None:
+    for base in (100.0, 300.0, 1e-9, 7e300):
+        found = compare_metric(METRIC, [base] * 6, [base * (100 + percent) / 100] * 6, exact=True)
+        assert found.verdict == wanted
+    with_noise = np.log1p(percent / 100) + 1e-12 * np.arange(-10, 10)
+    assert compared(with_noise, threshold=0.02, exact=False, planned=20).verdict == wanted
+
+
+@pytest.mark.parametrize(
+    ("mean", "half", "wanted"),
+    [
+        (0.017, 0.003, Outcome.SAME),  # was a regression
+        (0.011, 0.011, Outcome.UNKNOWN),
+        (0.011, 0.010, Outcome.UNKNOWN),  # certain, and perhaps below the threshold
+        (0.0199, 0.004, Outcome.UNKNOWN),
+        (0.021, 0.004, Outcome.REGRESSION),
+        (0.030, 0.005, Outcome.REGRESSION),
+        (0.030, 0.040, Outcome.UNKNOWN),
+        (-0.019, 0.0005, Outcome.SAME),
+    ],
+)
+def test_certain_and_small_is_no_regression(mean: float, half: float, wanted: Outcome) -> None:
+    """Twenty rounds, whose interval ends at mean + half."""
+    shape = np.resize([1.0, -1.0], 20)
+    wide = compared(shape * 0.01, threshold=0.02, exact=False, planned=20).interval
+    assert wide is not None
+    scale = 0.01 * (math.log1p(mean + half) - math.log1p(mean)) / math.log(wide[1])
+    found = compared(math.log1p(mean) + shape * scale, threshold=0.02, exact=False, planned=20)
+    assert found.interval is not None
+    assert found.interval[1] == pytest.approx(1 + mean + half, abs=1e-4)
+    assert found.verdict == wanted
