@@ -40,6 +40,7 @@ def read(file: Path) -> Workload:
 def _check_sense(toml: TomlFile, parsed: _File) -> None:
     _check_unique(toml, "metric", [metric.name for metric in parsed.metrics])
     _check_unique(toml, "case", [case.name for case in parsed.cases])
+    _check_groups(toml, parsed)
     primary = [index for index, metric in enumerate(parsed.metrics) if metric.primary]
     if len(primary) != 1:
         what = "no metric is primary" if not primary else f"{len(primary)} metrics are primary"
@@ -65,6 +66,14 @@ def _check_unique(toml: TomlFile, table: str, names: list[str]) -> None:
     for index, name in enumerate(names):
         if name in names[:index]:
             raise toml.error(f"two [[{table}]] are called {name!r}", table, index, "name")
+
+
+def _check_groups(toml: TomlFile, parsed: _File) -> None:
+    """Refuse a group whose name selects a case, too."""
+    names = {case.name for case in parsed.cases}
+    for index, case in enumerate(parsed.cases):
+        if case.group in names:
+            raise toml.error(f"the group {case.group!r} is called like a case", "case", index, "group")
 
 
 def _check_commands(toml: TomlFile, parsed: _File) -> None:

@@ -1,4 +1,4 @@
-"""Workloads by name or folder, and selections of their cases (`NAME:CASE,CASE`)."""
+"""Workloads by name or folder, and selections of their cases (`NAME:CASE,CASE`, `NAME:GROUP`)."""
 
 from __future__ import annotations
 
@@ -44,30 +44,41 @@ def load(ref: str) -> Workload:
 def select(text: str) -> tuple[Workload, list[Case]]:
     """The workload and cases of `NAME` (all cases) or `NAME:CASE[,CASE...]`, each case once.
 
+    The name of a group stands for its cases.
     Where a workload takes files of the user's, a case may be a path; the workload then has it as one more case.
     """
     ref, names = _split(text)
     workload = load(ref)
     if names is None:
         return workload, list(workload.cases)
-    whole = workload.case_files and Path(names).expanduser().is_file() and "/" in names
-    chosen = [names] if whole else [name.strip() for name in names.split(",")]
-    if not all(chosen):
-        raise UserError(f"{text!r} names an empty case", hint=f"for example {ref}:{workload.cases[0].name}")
     cases: dict[str, Case] = {}
-    for name in chosen:
+    for name in _names(workload, text, names):
         if workload.case_files and "/" in name:
             workload, case = workload.with_file(_user_file(workload, name))
+            cases[case.name] = case
         else:
-            case = workload.case(name)
-        cases[case.name] = case
+            cases |= {case.name: case for case in workload.groups.get(name) or [workload.case(name)]}
     return workload, list(cases.values())
+
+
+def _names(workload: Workload, text: str, names: str) -> list[str]:
+    """The cases, groups and files that a selection names; a file's path may contain commas."""
+    if workload.case_files and "/" in names and Path(names).expanduser().is_file():
+        return [names]
+    found = [name.strip() for name in names.split(",")]
+    if not all(found):
+        example = f"for example {_split(text)[0]}:{workload.cases[0].name}"
+        raise UserError(f"{text!r} names an empty case", hint=example)
+    return list(dict.fromkeys(found))
 
 
 def _split(text: str) -> tuple[str, str | None]:
     """The workload and the named cases, if any. A path may contain colons."""
-    if Path(text).is_dir():
-        return text, None
+    try:
+        if Path(text).is_dir():
+            return text, None
+    except OSError:  # too many cases for the name of a file
+        pass
     name, colon, cases = text.partition(":")
     if not (colon and name in _shipped()):
         name, colon, cases = text.rpartition(":")
@@ -107,11 +118,12 @@ def select_all(texts: Iterable[str]) -> list[tuple[Workload, list[Case]]]:
 def canonical(text: str) -> str:
     """A selection that has the same meaning in any folder: its paths are absolute."""
     ref, names = _split(text)
-    _, cases = select(text)
-    ref = str(Path(ref).resolve()) if _is_path(ref) else ref
+    workload, _ = select(text)
+    where = str(Path(ref).resolve()) if _is_path(ref) else ref
     if names is None:
-        return ref
-    return f"{ref}:{','.join(map(_canonical_case, cases))}"
+        return where
+    found = _names(workload, text, names)
+    return f"{where}:{','.join(str(Path(name).expanduser().resolve()) if '/' in name else name for name in found)}"
 
 
 def _canonical_case(case: Case) -> str:

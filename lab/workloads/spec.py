@@ -14,6 +14,7 @@ from lab.core.records import Record
 
 _NAME = r"^[a-z0-9][a-z0-9._-]*\Z"
 Name = Annotated[str, msgspec.Meta(pattern=_NAME, max_length=64)]
+Group = Annotated[str, msgspec.Meta(pattern=r"^([a-z0-9][a-z0-9._-]*)?\Z", max_length=64)]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 GuestPath = Annotated[str, msgspec.Meta(pattern=r"^/[^\s]+\Z")]
 Option = Annotated[str, msgspec.Meta(pattern=r"^CONFIG_[A-Za-z0-9_]+\Z")]
@@ -22,11 +23,16 @@ MiB = Annotated[int, msgspec.Meta(ge=1)]
 Better = Literal["higher", "lower", "neither"]
 Parse = Literal["json", "regex", "fio", "stress-ng", "guest"]
 CostModel = Literal["none", "tlb", "full"]
+Measures = Literal["all", "kernel"]
+Center = Literal["mean", "median"]
 
 GUEST_FOLDER = PurePosixPath("/workload")
 """The folder of a workload's own files in its guest."""
 
 HUGE_PAGE_MIB = 2
+
+WINDOWS_MAX = 12
+"""The most windows in a guest of a program that marks none."""
 
 
 class Metric(Record, frozen=True, kw_only=True):
@@ -50,11 +56,13 @@ class Metric(Record, frozen=True, kw_only=True):
 class Case(Record, frozen=True, kw_only=True):
     """One variation of a workload. A control is expected not to change.
 
-    args: arguments of the program for this case. file: value of `{file}`, one of the workload's own files, or of the
-    user's if the path is absolute. memory_mb: memory that it needs in the guest.
+    group: a name that selects all cases of the group. args: arguments of the program for this case. file: value of
+    `{file}`, one of the workload's own files, or of the user's if the path is absolute. memory_mb: memory that it needs
+    in the guest.
     """
 
     name: Name
+    group: Group = ""
     control: bool = False
     note: str = ""
     args: tuple[Word, ...] = ()
@@ -93,6 +101,10 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     isolate: bool = False
     parse: Parse = "json"
     operations: str = ""
+    measures: Measures = "all"
+    center: Center = "mean"
+    clocked: bool = False
+    windows: Annotated[int, msgspec.Meta(ge=1, le=WINDOWS_MAX)] = 3
     open_metrics: bool = False
 
 
@@ -129,6 +141,15 @@ class Workload(Program, frozen=True, kw_only=True):
                 return metric
         raise KeyError(name)
 
+    @property
+    def groups(self) -> dict[str, list[Case]]:
+        """The cases of each group, in the order of the file."""
+        found: dict[str, list[Case]] = {}
+        for case in self.cases:
+            if case.group:
+                found.setdefault(case.group, []).append(case)
+        return found
+
     def case(self, name: str) -> Case:
         """A case of the sweep, or another one that matches the workload's pattern."""
         for case in self.cases:
@@ -140,8 +161,16 @@ class Workload(Program, frozen=True, kw_only=True):
             return case
         raise UserError(
             f"workload {self.name} has no case {name!r}",
-            hint=suggestion(name, [case.name for case in self.cases]) or self._cases_hint(name),
+            hint=suggestion(name, [*self.groups, *(case.name for case in self.cases)]) or self._cases_hint(name),
         )
+
+    def sweep_of(self, case: Case) -> tuple[str, int] | None:
+        """The sweep that a case belongs to, and its size in it, by the groups `sweep` and `size` of the pattern."""
+        match = re.fullmatch(self.case_pattern, case.name) if self.case_pattern else None
+        groups = match.groupdict() if match else {}
+        if not groups.get("sweep") or not groups.get("size"):
+            return None
+        return groups["sweep"], _bytes(groups["size"])
 
     def _cases_hint(self, name: str) -> str:
         if self.case_files and Path(name).is_file():
@@ -196,10 +225,15 @@ class Workload(Program, frozen=True, kw_only=True):
         return {**self.env, **{k.removeprefix("env."): v for k, v in arm.items() if k.startswith("env.")}}
 
 
-_UNITS_MIB = {"k": 1 / 1024, "m": 1, "g": 1024}
+_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def _memory_mb(groups: Mapping[str, str | None]) -> int | None:
     """The memory that a case needs by the group `memory` of its pattern, as in `64m`."""
     text = groups.get("memory")
-    return max(1, round(int(text[:-1]) * _UNITS_MIB[text[-1]])) if text else None
+    return max(1, round(_bytes(text) / _UNITS["m"])) if text else None
+
+
+def _bytes(text: str) -> int:
+    """A size such as `64m`, or a plain number."""
+    return int(text[:-1]) * _UNITS[text[-1]] if text[-1] in _UNITS else int(text)

@@ -62,6 +62,8 @@ def folder(tmp_path: Path, text: str) -> str:
         ("control = true", "controll = true", 25, "unknown key 'controll'"),
         ('name = "large"', 'name = "small"', 28, "two [[case]] are called 'small'"),
         ('name = "large"', 'name = "A B"', 28, "case"),
+        ('name = "large"', 'name = "large"\ngroup = "small"', 29, "the group 'small' is called like a case"),
+        ('name = "large"', 'name = "large"\ngroup = "A B"', 29, "case"),
         ("primary = true\n", "", None, "no metric is primary"),
         ('better = "lower"', 'better = "lower"\nprimary = true', 21, "2 metrics are primary"),
         ('better = "higher"', 'better = "neither"', 13, "primary metric must be better"),

@@ -45,6 +45,31 @@ def test_select_takes_all_or_some_cases_once_each() -> None:
     assert [case.name for case in cases] == ["layout-4632k", "single-128m"]
 
 
+def test_a_group_stands_for_its_cases() -> None:
+    loaded, cases = selection.select("syscalls:sched")
+    assert [case.name for case in cases] == [case.name for case in loaded.cases if case.group == "sched"]
+    _, both = selection.select("syscalls:getppid,sched,ctx-2")
+    assert [case.name for case in both] == ["getppid", *(case.name for case in cases)]
+    assert selection.canonical("syscalls:time,getppid") == "syscalls:time,getppid"
+    names = ",".join(case.name for case in loaded.cases)
+    assert selection.select(f"syscalls:{names}")[1] == list(loaded.cases)
+    assert selection.only(["syscalls:sched"], "syscalls", "ctx-2") == "syscalls:ctx-2"
+    with pytest.raises(UserError) as caught:
+        selection.select("syscalls:shed")
+    assert caught.value.hint == "did you mean sched?"
+
+
+def test_show_and_list_name_the_groups() -> None:
+    runner = CliRunner()
+    shown = runner.invoke(main.lab, ["workload", "show", "syscalls"], catch_exceptions=False).stdout
+    assert "a group selects its cases (--workload syscalls:fs):" in shown
+    assert re.search(r"^  getppid +process +the cheapest call", shown, re.MULTILINE)
+    document = json.loads(runner.invoke(main.lab, ["workload", "list", "--json"], catch_exceptions=False).stdout)
+    groups = {workload["name"]: workload["groups"] for workload in document["workloads"]}
+    assert "getppid" in groups["syscalls"]["process"]
+    assert groups["alloc-burst"] == {}
+
+
 def test_a_case_outside_the_sweep_may_fit_the_pattern() -> None:
     loaded, cases = selection.select("alloc-burst:layout-6000k-malloc")
     assert [case.name for case in cases] == ["layout-6000k-malloc"]

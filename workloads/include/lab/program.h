@@ -3,8 +3,11 @@
 #ifndef LAB_PROGRAM_H
 #define LAB_PROGRAM_H
 
+#include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #define KIB	1024UL
 #define MIB	(1024UL * KIB)
@@ -15,6 +18,7 @@ enum program_exit {
 	PROGRAM_MEASURED = 0,
 	PROGRAM_CANNOT = 1,
 	PROGRAM_MISUSE = 2,
+	PROGRAM_UNSUPPORTED = 4,	/* as kselftest's KSFT_SKIP */
 };
 
 /* The machine cannot do it: one line on stderr, and the end. With errno's text if it is set. */
@@ -22,6 +26,17 @@ _Noreturn void program_cannot(const char *format, ...) __attribute__((format(pri
 
 /* The case cannot be: one line on stderr, and the end. */
 _Noreturn void program_misuse(const char *name, const char *what);
+
+/*
+ * The kernel does not offer what the case needs: one line on stderr, which the
+ * lab looks for, and the end. The other cases go on. Inline, since more code in
+ * program.c would change the bytes of every program.
+ */
+static inline _Noreturn void program_unsupported(const char *what, const char *why)
+{
+	fprintf(stderr, "%s: not supported on this kernel: %s: %s\n", program_invocation_short_name, what, why);
+	exit(PROGRAM_UNSUPPORTED);
+}
 
 /* The only option, --case NAME; anything else is misuse. */
 const char *program_case(int argc, char **argv, const char *usage);

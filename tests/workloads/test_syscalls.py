@@ -1,0 +1,102 @@
+"""syscalls, compiled and run on this machine: every case of its table, what it prints, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lab.core.paths import room
+from lab.workloads import selection
+
+from .test_alloc_burst import build
+
+FOLDER = room("workloads") / "syscalls"
+GROUPS = {"fs", "ipc", "mm", "net", "poll", "process", "sched", "security", "signal", "time"}
+CASES = [case.name for case in selection.load("syscalls").cases]
+
+pytestmark = pytest.mark.skipif(
+    not (shutil.which("gcc") and shutil.which("make")), reason="needs gcc and make to compile the workload"
+)
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(FOLDER, tmp_path_factory.mktemp("build")) / "syscalls"
+
+
+def run(program: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([program, *words], capture_output=True, text=True, env=environment, check=False, timeout=60)
+
+
+def in_tables() -> set[str]:
+    """The names of all operations in the C sources."""
+    found = (re.findall(r'^\t\{ "([a-z0-9-]+)", \w+, ', path.read_text(), re.MULTILINE) for path in FOLDER.glob("*.c"))
+    return {name for names in found for name in names}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_case_runs_and_gives_declared_metrics_only(program: Path, case: str) -> None:
+    done = run(program, "--case", case)
+    if done.returncode == 4:
+        assert done.stdout == ""
+        assert re.fullmatch(r"syscalls: not supported on this kernel: .+: .+\n", done.stderr)
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    document = json.loads(done.stdout)
+    assert list(document) == ["metrics"]
+    metrics = document["metrics"]
+    assert set(metrics) == {metric.name for metric in selection.load("syscalls").metrics}
+    assert metrics["ops"] >= 3
+    assert metrics["operation_time"] > 0
+
+
+def test_every_operation_is_a_case_of_a_group() -> None:
+    loaded = selection.load("syscalls")
+    assert set(loaded.groups) == GROUPS
+    assert all(case.group for case in loaded.cases)
+    assert in_tables() == {name for name in CASES if not re.fullmatch(loaded.case_pattern, name)}
+
+
+def test_the_first_touch_faults_once_in_each_operation(program: Path) -> None:
+    for case in ("fault-anon", "fault-shared"):
+        metrics = json.loads(run(program, "--case", case).stdout)["metrics"]
+        assert metrics["ops"] <= metrics["page_faults"] <= metrics["ops"] + 8, case
+
+
+def test_protection_takes_any_size_of_whole_pages(program: Path) -> None:
+    small, large = (
+        json.loads(run(program, "--case", f"mprotect-private-{size}").stdout)["metrics"] for size in ("4k", "4000k")
+    )
+    assert large["operation_time"] > small["operation_time"]
+    assert small["ops"] > large["ops"]
+
+
+def test_neither_the_seed_nor_the_environment_changes_the_work(program: Path) -> None:
+    for case in ("stat-deep", "fork-exit", "madvise-dontneed"):
+        counts = {
+            json.loads(run(program, "--case", case, LAB_SEED=str(seed), LAB_PAD="x" * seed).stdout)["metrics"]["ops"]
+            for seed in (1, 77)
+        }
+        assert len(counts) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("--case", "nothing"), "case 'nothing': no such operation"),
+        (("--case", "mprotect-private-5"), "its size is a multiple of 4k, at most 64m"),
+        (("--case", "mprotect-shared-65m"), "its size is a multiple of 4k, at most 64m"),
+        ((), "usage: syscalls --case NAME"),
+    ],
+)
+def test_other_names_are_misuse(program: Path, words: tuple[str, ...], complaint: str) -> None:
+    done = run(program, *words)
+    assert done.returncode == 2
+    assert complaint in done.stderr
+    assert done.stdout == ""

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What several groups prepare: other processes and threads, memory, files, sockets. */
+#ifndef PEERS_H
+#define PEERS_H
+
+#include <stddef.h>
+
+/* A process beside this one, which ends with it. What it runs must not return. */
+void peer_start(void (*run)(void *), void *data);
+
+/* A thread of this process on a stack of its own. What it runs must not return, and use no thread-local data. */
+void thread_start(void (*run)(void *), void *data);
+
+/* Answer each byte that arrives at one descriptor by one at the other, for ever. */
+struct echo {
+	int in, out;
+};
+_Noreturn void echo(void *data);
+
+/* The end of a stream: takes so many bytes, then gives one back, for ever. */
+struct sink {
+	int in, out;
+	long bytes;
+};
+_Noreturn void drain(void *data);
+
+/* Anonymous memory in small pages, not touched yet; at a multiple of 2 MiB. flags: MAP_PRIVATE or MAP_SHARED. */
+char *map_small(size_t length, int flags);
+
+/* The same, allowed to be huge pages. */
+char *map_huge(size_t length, int flags);
+
+/* Write to each page. */
+void touch(char *memory, size_t length);
+
+/* Go to an empty folder on tmpfs, which goes when the program's process ends. */
+void use_scratch(void);
+
+/* A file of the folder with so many bytes. */
+int scratch_file(const char *name, size_t length);
+
+/* Bring up the loopback interface. */
+void use_loopback(void);
+
+/* Sockets of the loopback interface: a pair that is connected. type: SOCK_STREAM or SOCK_DGRAM. */
+void loopback_pair(int type, int pair[2]);
+
+#endif
