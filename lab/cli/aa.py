@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,7 +20,10 @@ from lab.core.errors import UserError
 from lab.core.progress import Progress
 from lab.guests.exact import find_qemu
 from lab.history import remember
+from lab.kernels.layout import name_of
+from lab.kernels.spec import with_layout
 from lab.stats import defaults
+from lab.stats.verdict import percent
 
 ROUNDS = 30
 """Enough for a standard deviation that is right within a quarter (one over the root of twice as many, twice)."""
@@ -29,18 +33,36 @@ ROUNDS = 30
 @click.argument("spec", required=False)
 @options.measured(max_seeds=defaults.MAX_SEEDS)
 @options.live()
+@click.option(
+    "--layout",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Compare it with itself in another layout (SPEC+layout-N): an A/A of builds.",
+)
 @click.option("--resume", metavar="ID", help="Go on with one that was interrupted.")
 @click.option("--list", "listing", is_flag=True, help="List the certificates there are.")
 @options.json_output
-def aa(spec: str | None, resume: str | None, listing: bool, result: Path | None, as_json: bool, **rest: object) -> int:
+def aa(
+    spec: str | None,
+    layout: int | None,
+    resume: str | None,
+    listing: bool,
+    result: Path | None,
+    as_json: bool,
+    **rest: object,
+) -> int:
     """Compare a kernel with itself: how much this host scatters, and the smallest change it can tell.
 
     In live mode 30 rounds unless --rounds says otherwise; the certificate is kept, and quoted in later verdicts. In
-    exact mode every number must be equal to the last digit; exits 4 if one is not.
+    exact mode every number must be equal to the last digit; exits 4 if one is not, or if a case failed.
+
+    With --layout the functions and data of the second kernel are elsewhere: how far builds of one kernel are apart.
+    Bisections in live mode know it from there.
 
     \b
     Example:
       lab aa deb:6.12 -w alloc-burst:layout-4632k
+      lab aa v6.12 -w alloc-burst:layout-4632k --layout 1
       lab aa --list
     """
     if listing:
@@ -49,7 +71,8 @@ def aa(spec: str | None, resume: str | None, listing: bool, result: Path | None,
     if (spec is None) == (resume is None):
         raise UserError("a kernel is needed, or --resume ID", hint="e.g. lab aa deb:6.12 -w alloc-burst:layout-4632k")
     nothing = {"base_cc": None, "test_cc": None, "fail_on": None, "require_verdict": False, "explain": False}
-    asked = msgspec.convert({**rest, **nothing, "base": spec, "test": spec}, ab.AbOptions)
+    test = with_layout(spec, layout) if spec and layout else spec
+    asked = msgspec.convert({**rest, **nothing, "base": spec, "test": test}, ab.AbOptions)
     with (
         options.work(asked.jobs, asked.budget) as work,
         options.result_folder(resume, result, _load_plan, lambda: _plan(asked, work.progress)) as (folder, plan),
@@ -59,6 +82,7 @@ def aa(spec: str | None, resume: str | None, listing: bool, result: Path | None,
     made = certificates.certify(finished)
     certificates.keep(made)
     _print(made, as_json=as_json)
+    ab.require_every_case(finished)
     return 0
 
 
@@ -90,7 +114,10 @@ def _print(made: Sequence[Certificate], *, as_json: bool) -> None:
         options.print_json({"schema": "lab.aa/1", "certificates": made})
         return
     for c in made:
-        if c.mode == "exact":
+        if c.mode == "exact" and c.layout:
+            shift = percent(None if c.shift is None else math.exp(c.shift))
+            click.echo(f"{c.case}: {shift} with {name_of(c.layout)}, {c.pairs} seeds: {c.verdict}")
+        elif c.mode == "exact":
             click.echo(
                 f"{c.case}: equal to the last digit in every metric, {c.pairs} seeds, each run twice: {c.verdict}"
             )
@@ -125,7 +152,7 @@ def _show(made: Sequence[Certificate]) -> None:
     for c in made:
         table.add_row(
             c.case,
-            " ".join(filter(None, (c.mode, c.accelerator, "duet" if c.duet else None))),
+            " ".join(filter(None, (c.mode, c.accelerator, "duet" if c.duet else None, _build(c)))),
             f"{c.pairs}" + (f" ({c.disturbed} disturbed)" if c.disturbed else ""),
             _span(c, 25, 75),
             _span(c, 5, 95),
@@ -138,6 +165,13 @@ def _show(made: Sequence[Certificate]) -> None:
     if not console.is_terminal:
         console = Console(width=_UNBOUND)
     console.print(table, highlight=False)
+
+
+def _build(certificate: Certificate) -> str | None:
+    """The layout of the other kernel, and how far it is."""
+    if not certificate.layout or certificate.shift is None:
+        return None
+    return f"{name_of(certificate.layout)} {percent(math.exp(certificate.shift))}"
 
 
 def _span(certificate: Certificate, low: int, high: int) -> str:

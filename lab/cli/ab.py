@@ -16,9 +16,10 @@ from lab.compare.explain import CaseExplanation, find
 from lab.compare.plan import ArmPlan, LivePlan, MeasureOptions, Plan
 from lab.compare.results import AbResult
 from lab.core import records
-from lab.core.errors import Undecided, UserError
+from lab.core.errors import GuestFailed, Undecided, UserError
 from lab.core.executor import Work
 from lab.core.progress import Progress
+from lab.core.text import plural
 from lab.guests import kvm
 from lab.history import remember
 from lab.kernels import compilers
@@ -52,6 +53,8 @@ def ab(
 ) -> int:
     """Compare two kernels on a workload: same or not, by how much, and how sure.
 
+    Exits 4 if a case failed; all other cases are judged nevertheless.
+
     \b
     Example:
       lab ab --base efa7df3e3bb5^ --test efa7df3e3bb5 -w alloc-burst:layout-4632k
@@ -71,6 +74,7 @@ def ab(
         remember(folder, work.progress)
         reason = find(folder, finished, work) if explain else None
     _print(finished, reason, as_json=as_json)
+    require_every_case(finished)
     if finished.verdict in fail_on:
         return 1
     if asked.require_verdict and finished.verdict == Outcome.UNKNOWN:
@@ -79,6 +83,19 @@ def ab(
             hint=f"give it more {finished.pairs}s (--max-{finished.pairs}s) or a larger threshold",
         )
     return 0
+
+
+def require_every_case(finished: AbResult) -> None:
+    """Raise the error of a result some of whose cases failed; the others are judged and stored by then."""
+    failed = [case.failed for case in finished.failed if case.failed]
+    if failed:
+        folder, first = results.open_folder(finished.result), failed[0]
+        raise GuestFailed(
+            first.kind,
+            f"{len(failed)} of {plural(len(finished.cases), 'case')} failed, the first {first.where}: {first.message}",
+            hint=f"the others are judged; `{results.resume_command(folder)}` tries it again",
+            log=folder / first.log if first.log else None,
+        )
 
 
 class AbOptions(MeasureOptions, frozen=True, kw_only=True):

@@ -10,9 +10,9 @@ from lab.compare import check
 from lab.compare.check import WorkloadCheck
 from lab.core import records
 from lab.core.errors import LabError
-from lab.core.text import columns
+from lab.core.text import columns, plural
 from lab.workloads import selection
-from lab.workloads.spec import Metric, Workload
+from lab.workloads.spec import Case, Metric, Workload
 
 
 def render(workload: Workload) -> str:
@@ -23,9 +23,17 @@ def render(workload: Workload) -> str:
         lines.append("  and every number that its program prints beside them")
     if workload.operations:
         lines.append(f"  modelled cycles are per {workload.operations}")
+    if (workload.measures, workload.center) != ("all", "mean"):
+        share = "the kernel's share" if workload.measures == "kernel" else "the whole cost"
+        lines.append(f"  of the modelled cycles {share} of the {workload.center} operation decides")
+    if workload.windows != 3:
+        lines.append(f"  a guest runs a case that marks no windows {workload.windows} times")
     if workload.cases:
         lines += ["", "cases (controls are expected not to change):"]
-        lines += columns([(f"  {case.name}", "control" if case.control else "", case.note) for case in workload.cases])
+        lines += columns([_case(case) for case in workload.cases])
+    if workload.groups:
+        lines += ["", f"a group selects its cases (--workload {workload.name}:{next(iter(workload.groups))}):"]
+        lines += columns([(f"  {name}", plural(len(cases), "case")) for name, cases in workload.groups.items()])
     if workload.case_pattern:
         lines += ["", f"any other case of this form can be asked for:\n  {workload.case_pattern}"]
     if workload.case_files:
@@ -49,6 +57,10 @@ def _guest(workload: Workload) -> list[str]:
         ("read as", workload.parse),
     ]
     return [f"{name + ':':<12}{value}" for name, value in facts if value]
+
+
+def _case(case: Case) -> tuple[str, ...]:
+    return (f"  {case.name}", *([case.group] if case.group else []), "control" if case.control else "", case.note)
 
 
 def _metric(metric: Metric) -> tuple[str, ...]:
@@ -82,6 +94,7 @@ def list_command(as_json: bool) -> None:
                 "name": each.name,
                 "story": each.story,
                 "cases": [case.name for case in each.cases],
+                "groups": {name: [case.name for case in cases] for name, cases in each.groups.items()},
                 "case_files": each.case_files or None,
                 "model": each.model,
                 "isolate": each.isolate,
@@ -111,7 +124,7 @@ def show_command(name: str, as_json: bool) -> None:
 
 @workload.command("check")
 @click.argument("refs", metavar="REF...", nargs=-1, required=True)
-@click.option("--run", metavar="SPEC", help="Also boot this kernel and run the smallest case once.")
+@click.option("--run", metavar="SPEC", help="Also boot this kernel and run the smallest case, twice.")
 @options.guest_timeout
 @options.jobs
 @options.json_output
@@ -148,6 +161,10 @@ def _facts(checked: WorkloadCheck) -> str:
     if checked.case:
         metrics = ", ".join(f"{name} {value:g}" for name, value in checked.metrics.items())
         facts.append(f"{checked.case} gave {metrics}")
+    if checked.clocked is not None:
+        facts.append(
+            "its work follows the clock, as it says" if checked.clocked else "its work does not follow the clock"
+        )
     return ", ".join(facts)
 
 

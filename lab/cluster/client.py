@@ -243,4 +243,4 @@ def _guest_failed(error: RemoteError | None, folder: Path) -> GuestFailed:
     if error is None:
         return GuestFailed(GuestFailure.NO_REPORT, "the worker returned nothing", log=folder)
     log = folder / error.log if error.log else None
-    return GuestFailed(GuestFailure(error.kind), error.message, hint=error.hint, log=log)
+    return GuestFailed(GuestFailure(error.kind), error.message, hint=error.hint, log=log, case=error.case)

@@ -191,17 +191,20 @@ def perform(packed: bytes) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteError:
-    """An error on its way to the machine that asked. log: the name of the file that says more."""
+    """An error on its way to the machine that asked. log: the name of the file that says more. case: a guest's."""
 
     message: str
     hint: str | None
     kind: str = ""
     log: str | None = None
+    case: str = ""
 
     @classmethod
     def of(cls, error: LabError, kind: str = "") -> RemoteError:
         """An error in this form."""
-        return cls(message=error.message, hint=error.hint, kind=kind, log=error.log.name if error.log else None)
+        case = error.case if isinstance(error, GuestFailed) else ""
+        log = error.log.name if error.log else None
+        return cls(message=error.message, hint=error.hint, kind=kind, log=log, case=case)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

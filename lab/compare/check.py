@@ -1,33 +1,92 @@
-"""The check of a workload: its file, its files in the guest, and on request one case of it in a real guest."""
+"""The check of a workload: its file, its files in the guest, and on request one case of it in a real guest.
+
+A program may choose its own amount of work by the clock. In exact mode the clock is a count of instructions, so such a
+program does less where each instruction costs more, and its numbers per operation are of another mix. Two guests whose
+clocks run at different rates tell: a fixed amount of work is the same in both.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from lab.compare import runs
 from lab.compare.requirements import check_guest
-from lab.compare.runs import Bench, GuestRun
-from lab.core import paths
+from lab.compare.runs import Bench, GuestRun, Run
+from lab.core import paths, records
+from lab.core.errors import GuestFailed, UserError
 from lab.core.executor import Work
 from lab.core.records import Record
 from lab.guests import exact, initrd
 from lab.guests import image as guest_image
+from lab.guests.plugin import load_instrument
 from lab.guests.run import Arm, RunningGuests
 from lab.kernels.kernel import Kernel, common_machine, resolve
 from lab.workloads import selection
 from lab.workloads.spec import Case, Workload
 
+_SLOWER = 2
+"""An instruction of the second guest takes four times as long: two powers of two."""
+
+_OPERATIONS_APART = 0.01
+_INSTRUCTIONS_APART = 0.1
+"""Of a program that counts no operations: waiting and starting differ a little with the rate of the clock."""
+
 
 class WorkloadCheck(Record, frozen=True, kw_only=True):
-    """A sound workload. slice_mb: the size of its guest's root. metrics: those of the case that ran."""
+    """A sound workload. slice_mb: the size of its guest's root. metrics: those of the case that ran.
+
+    clocked: the case does as much work as the clock lets it; None where it was not run.
+    """
 
     workload: str
     cases: int
     slice_mb: float
     case: str | None = None
     metrics: dict[str, float] = msgspec.field(default_factory=dict)
+    clocked: bool | None = None
+
+
+class WorkCounts(NamedTuple):
+    """The work that a case did: operations, None where nothing counts them, and the program's own instructions."""
+
+    operations: float | None
+    instructions: float
+
+    @classmethod
+    def of(cls, run: Run, workload: Workload, case: Case) -> WorkCounts:
+        """The counts of a guest that ran under a model."""
+        metrics = run.metrics(case.name)
+        counted = metrics.get("counted_operations", 1.0)
+        marked = "cycles_p50" in metrics
+        return cls(counted if marked or workload.operations else None, metrics.get("user_instructions", 0.0) * counted)
+
+    def differs(self, other: WorkCounts) -> bool:
+        """True if the two are not the same amount of work."""
+        if self.operations is not None and other.operations is not None:
+            return _apart(self.operations, other.operations) > _OPERATIONS_APART
+        return _apart(self.instructions, other.instructions) > _INSTRUCTIONS_APART
+
+    def __str__(self) -> str:
+        """The count that tells."""
+        if self.operations is not None:
+            return f"{self.operations:,.0f} operations"
+        return f"{self.instructions:,.0f} instructions"
+
+
+def _apart(one: float, other: float) -> float:
+    return abs(one - other) / max(one, other) if max(one, other) else 0.0
+
+
+class _FixedWork(Record, frozen=True, kw_only=True):
+    """A memo: the error of the first case whose work follows the clock, empty if none does."""
+
+    clocked: str
 
 
 def check(ref: str, *, run: str | None, timeout_s: float, work: Work) -> WorkloadCheck:
@@ -47,10 +106,29 @@ def check(ref: str, *, run: str | None, timeout_s: float, work: Work) -> Workloa
     check_guest(workload, [case], [arm], image)
     folder = paths.cache_dir("checks") / workload.name
     (folder / "runs").mkdir(parents=True, exist_ok=True)
-    with work.progress.task("running", 1) as task:
-        metrics = _run(workload, case, arm, packed, folder, timeout_s)
-        task.advance()
-    return WorkloadCheck(workload=workload.name, cases=len(cases), slice_mb=size, case=case.name, metrics=metrics)
+    bench = Bench(
+        qemu=exact.find_qemu(),
+        machine=common_machine(arm.kernel),
+        workload=workload,
+        packed_root=packed,
+        timeout_s=timeout_s,
+        folder=folder,
+        instrument=load_instrument(None, "count"),
+    )
+    with work.progress.task("running", 2) as task:
+        first, second = _at_two_rates(bench, arm, [case], lambda: task.advance())
+    for run_ in (first, second):
+        if (failed := runs.failure_of(bench, run_, case)) is not None:
+            raise failed
+    counts = [WorkCounts.of(run, workload, case) for run in (first, second)]
+    clocked = counts[0].differs(counts[1])
+    if clocked and not workload.clocked:
+        raise _clocked(workload, case, *counts)
+    outcome = first.report.case(case.name)
+    return WorkloadCheck(
+        workload=workload.name, cases=len(cases), slice_mb=size, case=case.name, clocked=clocked,
+        metrics=outcome.metrics if outcome else {},
+    )  # fmt: skip
 
 
 def smallest(cases: list[Case]) -> Case:
@@ -62,13 +140,59 @@ def _kernel(spec: str, work: Work) -> Kernel:
     return resolve(spec, progress=work.progress).obtain(work)
 
 
-def _run(workload: Workload, case: Case, arm: Arm, packed: Path, folder: Path, timeout_s: float) -> dict[str, float]:
-    bench = Bench(
-        qemu=exact.find_qemu(),
-        machine=common_machine(arm.kernel),
-        workload=workload,
-        packed_root=packed,
-        timeout_s=timeout_s,
-        folder=folder,
+def _at_two_rates(
+    bench: Bench, arm: Arm, cases: Sequence[Case], advance: Callable[[], None] = lambda: None
+) -> tuple[Run, Run]:
+    """The runs of two guests, the second one with a slower machine."""
+    parameters = exact.exact_machine()
+    slower = msgspec.structs.replace(parameters, shift=parameters.shift + _SLOWER)
+    found = []
+    for bench_ in (bench, dataclasses.replace(bench, parameters=slower)):
+        found.append(runs.measure(GuestRun(bench=bench_, arm=arm, seed=1, cases=cases), RunningGuests()))
+        advance()
+    return found[0], found[1]
+
+
+def _clocked(workload: Workload, case: Case, first: WorkCounts, second: WorkCounts) -> UserError:
+    shift = exact.exact_machine().shift
+    return UserError(
+        f"{workload.name}:{case.name} does as much work as the clock lets it: {first} where an instruction takes "
+        f"{1 << shift} ns, {second} where it takes {1 << (shift + _SLOWER)}",
+        hint="give it a fixed number of operations; or measure it as it is with clocked = true in its workload.toml",
     )
-    return runs.measure(GuestRun(bench=bench, arm=arm, seed=1, cases=[case]), RunningGuests()).metrics(case.name)
+
+
+def require_fixed_work(bench: Bench, cases: Sequence[Case], arm: Arm) -> None:
+    """Refuse a workload of the user's whose work follows the clock; asked once for each workload and program.
+
+    Only a cost model sees it. The lab's own workloads are known.
+    """
+    workload = bench.workload
+    if bench.instrument is None or workload.clocked or selection.is_shipped(workload):
+        return
+    together = workload.by_guest(cases)[0]
+    key = records.digest([records.file_digest(bench.packed_root), *(workload.command(case) for case in together)])
+    memo = paths.cache_dir("checks") / f"work-{key[:24]}.json"
+    if not memo.is_file():
+        records.save(memo, _FixedWork(clocked=_found_clocked(bench, together, arm)))
+    if said := records.load(memo, _FixedWork).clocked:
+        message, _, hint = said.partition("\n")
+        raise UserError(message, hint=hint)
+
+
+def _found_clocked(bench: Bench, cases: Sequence[Case], arm: Arm) -> str:
+    """The error of the first case whose work follows the clock; a case that fails says nothing of that."""
+    with tempfile.TemporaryDirectory(dir=paths.cache_dir("checks")) as name:
+        (Path(name) / "runs").mkdir()
+        try:
+            both = _at_two_rates(dataclasses.replace(bench, folder=Path(name)), arm, cases)
+        except GuestFailed:
+            return ""
+    for case in cases:
+        if any(runs.failure_of(bench, run, case) for run in both):
+            continue
+        first, second = (WorkCounts.of(run, bench.workload, case) for run in both)
+        if first.differs(second):
+            error = _clocked(bench.workload, case, first, second)
+            return f"{error.message}\n{error.hint}"
+    return ""

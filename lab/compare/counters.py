@@ -17,12 +17,14 @@ from lab.compare.results import CaseResult, growth, movement
 from lab.compare.runs import Run
 from lab.core import paths, toml
 from lab.core.records import Record
+from lab.guests import costs
 from lab.stats import verdict
 from lab.stats.verdict import Comparison, Metric, distance
 
 # The model counts the program and the kernel apart.
 _SIDE = re.compile(r"^(?:user|kernel)[._]")
 _PERCENTILES = ("latency_p", "cycles_p")
+_COSTS = {metric.name for metric in costs.METRICS if "cycles" in metric.name} | {"interruptions", "counted_operations"}
 
 Line = Annotated[str, msgspec.Meta(min_length=1, max_length=120)]
 
@@ -118,7 +120,7 @@ def movers(case: CaseResult, most: int = 3) -> list[Comparison]:
     moved = [
         c
         for c in case.metrics
-        if not (c.primary or c.name == case.guest_clock or c.name.startswith(_PERCENTILES))
+        if not (c.primary or c.name == case.guest_clock or c.name.startswith(_PERCENTILES) or c.name in _COSTS)
         if c.method != "none" and c.base != c.test
     ]
     return sorted(moved, key=_change, reverse=True)[:most]

@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lab.compare import results
+from msgspec.structs import replace as replace_fields
+
+from lab.compare import check, results, runs, sampling, state
 from lab.compare.plan import ArmPlan, ComparisonPlan, Plan
 from lab.compare.requirements import check_guest
-from lab.compare.results import AbResult, ArmResult, CaseResult, Clock, GuestShape, ResultEnvironment
+from lab.compare.results import (
+    AbResult,
+    ArmResult,
+    CaseResult,
+    Clock,
+    FailedCase,
+    GuestShape,
+    ResultEnvironment,
+    SweepPoint,
+)
 from lab.compare.runs import Bench
 from lab.compare.sampling import SeedRequest, Series, fill
-from lab.core.errors import HostFailed
+from lab.core.errors import HostFailed, UserError
 from lab.core.executor import Work
 from lab.core.progress import Progress
+from lab.core.text import plural
 from lab.guests import costs, exact, initrd
 from lab.guests import image as guest_image
 from lab.guests.exact import Qemu
 from lab.guests.plugin import load_instrument
 from lab.guests.run import Arm
-from lab.kernels import store
-from lab.kernels.kernel import Kernel, common_machine
+from lab.kernels import symbols
+from lab.kernels.kernel import Kernel, KernelSpec, common_machine
 from lab.stats import multiple, verdict
+from lab.stats.defaults import FIRST_LOOK_SEEDS, MIN_PAIRS
+from lab.stats.sequential import SequentialTest
 from lab.stats.verdict import Comparison, Metric, Outcome
 from lab.workloads import selection, spec
 from lab.workloads.spec import Case, Workload
@@ -41,7 +56,15 @@ def prepare(plan: Plan, folder: Path, work: Work) -> ExactGuests:
     """Build or fetch both kernels and the image, and describe the guests around them."""
     selection.require_unchanged(plan.files)
     qemu = exact.find_qemu(plan.qemu)
-    return prepare_around(obtain_arms(plan, work), qemu, plan, folder, work.progress)
+    guests = prepare_around(obtain_arms(plan, work), qemu, plan, folder, work.progress)
+    require_fixed_work(guests)
+    return guests
+
+
+def require_fixed_work(guests: ExactGuests) -> None:
+    """Refuse workloads whose work follows the clock, before anything is measured."""
+    for one in guests.series:
+        check.require_fixed_work(one.bench, one.cases, guests.arms[0])
 
 
 def prepare_around(
@@ -74,7 +97,13 @@ def prepare_around(
             fingerprint=facts.fingerprint,
             model=facts.model,
         )
-        series.append(Series(bench=replace(bench, fingerprint=facts.fingerprint), cases=cases))
+        series.append(
+            Series(
+                bench=replace(bench, fingerprint=facts.fingerprint),
+                cases=cases,
+                windows=dict.fromkeys((case.name for case in cases), bench.windows),
+            )
+        )
     environment = ResultEnvironment.around(
         shapes,
         image[0].sha256,
@@ -93,13 +122,15 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
     """Do what a plan says, in its result folder; what is already there is not done again."""
     clock, name = Clock(), results.reference(folder)
     guests = prepare(plan, folder, work)
-    fill(guests.series, guests.arms, plan, lambda series: _undecided(series, guests, plan), work)
+    fill(guests.series, guests.arms, plan, lambda series: _undecided(series, guests, plan), work, loss="case")
+    _require_one(guests.series)
     if not all(series.seeds() for series in guests.series):
         raise HostFailed(
             "the budget was used up before one pair of guests had run",
             hint=f"give it more; go on by `lab ab --resume {name}`",
         )
     cases, overall = judge(guests.series, plan)
+    cases = _with_code_remarks(cases, guests.series, work.progress)
     base, test = map(arm_result, guests.arms)
     return results.finish(
         folder,
@@ -114,58 +145,151 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
         verdict=overall.verdict,
         reason=overall.reason,
         reproduce=f"lab replay {name}",
+        remarks=_boot_remarks(guests),
     )
 
 
+def _with_code_remarks(cases: list[CaseResult], series: Sequence[Series], progress: Progress) -> list[CaseResult]:
+    """The cases, with a line where the program's own code differs between the arms or the seeds."""
+    found = {
+        (one.bench.workload.name, case.name): code_remarks(one, case, progress)
+        for one in series
+        if one.bench.instrument
+        for case in one.cases
+    }
+    return [
+        replace_fields(case, notes=[*case.notes, *found.get((case.workload, case.case), [])])
+        if not case.failed
+        else case
+        for case in cases
+    ]
+
+
+def code_remarks(one: Series, case: Case, progress: Progress, arms: tuple[str, str] = ("base", "test")) -> list[str]:
+    """The lines about the program's own code in a case."""
+    base, test = (
+        {seed: value for seed, value in one.values(arm, case, "user_instructions").items() if math.isfinite(value)}
+        for arm in arms
+    )
+    apart, ends = state.odd_code(base, test)
+    if not apart and not ends:
+        return []
+    tables = _program_symbols(one.bench.workload, progress)
+
+    def code(arm: str, seed: int) -> state.Code:
+        name = runs.run_name(one.bench.workload, arm, seed, [case])
+        blocks = runs.user_code(one.bench.folder, name).get(case.name, [])
+        return state.code_of(one.done[name], case.name, blocks, tables)
+
+    lines = [state.arms_remark(code(arms[0], seed), code(arms[1], seed)) for seed in apart]
+    return lines + ([state.seeds_remark(*(code(arms[0], seed) for seed in ends))] if ends else [])
+
+
+_PROGRAMS = 0x555555554000
+"""The address of position-independent programs under `norandmaps`."""
+
+
+def _program_symbols(workload: Workload, progress: Progress) -> list[symbols.SymbolTable]:
+    """The functions of a workload's program at either address; none if it has no names."""
+    own = initrd.own_files(workload).get(workload.program)
+    program = own or guest_image.obtain(progress)[1] / "root" / workload.program.lstrip("/")
+    try:
+        return [symbols.from_elf(program, bias=bias) for bias in (0, _PROGRAMS)]
+    except UserError:
+        return []
+
+
+def _boot_remarks(guests: ExactGuests) -> list[str]:
+    """The differences between the guests of both arms, by the first seed of each workload; each line once."""
+    asked = [name for arm in guests.arms for name in arm.settings]
+    lines: list[str] = []
+    for one in guests.series:
+        for case in one.cases:
+            base, test = (one.runs_of(arm, case) for arm in ("base", "test"))
+            if shared := base.keys() & test.keys():
+                lines += state.boot_remarks(base[min(shared)], test[min(shared)], asked)
+    return list(dict.fromkeys(lines))
+
+
+def _require_one(series: Sequence[Series]) -> None:
+    """Raise the first error if every case failed: nothing is left to judge."""
+    failures = [one.failures(case) for one in series for case in one.cases]
+    if all(failures):
+        raise next(iter(failures[0].values()))
+
+
 def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], multiple.Overall]:
-    """Compare every case of every series, and judge all of them together."""
+    """Compare every case of every series, and judge all of them together; a case that failed is left out."""
     cases = [(one, case) for one in series for case in one.cases]
-    compared = [_compare(one, case, plan) for one, case in cases]
+    failed = [FailedCase.of(found, one.bench.folder) if (found := one.failures(case)) else None for one, case in cases]
+    compared = [_compare(one, case, plan, why) for (one, case), why in zip(cases, failed, strict=True)]
     marked = iter(multiple.mark_secondary([c for comparisons in compared for c in comparisons]))
     compared = [[next(marked) for _ in comparisons] for comparisons in compared]
     verdicts = [
         multiple.case_verdict(f"{one.bench.workload.name}:{case.name}", comparisons)
         for (one, case), comparisons in zip(cases, compared, strict=True)
     ]
-    overall = multiple.overall(verdicts, plan.alpha)
+    judged_cases = [found for found, why in zip(verdicts, failed, strict=True) if why is None]
+    overall = multiple.overall(judged_cases, plan.alpha)
+    for word in ("failed", "unsupported"):
+        if lost := sum(why is not None and why.word == word for why in failed):
+            overall = replace_fields(overall, reason=f"{overall.reason}; {lost} of {plural(len(cases), 'case')} {word}")
+    survived = [found.name in overall.survived if found.verdict.is_change else None for found in verdicts]
+    test = SequentialTest(plan.alpha / max(1, len(judged_cases)), exact=True)
     judged = [
         CaseResult(
             workload=one.bench.workload.name,
             case=case.name,
             control=case.control,
-            verdict=found.verdict,
-            metrics=comparisons,
+            verdict=Outcome.UNKNOWN if holm is False else found.verdict,
+            metrics=multiple.withdraw_primary(comparisons, test) if holm is False else comparisons,
             guest_clock=one.bench.workload.primary.name if one.bench.instrument else None,
-            holm=found.name in overall.survived if found.verdict.is_change else None,
+            holm=holm,
+            failed=why,
+            sweep=SweepPoint.of(one.bench.workload, case),
+            notes=[] if why else state.case_remarks(case.name, *(one.runs_of(arm, case) for arm in ("base", "test"))),
         )
-        for (one, case), comparisons, found in zip(cases, compared, verdicts, strict=True)
+        for (one, case), comparisons, found, why, holm in zip(cases, compared, verdicts, failed, survived, strict=True)
     ]
     return judged, overall
 
 
-def _compare(one: Series, case: Case, plan: Plan) -> list[Comparison]:
-    return [
+def _compare(one: Series, case: Case, plan: Plan, failed: FailedCase | None) -> list[Comparison]:
+    known = metrics_of(one.bench.workload, one.metrics(case), modelled=one.bench.instrument is not None)
+    if failed is not None:
+        return [verdict.compare_metric(metric, [], [], exact=True) for metric in known]
+    compared = [
         verdict.compare_metric(metric, base, test, threshold=plan.threshold, alpha=plan.alpha, exact=True)
-        for metric in metrics_of(one.metrics(case), modelled=one.bench.instrument is not None)
+        for metric in known
         for _, base, test in [one.pairs(case, metric.name)]
+    ]
+    three_decide = plan.base.is_like(plan.test) or one.equal(case)
+    three_decide = three_decide and one.windows_agree(case, plan.threshold)
+    return [
+        sampling.weigh(c, three_decide=three_decide, threshold=plan.threshold, max_seeds=plan.max_seeds)
+        if c.primary
+        else c
+        for c in compared
     ]
 
 
-def metrics_of(own: Sequence[spec.Metric], *, modelled: bool) -> list[Metric]:
-    """Metrics to compare, the primary one first: modelled cycles where a model is run, else the workload's own."""
+def metrics_of(workload: Workload, own: Sequence[spec.Metric], *, modelled: bool) -> list[Metric]:
+    """Metrics to compare: modelled ones first, the one that decides among them, where a model is run; then own ones."""
     return [
-        *(costs.METRICS if modelled else ()),
+        *(costs.metrics_of(workload.measures, workload.center) if modelled else ()),
         *(Metric(name=m.name, unit=m.unit, better=m.better, primary=m.primary and not modelled) for m in own),
     ]
 
 
 def _undecided(one: Series, guests: ExactGuests, plan: Plan) -> SeedRequest:
-    """The cases that more seeds could settle: unknown, or changed but not yet beyond chance over all cases."""
+    """The cases that more seeds could settle."""
     cases, _ = judge(guests.series, plan)
     open_cases = {
         case.case
         for case in cases
-        if case.workload == one.bench.workload.name and (case.verdict == Outcome.UNKNOWN or case.holm is False)
+        if case.workload == one.bench.workload.name and not case.failed
+        if case.verdict == Outcome.UNKNOWN
+        if sampling.can_be_settled(case.primary, plan.max_seeds)
     }
     return SeedRequest(guests.arms, [case for case in one.cases if case.name in open_cases])
 
@@ -187,14 +311,13 @@ def arm_result(arm: Arm, machine: Mapping[str, str] | None = None) -> ArmResult:
     """An arm as the document describes it. machine: the settings of every guest; None for exact mode's."""
     kernel: Kernel = arm.kernel
     source = kernel.spec.tree_source
-    build = store.find(kernel.key) if source else None
     return ArmResult(
         spec=kernel.spec.text,
         commit=kernel.commit,
         release=kernel.release,
         build=kernel.key,
         subject=source.subject if source else None,
-        compiler=build.inputs.compiler if build else None,
+        compiler=kernel.compiler(),
         settings={**(exact.exact_machine().settings if machine is None else machine), **arm.settings},
         note=kernel.spec.note,
     )
@@ -207,17 +330,30 @@ def model_of(asked: str, workload: Workload) -> str:
 
 def announce(plan: Plan, selected: Sequence[tuple[Workload, list[Case]]], work: Work) -> None:
     """Show what will run, and about how long it takes."""
+    least, most = seeds_of(plan, three_decide=plan.base.is_like(plan.test))
+    pair = sum(
+        guest_seconds(workload, together, arm.spec, plan)
+        for workload, cases in selected
+        for together in workload.by_guest(cases)
+        for arm in (plan.base, plan.test)
+    )
+    guests = 2 * sum(len(workload.by_guest(cases)) for workload, cases in selected)
     cases = sum(len(chosen) for _, chosen in selected)
-    guests = 2 * plan.seeds * sum(len(workload.by_guest(chosen)) for workload, chosen in selected)
-    seconds = guests * guest_seconds(2 * plan.seeds * cases / guests) / work.jobs
     work.progress.log(
-        f"{cases} cases, {plan.seeds} seeds: {guests} guests, {work.jobs} at a time, about {seconds:.0f} s"
+        f"{plural(cases, 'case')}, {runs.numbers(least, most)} seed{'s' * (most > 1)}: "
+        f"{runs.numbers(guests * least, guests * most)} guests, {work.jobs} at a time, "
+        f"{runs.span(pair * least / work.jobs, pair * most / work.jobs)}"
     )
 
 
-def guest_seconds(cases: float) -> float:
-    """About how long one guest with so many cases takes.
+def seeds_of(plan: ComparisonPlan, *, three_decide: bool) -> tuple[int, int]:
+    """The fewest and the most seeds of a plan, unless its budget ends it."""
+    if plan.fixed_seeds:
+        return plan.seeds, plan.seeds
+    return min(FIRST_LOOK_SEEDS if three_decide else MIN_PAIRS, plan.max_seeds), max(plan.max_seeds, plan.seeds)
 
-    Typical of two cores without KVM; the bar knows better after the first guest.
-    """
-    return 0.8 + 0.15 * cases
+
+def guest_seconds(workload: Workload, cases: Sequence[Case], spec: KernelSpec, plan: ComparisonPlan) -> float:
+    """About how long a guest with these cases takes."""
+    model = model_of(plan.model, workload)
+    return runs.guest_seconds(workload, cases, built=spec.source.is_buildable, model=model)

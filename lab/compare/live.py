@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -13,12 +13,14 @@ from lab.compare import boots, certificates, exact, live_guests, results
 from lab.compare.boots import GuestSetup
 from lab.compare.live_guests import LiveGuests
 from lab.compare.plan import LivePlan, Plan
-from lab.compare.results import AbResult, CaseResult, Clock, Live, LiveRound
+from lab.compare.results import AbResult, CaseResult, Clock, Live, LiveRound, SweepPoint
 from lab.compare.round_runner import RoundRunner
-from lab.compare.rounds import Rounds
+from lab.compare.rounds import Covariate, Rounds
+from lab.core import records
 from lab.core.errors import GuestFailed, HostFailed
 from lab.core.executor import Work
 from lab.core.progress import Progress, Task
+from lab.core.records import Record
 from lab.guests import exact as guest_exact
 from lab.guests import host, live_machine, perf_record
 from lab.guests.live_machine import live_parameters
@@ -112,12 +114,36 @@ def _trouble(tried: LiveRound) -> str:
 _BOOT_S, _SAMPLE_S = 2.0, 0.5
 
 
-def rounds_of(setups: Sequence[GuestSetup], plan: Plan) -> Rounds:
+class _Covariates(Record, frozen=True, kw_only=True):
+    """The covariates of a comparison by case, as they were when it began: `covariates.json`."""
+
+    schema: int = 1
+    covariates: dict[str, Covariate]
+
+
+def covariates_of(folder: Path, cases: Collection[str], plan: Plan, qemu: str) -> dict[str, Covariate]:
+    """The covariates of a comparison: those of the host's certificates, or none for a certificate itself.
+
+    A comparison that is resumed keeps its own.
+    """
+    assert plan.live is not None  # noqa: S101
+    path = folder / "covariates.json"
+    if path.is_file():
+        return records.load(path, _Covariates).covariates
+    found: dict[str, Covariate] = {}
+    if not plan.certificate and not (folder / "rounds").exists():
+        present = certificates.setup(qemu)
+        found = certificates.covariates(cases, present, accelerator=plan.live.accelerator, duet=plan.live.duet)
+    records.save(path, _Covariates(covariates=found))
+    return found
+
+
+def rounds_of(setups: Sequence[GuestSetup], plan: Plan, covariates: Mapping[str, Covariate] | None = None) -> Rounds:
     """The rounds of a comparison over every case of every workload."""
     assert plan.live is not None  # noqa: S101
     metrics = {
         name: [
-            *exact.metrics_of(setup.workload.metrics, modelled=False),
+            *exact.metrics_of(setup.workload, setup.workload.metrics, modelled=False),
             *(event.metric for event in setup.perf),
         ]
         for setup in setups
@@ -133,6 +159,7 @@ def rounds_of(setups: Sequence[GuestSetup], plan: Plan) -> Rounds:
         sample_s=_SAMPLE_S,
         fixed_iterations=plan.live.iterations,
         fixed_blocks=plan.live.fixed_rounds,
+        covariates=covariates,
     )
 
 
@@ -151,7 +178,8 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
         progress=work.progress,
     )
     facts = host.survey(sorted({cpu for setup in guests.setups for cpu_set in setup.cpu_sets for cpu in cpu_set.cpus}))
-    rounds = rounds_of(guests.setups, plan)
+    names = [name for setup in guests.setups for name in setup.case_names]
+    rounds = rounds_of(guests.setups, plan, covariates_of(folder, names, plan, guests.environment.qemu))
     runner = RoundRunner(
         setups=guests.setups, arms=guests.arms, rounds=rounds, folder=folder, deadline=work.deadline
     )  # fmt: skip
@@ -211,6 +239,7 @@ def judge(rounds: Rounds, setups: Sequence[GuestSetup], plan: Plan) -> tuple[lis
             control=case.control,
             verdict=verdicts[name].verdict,
             metrics=_measured(standing[name], setup),
+            sweep=SweepPoint.of(setup.workload, case),
         )
         for setup in setups
         for name, case in zip(setup.case_names, setup.cases, strict=True)
@@ -270,6 +299,7 @@ def _live(
         rounds=runner.tried,
         planned_rounds=rounds.round_plan.rounds if rounds.round_plan else None,
         sampling=rounds.sampling(),
+        covariates=rounds.covariates,
         certificates=certificates.quotes(
             rounds.metrics, certificates.setup(guests.environment.qemu), accelerator=plan.accelerator, duet=plan.duet,
             rounds=len(rounds.blocks),

@@ -11,13 +11,15 @@ from statistics import fmean
 
 import msgspec
 
-from lab.compare import exact, matrix_results, results, runs
+from lab.compare import exact, matrix_results, results, runs, sampling
+from lab.compare import state as state_guard
 from lab.compare.exact import ExactGuests
 from lab.compare.matrix_results import Cell, MatrixArm, MatrixArmPlan, MatrixPlan, MatrixResult, Span, state
+from lab.compare.plan import is_alike
 from lab.compare.results import Clock
 from lab.compare.sampling import SeedRequest, Series, fill
 from lab.core import records
-from lab.core.errors import HostFailed, UserError, suggestion
+from lab.core.errors import GuestFailure, HostFailed, UserError, suggestion
 from lab.core.executor import Work
 from lab.core.text import plural
 from lab.guests import exact as guest_exact
@@ -26,6 +28,7 @@ from lab.kernels import spec
 from lab.kernels.kernel import KernelSpec
 from lab.stats import multiple, verdict
 from lab.stats.multiple import CaseVerdict
+from lab.stats.sequential import SequentialTest
 from lab.stats.verdict import Comparison, Metric, Outcome
 from lab.workloads import selection
 from lab.workloads.spec import Case, Workload
@@ -50,7 +53,7 @@ def _with_suffixes(kernel: KernelSpec, text: str) -> KernelSpec:
 
 def metric_of(workload: Workload, name: str | None, *, modelled: bool) -> Metric:
     """The metric that a workload's cells show: the one asked for, or the primary one."""
-    known = exact.metrics_of(workload.metrics, modelled=modelled)
+    known = exact.metrics_of(workload, workload.metrics, modelled=modelled)
     if name is None:
         return next(metric for metric in known if metric.primary)
     for metric in known:
@@ -87,7 +90,9 @@ def prepare(plan: MatrixPlan, folder: Path, work: Work) -> ExactGuests:
         )
         for arm in plan.arms
     )
-    return exact.prepare_around(arms, qemu, plan, folder, work.progress)
+    guests = exact.prepare_around(arms, qemu, plan, folder, work.progress)
+    exact.require_fixed_work(guests)
+    return guests
 
 
 def measure(plan: MatrixPlan, folder: Path, work: Work) -> MatrixResult:
@@ -97,13 +102,13 @@ def measure(plan: MatrixPlan, folder: Path, work: Work) -> MatrixResult:
     """
     clock, name = Clock(), results.reference(folder)
     guests = prepare(plan, folder, work)
-    fill(guests.series, guests.arms, plan, lambda series: _undecided(series, guests, plan), work, keep_going=True)
-    if not any(series.done or series.failed for series in guests.series):
+    fill(guests.series, guests.arms, plan, lambda series: _undecided(series, guests, plan), work, loss="arm")
+    if not any(series.done or series.died for series in guests.series):
         raise HostFailed(
             "the budget was used up before one guest had run",
             hint=f"give it more; go on by `lab matrix --resume {name}`",
         )
-    cells = judge(guests.series, plan)
+    cells = [_with_code_remarks(cell, guests, plan, work) for cell in judge(guests.series, plan)]
     return results.finish(
         folder,
         plan,
@@ -131,12 +136,19 @@ def judge(series: Sequence[Series], plan: MatrixPlan) -> list[Cell]:
     cells = [_cell(one, case, arm, plan) for one in series for case in one.cases for arm in plan.arms]
     family = [_key(cell) for cell in cells if cell.comparison and cell.verdict]
     survived = multiple.overall(family, plan.alpha).survived
+    test = SequentialTest(plan.alpha / max(1, len(family)), exact=True)
     return [
-        msgspec.structs.replace(cell, holm=_key(cell).name in survived)
-        if cell.verdict and cell.verdict.is_change
-        else cell
+        _corrected(cell, _key(cell).name in survived, test) if cell.verdict and cell.verdict.is_change else cell
         for cell in cells
     ]
+
+
+def _corrected(cell: Cell, survived: bool, test: SequentialTest) -> Cell:
+    """A cell with a change, which is `unknown` unless it survived."""
+    if survived or cell.comparison is None:
+        return msgspec.structs.replace(cell, holm=survived)
+    comparison = multiple.withdraw(cell.comparison, f"{multiple.NOT_BEYOND_CHANCE} cells", test)
+    return msgspec.structs.replace(cell, holm=False, verdict=comparison.verdict, comparison=comparison)
 
 
 def _key(cell: Cell) -> CaseVerdict:
@@ -166,8 +178,26 @@ def _cell(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan) -> Cell
         comparison=comparison,
         verdict=comparison.verdict if comparison else None,
         failed=failure.message if failure else None,
+        unsupported=failure is not None and failure.kind == GuestFailure.UNSUPPORTED,
         means=_means(one, case, arm),
+        notes=_remarks(one, case, arm, plan) if comparison else [],
     )
+
+
+def _with_code_remarks(cell: Cell, guests: ExactGuests, plan: MatrixPlan, work: Work) -> Cell:
+    """A cell, with a line where the program's own code differs from the baseline's or between seeds."""
+    if not cell.comparison:
+        return cell
+    one = next(series for series in guests.series if series.bench.workload.name == cell.workload)
+    names = {arm.label: arm.name for arm in plan.arms}
+    pair = names[plan.baseline], names[cell.arm]
+    lines = exact.code_remarks(one, next(case for case in one.cases if case.name == cell.case), work.progress, pair)
+    return msgspec.structs.replace(cell, notes=[*cell.notes, *lines])
+
+
+def _remarks(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan) -> list[str]:
+    base = next(other for other in plan.arms if other.label == plan.baseline)
+    return state_guard.case_remarks(case.name, *(one.runs_of(name, case) for name in (base.name, arm.name)))
 
 
 def _shared_seeds(one: Series, case: Case, plan: MatrixPlan) -> list[int]:
@@ -181,10 +211,14 @@ def _compare(one: Series, case: Case, metric: Metric, arm: MatrixArmPlan, plan: 
     base = next(other for other in plan.arms if other.label == plan.baseline)
     if one.failure(base.name, case):
         return None
-    _, left, right = one.pairs(case, metric.name, (base.name, arm.name))
+    pair = base.name, arm.name
+    _, left, right = one.pairs(case, metric.name, pair)
     if not left:
         return None
-    return verdict.compare_metric(metric, left, right, threshold=plan.threshold, alpha=plan.alpha, exact=True)
+    compared = verdict.compare_metric(metric, left, right, threshold=plan.threshold, alpha=plan.alpha, exact=True)
+    three_decide = is_alike(base.spec, arm.spec) or one.equal(case, pair)
+    three_decide = three_decide and one.windows_agree(case, plan.threshold)
+    return sampling.weigh(compared, three_decide=three_decide, threshold=plan.threshold, max_seeds=plan.max_seeds)
 
 
 def _metric(one: Series, plan: MatrixPlan) -> Metric:
@@ -203,7 +237,8 @@ def _undecided(one: Series, ready: ExactGuests, plan: MatrixPlan) -> SeedRequest
     open_cells = [
         cell
         for cell in judge(ready.series, plan)
-        if cell.workload == one.bench.workload.name and (cell.verdict == Outcome.UNKNOWN or cell.holm is False)
+        if cell.workload == one.bench.workload.name and cell.verdict == Outcome.UNKNOWN
+        if cell.comparison and sampling.can_be_settled(cell.comparison, plan.max_seeds)
     ]
     if not open_cells:
         return SeedRequest([], [])
@@ -219,7 +254,7 @@ def summary(cells: Sequence[Cell], plan: MatrixPlan) -> str:
     """The number of cells of each verdict, in one line."""
     words = Counter(state(cell, plan.baseline) for cell in cells)
     del words["baseline"]
-    order = (*Outcome, "measured", "failed", "not measured")
+    order = (*Outcome, "measured", "failed", "unsupported", "not measured")
     counted = [f"{words[word]} {word}" for word in map(str, order) if words[word]]
     return f"against {plan.baseline}: {', '.join(counted)}"
 
@@ -232,17 +267,19 @@ def announce(plan: MatrixPlan, folder: Path, work: Work, *, budget_s: float | No
     selected = selection.select_all(plan.workloads)
     cells = sum(len(cases) for _, cases in selected) * len(plan.arms)
     shared = [(workload, together) for workload, cases in selected for together in workload.by_guest(cases)]
-    left = [_guests_left(plan, folder, workload, together) for workload, together in shared]
-    boots = zip(left, shared, strict=True)
-    seconds = sum(guests * exact.guest_seconds(len(together)) for guests, (_, together) in boots) / work.jobs
+    least, most = exact.seeds_of(plan, three_decide=False)
+    first, last = (
+        _left(plan, folder, shared, seeds) for seeds in ((1, least), (least + 1, most))
+    )  # fmt: skip
+    guests, seconds = sum(count for count, _ in first), sum(took for _, took in first) / work.jobs
+    more, longer = guests + sum(count for count, _ in last), seconds + sum(took for _, took in last) / work.jobs
     built = set(map(_kernel_of, plan.arms))
-    whole, guests = len(plan.arms) * plan.seeds * len(shared), sum(left)
+    whole = len(plan.arms) * least * len(shared)
     kept = f" ({whole - guests} of {whole} are there)" if guests < whole else ""
-    more = "" if plan.fixed_seeds or plan.max_seeds <= plan.seeds else f" (to {plan.max_seeds} where a cell stays open)"
     work.progress.log(
         f"{cells} cells: {plural(len(plan.arms), 'arm')} of {plural(len(built), 'kernel')}, "
-        f"{plural(cells // len(plan.arms), 'case')}, {plural(plan.seeds, 'seed')}{more}: "
-        f"{guests} guests{kept}, {work.jobs} at a time, about {seconds:.0f} s"
+        f"{plural(cells // len(plan.arms), 'case')}, {runs.numbers(least, most)} seed{'s' * (most > 1)}: "
+        f"{runs.numbers(guests, more)} guests{kept}, {work.jobs} at a time, {runs.span(seconds, longer)}"
     )
     if budget_s is not None and seconds > budget_s:
         work.progress.log(
@@ -250,13 +287,17 @@ def announce(plan: MatrixPlan, folder: Path, work: Work, *, budget_s: float | No
         )
 
 
-def _guests_left(plan: MatrixPlan, folder: Path, workload: Workload, together: Sequence[Case]) -> int:
-    """Guests of the first seeds that have no record yet."""
-    return sum(
-        not runs.run_path(folder, runs.run_name(workload, arm.name, seed, together)).is_file()
-        for arm in plan.arms
-        for seed in range(1, plan.seeds + 1)
-    )
+def _left(
+    plan: MatrixPlan, folder: Path, shared: Sequence[tuple[Workload, Sequence[Case]]], seeds: tuple[int, int]
+) -> list[tuple[int, float]]:
+    """The guests of some seeds that have no record yet, and the seconds that they take, for each kind of guest."""
+    found = []
+    for workload, together in shared:
+        for arm in plan.arms:
+            names = [runs.run_name(workload, arm.name, seed, together) for seed in range(seeds[0], seeds[1] + 1)]
+            count = sum(not runs.run_path(folder, name).is_file() for name in names)
+            found.append((count, count * exact.guest_seconds(workload, together, arm.spec, plan)))
+    return found
 
 
 def check_metrics(asked: Sequence[str], metric: str | None, model: str) -> None:

@@ -11,6 +11,8 @@ from itertools import count, product
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from lab.compare import results
 from lab.compare.plan import ComparisonPlan
 from lab.compare.results import ArmResult, ResultEnvironment
@@ -186,8 +188,9 @@ class Cell(Record, frozen=True, kw_only=True):
     mean: over the seeds that all arms with runs of this case have, so that cells are comparable.
     comparison: with the baseline arm; None for the baseline itself, and without numbers to compare.
     holm: True if a change is beyond chance over all cells; None without a change.
-    failed: the reason for missing numbers.
+    failed: the reason for missing numbers. unsupported: it is that the kernel does not offer what the case needs.
     means: of every metric of the runs.
+    notes: what the arm and the baseline did besides the metric, where that differs.
     """
 
     arm: str
@@ -204,7 +207,9 @@ class Cell(Record, frozen=True, kw_only=True):
     verdict: Outcome | None = None
     holm: bool | None = None
     failed: str | None = None
+    unsupported: bool = False
     means: dict[str, float]
+    notes: list[str] = msgspec.field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -220,7 +225,7 @@ class Cell(Record, frozen=True, kw_only=True):
     def reasons(self) -> list[str]:
         """The reasons for a missing number or an open verdict."""
         if self.failed:
-            return [f"failed: {self.failed}"]
+            return [f"{'unsupported' if self.unsupported else 'failed'}: {self.failed}"]
         if self.comparison is None:
             return []
         if self.verdict == Outcome.UNKNOWN:
@@ -250,12 +255,12 @@ class MatrixResult(Record, frozen=True, kw_only=True):
     @property
     def failed(self) -> list[Cell]:
         """The cells that have no number because a guest failed."""
-        return [cell for cell in self.cells if cell.failed]
+        return [cell for cell in self.cells if cell.failed and not cell.unsupported]
 
     @property
     def notes(self) -> list[str]:
         """Notes about the arms, each note once."""
-        return list(dict.fromkeys(arm.arm.note for arm in self.arms if arm.arm.note))
+        return results.notes_on([arm.arm for arm in self.arms])
 
     @property
     def worst(self) -> Cell | None:
@@ -269,9 +274,12 @@ class MatrixResult(Record, frozen=True, kw_only=True):
 
 
 def state(cell: Cell, baseline: str) -> str:
-    """A cell in a word: its verdict, `baseline`, `failed`, `not measured`, or `measured` where nothing judges it."""
+    """A cell in a word: its verdict, `baseline`, or `measured` where nothing judges it.
+
+    Or `failed`, `unsupported` or `not measured`, where it has no number.
+    """
     if cell.failed:
-        return "failed"
+        return "unsupported" if cell.unsupported else "failed"
     if not cell.seeds:
         return "not measured"
     if cell.arm == baseline:

@@ -50,6 +50,15 @@ class ArmPlan(Record, frozen=True, kw_only=True):
     spec: KernelSpec
     cc: str
 
+    def is_like(self, other: ArmPlan) -> bool:
+        """True of the same kernel under the same settings."""
+        return self.cc == other.cc and is_alike(self.spec, other.spec)
+
+
+def is_alike(one: KernelSpec, other: KernelSpec) -> bool:
+    """True of two specs of the same kernel under the same settings, however they are written."""
+    return (one.source, one.kconfig, one.settings) == (other.source, other.kconfig, other.settings)
+
 
 class CommonPlan(Record, frozen=True, kw_only=True):
     """The common part of all plans: the guests, and the smallest change that counts.

@@ -127,8 +127,9 @@ def _profile(guest: GuestRun, root: Path) -> ArmProfile:
     workload, (case,) = guest.bench.workload, guest.cases
     run, path = records.load(guest.record_path, Run), guest.folder / COSTS
     # The plugin knows cases by their order in the boot.
-    number = 1 + runs.order(run.cases, guest.seed).index(case.name)
-    windows = plugin.by_case(path).get(number)
+    by_number = plugin.by_case(path)
+    numbers = [number for number, outcome in enumerate(run.report.cases, start=1) if outcome.name == case.name]
+    windows = [window for number in numbers for window in by_number.get(number, [])]
     if not windows:
         raise GuestFailed(GuestFailure.NO_REPORT, "the cost model saw nothing of the case", log=path)
     counted = runs.operations_of(workload, run.report, case.name)
@@ -136,7 +137,7 @@ def _profile(guest: GuestRun, root: Path) -> ArmProfile:
     program = initrd.own_files(workload).get(workload.program, root / workload.program.lstrip("/"))
     return ArmProfile(
         blocks=[block for window in windows for block in window.blocks],
-        operations=sum(len(window.operations) for window in windows) or round(counted or 1),
+        operations=sum(len(window.operations) for window in windows) or round(counted or len(windows)),
         kernel=[symbols.kernel_symbols(kernel.vmlinux or kernel.bzimage, kernel.symbols)],
         user=[symbols.from_elf(program)],
     )

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import math
+import re
 import secrets
 import time
 from collections import Counter
@@ -25,9 +26,9 @@ from filelock import FileLock, Timeout
 
 from lab import __version__
 from lab.compare.plan import ComparisonPlan, Plan
-from lab.compare.rounds import Sampling
+from lab.compare.rounds import Covariate, Sampling
 from lab.core import paths, records
-from lab.core.errors import HostFailed, UserError
+from lab.core.errors import GuestFailed, GuestFailure, HostFailed, UserError
 from lab.core.progress import Progress
 from lab.core.records import Record
 from lab.guests.host import HostFact, RoundHost
@@ -63,6 +64,26 @@ class ArmResult(Record, frozen=True, kw_only=True):
         if self.subject:
             parts.append(f'("{self.subject}")')
         return " ".join([*parts, f"Linux {self.release}"])
+
+
+def compiler_note(arms: Sequence[ArmResult]) -> str | None:
+    """The warning that arms are of several compilers; None where all are of one, or the lab built them all."""
+    named = {version for arm in arms if (version := _compiler_version(arm.compiler or ""))}
+    # Who has the lab build with two compilers wants to know what these change.
+    if len(named) < 2 or all(arm.commit for arm in arms):
+        return None
+    return f"another compiler and configuration ({', '.join(sorted(named))}): differences below 10 % mean little"
+
+
+def _compiler_version(text: str) -> str | None:
+    """`gcc 12.2.0` of a compiler's own words, such as `x86_64-linux-gnu-gcc-12 (Debian 12.2.0-14) 12.2.0`."""
+    versions = re.findall(r"\d+(?:\.\d+)+", re.sub(r"\(.*?\)", "", text))
+    return f"{'clang' if 'clang' in text else 'gcc'} {versions[-1]}" if versions else None
+
+
+def notes_on(arms: Sequence[ArmResult]) -> list[str]:
+    """The notes of arms and the warning about their compilers, each once."""
+    return list(dict.fromkeys(note for note in (*(arm.note for arm in arms), compiler_note(arms)) if note))
 
 
 class GuestShape(Record, frozen=True, kw_only=True):
@@ -121,10 +142,57 @@ class ResultEnvironment(Record, frozen=True, kw_only=True):
         return cls(fingerprint=fingerprint, image=image, lab=__version__, guests=guests, **facts)
 
 
+class FailedCase(Record, frozen=True, kw_only=True):
+    """The reason why a case has no numbers. arms: those that it failed in. log: a file of the result folder."""
+
+    arms: list[str]
+    kind: GuestFailure
+    message: str
+    log: str | None = None
+
+    @classmethod
+    def of(cls, failures: Mapping[str, GuestFailed], folder: Path) -> FailedCase:
+        """The failures of a case by arm as one: the first error, and the arms that it failed in."""
+        first = next(iter(failures.values()))
+        log = first.log
+        if log is not None and log.is_relative_to(folder):
+            log = log.relative_to(folder)
+        return cls(arms=list(failures), kind=first.kind, message=first.message, log=str(log) if log else None)
+
+    @property
+    def word(self) -> str:
+        """`failed`, or `unsupported` where the kernel does not offer what the case needs."""
+        return "unsupported" if self.kind == GuestFailure.UNSUPPORTED else "failed"
+
+    @property
+    def where(self) -> str:
+        """The arms in words."""
+        return "in both arms" if len(self.arms) > 1 else f"in the {self.arms[0]} arm only"
+
+    def __str__(self) -> str:
+        """The failure in one line."""
+        return f"{self.word} {self.where}: {self.message}" + (f" (log: {self.log})" if self.log else "")
+
+
+class SweepPoint(Record, frozen=True, kw_only=True):
+    """The place of a case in a sweep over sizes."""
+
+    name: str
+    size: int
+
+    @classmethod
+    def of(cls, workload: Workload, case: Case) -> Self | None:
+        """The place of a case in a sweep of its workload; None outside of any."""
+        at = workload.sweep_of(case)
+        return cls(name=at[0], size=at[1]) if at else None
+
+
 class CaseResult(Record, frozen=True, kw_only=True):
     """One case: its primary metric's verdict, and every metric's raw values.
 
     guest_clock: the workload's own cost metric, where modelled cycles are the primary one.
+    failed: the case failed, and has no numbers. notes: what the arms did besides the metric, a line each.
+    sweep: its place in a sweep, where the workload's pattern names one.
     """
 
     workload: str
@@ -134,6 +202,14 @@ class CaseResult(Record, frozen=True, kw_only=True):
     metrics: list[Comparison]
     guest_clock: str | None = None
     holm: bool | None = None
+    failed: FailedCase | None = None
+    notes: list[str] = msgspec.field(default_factory=list)
+    sweep: SweepPoint | None = None
+
+    @property
+    def word(self) -> str:
+        """The verdict, `failed`, or `unsupported`."""
+        return self.failed.word if self.failed else str(self.verdict)
 
     @property
     def primary(self) -> Comparison:
@@ -151,6 +227,12 @@ class CaseResult(Record, frozen=True, kw_only=True):
         return next((c for c in self.metrics if c.name == self.guest_clock), None)
 
     @property
+    def shares(self) -> dict[str, Comparison]:
+        """The kernel's and the program's share of the modelled cycles, where a model that tells them apart was run."""
+        names = {"kernel_cycles": "kernel", "user_cycles": "user"}
+        return {names[c.name]: c for c in self.metrics if c.name in names}
+
+    @property
     def is_measured(self) -> bool:
         """True if the case gave numbers that can be compared at all."""
         return self.primary.method != "none"
@@ -162,7 +244,10 @@ class CaseResult(Record, frozen=True, kw_only=True):
 
 
 class AbResult(Record, frozen=True, kw_only=True):
-    """`lab ab --json`: the finished document. seeds: of live mode's rounds, whose number is their seed."""
+    """`lab ab --json`: the finished document. seeds: of live mode's rounds, whose number is their seed.
+
+    remarks: what the guests of both arms were before any case ran, where that differs.
+    """
 
     schema: str = "lab.ab/1"
     mode: str
@@ -180,6 +265,7 @@ class AbResult(Record, frozen=True, kw_only=True):
     result: str
     reproduce: str
     live: Live | None = None
+    remarks: list[str] = msgspec.field(default_factory=list)
 
     @property
     def pairs(self) -> str:
@@ -198,9 +284,19 @@ class AbResult(Record, frozen=True, kw_only=True):
         return primary.undecided(self.pairs)
 
     @property
+    def compiler_note(self) -> str | None:
+        """The warning that the arms are of two compilers."""
+        return compiler_note([self.base, self.test])
+
+    @property
     def notes(self) -> list[str]:
         """Notes about the arms, each note once."""
-        return list(dict.fromkeys(arm.note for arm in (self.base, self.test) if arm.note))
+        return [*notes_on([self.base, self.test]), *self.remarks]
+
+    @property
+    def failed(self) -> list[CaseResult]:
+        """The cases in which something went wrong."""
+        return [case for case in self.cases if case.word == "failed"]
 
     @property
     def headline(self) -> CaseResult | None:
@@ -209,14 +305,16 @@ class AbResult(Record, frozen=True, kw_only=True):
         return max(cases, key=lambda case: movement(case.primary), default=None)
 
     def why(self, case: CaseResult) -> str:
-        """The reason why a case's verdict is open or weak; empty for a plain one."""
+        """The reason why a case's verdict is open or weak, or what its numbers leave out; empty for a plain one."""
+        if case.failed:
+            return str(case.failed)
         primary = case.primary
         if case.verdict == Outcome.UNKNOWN:
             counters = counter_evidence(case.metrics) if self.live else ""
             return "; ".join(filter(None, [self.undecided(primary), counters]))
         if case.verdict == Outcome.SAME and "below threshold" in primary.reason:
             return primary.reason
-        return "not beyond chance over all cases" if case.holm is False else ""
+        return "not beyond chance over all cases" if case.holm is False else primary.remark
 
 
 # ---- live mode
@@ -298,7 +396,8 @@ class Live(Record, frozen=True, kw_only=True):
     """The part of a result that only live mode has. commands: by workload and arm. sampling, profiles: by case.
 
     planned_rounds: that verdicts are about, see `lab.stats.sequential`; None: it ended before they could be planned.
-    certificates: by case, what this host's noise certificate says to it.
+    certificates: by case, what this host's noise certificate says to it. covariates: by case, the control whose
+    difference was taken off.
     """
 
     accelerator: Accelerator
@@ -315,6 +414,7 @@ class Live(Record, frozen=True, kw_only=True):
     perf: PerfSummary | None = None
     profiles: dict[str, Difference] = msgspec.field(default_factory=dict)
     certificates: dict[str, str] = msgspec.field(default_factory=dict)
+    covariates: dict[str, Covariate] = msgspec.field(default_factory=dict)
 
     def __str__(self) -> str:
         """The quietness of the host, in words."""

@@ -19,6 +19,9 @@ from lab.stats.sequential import RoundPlan
 from lab.stats.verdict import Comparison, Metric, Outcome, primary_of
 
 ARMS = ("base", "test")
+CONTROL_CHANGED = 0.1
+"""A control whose change has a smaller p-value may have changed itself. Nothing is lost if it has not."""
+
 FIRST_ITERATIONS = 2
 """Before variances are known: enough to tell noise inside a boot from noise between boots, and to see warm-up."""
 
@@ -55,6 +58,21 @@ class Sampling(Record, frozen=True, kw_only=True):
     outliers: list[int]
 
 
+class Covariate(Record, frozen=True, kw_only=True):
+    """The part of a case's noise that a control case of the same boots shares, as a noise certificate knows it.
+
+    control: its full name.
+    slope: of the case's log ratios of rounds on those of the control.
+    correlation: between them.
+    pairs: the number of rounds that both are from.
+    """
+
+    control: str
+    slope: float
+    correlation: float
+    pairs: int
+
+
 class Rounds:
     """A comparison of two arms, block by block, until every case is decided."""
 
@@ -71,9 +89,11 @@ class Rounds:
         sample_s: float,
         fixed_iterations: int | None = None,
         fixed_blocks: bool = False,
+        covariates: Mapping[str, Covariate] | None = None,
     ) -> None:
         """metrics: of each case, exactly one of them primary. seed: of the order of boots.
 
+        covariates: by case; the control of each is a case as well.
         boot_s: of a boot without any iteration; sample_s: of one iteration of all cases. Both may be set anew when
         they have been measured. fixed_blocks: go on to max_blocks, decided or not. `round_plan` is set once, when the
         rounds have been planned; before that nothing but very large changes are found.
@@ -94,6 +114,7 @@ class Rounds:
         self.sample_s = sample_s
         self.fixed_iterations = fixed_iterations
         self.fixed_blocks = fixed_blocks
+        self.covariates = dict(covariates or {})
         self.blocks: list[tuple[Block, list[BootReading]]] = []
         self.round_plan: RoundPlan | None = None
         self._standing: dict[str, list[Comparison]] | None = None
@@ -151,14 +172,15 @@ class Rounds:
     def _sampling(self, case: str) -> Sampling:
         noise = self.spread(case)
         x = self.differences(case)
-        clipped = evidence.clip(x) if all(map(math.isfinite, x)) else x
+        defined = [value for value in x if math.isfinite(value)]
+        clipped = dict(zip(defined, evidence.clip(defined), strict=True))
         return Sampling(
             blocks=len(self.blocks),
             iterations=[block.iterations for block, _ in self.blocks],
             boot_sd=noise.boot if noise else None,
             iteration_sd=noise.iteration if noise else None,
             warm_up=self.warm_up(case),
-            outliers=[number for number, (was, now) in enumerate(zip(x, clipped, strict=True)) if was != now],
+            outliers=[number for number, value in enumerate(x) if value in clipped and clipped[value] != value],
         )
 
     def differences(self, case: str) -> list[float]:
@@ -171,7 +193,7 @@ class Rounds:
         """The noise of a case, between boots and inside them; None without enough boots."""
         dropped = self.warm_up(case).dropped
         boots = [values[dropped:] for values in self._boots(case)]
-        return iterations.spread(self.differences(case), boots)
+        return iterations.spread([value for value in self.differences(case) if math.isfinite(value)], boots)
 
     def warm_up(self, case: str) -> WarmUp:
         """The first iterations of a case's boots, by its primary metric."""
@@ -206,9 +228,22 @@ class Rounds:
 
     def _compare(self, case: str, metric: Metric) -> Comparison:
         base, test = self._arms(case, metric)
+        covariate = self.covariates.get(case) if metric.primary else None
+        shared = self._shared_noise(covariate) if covariate else None
         return verdict.compare_metric(
             metric, base, test, threshold=self.threshold, alpha=self.alpha, min_blocks=self.min_blocks,
-            planned=self._planned, exact=False,
+            planned=self._planned, exact=False, shared=shared,
+        )  # fmt: skip
+
+    def _shared_noise(self, covariate: Covariate) -> verdict.SharedNoise | None:
+        """The noise of each round that the control tells; None where a round has no value of it."""
+        control = covariate.control
+        x = self.differences(control)
+        if not all(map(math.isfinite, x)):
+            return None
+        alone = self._compare(control, self._primary(control))
+        return verdict.SharedNoise(
+            control, [covariate.slope * value for value in x], moved=alone.p_value < CONTROL_CHANGED
         )  # fmt: skip
 
     def _arms(self, case: str, metric: Metric) -> tuple[list[float], list[float]]:

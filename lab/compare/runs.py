@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import shutil
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from statistics import fmean, median
 from typing import NamedTuple
 
 import msgspec
 
-from lab.core import cpio, paths, records
-from lab.core.errors import GuestFailed, GuestFailure
+from lab.core import cpio, paths, records, toml
+from lab.core.errors import GuestFailed, GuestFailure, LabError
 from lab.core.records import Record
 from lab.guests import channel, costs, exact, output, run
 from lab.guests.channel import GuestReport
-from lab.guests.exact import Environment, ExactGuest, Qemu
-from lab.guests.plugin import COSTS, Instrument, by_case
+from lab.guests.exact import Environment, ExactGuest, ExactMachine, Qemu
+from lab.guests.plugin import COSTS, Instrument, by_case, marks_windows
 from lab.guests.run import INITRD, Arm, RunningGuests
 from lab.kernels.kernel import MachineType
+from lab.workloads import selection
 from lab.workloads.spec import Case, Workload
 
 # The job follows the root in the initrd, always this large: its length must not move what lies behind it.
@@ -27,6 +32,12 @@ _PAGE = 4096
 
 # The cost model's output, profile included, is kept of one seed, from which `lab explain` says why.
 PROFILED_SEED = 1
+
+USER_CODE = "user-code.json"
+"""The part of every seed's profile that is the program's own, in the guest's folder."""
+
+UserCode = dict[str, list[tuple[int, int, int]]]
+"""By case: address, instructions and executions of each block."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +56,7 @@ class Bench:
     folder: Path
     instrument: Instrument | None = None
     fingerprint: str = ""
+    parameters: ExactMachine = field(default_factory=exact.exact_machine)
 
     def guest(self, settings: Mapping[str, str]) -> ExactGuest:
         """The guest of an arm with these settings."""
@@ -55,7 +67,15 @@ class Bench:
             memory_mb=self.workload.memory_mb,
             cmdline=exact.cmdline(self.workload.arguments(settings)),
             instrument=self.instrument,
+            parameters=self.parameters,
         )
+
+    @property
+    def windows(self) -> int:
+        """How often a guest runs each case: several times where a model runs, and the program marks no windows."""
+        if self.instrument is None or marks_windows(self.packed_root):
+            return 1
+        return self.workload.windows
 
     def environment(self) -> Environment:
         """Everything that the numbers depend on besides kernel, settings and seed."""
@@ -68,12 +88,16 @@ class Bench:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestRun:
-    """One guest of a measurement: an arm with a seed, and the cases that it runs."""
+    """One guest of a measurement: an arm with a seed, and the cases that it runs.
+
+    windows: how many times it runs a case, where that is not once.
+    """
 
     bench: Bench
     arm: Arm
     seed: int
     cases: Sequence[Case]
+    windows: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -107,7 +131,11 @@ class GuestRun:
         workload = self.bench.workload
         job = channel.encode_job(
             seed=self.seed,
-            cases=[(case.name, workload.command(case)) for case in shuffled(self.cases, self.seed)],
+            cases=[
+                (case.name, workload.command(case))
+                for case in shuffled(self.cases, self.seed)
+                for _ in range(self.windows.get(case.name, 1))
+            ],
             settings=workload.guest_settings(exact.exact_machine().settings, self.arm.settings),
             env=workload.environment(self.arm.settings),
             setup=workload.setup,
@@ -121,7 +149,10 @@ class GuestRun:
 
 
 class Run(Record, frozen=True, kw_only=True):
-    """The record of one run: `runs/<name>.json`. commands: of each case in the guest."""
+    """The record of one run: `runs/<name>.json`. commands: of each case in the guest.
+
+    windows: of each case that ran several times, the modelled cycles an operation in each window.
+    """
 
     schema: int = 1
     arm: str
@@ -135,6 +166,12 @@ class Run(Record, frozen=True, kw_only=True):
     argv: list[str]
     report: GuestReport
     costs: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
+    windows: dict[str, list[float]] = msgspec.field(default_factory=dict)
+
+    @property
+    def repeats(self) -> dict[str, int]:
+        """How many times each case ran, where that is not once."""
+        return {case: len(costs) for case, costs in self.windows.items()}
 
     def metrics(self, case: str) -> dict[str, float]:
         """The numbers of one case: the workload's own, and the modelled ones where a model was run."""
@@ -163,12 +200,34 @@ def guest_folder(folder: Path, name: str) -> Path:
 
 
 def measure(guest: GuestRun, running: RunningGuests) -> Run:
-    """Boot one guest, run the cases, save the record.
+    """Boot one guest, run the cases, save the record. A case that fails costs itself: the record has its failure.
 
     Raises `GuestFailed` naming the arm, the seed and the way it died. The guest's folder stays for reading.
     """
     make_folder(guest)
-    return save_run(guest, boot(guest, running))
+    began = time.thread_time()
+    output = boot(guest, running)
+    run = save_run(guest, output)
+    if guest.bench.parameters == exact.exact_machine():
+        learn(
+            guest.bench.workload,
+            guest.cases,
+            output.cpu_s + time.thread_time() - began,
+            built=guest.arm.kernel.spec.source.is_buildable,
+            model=guest.bench.instrument.model if guest.bench.instrument else "none",
+        )
+    return run
+
+
+def failure_of(bench: Bench, run: Run, case: Case) -> GuestFailed | None:
+    """The error of a case that failed in a guest which ran to its end."""
+    outcome = run.report.case(case.name)
+    if outcome is None or (failed := outcome.failure) is None:
+        return None
+    folder = guest_folder(bench.folder, run_name(bench.workload, run.arm, run.seed, [case]))
+    log = folder / failed.log if failed.log else None
+    message = f"{run.arm} arm, seed {run.seed}: {failed.message}"
+    return GuestFailed(failed.kind, message, hint=failed.hint, log=log, case=case.name)
 
 
 def make_folder(guest: GuestRun) -> None:
@@ -206,6 +265,7 @@ def save_run(guest: GuestRun, output: GuestOutput) -> Run:
         argv=guest.argv(),
         report=output.report,
         costs=output.costs,
+        windows=output.windows,
     )
     if guest.seed != PROFILED_SEED:
         (guest.folder / COSTS).unlink(missing_ok=True)
@@ -219,11 +279,20 @@ class GuestOutput(NamedTuple):
     report: GuestReport
     costs: dict[str, dict[str, float]]
     wall_s: float
+    cpu_s: float = 0.0
+    windows: dict[str, list[float]] = {}  # noqa: RUF012  (never written to)
 
     def metrics(self, case: str) -> dict[str, float]:
         """The numbers of one case: the workload's own, and the modelled ones where a model was run."""
-        outcome = self.report.case(case)
-        return {**(outcome.metrics if outcome else {}), **self.costs.get(case, {})}
+        return {**_means([outcome.metrics for outcome in self.report.outcomes(case)]), **self.costs.get(case, {})}
+
+
+def _means(metrics: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
+    """The metrics of a case, on average where it ran several times."""
+    if len(metrics) < 2:
+        return metrics[0] if metrics else {}
+    names = [name for name in metrics[0] if all(name in other for other in metrics)]
+    return {name: fmean(one[name] for one in metrics) for name in names}
 
 
 def boot_and_read(
@@ -244,33 +313,53 @@ def boot_and_read(
     try:
         ended = run.boot(argv, folder=folder, timeout_s=timeout_s, running=running)
         report = run.read_report(ended)
-        output.collect(report, workload, cases, folder)
-        modelled_costs = _modelled(folder / COSTS, shuffled(cases, seed), workload, report) if modelled else {}
+        output.collect_some(report, workload, cases, folder)
+        modelled_costs, windows = _modelled(folder / COSTS, workload, report) if modelled else ({}, {})
     except GuestFailed:
         paths.require_space(folder)  # a full disk may have cut the report short, which is not its kernel's fault
         raise
     finally:
         (folder / INITRD).unlink(missing_ok=True)
-    return GuestOutput(report, modelled_costs, ended.wall_s)
+    return GuestOutput(report, modelled_costs, ended.wall_s, ended.cpu_s, windows)
 
 
 def _modelled(
-    path: Path, order: Sequence[Case], workload: Workload, report: GuestReport
-) -> dict[str, dict[str, float]]:
-    """The modelled metrics of each case; the plugin knows cases by their order in the boot."""
+    path: Path, workload: Workload, report: GuestReport
+) -> tuple[dict[str, dict[str, float]], dict[str, list[float]]]:
+    """The modelled metrics of each case, and the cost of each window of those that ran several times.
+
+    The plugin knows cases by their order in the boot.
+    """
     windows = by_case(path)
-    found = {}
-    for number, case in enumerate(order, start=1):
-        if number not in windows:
-            raise GuestFailed(GuestFailure.NO_REPORT, f"the cost model saw nothing of case {case.name}", log=path)
-        found[case.name] = costs.summarize(windows[number], operations_of(workload, report, case.name))
-    return found
+    costs_of, each, code = {}, {}, UserCode()
+    for name in dict.fromkeys(outcome.name for outcome in report.cases):
+        outcomes = [(number, one) for number, one in enumerate(report.cases, start=1) if one.name == name]
+        if any(outcome.failure for _, outcome in outcomes):
+            continue
+        if any(number not in windows for number, _ in outcomes):
+            raise GuestFailed(GuestFailure.NO_REPORT, f"the cost model saw nothing of case {name}", log=path)
+        found = [windows[number] for number, _ in outcomes]
+        whole = [window for one in found for window in one]
+        costs_of[name] = costs.summarize(whole, operations_of(workload, report, name), center=workload.center)
+        if len(found) > 1:
+            counted = [outcome.metrics.get(workload.operations) for _, outcome in outcomes]
+            each[name] = [costs.summarize(*one)["cycles_per_op"] for one in zip(found, counted, strict=True)]
+        blocks = [block for window in whole for block in window.blocks if not block.kernel]
+        code[name] = [(block.address, block.instructions, block.executions) for block in blocks]
+    path.with_name(USER_CODE).write_bytes(msgspec.json.encode(code))
+    return costs_of, each
+
+
+def user_code(folder: Path, name: str) -> UserCode:
+    """The program's own code in a run, from its guest's folder; empty where that was not kept."""
+    path = guest_folder(folder, name) / USER_CODE
+    return msgspec.json.decode(path.read_bytes(), type=UserCode) if path.is_file() else {}
 
 
 def operations_of(workload: Workload, report: GuestReport, case: str) -> float | None:
     """The number of operations of a case, where its program counts them in a metric and marks none."""
-    outcome = report.case(case)
-    return outcome.metrics[workload.operations] if workload.operations and outcome else None
+    outcomes = report.outcomes(case)
+    return sum(one.metrics[workload.operations] for one in outcomes) if workload.operations and outcomes else None
 
 
 def padding(length: int) -> bytes:
@@ -291,3 +380,117 @@ def shuffled(cases: Sequence[Case], seed: int) -> list[Case]:
 def order(names: Sequence[str], seed: int) -> list[str]:
     """The names of cases as they follow each other in a boot."""
     return sorted(names, key=lambda name: records.digest([seed, name]))
+
+
+# ---- the time that guests take
+#
+# `workloads/seconds.toml` has the processor time of the lab's own workloads, measured on one machine. Every guest that
+# runs here corrects it: a memo keeps, by workload, how many times as long guests take on this machine.
+
+_REMEMBERED = 8
+"""Guests whose mean a memo follows: a machine that becomes slower shows after a few."""
+
+
+class _Table(Record, frozen=True, kw_only=True):
+    """`workloads/seconds.toml`.
+
+    built, package: a guest that does nothing, by its kernel. case: of a user's workload. model: the cost of each, as
+    a factor. workload: the guest of each case with a built kernel; where cases share one, `guest` and `each` of them.
+    """
+
+    schema: int
+    built: float
+    package: float
+    case: float
+    model: dict[str, float]
+    workload: dict[str, dict[str, float]]
+
+
+class Timing(Record, frozen=True, kw_only=True):
+    """A memo: guests of a workload took `factor` times as long as a table says. table: its digest."""
+
+    table: str
+    guests: int
+    factor: float
+
+
+@cache
+def _table() -> _Table:
+    return toml.load(paths.room("workloads") / "seconds.toml", _Table)
+
+
+@cache
+def _table_digest() -> str:
+    return records.digest(_table())[:16]
+
+
+def guest_seconds(workload: Workload, cases: Sequence[Case], *, built: bool, model: str) -> float:
+    """The seconds that one guest takes on an idle core. built: its kernel is the lab's own, which boots sooner."""
+    return _by_table(workload, cases, built=built, model=model) * _factor(workload)
+
+
+def learn(workload: Workload, cases: Sequence[Case], seconds: float, *, built: bool, model: str) -> None:
+    """Remember the processor time of a guest that ran, under a model that comparisons use."""
+    if model not in _table().model:
+        return
+    factor = seconds / _by_table(workload, cases, built=built, model=model)
+    before = _memo(workload.name)
+    if before is not None:
+        weight = 1 / min(before.guests + 1, _REMEMBERED)
+        factor = before.factor * (1 - weight) + factor * weight
+    try:
+        timing = Timing(table=_table_digest(), guests=before.guests + 1 if before else 1, factor=factor)
+        records.save(_memo_path(workload.name), timing)
+    except OSError:
+        return  # a full disk is found where it matters
+
+
+def _by_table(workload: Workload, cases: Sequence[Case], *, built: bool, model: str) -> float:
+    table = _table()
+    known = table.workload.get(workload.name, {}) if selection.is_shipped(workload) else {}
+    boot, own = table.built, table.model[workload.model] if known else 1.0
+    if "each" in known or not known:
+        boot = known.get("guest", boot)
+        work = len(cases) * known.get("each", table.case)
+    else:
+        other = median(known.values())
+        work = max(0.0, sum(known.get(case.name, other) - boot for case in cases))
+    return boot + work * table.model[model] / own + (0.0 if built else table.package - table.built)
+
+
+def _factor(workload: Workload) -> float:
+    """By this machine's memo of the workload, else by those of the lab's own workloads, else that of the table."""
+    if (memo := _memo(workload.name)) is not None:
+        return memo.factor
+    memos = filter(None, map(_memo, _table().workload))
+    return median(factors) if (factors := [memo.factor for memo in memos]) else 1.0
+
+
+def _memo_path(workload: str) -> Path:
+    return paths.cache_dir("timings") / f"{workload}.json"
+
+
+def _memo(workload: str) -> Timing | None:
+    """A memo that can be read, makes sense, and is of this table."""
+    try:
+        found = records.load(_memo_path(workload), Timing)
+    except (LabError, OSError, msgspec.MsgspecError):
+        return None
+    sound = math.isfinite(found.factor) and found.factor > 0 and found.table == _table_digest()
+    return found if sound else None
+
+
+def numbers(low: int, high: int) -> str:
+    """A number, or a range of them."""
+    return f"{low}" if low == high else f"{low} to {high}"
+
+
+def span(low: float, high: float) -> str:
+    """Seconds from one to another, as people say them: `about 40 to 160 s`."""
+    first, last = _rounded(low), _rounded(high)
+    return f"about {first} s" if first == last else f"about {first} to {last} s"
+
+
+def _rounded(seconds: float) -> str:
+    """Two digits: more of them would promise too much."""
+    return f"{float(f'{max(seconds, 1):.2g}'):.0f}"

@@ -1,43 +1,71 @@
 """Sampling in exact mode: the seeds to run, their order, and the end of it.
 
 Seeds are the blocks of exact mode: all arms run each seed. Guests do not disturb each other's numbers, so they run
-side by side on all cores.
+side by side on all cores. Each run is exact, and a seed is one draw of what should not matter: three equal seeds leave
+room for two thirds of all seeds to be otherwise, six for two fifths.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from statistics import fmean, median
+from typing import Literal, NamedTuple
+
+from msgspec.structs import replace as replace_fields
 
 from lab.compare import runs
 from lab.compare.plan import ComparisonPlan
 from lab.compare.runs import Bench, GuestRun, Run
 from lab.core import records
-from lab.core.errors import GuestFailed
+from lab.core.errors import GuestFailed, GuestFailure
 from lab.core.executor import Work
 from lab.core.progress import Task
 from lab.guests.run import Arm, RunningGuests
-from lab.stats.defaults import FIRST_LOOK_SEEDS, MORE_SEEDS
-from lab.workloads.spec import Case, Metric
+from lab.stats.defaults import FIRST_LOOK_SEEDS, MIN_PAIRS, MORE_SEEDS
+from lab.stats.verdict import Comparison, Outcome, percent
+from lab.workloads.spec import WINDOWS_MAX, Case, Metric
+
+Loss = Literal["all", "arm", "case"]
+"""What a case that fails ends: all measuring, the case in the arm that it failed in, or the case in every arm."""
 
 
 @dataclass(kw_only=True)
 class Series:
     """One workload of a comparison: its bench, its cases, and the runs so far by name.
 
-    failed: the guests that died, where the others go on without them.
+    died: the guests that died, where the others go on without the cases that this cost.
+    windows: how often a guest runs a case whose program marks no windows.
     """
 
     bench: Bench
     cases: Sequence[Case]
     done: dict[str, Run] = field(default_factory=dict)
-    failed: list[tuple[GuestRun, GuestFailed]] = field(default_factory=list)
+    died: list[tuple[GuestRun, GuestFailed]] = field(default_factory=list)
+    windows: dict[str, int] = field(default_factory=dict)
 
-    def guest(self, arm: Arm, seed: int, cases: Sequence[Case]) -> GuestRun:
-        """A guest to run."""
-        return GuestRun(bench=self.bench, arm=arm, seed=seed, cases=cases)
+    def guest(self, arm: Arm, seed: int, cases: Sequence[Case], windows: Mapping[str, int] | None = None) -> GuestRun:
+        """A guest to run. windows: how often each case; None for as often as its scatter asks for."""
+        chosen = self.windows if windows is None else windows
+        return GuestRun(
+            bench=self.bench, arm=arm, seed=seed, cases=cases,
+            windows={case.name: chosen[case.name] for case in cases if chosen.get(case.name, 1) > 1},
+        )  # fmt: skip
+
+    def widen(self) -> None:
+        """Let later guests run a case more often, where its windows scatter in the guests so far."""
+        for case in self.cases:
+            found = [run.windows[case.name] for run in self.done.values() if case.name in run.windows]
+            if found:
+                self.windows[case.name] = max(self.windows.get(case.name, 1), windows_wanted(found))
+
+    def windows_agree(self, case: Case, threshold: float) -> bool:
+        """True unless the windows of a case are further apart than the threshold in some guest."""
+        found = [run.windows[case.name] for run in self.done.values() if case.name in run.windows]
+        return all(max(costs) <= min(costs) * (1 + threshold) for costs in found)
 
     def run(self, arm: str, seed: int, case: Case) -> Run | None:
         """The run of one arm and seed that had this case in it."""
@@ -63,7 +91,8 @@ class Series:
 
     def seeds(self, arms: Sequence[str] = ("base", "test")) -> list[int]:
         """All seeds that all of the arms have run; none as long as there is a case without any."""
-        found = [set.intersection(*(set(self.runs_of(arm, case)) for arm in arms)) for case in self.cases]
+        cases = [case for case in self.cases if not any(self.failure(arm, case) for arm in arms)]
+        found = [set.intersection(*(set(self.runs_of(arm, case)) for arm in arms)) for case in cases]
         return sorted(set().union(*found)) if all(found) else []
 
     def metrics(self, case: Case) -> list[Metric]:
@@ -76,10 +105,28 @@ class Series:
         more = sorted(set.intersection(*names) - {metric.name for metric in declared}) if names else []
         return [*declared, *(_undeclared(name) for name in more)]
 
+    def equal(self, case: Case, arms: tuple[str, str] = ("base", "test")) -> bool:
+        """True if all numbers of both arms are equal with every seed that both ran this case with."""
+        base, test = (self.runs_of(arm, case) for arm in arms)
+        seeds = base.keys() & test.keys()
+        return bool(seeds) and all(base[seed].metrics(case.name) == test[seed].metrics(case.name) for seed in seeds)
+
     def failure(self, arm: str, case: Case) -> GuestFailed | None:
-        """The error of an arm's first guest, by seed, that died with this case in it."""
-        died = [(guest.seed, error) for guest, error in self.failed if guest.arm.name == arm and case in guest.cases]
-        return min(died, key=lambda one: one[0])[1] if died else None
+        """The error of an arm's first guest, by seed, in which this case failed or which it ended."""
+        found = [(guest.seed, error) for guest, error in self.died if guest.arm.name == arm and case in guest.cases]
+        for seed, run in self.runs_of(arm, case).items():
+            if (error := runs.failure_of(self.bench, run, case)) is not None:
+                found.append((seed, error))
+        return min(found, key=lambda one: one[0])[1] if found else None
+
+    def failures(self, case: Case, arms: Sequence[str] = ("base", "test")) -> dict[str, GuestFailed]:
+        """The errors of a case, by the arms that it failed in."""
+        found = {arm: self.failure(arm, case) for arm in arms}
+        return {arm: error for arm, error in found.items() if error is not None}
+
+    def has_died(self, case: Case, arm: str | None) -> bool:
+        """True if a guest of an arm, or of any, died with this case."""
+        return any(case in guest.cases and arm in (None, guest.arm.name) for guest, _ in self.died)
 
 
 def _undeclared(name: str) -> Metric:
@@ -100,12 +147,12 @@ def fill(
     undecided: Callable[[Series], SeedRequest],
     work: Work,
     *,
-    keep_going: bool = False,
+    loss: Loss = "all",
 ) -> None:
     """Run guests until every case is decided, the plan's seeds are used up, or the budget is.
 
     undecided: judges a series after each look.
-    keep_going: a guest that fails ends its arm in its series, and nothing else.
+    loss: of a case that fails. It is not run again after the look in which it did.
     """
     with work.progress.task("measuring", 0) as task:
         looks = [plan.seeds] if plan.fixed_seeds else sorted({min(FIRST_LOOK_SEEDS, plan.seeds), plan.seeds})
@@ -118,24 +165,43 @@ def fill(
             if not wanted or (seen and work.out_of_time):
                 return
             guests = [
-                (one, one.guest(arm, seed, cases))
+                (one, guest)
                 for seed in range(seen + 1, look + 1)
                 for one, want in wanted
-                for cases in one.bench.workload.by_guest(one.cases if look <= plan.seeds else want.cases)
-                for arm in (want.arms if seed % 2 else want.arms[::-1])
+                for guest in _guests(one, seed, want.arms, one.cases if look <= plan.seeds else want.cases, loss)
             ]
-            run_all(guests, work, task, keep_going=keep_going)
+            run_all(guests, work, task, loss=loss)
+            if not seen:
+                for one in series:
+                    one.widen()
             seen = look
 
 
-def run_all(guests: Sequence[tuple[Series, GuestRun]], work: Work, task: Task, *, keep_going: bool = False) -> None:
-    """Run all of the guests, some at a time; the first failure stops the rest. What ended is on disk by then."""
+def _guests(one: Series, seed: int, arms: Sequence[Arm], cases: Sequence[Case], loss: Loss) -> Iterator[GuestRun]:
+    """The guests of one seed, the arms in turn, without the cases that failed."""
+    failed = {case.name: one.failures(case, [arm.name for arm in arms]) for case in cases}
+    for together in one.bench.workload.by_guest(cases):
+        for arm in arms if seed % 2 else arms[::-1]:
+            kept = [
+                case
+                for case in together
+                if not failed[case.name] or (loss == "arm" and arm.name not in failed[case.name])
+            ]
+            if kept:
+                yield one.guest(arm, seed, kept)
+
+
+def run_all(guests: Sequence[tuple[Series, GuestRun]], work: Work, task: Task, *, loss: Loss = "all") -> None:
+    """Run all of the guests, some at a time; an error stops the rest. What ended is on disk by then.
+
+    loss: of a case that fails: its error is raised only where it ends everything.
+    """
     task.grow(len(guests))
     running = RunningGuests()
     jobs = work.executor.guests(guests[0][1].bench) if work.executor and guests else work.jobs
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         try:
-            futures = [pool.submit(_run, *one, work, running, task, keep_going=keep_going) for one in guests]
+            futures = [pool.submit(_run, *one, work, running, task, loss) for one in guests]
             finished, _ = wait(futures, return_when=FIRST_EXCEPTION)
             for future in finished:
                 future.result()
@@ -145,24 +211,148 @@ def run_all(guests: Sequence[tuple[Series, GuestRun]], work: Work, task: Task, *
             raise
 
 
-def _run(series: Series, guest: GuestRun, work: Work, running: RunningGuests, task: Task, *, keep_going: bool) -> None:
-    run = _stored(guest)
-    if run is None and not work.out_of_time and not series.failure(guest.arm.name, guest.cases[0]):
+def _run(series: Series, guest: GuestRun, work: Work, running: RunningGuests, task: Task, loss: Loss) -> None:
+    """Run one guest; if it dies in a case, once more without that case."""
+    cases, run = _alive(series, guest, loss), None
+    while cases and run is None:
+        guest = replace(guest, cases=cases)
+        run = _stored(guest)
+        if run is None and work.out_of_time:
+            break
         try:
-            run = (work.executor or runs).measure(guest, running)
+            run = run or (work.executor or runs).measure(guest, running)
         except GuestFailed as error:
-            if not keep_going:
+            if loss == "all" or (loss == "case" and error.kind.blames in ("host", "request")):
                 raise
-            series.failed.append((guest, error))
+            series.died.append(_cost(guest, error))
+            cases = _alive(series, guest, loss)
     if run is not None:
         series.done[guest.name] = run
+        if loss == "all":
+            _require_success(guest, run)
     task.advance()
 
 
+def _alive(series: Series, guest: GuestRun, loss: Loss) -> list[Case]:
+    """The cases of a guest that no guest died with."""
+    arm = None if loss == "case" else guest.arm.name
+    return [case for case in guest.cases if not series.has_died(case, arm)]
+
+
+def _cost(guest: GuestRun, error: GuestFailed) -> tuple[GuestRun, GuestFailed]:
+    """A guest that died with the cases that this costs: the one that ran, else all of them."""
+    running = [case for case in guest.cases if case.name == error.case]
+    if running and len(guest.cases) > 1:
+        # The guest without this case has the same folder.
+        kept = guest.folder.with_name(f"{guest.name}-{error.case}")
+        shutil.rmtree(kept, ignore_errors=True)
+        if guest.folder.is_dir():
+            guest.folder.rename(kept)
+            error.log = kept / error.log.name if error.log else None
+    return replace(guest, cases=running or guest.cases), error
+
+
+def _require_success(guest: GuestRun, run: Run) -> None:
+    for case in guest.cases:
+        if (error := runs.failure_of(guest.bench, run, case)) is not None:
+            raise error
+
+
 def _stored(guest: GuestRun) -> Run | None:
-    """The run of this very guest that was recorded before the measurement was interrupted."""
+    """The run of this very guest that was recorded before the measurement was interrupted, unless a case failed."""
     if not guest.record_path.is_file():
         return None
     run = records.load(guest.record_path, Run)
     same = run.kernel == guest.arm.kernel.key and run.fingerprint == guest.bench.fingerprint
-    return run if same and run.commands == guest.commands else None
+    failed = any(outcome.failure and outcome.failure.kind != GuestFailure.UNSUPPORTED for outcome in run.report.cases)
+    same = same and all(guest.windows.get(case) == times for case, times in run.repeats.items())
+    return run if same and run.commands == guest.commands and not failed else None
+
+
+WINDOW_SD = 0.005
+"""The standard deviation that the mean of a guest's windows should have at most."""
+
+
+def windows_wanted(costs: Sequence[Sequence[float]]) -> int:
+    """The windows that a guest needs, by those of some guests.
+
+    What a guest costs as a whole is the seed's, and what a window costs by its place, the first one above all, is the
+    same in every guest: neither is scatter.
+    """
+    fewest = min(map(len, costs))
+    if fewest < 2 or not all(map(sum, costs)):
+        return 0
+    shares = [[cost / fmean(one[:fewest]) for cost in one[:fewest]] for one in costs]
+    centers = [median(place) for place in zip(*shares, strict=True)]
+    squares = [(share - center) ** 2 for one in shares for share, center in zip(one, centers, strict=True)]
+    variance = fmean(squares) * fewest / (fewest - 1)
+    return min(WINDOWS_MAX, math.ceil(variance / WINDOW_SD**2))
+
+
+# ---- the reach of seeds
+
+_MAD_TO_SD = 1.4826
+_FAR = 6
+"""Robust standard deviations from the median beyond which a seed is one of another kind."""
+
+_FEW = 3
+"""At most one seed in so many is odd: with more of them there are two kinds, and neither is the odd one."""
+
+
+def weigh(primary: Comparison, *, three_decide: bool, threshold: float, max_seeds: int) -> Comparison:
+    """A case's primary metric: `unknown` where its seeds do not carry its verdict, with the reason.
+
+    three_decide: the arms are one kernel under equal settings, or all of their counters are equal.
+    """
+    return _hopeless(_odd(_provisional(primary, three_decide=three_decide), threshold), max_seeds)
+
+
+def can_be_settled(primary: Comparison, max_seeds: int) -> bool:
+    """True unless six seeds or more say that twice the most seeds would not settle an `unknown`."""
+    seeds = len(primary.base)
+    if primary.verdict != Outcome.UNKNOWN or seeds < MIN_PAIRS:
+        return True
+    return primary.more_blocks is not None and seeds + primary.more_blocks <= 2 * max_seeds
+
+
+def _provisional(primary: Comparison, *, three_decide: bool) -> Comparison:
+    """Take back what fewer than six seeds say."""
+    seeds = len(primary.base)
+    if three_decide or seeds >= MIN_PAIRS or primary.verdict in (None, Outcome.UNKNOWN):
+        return primary
+    reason = f"{primary.verdict} in {seeds} of {seeds} seeds, {MIN_PAIRS} decide"
+    return replace_fields(primary, verdict=Outcome.UNKNOWN, reason=reason, more_blocks=MIN_PAIRS - seeds)
+
+
+def _odd(primary: Comparison, threshold: float) -> Comparison:
+    """Name the few seeds whose change is another than that of all others: no average of them is the same."""
+    if primary.verdict not in (Outcome.SAME, Outcome.UNKNOWN) or not (odd := odd_seeds(primary, threshold)):
+        return primary
+    sizes = dict.fromkeys(percent(math.exp(size)) for size in (min(odd), max(odd)))
+    said = f"{len(odd)} of {len(primary.base)} seeds: {' to '.join(sizes)}"
+    if primary.verdict == Outcome.SAME:
+        return replace_fields(primary, verdict=Outcome.UNKNOWN, reason=said, more_blocks=None)
+    return replace_fields(primary, reason=f"{said}; {primary.reason}")
+
+
+def odd_seeds(comparison: Comparison, threshold: float) -> list[float]:
+    """The log ratios of the seeds that are further than the threshold, and than noise explains, from all others."""
+    base, test = _numbers(comparison.base), _numbers(comparison.test)
+    if len(base) != len(test) or len(base) < _FEW or min(*base, *test) <= 0:
+        return []
+    logs = [math.log(t / b) for b, t in zip(base, test, strict=True)]
+    center = median(logs)
+    scatter = _MAD_TO_SD * median(abs(x - center) for x in logs)
+    odd = [x for x in logs if abs(x - center) > max(math.log1p(threshold), _FAR * scatter)]
+    return odd if len(odd) * _FEW <= len(logs) else []
+
+
+def _hopeless(primary: Comparison, max_seeds: int) -> Comparison:
+    """Say that a case cannot be settled, as soon as six seeds show it."""
+    if can_be_settled(primary, max_seeds):
+        return primary
+    return replace_fields(primary, reason=f"{primary.reason}; {max_seeds} seeds cannot settle it")
+
+
+def _numbers(values: Sequence[float | None]) -> list[float]:
+    return [value for value in values if value is not None]

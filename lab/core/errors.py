@@ -62,6 +62,7 @@ class GuestFailure(StrEnum):
     NO_REPORT = "no-report"  # the report is cut off, or never began
     WORKLOAD = "workload"  # the program failed, or did not report a metric
     MALFORMED = "malformed"  # what the guest reported cannot be read
+    UNSUPPORTED = "unsupported"  # the kernel does not offer what the case needs, as its program said
     REFUSED = "refused"  # the guest does not accept a setting
     QEMU_DIED = "qemu-died"
 
@@ -73,17 +74,20 @@ class GuestFailure(StrEnum):
                 return "host"
             case GuestFailure.REFUSED:
                 return "request"
-            case GuestFailure.WORKLOAD | GuestFailure.MALFORMED:
+            case GuestFailure.WORKLOAD | GuestFailure.MALFORMED | GuestFailure.UNSUPPORTED:
                 return "workload"
         return "kernel"
 
 
 class GuestFailed(LabError):
-    """A guest ran and did not deliver."""
+    """A guest ran and did not deliver. case: the one that ran when it died, if any."""
 
-    def __init__(self, kind: GuestFailure, message: str, *, hint: str | None = None, log: Path | None = None) -> None:
+    def __init__(
+        self, kind: GuestFailure, message: str, *, hint: str | None = None, log: Path | None = None, case: str = ""
+    ) -> None:
         super().__init__(message, hint=hint, log=log)
         self.kind = kind
+        self.case = case
 
 
 class Undecided(LabError):

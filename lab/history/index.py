@@ -215,7 +215,7 @@ def _read_comparison(folder: Path, result: AbResult, plan: Plan) -> Entry:
             continue  # a baseline was the tip of an earlier night, which has the point
         context = _ArmContext(arm, planned.spec, result.environment, result.mode, result.started, label)
         for case in result.cases:
-            for metric in case.metrics:
+            for metric in () if case.failed else case.metrics:
                 series = context.series(
                     case.workload, case.case, metric.name, metric.unit, metric.better, primary=metric.primary
                 )

@@ -124,6 +124,10 @@ def _measure_against(branch: BranchContext, tree: Tree, baseline: Baseline, mode
         _measure_against(branch, tree, Baseline(commit=tip, names=("itself",)), mode)
         branch.note(f"{baseline.shown} does not run: {error.message}")
     else:
+        for case in result.failed:
+            branch.note(f"against {baseline.shown}, {case.name} {case.failed}")
+            if case.failed and case.failed.kind.blames == "kernel" and "test" in case.failed.arms:
+                raise BrokenTip(f"its guest fails: {case.failed.message}")
         comparison = tip_comparison(result, baseline.names, baseline.commit)
         branch.update(measured=[*branch.record.measured, comparison])
 

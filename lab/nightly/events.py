@@ -246,7 +246,8 @@ def night_outcome(branches: Sequence[BranchNight], *, still_open: int = 0) -> Ni
         return "regression"
     if states <= {"failed", "broken"}:
         return "not measured"
-    if states & {"failed", "broken", "pending"} or any(branch.missed for branch in branches):
+    failed = any(comparison.failed for branch in branches for comparison in branch.measured)
+    if failed or states & {"failed", "broken", "pending"} or any(branch.missed for branch in branches):
         return "partly measured"
     if states == {"nothing new"}:
         return "nothing new"

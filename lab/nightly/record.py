@@ -73,13 +73,14 @@ class CaseChange(Record, frozen=True, kw_only=True):
 
 
 class TipComparison(Record, frozen=True, kw_only=True):
-    """The tip against one commit, which may be several baselines at once."""
+    """The tip against one commit, which may be several baselines at once. failed: cases without numbers, and why."""
 
     baselines: tuple[str, ...]
     commit: str
     result: str
     cases: list[CaseChange]
     mode: Mode = "exact"
+    failed: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 def tip_comparison(result: AbResult, baselines: tuple[str, ...], commit: str) -> TipComparison:
@@ -87,6 +88,8 @@ def tip_comparison(result: AbResult, baselines: tuple[str, ...], commit: str) ->
     mode: Mode = "exact" if result.live is None else "live"
     cases = []
     for case in result.cases:
+        if case.failed:
+            continue
         primary = case.primary
         low, high = primary.interval or (None, None)
         cases.append(
@@ -97,7 +100,10 @@ def tip_comparison(result: AbResult, baselines: tuple[str, ...], commit: str) ->
                 counts=case.holm is True if mode == "exact" else True,
             )
         )  # fmt: skip
-    return TipComparison(baselines=baselines, commit=commit, result=result.result, cases=cases, mode=mode)
+    failed = {case.name: str(case.failed) for case in result.failed}
+    return TipComparison(
+        baselines=baselines, commit=commit, result=result.result, cases=cases, mode=mode, failed=failed
+    )
 
 
 class EventCulprit(Record, frozen=True, kw_only=True):

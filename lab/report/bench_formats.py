@@ -37,6 +37,11 @@ def openmetrics(comparisons: Comparisons) -> str:
     for item in comparisons.items:
         for case in item.result.cases:
             lines += _states("lab_case_verdict", _case(item, case), case.verdict)
+    lines += family("lab_case_failed", "gauge", "1 for a case that failed and has no numbers.")
+    for item in comparisons.items:
+        lines += [
+            sample("lab_case_failed", _case(item, case), int(case.word == "failed")) for case in item.result.cases
+        ]
     lines += family("lab_mean", "gauge", "Mean of a metric over all seeds, of one arm.")
     for item in comparisons.items:
         lines += _means(item)

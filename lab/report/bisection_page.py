@@ -63,7 +63,7 @@ class ChangeView:
         """Each comparison behind the answer, with its sides in words."""
         compared, proof = [], self.change.proof
         if proof and proof.fresh is not None:
-            compared.append((f"{wording.fresh_runs(self.stored.answer)}, against its parent", proof.fresh))
+            compared.append((f"{proof.fresh_runs}, against its parent", proof.fresh))
         elif self.change.effect is not None:
             compared.append((f"the search itself, against {short(self.change.before)}", self.change.effect))
         if proof and proof.reverted is not None:
@@ -420,6 +420,7 @@ class BisectionView:
             yield "posterior", f"{live.outcome}, {wording.share(live.probability)} sure"
             yield "boots", f"{live.boots} of {live.kernels} kernels"
             yield "noise", f"one boot's standard deviation is {100 * live.noise:.3g} %" if live.noise else ""
+            yield "layouts", f"images differ by {100 * live.layouts:.3g} % (sd) by layout" if live.layouts else ""
 
     @property
     def commands(self) -> list[str]:
@@ -451,5 +452,4 @@ def bisection(stored: StoredBisection) -> str:
         answer=view.answer,
         percent=percent,
         short=short,
-        fresh=wording.fresh_runs(view.answer),
     )

@@ -100,7 +100,7 @@ def _proof(found: Culprit) -> Iterator[str]:
     proof = found.proof
     if proof is None:
         return
-    fresh = "fresh seeds" if proof.result else "fresh boots"
+    fresh = proof.fresh_runs
     stored = f" (lab report {proof.result})" if proof.result else ""
     if proof.same_image:
         yield "  proof       its kernel is its parent's, byte for byte: it cannot be the culprit"

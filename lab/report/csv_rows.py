@@ -18,13 +18,13 @@ COLUMNS = (
 
 
 def comparison(comparisons: Comparisons) -> str:
-    """One row per pair of numbers, of all results under one heading."""
+    """One row per pair of numbers, of all results under one heading; a case that failed has one row too."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(COLUMNS)
     for item in comparisons.items:
         for case in item.result.cases:
-            for comparison in case.metrics:
+            for comparison in [case.primary] if case.failed else case.metrics:
                 writer.writerows(_rows(item, case, comparison, comparable=not comparisons.mark))
     return stream.getvalue()
 
@@ -36,12 +36,15 @@ def _rows(
     low, high = comparison.interval or (None, None)
     before = [
         result.result, result.environment.fingerprint, word(comparable), safe(result.base.spec),
-        safe(result.test.spec), safe(case.workload), safe(case.case), word(case.control), case.verdict,
+        safe(result.test.spec), safe(case.workload), safe(case.case), word(case.control), case.word,
         safe(comparison.name), safe(comparison.unit), result.environment.model, comparison.better,
         word(comparison.primary),
     ]  # fmt: skip
     after = [comparison.ratio, low, high, comparison.verdict]
-    for seed, base, test in zip(item.seeds(case), comparison.base, comparison.test, strict=False):
+    pairs = (
+        [(None, None, None)] if case.failed else zip(item.seeds(case), comparison.base, comparison.test, strict=False)
+    )
+    for seed, base, test in pairs:
         yield [*before, seed, base, test, *after]
 
 

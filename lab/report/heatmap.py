@@ -147,8 +147,8 @@ def texts(cell: Cell, state: str) -> tuple[str, str]:
 def described(cell: Cell, baseline: str) -> str:
     """A cell in words, with everything that its colour and sign stand for."""
     where, word = f"{cell.name}, {cell.arm}", state(cell, baseline)
-    if word == "failed":
-        return f"{where}: failed: {cell.failed}"
+    if word in ("failed", "unsupported"):
+        return f"{where}: {word}: {cell.failed}"
     if word == "not measured":
         return f"{where}: {word}"
     text = f"{where}: {texts(cell, word)[0]} {cell.unit}"

@@ -29,9 +29,21 @@ def comparison(comparisons: Comparisons) -> str:
 
 def kind(case: CaseResult) -> str:
     """The state of a case in JUnit: `passed`, `failure`, `error` or `skipped`."""
+    if case.word == "unsupported":
+        return "skipped"
     if not case.is_measured:
         return "error"
     return {Outcome.REGRESSION: "failure", Outcome.UNKNOWN: "skipped"}.get(case.verdict, "passed")
+
+
+def not_measured(case: CaseResult) -> str:
+    """The reason for missing numbers in two words."""
+    return "failed" if case.failed else "not measured"
+
+
+def skipped(result: AbResult, case: CaseResult) -> str:
+    """The reason why a case has no verdict."""
+    return result.why(case) if case.failed else f"undecided: {result.why(case)}"
 
 
 def _suite(item: StoredComparison, number: int, mark: str) -> Xml.Element:
@@ -86,9 +98,9 @@ def _case(item: StoredComparison, case: CaseResult) -> Xml.Element:
             failure = Xml.SubElement(element, "failure", message=moved, type="regression")
             failure.text = "\n".join(_movers(item.result, case))
         case "error":
-            Xml.SubElement(element, "error", message=primary.reason, type="not measured")
+            Xml.SubElement(element, "error", message=item.result.why(case), type=not_measured(case))
         case "skipped":
-            Xml.SubElement(element, "skipped", message=f"undecided: {item.result.why(case)}")
+            Xml.SubElement(element, "skipped", message=skipped(item.result, case))
     return element
 
 

@@ -71,8 +71,9 @@ def _test(item: StoredComparison, case: CaseResult, mark: str) -> dict[str, Any]
         "path": f"lab.{_step(case.workload)}.{_step(case.case)}",
         "status": _status(case),
         "start_time": result.started,
-        "comment": f"{case.verdict}: {primary.name} {wording.change(primary)} {primary.interval_text} against "
-        f"{result.base}",
+        "comment": str(case.failed)
+        if case.failed
+        else f"{case.verdict}: {primary.name} {wording.change(primary)} {primary.interval_text} against {result.base}",
         "environment": {
             "comment": " ".join(filter(None, [f"QEMU {result.environment.qemu}, {result.mode} mode", mark])),
             "misc": records.plain(result.environment),
@@ -81,7 +82,7 @@ def _test(item: StoredComparison, case: CaseResult, mark: str) -> dict[str, Any]
             "lab_result": result.result,
             "base_build": result.base.build,
             "case": case.case,
-            "verdict": str(case.verdict),
+            "verdict": case.word,
             "ratio": primary.ratio,
             "interval": primary.interval,
             "comparable": not mark,
@@ -94,6 +95,8 @@ def _test(item: StoredComparison, case: CaseResult, mark: str) -> dict[str, Any]
 
 def _status(case: CaseResult) -> str:
     """DONE is a measurement without a judgement, which is what an undecided case is."""
+    if case.word == "unsupported":
+        return "SKIP"
     if junit.kind(case) == "error":
         return "ERROR"
     return {Outcome.REGRESSION: "FAIL", Outcome.UNKNOWN: "DONE"}.get(case.verdict, "PASS")

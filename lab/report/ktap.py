@@ -38,6 +38,10 @@ def _workloads(item: StoredComparison) -> Iterator[str]:
 
 
 def _case(item: StoredComparison, case: CaseResult, index: int) -> list[str]:
+    return [*(f"# {note}" for note in case.notes), *_judged(item, case, index)]
+
+
+def _judged(item: StoredComparison, case: CaseResult, index: int) -> list[str]:
     primary = case.primary
     diagnosis = f"# {case.verdict}: {wording.moved(primary, item.result)}"
     line = f"{index} {_description(case.case)}"
@@ -45,9 +49,9 @@ def _case(item: StoredComparison, case: CaseResult, index: int) -> list[str]:
         case "failure":
             return [diagnosis, f"not ok {line}"]
         case "error":
-            return [f"# {primary.reason}", f"not ok {line} # ERROR not measured"]
+            return [f"# {item.result.why(case)}", f"not ok {line} # ERROR {junit.not_measured(case)}"]
         case "skipped":
-            return [diagnosis, f"ok {line} # SKIP undecided: {item.result.why(case)}"]
+            return [diagnosis, f"ok {line} # SKIP {junit.skipped(item.result, case)}"]
     return [diagnosis, f"ok {line}"]
 
 

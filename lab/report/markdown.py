@@ -6,13 +6,14 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 
-from lab.bisection.answer import Answer, Culprit, Step
+from lab.bisection.answer import Culprit, Step
 from lab.compare import counters
 from lab.compare.matrix_results import Cell, MatrixResult
 from lab.compare.results import AbResult, CaseResult, ResultEnvironment
 from lab.core.git import short
 from lab.core.text import number
 from lab.report import heatmap, matrix_text, text, wording
+from lab.report.curves import sweeps_of
 from lab.report.inputs import Comparisons, StoredBisection, StoredMatrix
 from lab.report.wording import shown
 from lab.stats.verdict import Comparison, percent
@@ -85,17 +86,24 @@ def _result(result: AbResult) -> Iterator[str]:
     yield from (f"- note: {code(note)}" for note in result.notes)
     yield ""
     clocked = any(case.guest_clock for case in result.cases)
-    heading = ("case", "metric", "base", "test", "change", "interval", *(["guest clock"] if clocked else []), "verdict")
-    yield from table([heading, *(_case(case, result, clocked=clocked) for case in result.cases)], right=(2, 3, 4))
+    shares = [name for name in ("kernel", "user") if any(name in case.shares for case in result.cases)]
+    more = [*shares, *(["guest clock"] if clocked else [])]
+    heading = ("case", "metric", "base", "test", "change", "interval", *more, "verdict")
+    rows = [_case(case, result, shares, clocked=clocked) for case in result.cases]
+    yield from table([heading, *rows], right=(2, 3, 4))
+    noted = [f"- {code(case.name)}: {code(note)}" for case in result.cases for note in case.notes]
+    yield from [*noted, ""] if noted else []
+    curves = [f"- {code(sweep.line)}" for sweep in sweeps_of(result)]
+    yield from [*curves, ""] if curves else []
     yield from _movers(result)
     yield f"{_around(result.environment)}. "
     yield f"Repeat with {code(result.reproduce)}."
     yield ""
 
 
-def _case(case: CaseResult, result: AbResult, *, clocked: bool) -> tuple[str, ...]:
+def _case(case: CaseResult, result: AbResult, shares: Sequence[str], *, clocked: bool) -> tuple[str, ...]:
     primary = case.primary
-    verdict = f"**{case.verdict}**" if case.verdict in ("regression", "improvement") else str(case.verdict)
+    verdict = f"**{case.verdict}**" if case.verdict in ("regression", "improvement") else case.word
     if reason := result.why(case):
         verdict += f" ({reason})"
     return (
@@ -105,6 +113,7 @@ def _case(case: CaseResult, result: AbResult, *, clocked: bool) -> tuple[str, ..
         shown(primary.test),
         wording.change(primary),
         primary.interval_text,
+        *(wording.change(case.shares[name]) if name in case.shares else "" for name in shares),
         *([wording.change(case.clock) if case.clock else ""] if clocked else []),
         verdict,
     )
@@ -164,7 +173,7 @@ def _change(stored: StoredBisection, found: Culprit) -> Iterator[str]:
     if (effect := wording.effect_of(found)) is not None:
         yield f"- effect: {_effect(effect)}"
     yield f"- confidence: {wording.share(found.confidence)} sure"
-    yield from _proof(found, stored.answer)
+    yield from _proof(found)
     yield ""
     if found.proof and found.proof.functions:
         rows = [("function", "before", "with it")]
@@ -172,7 +181,7 @@ def _change(stored: StoredBisection, found: Culprit) -> Iterator[str]:
         yield from _fold("Functions that changed, modelled cycles an operation", rows, right=(1, 2))
 
 
-def _proof(found: Culprit, answer: Answer) -> Iterator[str]:
+def _proof(found: Culprit) -> Iterator[str]:
     proof = found.proof
     if proof is None:
         return
@@ -180,7 +189,7 @@ def _proof(found: Culprit, answer: Answer) -> Iterator[str]:
         yield "- proof: its kernel is its parent's, byte for byte: it cannot be the culprit"
     else:
         verdict = "say the same" if proof.confirmed else "do NOT confirm it"
-        yield f"- proof: {wording.fresh_runs(answer)} against its parent {verdict}"
+        yield f"- proof: {proof.fresh_runs} against its parent {verdict}"
     if proof.reverted is not None:
         yield f"- reverted on the newer end: {_effect(proof.reverted)}: {proof.reverted.verdict}"
     elif proof.not_reverted:

@@ -126,7 +126,7 @@ def _kernel(result: MatrixResult, name: str, spec: str) -> str:
 
 def parts(cell: Cell, state: str) -> tuple[str, str, str]:
     """A cell's value, its change, and its sign."""
-    if state in ("failed", "not measured"):
+    if state in ("failed", "unsupported", "not measured"):
         return state, "", SIGNS.get(state, "")
     value = number(cell.mean) if cell.mean is not None else "n/a"
     if state == "baseline":
@@ -185,7 +185,7 @@ def _notes(result: MatrixResult) -> list[Text]:
     """The reasons of failed and open cells, a line each; arms and cases with the same reason share it."""
     cells: dict[str, list[str]] = {}
     for cell in result.cells:
-        for reason in cell.reasons:
+        for reason in (*cell.reasons, *cell.notes):
             cells.setdefault(reason, []).append(f"{cell.case} {cell.arm}")
     lines = [Text(f"  {_some(names)}: {reason}") for reason, names in cells.items()]
     more = len(lines) - _MOST_NOTES

@@ -19,9 +19,9 @@ from lab.core import paths
 from lab.core.text import number, visible
 from lab.guests.host import HostFact
 from lab.report import by_hand, flame_graph, plots, wording
+from lab.report.curves import TimelineView, sweeps_of
 from lab.report.inputs import Comparisons, StoredComparison
 from lab.report.plots import Curve, Scale, Tick
-from lab.report.timeline import TimelineView
 from lab.report.wording import shown
 from lab.stats.verdict import Comparison, Outcome
 
@@ -71,7 +71,6 @@ def comparison(comparisons: Comparisons) -> str:
         scale=_scale(comparisons.items),
         meaning=_meaning,
         mean=mean,
-        Outcome=Outcome,
     )
 
 
@@ -212,6 +211,11 @@ class ResultView:
             for i, case in enumerate(self.result.cases, start=1)
         ]
 
+    @property
+    def sweeps(self) -> list[dict[str, Any]]:
+        """The curve of each sweep."""
+        return [sweep.view for sweep in sweeps_of(self.result)]
+
     @cached_property
     def scale(self) -> Scale:
         """One scale for all cases."""
@@ -228,6 +232,16 @@ class ResultView:
         """The metric by the guest's own clock that stands beside modelled cycles; empty where none does."""
         names = {case.guest_clock for case in self.result.cases if case.guest_clock}
         return names.pop() if len(names) == 1 else "guest clock" if names else ""
+
+    @property
+    def shares(self) -> list[str]:
+        """The shares of the modelled cycles that are shown apart."""
+        return [name for name in ("kernel", "user") if any(name in case.shares for case in self.result.cases)]
+
+    @property
+    def words(self) -> list[str]:
+        """The words that cases can be filtered by."""
+        return list(dict.fromkeys([*map(str, Outcome), *(case.word for case in self.result.cases)]))
 
     @property
     def opened(self) -> CaseResult | None:

@@ -8,7 +8,7 @@ line of no length with a round or square end, so ten thousand of them are one pa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
@@ -158,18 +158,18 @@ def _counted(values: Sequence[float | None], axis: Axis) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """One arm's percentiles: the share in percent, then smallest, mean and largest value over all seeds."""
+    """One arm's points: the share in percent or the size, then smallest, mean and largest value over all seeds."""
 
     arm: str
     points: Sequence[tuple[float, float, float, float]]
 
 
-def curves(arms: Sequence[Curve], label: str) -> Markup:
-    """Percentiles of both arms, the mean as a line, what the seeds span as a band."""
+def curves(arms: Sequence[Curve], label: str, *, at: Callable[[float], float] | None = None) -> Markup:
+    """A curve of each arm, the mean as a line, what the seeds span as a band. at: places; None for percentiles'."""
     axis = curves_axis(arms)
     parts = []
     for curve in arms:
-        xs = [share_at(point[0]) for point in curve.points]
+        xs = [(at or share_at)(point[0]) for point in curve.points]
         up = [f"{x} {axis.at(point[3])}" for x, point in zip(xs, curve.points, strict=True)]
         down = [f"{x} {axis.at(point[1])}" for x, point in zip(xs, curve.points, strict=True)]
         middle = [f"{x} {axis.at(point[2])}" for x, point in zip(xs, curve.points, strict=True)]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console, Group
 from rich.text import Text
@@ -13,13 +13,16 @@ from lab.compare.results import AbResult, CaseResult
 from lab.core import text
 from lab.core.text import aligned, visible_record
 from lab.report import wording
+from lab.report.curves import sweeps_of
 from lab.report.wording import shown
-from lab.stats.verdict import Outcome, percent
+from lab.stats.verdict import Comparison, Outcome, percent
 
 if TYPE_CHECKING:
     from lab.report.inputs import Comparisons, StoredComparison
 
 _STYLES = {
+    "failed": "bold magenta",
+    "unsupported": "magenta",
     Outcome.REGRESSION: "bold red",
     Outcome.IMPROVEMENT: "bold green",
     Outcome.SAME: "",
@@ -54,6 +57,7 @@ def _table(result: AbResult, width: int) -> Group:
         Text(),
         _cases(result, width),
         Text(),
+        *_sweeps(result),
         _verdict(result),
         Text(_footer(result), style="dim"),
     )
@@ -69,24 +73,20 @@ def _arms(result: AbResult) -> Text:
     return arms
 
 
-_HEADINGS = ("case", "base", "test", "change", "interval", "clock", "verdict")
-_CLOCK = _HEADINGS.index("clock")
-_RIGHT = (1, 2, 3)
 _WIDE = 130
 
 
 def _cases(result: AbResult, width: int) -> Text:
     """One line a case; what moved most goes behind it, or below it where the terminal is narrow."""
     several = len({case.workload for case in result.cases}) > 1
-    rows = [_HEADINGS, *(_cells(case, several=several) for case in result.cases)]
-    if any(case.guest_clock for case in result.cases):
-        lines = aligned(rows, (*_RIGHT, _CLOCK))
-    else:
-        lines = aligned([row[:_CLOCK] + row[_CLOCK + 1 :] for row in rows], _RIGHT)
+    columns = [column for column in _columns(several=several) if column.of is None or any(map(column.of, result.cases))]
+    cells = [[column.cell(case) for column in columns] for case in result.cases]
+    right = [i for i, column in enumerate(columns) if column.right]
+    lines = aligned([[column.heading for column in columns], *cells], right)
     table = Text()
     for line, case in zip(lines, [None, *result.cases], strict=True):
         table.append("  ".join(line[:-1]) + "  ", style="bold" if case is None else "")
-        table.append(line[-1], style="bold" if case is None else _STYLES[case.verdict])
+        table.append(line[-1], style="bold" if case is None else _STYLES[case.word])
         if notes := _heading_note(result.cases) if case is None else _notes(case, result):
             table.append("  " if width >= _WIDE else "\n    ").append(notes, style="dim")
         table.append("\n")
@@ -94,17 +94,37 @@ def _cases(result: AbResult, width: int) -> Text:
     return table
 
 
-def _cells(case: CaseResult, *, several: bool) -> tuple[str, ...]:
-    primary = case.primary
-    return (
-        (case.name if several else case.case) + (" (control)" if case.control else ""),
-        shown(primary.base),
-        shown(primary.test),
-        percent(primary.ratio),
-        primary.interval_text,
-        percent(case.clock.ratio) if case.clock else "",
-        str(case.verdict),
-    )
+class _Column(NamedTuple):
+    """A column of the table. of: the cases that have it; None for all."""
+
+    heading: str
+    cell: Callable[[CaseResult], str]
+    right: bool = False
+    of: Callable[[CaseResult], object] | None = None
+
+
+def _columns(*, several: bool) -> list[_Column]:
+    def name(case: CaseResult) -> str:
+        return (case.name if several else case.case) + (" (control)" if case.control else "")
+
+    return [
+        _Column("case", name),
+        _Column("base", lambda case: shown(case.primary.base), right=True),
+        _Column("test", lambda case: shown(case.primary.test), right=True),
+        _Column("change", lambda case: percent(case.primary.ratio), right=True),
+        _Column("interval", lambda case: case.primary.interval_text),
+        *(_share(name) for name in ("kernel", "user")),
+        _Column("clock", lambda case: _change(case.clock), right=True, of=lambda case: case.guest_clock),
+        _Column("verdict", lambda case: case.word),
+    ]
+
+
+def _share(name: str) -> _Column:
+    return _Column(name, lambda case: _change(case.shares.get(name)), right=True, of=lambda case: name in case.shares)
+
+
+def _change(comparison: Comparison | None) -> str:
+    return percent(comparison.ratio) if comparison else ""
 
 
 def _heading_note(cases: Sequence[CaseResult]) -> str:
@@ -119,7 +139,12 @@ def _notes(case: CaseResult, result: AbResult) -> str:
     """The reason of an open verdict, the host's certificate, and the counters that moved most."""
     certificate = result.live.certificates.get(case.name) if result.live else None
     moved = ", ".join(f"{c.name} {shown(c.base)} -> {shown(c.test)}" for c in counters.movers(case))
-    return "; ".join(filter(None, [result.why(case), certificate, moved]))
+    return "; ".join(filter(None, [result.why(case), certificate, *case.notes, moved]))
+
+
+def _sweeps(result: AbResult) -> list[Text]:
+    lines = [Text(sweep.line) for sweep in sweeps_of(result)]
+    return [*lines, Text()] if lines else []
 
 
 def _verdict(result: AbResult) -> Text:
@@ -166,7 +191,7 @@ def _metric(item: StoredComparison, case: CaseResult) -> str:
 
 def _cell(case: CaseResult) -> str:
     primary = case.primary
-    return f"{wording.change(primary)} {primary.interval_text} {case.verdict}".replace("  ", " ")
+    return f"{wording.change(primary)} {primary.interval_text} {case.word}".replace("  ", " ")
 
 
 def _legend(comparisons: Comparisons) -> list[str]:

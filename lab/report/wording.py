@@ -118,8 +118,3 @@ def share(probability: float) -> str:
     """A probability in percent; what is not certain never reads as if it were."""
     text = f"{100 * probability:.4g} %"
     return "over 99.99 %" if text == "100 %" and probability < 1 else text
-
-
-def fresh_runs(answer: Answer) -> str:
-    """The new runs that prove a culprit: boots in live mode, seeds in exact mode."""
-    return "fresh boots" if answer.mode == "live" else "fresh seeds"

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import msgspec
 import pytest
 
-from lab.cli import ab
+from lab.cli import ab, main
 from lab.compare import live_guests
 from lab.core.errors import UserError
 from lab.core.progress import Progress
 from lab.guests import kvm
+
+from ..fakes.build import own_folders
+from ..fakes.guest import Broken, FakeGuests, Unsupported, pretend, write_workload
 
 QUIET = Progress(quiet=True)
 
@@ -57,3 +63,48 @@ def test_options_of_the_other_mode_are_refused(monkeypatch: pytest.MonkeyPatch) 
         ab._live_plan(asked(rounds=3, seeds=3), QUIET)
     with pytest.raises(UserError, match="require --mode live"):
         ab._live_plan(asked(mode="exact", duet=True), QUIET)
+
+
+def compare_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, *more: str) -> int:
+    """Compare two kernels by the cases `small`, which raises an error, and `large`, which is worse."""
+
+    def formula(arm: str, seed: int, case: str) -> float:
+        if case == "small":
+            raise error
+        return (100.0 if arm == "base" else 50.0 + seed) + seed
+
+    own_folders(monkeypatch, tmp_path)
+    pretend(monkeypatch, tmp_path, FakeGuests(formula))
+    image = bytearray(2048)
+    image[0x202:0x206] = b"HdrS"
+    image[0x20E:0x210] = b"\x00\x03"
+    image[0x500:0x520] = b"6.12.1-test (me@here) #1 SMP".ljust(32, b"\0")
+    for name in ("base", "test"):
+        (tmp_path / name).write_bytes(image)
+    arms = ["--base", f"file:{tmp_path}/base", "--test", f"file:{tmp_path}/test"]
+    return main.run(["ab", *arms, "-w", write_workload(tmp_path / "mine"), "--json", *more])
+
+
+@pytest.mark.parametrize("more", [(), ("--fail-on", "regression")])
+def test_a_case_that_failed_ends_with_status_4_and_the_others_are_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], more: tuple[str, ...]
+) -> None:
+    assert compare_with(tmp_path, monkeypatch, Broken("exited with status 3: no"), *more) == 4
+    said = capsys.readouterr()
+    small, large = json.loads(said.out)["cases"]
+    assert (small["failed"]["arms"], small["failed"]["kind"]) == (["base", "test"], "workload")
+    assert (large["failed"], large["verdict"]) == (None, "regression")
+    message = "1 of 2 cases failed, the first in both arms: base arm, seed 1: mine:small exited with status 3: no"
+    assert message in said.err and "tries it again" in said.err
+
+
+@pytest.mark.parametrize(("more", "status"), [((), 0), (("--fail-on", "regression"), 1)])
+def test_a_case_that_a_kernel_lacks_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    more: tuple[str, ...], status: int,
+) -> None:  # fmt: skip
+    assert compare_with(tmp_path, monkeypatch, Unsupported("is not supported on this kernel: no"), *more) == status
+    document = json.loads(capsys.readouterr().out)
+    small, large = document["cases"]
+    assert (small["failed"]["kind"], large["verdict"]) == ("unsupported", "regression")
+    assert document["reason"].endswith("; 1 of 2 cases unsupported")

@@ -13,11 +13,12 @@ import pytest
 
 from lab.cli import ab, main
 from lab.compare import results
-from lab.compare.certificates import certify, keep, kept, quote, setup
+from lab.compare.certificates import certify, covariates, keep, kept, layouts_sd, quote, setup
 from lab.compare.results import AbResult, Live, LiveRound
 from lab.compare.rounds import Sampling
 from lab.core import paths
 from lab.core.errors import HostFailed
+from lab.kernels.spec import with_layout
 from lab.report import text as report_text
 from lab.report.inputs import Comparisons, StoredComparison
 from lab.stats.iterations import WarmUp
@@ -91,6 +92,52 @@ def test_the_smallest_change_is_one_that_is_found(bench: Path) -> None:
     assert 0.72 < found / 300 < 0.88
 
 
+def with_control(noise: float, rounds: int = 30, **more: Any) -> AbResult:
+    """A kernel compared with itself, by a case and a control; noise: the case's own, beside that of the control."""
+    chance, whole = random.Random(5), live_result(rounds=rounds)  # noqa: S311
+    luck = [chance.gauss(0, 0.02) for _ in range(rounds)]
+    base = [1000.0] * rounds
+    noisy = case("noisy", base, [1000 * math.exp(0.5 * v + chance.gauss(0, noise)) for v in luck], primary=RATE)
+    still = case("still", base, [1000 * math.exp(v) for v in luck], primary=RATE)
+    still = msgspec.structs.replace(still, control=True)
+    assert whole.live
+    sampling = dict.fromkeys((NAME, "alloc-burst:still"), whole.live.sampling[NAME])
+    live = msgspec.structs.replace(whole.live, sampling=sampling)
+    return msgspec.structs.replace(whole, cases=[noisy, still], live=live, **more)
+
+
+def test_a_control_that_shares_the_noise_is_a_covariate(bench: Path) -> None:
+    noisy, still = certify(with_control(0.007), bench)
+    assert noisy.covariate and still.covariate is None
+    assert (noisy.covariate.control, noisy.covariate.pairs) == ("alloc-burst:still", 30)
+    assert noisy.covariate.slope == pytest.approx(0.5, abs=0.2)
+    assert noisy.covariate.correlation == pytest.approx(0.82, abs=0.1)
+    assert noisy.helps == noisy.covariate
+    unaided = msgspec.structs.replace(noisy, covariate=None).smallest(15)
+    helped = noisy.smallest(15)
+    assert unaided and helped
+    assert helped < 0.75 * unaided
+    # Used for the same host as it is set up now, and if the control is measured as well.
+    keep([noisy, still])
+    asked = {"present": setup("7.2.22 (Debian)", bench), "accelerator": "kvm", "duet": False}
+    both = ("alloc-burst:noisy", "alloc-burst:still")
+    assert covariates(both, **asked) == {"alloc-burst:noisy": noisy.covariate}
+    assert covariates(both[:1], **asked) == covariates(both, **{**asked, "duet": True}) == {}
+    assert covariates(both, **{**asked, "present": {**noisy.setup, "governor": "powersave"}}) == {}
+
+
+def test_a_weak_covariate_or_one_of_few_rounds_is_not_used(bench: Path) -> None:
+    for result_, known in ((with_control(0.05), True), (with_control(0.007, rounds=15), True)):
+        noisy, _ = certify(result_, bench)
+        assert (noisy.covariate is not None) == known
+        assert noisy.helps is None
+    equal = with_control(0.007)
+    flat = msgspec.structs.replace(equal.cases[1], metrics=[
+        msgspec.structs.replace(metric, test=metric.base) for metric in equal.cases[1].metrics
+    ])  # fmt: skip
+    assert certify(msgspec.structs.replace(equal, cases=[equal.cases[0], flat]), bench)[0].covariate is None
+
+
 def test_what_is_exact_has_to_be_equal(bench: Path) -> None:
     values = [100.0, 101.0, 102.0]
     equal = case("layout", values, values)
@@ -102,6 +149,52 @@ def test_what_is_exact_has_to_be_equal(bench: Path) -> None:
     # The counters of `case` differ between the arms: one number that does is enough.
     with pytest.raises(HostFailed, match=r"page_faults of alloc-burst:layout differs .* with seed 1"):
         certify(result(equal), bench)
+
+
+def of_builds(shift: float, layout: int, rounds: int = 40) -> AbResult:
+    """A kernel compared with itself in another layout, which is that far away."""
+    alike = live_result(rounds=rounds)
+    (noisy,) = alike.cases
+    rate, *others = noisy.metrics
+    moved = msgspec.structs.replace(rate, test=[value and value * math.exp(shift) for value in rate.test])
+    arm = msgspec.structs.replace(alike.test, spec=with_layout(alike.base.spec, layout))
+    made = msgspec.structs.replace(noisy, metrics=[moved, *others])
+    return msgspec.structs.replace(alike, test=arm, cases=[made])
+
+
+def known_sd(root: Path, **more: Any) -> float | None:
+    present = setup("7.2.22 (Debian)", root)
+    return layouts_sd(NAME, RATE.name, present, **{"accelerator": "kvm", **more})
+
+
+def test_the_sd_of_layouts_is_that_of_the_shifts_between_builds(bench: Path, tmp_path: Path) -> None:
+    keep(certify(live_result(), bench))
+    assert known_sd(bench) is None
+    for layout, shift in enumerate((0.03, -0.04, 0.0), start=1):
+        keep(certify(of_builds(shift, layout), bench))
+    assert len(kept()) == 4 and {one.layout for one in kept()} == {0, 1, 2, 3}
+    # Twice the variance of one layout; the noise of 40 rounds at 2 % is taken off.
+    assert known_sd(bench) == pytest.approx(math.sqrt((0.03**2 + 0.04**2) / 3 / 2), rel=0.15)
+    assert known_sd(bench, accelerator="tcg") is None
+    assert known_sd(plant(tmp_path / "laptop", LAPTOP)) is None, "the host has changed since"
+    assert "this host resolves" in (quoted(bench) or ""), "by the one of the kernel itself"
+
+
+def test_layouts_that_are_no_further_apart_than_the_noise_have_no_sd(bench: Path) -> None:
+    for layout in range(1, 5):
+        keep(certify(of_builds(0.0, layout), bench))
+    sd = known_sd(bench)
+    assert sd is not None and sd < 0.003
+
+
+def test_other_layouts_need_not_be_equal_in_exact_mode(bench: Path) -> None:
+    values = [100.0, 101.0, 102.0]
+    exact = result(case("layout", values, [1.01 * value for value in values]))
+    (made,) = certify(
+        msgspec.structs.replace(exact, test=msgspec.structs.replace(exact.test, spec=with_layout(exact.base.spec, 1))),
+        bench,
+    )
+    assert made.layout == 1 and not made.equal and made.shift == pytest.approx(math.log(1.01))
 
 
 # ---- kept and quoted
@@ -178,6 +271,22 @@ def test_the_command_keeps_and_lists_certificates(
     stored = max(results.results_dir().iterdir(), key=lambda path: path.stat().st_mtime)
     assert results.resume_command(stored) == f"lab aa --resume {stored.name}"
     assert results.load_plan(stored).fixed_seeds
+
+
+def test_the_command_compares_builds(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = []
+
+    def plan_of(options: ab.AbOptions, _: object) -> Any:
+        asked.append((options.base, options.test))
+        return plan("alloc-burst")
+
+    monkeypatch.setattr(ab, "plan_of", plan_of)
+    monkeypatch.setattr(ab, "measure", lambda *_: of_builds(0.03, 2))
+    assert main.run(["aa", "v1@thp=never", "--layout", "2"]) == 0
+    assert asked == [("v1@thp=never", "v1+layout-2@thp=never")]
+    assert "live kvm layout-2 +" in capsys.readouterr().out
+    assert main.run(["aa", "deb:6.12", "--layout", "2"]) == 2
+    assert "deb:6.12 is a built kernel" in capsys.readouterr().err
 
 
 def test_exact_mode_that_is_not_exact_exits_4(

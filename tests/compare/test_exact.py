@@ -19,7 +19,7 @@ from lab.stats.verdict import Outcome
 from lab.workloads import selection
 
 from ..fakes.build import own_folders
-from ..fakes.guest import WORKLOAD, FakeGuests, Formula, kernel, plan, pretend, write_workload
+from ..fakes.guest import WORKLOAD, FakeGuests, FakeInstrument, Formula, kernel, plan, pretend, write_workload
 from ..fakes.work import quiet
 
 
@@ -31,12 +31,6 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def slower(arm: str, seed: int, case: str) -> float:
     """The large case is slower in the test arm; the control is not."""
     return 100.0 + seed if arm == "base" or case == "small" else 60.0 + seed
-
-
-class FakeInstrument:
-    """What a guest under a cost model has; the fake guests ask for no more."""
-
-    identity = "tlb some-machine 12345678 87654321"
 
 
 def measured(
@@ -142,7 +136,7 @@ def test_two_workloads_of_one_name_are_refused(tmp_path: Path) -> None:
 def test_what_will_be_run_is_said_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     chosen = selection.select_all([write_workload(tmp_path / "mine")])
     exact.announce(plan("mine"), chosen, Work(jobs=2, progress=Progress()))
-    assert capsys.readouterr().err.startswith("2 cases, 6 seeds: 12 guests, 2 at a time, about ")
+    assert capsys.readouterr().err.startswith("2 cases, 6 to 12 seeds: 12 to 24 guests, 2 at a time, about ")
 
 
 def test_arms_without_a_common_machine_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

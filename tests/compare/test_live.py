@@ -13,10 +13,11 @@ import pytest
 
 from lab import report
 from lab.cli import ab, main
-from lab.compare import boots, live, live_guests, results, round_runner
+from lab.compare import boots, certificates, live, live_guests, results, round_runner
 from lab.compare.boots import BootRecord
 from lab.compare.plan import LivePlan, Plan
 from lab.compare.results import AbResult
+from lab.compare.rounds import Covariate
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed, UserError
 from lab.core.progress import Progress
@@ -32,7 +33,7 @@ from ..fakes.guest import FakeGuests, plan, pretend, write_workload
 from ..fakes.work import quiet
 from .test_round_runner import Host
 
-HOW = LivePlan(accelerator="tcg", max_rounds=12, iterations=2, seed=1)
+HOW = LivePlan(accelerator="tcg", max_rounds=24, iterations=2, seed=1)
 FACT = guest_host.HostFact(name="governor", value="powersave", state="limited", text="a text", remedy="a remedy")
 
 
@@ -108,8 +109,8 @@ def test_the_command_that_repeats_it_asks_for_the_same(tmp_path: Path, host: Hos
 def test_the_planned_rounds_are_in_the_document_and_older_ones_are_read_without(tmp_path: Path, host: Host) -> None:
     found = measured(tmp_path, planned(tmp_path))
     assert found.live is not None
-    assert found.live.planned_rounds == 12
-    assert str(found.live).startswith(f"{len(found.seeds)} rounds of 12 planned")
+    assert found.live.planned_rounds == 24
+    assert str(found.live).startswith(f"{len(found.seeds)} rounds of 24 planned")
     older = json.loads(records.encode(found))
     del older["live"]["planned_rounds"]
     for case in older["cases"]:
@@ -119,6 +120,28 @@ def test_the_planned_rounds_are_in_the_document_and_older_ones_are_read_without(
     assert read.live.planned_rounds is None
     assert str(read.live).startswith(f"{len(found.seeds)} rounds")
     jsonschema.validate(older, document.schema())
+
+
+def test_the_covariates_of_a_comparison_are_those_of_its_beginning(
+    tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A certificate that is made meanwhile, or was lost, changes nothing."""
+    known = {"mine:large": Covariate(control="mine:small", slope=0.5, correlation=0.8, pairs=30)}
+    monkeypatch.setattr(certificates, "covariates", lambda cases, present, **how: known)
+    wanted = planned(tmp_path)
+    found = measured(tmp_path, wanted)
+    assert found.live is not None
+    assert found.live.covariates == known
+    assert found.why(found.cases[1]) == "adjusted by mine:small"
+    monkeypatch.setattr(certificates, "covariates", lambda cases, present, **how: {})
+    folder = tmp_path / "result"
+    assert live.covariates_of(folder, ["mine:large"], wanted, "7.2") == known
+    # One that began before there were any, and a certificate itself, have none.
+    monkeypatch.setattr(certificates, "covariates", lambda cases, present, **how: known)
+    (folder / "covariates.json").unlink()
+    assert live.covariates_of(folder, ["mine:large"], wanted, "7.2") == {}
+    other = results.new_folder(tmp_path / "other")
+    assert live.covariates_of(other, ["mine:large"], msgspec.structs.replace(wanted, certificate=True), "7.2") == {}
 
 
 def test_going_on_gives_the_same_document(tmp_path: Path, host: Host) -> None:
@@ -160,11 +183,11 @@ def test_a_line_a_round(tmp_path: Path, host: Host, capsys: pytest.CaptureFixtur
     host.troubles = iter([["steal 3 %"]])
     measured(tmp_path, planned(tmp_path), Progress())
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("cases: 2; up to 12 rounds of 2 guests by tcg on CPUs 0; ")
+    assert lines[0].startswith("cases: 2; up to 24 rounds of 2 guests by tcg on CPUs 0; ")
     assert lines[1].startswith("this host adds noise: governor powersave; ")
     assert lines[2] == "round 1: repeated: steal 3 %"
     assert lines[3].startswith("round 1, 0 s: mine:small")
-    assert "; at most 3 more rounds, about 0 s" in lines[3]
+    assert "; at most 17 more rounds, about 0 s" in lines[3]
     assert "regression" in lines[-1] and "at most" not in lines[-1]
 
 

@@ -21,7 +21,7 @@ from lab.kernels.kernel import KernelSpec
 from lab.stats.verdict import Outcome
 
 from ..fakes.build import own_folders
-from ..fakes.guest import WORKLOAD, FakeGuests, Formula, kernel, pretend, write_workload
+from ..fakes.guest import WORKLOAD, Broken, FakeGuests, Formula, Unsupported, kernel, pretend, write_workload
 from ..fakes.work import quiet
 
 FACTORS = {"always-always": 1.0, "always-never": 1.0, "never-always": 0.5, "never-never": 2.0}
@@ -203,6 +203,41 @@ def test_a_guest_that_fails_is_shown_and_the_others_go_on(start: Start, jobs: in
         assert ("thp-never-thp.defrag-always", 2) not in guests.boots
 
 
+def test_a_case_that_a_kernel_lacks_is_no_failure(start: Start) -> None:
+    def lacks(arm: str, seed: int, case: str) -> float:
+        if arm == "thp-never-thp.defrag-always" and case == "large":
+            raise Unsupported("is not supported on this kernel: madvise: Invalid argument")
+        return by_setting(arm, seed, case)
+
+    _, measure = start(lacks)
+    result = measure()
+    assert result.failed == []
+    assert result.summary.endswith("1 improvement, 4 same, 1 unsupported")
+    cell = cells_of(result, "large")["thp=never thp.defrag=always"]
+    assert result.state(cell) == "unsupported"
+    assert cell.reasons == [
+        "unsupported: thp-never-thp.defrag-always arm, seed 1: "
+        "mine:large is not supported on this kernel: madvise: Invalid argument"
+    ]
+
+
+def test_a_case_that_fails_costs_its_cell(start: Start) -> None:
+    def breaks(arm: str, seed: int, case: str) -> float:
+        if arm == "thp-never-thp.defrag-always" and case == "large":
+            raise Broken("exited with status 3: no")
+        return by_setting(arm, seed, case)
+
+    guests, measure = start(breaks)
+    result = measure()
+    (cell,) = result.failed
+    assert result.state(cell) == "failed"
+    assert (cell.arm, cell.case) == ("thp=never thp.defrag=always", "large")
+    assert cell.failed == "thp-never-thp.defrag-always arm, seed 1: mine:large exited with status 3: no"
+    assert cells_of(result, "small")[cell.arm].verdict == Outcome.SAME
+    assert result.summary.endswith("1 improvement, 4 same, 1 failed")
+    assert all(cases == ("small", "large") for arm, seed, cases in guests.calls if arm != "thp-never-thp.defrag-always")
+
+
 def test_a_baseline_that_fails_leaves_numbers_and_no_verdict(start: Start) -> None:
     def formula(arm: str, seed: int, case: str) -> float:
         if arm == "thp-always-thp.defrag-always":
@@ -312,7 +347,7 @@ def test_the_command_prints_one_document_and_report_the_same(
     said = capsys.readouterr()
     document = json.loads(said.out)
     assert document["schema"] == "lab.matrix/1" and len(document["cells"]) == 8
-    assert "8 cells: 4 arms of 1 kernel, 2 cases, 6 seeds (to 12 where a cell stays open): 24 guests, " in said.err
+    assert "8 cells: 4 arms of 1 kernel, 2 cases, 6 to 12 seeds: 24 to 48 guests, " in said.err
     assert main.run(["report", document["result"], "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == document
     assert main.run(["report", "--json"]) == 0
@@ -452,7 +487,7 @@ def test_a_number_that_is_missing_is_not_one_that_was_not_measured(start: Start)
 
 def test_a_cell_that_stays_open_gets_more_seeds_with_the_baseline_and_no_other_does(start: Start) -> None:
     def formula(arm: str, seed: int, case: str) -> float:
-        return 100.0 + (-1) ** seed * (20 + seed) * (arm == "thp-never" and case == "large")
+        return 100.0 + (-1) ** seed * (1.3 + seed / 100) * (arm == "thp-never" and case == "large")
 
     guests, measure = start(formula, settings=["thp=always,madvise,never"], max_seeds=8)
     large = cells_of(measure())

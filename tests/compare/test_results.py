@@ -18,6 +18,7 @@ from lab.stats.verdict import Metric
 
 from ..fakes.build import own_folders
 from ..fakes.guest import plan
+from ..fakes.result import arm
 
 
 @pytest.fixture(autouse=True)
@@ -149,3 +150,25 @@ def test_how_quiet_the_host_was() -> None:
     assert str(live) == (
         "2 rounds, 1 of them disturbed, 1 repeated because of the host, 1 repeated because a guest died"
     )
+
+
+GCC_12, GCC_14 = "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0", "x86_64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0"
+
+
+@pytest.mark.parametrize(
+    ("base", "test", "commit", "versions"),
+    [
+        (GCC_12, GCC_14, None, "gcc 12.2.0, gcc 14.2.0"),
+        ("clang version 19.1.7 (3)", GCC_14, None, "clang 19.1.7, gcc 14.2.0"),
+        (GCC_12, GCC_14, "1" * 40, None),  # the lab built both, as it was told
+        (GCC_12, "gcc (Debian 12.2.0-14) 12.2.0", None, None),
+        (None, GCC_14, None, None),
+        ("cc", GCC_14, None, None),
+    ],
+)
+def test_packages_of_two_compilers_are_noted(
+    base: str | None, test: str, commit: str | None, versions: str | None
+) -> None:
+    arms = [arm("deb:6.1", "1", compiler=base, commit=commit), arm("deb:6.17", "2", compiler=test)]
+    note = f"another compiler and configuration ({versions}): differences below 10 % mean little"
+    assert results.notes_on(arms) == ([note] if versions else [])

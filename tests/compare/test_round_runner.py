@@ -92,7 +92,8 @@ def runner(
         root=folder / "room", cpu_sets=[CpuSet(cpus=[n], others=[], nodes=[]) for n in range(cpu_sets)], timeout_s=10,
         folder=folder, fingerprint="print",
     )  # fmt: skip
-    metrics = {f"mine:{case.name}": exact.metrics_of(workload.metrics, modelled=False) for case in workload.cases}
+    own = exact.metrics_of(workload, workload.metrics, modelled=False)
+    metrics = {f"mine:{case.name}": own for case in workload.cases}
     return RoundRunner(
         setups=[setup],
         arms=[Arm(name=name, kernel=kernel(name), settings={}) for name in ("base", "test")],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from lab.core import records
 from lab.core.errors import DiskFull, GuestFailed
 from lab.guests import channel
 from lab.guests.exact import Qemu, exact_machine
+from lab.guests.plugin import WINDOW_MARK
 from lab.guests.run import Arm, RunningGuests
 from lab.kernels.kernel import MachineType
 from lab.workloads import selection
@@ -21,7 +23,8 @@ from lab.workloads.spec import Case
 
 from ..core.test_cpio import members
 from ..fakes import smalldisk
-from ..fakes.guest import kernel, write_workload
+from ..fakes.build import own_folders
+from ..fakes.guest import FakeInstrument, kernel, write_workload
 
 HELLO = {"t": "hello", "release": "6.99.0", "clocksource": "tsc", "mem_kb": 600000, "cmdline": "quiet", "cpus": 1}
 END = {"t": "end", "status": 0, "signal": 0, "oom_kills": 0, "now_ns": 2}
@@ -40,7 +43,8 @@ LARGE = case_rows("large", "some talk", '{"metrics": {"throughput": 4, "faults":
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    own_folders(monkeypatch, tmp_path)
     (tmp_path / "slice.cpio").write_bytes(b"SLICE" * 4)
     return Bench(
         qemu=Qemu(path=str(tmp_path / "qemu"), version="7.2", numbers=(7, 2)), machine=MachineType.Q35,
@@ -129,7 +133,6 @@ def test_the_order_of_cases_depends_on_the_seed_alone() -> None:
 @pytest.mark.parametrize(
     ("rows", "kind", "words"),
     [
-        (SMALL, "no-report", "mine:large never ended"),
         ([*SMALL, LARGE[0]], "no-report", "mine:large never ended"),
         ([*SMALL, *case_rows("large", oom_kills=1, status=137, signal=9)], "oom", r"ran out of memory \(512 MiB\)"),
         ([*SMALL, *case_rows("large", error="No such file", status=127)], "workload", "could not be started: No such"),
@@ -153,14 +156,53 @@ def test_the_order_of_cases_depends_on_the_seed_alone() -> None:
         ([*SMALL, *case_rows("large", '{"metrics": {"throughput": "many"}}')], "malformed", "not a number"),
     ],
 )
-def test_a_case_that_does_not_deliver(bench: Bench, rows: list[dict[str, object]], kind: str, words: str) -> None:
-    with pytest.raises(GuestFailed, match=words) as caught:
-        measure(bench, *rows)
-    assert caught.value.kind == kind
+def test_a_case_that_does_not_deliver_costs_itself(
+    bench: Bench, rows: list[dict[str, object]], kind: str, words: str
+) -> None:
+    run = measure(bench, *rows)
+    assert run.metrics("small") and not run.metrics("large")
+    small, large = (runs.failure_of(bench, run, Case(name=name)) for name in ("small", "large"))
+    assert small is None and large is not None
+    assert (large.kind, large.case) == (kind, "large")
+    assert re.search(words, large.message) and large.message.startswith("base arm, seed 3: mine:large")
+    assert large.log is not None and large.log.parent == guest_folder(bench)
+    assert not (guest_folder(bench) / "initrd.cpio").exists()
+
+
+def test_a_report_without_a_case_is_none(bench: Bench) -> None:
+    with pytest.raises(GuestFailed, match="mine:large never ended") as caught:
+        measure(bench, *SMALL)
+    assert caught.value.kind == "no-report"
     assert caught.value.message.startswith("base arm (file:/boot/base), seed 3: ")
     assert not runs.run_path(bench.folder, "mine-base-0003").exists(), "it is run again when it goes on"
     assert guest_folder(bench).is_dir(), "for reading"
-    assert not (guest_folder(bench) / "initrd.cpio").exists()
+
+
+def test_a_case_that_runs_several_times_has_the_mean_of_its_metrics(bench: Bench) -> None:
+    again = case_rows("large", '{"metrics": {"throughput": 8, "faults": 1}}')
+    run = measure(bench, *SMALL, *LARGE, *again)
+    assert run.metrics("large") == {"throughput": 6.0, "faults": 0.5}
+    assert run.metrics("small") == {"throughput": 3.5, "faults": 7.0}
+    failed = measure(bench, *SMALL, *case_rows("large", status=1), *LARGE)
+    assert not failed.metrics("large"), "once is enough"
+    assert runs.failure_of(bench, failed, Case(name="large")) is not None
+
+
+def test_the_job_has_a_line_for_every_window(bench: Bench) -> None:
+    guest = GuestRun(bench=bench, arm=arm(), seed=3, cases=bench.workload.cases, windows={"large": 3})
+    lines = [
+        line.split("\t")[1] for line in guest.job().decode(errors="replace").splitlines() if line.startswith("case\t")
+    ]
+    assert sorted(lines) == ["large"] * 3 + ["small"]
+    assert "".join(name[0] for name in lines) in ("llls", "slll"), "one after the other"
+
+
+def test_only_a_modelled_program_without_marks_runs_several_times(bench: Bench, tmp_path: Path) -> None:
+    assert bench.windows == 1
+    modelled = dataclasses.replace(bench, instrument=FakeInstrument())
+    assert modelled.windows == 3
+    bench.packed_root.write_bytes(b"root" + WINDOW_MARK + b"more")
+    assert modelled.windows == 1
 
 
 def test_a_guest_that_dies_names_arm_and_seed(bench: Bench) -> None:

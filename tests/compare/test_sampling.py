@@ -9,16 +9,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from lab.compare import exact, runs, sampling
+from lab.compare.plan import ArmPlan
 from lab.compare.results import AbResult
+from lab.compare.runs import GuestRun, Run
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed
+from lab.guests.run import RunningGuests
 from lab.stats.verdict import Outcome
 
 from ..fakes.build import own_folders
-from ..fakes.guest import WORKLOAD, FakeGuests, Formula, plan, pretend, write_workload
+from ..fakes.guest import WORKLOAD, Broken, FakeGuests, Formula, kernel, plan, pretend, write_workload
 from ..fakes.work import quiet
 
 BOTH = ("small", "large")
@@ -60,8 +64,8 @@ def halved(arm: str, seed: int, case: str) -> float:
 
 
 def noisy(arm: str, seed: int, case: str) -> float:
-    """Never decided: large swings in both directions. The control is equal."""
-    return 100.0 if case == "small" or arm == "base" else 100.0 + (-1) ** seed * (20 + seed)
+    """Not decided by ten seeds: swings in both directions, of the size of the threshold. The control is equal."""
+    return 100.0 if case == "small" or arm == "base" else 100.0 + (-1) ** seed * (1.3 + seed / 100)
 
 
 def test_numbers_without_any_difference_are_decided_by_three_seeds(start: Start) -> None:
@@ -69,6 +73,49 @@ def test_numbers_without_any_difference_are_decided_by_three_seeds(start: Start)
     result = measure()
     assert result.verdict == Outcome.SAME and result.seeds == [1, 2, 3]
     assert len(guests.calls) == 6
+
+
+def test_three_seeds_are_enough_only_where_all_counters_are_equal(start: Start) -> None:
+    def one_more_fault(arm: str, seed: int, case: str) -> float:
+        return 100.0 + 1e-9 * (arm == "test")
+
+    _, measure = start(one_more_fault)
+    result = measure()
+    assert result.verdict == Outcome.SAME and result.seeds == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_kernel_against_itself_takes_three_seeds(start: Start) -> None:
+    def differs(arm: str, seed: int, case: str) -> float:
+        return 100.0 if arm == "base" else 101.0
+
+    _, measure = start(differs, test=ArmPlan(spec=kernel("base").spec, cc="gcc"))
+    assert measure().seeds == [1, 2, 3]
+
+
+def test_three_seeds_do_not_decide_where_the_windows_of_a_guest_disagree(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guests, measure = start(equal)
+    plain = guests.measure
+
+    def scattered(guest: GuestRun, running: RunningGuests) -> Run:
+        run = msgspec.structs.replace(plain(guest, running), windows={"large": [100.0, 104.0, 98.0]})
+        records.save(guest.record_path, run)
+        return run
+
+    monkeypatch.setattr(runs, "measure", scattered)
+    result = measure()
+    assert result.verdict == Outcome.SAME and result.seeds == [1, 2, 3, 4, 5, 6]
+
+
+def test_no_seed_is_spent_on_what_none_can_settle(start: Start) -> None:
+    def wild(arm: str, seed: int, case: str) -> float:
+        return 100.0 if case == "small" or arm == "base" else 100.0 + (-1) ** seed * (20 + seed)
+
+    guests, measure = start(wild, max_seeds=24)
+    large = measure().cases[1]
+    assert max(seed for _, seed in guests.boots) == 6
+    assert large.primary.reason == "interval wider than ±2 %; 24 seeds cannot settle it"
 
 
 def test_the_arms_take_turns_in_coming_first(start: Start) -> None:
@@ -265,6 +312,71 @@ def test_side_by_side_gives_what_one_after_another_gives(start: Start, folder: P
     assert len(guests.calls) == 16
 
 
+# --- cases that fail ---
+
+
+def small_breaks(arm: str, seed: int, case: str) -> float:
+    """The small case fails in the test arm."""
+    if (arm, case) == ("test", "small"):
+        raise Broken("exited with status 3: no")
+    return halved(arm, seed, case)
+
+
+def test_a_case_that_fails_costs_itself(start: Start, folder: Path) -> None:
+    guests, measure = start(small_breaks)
+    result = measure()
+    small, large = result.cases
+    assert (small.word, small.verdict, small.is_measured) == ("failed", Outcome.UNKNOWN, False)
+    assert small.failed is not None and small.failed.arms == ["test"]
+    assert str(small.failed) == (
+        "failed in the test arm only: test arm, seed 1: mine:small exited with status 3: no "
+        "(log: guests/mine-test-0001/report.jsonl)"
+    )
+    assert (large.word, result.verdict, result.seeds) == ("regression", Outcome.REGRESSION, [1, 2, 3, 4, 5, 6])
+    assert result.reason == "1 of 1 case worse; 1 of 2 cases failed"
+    assert {seed: cases for _, seed, cases in guests.calls} == {
+        **dict.fromkeys((1, 2, 3), BOTH), **dict.fromkeys((4, 5, 6), ("large",)),
+    }, "in neither arm after the look in which it failed"  # fmt: skip
+
+
+@pytest.mark.parametrize("text", [WORKLOAD, WORKLOAD.replace("[[metric]]", "isolate = true\n[[metric]]", 1)])
+def test_a_case_that_kills_its_guest_costs_itself(start: Start, folder: Path, text: str) -> None:
+    def dies(arm: str, seed: int, case: str) -> float:
+        if (arm, case) == ("base", "large"):
+            raise GuestFailed(GuestFailure.PANIC, f"base arm, seed {seed}: it panicked", case="large")
+        return equal(arm, seed, case)
+
+    guests, measure = start(dies, text=text)
+    result = measure()
+    small, large = result.cases
+    assert (small.word, large.word, result.verdict) == ("same", "failed", Outcome.SAME)
+    assert str(large.failed) == "failed in the base arm only: base arm, seed 1: it panicked"
+    assert result.reason == "1 case within threshold; 1 of 2 cases failed"
+    assert sum(1 for *_, cases in guests.calls if "large" in cases) == 1, "not again, in either arm"
+
+
+def test_a_case_that_fails_everywhere_is_named_so_and_tried_again(start: Start) -> None:
+    def breaks(arm: str, seed: int, case: str) -> float:
+        if case == "small":
+            raise Broken("was killed")
+        return equal(arm, seed, case)
+
+    _, measure = start(breaks)
+    assert str(measure().cases[0].failed).startswith("failed in both arms: base arm, seed 1: mine:small was killed")
+    guests, measure = start(equal)
+    assert [case.word for case in measure().cases] == ["same", "same"] and len(guests.calls) == 6
+
+
+def test_when_every_case_fails_so_does_the_comparison(start: Start, folder: Path) -> None:
+    def breaks(arm: str, seed: int, case: str) -> float:
+        raise Broken("was killed")
+
+    _, measure = start(breaks)
+    with pytest.raises(GuestFailed, match="base arm, seed 1: mine:small was killed"):
+        measure()
+    assert not (folder / "result.json").exists()
+
+
 # --- a guest for each case ---
 
 ALONE = WORKLOAD.replace("[[metric]]", "isolate = true\n[[metric]]", 1)
@@ -298,7 +410,7 @@ def test_alone_or_together_the_same_numbers_give_the_same_verdicts(start: Start,
 def test_going_on_with_cases_alone_measures_nothing_twice(start: Start, folder: Path) -> None:
     def breaks(arm: str, seed: int, case: str) -> float:
         if (arm, seed, case) == ("base", 2, "large"):
-            raise GuestFailed(GuestFailure.PANIC, "it died")
+            raise GuestFailed(GuestFailure.QEMU_DIED, "it died")
         return equal(arm, seed, case)
 
     first, measure = start(breaks, text=ALONE)

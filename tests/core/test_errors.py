@@ -9,7 +9,7 @@ from lab.core.errors import GuestFailure
     ("cause", "kinds"),
     [
         ("kernel", {"build", "panic", "oops", "oom", "hang", "no-report"}),
-        ("workload", {"workload", "malformed"}),
+        ("workload", {"workload", "malformed", "unsupported"}),
         ("request", {"refused"}),
         ("host", {"qemu-died"}),
     ],

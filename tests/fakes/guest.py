@@ -12,10 +12,11 @@ from lab.compare import runs
 from lab.compare.plan import ArmPlan, Plan
 from lab.compare.runs import GuestRun, Run
 from lab.core import records
+from lab.core.errors import GuestFailure
 from lab.guests import exact
 from lab.guests import image as guest_image
 from lab.guests import initrd as guest_initrd
-from lab.guests.channel import CaseOutcome, GuestReport
+from lab.guests.channel import CaseFailure, CaseOutcome, GuestReport
 from lab.guests.exact import Qemu
 from lab.guests.image import Image
 from lab.guests.run import RunningGuests
@@ -57,6 +58,25 @@ QEMU = Qemu(path="/usr/bin/qemu-system-x86_64", version="7.2.22", numbers=(7, 2)
 Formula = Callable[[str, int, str], float]
 
 
+class FakeInstrument:
+    """What a guest under a cost model has; the fake guests ask for no more."""
+
+    identity = "tlb some-machine 12345678 87654321"
+    model = "tlb"
+
+
+class Broken(Exception):
+    """What a formula raises for a case whose program fails, in a guest that goes on."""
+
+    kind = GuestFailure.WORKLOAD
+
+
+class Unsupported(Broken):
+    """What a formula raises for a case that the kernel does not offer."""
+
+    kind = GuestFailure.UNSUPPORTED
+
+
 class FakeGuests:
     """Stands in for `runs.measure`. `formula` gives the throughput of an arm, a seed and a case, or raises.
 
@@ -75,24 +95,27 @@ class FakeGuests:
         with self._lock:
             self.calls.append((arm.name, seed, tuple(case.name for case in cases)))
             self.running = running
-        outcomes = [
-            CaseOutcome(
-                name=case.name, begin_ns=0, end_ns=1, ended=True, status=0,
-                metrics={"throughput": self.formula(arm.name, seed, case.name), "faults": 100.0},
-            )
-            for case in cases
-        ]  # fmt: skip
+        outcomes = [self._outcome(guest, case.name) for case in cases]
         run = Run(
             arm=arm.name, workload=bench.workload.name, seed=seed, cases=[case.name for case in cases],
             commands={case.name: bench.workload.command(case) for case in cases},
             kernel=arm.kernel.key, fingerprint=bench.fingerprint, wall_s=0.1, argv=["qemu"],
             report=GuestReport(cases=outcomes, complete=True),
             costs={
-                case.name: {"cycles_per_op": 1e6 / self.formula(arm.name, seed, case.name) ** 0.5} for case in cases
+                outcome.name: {"cycles_per_op": 1e6 / outcome.metrics["throughput"] ** 0.5}
+                for outcome in outcomes if not outcome.failure
             } if bench.instrument else {},
         )  # fmt: skip
         records.save(guest.record_path, run)
         return run
+
+    def _outcome(self, guest: GuestRun, case: str) -> CaseOutcome:
+        outcome = CaseOutcome(name=case, begin_ns=0, end_ns=1, ended=True, status=0)
+        try:
+            outcome.metrics = {"throughput": self.formula(guest.arm.name, guest.seed, case), "faults": 100.0}
+        except Broken as error:
+            outcome.failure = CaseFailure(kind=error.kind, message=f"mine:{case} {error}", log="report.jsonl")
+        return outcome
 
     @property
     def boots(self) -> list[tuple[str, int]]:

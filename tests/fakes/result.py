@@ -14,6 +14,7 @@ from lab.compare.results import (
     ArmResult,
     CaseResult,
     Command,
+    FailedCase,
     GuestShape,
     Live,
     LiveRound,
@@ -23,6 +24,7 @@ from lab.compare.results import (
 from lab.compare.rounds import Sampling
 from lab.compare.runs import Run
 from lab.core import records
+from lab.core.errors import GuestFailure
 from lab.guests.channel import CaseOutcome, GuestReport
 from lab.guests.host import HostFact, RoundHost
 from lab.guests.topology import CpuSet, Shape
@@ -72,6 +74,20 @@ FASTER = case("single-2052k", [200.0 + i for i in range(6)], [100.0 + i for i in
 EQUAL = case("layout-512k", [5000.0] * 6, [5000.0] * 6, control=True)
 UNSURE = case("burst-2m-8m", [100.0] * 6, [80.0, 120.0, 90.0, 130.0, 70.0, 125.0])
 UNMEASURED = case("layout-0k", [float("nan")] * 6, [float("nan")] * 6)
+FAILED = msgspec.structs.replace(
+    case("layout-1m", [], []),
+    failed=FailedCase(
+        arms=["test"], kind=GuestFailure.WORKLOAD, log="guests/alloc-burst-test-0001/report.jsonl",
+        message="test arm, seed 1: alloc-burst:layout-1m exited with status 3: no",
+    ),
+)  # fmt: skip
+UNSUPPORTED = msgspec.structs.replace(
+    case("layout-2m", [], []),
+    failed=FailedCase(
+        arms=["base"], kind=GuestFailure.UNSUPPORTED,
+        message="base arm, seed 1: alloc-burst:layout-2m is not supported on this kernel: mmap: Invalid argument",
+    ),
+)  # fmt: skip
 EVERY_KIND = (SLOWER, FASTER, EQUAL, UNSURE, UNMEASURED)
 
 

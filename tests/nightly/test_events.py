@@ -282,6 +282,14 @@ def test_the_name_of_a_night(states: list[BranchState], still_open: int, wanted:
     assert events.night_outcome(branches, still_open=still_open) == wanted
 
 
+def test_a_case_that_failed_is_no_green_night() -> None:
+    comparison = TipComparison(
+        baselines=("yesterday",), commit="c", result="r", cases=[], failed={"mine:large": "it died"}
+    )
+    branch = BranchNight(tree="linux", branch="main", state="measured", measured=[comparison])
+    assert events.night_outcome([branch]) == "partly measured"
+
+
 def test_live_mode_has_no_release_and_a_last_good_tip_of_its_own() -> None:
     state = knowing(event())
     state.last_good[BRANCH, "exact"] = state.tips[BRANCH][2]

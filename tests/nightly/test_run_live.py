@@ -31,7 +31,7 @@ def host(nights: Nights, tmp_path: Path) -> LiveHost:
     return fakelive.pretend(nights.monkeypatch, tmp_path)
 
 
-def write(nights: Nights, more: str = "", live: str = "rounds = 8") -> None:
+def write(nights: Nights, more: str = "", live: str = "rounds = 20") -> None:
     nights.write(f"{MODES}\n{more}\n[live]\n{live}")
 
 

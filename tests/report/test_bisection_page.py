@@ -240,11 +240,11 @@ def test_live_modes_posterior_is_on_the_page(tmp_path: Path) -> None:
     assert sum(chances) == pytest.approx(sum(s.probability for s in made.live.suspicions))
     text = bisection_page.bisection(one)
     assert (
-        "fresh boots against its parent say the same" in text
+        "fresh boots with another layout against its parent say the same" in text
         and f"{made.live.boots} of {made.live.kernels} kernels" in text
     )
     assert "like bad (over 99.9 %)" in text
-    assert "fresh boots against its parent say the same" in markdown.bisection(one)
+    assert "fresh boots with another layout against its parent say the same" in markdown.bisection(one)
 
 
 def test_live_mode_that_was_stopped_shows_where_the_culprit_may_be(tmp_path: Path) -> None:

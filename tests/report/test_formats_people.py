@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from lab import report
 from lab.cli import main
 from lab.compare import counters, results
 from lab.compare.results import CaseResult
@@ -17,7 +20,20 @@ from lab.stats.verdict import Metric, Outcome
 
 from ..fakes import result as fakeresult
 from ..fakes.build import own_folders
-from ..fakes.result import EQUAL, FASTER, MODEL, SLOWER, UNSURE, case, hostile, reports, result
+from ..fakes.result import (
+    EQUAL,
+    FAILED,
+    FASTER,
+    MODEL,
+    SLOWER,
+    UNSUPPORTED,
+    UNSURE,
+    arm,
+    case,
+    hostile,
+    reports,
+    result,
+)
 
 
 @pytest.fixture
@@ -30,6 +46,49 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "matrix").mkdir()
     (folder / "matrix" / "plan.json").write_text('{"kind": "matrix"}')
     return folder
+
+
+@pytest.mark.parametrize("name", ["text", "md", "html", "junit", "ktap", "kcidb", "json", "csv", "openmetrics"])
+def test_a_case_that_failed_is_shown_with_its_error(name: str, tmp_path: Path) -> None:
+    document = result(SLOWER, FAILED)
+    shown = report.render(name, reports(tmp_path, document))
+    if name == "openmetrics":
+        assert 'lab_case_failed{result="20261121-090000-aaaa",workload="alloc-burst",case="layout-1m"} 1' in shown
+    elif name == "csv":
+        assert "alloc-burst,layout-1m,false,failed," in shown
+    else:
+        assert "alloc-burst:layout-1m exited with status 3: no" in html.unescape(shown)
+        assert "guests/alloc-burst-test-0001/report.jsonl" in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("text", r"^layout-2m .* unsupported +unsupported in the base arm only: base arm, seed 1: .*Invalid argument$"),
+        ("md", r"layout-2m`? .*unsupported"),
+        ("html", '<li class="unsupported">'),
+        ("junit", '<skipped message="unsupported in the base arm only: .*Invalid argument'),
+        ("ktap", "ok 2 layout-2m # SKIP unsupported in the base arm only: .*Invalid argument"),
+        ("kcidb", '"status": "SKIP"'),
+        ("csv", "alloc-burst,layout-2m,false,unsupported,"),
+        ("openmetrics", 'lab_case_failed{.*case="layout-2m"} 0'),
+    ],
+)
+def test_a_case_that_a_kernel_lacks_is_skipped(name: str, word: str, tmp_path: Path) -> None:
+    shown = report.render(name, reports(tmp_path, result(SLOWER, UNSUPPORTED)))
+    assert re.search(word, shown, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["text", "md", "html"])
+def test_the_shares_and_the_notes_of_a_case_are_shown(name: str, tmp_path: Path) -> None:
+    shares = [
+        fakeresult.compared(Metric(name=f"{share}_cycles", unit="cycles", better="lower"), [100.0] * 6, [to] * 6)
+        for share, to in (("kernel", 123.0), ("user", 177.0))
+    ]
+    one = replace(SLOWER, metrics=[*SLOWER.metrics, *shares], notes=["arms differ in state: 1 against 14 VMAs"])
+    shown = report.render(name, reports(tmp_path, result(one)))
+    assert "+23.0 %" in shown and "+77.0 %" in shown
+    assert "arms differ in state: 1 against 14 VMAs" in html.unescape(shown)
 
 
 def test_text_is_the_table_without_colour(tmp_path: Path) -> None:
@@ -177,3 +236,11 @@ def test_the_list_shows_no_control_characters(kept: Path, capsys: pytest.Capture
     fakeresult.store(kept / "hostile", hostile())
     assert main.run(["report"]) == 0
     assert not set(capsys.readouterr().out) & set("\x1b\u202e\x00")
+
+
+@pytest.mark.parametrize("name", ["text", "md", "html"])
+def test_packages_of_two_compilers_are_noted(name: str, tmp_path: Path) -> None:
+    base, test = arm("deb:6.12", "1", commit=None), arm("deb:7.2", "2", commit=None, compiler="gcc 14.2.0")
+    note = "another compiler and configuration (gcc 12.2.0, gcc 14.2.0): differences below 10 % mean little"
+    assert note in report.render(name, reports(tmp_path, result(base=base, test=test)))
+    assert "another compiler" not in report.render(name, reports(tmp_path / "same", result()))

@@ -125,6 +125,30 @@ def test_the_primary_metric_is_the_one_a_verdict_is_about() -> None:
     assert verdict is verdict
 
 
+def test_the_shares_of_kernel_and_program_have_columns_where_a_model_ran() -> None:
+    cycles = Metric(name="cycles_per_op", unit="modelled cycles/op", better="lower", primary=True)
+    kernel, user = (
+        Metric(name=f"{name}_cycles", unit="modelled cycles/op", better="lower") for name in ("kernel", "user")
+    )
+    compared = [
+        _compared(cycles, [1000.0] * 6, [1050.0] * 6),
+        _compared(kernel, [500.0] * 6, [500.0] * 6),
+        _compared(user, [500.0] * 6, [550.0] * 6),
+    ]
+    case = CaseResult(
+        workload="alloc-burst", case="layout-3072k", control=False, verdict=Outcome.REGRESSION, metrics=compared,
+        notes=["arms differ in state: 0 against 16 MB of huge pages"],
+    )  # fmt: skip
+    text = _text(_result(case, SLOWER))
+    heading, row, _ = (line for line in text.splitlines() if line.startswith(("case ", "layout-3072k", SLOWER.case)))
+    assert heading.split()[:8] == ["case", "base", "test", "change", "interval", "kernel", "user", "verdict"]
+    assert row.split()[:11] == [
+        "layout-3072k", "1,000", "1,050", "+5.0", "%", "exact", "0.0", "%", "+10.0", "%", "regression",
+    ]  # fmt: skip
+    assert "arms differ in state: 0 against 16 MB of huge pages" in text
+    assert "user" not in _text(_result(SLOWER)).partition("verdict:")[0]
+
+
 def test_beside_modelled_cycles_the_guest_clock_has_its_own_column() -> None:
     cycles = Metric(name="cycles_per_op", unit="modelled cycles/op", better="lower", primary=True)
     own = Metric(name="throughput", unit="op/s", better="higher")

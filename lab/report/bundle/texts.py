@@ -191,7 +191,7 @@ def _cases(result: AbResult) -> Iterator[str]:
     for case in result.cases:
         primary = case.primary
         unit = wording.unit(primary, result)
-        yield f"{case.name}: {case.verdict}, {primary.name} {wording.change(primary)} ({unit})"
+        yield f"{case.name}: {case.word}, {primary.name} {wording.change(primary)} ({unit})"
 
 
 def _seeds(bundle: Bundle) -> str:

@@ -260,7 +260,9 @@ def _copy_sources(source: Path, target: Path) -> None:
 def _guest(folder: Path, part: _Part) -> Guest:
     job = f"jobs/{part.name}.cpio"
     (folder / "jobs").mkdir(exist_ok=True)
-    guest = runs.GuestRun(bench=part.bench, arm=part.arm, seed=part.run.seed, cases=_cases(part))
+    guest = runs.GuestRun(
+        bench=part.bench, arm=part.arm, seed=part.run.seed, cases=_cases(part), windows=part.run.repeats
+    )
     (folder / job).write_bytes(guest.job())
     return Guest(
         name=part.name,

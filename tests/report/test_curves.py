@@ -12,8 +12,8 @@ from lab.compare.counters import Timeline
 from lab.compare.runs import Run
 from lab.core import records
 from lab.report import page
+from lab.report.curves import TimelineView
 from lab.report.inputs import StoredComparison
-from lab.report.timeline import TimelineView
 
 from ..fakes import result as fakeresult
 from ..fakes.result import SLOWER, reports, result

@@ -1,0 +1,206 @@
+"""Curves: what a program reported over time, e.g. the resident size of `large-alloc`, and the change over a size.
+
+A sweep is the cases that differ in a size alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
+
+from lab.compare.counters import Point, Timeline
+from lab.compare.results import AbResult, CaseResult
+from lab.core.text import number
+from lab.report import plots, wording
+from lab.report.plots import SIZE, Axis, Curve, Tick, drawn
+
+MOST_SEEDS = 24
+"""Curves that are drawn of each arm; more would hide each other."""
+
+_MOST_POINTS = 300
+_SHARES = (25, 50, 75, 100)
+_ARMS = ("base", "test")
+_FEWEST_SIZES = 3
+_UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def _seconds(ns: float) -> str:
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if abs(ns) >= size:
+            return f"{ns / size:.3g} {unit}"
+    return f"{ns:.3g} ns"
+
+
+def _bytes(kib: float) -> str:
+    for unit, size in (("GiB", 1 << 20), ("MiB", 1 << 10)):
+        if abs(kib) >= size:
+            return f"{kib / size:.4g} {unit}"
+    return f"{kib:.4g} KiB"
+
+
+class Meaning(NamedTuple):
+    """The title of a series, and how its numbers are written: along (time) and up (value)."""
+
+    title: str
+    along: Callable[[float], str]
+    up: Callable[[float], str]
+
+
+KNOWN = {"rss": Meaning("Resident size (RES) over guest time", _seconds, _bytes)}
+"""Series of the lab's own workloads; any other is shown as the program reported it."""
+
+
+@dataclass(frozen=True)
+class TimelineView:
+    """A timeline as a plot, its labels, and the same as a table."""
+
+    timeline: Timeline
+
+    @property
+    def name(self) -> str:
+        """The series' own name."""
+        return self.timeline.name
+
+    @property
+    def meaning(self) -> Meaning:
+        """The title, and how numbers are written."""
+        return KNOWN.get(self.name) or Meaning(f"{self.name}, as the program reported it", number, number)
+
+    @property
+    def top(self) -> str:
+        """The label of the largest value."""
+        return self.meaning.up(self.timeline.largest)
+
+    @property
+    def ticks(self) -> list[Tick]:
+        """Labels along: quarters of the longest time."""
+        return [Tick(at=25.0 * i, text=self.meaning.along(self.timeline.longest * i / 4)) for i in range(5)]
+
+    @property
+    def plot(self) -> Markup:
+        """All curves."""
+        axis, longest = Axis(low=0.0, high=self.timeline.largest * 1.03), self.timeline.longest
+        parts = []
+        for arm in _ARMS:
+            curves = list(self.timeline.curves[arm].values())[:MOST_SEEDS]
+            lines = [_line(curve, axis, longest) for curve in curves]
+            parts.append(f'<path class="line over {arm}" d="{"".join(lines)}"/>')
+        return drawn(parts, self.description)
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """The same in numbers: when shares of the largest value were reached."""
+        return [
+            (self.meaning.up(self.timeline.largest * share / 100), *(self._reached(arm, share) for arm in _ARMS))
+            for share in _SHARES
+        ]
+
+    def _reached(self, arm: str, share: int) -> str:
+        time = self.timeline.reached(arm, share / 100)
+        return "never by all" if time is None else self.meaning.along(time)
+
+    @property
+    def description(self) -> str:
+        """The plot in words."""
+        reached = "; ".join(f"{level} after {base} in base, {test} in test" for level, base, test in self.rows)
+        return f"{self.meaning.title}: {reached}"
+
+
+def _line(curve: Sequence[Point], axis: Axis, longest: float) -> str:
+    step = max(1, len(curve) // _MOST_POINTS)
+    points = [*curve[:-1:step], curve[-1]]
+    return "M" + "L".join(f"{round(SIZE * point[0] / longest)} {axis.at(point[1])}" for point in points)
+
+
+# ---- over a size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """The measured cases of a sweep, by size."""
+
+    name: str
+    cases: Sequence[CaseResult]
+
+    @property
+    def differs_from(self) -> int | None:
+        """The smallest size from which on all sizes changed in the direction of the largest; None without one."""
+        last = self.cases[-1]
+        since = None
+        for case in reversed(self.cases):
+            if not case.counts_as_change or case.verdict != last.verdict:
+                break
+            since = _size(case)
+        return since
+
+    @property
+    def verdict(self) -> str:
+        """The size from which the arms differ, in words."""
+        since = self.differs_from
+        if since is None:
+            changed = any(case.counts_as_change for case in self.cases)
+            return "the arms do not differ at the largest size" if changed else "the arms differ at no size"
+        return f"{self.cases[-1].verdict} from {shown_size(since)} on"
+
+    @property
+    def line(self) -> str:
+        """The curve in one line."""
+        points = [f"{wording.change(case.primary)} at {shown_size(_size(case))}" for case in self.cases]
+        return f"{self.name}: {', '.join(points)}: {self.verdict}"
+
+    @property
+    def view(self) -> dict[str, Any]:
+        """The curve in the values of the page's template: test over base, base being the line at 1."""
+        places = {_size(case): place for case, place in zip(self.cases, self._places(), strict=True)}
+        spans = [
+            (_size(case), *_span(case.primary.interval, ratio))
+            for case in self.cases
+            if (ratio := case.primary.ratio) is not None
+        ]
+        curves = [
+            Curve(arm="base", points=[(size, 1.0, 1.0, 1.0) for size, *_ in spans]),
+            Curve(arm="test", points=spans),
+        ]
+        return {
+            "name": self.name,
+            "verdict": self.verdict,
+            "plot": plots.curves(curves, self.line, at=lambda size: places[int(size)]),
+            "ticks": [Tick(at=place / 10, text=shown_size(size)) for size, place in places.items()],
+            "top": f"x{number(plots.curves_axis(curves).high)}",
+        }
+
+    def _places(self) -> list[int]:
+        """The places of the sizes on a logarithmic line."""
+        logs = [math.log(_size(case)) for case in self.cases]
+        return [round(SIZE * (0.04 + 0.92 * (log - logs[0]) / (logs[-1] - logs[0]))) for log in logs]
+
+
+def sweeps_of(result: AbResult) -> list[Sweep]:
+    """The sweeps of a result that have enough sizes for a curve, in the order of the cases."""
+    found: dict[str, dict[int, CaseResult]] = {}
+    for case in result.cases:
+        if case.sweep is not None and case.is_measured:
+            found.setdefault(f"{case.workload}:{case.sweep.name}", {})[case.sweep.size] = case
+    return [
+        Sweep(name=name.partition(":")[2], cases=[cases[size] for size in sorted(cases)])
+        for name, cases in found.items()
+        if len(cases) >= _FEWEST_SIZES
+    ]
+
+
+def shown_size(size: int) -> str:
+    """A size in the largest unit that gives a whole number."""
+    return next((f"{size // unit} {name}" for unit, name in _UNITS if not size % unit), str(size))
+
+
+def _size(case: CaseResult) -> int:
+    return case.sweep.size if case.sweep else 0
+
+
+def _span(interval: tuple[float, float] | None, ratio: float) -> tuple[float, float, float]:
+    low, high = interval or (ratio, ratio)
+    return low, ratio, high

@@ -1,0 +1,82 @@
+"""The time that is announced: by the table, by what guests took here, and as a range."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.compare import runs
+from lab.core import paths
+from lab.workloads import selection
+
+from ..fakes.build import own_folders
+from ..fakes.guest import write_workload
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_folders(monkeypatch, tmp_path)
+
+
+def seconds(name: str, *cases: str, built: bool = True, model: str | None = None) -> float:
+    workload = selection.load(name)
+    chosen = [workload.case(case) for case in cases] if cases else list(workload.cases)
+    return runs.guest_seconds(workload, chosen, built=built, model=model or workload.model)
+
+
+def test_the_table_has_every_case_of_the_labs_own_workloads_and_no_other() -> None:
+    assert runs._table().workload.keys() == {workload.name for workload in selection.list_workloads()}
+    for workload in selection.list_workloads():
+        cases = {case.name for case in workload.cases} if workload.isolate else {"guest", "each"}
+        assert runs._table().workload[workload.name].keys() == cases
+
+
+def test_more_work_takes_longer() -> None:
+    assert seconds("alloc-burst", "layout-512k") < seconds("alloc-burst")
+    assert seconds("alloc-burst") < seconds("alloc-burst", built=False)
+    assert seconds("alloc-burst", model="none") < seconds("alloc-burst", model="tlb")
+    assert seconds("alloc-burst", model="tlb") < seconds("alloc-burst", model="full")
+
+
+def test_guests_that_ran_here_correct_it(tmp_path: Path) -> None:
+    workload = selection.load("alloc-burst")
+    before, other = seconds("alloc-burst"), seconds("pointer-chase")
+    for _ in range(3):
+        runs.learn(workload, workload.cases, 3 * before, built=True, model="tlb")
+    assert seconds("alloc-burst") == pytest.approx(3 * before)
+    assert seconds("pointer-chase") == pytest.approx(3 * other), "a slow machine is slow at all of it"
+    for _ in range(40):
+        runs.learn(workload, workload.cases, before, built=True, model="tlb")
+    assert seconds("alloc-burst") == pytest.approx(before, rel=0.05)
+    mine = write_workload(tmp_path / "mine")
+    runs.learn(selection.load(mine), selection.load(mine).cases, 40.0, built=True, model="none")
+    assert seconds(mine, model="none") == pytest.approx(40.0)
+    assert seconds("pointer-chase") == pytest.approx(other, rel=0.05), "what a user measures says nothing of others"
+
+
+def test_a_model_that_no_comparison_uses_teaches_nothing() -> None:
+    workload = selection.load("alloc-burst")
+    before = seconds("alloc-burst")
+    runs.learn(workload, workload.cases, 99.0, built=True, model="count")
+    assert seconds("alloc-burst") == before
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"table":"other","guests":2,"factor":9.0}'])
+def test_a_memo_that_makes_no_sense_is_none(content: bytes) -> None:
+    before = seconds("alloc-burst")
+    (paths.cache_dir("timings") / "alloc-burst.json").write_bytes(content)
+    assert seconds("alloc-burst") == before
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (41.2, 163.9, "about 41 to 160 s"),
+        (7.0, 7.3, "about 7 s"),
+        (0.2, 0.9, "about 1 s"),
+        (1234, 98765, "about 1200 to 99000 s"),
+    ],
+)
+def test_seconds_have_two_digits(low: float, high: float, said: str) -> None:
+    assert runs.span(low, high) == said
