@@ -1,9 +1,10 @@
 """The choice of the next boots: those with the most expected information about the culprit per second.
 
-A choice is some boots of one commit and some of the ends. Whether the commit has the change is one bit, known
+A choice is some boots of one image and some of the ends. Whether the commit has the change is one bit, known
 with probability F; boots show it with the separation D, the change in sds of what they leave unknown. The bits
 expected from them are those of a noisy yes/no question, and a build that has to be made first costs its time.
-Boots of the ends pin down the level, and the drift, against which the commit is read.
+Boots of the ends pin down the level, and the drift, against which the commit is read. Where images have levels of
+their own, more boots of one image tell less and less about its commit; another layout of it tells more.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lab.stats.posterior import Array, Belief
+from lab.stats.posterior import Array, Belief, Image
 
 OPEN = 0.004
 """A measured commit is worth more boots while both answers are likelier than this."""
@@ -22,6 +23,7 @@ BOOTS = (0, 1, 2, 3, 4, 6, 9, 14)
 END_BOOTS = (0, 1, 2, 4, 7)
 
 _SETTLED = 0.01
+_RARE = 0.02  # kinds of drift and own level that are less likely do not change the choice
 _FEWEST = 6
 _NEVER = 1e6  # the variance of boots that are not made
 
@@ -34,32 +36,37 @@ class Costs(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Numbers of boots of a commit and of both ends together, and the bits per second expected from them."""
+    """Numbers of boots of an image and of both ends together, and the bits per second expected from them."""
 
-    commit: int
+    image: Image
     boots: int
     end_boots: int
     bits_per_s: float
 
 
-def choose(belief: Belief, costs: Costs, built: Collection[int], untestable: Collection[int]) -> Choice | None:
-    """The best choice; None when no commit is left whose boots could tell anything."""
+def choose(
+    belief: Belief, costs: Costs, built: Collection[int], untestable: Collection[int], *, layouts: bool = False
+) -> Choice | None:
+    """The best choice; None when no commit is left whose boots could tell anything.
+
+    layouts: whether commits can be built with another layout.
+    """
+    belief = belief.with_likely_kinds(_RARE)
     pairs = [(b, r) for b in BOOTS for r in END_BOOTS if b + r >= _fewest(belief)]
     boots, end_boots = (np.array(column, dtype=float) for column in zip(*pairs, strict=True))
     best: Choice | None = None
-    for commit, chance in candidates(belief, built, untestable):
-        build_s = 0.0 if commit in built else costs.build_s
-        gained = information(belief, commit, build_s, boots, end_boots)
+    for image, chance in candidates(belief, built, untestable, layouts=layouts):
+        known = image in belief.images
+        build_s = 0.0 if known or image in {Image(commit) for commit in built} else costs.build_s
+        gained = information(belief, image, build_s, boots, end_boots)
         separation = np.sqrt(gained) * abs(belief.delta) / belief.noise
-        bits = chance * answer_bits(float(belief.bad[commit]), separation)
+        bits = chance * answer_bits(float(belief.bad[image.commit]), separation)
         rates = bits / (build_s + (boots + end_boots) * costs.boot_s)
-        if (
-            commit not in belief.boots
-        ):  # without a boot of its own nothing is learnt, and the build would be for nothing
+        if not known:  # without a boot of its own nothing is learnt, and the build would be for nothing
             rates[boots == 0] = 0.0
         i = int(rates.argmax())
         if rates[i] > (best.bits_per_s if best else 0.0):
-            best = Choice(commit, *pairs[i], float(rates[i]))
+            best = Choice(image, *pairs[i], float(rates[i]))
     return best
 
 
@@ -69,10 +76,13 @@ def _fewest(belief: Belief) -> int:
     return min(_FEWEST, max(1, round(2 / plain))) if plain > 0 else _FEWEST
 
 
-def candidates(belief: Belief, built: Collection[int], untestable: Collection[int]) -> list[tuple[int, float]]:
-    """The commits worth booting, each with its chance to be testable.
+def candidates(
+    belief: Belief, built: Collection[int], untestable: Collection[int], *, layouts: bool = False
+) -> list[tuple[Image, float]]:
+    """The images worth booting, each with its chance to be testable.
 
-    These are all measured ones that are still open, and of the others the built one and the new one that halve best.
+    These are all images of measured commits that are still open, with a new layout of each if there can be one, and of
+    the other commits the built one and the new one that halve best.
     """
     last = belief.measured[-1]
     chances = buildable(last, untestable)
@@ -80,11 +90,14 @@ def candidates(belief: Belief, built: Collection[int], untestable: Collection[in
     halving[[*belief.measured, *untestable]] = 0.0
     ready = np.zeros(last + 1, dtype=bool)
     ready[list(built)] = True
-    found = [(commit, 1.0) for commit in belief.measured if 0 < commit < last and OPEN < belief.bad[commit] < 1 - OPEN]
+    still_open = {c for c in belief.measured if 0 < c < last and OPEN < belief.bad[c] < 1 - OPEN}
+    found = [(image, 1.0) for image in belief.images if image.commit in still_open]
+    if layouts:
+        found += [(belief.next_layout(commit), 1.0) for commit in sorted(still_open)]
     for group in (np.where(ready, halving, 0.0), np.where(ready, 0.0, halving)):
         commit = int(group.argmax())
         if group[commit] > 0:
-            found.append((commit, float(chances[commit])))
+            found.append((Image(commit), float(chances[commit])))
     return found
 
 
@@ -127,22 +140,26 @@ def answer_bits(chance: float, separation: Array) -> Array:
     return np.maximum(bits @ _WEIGHTS, 0.0)
 
 
-def information(belief: Belief, commit: int, wait_s: float, boots: Array, end_boots: Array) -> Array:
-    """The precision that boots add to a commit's level relative to its expected level.
+def information(belief: Belief, image: Image, wait_s: float, boots: Array, end_boots: Array) -> Array:
+    """The precision that boots of an image add to its commit's level relative to the expected level.
 
     It is in units of 1/noise^2, for each pair of (boots of it, boots of the ends), made wait_s from now, averaged
-    over the drifts. Commits whose label is open have levels of their own, so they are no reference.
+    over the kinds of drift and own level. Commits whose label is open have levels of their own, so they are no
+    reference.
     """
-    design, own = _design(belief, commit)
+    design, own = _design(belief, image.commit)
     known = design.T @ belief.whitened.gram[:, 1:, 1:] @ design
     forecast, left = belief.whitened.ahead(wait_s)
-    label = float(belief.bad[commit] > 0.5)
+    label = float(belief.bad[image.commit] > 0.5)
     rows = np.zeros((2, design.shape[1]))
     rows[0, :3], rows[1, :2] = (1.0, label, 1.0), (1.0, 0.5)
-    rows = rows - (forecast[:, 1:] @ design)[:, None, :]
+    shared = _shared(belief, image)
+    rows = rows - shared @ forecast[:, :, 1:] @ design
     # Least squares does not mind the order: first drop the levels of other open commits, ...
     core, others = known[:, :3, :3], known[:, 3:, 3:]
-    noise = np.broadcast_to(left[:, None, None], (len(left), 2, 2))
+    noise = shared @ left @ shared.T
+    if image not in belief.images:
+        noise[:, 0, 0] += belief.whitened.levels
     if others.shape[1]:
         solved = np.linalg.solve(others, known[:, 3:, :3])
         core = core - known[:, :3, 3:] @ solved
@@ -156,7 +173,18 @@ def information(belief: Belief, commit: int, wait_s: float, boots: Array, end_bo
     inverse = np.linalg.inv(noise[:, None] + own_noise)
     after = core[:, None] + rows.transpose(0, 2, 1)[:, None] @ inverse @ rows[:, None]
     gained = _last_given_rest(after) - (_last_given_rest(core)[:, None] if own else 0.0)
-    return np.maximum(belief.drifts @ gained, 0.0)
+    return np.maximum(belief.kinds @ gained, 0.0)
+
+
+def _shared(belief: Belief, image: Image) -> Array:
+    """The parts of drift and of the images' own levels in a boot of an image, and in one of the ends."""
+    shared = np.zeros((2, 1 + len(belief.images)))
+    shared[:, 0] = 1.0
+    if image in belief.images:
+        shared[0, 1 + belief.images.index(image)] = 1.0
+    for end in (belief.measured[0], belief.measured[-1]):
+        shared[1, 1 + belief.images.index(Image(end))] = 0.5
+    return shared
 
 
 def _design(belief: Belief, commit: int) -> tuple[Array, bool]:

@@ -31,6 +31,7 @@ class Posterior(Record, frozen=True, kw_only=True):
     probability: of the answer.
     effect: the change as a ratio.
     noise: the standard deviation of one boot, as a share.
+    layouts: the same of images that differ in their layout alone, as far as the boots tell.
     suspicions: the likeliest places of the culprit, likeliest first.
     """
 
@@ -40,6 +41,7 @@ class Posterior(Record, frozen=True, kw_only=True):
     kernels: int
     effect: float
     noise: float | None
+    layouts: float | None = None
     suspicions: list[Suspicion]
 
 
@@ -58,6 +60,7 @@ class Proof(Record, frozen=True, kw_only=True):
     confirmed: fresh seeds, or boots, show the same change against its parent.
     same_image: its kernel is its parent's, so it cannot be the culprit.
     fresh: the comparison with the parent, stored as `result`.
+    layout: of both images in that; 0 for the images that the search booted.
     reverted: the new end without the culprit against the new end, stored as `revert_result`.
     not_reverted: the reason why there is no such comparison.
     functions: those whose cost changed most, by `lab explain`.
@@ -66,12 +69,20 @@ class Proof(Record, frozen=True, kw_only=True):
     confirmed: bool
     same_image: bool
     fresh: Comparison | None = None
+    layout: int = 0
     result: str | None = None
     reverted: Comparison | None = None
     revert_result: str | None = None
     not_reverted: str | None = None
     functions: list[Function] = msgspec.field(default_factory=list)
     note: str | None = None
+
+    @property
+    def fresh_runs(self) -> str:
+        """The runs behind `fresh`, for people."""
+        if self.result:
+            return "fresh seeds"
+        return "fresh boots with another layout" if self.layout else "fresh boots of the same images"
 
 
 FILE = "result.json"

@@ -87,9 +87,10 @@ class History(Record, frozen=True, kw_only=True):
         """A candidate, or the old end, by its id."""
         return self[self.number(name)]
 
-    def resolve(self, number: int, *, progress: Progress = QUIET) -> KernelSpec:
-        """The kernel of a candidate."""
-        return resolve(self[number].spec, self.tree, progress=progress)
+    def resolve(self, number: int, layout: int = 0, *, progress: Progress = QUIET) -> KernelSpec:
+        """The kernel of a candidate, or one with another layout; `UserError` if it cannot have one."""
+        text = self[number].spec
+        return resolve(kernel_spec.with_layout(text, layout) if layout else text, self.tree, progress=progress)
 
 
 def _parents(candidate: Candidate, number: dict[str, int]) -> tuple[int, ...]:

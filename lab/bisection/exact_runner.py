@@ -164,7 +164,7 @@ def identity(kernel: Kernel, machine: MachineType) -> str:
 
 def _metrics(series: Series) -> list[Metric]:
     own = series.metrics(series.cases[0])
-    return exact.metrics_of(own, modelled=series.bench.instrument is not None)
+    return exact.metrics_of(series.bench.workload, own, modelled=series.bench.instrument is not None)
 
 
 def chosen_metric(known: Sequence[Metric], name: str | None) -> Metric:

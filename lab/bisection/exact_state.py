@@ -57,12 +57,16 @@ class ExactState(SearchState):
         """True if the ends are certainly not alike."""
         return self.ends is None or self.ends.is_change
 
-    def compare(self, base: Reading, test: Reading) -> Comparison:
-        """The verdict on two readings."""
+    def compare(self, base: Reading, test: Reading, threshold: float | None = None) -> Comparison:
+        """The verdict on two readings, with the plan's threshold unless another is given."""
         # The search asks only whether they differ, so a metric without a better side gets one.
         metric = self.metric if self.metric.better != "neither" else replace(self.metric, better="higher")
         return verdict.compare_metric(
-            metric, *paired(base.values, test.values), threshold=self.plan.threshold, alpha=self.plan.alpha, exact=True
+            metric,
+            *paired(base.values, test.values),
+            threshold=self.plan.threshold if threshold is None else threshold,
+            alpha=self.plan.alpha,
+            exact=True,
         )
 
     @cached_property
@@ -70,6 +74,11 @@ class ExactState(SearchState):
         """The dead band of all decisions."""
         old, new = (self.readings[end.id].values for end in self.history.ends)
         return classify.band(old, new or old, self.plan.threshold) if old else 0.0
+
+    @property
+    def threshold(self) -> float:
+        """The dead band as a share: two changes of 1.5 % each are found between ends that differ by 3 %."""
+        return math.expm1(self.band) if self.band else self.plan.threshold
 
     @cached_property
     def known(self) -> Readings:
@@ -228,7 +237,7 @@ class ExactState(SearchState):
 
     def _culprit(self, change: Change) -> Culprit:
         base, test = (self.readings[self.history[number].id] for number in (change.before, change.at))
-        effect = self.compare(base, test) if base.values and test.values else None
+        effect = self.compare(base, test, self.threshold) if base.values and test.values else None
         return self.culprit(
             at=change.at,
             suspects=change.suspects,

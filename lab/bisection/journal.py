@@ -27,6 +27,7 @@ class Reading(Record, frozen=True, kw_only=True, tag_field="event", tag="reading
     untestable: the way in which it failed; `why` says more.
     image: a digest of the kernel as booted, and of its settings.
     same_as: an earlier commit with the same image, whose values these are.
+    layout: in live mode, the layout that cannot be tested; the commit itself can.
     """
 
     commit: str
@@ -38,6 +39,7 @@ class Reading(Record, frozen=True, kw_only=True, tag_field="event", tag="reading
     kernel: str = ""
     image: str = ""
     same_as: str | None = None
+    layout: int = 0
     build_s: float = 0.0
     run_s: float = 0.0
     at: str = ""
@@ -67,6 +69,7 @@ class BuiltKernel(Record, frozen=True, kw_only=True, tag_field="event", tag="bui
     """A kernel for live mode's boots, built or found in the store; `image` as in a reading."""
 
     commit: str
+    layout: int = 0
     kernel: str
     image: str
     release: str
@@ -77,12 +80,14 @@ class BuiltKernel(Record, frozen=True, kw_only=True, tag_field="event", tag="bui
 class Boot(Record, frozen=True, kw_only=True, tag_field="event", tag="boot"):
     """One fresh boot of a commit in live mode.
 
+    layout: of the image; 0 is the usual one.
     phase: of the search.
     value: the metric, from the samples.
     at_s: the end of the boot on the host's clock, which goes on between two runs of the lab.
     """
 
     commit: str
+    layout: int = 0
     phase: str = msgspec.field(name="part")
     value: float
     at_s: float

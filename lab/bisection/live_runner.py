@@ -3,7 +3,8 @@
 Each boot is in the journal before the next begins, and the journal alone decides what comes next, so a search that
 was killed goes on from its last boot. A commit that does not build, boot or survive the workload is left out, but
 only if all of three tries fail: a busy host kills guests that are well. A failure of this machine stops the search.
-Nothing is built ahead: compilers would disturb the guests.
+Nothing is built ahead: compilers would disturb the guests. Where another layout of a commit cannot be built or booted,
+the search goes on without other layouts.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, Protocol
+
+from msgspec.structs import replace
 
 from lab.bisection.commit_range import Candidate
 from lab.bisection.exact_runner import attempt, chosen_metric, end_failure, identity
@@ -31,7 +34,9 @@ from lab.core.records import now
 from lab.guests import exact as guest_exact
 from lab.guests.run import Arm, RunningGuests
 from lab.kernels.kernel import Kernel
+from lab.kernels.layout import name_of
 from lab.stats import iterations
+from lab.stats.posterior import Image
 from lab.stats.verdict import Metric
 from lab.workloads import selection
 
@@ -57,10 +62,10 @@ class Booter(Protocol):
     def environment(self) -> ResultEnvironment | None:
         """The environment of all boots, if there is one."""
 
-    def build(self, candidate: Candidate) -> BuiltKernel:
-        """Build a kernel, or find it in the store."""
+    def build(self, candidate: Candidate, layout: int) -> BuiltKernel:
+        """Build a kernel with one of its layouts, or find it in the store."""
 
-    def boot(self, candidate: Candidate) -> BootResult:
+    def boot(self, candidate: Candidate, layout: int) -> BootResult:
         """Boot a kernel afresh, and measure once."""
 
 
@@ -76,7 +81,7 @@ class LiveRunner:
     work: Work
     clock: Callable[[], float] = time.time
     out_of_time: bool = field(default=False, init=False)
-    _built: set[str] = field(default_factory=set, init=False)
+    _built: set[Image] = field(default_factory=set, init=False)
 
     @cached_property
     def state(self) -> LiveState:
@@ -94,29 +99,29 @@ class LiveRunner:
                 state.conclude("the budget is used up")
                 return
             # All kernels of a step come first, so that its boots are close together.
-            if all(self._build(state.candidate(number)) for number in dict.fromkeys(step.boots)):
-                self._boot(state.candidate(step.boots[0]), step.phase)
+            if all(self._build(image) for image in dict.fromkeys(step.boots)):
+                self._boot(step.boots[0], step.phase)
             self._log(step, state.next())
 
-    def _build(self, candidate: Candidate) -> bool:
-        """Bring a kernel to hand; False where the commit is left out instead."""
-        if candidate.id in self._built:
+    def _build(self, image: Image) -> bool:
+        """Bring a kernel to hand; False where the commit, or all other layouts, are left out instead."""
+        if image in self._built:
             return True
-        started = time.monotonic()
+        candidate, started = self.state.candidate(image.commit), time.monotonic()
         try:
-            built = attempt(lambda: self.booter.build(candidate), 2, self.work.progress)
+            built = attempt(lambda: self.booter.build(candidate, image.layout), 2, self.work.progress)
         except (BuildFailed, UserError, ValueError) as error:
-            self._leave_out(candidate, GuestFailure.BUILD, error, build_s=time.monotonic() - started)
+            self._leave_out(image, GuestFailure.BUILD, error, build_s=time.monotonic() - started)
             return False
-        self._built.add(candidate.id)
-        if candidate.id not in self.state.kernels:
+        self._built.add(image)
+        if image.layout or candidate.id not in self.state.kernels:
             self._take(built)
         return True
 
-    def _boot(self, candidate: Candidate, phase: Phase) -> None:
-        started = time.monotonic()
+    def _boot(self, image: Image, phase: Phase) -> None:
+        candidate, started = self.state.candidate(image.commit), time.monotonic()
         try:
-            result = attempt(lambda: self.booter.boot(candidate), TRIES, self.work.progress)
+            result = attempt(lambda: self.booter.boot(candidate, image.layout), TRIES, self.work.progress)
             if result.value <= 0:
                 raise GuestFailed(
                     GuestFailure.WORKLOAD,
@@ -125,19 +130,22 @@ class LiveRunner:
         except GuestFailed as error:
             if error.kind.blames == "host":
                 raise
-            self._leave_out(candidate, error.kind, error)
+            self._leave_out(image, error.kind, error)
             return
         self._take(
             Boot(
-                commit=candidate.id, phase=phase, value=result.value, at_s=round(self.clock(), 3),
-                run_s=round(time.monotonic() - started, 3), samples=list(result.samples),
+                commit=candidate.id, layout=image.layout, phase=phase, value=result.value,
+                at_s=round(self.clock(), 3), run_s=round(time.monotonic() - started, 3), samples=list(result.samples),
             )
         )  # fmt: skip
 
-    def _leave_out(
-        self, candidate: Candidate, kind: GuestFailure, error: LabError | ValueError, build_s: float = 0.0
-    ) -> None:
-        reading, history = untestable(candidate, kind, error, build_s=build_s), self.session.history
+    def _leave_out(self, image: Image, kind: GuestFailure, error: LabError | ValueError, build_s: float = 0.0) -> None:
+        history, candidate = self.session.history, self.state.candidate(image.commit)
+        reading = replace(untestable(candidate, kind, error, build_s=build_s), layout=image.layout)
+        if image.layout:
+            self._take(reading)
+            self.work.progress.log(f"{candidate.name} with another layout: {reading.why}; going on with one layout")
+            return
         for end, term in zip(history.ends, self.session.plan.terms, strict=True):
             if candidate.id == end.id:
                 raise end_failure(reading, term)
@@ -164,7 +172,8 @@ class LiveRunner:
             likeliest = state.describe_changes()[0].strip()
             progress.log(f"{commit.name} booted; {likeliest}; {left.bits:.1f} bits missing{time_left}")
             if isinstance(following, NextBoots) and following.phase is Phase.CONFIRM:
-                progress.log("comparing its neighbours by fresh boots")
+                other = " with another layout" if following.boots[0].layout else ""
+                progress.log(f"comparing its neighbours by fresh boots{other}")
 
 
 def start(session: Session, work: Work) -> LiveRunner:
@@ -187,9 +196,9 @@ class GuestBooter:
         assert plan.live is not None  # noqa: S101  (it is a plan of live mode)
         self.plan, self.history, self.folder, self.work = plan, session.history, session.folder, work
         chosen = selection.select(plan.selection)
-        self.metric = chosen_metric(exact.metrics_of(chosen[0].metrics, modelled=False), plan.metric)
+        self.metric = chosen_metric(exact.metrics_of(chosen[0], chosen[0].metrics, modelled=False), plan.metric)
         self.iterations = plan.live.iterations or FIRST_ITERATIONS
-        self._kernels: dict[str, tuple[Kernel, float]] = {}
+        self._kernels: dict[tuple[str, int], tuple[Kernel, float]] = {}
         self._running = RunningGuests()
         selection.require_unchanged(plan.files)
         ready = live_guests.prepare(
@@ -204,11 +213,12 @@ class GuestBooter:
         (self._setup,) = ready.setups
         self.environment = ready.environment
 
-    def build(self, candidate: Candidate) -> BuiltKernel:
-        """Build a kernel, or find it in the store."""
-        kernel, build_s = self._kernel(candidate)
+    def build(self, candidate: Candidate, layout: int) -> BuiltKernel:
+        """Build a kernel with one of its layouts, or find it in the store."""
+        kernel, build_s = self._kernel(candidate, layout)
         return BuiltKernel(
             commit=candidate.id,
+            layout=layout,
             kernel=kernel.key,
             image=identity(kernel, self._setup.machine),
             release=kernel.release,
@@ -216,13 +226,13 @@ class GuestBooter:
             at=now(),
         )
 
-    def boot(self, candidate: Candidate) -> BootResult:
+    def boot(self, candidate: Candidate, layout: int) -> BootResult:
         """Boot a kernel afresh, run the case some times, and summarize its samples."""
-        number, name = self._next_name(candidate)
+        number, name = self._next_name(candidate, layout)
         with self.work.progress.task(f"boot {number}, {candidate.name}", 1) as task:
             record = boots.boot(
                 self._setup,
-                self._arm(candidate),
+                self._arm(candidate, layout),
                 self._setup.cases,
                 name=name,
                 seed=number,
@@ -239,21 +249,23 @@ class GuestBooter:
             )
         return BootResult(value, samples)
 
-    def _next_name(self, candidate: Candidate) -> tuple[int, str]:
+    def _next_name(self, candidate: Candidate, layout: int) -> tuple[int, str]:
         """The number and the name of the next boot, which no record has yet."""
         first = len(list((self.folder / "boots").glob("*.json"))) + 1
-        names = ((number, f"{number:05d}-{safe_name(candidate.name)}") for number in itertools.count(first))
+        kernel = safe_name(candidate.name) + (f"-{name_of(layout)}" if layout else "")
+        names = ((number, f"{number:05d}-{kernel}") for number in itertools.count(first))
         return next(pair for pair in names if not boots.record_path(self.folder, pair[1]).exists())
 
-    def _kernel(self, candidate: Candidate) -> tuple[Kernel, float]:
+    def _kernel(self, candidate: Candidate, layout: int = 0) -> tuple[Kernel, float]:
         """A kernel, and the seconds that it took to come to hand."""
-        if candidate.id not in self._kernels:
+        key = candidate.id, layout
+        if key not in self._kernels:
             started = time.monotonic()
-            spec = self.history.resolve(self.history.number(candidate.id), progress=self.work.progress)
+            spec = self.history.resolve(self.history.number(candidate.id), layout, progress=self.work.progress)
             obtained = spec.obtain(self.work, cc=self.plan.new.cc)
-            self._kernels[candidate.id] = obtained, time.monotonic() - started
-        return self._kernels[candidate.id]
+            self._kernels[key] = obtained, time.monotonic() - started
+        return self._kernels[key]
 
-    def _arm(self, candidate: Candidate) -> Arm:
-        kernel, _ = self._kernel(candidate)
+    def _arm(self, candidate: Candidate, layout: int = 0) -> Arm:
+        kernel, _ = self._kernel(candidate, layout)
         return Arm(name="commit", kernel=kernel, settings=dict(kernel.spec.settings))

@@ -1,12 +1,13 @@
 """The search of live mode, one step at a time and without any I/O.
 
-`next()` gives the commits to boot, in order; each boot's value goes to `record()`, a commit that cannot be built or
+`next()` gives the images to boot, in order; each boot's value goes to `record()`, a commit that cannot be built or
 booted to `skip()`. The state depends only on the arguments and on these two calls, so a journal of them restores any
 search.
 
 A search has three phases. It compares the ends, one boot of each at a time in random order, until they certainly
 differ; otherwise there is no culprit. Then it boots the commits with the most expected information, until one gap
-between two measured commits holds the culprit. At last it compares the two neighbours of that gap by fresh boots.
+between two measured commits holds the culprit. At last it compares the two neighbours of that gap by fresh boots, of
+images that are built with another layout: boots of the same images would also confirm what their layouts made.
 """
 
 from __future__ import annotations
@@ -21,10 +22,22 @@ import numpy as np
 
 from lab.bisection import acquisition
 from lab.bisection.acquisition import Choice, Costs
-from lab.stats import evidence
-from lab.stats.defaults import ALPHA, CONFIDENCE
+from lab.stats import evidence, verdict
+from lab.stats.defaults import ALPHA, CONFIDENCE, SAME_ROUNDS
 from lab.stats.evidence import Estimate, Moments
-from lab.stats.posterior import DRIFTS, Belief, Drift, Reading, believe, prior_of, shortest
+from lab.stats.posterior import (
+    DRIFTS,
+    LEVELS,
+    Belief,
+    Drift,
+    Image,
+    OwnLevel,
+    Reading,
+    believe,
+    known_levels,
+    prior_of,
+    shortest,
+)
 from lab.stats.sequential import SequentialTest
 
 
@@ -53,22 +66,28 @@ class StoppingRules:
     hunch: the probability from which its neighbours are compared by fresh boots, which both confirms and measures.
     alpha: the chance that equal ends are searched at all.
     confirm_alpha: the same for the two neighbours at the end; None leaves their comparison out.
-    margin: the log ratio within which the ends count as the same; None: they never do.
+    threshold: the change within which the ends count as the same, .02 is 2 %; None: they never do.
     end_blocks, confirm_blocks: the most pairs of boots of the ends and of the neighbours.
     side_boots: the fewest boots of each neighbour.
     max_boots: the number of boots after which the search gives up.
+    levels: the sizes of the images' own levels.
+    layouts_sd: the same by an A/A of builds, in logs; None without one.
+    layouts: whether commits can be built with another layout.
     """
 
     confidence: float = CONFIDENCE
     hunch: float = 0.85
     alpha: float = ALPHA
     confirm_alpha: float | None = 0.05
-    margin: float | None = None
+    threshold: float | None = None
     end_blocks: int = 200
     confirm_blocks: int = 60
     side_boots: int = 2
     max_boots: int = 3000
     drifts: tuple[Drift, ...] = DRIFTS
+    levels: tuple[OwnLevel, ...] = LEVELS
+    layouts_sd: float | None = None
+    layouts: bool = True
     robust: bool = True
 
 
@@ -78,7 +97,7 @@ class NextBoots:
 
     phase: Phase
     commit: int
-    boots: tuple[int, ...]
+    boots: tuple[Image, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,20 +135,20 @@ FEWEST_BLOCKS = 4
 
 @dataclass(kw_only=True)
 class PairedComparison:
-    """An A/B of two commits in blocks of one boot each. x: the difference of logs (new - old) of each full block."""
+    """An A/B of two images in blocks of one boot each. x: the difference of logs (new - old) of each full block."""
 
-    old: int
-    new: int
+    old: Image
+    new: Image
     x: list[float] = field(default_factory=list)
-    _half: dict[int, float] = field(default_factory=dict)
+    _half: dict[Image, float] = field(default_factory=dict)
 
-    def order(self, chance: random.Random) -> tuple[int, ...]:
+    def order(self, chance: random.Random) -> tuple[Image, ...]:
         """The boots of the next block."""
         return (self.old, self.new) if chance.random() < 0.5 else (self.new, self.old)
 
-    def add(self, commit: int, value: float) -> None:
+    def add(self, image: Image, value: float) -> None:
         """Take one boot's log metric; the second of a block completes it."""
-        self._half[commit] = value
+        self._half[image] = value
         if len(self._half) == 2:
             self.x.append(self._half[self.new] - self._half[self.old])
             self._half.clear()
@@ -137,20 +156,25 @@ class PairedComparison:
     @property
     def log_e(self) -> float:
         """The log evidence against "no difference"; 0 before there are enough blocks."""
-        return evidence.log_evidence(self._clipped()) if len(self.x) >= FEWEST_BLOCKS else 0.0
+        return evidence.log_evidence(self.moments) if len(self.x) >= FEWEST_BLOCKS else 0.0
 
     def effect(self, alpha: float) -> Estimate:
         """The mean difference as tested, with an interval that holds at any look."""
         m = self.moments
         return Estimate(m.mean, evidence.interval(m, alpha))
 
+    def is_within(self, threshold: float, alpha: float) -> bool:
+        """True if the difference is certainly not beyond a threshold, with outliers counted in full too."""
+        if len(self.x) < SAME_ROUNDS:
+            return False
+        low, high = verdict.band(threshold)
+        intervals = (evidence.interval(m, alpha) for m in (self.moments, evidence.moments(self.x)))
+        return all(found is not None and low <= found[0] and found[1] <= high for found in intervals)
+
     @property
     def moments(self) -> Moments:
         """The moments of the differences as tested."""
-        return evidence.moments(self._clipped())
-
-    def _clipped(self) -> list[float]:
-        return evidence.clip(self.x)
+        return evidence.noisy_moments(self.x)
 
 
 class LiveSearch:
@@ -178,14 +202,15 @@ class LiveSearch:
         self.untestable: set[int] = set()
         self._prior = prior_of(last, weights)
         self._chance = random.Random(seed)  # noqa: S311 - the order of boots, not a secret
-        self.ends = PairedComparison(old=0, new=last)
+        self.ends = PairedComparison(old=Image(0), new=Image(last))
         self.confirming: PairedComparison | None = None
         # A hunch that its own comparison did not bear out is not followed twice.
         hunch = 1.0 if self.rules.confirm_alpha is None else self.rules.hunch
         self._enough = min(hunch, self.rules.confidence)
         self._end_turn = 0
+        self.layouts = self.rules.layouts
         self._chosen: NextBoots | None = None
-        self._boots_left: list[int] = []
+        self._boots_left: list[Image] = []
         self._result: Result | None = None
         self._belief: Belief | None = None
         self._choice: Choice | None = None
@@ -205,29 +230,29 @@ class LiveSearch:
         assert self._chosen  # noqa: S101  (no boots are left of nothing)
         return NextBoots(phase=self._chosen.phase, commit=self._chosen.commit, boots=tuple(self._boots_left))
 
-    def follow(self, phase: Phase, commit: int) -> None:
+    def follow(self, phase: Phase, image: Image) -> None:
         """Make a boot of a journal the next one, even where the search would now choose another.
 
         The choice rests on the last digits of floating-point sums, which another version of a library may round
         otherwise. What was booted counts all the same.
         """
         step = self.next()
-        if isinstance(step, NextBoots) and (step.phase, step.boots[0]) == (phase, commit):
+        if isinstance(step, NextBoots) and (step.phase, step.boots[0]) == (phase, image):
             return
         self._result = None
-        if phase is Phase.CONFIRM and not (self.confirming and commit in (self.confirming.old, self.confirming.new)):
+        if phase is Phase.CONFIRM and not (self.confirming and image in (self.confirming.old, self.confirming.new)):
             low, high = self.belief.gap(self.belief.best)
-            if commit in (low, high):
-                self.confirming = PairedComparison(old=low, new=high)
+            if image.commit in (low, high):
+                self.confirming = PairedComparison(old=Image(low, image.layout), new=Image(high, image.layout))
             else:
                 phase = Phase.SEARCH
-        self._chosen, self._boots_left = NextBoots(phase=phase, commit=commit, boots=(commit,)), [commit]
+        self._chosen, self._boots_left = NextBoots(phase=phase, commit=image.commit, boots=(image,)), [image]
 
     def record(self, reading: Reading) -> None:
-        """Take the value of the first boot of `next()`. ValueError: it asked for another commit."""
+        """Take the value of the first boot of `next()`. ValueError: it asked for another image."""
         step = self.next()
-        if isinstance(step, Result) or reading.commit != step.boots[0]:
-            raise ValueError(f"commit {reading.commit} was not to be booted now")
+        if isinstance(step, Result) or reading.image != step.boots[0]:
+            raise ValueError(f"{reading.image} was not to be booted now")
         if not math.isfinite(reading.value):
             raise ValueError(f"commit {reading.commit}: {reading.value} is not a number")
         self._boots_left.pop(0)
@@ -235,9 +260,9 @@ class LiveSearch:
         self.readings.append(reading)
         self._belief = None
         if step.phase is Phase.ENDS:
-            self.ends.add(reading.commit, reading.value)
+            self.ends.add(reading.image, reading.value)
         elif self.confirming and step.phase is Phase.CONFIRM:
-            self.confirming.add(reading.commit, reading.value)
+            self.confirming.add(reading.image, reading.value)
 
     def skip(self, commit: int) -> None:
         """Leave out a commit that cannot be built, booted or measured, or not always.
@@ -251,9 +276,18 @@ class LiveSearch:
         self.built.discard(commit)
         self.readings = [reading for reading in self.readings if reading.commit != commit]
         self._belief = self._choice = None
-        if commit in self._boots_left:
+        if any(image.commit == commit for image in self._boots_left):
             self._boots_left = []
-        if self.confirming and commit in (self.confirming.old, self.confirming.new):
+        if self.confirming and commit in (self.confirming.old.commit, self.confirming.new.commit):
+            self.confirming = None
+
+    def keep_layout(self) -> None:
+        """Go on without other layouts, for when one cannot be built or booted."""
+        self.next()
+        self.layouts = False
+        if any(image.layout for image in self._boots_left):
+            self._boots_left = []
+        if self.confirming and self.confirming.old.layout:
             self.confirming = None
 
     def conclude(self, reason: str) -> Result:
@@ -268,9 +302,10 @@ class LiveSearch:
     def belief(self) -> Belief:
         """The posterior over all readings; only after the ends were compared."""
         if self._belief is None:
-            sign = 1 if self.ends.moments.mean > 0 else -1
-            rules = self.rules
-            self._belief = believe(self._prior, self.readings, sign, rules.drifts, robust=rules.robust)
+            change, rules = self.ends.moments.mean, self.rules
+            sign = 1 if change > 0 else -1
+            levels = rules.levels if rules.layouts_sd is None else known_levels(rules.layouts_sd / abs(change))
+            self._belief = believe(self._prior, self.readings, sign, rules.drifts, levels, robust=rules.robust)
         return self._belief
 
     def outlook(self) -> Outlook:
@@ -299,7 +334,7 @@ class LiveSearch:
         if rules.confirm_alpha is None:
             return 0
         start = Moments(2, abs(belief.delta), math.sqrt(2) * belief.noise)
-        more = SequentialTest(rules.confirm_alpha).blocks_to_settle(start, margin=0.0, min_blocks=FEWEST_BLOCKS)
+        more = SequentialTest(rules.confirm_alpha).blocks_to_settle(start, min_blocks=FEWEST_BLOCKS)
         blocks = rules.confirm_blocks if more is None else min(start.n + more, rules.confirm_blocks)
         return max(0, blocks - len(self.confirming.x)) if self.confirming else blocks
 
@@ -328,8 +363,7 @@ class LiveSearch:
             return True
         if len(ends.x) >= rules.end_blocks:
             return False
-        interval = ends.effect(rules.alpha).interval
-        same = rules.margin is not None and interval is not None and max(-interval[0], interval[1]) <= rules.margin
+        same = rules.threshold is not None and ends.is_within(rules.threshold, rules.alpha)
         return False if same else None
 
     def _search(self) -> NextBoots | Result:
@@ -340,21 +374,22 @@ class LiveSearch:
             for side in (low, high):
                 missing = self.rules.side_boots - belief.boots[side]
                 if missing > 0:
-                    return NextBoots(phase=Phase.SEARCH, commit=side, boots=(side,) * missing)
+                    return NextBoots(phase=Phase.SEARCH, commit=side, boots=(Image(side),) * missing)
             if rules.confirm_alpha is None:
                 return self._found(SearchOutcome.FOUND, "")
-            self.confirming = PairedComparison(old=low, new=high)
+            layout = belief.next_layout(low, high).layout if self.layouts else 0
+            self.confirming = PairedComparison(old=Image(low, layout), new=Image(high, layout))
             return self._confirmation(self.confirming)
-        self._choice = acquisition.choose(belief, self.costs, self.built, self.untestable)
+        self._choice = acquisition.choose(belief, self.costs, self.built, self.untestable, layouts=self.layouts)
         if self._choice is None:
             return self._as_far_as_it_goes("no commit is left that could be measured")
-        return NextBoots(phase=Phase.SEARCH, commit=self._choice.commit, boots=self._boots(self._choice))
+        return NextBoots(phase=Phase.SEARCH, commit=self._choice.image.commit, boots=self._boots(self._choice))
 
-    def _boots(self, choice: Choice) -> tuple[int, ...]:
-        """The commit's boots, with boots of the two ends in turns spread among them at random."""
-        boots = [choice.commit] * choice.boots
+    def _boots(self, choice: Choice) -> tuple[Image, ...]:
+        """The image's boots, with boots of the two ends in turns spread among them at random."""
+        boots = [choice.image] * choice.boots
         for _ in range(choice.end_boots):
-            boots.insert(self._chance.randrange(len(boots) + 1), self.last if self._end_turn else 0)
+            boots.insert(self._chance.randrange(len(boots) + 1), Image(self.last if self._end_turn else 0))
             self._end_turn = 1 - self._end_turn
         return tuple(boots)
 
@@ -365,13 +400,13 @@ class LiveSearch:
         return any(commit not in self.untestable for commit in range(first, last))
 
     def _confirmation(self, comparison: PairedComparison) -> NextBoots:
-        return NextBoots(phase=Phase.CONFIRM, commit=comparison.new, boots=comparison.order(self._chance))
+        return NextBoots(phase=Phase.CONFIRM, commit=comparison.new.commit, boots=comparison.order(self._chance))
 
     def _confirm(self, comparison: PairedComparison) -> NextBoots | Result | None:
         """The next block of the fresh A/B, the answer, or None when the search has to go on."""
         assert self.rules.confirm_alpha  # noqa: S101  (else nothing is ever confirmed)
         belief = self.belief
-        held = belief.gap(belief.best) == (comparison.old, comparison.new)
+        held = belief.gap(belief.best) == (comparison.old.commit, comparison.new.commit)
         certain = held and belief.gaps[belief.best] >= self.rules.confidence
         right_way = comparison.x and comparison.moments.mean * belief.delta > 0
         if certain and right_way and comparison.log_e >= -math.log(self.rules.confirm_alpha):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 
@@ -26,6 +27,7 @@ from lab.bisection.search_state import Remaining, SearchState
 from lab.stats import verdict
 from lab.stats.defaults import ALPHA
 from lab.stats.evidence import Estimate
+from lab.stats.posterior import Image
 from lab.stats.posterior import Reading as Point
 from lab.stats.verdict import Comparison, Metric, percent
 
@@ -48,7 +50,8 @@ class LiveState(SearchState):
         self.plan, self.history, self.metric = plan, history, metric
         last = len(history.candidates)
         ready = range(last + 1) if history.kind == "packages" else ()
-        self.search = LiveSearch(last, costs=FIRST_GUESS, built=ready, rules=rules_of(plan))
+        rules = dataclasses.replace(rules_of(plan), layouts=history.kind != "packages")
+        self.search = LiveSearch(last, costs=FIRST_GUESS, built=ready, rules=rules)
         self.boots: list[Boot] = []
         self.skipped: dict[str, Reading] = {}
         self.kernels: dict[str, BuiltKernel] = {}
@@ -82,12 +85,16 @@ class LiveState(SearchState):
         self.next()
         match event:
             case BuiltKernel():
-                self.kernels[event.commit] = event
+                if not event.layout:
+                    self.kernels[event.commit] = event
                 self._builds_s += [event.build_s] if event.build_s >= _BUILT_S else []
             case Boot():
-                self.search.follow(Phase(event.phase), self.number(event.commit))
-                self.search.record(Point(self.number(event.commit), event.at_s, math.log(event.value)))
+                image = Image(self.number(event.commit), event.layout)
+                self.search.follow(Phase(event.phase), image)
+                self.search.record(Point(image.commit, event.at_s, math.log(event.value), image.layout))
                 self.boots.append(event)
+            case Reading() if event.layout:
+                self.search.keep_layout()
             case Reading():
                 self.search.skip(self.number(event.commit))
                 self.skipped[event.commit] = event
@@ -143,8 +150,12 @@ class LiveState(SearchState):
         if not comparison.x:
             return None
         old, new = (
-            [boot.value for boot in self.boots if boot.phase == phase and boot.commit == self.name(number)]
-            for number in (comparison.old, comparison.new)
+            [
+                boot.value
+                for boot in self.boots
+                if (boot.phase, boot.commit, boot.layout) == (phase, self.name(image.commit), image.layout)
+            ]
+            for image in (comparison.old, comparison.new)
         )
         count = min(len(old), len(new))
         first = count - len(comparison.x)  # an earlier comparison of the same two may have been given up
@@ -152,6 +163,11 @@ class LiveState(SearchState):
             self.metric, old[first:count], new[first:count], threshold=self.plan.threshold, alpha=alpha, min_blocks=4,
             exact=False,
         )  # fmt: skip
+
+    @property
+    def threshold(self) -> float:
+        """The plan's own."""
+        return self.plan.threshold
 
     @property
     def tried(self) -> list[str]:
@@ -191,7 +207,9 @@ class LiveState(SearchState):
             return []
         differ = self.search.differ()
         state = "" if differ else ", not told apart yet" if differ is None else ", alike"
-        return [f"ends: {new} against {old} {percent(math.exp(ends.moments.mean))}, {len(ends.x)} pairs{state}"]
+        by_layout = self.plan.layouts_sd
+        known = f"; layouts alone differ by {100 * math.expm1(by_layout):.2g} % (sd)" if by_layout else ""
+        return [f"ends: {new} against {old} {percent(math.exp(ends.moments.mean))}, {len(ends.x)} pairs{state}{known}"]
 
     def describe(self, commit: str) -> str:
         """A commit's likeness and its number of boots."""
@@ -227,7 +245,7 @@ class LiveState(SearchState):
         """An estimate by the posterior."""
         step, outlook = self.next(), self.search.outlook()
         return Remaining(
-            next=self.candidate(step.boots[0]) if isinstance(step, NextBoots) else None,
+            next=self.candidate(step.boots[0].commit) if isinstance(step, NextBoots) else None,
             steps=math.ceil(outlook.bits_left),
             seconds=outlook.seconds_left,
             bits=outlook.bits_left,
@@ -257,7 +275,12 @@ class LiveState(SearchState):
         fresh = self._compare(Phase.CONFIRM, comparison, self.plan.alpha) if comparison else None
         parent, image = (self.kernels[self.name(number)].image for number in (result.last_good, result.first_bad))
         same = parent == image
-        return Proof(confirmed=result.outcome is SearchOutcome.CONFIRMED and not same, same_image=same, fresh=fresh)
+        return Proof(
+            confirmed=result.outcome is SearchOutcome.CONFIRMED and not same,
+            same_image=same,
+            fresh=fresh,
+            layout=comparison.new.layout if comparison else 0,
+        )
 
     def outcome(self, culprits: Sequence[Culprit], *, out_of_time: bool) -> tuple[OutcomeWord, str]:
         """By the end of the search, unless both neighbours have one kernel."""
@@ -281,9 +304,10 @@ class LiveState(SearchState):
             outcome=result.outcome,
             probability=result.probability,
             boots=len(self.boots),
-            kernels=len(self.kernels),
+            kernels=len({(boot.commit, boot.layout) for boot in self.boots}),
             effect=math.exp(result.effect.value),
             noise=math.expm1(self.search.belief.noise) if self.search.differ() else None,
+            layouts=math.expm1(self.search.belief.own_sd) if self.search.differ() else None,
             suspicions=self.suspicions()[:_GAPS],
         )
 
@@ -296,7 +320,8 @@ def rules_of(plan: BisectPlan) -> StoppingRules:
         hunch=min(StoppingRules.hunch, confidence),
         alpha=min(ALPHA, plan.alpha),
         confirm_alpha=plan.alpha,
-        margin=math.log1p(plan.threshold),
+        threshold=plan.threshold,
+        layouts_sd=plan.layouts_sd,
     )
 
 

@@ -25,6 +25,8 @@ class BisectPlan(CommonPlan, frozen=True, kw_only=True):
     probes: the number of commits to measure between ends that are alike.
     panics: the meaning of a kernel panic in the workload.
     command: the command line that started it.
+    layouts_sd: of the logs of kernels that differ in their layout alone, by this host's certificates of builds; None
+    where there are none.
     inside: True if a search of packages goes on among the commits between their sources.
     """
 
@@ -42,6 +44,7 @@ class BisectPlan(CommonPlan, frozen=True, kw_only=True):
     panics: Panics
     speculate: bool
     command: list[str]
+    layouts_sd: float | None = None
     inside: bool = True
 
     @property
@@ -59,9 +62,10 @@ class BisectPlan(CommonPlan, frozen=True, kw_only=True):
         """True if only a change for the worse counts."""
         return self.terms == ("good", "bad")
 
-    def comparison(self, base: ArmPlan, test: ArmPlan) -> Plan:
-        """A comparison of two kernels under this plan's conditions, as `lab ab` makes it."""
+    def comparison(self, base: ArmPlan, test: ArmPlan, threshold: float | None = None) -> Plan:
+        """A comparison of two kernels under this plan's conditions, as `lab ab` makes it, or to another threshold."""
         common = {name: getattr(self, name) for name in CommonPlan.__struct_fields__}
+        common["threshold"] = self.threshold if threshold is None else threshold
         common["max_seeds"] = max(self.max_seeds, SEEDS)
         return Plan(
             **common, base=base, test=test, workloads=[self.selection], alpha=self.alpha, seeds=SEEDS,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -27,7 +28,7 @@ from lab.core.executor import Work
 from lab.guests import hardware
 from lab.kernels import trees
 from lab.kernels.kernel import KernelSpec, resolve
-from lab.stats.verdict import Comparison, percent
+from lab.stats.verdict import Comparison, Outcome, percent
 
 _FUNCTIONS = 10
 
@@ -58,7 +59,11 @@ class Prover:
             return replace(answer, changes=[self._complete(change) for change in answer.changes])
         changes = [self._prove(c) if c.needs_proof and not self.work.out_of_time else c for c in answer.changes]
         answer = replace(answer, changes=changes)
-        unsure = [change for change in changes if change.proof and change.confidence < 1 - self.plan.alpha]
+        unsure = [
+            change
+            for change in changes
+            if change.proof and not (change.proof.confirmed and change.confidence >= 1 - self.plan.alpha)
+        ]
         if not unsure or answer.outcome != "found":
             return answer
         names = ", ".join(change.commit[:12] for change in unsure)
@@ -82,7 +87,8 @@ class Prover:
             result=result.result,
             functions=self._functions(place / "parent", result) if fresh.is_change else [],
         )
-        confidence = 1 - fresh.p_value if proof.confirmed else 0.0
+        denied = same_image or fresh.verdict == Outcome.SAME or not _same_side(fresh, change.effect)
+        confidence = 0.0 if denied else 1 - fresh.p_value
         return replace(change, proof=self._with_revert(proof, culprit), confidence=confidence)
 
     def _parent(self, change: Culprit) -> str:
@@ -126,11 +132,17 @@ class Prover:
             return results.load_result(folder)
         self.work.progress.log(f"proof: {what}")
         (folder / "runs").mkdir(parents=True, exist_ok=True)
-        plan = plan or self.plan.comparison(base, test)
+        plan = plan or self.plan.comparison(base, test, self._threshold)
         if not (folder / "plan.json").exists():
             results.store_plan(folder, plan)
         measure = live.measure if plan.live else exact.measure
         return measure(plan, folder, self.work.until(None))
+
+    @cached_property
+    def _threshold(self) -> float | None:
+        """The search's: by the plan's own, a part of a change could not be proved, though the search found it."""
+        state = self.session.state
+        return state.threshold if state else None
 
     def _comparison(self, result: AbResult) -> Comparison:
         """The comparison of the search's own metric."""

@@ -14,7 +14,7 @@ from lab.bisection import commit_range, series
 from lab.bisection.commit_range import History
 from lab.bisection.exact_runner import chosen_metric
 from lab.bisection.plan import BisectPlan, Panics
-from lab.compare import live_guests
+from lab.compare import certificates, live_guests
 from lab.compare.exact import metrics_of
 from lab.compare.plan import GUEST_TIMEOUT_S, ArmPlan, LivePlan, MeasureOptions
 from lab.core import paths, records, toml
@@ -180,7 +180,7 @@ def _plan_of_series(request: BisectRequest, command: Sequence[str], progress: Pr
         _require_older(first, last, "options are changed on the older end")
         steps = series.options(Path(request.options[0]), Path(request.options[1]), first or "HEAD", tree)
     elif (request.series or "").startswith("deb:"):
-        steps = series.packages(request.series or "", first, last)
+        steps = series.packages(request.series or "", first, last, progress)
     else:
         _require_older(first, last, "a series of patches is put on the older end")
         steps = _patches(Path(request.series or "").expanduser(), first or "", tree)
@@ -232,8 +232,17 @@ def plan_for(
         panics=request.panics or "untestable",
         speculate=request.speculate and live is None,
         command=list(command),
+        layouts_sd=_layouts_sd(request, live, workload, cases[0]) if live else None,
         inside=request.inside,
     )
+
+
+def _layouts_sd(request: BisectRequest, live: LivePlan, workload: Workload, case: Case) -> float | None:
+    """How far layouts are apart in a case, by this host's certificates."""
+    metric = chosen_metric(metrics_of(workload, workload.metrics, modelled=False), request.metric)
+    present = certificates.setup(exact.find_qemu(request.qemu).version)
+    name = f"{workload.name}:{case.name}"
+    return certificates.layouts_sd(name, metric.name, present, accelerator=live.accelerator)
 
 
 def _live_plan(request: BisectRequest, workload: Workload, cases: Sequence[Case]) -> LivePlan | None:
@@ -255,7 +264,7 @@ def _live_plan(request: BisectRequest, workload: Workload, cases: Sequence[Case]
             f"live mode searches with one case, and {workload.name} has {len(cases)}",
             hint=f"name it, as in --workload {workload.name}:{cases[0].name}",
         )
-    chosen_metric(metrics_of(workload.metrics, modelled=False), request.metric)
+    chosen_metric(metrics_of(workload, workload.metrics, modelled=False), request.metric)
     return live_guests.plan(
         [(workload, cases)], kvm.accelerator(request.accel, request.qemu, Progress()), request.cpus,
         # Of the comparison with the culprit taken out; the search has limits of its own.

@@ -40,6 +40,11 @@ class SearchState(ABC):
 
     @property
     @abstractmethod
+    def threshold(self) -> float:
+        """The smallest relative change that the search tells from none; a proof asks for no more."""
+
+    @property
+    @abstractmethod
     def tried(self) -> Sequence[str]:
         """The commits between the ends that were built or measured, in the order of the first try."""
 

@@ -7,7 +7,6 @@ import email.policy
 import re
 import shutil
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from lab.bisection.commit_range import Candidate, History, Kind
 from lab.core import git
 from lab.core.errors import UserError
 from lab.core.process import CommandFailed
+from lab.core.progress import QUIET, Progress
 from lab.core.text import plural
 from lab.kernels import debs, spec
 
@@ -22,26 +22,27 @@ _PATCHES = ("*.patch", "*.diff", "*.eml")
 _UNSET = re.compile(r"# (CONFIG_\w+) is not set")
 
 
-def packages(pattern: str, old: str | None, new: str | None) -> History:
+def packages(pattern: str, old: str | None, new: str | None, progress: Progress = QUIET) -> History:
     """The packages of a name pattern (`deb:linux-image-6.12.*-cloud-amd64`) by version, all or between two of them."""
-    wanted = pattern.removeprefix("deb:")
-    versions = debs.by_version(debs.all_names())
-    names = [name for name in versions if fnmatchcase(name, wanted)]
+    suite, slash, _ = pattern.rpartition("/")
+    prefix = f"{suite}/" if slash else "deb:"
+    versions = debs.matching(pattern.removeprefix("deb:"), progress)
+    names = list(versions)
     if len(names) < 2:
         raise UserError(
             f"{pattern} matches {plural(len(names), 'package')}, and a series needs two",
-            hint="put quotes around the pattern; `apt-cache pkgnames linux-image-` shows the names",
+            hint="put quotes around the pattern; `lab kernel list --available` shows the names",
         )
     first, last = (_index(names, end, default) for end, default in ((old, 0), (new, len(names) - 1)))
     if first >= last:
         raise UserError(f"{names[last]} does not come after {names[first]}, so there are no packages between them")
-    return _line("packages", [(name, versions[name], f"deb:{name}") for name in names[first : last + 1]])
+    return _line("packages", [(name, versions[name], f"{prefix}{name}") for name in names[first : last + 1]])
 
 
 def _index(names: Sequence[str], end: str | None, default: int) -> int:
     if end is None:
         return default
-    name = end.removeprefix("deb:")
+    name = end.removeprefix("deb:").rpartition("/")[2]
     if name not in names:
         raise UserError(f"{end} is not in the series", hint=f"it has {', '.join(names)}")
     return names.index(name)
@@ -55,7 +56,7 @@ def patches(series: Path, base: str, into: Path, tree: str | None) -> History:
     files = _files(series, into)
     if not files:
         raise UserError(f"{series} has no patches in it", hint=f"a folder of {', '.join(_PATCHES)}, or a mailbox")
-    revision, suffix = _split(base)
+    revision, suffix = spec.split(base)
     steps = [(base, base, base)]
     applied = revision
     for file in files:
@@ -85,16 +86,6 @@ def _as_patch(path: Path) -> Path:
 def _title(file: Path) -> str:
     message = email.message_from_bytes(file.read_bytes(), policy=email.policy.default)
     return " ".join(str(message["Subject"] or file.name).split())
-
-
-def _split(base: str) -> tuple[str, str]:
-    """A spec's revision with its patches, and the kconfig and settings behind them: further patches go between."""
-    parsed = spec.parse(base)
-    if parsed.kind not in ("rev", "worktree"):
-        raise UserError(f"{base} is a built kernel: patches need a revision or a worktree")
-    prefix = "worktree:" if parsed.kind == "worktree" else ""
-    kept = prefix + parsed.body + "".join(f"+{name}" for name in parsed.patches)
-    return kept, base.removeprefix(kept)
 
 
 def options(first: Path, last: Path, base: str, tree: str | None) -> History:
@@ -139,7 +130,7 @@ def _options(path: Path) -> dict[str, str]:
 def _with_options(base: str, wanted: dict[str, str]) -> str:
     """A spec with more kconfig and settings; `UserError` if no spec may have them."""
     parsed = spec.parse(base)
-    revision = _split(base)[0] if parsed.kind in ("rev", "worktree") else f"{parsed.kind}:{parsed.body}"
+    revision = spec.split(base)[0] if parsed.kind in ("rev", "worktree") else f"{parsed.kind}:{parsed.body}"
     kconfig = dict(parsed.kconfig) | {k: v for k, v in wanted.items() if k.startswith("CONFIG_")}
     settings = dict(parsed.settings) | {k: v for k, v in wanted.items() if not k.startswith("CONFIG_")}
     text = revision

@@ -94,6 +94,40 @@ def test_two_changes_of_either_sign_are_both_named(bisector: Bisector) -> None:
         answer.proof_result()
 
 
+@pytest.mark.parametrize(
+    ("levels", "proved"),
+    [
+        ((98.5, 97.0), 2),
+        ((98.95, 97.9), 2),
+        ((95.0, 96.5), 2),
+        ((98.1, 97.5), 1),
+    ],
+    ids=["1.5 % twice", "1.05 % twice", "5 %, then 1.5 % back", "1.9 % and .6 %, which is below the band"],
+)
+def test_the_proof_asks_for_no_more_than_the_search(
+    bisector: Bisector, levels: tuple[float, float], proved: int
+) -> None:
+    """Changes that are smaller than the threshold, but parts of one that is not."""
+    commits = line(bisector.tree, [100.0] * 7 + [levels[0]] * 9 + [levels[1]] * 6)
+    answer = bisector.search(commits[0], commits[-1])
+    assert answer.outcome == "found", answer.reason
+    assert culprits(answer) == [commits[7], commits[16]][:proved]
+    for found in answer.changes:
+        assert found.proof is not None and found.proof.confirmed
+        assert found.effect is not None and found.effect.is_change
+        assert found.confidence > 0.99
+
+
+def test_a_proof_that_fails_leaves_no_confidence(bisector: Bisector) -> None:
+    """Fresh seeds, from 1 on, do not show what those of the search do."""
+    commits = line(bisector.tree, [100.0] * 7 + [95.0] * 9)
+    bisector.guests.value = lambda value, seed, case: value if seed > 100 else 100.0
+    answer = bisector.search(commits[0], commits[-1])
+    (found,) = answer.changes
+    assert answer.outcome == "undecided" and "do not confirm" in answer.reason
+    assert found.proof is not None and not found.proof.confirmed and found.confidence == 0
+
+
 def test_where_the_ends_need_more_seeds_a_commit_needs_but_three(bisector: Bisector) -> None:
     commits = line(bisector.tree, [100.0] * 9 + [60.0] * 13 + [66.0] * 10)
     bisector.guests.value = wobbly

@@ -62,21 +62,28 @@ class Host:
         self.built: list[str] = []
         self.booted: list[str] = []
         self.kill_after: int | None = None
+        self.one_layout = False
+        self.slow_images: set[str] = set()
         self._chance = random.Random(seed)  # noqa: S311
 
-    def build(self, one: Candidate) -> BuiltKernel:
-        self.built.append(one.id)
+    def build(self, one: Candidate, layout: int) -> BuiltKernel:
+        name = kernel_name(one, layout)
+        self.built.append(name)
+        if layout and self.one_layout:
+            raise UserError("cannot be laid out anew")
         if (error := self._error(one, BuildFailed)) is not None:
             raise error
-        return BuiltKernel(commit=one.id, kernel=one.id, image=f"image of {one.id}", release="6.99", build_s=30.0)
+        return BuiltKernel(
+            commit=one.id, layout=layout, kernel=name, image=f"image of {name}", release="6.99", build_s=30.0
+        )
 
-    def boot(self, one: Candidate) -> BootResult:
+    def boot(self, one: Candidate, layout: int) -> BootResult:
         if self.kill_after is not None and len(self.booted) >= self.kill_after:
             raise Killed
         if (error := self._error(one, GuestFailed, HostFailed)) is not None:
             raise error
-        self.booted.append(one.id)
-        bad = self.culprit and number(one.id) >= self.culprit
+        self.booted.append(kernel_name(one, layout))
+        bad = (self.culprit and number(one.id) >= self.culprit) or self.booted[-1] in self.slow_images
         value = 100.0 * (self.gain if bad else 1.0) * (1 + self._chance.gauss(0, self.noise))
         return BootResult(value, [value])
 
@@ -84,6 +91,10 @@ class Host:
         fate = self.fates.get(one.id)
         error = fate() if fate else None
         return error if isinstance(error, kinds) else None
+
+
+def kernel_name(one: Candidate, layout: int) -> str:
+    return one.id + "'" * layout
 
 
 def number(name: str) -> int:
@@ -165,6 +176,49 @@ def test_fresh_pairs_are_not_those_of_the_search(tmp_path: Path) -> None:
     confirming = [boot.value for boot in boots if boot.phase == "confirm"]
     assert fresh is not None
     assert sorted([*fresh.base, *fresh.test]) == sorted(confirming)  # type: ignore[type-var]
+
+
+def test_fresh_boots_are_of_images_with_another_layout(tmp_path: Path) -> None:
+    at, host = begin(tmp_path / "r"), Host(culprit=11)
+    answer = search(at, host)
+    confirming = {(b.commit, b.layout) for b in at.journal.events if isinstance(b, Boot) and b.phase == "confirm"}
+    assert confirming == {("c10", 1), ("c11", 1)} and {"c10'", "c11'"} <= {*host.built}
+    proof = answer.changes[0].proof
+    assert proof is not None and proof.layout == 1 and proof.fresh_runs == "fresh boots with another layout"
+    assert answer.live is not None and answer.live.kernels == len({*host.booted})
+
+
+def test_an_image_that_is_slow_by_its_layout_is_not_convicted(tmp_path: Path) -> None:
+    """All boots of c10 are as slow as the culprit's: those of the same image would confirm it."""
+    host = Host(culprit=11)
+    host.slow_images = {"c10"}
+    answer = search(begin(tmp_path / "r"), host)
+    assert answer.outcome == "found" and culprits(answer) == ["c11"]
+    assert answer.live is not None and answer.live.layouts is not None and answer.live.layouts > 0.05
+
+
+@pytest.mark.parametrize("kind", ["no layouts", "packages"])
+def test_without_other_layouts_the_same_images_are_compared_and_that_is_said(tmp_path: Path, kind: str) -> None:
+    at, host = begin(tmp_path / "r"), Host(culprit=11)
+    host.one_layout = True
+    if kind == "packages":
+        at.history = msgspec.structs.replace(at.history, kind="packages")
+        records.save(at.folder / session.HISTORY, at.history)
+    answer = search(session.load(at.folder), host)
+    assert answer.outcome == "found" and culprits(answer) == ["c11"] and not answer.skipped
+    proof = answer.changes[0].proof
+    assert proof is not None and proof.confirmed and proof.layout == 0
+    assert proof.fresh_runs == "fresh boots of the same images"
+    tried = [name for name in host.built if "'" in name]
+    assert len(tried) == (0 if kind == "packages" else 1)
+
+
+def test_the_ends_stand_beside_what_layouts_make(tmp_path: Path) -> None:
+    at = begin(tmp_path / "r", layouts_sd=0.03)
+    search(at, Host(culprit=11))
+    state = live_state(session.load(at.folder))
+    assert state.search.rules.layouts_sd == 0.03
+    assert state.describe_ends()[0].endswith("pairs; layouts alone differ by 3 % (sd)")
 
 
 def test_ends_that_are_alike_name_nobody(tmp_path: Path) -> None:
@@ -290,8 +344,8 @@ def test_a_journal_is_followed_where_the_search_would_now_choose_otherwise(
     killed(at, host, 40)
     choose = acquisition.choose
 
-    def without_builds(belief: Any, costs: Costs, *more: Any) -> Any:
-        return choose(belief, costs._replace(build_s=1e6), *more)
+    def without_builds(belief: Any, costs: Costs, *more: Any, **options: Any) -> Any:
+        return choose(belief, costs._replace(build_s=1e6), *more, **options)
 
     monkeypatch.setattr(acquisition, "choose", without_builds)
     events = session.load(at).journal.events
@@ -350,8 +404,8 @@ def test_a_budget_gives_the_range_so_far_and_can_be_gone_on_from(tmp_path: Path)
 
 def test_neighbours_with_one_image_are_never_culprit_and_parent(tmp_path: Path) -> None:
     class Twins(Host):
-        def build(self, one: Candidate) -> BuiltKernel:
-            built = super().build(one)
+        def build(self, one: Candidate, layout: int) -> BuiltKernel:
+            built = super().build(one, layout)
             return msgspec.structs.replace(built, image="the same" if one.id in ("c5", "c6") else built.image)
 
     answer = search(begin(tmp_path / "r"), Twins(culprit=6))
@@ -398,12 +452,14 @@ class FakeBooter:
         assert isinstance(source, TreeSource)
         return fate_of(source)
 
-    def build(self, one: Candidate) -> BuiltKernel:
+    def build(self, one: Candidate, layout: int) -> BuiltKernel:
         if self._fate(one) == "build":
             raise BuildFailed(f"{one.name} does not build")
-        return BuiltKernel(commit=one.id, kernel=one.id, image=one.id, release="6.99", build_s=9.0)
+        return BuiltKernel(
+            commit=one.id, layout=layout, kernel=one.id, image=f"{one.id} {layout}", release="6.99", build_s=9.0
+        )
 
-    def boot(self, one: Candidate) -> BootResult:
+    def boot(self, one: Candidate, layout: int) -> BootResult:
         self.booted.append(one.id)
         time.sleep(self.boot_s)
         return BootResult(float(self._fate(one)) * (1 + dice(f"{one.id} {len(self.booted)}").gauss(0, 0.05)))
@@ -443,7 +499,7 @@ def test_its_proof_says_why_there_is_no_revert(bisector: Bisector) -> None:
     assert main.run(["report", "latest"]) == 0
     printed = bisector.capsys.readouterr().out
     assert "live mode" in printed or "boots of" in printed
-    assert commits[5] in printed and "fresh boots against" in printed
+    assert commits[5] in printed and "fresh boots with another layout against" in printed
 
 
 def test_a_budget_then_status_undo_and_resume(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from lab.core.executor import Work
 from lab.kernels import debs, trees
 from lab.kernels.debs import DebSource
 from lab.kernels.kernel import Kernel, KernelSpec
+from lab.kernels.package_lists import Offer, PackageLists
 
 from ..fakes import bisection as fakebisect
 from ..fakes.bisection import Guests, line, start, write_workload
@@ -33,8 +35,15 @@ NAMES = {"linux-image-6.12.9-cloud-amd64": "6.12.9-1", "linux-image-6.12.10-clou
 
 @pytest.fixture
 def offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(debs, "all_names", lambda: sorted(NAMES))
-    monkeypatch.setattr(debs, "_offered", lambda names: [(name, NAMES[name]) for name in names])
+    class Lists(PackageLists):
+        def kernel_names(self) -> list[str]:
+            return sorted(NAMES)
+
+        def offers(self, packages: Sequence[str]) -> list[Offer]:
+            return [Offer("sid", name, NAMES[name]) for name in packages]
+
+    monkeypatch.setattr(debs, "HOST", Lists())
+    monkeypatch.setattr(debs, "all_suites", lambda progress: Lists())
 
 
 @pytest.mark.usefixtures("offered")
@@ -74,7 +83,7 @@ def deb_bisector(
         return Kernel(spec=spec, key=path.name, release="6.12", commit=None, bzimage=path, vmlinux=None, symbols=None)
 
     monkeypatch.setattr(KernelSpec, "obtain", obtain)
-    monkeypatch.setattr(debs, "resolve", lambda name: DebSource(package=name, version=NAMES[name]))
+    monkeypatch.setattr(debs, "resolve", lambda name, *_: DebSource(package=name, version=NAMES[name]))
     return made
 
 
