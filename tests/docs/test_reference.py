@@ -126,7 +126,7 @@ WRITTEN = {
     "lab.bisection.request.Recipe", "lab.guests.exact.ExactMachine", "lab.guests.image.Recipe",
     "lab.guests.hardware.Machine", "lab.guests.live_machine.LiveMachine", "lab.compare.counters._File",
     "lab.kernels.compilers._File", "lab.nightly.plan.NightlyPlan",
-    "lab.compare.plan.CommonPlan", "lab.compare.plan.ComparisonPlan",
+    "lab.compare.plan.CommonPlan", "lab.compare.plan.ComparisonPlan", "lab.compare.runs._Table",
 }  # fmt: skip
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from lab.guests import plugin
+
 from .conftest import BASE, FIX, TEST, Lab
 
 pytestmark = [pytest.mark.guest, pytest.mark.build]
@@ -57,15 +59,16 @@ def test_a_planted_loop_is_found_and_counted(story: Lab, planted: str) -> None:
     assert added == pytest.approx(calls * 2 * LOOPS, rel=0.01)
 
 
-def test_what_the_functions_cost_adds_up_to_the_windows(story: Lab) -> None:
+def test_what_the_functions_cost_adds_up_to_the_programs_share(story: Lab) -> None:
     document = _explain(story, BASE, TEST)
     result = document["result"]
     (run,) = story.home.glob(f".local/share/*/results/{result}/explain/*/guests/*-test-0001/costs.jsonl")
-    windows = [line for line in run.read_text().splitlines() if '"t":"window"' in line]
-    own = [line for line in windows if '"kind":"own"' in line]
-    assert own
-    measured = sum(int(line.partition('"millicycles":')[2].partition(",")[0]) for line in own)
-    assert sum(row["test_cycles"] for row in document["rows"]) == measured
+    windows = [window for window in plugin.read(run).windows if window.own]
+    assert windows and all(window.unprofiled == (0, 0) for window in windows)
+    program = sum(sum(window.in_program.millicycles) for window in windows)
+    assert sum(row["test_cycles"] for row in document["rows"]) == program
+    # What interrupts the program is in the windows, and in no row.
+    assert program < sum(window.millicycles for window in windows)
     assert document["machine"]
 
 

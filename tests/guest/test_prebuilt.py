@@ -26,3 +26,12 @@ def test_a_kernel_file_is_the_kernel_it_came_from(lab: Lab) -> None:
     document = lab.json("ab", "--base", "deb:6.12", "--test", f"file:{path}", "-w", "alloc-burst:layout-2048k")
     assert document["verdict"] == "same"
     assert document["base"]["build"] == document["test"]["build"]
+
+
+def test_the_newest_backport_is_found_and_downloaded(lab: Lab) -> None:
+    offers = lab.json("kernel", "list", "--available", "cloud")["packages"]
+    assert {offer["suite"] for offer in offers} >= {"bookworm", "bookworm-backports", "trixie", "trixie-backports"}
+    package = lab.json("kernel", "build", "deb:trixie-backports/linux-image-cloud-amd64")["kernels"][0]
+    in_backports = [offer["package"] for offer in offers if offer["suite"] == "trixie-backports"]
+    assert any(package["release"] in name for name in in_backports)
+    assert {"bzImage", "vmlinux"} <= package["files"].keys()

@@ -1,0 +1,41 @@
+"""syscalls in real guests: every case runs or says what its kernel lacks; packages differ where it is known."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from .conftest import FIX, Lab, verdicts
+
+pytestmark = pytest.mark.guest
+
+# The lab's own kernels have no networks and no filters.
+LACKS = re.compile(
+    r"tcp.*|udp.*|socket-.*|[gs]etsockopt|netlink-.*|userfaultfd-.*|seccomp-.*|unshare-(uts|net)|key-.*|bpf-.*"
+    r"|landlock-.*|madvise-(mergeable|guard)"
+)
+
+
+@pytest.mark.build
+def test_every_case_runs_on_a_built_kernel_or_says_what_it_lacks(story: Lab) -> None:
+    document = story.json("ab", "--base", FIX, "--test", FIX, "-w", "syscalls", "--seeds", "2")
+    lacking = {case["case"] for case in document["cases"] if case["failed"]}
+    assert {case["failed"]["kind"] for case in document["cases"] if case["failed"]} == {"unsupported"}
+    assert lacking and all(LACKS.fullmatch(name) for name in lacking)
+    for case in document["cases"]:
+        if not case["failed"]:
+            primary = case["metrics"][0]
+            assert primary["name"] == "kernel_cycles_p50" and primary["base"] == primary["test"], case["case"]
+
+
+@pytest.mark.network
+def test_every_case_runs_on_a_distributors_kernel(lab: Lab) -> None:
+    document = lab.json("ab", "--base", "deb:6.1", "--test", "deb:6.12", "-w", "syscalls")
+    # Guard regions are of v6.13.
+    assert [case["case"] for case in document["cases"] if case["failed"]] == ["madvise-guard"]
+    found = verdicts(document)
+    # Since v6.11 an empty path with AT_EMPTY_PATH costs hardly more than fstat() itself.
+    assert found["fstat-empty-path"] == "improvement"
+    assert found["fstat"] == "same"
+    assert found["getppid"] == "same"
