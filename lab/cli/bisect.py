@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from lab.bisection import conclude, git_step, request, session, status
+from lab.bisection import git_step, request, search, session, status
 from lab.bisection.answer import Answer
 from lab.bisection.request import BisectRequest
 from lab.cli import options
@@ -133,7 +133,7 @@ def bisect(
         folder = results.new_folder(result)
         with results.claimed(folder):
             made = session.create(folder, plan, history)
-            answer = conclude.conclude(made, work)
+            answer = search.conclude(made, work)
             remember(folder, work.progress)
     return _print(answer, as_json=as_json)
 
@@ -179,7 +179,7 @@ def resume(
     found = session.find(result_id)
     exact_only(cluster, found.plan.mode)
     with options.work(jobs, budget, cluster, share) as work, results.claimed(found.folder):
-        answer = conclude.conclude(session.load(found.folder), work)
+        answer = search.conclude(session.load(found.folder), work)
         remember(found.folder, work.progress)
     return _print(answer, as_json=as_json)
 

@@ -12,8 +12,9 @@ from typing import Self
 from lab.compare import boots, certificates, exact, live_guests, results
 from lab.compare.boots import GuestSetup
 from lab.compare.live_guests import LiveGuests
+from lab.compare.live_results import Live, LiveRound
 from lab.compare.plan import LivePlan, Plan
-from lab.compare.results import AbResult, CaseResult, Clock, Live, LiveRound, SweepPoint
+from lab.compare.results import AbResult, CaseResult, Clock, SweepPoint
 from lab.compare.round_runner import RoundRunner
 from lab.compare.rounds import Covariate, Rounds
 from lab.core import records

@@ -12,9 +12,10 @@ from typing import Any
 import msgspec
 
 from lab.compare.boots import GuestSetup
+from lab.compare.live_results import Command
 from lab.compare.plan import LivePlan
 from lab.compare.requirements import check_guest
-from lab.compare.results import Command, GuestShape, ResultEnvironment
+from lab.compare.results import GuestShape, ResultEnvironment
 from lab.core import records
 from lab.core.progress import Progress
 from lab.guests import host, initrd, live_machine, perf_stat, topology

@@ -14,34 +14,26 @@ import math
 import re
 import secrets
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 from filelock import FileLock, Timeout
 
 from lab import __version__
+from lab.compare.live_results import Live
 from lab.compare.plan import ComparisonPlan, Plan
-from lab.compare.rounds import Covariate, Sampling
 from lab.core import paths, records
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed, UserError
 from lab.core.progress import Progress
 from lab.core.records import Record
-from lab.guests.host import HostFact, RoundHost
-from lab.guests.live_machine import Accelerator
-from lab.guests.perf_record import Difference
-from lab.guests.perf_stat import PerfSummary
-from lab.guests.topology import CpuSet, Shape
 from lab.stats.verdict import Comparison, Outcome, distance, percent, primary_of
 from lab.workloads.spec import Case, Workload
 
 T = TypeVar("T")
-
-RoundState = Literal["kept", "disturbed", "repeated", "died"]
 
 
 class ArmResult(Record, frozen=True, kw_only=True):
@@ -349,83 +341,6 @@ def counter_evidence(comparisons: Sequence[Comparison]) -> str:
         if shown:
             parts.append(f"{outcome}: {', '.join(shown)}")
     return f"its counters say {'; '.join(parts)}" if parts else ""
-
-
-class LiveBoot(Record, frozen=True, kw_only=True):
-    """One guest of a round. cpus: the host CPU of each vCPU. values: by case and metric, of each iteration."""
-
-    name: str
-    arm: str
-    cpus: list[int]
-    seconds: float
-    values: dict[str, dict[str, list[float | None]]] = msgspec.field(default_factory=dict)
-    failure: str | None = None
-
-
-class LiveRound(Record, frozen=True, kw_only=True):
-    """One try at a round: boots of both arms next to each other.
-
-    state: `kept`, it counts; `disturbed`, it counts although the host was never quiet; `repeated`, it was disturbed
-    and done again; `died`, a guest did. reasons: of the last three.
-    """
-
-    number: int
-    attempt: int
-    order: list[str]
-    iterations: int
-    state: RoundState
-    reasons: list[str]
-    host: RoundHost | None
-    seconds: float
-    boots: list[LiveBoot]
-
-    @property
-    def counts(self) -> bool:
-        """True if its numbers are in the verdict."""
-        return self.state in ("kept", "disturbed")
-
-
-class Command(Record, frozen=True, kw_only=True):
-    """Commands of an arm's guests: `vng`, and the QEMU command that it gave. Paths are a guest's own."""
-
-    vng: list[str]
-    qemu: list[str]
-
-
-class Live(Record, frozen=True, kw_only=True):
-    """The part of a result that only live mode has. commands: by workload and arm. sampling, profiles: by case.
-
-    planned_rounds: that verdicts are about, see `lab.stats.sequential`; None: it ended before they could be planned.
-    certificates: by case, what this host's noise certificate says to it. covariates: by case, the control whose
-    difference was taken off.
-    """
-
-    accelerator: Accelerator
-    virtme_ng: str
-    duet: bool
-    shapes: dict[str, Shape]
-    cpu_sets: dict[str, list[CpuSet]] = msgspec.field(name="seats")
-    hugepage_kb: int | None
-    commands: dict[str, dict[str, Command]]
-    host: list[HostFact]
-    rounds: list[LiveRound]
-    planned_rounds: int | None = None
-    sampling: dict[str, Sampling]
-    perf: PerfSummary | None = None
-    profiles: dict[str, Difference] = msgspec.field(default_factory=dict)
-    certificates: dict[str, str] = msgspec.field(default_factory=dict)
-    covariates: dict[str, Covariate] = msgspec.field(default_factory=dict)
-
-    def __str__(self) -> str:
-        """The quietness of the host, in words."""
-        counts = Counter(one.state for one in self.rounds)
-        counted = counts["kept"] + counts["disturbed"]
-        planned = f" of {self.planned_rounds} planned" if self.planned_rounds and self.planned_rounds > counted else ""
-        words = [f"{counted} round{'s' * (counted != 1)}{planned}"]
-        words += [f"{counts['disturbed']} of them disturbed"] if counts["disturbed"] else []
-        words += [f"{counts['repeated']} repeated because of the host"] if counts["repeated"] else []
-        words += [f"{counts['died']} repeated because a guest died"] if counts["died"] else []
-        return ", ".join(words)
 
 
 class Clock:

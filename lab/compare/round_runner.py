@@ -16,7 +16,7 @@ from pathlib import Path
 
 from lab.compare import boots
 from lab.compare.boots import BootRecord, GuestSetup
-from lab.compare.results import LiveBoot, LiveRound, RoundState
+from lab.compare.live_results import LiveBoot, LiveRound, RoundState
 from lab.compare.rounds import Block, BootReading, Rounds
 from lab.core import records
 from lab.core.errors import GuestFailed, LabError

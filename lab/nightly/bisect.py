@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab.bisection import answer, conclude, request, session
+from lab.bisection import answer, request, search, session
 from lab.bisection.answer import Answer, Culprit
 from lab.bisection.commit_range import is_ancestor, merge_base
 from lab.bisection.request import BisectRequest
@@ -124,12 +124,12 @@ class CulpritSearch:
         """The answer of a bisection; None if the budget does not suffice to go on with it."""
         if (folder / answer.FILE).is_file():
             return answer.load(folder)
-        night, search = self.branch.night, session.load(folder)
-        mode: Mode = "exact" if search.plan.live is None else "live"
+        night, found = self.branch.night, session.load(folder)
+        mode: Mode = "exact" if found.plan.live is None else "live"
         if night.out_of_time(mode):
             return None
         with results.claimed(folder), night.spend(mode) as work:
-            result = conclude.conclude(search, work)
+            result = search.conclude(found, work)
         remember(folder, night.work.progress, night.plan.database)
         return result
 

@@ -14,7 +14,7 @@ from lab.bisection.answer import Answer, Culprit
 from lab.bisection.commit_range import History
 from lab.bisection.commit_status import RangeCommit, range_commits
 from lab.bisection.journal import safe_name
-from lab.bisection.summarize import interim_answer
+from lab.bisection.search import interim_answer
 from lab.compare import matrix_results, results
 from lab.compare.matrix_results import MatrixResult
 from lab.compare.plan import Plan

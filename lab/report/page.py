@@ -14,7 +14,8 @@ import jinja2
 from markupsafe import Markup
 
 from lab.compare import counters, explain
-from lab.compare.results import AbResult, CaseResult, Live, mean, numbers
+from lab.compare.live_results import Live
+from lab.compare.results import AbResult, CaseResult, mean, numbers
 from lab.core import paths
 from lab.core.text import number, visible
 from lab.guests.host import HostFact

@@ -178,5 +178,5 @@ def test_a_reader_that_went_away_is_no_verdict(tmp_path: Path, recipe: Path) -> 
 
 
 def test_a_step_and_exact_mode_start_without_numpy() -> None:
-    program = "import sys, lab.cli.bisect, lab.bisection.conclude, lab.report.inputs; sys.exit('numpy' in sys.modules)"
+    program = "import sys, lab.cli.bisect, lab.bisection.search, lab.report.inputs; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

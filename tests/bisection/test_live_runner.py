@@ -15,12 +15,12 @@ from lab.bisection import acquisition, live_runner, session, status
 from lab.bisection.acquisition import Costs
 from lab.bisection.answer import Answer
 from lab.bisection.commit_range import Candidate, History
-from lab.bisection.conclude import conclude
 from lab.bisection.journal import Boot, BuiltKernel
 from lab.bisection.live_runner import BootResult
 from lab.bisection.live_state import LiveState
 from lab.bisection.plan import BisectPlan
 from lab.bisection.proof import Prover
+from lab.bisection.search import conclude
 from lab.bisection.session import Session
 from lab.cli import main
 from lab.compare import live

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab.bisection import conclude, packages, series
+from lab.bisection import packages, search, series
 from lab.bisection.answer import Answer, load
 from lab.bisection.proof import Prover
 from lab.cli import main
@@ -160,7 +160,7 @@ def test_a_budget_that_ends_after_the_search_of_packages_leaves_something_to_go_
 ) -> None:
     commits = with_tags(deb_bisector, 100.0, 60.0)
     with monkeypatch.context() as patch:
-        where, last = (Prover, "prove") if left == "the search inside" else (conclude, "summarize")
+        where, last = (Prover, "prove") if left == "the search inside" else (search, "summarize")
         step, done = getattr(where, last), []
 
         def stop_after(*words: Any, **more: Any) -> Answer:

@@ -14,7 +14,8 @@ import pytest
 from lab.cli import ab, main
 from lab.compare import results
 from lab.compare.certificates import certify, covariates, keep, kept, layouts_sd, quote, setup
-from lab.compare.results import AbResult, Live, LiveRound
+from lab.compare.live_results import Live, LiveRound
+from lab.compare.results import AbResult
 from lab.compare.rounds import Sampling
 from lab.core import paths
 from lab.core.errors import HostFailed

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab.compare import results
-from lab.compare.results import Live, LiveRound
+from lab.compare.live_results import Live, LiveRound
 from lab.core import records
 from lab.core.errors import HostFailed, UserError
 from lab.stats import multiple, verdict

@@ -8,18 +8,15 @@ from typing import Any
 
 import msgspec
 
+from lab.compare.live_results import Command, Live, LiveRound, RoundState
 from lab.compare.plan import ArmPlan, Plan
 from lab.compare.results import (
     AbResult,
     ArmResult,
     CaseResult,
-    Command,
     FailedCase,
     GuestShape,
-    Live,
-    LiveRound,
     ResultEnvironment,
-    RoundState,
 )
 from lab.compare.rounds import Sampling
 from lab.compare.runs import Run

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lab.bisection import conclude
+from lab.bisection import search
 from lab.cli import main
 from lab.core.errors import DiskFull, GuestFailed, GuestFailure
 from lab.history import database
@@ -327,7 +327,7 @@ def test_a_bisection_that_a_full_disk_stopped_goes_on(nights: Nights) -> None:
     nights.run()
     culprit = nights.add(60.0)
     with nights.monkeypatch.context() as patched:
-        patched.setattr(conclude, "conclude", _disk_is_full)
+        patched.setattr(search, "conclude", _disk_is_full)
         nights.run(4)
     assert "free some" in nights.said and nights.events() == []
     assert nights.again().outcome == "regression"
