@@ -29,6 +29,7 @@ _COMMANDS = {
     "history": "Show trends over all results, and the steps in them.",
     "image": "Build and list the guest image that both arms boot.",
     "kernel": "Build kernels, list them, clear them out.",
+    "machine": "List, show and compare modelled machines; measure this host as one.",
     "matrix": "Measure kernels x settings x workloads, as a table and a heat map.",
     "nightly": "Measure trees every night, and report what got slower, once.",
     "replay": "Measure a stored result, or a bundle, again and compare every number.",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +17,8 @@ from lab.core.records import Record
 from lab.core.toml import TomlFile
 
 DEFAULT = "sapphire-rapids"
+
+ARCHITECTURE = "x86_64"
 
 #: The parameters of guests, not modelled machines.
 _OTHERS = frozenset({"exact", "live"})
@@ -107,6 +112,30 @@ class Costs(Record, frozen=True, kw_only=True):
     rep_byte: Cost
 
 
+class Clock(Record, frozen=True, kw_only=True):
+    """The core's clock, by which cycles become time."""
+
+    ghz: Annotated[float, msgspec.Meta(gt=0, le=20)]
+    source: Source
+
+
+class Host(Record, frozen=True, kw_only=True):
+    """The machine that the numbers were measured on."""
+
+    architecture: str
+    cpu: str
+    kernel: str
+    hypervisor: str = ""
+
+
+class Reading(Record, frozen=True, kw_only=True):
+    """A measured number as it is, and the range of most samples; its name ends in the unit."""
+
+    value: float
+    low: float
+    high: float
+
+
 class Machine(Record, frozen=True, kw_only=True):
     """`machines/<name>.toml`."""
 
@@ -118,6 +147,9 @@ class Machine(Record, frozen=True, kw_only=True):
     prefetch: Prefetch
     overlap: Overlap
     cost: Costs
+    clock: Clock | None = None
+    host: Host | None = None
+    measured: dict[str, Reading] = msgspec.field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -175,4 +207,41 @@ def read(path: Path) -> Machine:
     if not 1 <= machine.overlap.misses.count <= 64:
         message = f"overlap.misses: {machine.overlap.misses.count} is not between 1 and 64"
         raise file.error(message, "overlap", "misses")
+    _check_costs(file, machine.cost)
+    if machine.host and machine.host.architecture != ARCHITECTURE:
+        message = f"measured on {machine.host.architecture}; the lab models {ARCHITECTURE}"
+        raise file.error(message, "host", "architecture")
     return machine
+
+
+def _check_costs(file: TomlFile, cost: Costs) -> None:
+    """Refuse costs that no CPU has: they are a slip, such as nanoseconds for cycles or a level left out."""
+    for name in cost.__struct_fields__:
+        value = getattr(cost, name)
+        if value and not math.isfinite(value.cycles):
+            raise file.error(f"cost.{name}: {value.cycles} is no number of cycles", "cost", name)
+    if not 0 < cost.instruction.cycles <= 10:
+        message = f"cost.instruction: {cost.instruction.cycles:g} cycles; between 0 and 10 is possible"
+        raise file.error(message, "cost", "instruction")
+    levels = ("l2_hit", "llc_hit", "memory")
+    for near, far in pairwise(levels):
+        if getattr(cost, near).cycles >= getattr(cost, far).cycles:
+            raise file.error(f"cost.{far}: must cost more than cost.{near}", "cost", far)
+
+
+def to_toml(machine: Machine, comment: Iterable[str] = ()) -> str:
+    """A machine file as text, with lines of comment above."""
+    lines = [*(f"# {line}" for line in comment), "schema = 1"]
+    lines += [f"name = {_toml(machine.name)}", f"description = {_toml(machine.description)}"]
+    for table in machine.__struct_fields__[3:]:
+        values = msgspec.to_builtins(getattr(machine, table)) or {}
+        rows = [f"{name} = {_toml(value)}" for name, value in values.items() if value is not None]
+        lines += ["", f"[{table}]", *rows] if rows else []
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: object) -> str:
+    """A value as TOML, which takes JSON's strings and numbers. A flag that is off is left out."""
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{name} = {_toml(item)}' for name, item in value.items() if item is not False)} }}"
+    return msgspec.json.encode(value).decode()

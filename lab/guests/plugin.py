@@ -6,7 +6,6 @@ every version of the plugin interface.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,18 +14,15 @@ from typing import Annotated
 
 import msgspec
 
-from lab.core import paths, records
-from lab.core.errors import BuildFailed, GuestFailed, GuestFailure
-from lab.core.locks import make_once
-from lab.core.paths import room
-from lab.core.process import CommandFailed, find_tool, run
+from lab.core.errors import GuestFailed, GuestFailure
 from lab.guests import hardware
 from lab.guests.hardware import Machine
 from lab.kernels import compilers
-from lab.kernels.compilers import Compiler
+from lab.kernels.compilers import Compiler, Program
 
 SCHEMA = 2
 NAME = "libcost.so"
+PROGRAM = Program(folder="plugin", product=NAME, label="the cost plugin")
 COSTS = "costs.jsonl"
 """The plugin's output in a guest's folder."""
 
@@ -136,44 +132,22 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
 
 def digest(compiler: Compiler | None = None) -> str:
     """Hash of the plugin's sources and the compiler's version."""
-    compiler = compiler or compilers.identify()
-    return records.digest([sources(source_folder()), compiler.version])
+    return PROGRAM.digest(compiler)
 
 
 def obtain(*, compiler: Compiler | None = None) -> Path:
     """The plugin for the sources as they are, built when it is not there."""
-    compiler = compiler or compilers.identify()
-    folder = paths.cache_dir("plugin") / digest(compiler)[:24]
-    if not (folder / NAME).exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        make_once(folder, lambda partial: _build(partial, compiler))
-    return folder / NAME
+    return PROGRAM.obtain(compiler)
 
 
 def source_folder() -> Path:
     """The folder of the plugin's sources."""
-    return room("machines") / "plugin"
+    return PROGRAM.source
 
 
 def sources(folder: Path) -> dict[str, str]:
     """The plugin's source files in a folder, and their digests."""
-    paths = sorted(path for path in folder.iterdir() if path.suffix in {".c", ".h", ""})
-    return {path.name: records.file_digest(path) for path in paths}
-
-
-def _build(partial: Path, compiler: Compiler) -> None:
-    make = find_tool("make", package="make")
-    command = [make, "-s", "-C", str(source_folder()), f"OUT={partial}", f"CC={compiler.command}"]
-    try:
-        run(command)
-    except CommandFailed as error:
-        log = paths.cache_dir("logs") / "plugin.log"
-        log.write_text(error.stderr)
-        raise BuildFailed(
-            f"the cost plugin cannot be compiled with {compiler.command}",
-            hint="it needs the C compiler and its headers (build-essential)",
-            log=log,
-        ) from error
+    return compilers.source_digests(folder)
 
 
 # --- the command line ---

@@ -1,14 +1,16 @@
-"""C compilers: their identity, which is part of a build's key, and the kernels that they are too new for."""
+"""C compilers: their identity, which is part of a build's key, the kernels that they are too new for, own programs."""
 
 from __future__ import annotations
 
 import re
 import shutil
+from pathlib import Path
 
-from lab.core import toml
-from lab.core.errors import HostFailed, UserError
+from lab.core import paths, records, toml
+from lab.core.errors import BuildFailed, HostFailed, UserError
+from lab.core.locks import make_once
 from lab.core.paths import room
-from lab.core.process import find_tool, run_text
+from lab.core.process import CommandFailed, find_tool, run, run_text
 from lab.core.records import Record
 
 DEFAULT = "gcc"
@@ -80,3 +82,51 @@ def age_hint(compiler: Compiler, kernel_version: tuple[int, int]) -> str | None:
                 "choose an older compiler with --cc"
             )
     return None
+
+
+# --- programs of the lab's own, compiled on first use ---
+
+
+class Program(Record, frozen=True, kw_only=True):
+    """A program or library of the lab's: a folder with C sources and a Makefile that takes OUT and CC."""
+
+    folder: str  # in the room `machines`, and in the cache
+    product: str
+    label: str
+
+    @property
+    def source(self) -> Path:
+        """The folder of its sources."""
+        return room("machines") / self.folder
+
+    def digest(self, compiler: Compiler | None = None) -> str:
+        """Hash of the sources and the compiler's version."""
+        return records.digest([source_digests(self.source), (compiler or identify()).version])
+
+    def obtain(self, compiler: Compiler | None = None) -> Path:
+        """The product for the sources as they are, built when it is not there."""
+        compiler = compiler or identify()
+        folder = paths.cache_dir(self.folder) / self.digest(compiler)[:24]
+        if not (folder / self.product).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            make_once(folder, lambda partial: self._build(partial, compiler))
+        return folder / self.product
+
+    def _build(self, partial: Path, compiler: Compiler) -> None:
+        make = find_tool("make", package="make")
+        try:
+            run([make, "-s", "-C", str(self.source), f"OUT={partial}", f"CC={compiler.command}"])
+        except CommandFailed as error:
+            log = paths.cache_dir("logs") / f"{self.folder}.log"
+            log.write_text(error.stderr)
+            raise BuildFailed(
+                f"{self.label} cannot be compiled with {compiler.command}",
+                hint="it needs the C compiler and its headers (build-essential)",
+                log=log,
+            ) from error
+
+
+def source_digests(folder: Path) -> dict[str, str]:
+    """The C sources and the Makefile in a folder, and their digests."""
+    files = sorted(path for path in folder.iterdir() if path.suffix in {".c", ".h", ""})
+    return {path.name: records.file_digest(path) for path in files}

@@ -1,0 +1,253 @@
+"""Machine files of measured hosts: recorded samples of several hosts, curves by hand, and this host itself."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lab.core.errors import HostFailed
+from lab.guests import hardware, native
+from lab.guests.hardware import Host, Machine
+from lab.guests.native import Measurement, Samples
+
+RECORDED = Path(__file__).with_name("native")
+HOST = Host(architecture="x86_64", cpu="AMD EPYC", kernel="6.18.0", hypervisor="yes")
+CACHES = {"l1d": (32, 8), "l2": (1024, 8), "llc": (32768, 16)}
+
+
+def _recorded(name: str) -> bytes:
+    return (RECORDED / f"{name}.jsonl").read_bytes()
+
+
+def _fit(output: bytes, base: str = "zen4") -> Measurement:
+    return native.fit(native.parse(output), hardware.load(base), host=HOST, caches=CACHES)
+
+
+def _without(output: bytes, name: str) -> bytes:
+    kept = [line for line in output.splitlines() if f'"name": "{name}"'.encode() not in line]
+    assert len(kept) < len(output.splitlines())
+    return b"\n".join(kept)
+
+
+def _with_clocks(output: bytes, change: Callable[[int], float]) -> bytes:
+    """The same samples with other clocks beside them; change: a factor by the number of the series."""
+    lines = []
+    for number, line in enumerate(output.decode().splitlines()):
+        head, found, clocks = line.partition('"ghz": [')
+        values = [float(value) * change(number) for value in clocks.rstrip("]}").split(",")] if found else []
+        lines.append(f"{head}{found}{', '.join(map(str, values))}]}}" if found else line)
+    return "\n".join(lines).encode()
+
+
+@pytest.mark.parametrize("name", ["clean", "noisy", "no-huge-pages"])
+def test_hosts_of_one_kind_give_the_same_machine(name: str) -> None:
+    """All three are of a Zen 4 core at 3.69 GHz; noise and small pages must not show in what they have in common."""
+    machine = _fit(_recorded(name)).machine
+    assert machine.clock and machine.clock.ghz == pytest.approx(3.69, abs=0.01)
+    assert machine.cost.stlb_hit.cycles == pytest.approx(7.0, abs=0.2)
+    assert machine.cost.l2_hit.cycles == pytest.approx(10.0, abs=0.2)
+    assert machine.cost.llc_hit.cycles == pytest.approx(41, abs=2)
+    assert machine.cost.memory.cycles == pytest.approx(540, rel=0.06)
+    assert machine.cost.walk_4k.cycles == pytest.approx(52, rel=0.2)
+    assert machine.cost.instruction.estimate
+    assert (machine.tlb.dtlb_4k.entries, machine.tlb.stlb.entries) == (72, 3072)
+    assert machine.measured["lock_add_cycles"].value == pytest.approx(5.5, abs=0.2)
+    assert machine.measured["syscall_ns"].value == pytest.approx(98, abs=2)
+    assert all(reading.low <= reading.value <= reading.high for reading in machine.measured.values())
+
+
+def test_every_value_says_where_it_is_from() -> None:
+    machine = _fit(_recorded("clean")).machine
+    costs = {name: getattr(machine.cost, name) for name in machine.cost.__struct_fields__}
+    assert {cost.source.split(":")[0] for cost in costs.values() if cost} <= {"measured here", "from zen4"}
+    assert costs["memory"].source.startswith("measured here: ")
+    assert machine.tlb.itlb_4k.source.startswith("from zen4: not measured (AMD optimization guide")
+    assert "32 to 40 KiB" not in machine.cache.l1d.source
+    assert machine.cache.l1d.source == "CPUID: 32 KiB, 8 ways; measured here: between 32 and 40 KiB"
+
+
+def test_without_huge_pages_it_says_so_and_takes_the_base_machines() -> None:
+    measured = _fit(_recorded("no-huge-pages"))
+    assert "walk_2m: huge pages are not available; taken from zen4" in measured.notes
+    assert "dtlb_2m: huge pages are not available; taken from zen4" in measured.notes
+    walk = measured.machine.cost.walk_2m
+    assert walk.cycles == hardware.load("zen4").cost.walk_2m.cycles
+    assert walk.source.startswith("from zen4: huge pages are not available (")
+    assert walk.estimate
+
+
+def test_huge_pages_that_the_hypervisor_splits_are_noticed() -> None:
+    measured = _fit(_recorded("clean"))
+    assert "dtlb_2m: the hypervisor maps huge pages by small ones; taken from zen4" in measured.notes
+    assert measured.machine.cost.walk_2m.source.startswith("measured here")
+
+
+def test_a_cache_that_others_fill_is_named() -> None:
+    measured = _fit(_recorded("clean"))
+    (note,) = [note for note in measured.notes if note.startswith("llc: ")]
+    assert re.fullmatch(r"llc: .* up to \d+ KiB, where CPUID says 32768 KiB: others use it too", note)
+    assert measured.machine.cache.llc.kib == 32768
+    assert measured.machine.measured["llc_reach_kib"].value < 8192
+
+
+@pytest.mark.parametrize(
+    ("series", "cost"),
+    [("stream", "prefetched"), ("tlb_4k", "stlb_hit"), ("chains", "memory"), ("rep_movsb", "rep_byte")],
+)
+def test_what_was_not_measured_is_the_base_machines_and_is_named(series: str, cost: str) -> None:
+    measured = _fit(_without(_recorded("clean"), series))
+    assert any(cost in note and note.endswith("every run was disturbed; taken from zen4") for note in measured.notes)
+    value, base = getattr(measured.machine.cost, cost), getattr(hardware.load("zen4").cost, cost)
+    assert value.cycles == base.cycles
+    assert value.source.startswith("from zen4: every run was disturbed (")
+
+
+def test_a_clock_that_does_not_hold_still_is_refused() -> None:
+    unstable = _with_clocks(_recorded("clean"), lambda number: 1 if number % 2 else 0.8)
+    with pytest.raises(HostFailed, match=r"hopeless: the core's clock went from 2\.9\d to 3\.69 GHz") as caught:
+        _fit(unstable)
+    assert caught.value.exit_status == 4
+    assert "--cpu" in str(caught.value.hint)
+
+
+def test_a_clock_that_drifts_a_little_changes_nothing() -> None:
+    steady, drifting = (_fit(_with_clocks(_recorded("clean"), change)) for change in (lambda _: 1, _drift))
+    assert drifting.machine.clock != steady.machine.clock
+    assert drifting.machine.cost.l2_hit.cycles == pytest.approx(steady.machine.cost.l2_hit.cycles, rel=0.05)
+
+
+def _drift(number: int) -> float:
+    return 1 - 0.05 * number / 200
+
+
+def test_a_host_on_which_nothing_could_be_measured_is_refused() -> None:
+    nothing = b'{"t": "header", "schema": 1}\n{"t": "end"}\n'
+    with pytest.raises(HostFailed, match="nearly every run was disturbed"):
+        _fit(nothing)
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        b"",
+        b"{}",
+        b'{"t": "header", "schema": 2}\n{"t": "end"}',
+        _recorded("clean")[:5000],
+        b'{"t": "header", "schema": 1}',
+    ],
+)
+def test_output_that_is_cut_off_is_refused(output: bytes) -> None:
+    with pytest.raises(HostFailed, match="the program that measures this host"):
+        native.parse(output)
+
+
+def test_samples_beside_a_slow_clock_are_left_out_if_others_are_there() -> None:
+    """Another thread on the core slows both the chain and the benchmark down."""
+    line = '{{"t": "series", "name": "x", "x": 0, "disturbed": 0, "cycles": {}, "ghz": {}}}'
+    both = line.format([1.0] * 10 + [9.0] * 30, [3.7] * 10 + [3.5] * 30)
+    lines = '{"t": "header", "schema": 1}\n' + both + '\n{"t": "end"}'
+    assert native.parse(lines.encode()).one("x").cycles == [1.0] * 10
+
+
+# --- curves ---
+
+SIZES = [16, 32, 48, 64, 72, 80, 96, 128, 192, 256, 512, 1024, 1536, 2048, 2560, 3072, 4096, 6144, 8192]
+
+
+def test_a_tlb_of_two_levels_by_hand() -> None:
+    points = [(x, 0.0 if x <= 64 else 7.0 if x <= 1536 else 57.0) for x in SIZES]
+    found = native.fit_tlb(points)
+    assert found.hit == 7
+    assert found.walk == pytest.approx(50)
+    assert (found.first.low, found.first.high) == (64, 72)
+    assert found.second and found.second.low <= 1536 <= found.second.high
+
+
+def test_a_tlb_that_evicts_at_random_by_hand() -> None:
+    points = [(x, (x > 72) * 7.0 + 60 * native._misses_of_random(x / 2000)) for x in SIZES]
+    found = native.fit_tlb(points)
+    assert found.walk == pytest.approx(60, rel=0.05)
+    assert found.second and found.second.value == pytest.approx(2000, rel=0.1)
+
+
+def test_one_wild_point_does_not_move_a_fit() -> None:
+    points = [(x, 0.0 if x <= 64 else 7.0 if x <= 1536 else 57.0) for x in SIZES]
+    points[SIZES.index(4096)] = (4096, 300.0)
+    found = native.fit_tlb(points)
+    assert (found.hit, found.walk) == (7, pytest.approx(50))
+
+
+def test_a_tlb_whose_second_level_is_not_exhausted() -> None:
+    found = native.fit_tlb([(x, 7.0 * (x > 96)) for x in SIZES])
+    assert (found.hit, found.second, found.walk) == (7, None, None)
+    assert (found.first.low, found.first.high) == (96, 128)
+
+
+def test_strings_by_hand() -> None:
+    points = [(x, 20 + x / 32) for x in (16, 64, 256, 1024, 4096)]
+    assert native.fit_strings([*points, (512, 900.0)]) == (pytest.approx(20), pytest.approx(1 / 32))
+
+
+# --- hosts ---
+
+
+def test_another_architecture_is_refused() -> None:
+    with pytest.raises(HostFailed, match="this host is aarch64; the lab models and measures x86_64 only"):
+        native.require_architecture("aarch64")
+
+
+def test_a_cpu_that_is_not_ours_is_refused() -> None:
+    with pytest.raises(HostFailed, match="CPU 4000 is not one that this process may use"):
+        native.measure(cpu=4000, quick=True)
+
+
+@pytest.mark.parametrize(("available", "quick", "arena"), [(9000, False, 1024), (9000, True, 256), (1000, False, 256)])
+def test_memory_that_is_free_limits_what_is_walked_through(available: int, quick: bool, arena: int) -> None:
+    assert native._arena_mib(available, quick=quick) == arena
+
+
+def test_too_little_memory_is_refused() -> None:
+    with pytest.raises(HostFailed, match="300 MiB of memory are free"):
+        native._arena_mib(300, quick=True)
+
+
+# --- this host ---
+
+
+@pytest.fixture(scope="module")
+def here() -> Samples:
+    """The samples of this host."""
+    if not shutil.which("gcc") or not shutil.which("make"):
+        pytest.skip("needs gcc and make")
+    return native.measure(cpu=None, quick=True)
+
+
+def test_this_host_obeys_what_holds_for_all(here: Samples) -> None:
+    value = {name: here.one(name).value for name in here.series}
+    chase = {x: series.value for x, series in here.over("chase").items()}
+    assert chase[16 << 10] < chase[max(chase)], "the first level is faster than memory"
+    assert 2 < chase[16 << 10] < 10
+    assert here.over("chains")[1].value > 3 * chase[16 << 10]
+    assert value["lock_add"] > value["load_add_store"]
+    assert value["among_mfence"] > value["among_nothing"]
+    assert value["division"] > 5
+    assert value["branch_random"] > value["branch_predicted"]
+    assert value["fault"] > value["syscall"] > 20
+    assert here.over("rep_movsb")[16384].value > here.over("rep_movsb")[16].value
+    assert here.facts["mix_instructions"] > 10_000
+
+
+def test_this_hosts_machine_can_be_read_again(here: Samples, tmp_path: Path) -> None:
+    try:
+        measured = native.fit(here, hardware.load("zen4"), host=native.this_host(), caches=native.cpuid_caches())
+    except HostFailed as error:
+        pytest.skip(f"on this host, now: {error.message}")
+    path = tmp_path / "mine.toml"
+    path.write_text(hardware.to_toml(measured.machine, ["a comment"]))
+    read: Machine = hardware.read(path)
+    assert read == measured.machine
+    assert read.arguments() == measured.machine.arguments()
