@@ -70,7 +70,14 @@ def aa(
         return 0
     if (spec is None) == (resume is None):
         raise UserError("a kernel is needed, or --resume ID", hint="e.g. lab aa deb:6.12 -w alloc-burst:layout-4632k")
-    nothing = {"base_cc": None, "test_cc": None, "fail_on": None, "require_verdict": False, "explain": False}
+    nothing = {
+        "metric": None,
+        "base_cc": None,
+        "test_cc": None,
+        "fail_on": None,
+        "require_verdict": False,
+        "explain": False,
+    }
     test = with_layout(spec, layout) if spec and layout else spec
     asked = msgspec.convert({**rest, **nothing, "base": spec, "test": test}, ab.AbOptions)
     with (

@@ -32,6 +32,7 @@ from lab.workloads import selection
 @click.command()
 @click.option("--base", metavar="SPEC", help="The kernel to compare with.")
 @click.option("--test", metavar="SPEC", help="The kernel in question.")
+@options.metric
 @options.measured(max_seeds=defaults.MAX_SEEDS)
 @options.live()
 @click.option("--base-cc", help="Compiler of the base kernel.")
@@ -138,6 +139,9 @@ def plan_of(asked: AbOptions, progress: Progress) -> Plan:
     compiled_by = [cc or asked.cc for cc in (asked.base_cc, asked.test_cc)]
     for cc in compiled_by:
         compilers.identify(cc)
+    if asked.metric and asked.mode != "live":
+        for workload, _ in selection.select_all(asked.workload):
+            exact.require_metric(asked.metric, workload, modelled=exact.model_of(asked.model, workload) != "none")
     specs = asked.resolve((asked.base, asked.test), progress)
     base, test = (ArmPlan(spec=spec, cc=cc) for spec, cc in zip(specs, compiled_by, strict=True))
     return Plan.of(asked, live=_live_plan(asked, progress), base=base, test=test)
@@ -156,11 +160,13 @@ def _live_plan(asked: AbOptions, progress: Progress) -> LivePlan | None:
                 "--accel, --cpus, --numa, --duet, --rounds, --iterations, --perf and --perf-record require --mode live"
             )
         return None
-    exact_mode = asked.seeds or asked.explain or asked.model != "auto"
+    exact_mode = asked.seeds or asked.explain or asked.metric or asked.model != "auto"
     if asked.mode == "auto" and not any(chosen) and (exact_mode or not kvm.works(asked.qemu)):
         return None
     if asked.seeds:
         raise UserError("--seeds requires --mode exact", hint="in live mode it is --rounds")
+    if asked.metric:
+        raise UserError("--metric requires --mode exact: live mode measures real time", hint="leave one of them out")
     if asked.model not in ("auto", "none"):
         raise UserError("--model requires --mode exact: live mode measures real time", hint="leave one of them out")
     accelerator = kvm.accelerator(asked.accel, asked.qemu, progress)

@@ -31,7 +31,11 @@ from lab.stats import defaults
     help="A setting, or CONFIG_FOO, and the values it takes; with several --set, every combination.",
 )  # fmt: skip
 @click.option("--against", metavar="ARM", help="The arm that all others are judged against (default: the first).")
-@click.option("--metric", metavar="NAME", help="The metric that the cells show (default: each workload's primary).")
+@click.option(
+    "--metric",
+    metavar="instructions|cycles|NAME",
+    help="What decides, or the metric that the cells show (default: each workload's primary).",
+)
 @options.measured(max_seeds=defaults.MATRIX_MAX_SEEDS)
 @options.executor()
 @click.option("--resume", metavar="ID", help="Go on with a matrix that was interrupted.")
@@ -84,7 +88,6 @@ class MatrixOptions(MeasureOptions, frozen=True, kw_only=True):
     kernel: tuple[str, ...]
     settings: tuple[str, ...]
     against: str | None
-    metric: str | None
     mode: str
     budget: float | None
     jobs: int | None
@@ -104,5 +107,4 @@ def _plan(asked: MatrixOptions, progress: Progress) -> MatrixPlan:
         arms=plan_arms(span, asked.resolve(span.kernels, progress)),
         baseline=baseline.label,
         cc=asked.cc,
-        metric=asked.metric,
     )

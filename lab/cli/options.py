@@ -19,6 +19,7 @@ from lab.core.errors import UserError
 from lab.core.executor import Work, default_jobs
 from lab.core.progress import Progress
 from lab.guests import hardware
+from lab.guests.costs import BASES
 from lab.guests.exact import QEMU
 from lab.kernels import compilers
 from lab.stats import defaults
@@ -39,6 +40,9 @@ jobs: Decorator = click.option(
 
 result: Decorator = click.option(
     "--result", type=click.Path(path_type=Path), help="Folder for the result (default: a new one)."
+)
+metric: Decorator = click.option(
+    "--metric", type=click.Choice(BASES[::-1]), help="Exact mode: what decides (default: the workload's own choice)."
 )
 mode: Decorator = click.option(
     "--mode",

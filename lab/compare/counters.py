@@ -24,7 +24,9 @@ from lab.stats.verdict import Comparison, Metric, distance
 # The model counts the program and the kernel apart.
 _SIDE = re.compile(r"^(?:user|kernel)[._]")
 _PERCENTILES = ("latency_p", "cycles_p")
-_COSTS = {metric.name for metric in costs.METRICS if "cycles" in metric.name} | {"interruptions", "counted_operations"}
+_COSTS = {metric.name for metric in costs.METRICS if "cycles" in metric.name} | {
+    "instructions_per_op", "interruptions", "counted_operations",
+}  # fmt: skip
 
 Line = Annotated[str, msgspec.Meta(min_length=1, max_length=120)]
 
@@ -114,13 +116,14 @@ def all_counters(case: CaseResult, runs: Iterable[Run]) -> list[Comparison]:
 def movers(case: CaseResult, most: int = 3) -> list[Comparison]:
     """The counters of a case that moved most, by |log ratio|; from and to zero first, by their change.
 
-    Percentiles and the other clock follow the cost and explain nothing, so they are left out, as are counters that
-    are equal in every pair or have no usable number. Changes by noise stay in.
+    Percentiles and the other clock follow the cost and explain nothing, so they are left out, as are the instructions
+    that stand beside it, and counters that are equal in every pair or have no usable number. Changes by noise stay in.
     """
+    aside = [case.guest_clock, *(c.name for c in case.beside.values())]
     moved = [
         c
         for c in case.metrics
-        if not (c.primary or c.name == case.guest_clock or c.name.startswith(_PERCENTILES) or c.name in _COSTS)
+        if not (c.primary or c.name in aside or c.name.startswith(_PERCENTILES) or c.name in _COSTS)
         if c.method != "none" and c.base != c.test
     ]
     return sorted(moved, key=_change, reverse=True)[:most]

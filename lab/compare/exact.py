@@ -61,6 +61,15 @@ def prepare(plan: Plan, folder: Path, work: Work) -> ExactGuests:
     return guests
 
 
+def require_metric(asked: str | None, workload: Workload, *, modelled: bool) -> None:
+    """Refuse cycles as what decides where no model counts any."""
+    if asked == "cycles" and not modelled:
+        raise UserError(
+            f"--metric cycles: {workload.name} has no cost model, so nothing counts cycles",
+            hint="leave it out, or give --model tlb",
+        )
+
+
 def require_fixed_work(guests: ExactGuests) -> None:
     """Refuse workloads whose work follows the clock, before anything is measured."""
     for one in guests.series:
@@ -144,6 +153,7 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
         cases=cases,
         verdict=overall.verdict,
         reason=overall.reason,
+        metric=plan.metric,
         reproduce=f"lab replay {name}",
         remarks=_boot_remarks(guests),
     )
@@ -247,7 +257,12 @@ def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], multi
             holm=holm,
             failed=why,
             sweep=SweepPoint.of(one.bench.workload, case),
-            notes=[] if why else state.case_remarks(case.name, *(one.runs_of(arm, case) for arm in ("base", "test"))),
+            notes=[]
+            if why
+            else [
+                *count_remarks(verdict.primary_of(comparisons), _count(comparisons)),
+                *state.case_remarks(case.name, *(one.runs_of(arm, case) for arm in ("base", "test"))),
+            ],
         )
         for (one, case), comparisons, found, why, holm in zip(cases, compared, verdicts, failed, survived, strict=True)
     ]
@@ -255,7 +270,7 @@ def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], multi
 
 
 def _compare(one: Series, case: Case, plan: Plan, failed: FailedCase | None) -> list[Comparison]:
-    known = metrics_of(one.bench.workload, one.metrics(case), modelled=one.bench.instrument is not None)
+    known = metrics_of(one.bench.workload, one.metrics(case), modelled=one.bench.instrument is not None, by=plan.metric)
     if failed is not None:
         return [verdict.compare_metric(metric, [], [], exact=True) for metric in known]
     compared = [
@@ -265,18 +280,40 @@ def _compare(one: Series, case: Case, plan: Plan, failed: FailedCase | None) -> 
     ]
     three_decide = plan.base.is_like(plan.test) or one.equal(case)
     three_decide = three_decide and one.windows_agree(case, plan.threshold)
-    return [
-        sampling.weigh(c, three_decide=three_decide, threshold=plan.threshold, max_seeds=plan.max_seeds)
-        if c.primary
-        else c
-        for c in compared
-    ]
+    primary = sampling.weigh(
+        verdict.primary_of(compared), three_decide=three_decide, threshold=plan.threshold, max_seeds=plan.max_seeds
+    )
+    primary = weigh_count(primary, _count(compared), plan)
+    return [primary if c.primary else c for c in compared]
 
 
-def metrics_of(workload: Workload, own: Sequence[spec.Metric], *, modelled: bool) -> list[Metric]:
-    """Metrics to compare: modelled ones first, the one that decides among them, where a model is run; then own ones."""
+def _count(comparisons: Sequence[Comparison]) -> Comparison | None:
+    """The count of instructions beside the modelled cycles that decide."""
+    name = costs.count_of(verdict.primary_of(comparisons).name)
+    return next((c for c in comparisons if c.name == name), None)
+
+
+def weigh_count(primary: Comparison, count: Comparison | None, plan: ComparisonPlan) -> Comparison:
+    """A case's primary metric: `unknown` where the count of instructions contradicts it, unless the user chose."""
+    return primary if count is None or plan.metric else verdict.beside_count(primary, count, plan.threshold)
+
+
+def count_remarks(primary: Comparison, count: Comparison | None) -> list[str]:
+    """A line where modelled cycles are the same and the instructions are not."""
+    moved = count is not None and primary.verdict == Outcome.SAME and count.is_change
+    return [verdict.count_remark(count)] if count and moved else []
+
+
+def metrics_of(
+    workload: Workload, own: Sequence[spec.Metric], *, modelled: bool, by: str | None = None
+) -> list[Metric]:
+    """Metrics to compare: modelled ones first, the one that decides among them, where a model is run; then own ones.
+
+    by: what decides, if it is cycles or instructions; the name of a metric leaves the workload's own choice.
+    """
+    basis: costs.Basis = "instructions" if by == "instructions" else "cycles"
     return [
-        *(costs.metrics_of(workload.measures, workload.center) if modelled else ()),
+        *(costs.metrics_of(workload.measures, workload.center, basis) if modelled else ()),
         *(Metric(name=m.name, unit=m.unit, better=m.better, primary=m.primary and not modelled) for m in own),
     ]
 

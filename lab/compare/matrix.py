@@ -22,6 +22,7 @@ from lab.core import records
 from lab.core.errors import GuestFailure, HostFailed, UserError, suggestion
 from lab.core.executor import Work
 from lab.core.text import plural
+from lab.guests import costs
 from lab.guests import exact as guest_exact
 from lab.guests.run import Arm
 from lab.kernels import spec
@@ -53,8 +54,9 @@ def _with_suffixes(kernel: KernelSpec, text: str) -> KernelSpec:
 
 def metric_of(workload: Workload, name: str | None, *, modelled: bool) -> Metric:
     """The metric that a workload's cells show: the one asked for, or the primary one."""
-    known = exact.metrics_of(workload, workload.metrics, modelled=modelled)
-    if name is None:
+    known = exact.metrics_of(workload, workload.metrics, modelled=modelled, by=name)
+    if name is None or name in costs.BASES:
+        exact.require_metric(name, workload, modelled=modelled)
         return next(metric for metric in known if metric.primary)
     for metric in known:
         if metric.name == name:
@@ -124,6 +126,7 @@ def measure(plan: MatrixPlan, folder: Path, work: Work) -> MatrixResult:
         environment=guests.environment,
         cells=cells,
         summary=summary(cells, plan),
+        metric=plan.metric,
         reproduce=f"lab replay {name}",
     )
 
@@ -163,7 +166,10 @@ def _cell(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan) -> Cell
     values = one.values(arm.name, case, metric.name)
     shared = [values[seed] for seed in _shared_seeds(one, case, plan) if seed in values] or [*values.values()]
     failure = one.failure(arm.name, case)
-    comparison = None if failure or arm.label == plan.baseline else _compare(one, case, metric, arm, plan)
+    comparison = count = None
+    if not failure and arm.label != plan.baseline:
+        comparison, count = _compare(one, case, metric, arm, plan), _compare_count(one, case, metric, arm, plan)
+        comparison = exact.weigh_count(comparison, count, plan) if comparison else None
     return Cell(
         arm=arm.label,
         workload=one.bench.workload.name,
@@ -180,7 +186,8 @@ def _cell(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan) -> Cell
         failed=failure.message if failure else None,
         unsupported=failure is not None and failure.kind == GuestFailure.UNSUPPORTED,
         means=_means(one, case, arm),
-        notes=_remarks(one, case, arm, plan) if comparison else [],
+        notes=[*exact.count_remarks(comparison, count), *_remarks(one, case, arm, plan)] if comparison else [],
+        instructions=count,
     )
 
 
@@ -196,7 +203,7 @@ def _with_code_remarks(cell: Cell, guests: ExactGuests, plan: MatrixPlan, work: 
 
 
 def _remarks(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan) -> list[str]:
-    base = next(other for other in plan.arms if other.label == plan.baseline)
+    base = _baseline(plan)
     return state_guard.case_remarks(case.name, *(one.runs_of(name, case) for name in (base.name, arm.name)))
 
 
@@ -208,17 +215,35 @@ def _shared_seeds(one: Series, case: Case, plan: MatrixPlan) -> list[int]:
 
 def _compare(one: Series, case: Case, metric: Metric, arm: MatrixArmPlan, plan: MatrixPlan) -> Comparison | None:
     """An arm against the baseline; None where they share no seed."""
-    base = next(other for other in plan.arms if other.label == plan.baseline)
-    if one.failure(base.name, case):
+    compared = _compare_seeds(one, case, metric, arm, plan)
+    if compared is None:
         return None
-    pair = base.name, arm.name
-    _, left, right = one.pairs(case, metric.name, pair)
-    if not left:
-        return None
-    compared = verdict.compare_metric(metric, left, right, threshold=plan.threshold, alpha=plan.alpha, exact=True)
-    three_decide = is_alike(base.spec, arm.spec) or one.equal(case, pair)
+    base = _baseline(plan)
+    three_decide = is_alike(base.spec, arm.spec) or one.equal(case, (base.name, arm.name))
     three_decide = three_decide and one.windows_agree(case, plan.threshold)
     return sampling.weigh(compared, three_decide=three_decide, threshold=plan.threshold, max_seeds=plan.max_seeds)
+
+
+def _compare_count(one: Series, case: Case, metric: Metric, arm: MatrixArmPlan, plan: MatrixPlan) -> Comparison | None:
+    """The same of the count of instructions beside modelled cycles; None beside any other metric."""
+    name = costs.count_of(metric.name)
+    count = next((one for one in costs.METRICS if one.name == name), None)
+    return _compare_seeds(one, case, count, arm, plan) if count else None
+
+
+def _compare_seeds(one: Series, case: Case, metric: Metric, arm: MatrixArmPlan, plan: MatrixPlan) -> Comparison | None:
+    """A metric by the seeds of an arm and the baseline."""
+    base = _baseline(plan)
+    if one.failure(base.name, case):
+        return None
+    _, left, right = one.pairs(case, metric.name, (base.name, arm.name))
+    if not left:
+        return None
+    return verdict.compare_metric(metric, left, right, threshold=plan.threshold, alpha=plan.alpha, exact=True)
+
+
+def _baseline(plan: MatrixPlan) -> MatrixArmPlan:
+    return next(arm for arm in plan.arms if arm.label == plan.baseline)
 
 
 def _metric(one: Series, plan: MatrixPlan) -> Metric:

@@ -170,7 +170,6 @@ class MatrixPlan(ComparisonPlan, frozen=True, kw_only=True):
     arms: list[MatrixArmPlan]
     baseline: str
     cc: str
-    metric: str | None = None
 
 
 class MatrixArm(Record, frozen=True, kw_only=True):
@@ -187,6 +186,7 @@ class Cell(Record, frozen=True, kw_only=True):
     values: the metric by seed, as measured (None where it was not a number).
     mean: over the seeds that all arms with runs of this case have, so that cells are comparable.
     comparison: with the baseline arm; None for the baseline itself, and without numbers to compare.
+    instructions: the same of the count of instructions, where the metric is modelled cycles that may decide.
     holm: True if a change is beyond chance over all cells; None without a change.
     failed: the reason for missing numbers. unsupported: it is that the kernel does not offer what the case needs.
     means: of every metric of the runs.
@@ -210,6 +210,7 @@ class Cell(Record, frozen=True, kw_only=True):
     unsupported: bool = False
     means: dict[str, float]
     notes: list[str] = msgspec.field(default_factory=list)
+    instructions: Comparison | None = None
 
     @property
     def name(self) -> str:
@@ -234,7 +235,10 @@ class Cell(Record, frozen=True, kw_only=True):
 
 
 class MatrixResult(Record, frozen=True, kw_only=True):
-    """`lab matrix --json`: the finished document. Cells are by workload, case and arm, in that order."""
+    """`lab matrix --json`: the finished document. Cells are by workload, case and arm, in that order.
+
+    metric: the user's choice, `cycles`, `instructions` or a metric's name; None for each workload's own.
+    """
 
     schema: Literal["lab.matrix/1"] = "lab.matrix/1"
     mode: str
@@ -251,6 +255,7 @@ class MatrixResult(Record, frozen=True, kw_only=True):
     seconds: float
     result: str
     reproduce: str
+    metric: str | None = None
 
     @property
     def failed(self) -> list[Cell]:
@@ -261,6 +266,11 @@ class MatrixResult(Record, frozen=True, kw_only=True):
     def notes(self) -> list[str]:
         """Notes about the arms, each note once."""
         return results.notes_on([arm.arm for arm in self.arms])
+
+    @property
+    def repeat(self) -> str:
+        """The command that repeats it, with a comment that says which metric the user chose."""
+        return results.repeat(self.reproduce, self.metric)
 
     @property
     def worst(self) -> Cell | None:

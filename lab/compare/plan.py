@@ -80,12 +80,16 @@ class CommonPlan(Record, frozen=True, kw_only=True):
 
 
 class ComparisonPlan(CommonPlan, frozen=True, kw_only=True):
-    """A plan of comparisons, whatever their arms are."""
+    """A plan of comparisons, whatever their arms are.
+
+    metric: what decides, if the user chose it: `cycles`, `instructions`, or the name of a metric.
+    """
 
     workloads: list[str]
     alpha: float
     seeds: int
     fixed_seeds: bool
+    metric: str | None = None
 
     @classmethod
     def of(cls, options: MeasureOptions, *, live: LivePlan | None = None, **more: Any) -> Self:
@@ -96,6 +100,7 @@ class ComparisonPlan(CommonPlan, frozen=True, kw_only=True):
             alpha=defaults.ALPHA,
             seeds=options.seeds or options.first_seeds,
             fixed_seeds=options.seeds is not None,
+            metric=options.metric,
             **more,
         )
 
@@ -114,10 +119,11 @@ class Plan(ComparisonPlan, frozen=True, kw_only=True):
 class MeasureOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options that all measurements share, as a command line, a recipe or a night's plan gives them.
 
-    seeds: exactly that many, None to go by the verdicts.
+    seeds: exactly that many, None to go by the verdicts. metric: as in a plan.
     """
 
     workload: tuple[str, ...]
+    metric: str | None = None
     tree: str | None = None
     model: str = "auto"
     machine: str = hardware.DEFAULT

@@ -30,10 +30,14 @@ from lab.core import paths, records
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed, UserError
 from lab.core.progress import Progress
 from lab.core.records import Record
+from lab.guests import costs
 from lab.stats.verdict import Comparison, Outcome, distance, percent, primary_of
 from lab.workloads.spec import Case, Workload
 
 T = TypeVar("T")
+
+BESIDE = ("kernel", "user", "cycles", "instructions")
+"""The columns that may stand beside the primary metric, in their order."""
 
 
 class ArmResult(Record, frozen=True, kw_only=True):
@@ -76,6 +80,16 @@ def _compiler_version(text: str) -> str | None:
 def notes_on(arms: Sequence[ArmResult]) -> list[str]:
     """The notes of arms and the warning about their compilers, each once."""
     return list(dict.fromkeys(note for note in (*(arm.note for arm in arms), compiler_note(arms)) if note))
+
+
+def decided_by(metric: str | None) -> list[str]:
+    """The line that says what decides by the user's choice; none without one."""
+    return [f"{metric} decide (--metric {metric})"] if metric in costs.BASES else []
+
+
+def repeat(command: str, metric: str | None) -> str:
+    """A command that repeats a result; its plan has the user's choice, which a comment shows."""
+    return f"{command} # --metric {metric}" if metric else command
 
 
 class GuestShape(Record, frozen=True, kw_only=True):
@@ -182,7 +196,7 @@ class SweepPoint(Record, frozen=True, kw_only=True):
 class CaseResult(Record, frozen=True, kw_only=True):
     """One case: its primary metric's verdict, and every metric's raw values.
 
-    guest_clock: the workload's own cost metric, where modelled cycles are the primary one.
+    guest_clock: the workload's own cost metric, which counts instructions, where a modelled one is the primary.
     failed: the case failed, and has no numbers. notes: what the arms did besides the metric, a line each.
     sweep: its place in a sweep, where the workload's pattern names one.
     """
@@ -214,15 +228,21 @@ class CaseResult(Record, frozen=True, kw_only=True):
         return f"{self.workload}:{self.case}"
 
     @property
-    def clock(self) -> Comparison | None:
-        """The comparison by the guest's own clock, where modelled cycles are the primary metric."""
-        return next((c for c in self.metrics if c.name == self.guest_clock), None)
+    def beside(self) -> dict[str, Comparison]:
+        """The comparisons that stand beside the primary one in tables, by the heading of their column.
+
+        Where a model was run: the kernel's and the program's share of the modelled cycles, and the instructions; the
+        cycles where instructions decide.
+        """
+        names = {"kernel_cycles": ["kernel"], "user_cycles": ["user"]}
+        if other := costs.beside(self.primary.name):
+            names[other[1]] = [*names.get(other[1], []), other[0]]
+        return {heading: c for c in self.metrics for heading in names.get(c.name, [])}
 
     @property
-    def shares(self) -> dict[str, Comparison]:
-        """The kernel's and the program's share of the modelled cycles, where a model that tells them apart was run."""
-        names = {"kernel_cycles": "kernel", "user_cycles": "user"}
-        return {names[c.name]: c for c in self.metrics if c.name in names}
+    def instructions(self) -> Comparison | None:
+        """The count of instructions of the same share, where modelled cycles are the primary metric."""
+        return self.beside.get("instructions")
 
     @property
     def is_measured(self) -> bool:
@@ -239,6 +259,7 @@ class AbResult(Record, frozen=True, kw_only=True):
     """`lab ab --json`: the finished document. seeds: of live mode's rounds, whose number is their seed.
 
     remarks: what the guests of both arms were before any case ran, where that differs.
+    metric: what decides by the user's choice, `cycles` or `instructions`; None for each workload's own metric.
     """
 
     schema: str = "lab.ab/1"
@@ -258,6 +279,7 @@ class AbResult(Record, frozen=True, kw_only=True):
     reproduce: str
     live: Live | None = None
     remarks: list[str] = msgspec.field(default_factory=list)
+    metric: str | None = None
 
     @property
     def pairs(self) -> str:
@@ -276,6 +298,16 @@ class AbResult(Record, frozen=True, kw_only=True):
         return primary.undecided(self.pairs)
 
     @property
+    def repeat(self) -> str:
+        """The command that repeats it, with a comment that says what the user chose to decide."""
+        return repeat(self.reproduce, self.metric)
+
+    @property
+    def beside(self) -> list[str]:
+        """The headings of what stands beside the primary metric in any case."""
+        return [name for name in BESIDE if any(name in case.beside for case in self.cases)]
+
+    @property
     def compiler_note(self) -> str | None:
         """The warning that the arms are of two compilers."""
         return compiler_note([self.base, self.test])
@@ -283,7 +315,7 @@ class AbResult(Record, frozen=True, kw_only=True):
     @property
     def notes(self) -> list[str]:
         """Notes about the arms, each note once."""
-        return [*notes_on([self.base, self.test]), *self.remarks]
+        return [*decided_by(self.metric), *notes_on([self.base, self.test]), *self.remarks]
 
     @property
     def failed(self) -> list[CaseResult]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, get_args
 
 import msgspec
 
@@ -31,8 +32,9 @@ METRICS = (
     Metric(name="interrupt_cycles", unit="modelled cycles/op", better="lower"),
     Metric(name="thread_cycles", unit="modelled cycles/op", better="lower"),
     Metric(name="interruptions", unit="interruptions/op", better="lower"),
-    Metric(name="user_instructions", unit="instructions/op", better="lower"),
+    Metric(name="instructions_per_op", unit="instructions/op", better="lower"),
     Metric(name="kernel_instructions", unit="instructions/op", better="lower"),
+    Metric(name="user_instructions", unit="instructions/op", better="lower"),
     Metric(name="string_bytes", unit="bytes/op", better="lower"),
     Metric(name="loads", unit="loads/op", better="lower"),
     Metric(name="stores", unit="stores/op", better="lower"),
@@ -46,12 +48,23 @@ METRICS = (
     Metric(name="counted_operations", unit="operations", better="neither"),
 )
 
-_PRIMARY: dict[tuple[Measures, Center], str] = {
+Basis = Literal["cycles", "instructions"]
+"""What a cost is counted in: modelled cycles, or executed instructions."""
+
+BASES: tuple[Basis, ...] = get_args(Basis)
+
+_CYCLES: dict[tuple[Measures, Center], str] = {
     ("all", "mean"): "cycles_per_op",
     ("all", "median"): "cycles_p50",
     ("kernel", "mean"): "kernel_cycles",
     ("kernel", "median"): "kernel_cycles_p50",
 }
+
+# Means, whatever the center: the plugin counts the kernel's instructions of a window, not of each operation.
+_INSTRUCTIONS: dict[Measures, str] = {"all": "instructions_per_op", "kernel": "kernel_instructions"}
+
+_COUNTS = {cycles: _INSTRUCTIONS[measures] for (measures, _), cycles in _CYCLES.items()}
+_MEAN_CYCLES = {count: _CYCLES[measures, "mean"] for measures, count in _INSTRUCTIONS.items()}
 
 # The plugin's counters that a metric is the sum of.
 _SUMS = {
@@ -70,11 +83,27 @@ TRACE = 5_000
 """Cycles that one interruption may leave in the operation that it fell into: a schedule, a few colder lines."""
 
 
-def metrics_of(measures: Measures, center: Center) -> list[Metric]:
+def metrics_of(measures: Measures, center: Center, basis: Basis = "cycles") -> list[Metric]:
     """The modelled metrics of a workload; the first one decides."""
-    primary = _PRIMARY[measures, center]
+    primary = _CYCLES[measures, center] if basis == "cycles" else _INSTRUCTIONS[measures]
     decides = [msgspec.structs.replace(metric, primary=True) for metric in METRICS if metric.name == primary]
     return decides + [metric for metric in METRICS if metric.name != primary]
+
+
+def count_of(cycles: str) -> str | None:
+    """The instruction count of the same share as a metric of cycles that may decide; None for any other metric."""
+    return _COUNTS.get(cycles)
+
+
+def beside(primary: str) -> tuple[Basis, str] | None:
+    """The metric that stands beside one that decides, of the same share: instructions beside cycles, and vice versa.
+
+    None beside a metric that is not modelled.
+    """
+    if (count := count_of(primary)) is not None:
+        return "instructions", count
+    cycles = _MEAN_CYCLES.get(primary)
+    return ("cycles", cycles) if cycles else None
 
 
 def summarize(windows: Sequence[Window], counted: float | None = None, *, center: Center = "mean") -> dict[str, float]:
@@ -100,8 +129,9 @@ def summarize(windows: Sequence[Window], counted: float | None = None, *, center
     values["interrupt_cycles"] = _cycles(window.in_interrupts for window in windows) / count
     values["thread_cycles"] = _cycles(window.in_threads for window in windows) / count
     values["interruptions"] = sum(window.interruptions for window in windows) / count
-    values["user_instructions"] = sum(spent.user["instructions"] for spent in own) / count
+    values["instructions_per_op"] = sum(spent.instructions for spent in own) / count
     values["kernel_instructions"] = sum(spent.kernel["instructions"] for spent in own) / count
+    values["user_instructions"] = sum(spent.user["instructions"] for spent in own) / count
     for name, counters in _SUMS.items():
         _sum(values, name, counters, [mode for spent in own for mode in (spent.user, spent.kernel)], count)
     _sum(values, "user_dtlb_misses", _SUMS["dtlb_misses"], [spent.user for spent in own], count)

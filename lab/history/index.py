@@ -216,8 +216,10 @@ def _read_comparison(folder: Path, result: AbResult, plan: Plan) -> Entry:
         context = _ArmContext(arm, planned.spec, result.environment, result.mode, result.started, label)
         for case in result.cases:
             for metric in () if case.failed else case.metrics:
+                # A choice for one comparison changes no trend; that of a night's plan holds for all nights.
+                primary = metric.primary and (label is not None or result.metric is None)
                 series = context.series(
-                    case.workload, case.case, metric.name, metric.unit, metric.better, primary=metric.primary
+                    case.workload, case.case, metric.name, metric.unit, metric.better, primary=primary
                 )
                 if label is None or label.trend:
                     points.append(context.point(series, name, metric.base if name == "base" else metric.test))

@@ -140,9 +140,9 @@ def _benchmarks(result: AbResult) -> dict[str, dict[str, Any]]:
                 for c in case.metrics
                 if (values := numbers(c.base if arm == "base" else c.test))
             }
-        primary = case.primary
-        if primary.ratio is not None:
-            benchmarks[f"{case.name} change"] = {f"ratio of {_measure(primary, result)}": _ratio(primary)}
+        changes = [c for c in (case.primary, case.instructions) if c is not None and c.ratio is not None]
+        if changes:
+            benchmarks[f"{case.name} change"] = {f"ratio of {_measure(c, result)}": _ratio(c) for c in changes}
     return benchmarks
 
 

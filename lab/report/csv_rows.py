@@ -61,7 +61,7 @@ def safe(text: str) -> str:
 _BEFORE = ("result", "fingerprint", "workload", "case", "control", "arm")
 _AFTER = (
     "baseline", "metric", "unit", "model", "better", "seed", "value", "mean", "ratio", "low", "high", "verdict",
-    "state", "failed",
+    "state", "failed", "instructions_ratio", "instructions_low", "instructions_high",
 )  # fmt: skip
 
 
@@ -85,8 +85,11 @@ def _matrix_rows(result: MatrixResult, cell: Cell) -> Iterator[list[object]]:
         safe(cell.arm), *map(safe, at), safe(result.baseline), safe(cell.metric), safe(cell.unit),
         guest.model if guest else "", cell.better,
     ]  # fmt: skip
+    count = cell.instructions
+    count_low, count_high = (count.interval if count else None) or (None, None)
     after = [
         cell.mean, cell.ratio, low, high, cell.verdict, result.state(cell), safe(cell.failed or ""),
+        count.ratio if count else None, count_low, count_high,
     ]  # fmt: skip
     for seed, value in zip(cell.seeds, cell.values, strict=False) if cell.seeds else [(None, None)]:
         yield [*before, seed, value, *after]

@@ -14,6 +14,7 @@ from lab.compare.matrix_results import Cell, MatrixResult, state
 from lab.core.text import xml
 from lab.report import matrix_text
 from lab.report.inputs import StoredMatrix
+from lab.stats import verdict
 from lab.stats.verdict import percent
 
 
@@ -156,7 +157,8 @@ def described(cell: Cell, baseline: str) -> str:
         return f"{text}, {word}"
     sure = ", not beyond chance over all cells" if cell.holm is False else ""
     judged = f": {word}, {cell.comparison.reason}{sure}" if cell.verdict else ""
-    return f"{text}, {percent(cell.ratio)} against {baseline}{judged}"
+    count = f", {verdict.count_remark(cell.instructions)}" if cell.instructions else ""
+    return f"{text}, {percent(cell.ratio)}{count} against {baseline}{judged}"
 
 
 def _description(result: MatrixResult) -> str:

@@ -83,18 +83,17 @@ def _properties(item: StoredComparison, mark: str) -> list[tuple[str, str]]:
         ("model", around.model),
         ("qemu", around.qemu),
         ("fingerprint", around.fingerprint),
-        ("reproduce", result.reproduce),
+        ("reproduce", result.repeat),
     ]
     return [*properties, ("environments", mark)] if mark else properties
 
 
 def _case(item: StoredComparison, case: CaseResult) -> Xml.Element:
-    primary = case.primary
     # The cases of one boot are not timed apart; the suite has the time of all.
     element = Xml.Element("testcase", name=case.case, classname=f"lab.{case.workload}", time="0")
     match kind(case):
         case "failure":
-            moved = wording.moved(primary, item.result)
+            moved = wording.moved(case, item.result)
             failure = Xml.SubElement(element, "failure", message=moved, type="regression")
             failure.text = "\n".join(_movers(item.result, case))
         case "error":

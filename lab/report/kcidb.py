@@ -6,7 +6,7 @@ import hashlib
 import re
 from typing import Any
 
-from lab.compare.results import ArmResult, CaseResult, mean
+from lab.compare.results import AbResult, ArmResult, CaseResult, mean
 from lab.core import records
 from lab.report import junit, wording
 from lab.report.inputs import Comparisons, StoredComparison
@@ -71,9 +71,7 @@ def _test(item: StoredComparison, case: CaseResult, mark: str) -> dict[str, Any]
         "path": f"lab.{_step(case.workload)}.{_step(case.case)}",
         "status": _status(case),
         "start_time": result.started,
-        "comment": str(case.failed)
-        if case.failed
-        else f"{case.verdict}: {primary.name} {wording.change(primary)} {primary.interval_text} against {result.base}",
+        "comment": str(case.failed) if case.failed else _comment(result, case),
         "environment": {
             "comment": " ".join(filter(None, [f"QEMU {result.environment.qemu}, {result.mode} mode", mark])),
             "misc": records.plain(result.environment),
@@ -85,12 +83,20 @@ def _test(item: StoredComparison, case: CaseResult, mark: str) -> dict[str, Any]
             "verdict": case.word,
             "ratio": primary.ratio,
             "interval": primary.interval,
+            "instructions_ratio": case.instructions.ratio if case.instructions else None,
             "comparable": not mark,
         },
     }
     if (value := mean(primary.test)) is not None:
         test["number"] = {"value": value, "unit": wording.unit(primary, result)}
     return test
+
+
+def _comment(result: AbResult, case: CaseResult) -> str:
+    primary = case.primary
+    text = f"{case.verdict}: {primary.name} {wording.change(primary)} {primary.interval_text} against {result.base}"
+    why = f"; {result.why(case)}" if case.verdict == Outcome.UNKNOWN else ""
+    return text + wording.instructions(case) + why
 
 
 def _status(case: CaseResult) -> str:

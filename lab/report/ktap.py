@@ -42,8 +42,7 @@ def _case(item: StoredComparison, case: CaseResult, index: int) -> list[str]:
 
 
 def _judged(item: StoredComparison, case: CaseResult, index: int) -> list[str]:
-    primary = case.primary
-    diagnosis = f"# {case.verdict}: {wording.moved(primary, item.result)}"
+    diagnosis = f"# {case.verdict}: {wording.moved(case, item.result)}"
     line = f"{index} {_description(case.case)}"
     match junit.kind(case):
         case "failure":

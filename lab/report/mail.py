@@ -191,10 +191,10 @@ def _finding(result: AbResult, case: CaseResult, change: Change) -> Iterator[str
             f"{unit[:1].upper()}{unit[1:]}: computed by a cost model from the instructions and memory accesses that "
             "the guest executed in QEMU, not measured on hardware."
         )
-        if (clock := case.clock) is not None:
+        if (count := case.instructions) is not None:
             yield from _paragraph(
-                f"By the guest's own clock, which counts instructions, {clock.name} changed by "
-                f"{wording.change(clock)} {clock.interval_text}."
+                f"The instructions that the guest executed ({count.name}) changed by {wording.change(count)} "
+                f"{count.interval_text}."
             )
     elif result.mode == "exact":
         yield from _paragraph("Time here is QEMU's count of the guest's instructions, not time on hardware.")

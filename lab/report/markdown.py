@@ -85,11 +85,9 @@ def _result(result: AbResult) -> Iterator[str]:
     yield f"- test: {code(str(result.test))}"
     yield from (f"- note: {code(note)}" for note in result.notes)
     yield ""
-    clocked = any(case.guest_clock for case in result.cases)
-    shares = [name for name in ("kernel", "user") if any(name in case.shares for case in result.cases)]
-    more = [*shares, *(["guest clock"] if clocked else [])]
-    heading = ("case", "metric", "base", "test", "change", "interval", *more, "verdict")
-    rows = [_case(case, result, shares, clocked=clocked) for case in result.cases]
+    beside = result.beside
+    heading = ("case", "metric", "base", "test", "change", "interval", *beside, "verdict")
+    rows = [_case(case, result, beside) for case in result.cases]
     yield from table([heading, *rows], right=(2, 3, 4))
     noted = [f"- {code(case.name)}: {code(note)}" for case in result.cases for note in case.notes]
     yield from [*noted, ""] if noted else []
@@ -97,11 +95,11 @@ def _result(result: AbResult) -> Iterator[str]:
     yield from [*curves, ""] if curves else []
     yield from _movers(result)
     yield f"{_around(result.environment)}. "
-    yield f"Repeat with {code(result.reproduce)}."
+    yield f"Repeat with {code(result.repeat)}."
     yield ""
 
 
-def _case(case: CaseResult, result: AbResult, shares: Sequence[str], *, clocked: bool) -> tuple[str, ...]:
+def _case(case: CaseResult, result: AbResult, beside: Sequence[str]) -> tuple[str, ...]:
     primary = case.primary
     verdict = f"**{case.verdict}**" if case.verdict in ("regression", "improvement") else case.word
     if reason := result.why(case):
@@ -113,8 +111,7 @@ def _case(case: CaseResult, result: AbResult, shares: Sequence[str], *, clocked:
         shown(primary.test),
         wording.change(primary),
         primary.interval_text,
-        *(wording.change(case.shares[name]) if name in case.shares else "" for name in shares),
-        *([wording.change(case.clock) if case.clock else ""] if clocked else []),
+        *(wording.change(case.beside[name]) if name in case.beside else "" for name in beside),
         verdict,
     )
 
@@ -224,12 +221,18 @@ def matrix(stored: StoredMatrix) -> str:
             for name, cells in zip(grid.rows, grid.cells, strict=True)
         ]
         lines += table([heading, *rows], right=range(1, len(heading)))
+        if counts := matrix_text.counts_heading(result):
+            rows = [
+                (code(name), *(matrix_text.count(cell, result.state(cell)) for cell in cells))
+                for name, cells in zip(grid.rows, grid.cells, strict=True)
+            ]
+            lines += [f"{code(counts)}:", "", *table([heading, *rows], right=range(1, len(heading)))]
     for cell in result.cells:
         if cell.reasons:
             lines.append(f"- {code(cell.name)} {code(cell.arm)}: {code('; '.join(cell.reasons))}")
     lines += ["", f"{code(matrix_text.clocks(result))}, QEMU {code(around.qemu)}, {code(around.machine)}, fingerprint "]
     lines.append(
-        f"{code(around.fingerprint)}, threshold {100 * result.threshold:g} %. Repeat with {code(result.reproduce)}."
+        f"{code(around.fingerprint)}, threshold {100 * result.threshold:g} %. Repeat with {code(result.repeat)}."
     )
     return _joined(lines)
 

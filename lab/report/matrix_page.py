@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from lab.compare.matrix_results import Cell, MatrixResult
 from lab.core.text import visible
+from lab.guests.costs import BASES
 from lab.report import heatmap, matrix_text, page, wording
 from lab.report.heatmap import COLOURS
 from lab.report.inputs import StoredMatrix
@@ -86,7 +87,12 @@ class MatrixView:
     @property
     def reasons(self) -> bool:
         """True if any cell has something to explain."""
-        return any(cell.reasons for cell in self.result.cells)
+        return any(cell.reasons or cell.notes for cell in self.result.cells)
+
+    @property
+    def counts(self) -> bool:
+        """True if instructions stand beside the cells' modelled cycles."""
+        return any(cell.instructions for cell in self.result.cells)
 
     def name(self, cell: Cell) -> str:
         """A case as far as it is needed: without the workload where there is only one."""
@@ -146,10 +152,11 @@ class MatrixView:
     def commands(self) -> list[str]:
         """Commands that show the result, repeat it, and look closer at the cell that changed most."""
         result = self.result
-        commands = [result.reproduce, f"lab report {result.result}"]
+        commands = [result.repeat, f"lab report {result.result}"]
         if (worst := result.worst) is not None:
             specs = {arm.label: arm.arm.spec for arm in result.arms}
             argv = ["lab", "ab", "--base", specs[result.baseline], "--test", specs[worst.arm], "-w", worst.name]
+            argv += ["--metric", result.metric] if result.metric in BASES else []
             commands.append(shlex.join(argv))
         return [visible(command) for command in commands]
 

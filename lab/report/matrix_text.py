@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -93,10 +93,24 @@ def heading(result: MatrixResult) -> str:
     metrics = {(cell.metric, cell.unit, cell.better) for cell in result.cells}
     cases = {cell.name for cell in result.cells}
     where = cases.pop() if len(cases) == 1 else ", ".join(sorted({cell.workload for cell in result.cells}))
+    chosen = f"; --metric {result.metric}" if result.metric in costs.BASES else ""
     return f"{where}: " + "; ".join(
-        f"{metric}, {unit}" + (f" ({better} is better)" if better != "neither" else "")
+        f"{metric}, {unit}" + (f" ({better} is better{chosen})" if better != "neither" else "")
         for metric, unit, better in sorted(metrics)
     )
+
+
+def counts_heading(result: MatrixResult) -> str:
+    """The heading of the changes of the instructions, which stand beside modelled cycles; empty without any."""
+    names = sorted({cell.instructions.name for cell in result.cells if cell.instructions})
+    return f"instructions ({', '.join(names)}) against {result.baseline}" if names else ""
+
+
+def count(cell: Cell, state: str) -> str:
+    """The change of a cell's instructions."""
+    if cell.instructions is None:
+        return state if state == "baseline" else ""
+    return percent(cell.instructions.ratio)
 
 
 def clocks(result: MatrixResult) -> str:
@@ -143,7 +157,7 @@ def _table(result: MatrixResult, width: int) -> Group:
     return Group(
         Text(heading(result), style="bold"),
         Text(),
-        _fitting(result, width),
+        *_fitting(result, width),
         Text(),
         Text(result.summary),
         *_notes(result),
@@ -155,23 +169,32 @@ def _table(result: MatrixResult, width: int) -> Group:
     )
 
 
-def _fitting(result: MatrixResult, width: int) -> Text:
-    """The grid, turned where only that fits: many arms are better below one another."""
-    upright, turned = (_drawn(grid, result) for grid in (lay_out(result), lay_out(result).turned()))
-    return turned if _width(upright) > width >= _width(turned) else upright
+def _fitting(result: MatrixResult, width: int) -> list[Text]:
+    """The grid, turned where only that fits: many arms are better below one another. The instructions are below it."""
+    grid = lay_out(result)
+    upright, turned = (_drawn(one, result, _cell) for one in (grid, grid.turned()))
+    is_turned = _width(upright) > width >= _width(turned)
+    shown = [turned if is_turned else upright]
+    if heading := counts_heading(result):
+        counts = _drawn(grid.turned() if is_turned else grid, result, lambda cell, state: (count(cell, state),))
+        shown += [Text(), Text(heading, style="bold"), counts]
+    return shown
 
 
 def _width(text: Text) -> int:
     return max(len(line) for line in text.plain.splitlines())
 
 
-def _drawn(grid: Grid, result: MatrixResult) -> Text:
-    """The grid's columns, in each of them values, changes and signs below one another."""
+def _cell(cell: Cell, state: str) -> tuple[str, ...]:
+    return ("-", "", "") if state == "not measured" else parts(cell, state)
+
+
+def _drawn(grid: Grid, result: MatrixResult, show: Callable[[Cell, str], Sequence[str]]) -> Text:
+    """The grid's columns, in each of them what is shown of the cells: values, changes and signs below one another."""
     columns = []
     for name, cells in zip(grid.columns, zip(*grid.cells, strict=True), strict=True):
-        states = [(cell, result.state(cell)) for cell in cells]
-        shown = [("-", "", "") if state == "not measured" else parts(cell, state) for cell, state in states]
-        columns.append([name, *map(" ".join, aligned(shown, right=range(3)))])
+        shown = [show(cell, result.state(cell)) for cell in cells]
+        columns.append([name, *map(" ".join, aligned(shown, right=range(len(shown[0]))))])
     lines = aligned([*zip([grid.corner, *grid.rows], *columns, strict=True)], right=range(1, len(columns) + 1))
     text = Text("   ".join(lines[0]), style="bold")
     for line, row in zip(lines[1:], grid.cells, strict=True):
@@ -215,5 +238,5 @@ def _footer(result: MatrixResult) -> str:
     return (
         f"{result.mode} mode, {clocks(result)}: QEMU {around.qemu}, {around.machine}, "
         f"{guest.vcpus} vCPU, {guest.memory_mb} MiB, fingerprint {around.fingerprint}\n"
-        f"result {result.result}   again: lab report {result.result}   repeat: {result.reproduce}"
+        f"result {result.result}   again: lab report {result.result}   repeat: {result.repeat}"
     )

@@ -229,17 +229,6 @@ class ResultView:
         return units.pop() if len(units) == 1 else "the primary metric of each case"
 
     @property
-    def clock(self) -> str:
-        """The metric by the guest's own clock that stands beside modelled cycles; empty where none does."""
-        names = {case.guest_clock for case in self.result.cases if case.guest_clock}
-        return names.pop() if len(names) == 1 else "guest clock" if names else ""
-
-    @property
-    def shares(self) -> list[str]:
-        """The shares of the modelled cycles that are shown apart."""
-        return [name for name in ("kernel", "user") if any(name in case.shares for case in self.result.cases)]
-
-    @property
     def words(self) -> list[str]:
         """The words that cases can be filtered by."""
         return list(dict.fromkeys([*map(str, Outcome), *(case.word for case in self.result.cases)]))
@@ -282,11 +271,12 @@ class ResultView:
     @property
     def commands(self) -> list[str]:
         """Commands that show the result and repeat it with the lab."""
-        commands = [self.result.reproduce, f"lab report {self.result.result}"]
+        commands = [self.result.repeat, f"lab report {self.result.result}"]
         if self.live is None and (plan := self.stored.plan) is not None:
             argv = ["lab", "ab", "--base", plan.base.spec.text, "--test", plan.test.spec.text]
             argv += [argument for workload in plan.workloads for argument in ("-w", workload)]
             argv += ["--model", plan.model, *(["--machine", plan.machine] if plan.machine else [])]
+            argv += ["--metric", plan.metric] if plan.metric else []
             commands.append(shlex.join(argv))
         return [visible(command) for command in commands]
 

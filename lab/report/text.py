@@ -9,7 +9,7 @@ from rich.console import Console, Group
 from rich.text import Text
 
 from lab.compare import counters
-from lab.compare.results import AbResult, CaseResult
+from lab.compare.results import BESIDE, AbResult, CaseResult
 from lab.core import text
 from lab.core.text import aligned, visible_record
 from lab.report import wording
@@ -113,14 +113,13 @@ def _columns(*, several: bool) -> list[_Column]:
         _Column("test", lambda case: shown(case.primary.test), right=True),
         _Column("change", lambda case: percent(case.primary.ratio), right=True),
         _Column("interval", lambda case: case.primary.interval_text),
-        *(_share(name) for name in ("kernel", "user")),
-        _Column("clock", lambda case: _change(case.clock), right=True, of=lambda case: case.guest_clock),
+        *map(_beside, BESIDE),
         _Column("verdict", lambda case: case.word),
     ]
 
 
-def _share(name: str) -> _Column:
-    return _Column(name, lambda case: _change(case.shares.get(name)), right=True, of=lambda case: name in case.shares)
+def _beside(name: str) -> _Column:
+    return _Column(name, lambda case: _change(case.beside.get(name)), right=True, of=lambda case: name in case.beside)
 
 
 def _change(comparison: Comparison | None) -> str:
@@ -128,11 +127,11 @@ def _change(comparison: Comparison | None) -> str:
 
 
 def _heading_note(cases: Sequence[CaseResult]) -> str:
-    """The metric, where all cases share one, and the clock beside it."""
+    """The metric, where all cases share one, and the count of instructions beside it."""
     units = {f"{case.primary.name}, {case.primary.unit}" for case in cases}
-    clocks = {case.guest_clock for case in cases if case.guest_clock}
-    clock = f"; clock: {clocks.pop()} by the guest clock" if len(clocks) == 1 else ""
-    return f"({units.pop()}{clock}; then what moved most)" if len(units) == 1 else ""
+    counts = {case.instructions.name for case in cases if case.instructions}
+    count = f"; instructions: {counts.pop()}" if len(counts) == 1 else ""
+    return f"({units.pop()}{count}; then what moved most)" if len(units) == 1 else ""
 
 
 def _notes(case: CaseResult, result: AbResult) -> str:
@@ -165,7 +164,7 @@ def _footer(result: AbResult) -> str:
         lines.append(str(live))
         lines += [f"perf stat: {live.perf}"] if live.perf else []
         lines += [f"perf record, {case}: {profile}" for case, profile in live.profiles.items()]
-    lines.append(f"result {result.result}   again: lab report {result.result}   repeat: {result.reproduce}")
+    lines.append(f"result {result.result}   again: lab report {result.result}   repeat: {result.repeat}")
     return "\n".join(lines)
 
 
@@ -190,8 +189,9 @@ def _metric(item: StoredComparison, case: CaseResult) -> str:
 
 
 def _cell(case: CaseResult) -> str:
-    primary = case.primary
-    return f"{wording.change(primary)} {primary.interval_text} {case.word}".replace("  ", " ")
+    primary, count = case.primary, case.instructions
+    beside = f" (instructions {wording.change(count)})" if count else ""
+    return f"{wording.change(primary)} {primary.interval_text} {case.word}{beside}".replace("  ", " ")
 
 
 def _legend(comparisons: Comparisons) -> list[str]:

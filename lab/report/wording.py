@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lab.compare.results import AbResult, ResultEnvironment, clock, mean
+from lab.compare.results import AbResult, CaseResult, ResultEnvironment, clock, mean
 from lab.core.git import short
 from lab.core.text import number
 from lab.stats.verdict import Comparison, percent
@@ -58,11 +58,17 @@ def model(result: AbResult) -> str:
     return ", ".join(part for part in result.environment.model.split(", ") if part != "none") or "none"
 
 
-def moved(comparison: Comparison, result: AbResult) -> str:
-    """The movement of a metric: its name, its change with the interval, and its unit."""
-    return (
-        f"{comparison.name} {change(comparison)} {comparison.interval_text}".rstrip() + f", {unit(comparison, result)}"
-    )
+def moved(case: CaseResult, result: AbResult) -> str:
+    """The movement of a case: its metric, the change with the interval, the unit, and the instructions beside it."""
+    primary = case.primary
+    text = f"{primary.name} {change(primary)} {primary.interval_text}".rstrip()
+    return f"{text}, {unit(primary, result)}{instructions(case)}"
+
+
+def instructions(case: CaseResult) -> str:
+    """The change of the instructions beside modelled cycles, behind what is said of these; empty without any."""
+    count = case.instructions
+    return f"; instructions {change(count)} {count.interval_text}".rstrip() if count else ""
 
 
 def sentence(result: AbResult) -> str:
@@ -71,7 +77,7 @@ def sentence(result: AbResult) -> str:
     if (case := result.headline) is not None:
         primary = case.primary
         text += f"; most in {case.name}: {primary.name} {change(primary)} {primary.interval_text}".rstrip()
-        text += f", in {unit(primary, result)}"
+        text += f", in {unit(primary, result)}{instructions(case)}"
     return f"{text} (threshold {100 * result.threshold:g} %, {len(result.seeds)} {result.pairs}s, {result.mode} mode)"
 
 

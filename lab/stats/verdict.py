@@ -461,6 +461,33 @@ def _ratios(bounds: tuple[float, float] | None) -> tuple[float, float] | None:
     return None if bounds is None else (_exp(bounds[0]), _exp(bounds[1]))
 
 
+# ---- modelled cycles beside the count of instructions
+
+COUNT_SHARE = 0.5
+"""Of the threshold: the smallest change of an instruction count that contradicts the modelled cycles."""
+
+
+def beside_count(cycles: Comparison, count: Comparison, threshold: float) -> Comparison:
+    """The comparison of modelled cycles; `unknown` where the instructions certainly changed the other way.
+
+    Such a verdict would rest on the costs in the model alone. count: of the same share of the same runs.
+    """
+    if not cycles.is_change or not cycles.ratio or not count.ratio or count.interval is None:
+        return cycles
+    fewer = cycles.ratio > 1
+    apart = count.interval[1] < 1 if fewer else count.interval[0] > 1
+    low, high = band(COUNT_SHARE * threshold)
+    if not apart or low <= math.log(count.ratio) <= high:
+        return cycles
+    reason = f"model {percent(cycles.ratio)}, {count_remark(count)}: rests on the model"
+    return msgspec.structs.replace(cycles, verdict=Outcome.UNKNOWN, reason=reason, more_blocks=None)
+
+
+def count_remark(count: Comparison) -> str:
+    """The change of an instruction count, by name."""
+    return f"instructions {percent(count.ratio)}"
+
+
 # ---- in words
 
 

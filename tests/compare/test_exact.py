@@ -36,7 +36,7 @@ def slower(arm: str, seed: int, case: str) -> float:
 def measured(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, formula: Formula = slower, *more: str, **changes: Any
 ) -> tuple[AbResult, FakeGuests, Path]:
-    guests = pretend(monkeypatch, tmp_path, FakeGuests(formula))
+    guests = pretend(monkeypatch, tmp_path, FakeGuests(formula, changes.pop("counts", lambda *_: 1000.0)))
     folder = results.new_folder(None)
     asked = plan(changes.pop("workload", None) or write_workload(tmp_path / "mine"), *more, **changes)
     return exact.measure(asked, folder, quiet(jobs=2)), guests, folder
@@ -166,3 +166,65 @@ def test_a_workloads_own_cost_model_decides_unless_another_is_asked_for(
     assert [metric.name for metric in plain.cases[1].metrics if metric.primary] == ["throughput"]
     assert plain.cases[1].guest_clock is None
     assert plain.environment.fingerprint != result.environment.fingerprint
+
+
+def modelled(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, counts: Formula, formula: Formula = slower, **changes: Any
+) -> AbResult:
+    """A comparison under a cost model; both cases by its formulas of throughput and of instructions."""
+    text = WORKLOAD.replace('model = "none"', 'model = "tlb"')
+    monkeypatch.setattr(exact, "load_instrument", lambda machine, model: FakeInstrument())
+    workload = write_workload(tmp_path / "mine", text)
+    return measured(monkeypatch, tmp_path, formula, workload=workload, model="auto", counts=counts, **changes)[0]
+
+
+def fewer(arm: str, seed: int, case: str) -> float:
+    """A fifth fewer instructions in the test arm's large case, which modelled cycles call worse."""
+    return 800.0 if arm == "test" and case == "large" else 1000.0
+
+
+def test_cycles_and_instructions_that_disagree_in_sign_decide_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = modelled(monkeypatch, tmp_path, fewer)
+    small, large = result.cases
+    assert (small.verdict, large.verdict, result.verdict) == (Outcome.SAME, Outcome.UNKNOWN, Outcome.UNKNOWN)
+    assert large.primary.reason.startswith("model +27.7 %")
+    assert large.primary.reason.endswith(", instructions -20.0 %: rests on the model") and large.holm is None
+    assert result.why(large) == large.primary.reason, "no seed more would settle it"
+    assert len(large.primary.base) == 6, "and so no seed more was run"
+    assert large.instructions is not None and large.instructions.ratio == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(
+    ("metric", "primary", "word"),
+    [("cycles", "cycles_per_op", "regression"), ("instructions", "instructions_per_op", "improvement")],
+)
+def test_the_users_choice_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, metric: str, primary: str, word: str
+) -> None:
+    result = modelled(monkeypatch, tmp_path, fewer, metric=metric)
+    large = result.cases[1]
+    assert (large.primary.name, large.verdict, result.verdict, result.metric) == (primary, word, word, metric)
+    assert result.notes[0] == f"{metric} decide (--metric {metric})"
+    assert result.repeat == f"{result.reproduce} # --metric {metric}"
+    other = "instructions" if metric == "cycles" else "cycles"
+    assert set(large.beside) - {"kernel", "user"} == {other}
+
+
+def test_instructions_that_move_beside_the_same_cycles_are_a_remark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = modelled(monkeypatch, tmp_path, fewer, formula=lambda arm, seed, case: 100.0 + seed).cases[1]
+    assert (large.verdict, large.notes) == (Outcome.SAME, ["instructions -20.0 %"])
+    little = modelled(
+        monkeypatch, tmp_path, lambda arm, *_: 1000.0 + 10 * (arm == "test"), lambda arm, seed, case: 100.0 + seed
+    )
+    assert little.cases[1].notes == [], "below the threshold"
+
+
+def test_cycles_cannot_decide_without_a_model(tmp_path: Path) -> None:
+    workload, _ = selection.select(write_workload(tmp_path / "mine"))
+    with pytest.raises(UserError, match="--metric cycles: mine has no cost model"):
+        exact.require_metric("cycles", workload, modelled=False)
+    exact.require_metric("instructions", workload, modelled=False)

@@ -81,10 +81,11 @@ class FakeGuests:
     """Stands in for `runs.measure`. `formula` gives the throughput of an arm, a seed and a case, or raises.
 
     Under a cost model, cycles are a million divided by the root of the throughput: another size of the same sign.
+    counts: gives the instructions an operation, which are 1000 without it.
     """
 
-    def __init__(self, formula: Formula) -> None:
-        self.formula = formula
+    def __init__(self, formula: Formula, counts: Formula = lambda *_: 1000.0) -> None:
+        self.formula, self.counts = formula, counts
         self.calls: list[tuple[str, int, tuple[str, ...]]] = []
         self.running: RunningGuests | None = None
         self._lock = threading.Lock()
@@ -102,7 +103,10 @@ class FakeGuests:
             kernel=arm.kernel.key, fingerprint=bench.fingerprint, wall_s=0.1, argv=["qemu"],
             report=GuestReport(cases=outcomes, complete=True),
             costs={
-                outcome.name: {"cycles_per_op": 1e6 / outcome.metrics["throughput"] ** 0.5}
+                outcome.name: {
+                    "cycles_per_op": 1e6 / outcome.metrics["throughput"] ** 0.5,
+                    "instructions_per_op": self.counts(arm.name, seed, outcome.name),
+                }
                 for outcome in outcomes if not outcome.failure
             } if bench.instrument else {},
         )  # fmt: skip

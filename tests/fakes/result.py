@@ -34,6 +34,7 @@ from lab.stats.verdict import Comparison, Metric
 
 CYCLES = Metric(name="cycles_per_op", unit="modelled cycles/op", better="lower", primary=True)
 RATE = Metric(name="throughput", unit="op/s", better="higher", primary=True)
+INSTRUCTIONS = Metric(name="instructions_per_op", unit="instructions/op", better="lower")
 FAULTS = Metric(name="page_faults", unit="faults", better="lower")
 VMAS = Metric(name="vmas", unit="VMAs", better="neither")
 SHARE = Metric(name="hit_rate", unit="%", better="higher")
@@ -49,8 +50,13 @@ def compared(metric: Metric, base: list[float], test: list[float]) -> Comparison
     return verdict.compare_metric(metric, base, test, exact=True)
 
 
-def case(name: str, base: list[float], test: list[float], *, primary: Metric = CYCLES, **more: Any) -> CaseResult:
-    """A case with counters beside its primary metric; its verdict follows from the numbers."""
+def case(
+    name: str, base: list[float], test: list[float], *, primary: Metric = CYCLES, count: float = 0, **more: Any
+) -> CaseResult:
+    """A case with counters beside its primary metric; its verdict follows from the numbers.
+
+    count: the ratio of the instructions, where they are counted.
+    """
     first = compared(primary, base, test)
     assert first.verdict is not None
     n = len(base)
@@ -60,6 +66,10 @@ def case(name: str, base: list[float], test: list[float], *, primary: Metric = C
         compared(SHARE, [50.0] * n, [47.5] * n),
         *(compared(m, [100.0 * (i + 1)] * n, [120.0 * (i + 1)] * n) for i, m in enumerate(LATENCIES)),
     ]
+    if count:
+        others.append(compared(INSTRUCTIONS, [1000.0] * n, [1000.0 * count] * n))
+        first = verdict.beside_count(first, others[-1], 0.02)
+        assert first.verdict is not None
     return CaseResult(
         case=name, verdict=first.verdict, metrics=multiple.mark_secondary([first, *others]),
         **{"workload": "alloc-burst", "control": False, **more},
@@ -68,6 +78,7 @@ def case(name: str, base: list[float], test: list[float], *, primary: Metric = C
 
 SLOWER = case("layout-4632k", [100.0 + i for i in range(6)], [160.0 + i for i in range(6)], holm=True)
 FASTER = case("single-2052k", [200.0 + i for i in range(6)], [100.0 + i for i in range(6)], holm=True)
+DISPUTED = case("fork", [100.0] * 6, [93.0] * 6, count=1.26)
 EQUAL = case("layout-512k", [5000.0] * 6, [5000.0] * 6, control=True)
 UNSURE = case("burst-2m-8m", [100.0] * 6, [80.0, 120.0, 90.0, 130.0, 70.0, 125.0])
 UNMEASURED = case("layout-0k", [float("nan")] * 6, [float("nan")] * 6)

@@ -39,6 +39,7 @@ def test_sums_are_per_operation() -> None:
     assert values["user_cycles"] == 0
     assert values["user_instructions"] == 50
     assert values["kernel_instructions"] == 450
+    assert values["instructions_per_op"] == 500
     assert values["loads"] == 10
     assert values["dtlb_misses"] == 2.5
     assert values["counted_operations"] == 2
@@ -119,6 +120,16 @@ def test_one_metric_decides(measures: Measures, center: Center, name: str) -> No
     metrics = costs.metrics_of(measures, center)
     assert [metric.name for metric in metrics if metric.primary] == [metrics[0].name] == [name]
     assert sorted(metric.name for metric in metrics) == sorted({metric.name for metric in costs.METRICS})
+
+
+@pytest.mark.parametrize("center", ["mean", "median"])
+@pytest.mark.parametrize(("measures", "name"), [("all", "instructions_per_op"), ("kernel", "kernel_instructions")])
+def test_instructions_of_the_same_share_stand_beside_cycles(measures: Measures, center: Center, name: str) -> None:
+    cycles, counts = (costs.metrics_of(measures, center, basis)[0] for basis in costs.BASES)
+    assert (counts.name, counts.primary) == (name, True)
+    assert costs.beside(cycles.name) == ("instructions", name) and costs.count_of(cycles.name) == name
+    assert costs.beside(name) == ("cycles", costs.metrics_of(measures, "mean")[0].name)
+    assert costs.beside("throughput") is None and costs.count_of(name) is None
 
 
 @pytest.mark.parametrize("name", sorted({m.name for m in costs.METRICS}))

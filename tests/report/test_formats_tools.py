@@ -23,10 +23,25 @@ from lab.core import records
 from lab.core.text import visible
 from lab.report import bench_formats, csv_rows, document, junit, kcidb, ktap
 
-from ..fakes.result import EVERY_KIND, HOSTILE, MODEL, hostile, reports, result
+from ..fakes.result import DISPUTED, EVERY_KIND, HOSTILE, MODEL, hostile, reports, result
 
 MARK = "ENVIRONMENTS DIFFER (qemu)"
 TOOLS = ("json", "csv", "junit", "ktap", "bmf", "benchstat", "kcidb", "openmetrics")
+
+
+DISPUTE = "model -7.0 %, instructions +26.0 %: rests on the model"
+
+
+@pytest.mark.parametrize("name", ["text", "md", "html", "json", "junit", "ktap", "kcidb"])
+def test_cycles_and_instructions_that_disagree_are_the_reason_in_every_format(name: str, tmp_path: Path) -> None:
+    text = report.render(name, reports(tmp_path, result(DISPUTED)))
+    assert DISPUTE in text and "undecided: model" not in text.replace(f"undecided: {DISPUTE}", "")
+
+
+@pytest.mark.parametrize("name", ["csv", "openmetrics", "bmf", "benchstat"])
+def test_instructions_are_in_every_format_by_name(name: str, tmp_path: Path) -> None:
+    text = report.render(name, reports(tmp_path, result(DISPUTED)))
+    assert "instructions_per_op" in text and ("1.26" in text or "1260.0" in text)
 
 
 # --- json

@@ -149,17 +149,36 @@ def test_the_shares_of_kernel_and_program_have_columns_where_a_model_ran() -> No
     assert "user" not in _text(_result(SLOWER)).partition("verdict:")[0]
 
 
-def test_beside_modelled_cycles_the_guest_clock_has_its_own_column() -> None:
+def test_beside_modelled_cycles_the_instructions_have_their_own_column() -> None:
     cycles = Metric(name="cycles_per_op", unit="modelled cycles/op", better="lower", primary=True)
+    count = Metric(name="instructions_per_op", unit="instructions/op", better="lower")
     own = Metric(name="throughput", unit="op/s", better="higher")
-    compared = [_compared(cycles, [1000.0] * 6, [1100.0] * 6), _compared(own, [100.0] * 6, [61.0] * 6)]
+    compared = [
+        _compared(cycles, [1000.0] * 6, [1100.0] * 6), _compared(count, [500.0] * 6, [510.0] * 6),
+        _compared(own, [100.0] * 6, [61.0] * 6),
+    ]  # fmt: skip
     case = CaseResult(
         workload="alloc-burst", case="layout-3072k", control=False, verdict=Outcome.REGRESSION, metrics=compared,
         guest_clock="throughput",
     )  # fmt: skip
     heading, row = (line for line in _text(_result(case)).splitlines() if line.startswith(("case ", "layout-3072k")))
-    assert heading.split()[:7] == ["case", "base", "test", "change", "interval", "clock", "verdict"]
-    assert "clock: throughput by the guest clock" in heading
-    assert row.split() == ["layout-3072k", "1,000", "1,100", "+10.0", "%", "exact", "-39.0", "%", "regression"]
+    assert heading.split()[:7] == ["case", "base", "test", "change", "interval", "instructions", "verdict"]
+    assert "instructions: instructions_per_op" in heading and "clock" not in heading
+    assert row.split() == ["layout-3072k", "1,000", "1,100", "+10.0", "%", "exact", "+2.0", "%", "regression"]
     plain = _text(_result(SLOWER))
-    assert "clock" not in plain.partition("verdict:")[0]
+    assert "instructions" not in plain.partition("verdict:")[0], "they are the primary metric themselves"
+
+
+def test_where_instructions_decide_cycles_stand_beside_them() -> None:
+    count = Metric(name="instructions_per_op", unit="instructions/op", better="lower", primary=True)
+    cycles = Metric(name="cycles_per_op", unit="modelled cycles/op", better="lower")
+    compared = [_compared(count, [1000.0] * 6, [1100.0] * 6), _compared(cycles, [500.0] * 6, [450.0] * 6)]
+    case = CaseResult(
+        workload="alloc-burst", case="layout-3072k", control=False, verdict=Outcome.REGRESSION, metrics=compared
+    )
+    text = _text(msgspec.structs.replace(_result(case), metric="instructions"))
+    heading, row = (line for line in text.splitlines() if line.startswith(("case ", "layout-3072k")))
+    assert heading.split()[5:7] == ["cycles", "verdict"]
+    assert row.split()[-3:] == ["-10.0", "%", "regression"]
+    assert "instructions decide (--metric instructions)" in text.partition("case ")[0]
+    assert "# --metric instructions" in text.partition("repeat: ")[2]

@@ -6,11 +6,12 @@ import math
 import re
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
 from lab.stats.defaults import SAME_ROUNDS
-from lab.stats.verdict import Comparison, Metric, Outcome, compare_metric
+from lab.stats.verdict import Comparison, Metric, Outcome, beside_count, compare_metric
 
 DOC = Path(__file__).parents[2] / "docs" / "verdict.md"
 METRIC = Metric(name="time", unit="s", better="lower", primary=True)
@@ -124,3 +125,68 @@ def test_certain_and_small_is_no_regression(mean: float, half: float, wanted: Ou
     assert found.interval is not None
     assert found.interval[1] == pytest.approx(1 + mean + half, abs=1e-4)
     assert found.verdict == wanted
+
+
+# ---- modelled cycles beside the count of instructions
+
+CYCLES = Metric(name="cycles_per_op", unit="modelled cycles/op", better="lower", primary=True)
+COUNT = Metric(name="instructions_per_op", unit="instructions/op", better="lower")
+
+
+def word_beside(cycles: Comparison, count: tuple[float, float, float], threshold: float) -> Outcome | None:
+    """The word in the second table. count: the change of the instructions and the ends of its interval, as ratios."""
+    if cycles.verdict not in CHANGE or cycles.ratio is None:
+        return cycles.verdict
+    ratio, low, high = count
+    other = high < 1 if cycles.ratio > 1 else low > 1
+    return Outcome.UNKNOWN if other and abs(ratio - 1) > threshold / 2 else cycles.verdict
+
+
+def rows_beside() -> list[tuple[str, float, float, tuple[float, float]]]:
+    """Of each row of the second table: its word, and the change of cycles and instructions in its example."""
+    found = []
+    for line in DOC.read_text().splitlines():
+        if match := re.fullmatch(r"\| [^|]* \| [^|]* \| (`.+`) \| cycles (.+), instructions (.+) \|", line):
+            (cycles,) = re.findall(r"[-+]?\d+\.\d", match[2])
+            ratio, *ends = (1 + float(number) / 100 for number in re.findall(r"[-+]?\d+\.\d", match[3]))
+            found.append((match[1], 1 + float(cycles) / 100, ratio, (ends[0], ends[1]) if ends else (ratio, ratio)))
+    return found
+
+
+def test_the_examples_of_cycles_and_instructions_have_the_words_in_the_table() -> None:
+    assert len(rows_beside()) == 5
+    for text, cycles, ratio, interval in rows_beside():
+        primary = compare_metric(CYCLES, [1000.0] * 6, [1000 * cycles] * 6, exact=True)
+        count = compare_metric(COUNT, [1000.0] * 6, [1000 * ratio] * 6, exact=True)
+        count = msgspec.structs.replace(count, interval=interval)
+        found = beside_count(primary, count, 0.02)
+        assert f"`{found.verdict}`" == text, (cycles, ratio)
+        assert found.verdict == word_beside(primary, (ratio, *interval), 0.02)
+
+
+def test_cycles_and_instructions_that_disagree_follow_the_table() -> None:
+    """400 pairs of comparisons, of all sizes around the threshold, with and without noise."""
+    chance, seen = np.random.default_rng(17), dict.fromkeys(Outcome, 0)
+    disputed = 0
+    for number in range(400):
+        threshold = float(chance.choice([0.001, 0.02, 0.05]))
+        noise = (number % 2) * 10 ** chance.uniform(-5, -1.5)
+        cycles, count = (
+            compare_metric(
+                metric,
+                [1000.0] * 8,
+                (1000 * np.exp(chance.uniform(-4, 4) * threshold + noise * chance.standard_normal(8))).tolist(),
+                threshold=threshold,
+                exact=True,
+            )
+            for metric in (CYCLES, COUNT)
+        )
+        found = beside_count(cycles, count, threshold)
+        assert count.ratio is not None and count.interval is not None
+        assert found.verdict == word_beside(cycles, (count.ratio, *count.interval), threshold)
+        seen[found.verdict or Outcome.UNKNOWN] += 1
+        if found != cycles:
+            disputed += 1
+            assert (found.verdict, found.ratio, found.more_blocks) == (Outcome.UNKNOWN, cycles.ratio, None)
+            assert re.fullmatch(r"model .+ %, instructions .+ %: rests on the model", found.reason)
+    assert disputed > 20 and all(count > 20 for count in seen.values()), (disputed, seen)
