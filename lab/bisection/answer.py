@@ -90,12 +90,16 @@ OutcomeWord = Literal["found", "range", "no culprit", "undecided"]
 
 
 class Step(Record, frozen=True, kw_only=True):
-    """A measured or untestable commit on the path of the search."""
+    """A measured or untestable commit on the path of the search.
+
+    ratio: of its metric to the old end's. instructions: the same of the count beside modelled cycles.
+    """
 
     commit: str
     title: str
     decision: str
     ratio: float | None = None
+    instructions: float | None = None
     values: list[float] = msgspec.field(default_factory=list)
     build: str = ""
     same_as: str | None = None
@@ -110,7 +114,7 @@ class Culprit(Record, frozen=True, kw_only=True):
 
     untested: the suspects that could not be tested; the others, except the last, were not tried.
     before: the commit to compare with.
-    effect: by the search's own seeds.
+    effect: by the search's own seeds. instructions: the same of the count beside modelled cycles.
     direction: `regression` or `improvement`; None for a metric without a better side.
     confidence: the probability that the culprit is among the suspects.
     inside: for a package, the result of a search among the commits between the two sources, or the way to one.
@@ -132,6 +136,7 @@ class Culprit(Record, frozen=True, kw_only=True):
     inside: str | None = None
     inside_result: str | None = None
     proof: Proof | None = None
+    instructions: Comparison | None = None
 
     @property
     def is_single(self) -> bool:
@@ -151,6 +156,8 @@ class Answer(Record, frozen=True, kw_only=True):
     or `undecided` (the budget ran out, or the seeds disagree).
     measured: the number of commits with values, without the ends.
     live: in live mode only.
+    chosen: the metric as the user chose it: `cycles`, `instructions` or a name; None for the primary one.
+    instructions: of the ends, beside modelled cycles.
     """
 
     schema: str = "lab.bisect/1"
@@ -183,6 +190,8 @@ class Answer(Record, frozen=True, kw_only=True):
     result: str
     reproduce: list[str]
     live: Posterior | None = None
+    chosen: str | None = None
+    instructions: Comparison | None = None
 
     @property
     def named(self) -> bool:

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from lab.bisection import exact_search
 from lab.bisection.commit_range import Candidate
-from lab.bisection.exact_state import PANICS, ExactState
+from lab.bisection.exact_state import CHOOSE, PANICS, ExactState
 from lab.bisection.journal import Reading, Seeds, commit_folder, untestable
 from lab.bisection.plan import FIRST_SEED, BisectPlan
 from lab.bisection.session import PLAN, Conditions, Session
@@ -38,6 +38,7 @@ from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed, 
 from lab.core.executor import Work
 from lab.core.progress import Progress
 from lab.core.records import now
+from lab.guests import costs
 from lab.guests.run import Arm
 from lab.kernels import build
 from lab.kernels.kernel import Kernel, KernelSpec, MachineType
@@ -84,7 +85,7 @@ class Measurer:
         self.environment = ready.environment
         self.bench = self._series.bench
         self.machine: MachineType = self.bench.machine
-        self.metric = chosen_metric(_metrics(self._series), self.plan.metric)
+        self.metric = chosen_metric(_metrics(self._series, self.plan.metric), self.plan.metric)
 
     def obtain(self, spec: KernelSpec, work: Work | None = None) -> Kernel:
         """The kernel of a spec, built if need be."""
@@ -125,19 +126,22 @@ class Measurer:
         )
         twin = next((r for r in known if r.image == image and r.values), None)
         if twin is not None:
-            return replace(reading, values=twin.values, same_as=twin.commit)
+            return replace(reading, values=twin.values, instructions=twin.instructions, same_as=twin.commit)
         on_built()
         try:
-            values = self._run(candidate, kernel, seeds)
+            values, instructions = self._run(candidate, kernel, seeds)
         except GuestFailed as error:
             if error.kind.blames == "host":
                 raise
             failed = untestable(candidate, error.kind, error, build_s=reading.build_s)
             return replace(failed, image=image, kernel=kernel.key)
-        return replace(reading, values=values, run_s=round(time.monotonic() - built, 3))
+        return replace(reading, values=values, instructions=instructions, run_s=round(time.monotonic() - built, 3))
 
-    def _run(self, candidate: Candidate, kernel: Kernel, seeds: Sequence[int]) -> list[float]:
-        """The metric of a commit for each seed; guests that were recorded before are not run again."""
+    def _run(self, candidate: Candidate, kernel: Kernel, seeds: Sequence[int]) -> tuple[list[float], list[float]]:
+        """The metric of a commit for each seed, and the instructions beside it, if there are any.
+
+        Guests that were recorded before are not run again.
+        """
         folder = commit_folder(self.folder, candidate)
         (folder / "runs").mkdir(parents=True, exist_ok=True)
         series = dataclasses.replace(self._series, bench=dataclasses.replace(self.bench, folder=folder), done={})
@@ -149,12 +153,14 @@ class Measurer:
         runs = [series.run("commit", seed, case) for seed in seeds]
         if not all(runs):
             raise OutOfTime
-        values = [run.metrics(case.name).get(self.metric.name) for run in runs if run]
-        if None in values:
+        metrics = [run.metrics(case.name) for run in runs if run]
+        if any(self.metric.name not in numbers for numbers in metrics):
             raise GuestFailed(
                 GuestFailure.WORKLOAD, f"{candidate.name}: the workload did not report {self.metric.name}"
             )
-        return [value for value in values if value is not None]
+        count = costs.count_of(self.metric.name)
+        instructions = [numbers[count] for numbers in metrics if count in numbers]
+        return [numbers[self.metric.name] for numbers in metrics], instructions
 
 
 def identity(kernel: Kernel, machine: MachineType) -> str:
@@ -162,15 +168,18 @@ def identity(kernel: Kernel, machine: MachineType) -> str:
     return records.digest([records.file_digest(kernel.image(machine)), sorted(kernel.spec.settings)])
 
 
-def _metrics(series: Series) -> list[Metric]:
+def _metrics(series: Series, asked: str | None) -> list[Metric]:
     own = series.metrics(series.cases[0])
-    return exact.metrics_of(series.bench.workload, own, modelled=series.bench.instrument is not None)
+    return exact.metrics_of(series.bench.workload, own, modelled=series.bench.instrument is not None, by=asked)
 
 
 def chosen_metric(known: Sequence[Metric], name: str | None) -> Metric:
-    """The metric that decides: the primary one, or the one named. `UserError` if there is none."""
+    """The metric that decides: the primary one, or the one named. `UserError` if there is none.
+
+    known: its primary metric is that by `cycles` or `instructions`, where one of these is the name.
+    """
     for metric in known:
-        if metric.name == name or (name is None and metric.primary):
+        if metric.primary if name is None or name in costs.BASES else metric.name == name:
             return metric
     raise UserError(f"there is no metric {name!r} here", hint=f"there is {', '.join(metric.name for metric in known)}")
 
@@ -270,8 +279,10 @@ class ExactRunner:
         journal = self.session.journal
         if self.session.state is None:
             self._measure_ends()
+        ends = self.state.ends
+        if ends is not None and ends.rests_on_model:
+            raise Undecided(f"the ends disagree: {ends.reason}", hint=CHOOSE)
         if not self.state.differ:
-            ends = self.state.ends
             raise Undecided(
                 f"no culprit: the ends are alike ({percent(ends.ratio if ends else None)}), so no commit can be told",
                 hint="choose other ends, another case, or a smaller --threshold",
@@ -298,7 +309,7 @@ class ExactRunner:
                     raise end_failure(reading, term)
             readings = {reading.commit: reading for reading in measured}
             ends = ExactState(plan=plan, history=history, metric=measurer.metric, readings=readings).ends
-            if ends is None or ends.verdict != Outcome.UNKNOWN:
+            if ends is None or ends.verdict != Outcome.UNKNOWN or ends.rests_on_model:
                 break
         for reading in readings.values():
             self.session.journal.append(reading)
@@ -351,6 +362,8 @@ class ExactRunner:
                 f"ends: {new} against {old} {percent(state.ends.ratio)} ({state.metric.name}, {seeds} seeds): "
                 f"{state.ends.verdict}"
             )
+            if state.ends.rests_on_model:
+                self.work.progress.log(f"nothing is searched: {state.ends.reason}; {CHOOSE}")
         if not state.differ and state.next() is not None:
             self.work.progress.log(f"the ends are alike; measuring up to {state.plan.probes} commits between them")
 
@@ -438,6 +451,8 @@ def _most_changed(result: AbResult, *, worse_only: bool) -> str:
         for case in result.cases
         if case.verdict.is_change and (not worse_only or case.verdict == Outcome.REGRESSION)
     ]
+    if not moved and (disputed := [case for case in result.cases if case.primary.rests_on_model]):
+        raise UserError(f"no culprit: {disputed[0].name}: {disputed[0].primary.reason}", hint=CHOOSE)
     if not moved:
         raise UserError(
             f"no culprit: the ends do not differ in any of {len(result.cases)} cases ({result.reason})",

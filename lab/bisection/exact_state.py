@@ -18,10 +18,12 @@ from lab.bisection.journal import Reading
 from lab.bisection.plan import BisectPlan
 from lab.bisection.search_state import Remaining, SearchState
 from lab.core.errors import GuestFailure
+from lab.guests import costs
 from lab.stats import verdict
 from lab.stats.verdict import Comparison, Metric, Outcome, percent
 
 PANICS = (GuestFailure.PANIC, GuestFailure.OOPS)
+CHOOSE = "choose what decides: --metric instructions, or --metric cycles"
 _PANICKED = 1_000_000
 """The level of kernels that panic, in a search for the one that began to."""
 
@@ -48,9 +50,29 @@ class ExactState(SearchState):
 
     @cached_property
     def ends(self) -> Comparison | None:
-        """The new end against the old one; None when one of them panics, as the recipe wants it."""
+        """The new end against the old one; None when one of them panics, as the recipe wants it.
+
+        `unknown` where the count of instructions contradicts modelled cycles, unless the user chose the metric.
+        """
         old, new = (self.readings[end.id] for end in self.history.ends)
-        return self.compare(old, new) if old.values and new.values else None
+        if not old.values or not new.values:
+            return None
+        ends, count = self.compare(old, new), self.instructions(new)
+        return verdict.beside_count(ends, count, self.plan.threshold) if count and not self.plan.metric else ends
+
+    @property
+    def ends_instructions(self) -> Comparison | None:
+        """The instructions of the new end."""
+        return self.instructions(self.readings[self.history.new.id])
+
+    def instructions(self, reading: Reading, base: Reading | None = None) -> Comparison | None:
+        """The count of instructions of a reading against the old end or another one, beside modelled cycles."""
+        name, base = costs.count_of(self.metric.name), base or self.readings[self.history.old.id]
+        metric = next((metric for metric in costs.METRICS if metric.name == name), None)
+        if metric is None or not base.instructions or not reading.instructions:
+            return None
+        counts = paired(base.instructions, reading.instructions)
+        return verdict.compare_metric(metric, *counts, threshold=self.plan.threshold, alpha=self.plan.alpha, exact=True)
 
     @property
     def differ(self) -> bool:
@@ -244,6 +266,7 @@ class ExactState(SearchState):
             untested=[number for number in change.suspects if number in self.known.skipped],
             before=change.before,
             effect=effect,
+            instructions=self.instructions(test, base),
             ratio=effect.ratio if effect else None,
             confidence=1 - effect.p_value if effect else 1.0,
         )
@@ -253,6 +276,8 @@ class ExactState(SearchState):
         ends = self.ends
         if out_of_time:
             return "undecided", f"the budget is used up, about {self.steps_left} commits are still to be measured"
+        if ends is not None and ends.rests_on_model:
+            return "undecided", f"the ends disagree: {ends.reason}; {CHOOSE}"
         if ends is not None and ends.verdict == Outcome.UNKNOWN:
             return "undecided", f"{len(ends.base)} seeds do not tell the ends apart: {ends.reason}"
         if ends is not None and self._is_better:

@@ -21,6 +21,7 @@ class BisectPlan(CommonPlan, frozen=True, kw_only=True):
     terms: the names of the ends, (good, bad) or (old, new); with the former only a change for the worse counts.
     selection: the workload and its cases, as `lab ab` takes them.
     case: None until the ends have shown the case that changed most.
+    metric: `cycles` or `instructions`, by which the workload's own one is counted, or a name; None for the primary one.
     seeds: exactly that many; None for as many as the ends need.
     probes: the number of commits to measure between ends that are alike.
     panics: the meaning of a kernel panic in the workload.
@@ -69,5 +70,5 @@ class BisectPlan(CommonPlan, frozen=True, kw_only=True):
         common["max_seeds"] = max(self.max_seeds, SEEDS)
         return Plan(
             **common, base=base, test=test, workloads=[self.selection], alpha=self.alpha, seeds=SEEDS,
-            fixed_seeds=False,
+            fixed_seeds=False, metric=None if self.is_live else self.metric,
         )  # fmt: skip

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from lab.bisection.answer import Answer, Culprit, Function, Proof
 from lab.bisection.commit_range import Candidate, History
+from lab.bisection.exact_state import CHOOSE
 from lab.bisection.journal import safe_name
 from lab.bisection.plan import BisectPlan
 from lab.bisection.session import Session
@@ -68,6 +69,8 @@ class Prover:
             return answer
         names = ", ".join(change.commit[:12] for change in unsure)
         reason = f"fresh seeds do not confirm {names} with {100 * (1 - self.plan.alpha):g} % confidence"
+        disputed = [change.proof.fresh for change in unsure if change.proof and change.proof.fresh]
+        reason += "".join(f"; {fresh.reason}; {CHOOSE}" for fresh in disputed[:1] if fresh.rests_on_model)
         return replace(answer, outcome="undecided", reason=reason)
 
     def _prove(self, change: Culprit) -> Culprit:

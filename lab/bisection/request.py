@@ -15,13 +15,14 @@ from lab.bisection.commit_range import History
 from lab.bisection.exact_runner import chosen_metric
 from lab.bisection.plan import BisectPlan, Panics
 from lab.compare import certificates, live_guests
-from lab.compare.exact import metrics_of
+from lab.compare.exact import metrics_of, model_of, require_metric
 from lab.compare.plan import GUEST_TIMEOUT_S, ArmPlan, LivePlan, MeasureOptions
 from lab.core import paths, records, toml
 from lab.core.errors import UserError
 from lab.core.progress import Progress
 from lab.core.records import Record
 from lab.guests import exact, kvm
+from lab.guests.costs import BASES
 from lab.stats import defaults
 from lab.workloads import selection
 from lab.workloads.spec import Case, Workload
@@ -135,6 +136,8 @@ class BisectRequest(Options, frozen=True, kw_only=True):
             raise UserError("--seeds requires exact mode", hint="live mode boots as often as the search needs")
         if self.model not in (None, "auto", "none"):
             raise UserError("--model requires exact mode: live mode measures real time", hint="leave one of them out")
+        if self.metric in BASES:
+            raise UserError("--metric instructions and cycles require exact mode", hint="live mode measures real time")
 
     def ends(self) -> tuple[Terms, tuple[str, str]]:
         """The words for the ends, and the ends."""
@@ -216,6 +219,8 @@ def plan_for(
     options.require()
     workload, cases = selection.select(request.workload)
     live = _live_plan(request, workload, cases)
+    if live is None:
+        require_metric(request.metric, workload, modelled=model_of(options.model, workload) != "none")
     old, new = (ArmPlan(spec=spec, cc=options.cc) for spec in options.resolve(ends, progress))
     return BisectPlan(
         **options.common(live),

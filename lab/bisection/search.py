@@ -78,6 +78,8 @@ def summarize(session: Session, state: SearchState, *, out_of_time: bool = False
         result=session.name,
         reproduce=plan.command,
         live=state.posterior(),
+        chosen=plan.metric,
+        instructions=state.ends_instructions,
     )
 
 

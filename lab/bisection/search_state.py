@@ -60,6 +60,15 @@ class SearchState(ABC):
     def ratio(self, reading: Reading) -> float | None:
         """A reading over the old end."""
 
+    @property
+    def ends_instructions(self) -> Comparison | None:
+        """The count of instructions of the new end against the old one, beside modelled cycles."""
+        return None
+
+    def instructions(self, reading: Reading) -> Comparison | None:
+        """The count of instructions of a reading against the old end, beside modelled cycles."""
+        return None
+
     @abstractmethod
     def term(self, commit: str) -> str:
         """The word for a tried commit in `git bisect`: one of the plan's two, or skip."""
@@ -103,11 +112,13 @@ class SearchState(ABC):
     def step(self, commit: str) -> Step:
         """A tried commit, for the answer."""
         reading = self.reading(commit)
+        count = self.instructions(reading)
         return Step(
             commit=commit,
             title=self.history.find(commit).title,
             decision=f"untestable: {reading.untestable}" if reading.untestable else self.likeness(commit),
             ratio=self.ratio(reading),
+            instructions=count.ratio if count else None,
             values=reading.values,
             build=reading.kernel,
             same_as=reading.same_as,
@@ -131,6 +142,7 @@ class SearchState(ABC):
         effect: Comparison | None,
         ratio: float | None,
         confidence: float,
+        instructions: Comparison | None = None,
         proof: Proof | None = None,
     ) -> Culprit:
         """A change in the history: `at` shows it first, one of the suspects made it."""
@@ -147,6 +159,7 @@ class SearchState(ABC):
             untested=[history[number].id for number in untested],
             before=history[before].id,
             effect=effect,
+            instructions=instructions,
             direction=direction,
             confidence=confidence,
             merge=commit.merge,

@@ -49,7 +49,9 @@ _ends = options.together(
     click.option("--new", metavar="SPEC", help="The newer end."),
     click.option("--recipe", metavar="NAME|FILE", help="Take what is not given here from a recipe."),
     click.option("--workload", "-w", metavar="NAME[:CASE]", help="What to run."),
-    click.option("--metric", metavar="NAME", help="What decides (default: the primary metric)."),
+    click.option(
+        "--metric", metavar="instructions|cycles|NAME", help="What decides (default: the workload's own choice)."
+    ),
     click.option("--threshold", type=options.Share(), help="The smallest change that counts (2%)."),
     click.option("--seeds", type=click.IntRange(min=1), help="Exactly that many seeds a commit."),
     click.option("--model", type=click.Choice(["auto", "none", "tlb", "full"]), help="Cost model, as in `lab ab`."),

@@ -76,9 +76,11 @@ class CulpritSearch:
             good=good, bad=event.test, workload=workload, tree=self.tree.name, threshold=threshold,
             machine=plan.machine, cc=plan.cc, qemu=plan.qemu, guest_timeout=plan.guest_timeout_s,
             model=plan.model if worst.mode == "exact" else None,
+            metric=plan.metric if worst.mode == "exact" else None,
         )  # fmt: skip
         argv = ["lab", "bisect", "--good", good, "--bad", event.test, "--tree", self.tree.name, "-w", workload]
         argv += ["--threshold", f"{threshold:g}"]
+        argv += ["--metric", plan.metric] if plan.metric and worst.mode == "exact" else []
         if worst.mode == "live":
             if (accelerator := self.branch.night.live.accelerator) is None:
                 raise UserError("this host no longer measures in live mode")

@@ -83,6 +83,7 @@ def comparison_plan(
     options = MeasureOptions(
         workload=plan.workloads_of(branch),
         model=plan.model,
+        metric=plan.metric if accelerator is None else None,
         machine=plan.machine,
         threshold=plan.threshold,
         first_seeds=plan.seeds,

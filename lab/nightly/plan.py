@@ -13,6 +13,7 @@ from lab.core.errors import UserError
 from lab.core.records import Record
 from lab.core.toml import TomlFile
 from lab.guests import exact, hardware
+from lab.guests.costs import Basis
 from lab.history.trends import Mode
 from lab.kernels import compilers
 from lab.nightly.record import BranchKey
@@ -69,9 +70,9 @@ class LiveOptions(Record, frozen=True, kw_only=True):
 class NightlyPlan(Record, frozen=True, kw_only=True):
     """A plan. Keys that are left out have the defaults of `lab ab`.
 
-    budget: of a whole night. modes: `live` adds live mode where the host supports it. bisect: False leaves regressions
-    without a culprit. creep_days: the age of the tip that slow losses are measured against. cluster, share: for builds
-    and exact mode, as in `lab ab`.
+    metric: what decides in exact mode, as in `lab ab`. budget: of a whole night. modes: `live` adds live mode where
+    the host supports it. bisect: False leaves regressions without a culprit. creep_days: the age of the tip that slow
+    losses are measured against. cluster, share: for builds and exact mode, as in `lab ab`.
     """
 
     schema: Literal[1]
@@ -87,6 +88,7 @@ class NightlyPlan(Record, frozen=True, kw_only=True):
     modes: tuple[Mode, ...] = ("exact",)
     live: LiveOptions = LiveOptions()
     model: Literal["auto", "none", "tlb", "full"] = "auto"
+    metric: Basis | None = None
     machine: str = hardware.DEFAULT
     cc: str = compilers.DEFAULT
     qemu: str = exact.QEMU
@@ -136,6 +138,8 @@ def _check(file: TomlFile, plan: NightlyPlan) -> None:
         raise file.error("modes: exact is always measured", "modes", hint='write modes = ["exact", "live"]')
     if "live" in file.values and "live" not in plan.modes:
         raise file.error("[live] requires live among the modes", "live", hint='write modes = ["exact", "live"]')
+    if plan.metric == "cycles" and plan.model == "none":
+        raise file.error("metric: nothing counts cycles without a model", "metric", hint='write model = "auto"')
     if plan.cluster is not None and plan.share is None:
         raise file.error("cluster: it requires a share", "cluster", hint='e.g. share = "/net/lab"')
     if plan.max_seeds < plan.seeds:

@@ -32,8 +32,10 @@ def _lines(answer: Answer) -> Iterator[str]:
     yield f"{new:<5} {_named(answer, answer.new.id)}"
     kind = answer.kind if answer.candidates != 1 else answer.kind.removesuffix("s")
     yield f"{answer.candidates} {kind}, the {new} end included{wording.limits(answer)}; {answer.workload}:{answer.case}"
+    if answer.chosen:
+        yield f"      decided by --metric {answer.chosen}"
     if answer.ends is not None:
-        yield f"ends  {_effect(answer.ends)}: {answer.ends.verdict}"
+        yield f"ends  {_effect(answer.ends)}{wording.beside(answer.instructions)}: {answer.ends.verdict}"
     yield ""
     if not answer.changes:
         yield f"{answer.outcome}: {answer.reason}"
@@ -76,7 +78,7 @@ def _change(answer: Answer, found: Culprit) -> Iterator[str]:
         if len(found.suspects) > _MOST_SUSPECTS:
             yield f"    and {len(found.suspects) - _MOST_SUSPECTS} more"
     if (effect := wording.effect_of(found)) is not None:
-        yield f"  effect      {_effect(effect)}"
+        yield f"  effect      {_effect(effect)}{wording.beside(found.instructions)}"
     yield f"  confidence  {100 * found.confidence:.4g} %{'' if found.proof else ' (of the search alone)'}"
     yield from _proof(found)
     if found.inside is not None:
@@ -136,7 +138,8 @@ def _step(step: Step) -> str:
     change = percent(step.ratio) if step.values else ""
     why = f": {step.why}" if step.why else ""
     same = f" (same kernel as {short(step.same_as)})" if step.same_as else ""
-    return f'{short(step.commit)}  {step.decision:<18} {change:>9}  "{step.title}"{why}{same}'
+    count = f" instructions {percent(step.instructions):>9}" if step.instructions is not None else ""
+    return f'{short(step.commit)}  {step.decision:<18} {change:>9}{count}  "{step.title}"{why}{same}'
 
 
 def _footer(answer: Answer) -> Iterator[str]:

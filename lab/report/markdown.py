@@ -138,7 +138,8 @@ def bisection(stored: StoredBisection) -> str:
     for word, end in zip(answer.terms, (answer.old, answer.new), strict=True):
         lines.append(f"- {word}: {code(end.id)} {code(end.title)}")
     if answer.ends is not None:
-        lines.append(f"- ends: {_effect(answer.ends)}: {answer.ends.verdict}")
+        count = wording.beside(answer.instructions)
+        lines.append(f"- ends: {_effect(answer.ends)}{count}: {answer.ends.verdict}")
     lines += [f"- searched: {answer.candidates} {answer.kind}, {code(f'{answer.workload}:{answer.case}')}", ""]
     for found in answer.changes:
         lines += _change(stored, found)
@@ -168,7 +169,7 @@ def _change(stored: StoredBisection, found: Culprit) -> Iterator[str]:
         if len(found.suspects) > _MOST_SUSPECTS:
             yield f"- and {len(found.suspects) - _MOST_SUSPECTS} more"
     if (effect := wording.effect_of(found)) is not None:
-        yield f"- effect: {_effect(effect)}"
+        yield f"- effect: {_effect(effect)}{wording.beside(found.instructions)}"
     yield f"- confidence: {wording.share(found.confidence)} sure"
     yield from _proof(found)
     yield ""

@@ -67,7 +67,11 @@ def moved(case: CaseResult, result: AbResult) -> str:
 
 def instructions(case: CaseResult) -> str:
     """The change of the instructions beside modelled cycles, behind what is said of these; empty without any."""
-    count = case.instructions
+    return beside(case.instructions)
+
+
+def beside(count: Comparison | None) -> str:
+    """The change of a count of instructions, behind what is said of modelled cycles."""
     return f"; instructions {change(count)} {count.interval_text}".rstrip() if count else ""
 
 

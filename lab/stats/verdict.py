@@ -23,6 +23,8 @@ from lab.stats.sequential import Interval, SequentialTest
 ROUNDING = 1e-9
 """Log ratios that close to the threshold are on it."""
 
+_RESTS_ON_MODEL = "rests on the model"
+
 LEFT_OUT_ONE_IN = 8
 """At most one round in so many may be left out for want of a ratio."""
 
@@ -93,6 +95,11 @@ class Comparison(Record, frozen=True, kw_only=True):
     def is_change(self) -> bool:
         """True where the verdict is a regression or an improvement."""
         return self.verdict is not None and self.verdict.is_change
+
+    @property
+    def rests_on_model(self) -> bool:
+        """True of modelled cycles that the count of instructions contradicts."""
+        return self.verdict == Outcome.UNKNOWN and self.reason.endswith(_RESTS_ON_MODEL)
 
     @property
     def interval_text(self) -> str:
@@ -479,7 +486,7 @@ def beside_count(cycles: Comparison, count: Comparison, threshold: float) -> Com
     low, high = band(COUNT_SHARE * threshold)
     if not apart or low <= math.log(count.ratio) <= high:
         return cycles
-    reason = f"model {percent(cycles.ratio)}, {count_remark(count)}: rests on the model"
+    reason = f"model {percent(cycles.ratio)}, {count_remark(count)}: {_RESTS_ON_MODEL}"
     return msgspec.structs.replace(cycles, verdict=Outcome.UNKNOWN, reason=reason, more_blocks=None)
 
 

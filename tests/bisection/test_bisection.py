@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from lab.cli import main
-from lab.compare import results
+from lab.compare import exact, results
 from lab.core.errors import UserError
 
 from ..fakes.bisection import commit, dice, line, start, wobbly
 from ..fakes.bisector import Bisector, culprits
+from ..fakes.guest import FakeInstrument
 from ..fakes.kernel import fingerprint, git
 
 # ---- the answer
@@ -301,6 +302,76 @@ def test_a_culprit_outside_of_the_paths_is_not_pinned_on_one_inside(bisector: Bi
     (found,) = answer.changes
     assert found.commit == ids["late 0"] and answer.outcome == "undecided"
     assert found.proof is not None and not found.proof.confirmed
+
+
+# ---- modelled cycles beside the count of instructions
+
+
+@pytest.fixture
+def modelled(bisector: Bisector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bisector:
+    """The command, whose workload has a cost model: 60 operations a second are 67 % more cycles than 100."""
+    monkeypatch.setattr(exact, "load_instrument", lambda machine, model: FakeInstrument())
+    file = tmp_path / "mine" / "workload.toml"
+    file.write_text(file.read_text().replace('model = "none"', 'model = "tlb"'))
+    return bisector
+
+
+def fewer(fate: float) -> float:
+    """A fifth fewer instructions in the kernels that modelled cycles call worse."""
+    return 1000.0 if fate == 100.0 else 800.0
+
+
+DISPUTED = "model +66.7 %, instructions -20.0 %: rests on the model"
+
+
+def test_ends_of_which_cycles_and_instructions_disagree_are_not_searched(modelled: Bisector) -> None:
+    modelled.guests.counts = fewer
+    commits = line(modelled.tree, [100.0] * 8 + [60.0] * 8)
+    answer = modelled.search(commits[0], commits[-1])
+    choose = "choose what decides: --metric instructions, or --metric cycles"
+    assert (answer.outcome, answer.reason) == ("undecided", f"the ends disagree: {DISPUTED}; {choose}")
+    assert not answer.changes and {commit for commit, _ in modelled.guests.calls} == {commits[0], commits[-1]}
+    assert f"nothing is searched: {DISPUTED}; {choose}" in modelled.said
+    assert answer.instructions is not None and answer.instructions.ratio == pytest.approx(0.8)
+    assert main.run(["report", "latest"]) == 0
+    assert "; instructions -20.0 % exact: unknown" in modelled.capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("metric", "direction"), [("cycles", "regression"), ("instructions", "improvement")])
+def test_the_users_choice_is_searched_and_proved(modelled: Bisector, metric: str, direction: str) -> None:
+    modelled.guests.counts = fewer
+    commits = line(modelled.tree, [100.0] * 8 + [60.0] * 8)
+    answer = modelled.search(commits[0], commits[-1], "--metric", metric, words="old new")
+    assert answer.outcome == "found" and culprits(answer) == [commits[8]] and answer.chosen == metric
+    (found,) = answer.changes
+    assert found.direction == direction and found.proof is not None and found.proof.confirmed
+    assert answer.metric == {"cycles": "cycles_per_op", "instructions": "instructions_per_op"}[metric]
+    assert answer.reproduce[-2:] == ["--metric", metric]
+    assert main.run(["report", "latest"]) == 0
+    text = modelled.capsys.readouterr().out
+    assert f"decided by --metric {metric}" in text and f"--metric {metric}" in text.partition("repeat: ")[2]
+
+
+def test_instructions_stand_beside_the_cycles_of_ends_path_and_effect(modelled: Bisector) -> None:
+    modelled.guests.counts = lambda fate: 1000.0 if fate == 100.0 else 1500.0
+    commits = line(modelled.tree, [100.0] * 8 + [60.0] * 8)
+    answer = modelled.search(commits[0], commits[-1])
+    (found,) = answer.changes
+    assert answer.outcome == "found" and found.instructions is not None
+    assert found.instructions.ratio == pytest.approx(1.5)
+    assert {round(step.instructions or 0, 6) for step in answer.path} == {1.0, 1.5}
+    assert main.run(["report", "latest"]) == 0
+    text = modelled.capsys.readouterr().out
+    lines = [one for one in text.splitlines() if "instructions " in one]
+    assert len(lines) == 2 + answer.measured, "\n".join(lines)
+
+
+def test_a_case_is_not_chosen_by_the_model_alone(modelled: Bisector, tmp_path: Path) -> None:
+    modelled.guests.counts = fewer
+    commits = line(modelled.tree, [100.0] * 4 + [60.0] * 4)
+    modelled.workload = str(tmp_path / "mine")
+    complaint = modelled.refused(2, "--good", commits[0], "--bad", commits[-1])
+    assert DISPUTED in complaint and "--metric instructions" in modelled.said
 
 
 # ---- several cases

@@ -35,6 +35,8 @@ def test_what_live_mode_cannot_do_is_refused(bisector: Bisector, tmp_path: Path)
     assert "--seeds requires exact mode" in bisector.refused(2, *live, "--seeds", "3")
     assert "--model requires exact mode" in bisector.refused(2, *live, "--model", "tlb")
     assert "throughput" in bisector.refused(2, *live, "--metric", "thruput")
+    assert "require exact mode" in bisector.refused(2, *live, "--metric", "cycles")
+    assert "has no cost model" in bisector.refused(2, *ends, "--metric", "cycles")
     assert "require --mode live" in bisector.refused(2, *ends, "--accel", "tcg")
     assert "not enough CPUs" in bisector.refused(2, *live, "--cpus", "9999")
     recipe = tmp_path / "panics.toml"

@@ -40,6 +40,7 @@ def asked(**more: object) -> ab.AbOptions:
         (True, {"mode": "exact"}, "exact"),
         (True, {"seeds": 3}, "exact"),
         (True, {"model": "full"}, "exact"),
+        (True, {"metric": "instructions"}, "exact"),
         (True, {"explain": True}, "exact"),
         (False, {"mode": "live"}, "live"),
         (False, {"rounds": 3}, "live"),
@@ -57,6 +58,8 @@ def test_the_mode(monkeypatch: pytest.MonkeyPatch, works: bool, more: dict[str, 
 def test_options_of_the_other_mode_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="--seeds requires --mode exact"):
         ab._live_plan(asked(mode="live", seeds=3), QUIET)
+    with pytest.raises(UserError, match="--metric requires --mode exact"):
+        ab._live_plan(asked(mode="live", metric="cycles"), QUIET)
     with pytest.raises(UserError, match="--model requires --mode exact"):
         ab._live_plan(asked(mode="live", model="full"), QUIET)
     with pytest.raises(UserError, match="--seeds requires --mode exact"):

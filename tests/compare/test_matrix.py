@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import time
 from collections.abc import Callable
@@ -11,17 +13,29 @@ from typing import Any
 import msgspec
 import pytest
 
+from lab import report
 from lab.cli import main
-from lab.compare import matrix, matrix_results, results
+from lab.compare import exact, matrix, matrix_results, results
 from lab.compare.matrix_results import Cell, MatrixPlan, MatrixResult
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed
 from lab.core.executor import Work
 from lab.core.progress import Progress
 from lab.kernels.kernel import KernelSpec
+from lab.report.inputs import StoredMatrix
 from lab.stats.verdict import Outcome
 
 from ..fakes.build import own_folders
-from ..fakes.guest import WORKLOAD, Broken, FakeGuests, Formula, Unsupported, kernel, pretend, write_workload
+from ..fakes.guest import (
+    WORKLOAD,
+    Broken,
+    FakeGuests,
+    FakeInstrument,
+    Formula,
+    Unsupported,
+    kernel,
+    pretend,
+    write_workload,
+)  # fmt: skip
 from ..fakes.work import quiet
 
 FACTORS = {"always-always": 1.0, "always-never": 1.0, "never-always": 0.5, "never-never": 2.0}
@@ -496,3 +510,53 @@ def test_a_cell_that_stays_open_gets_more_seeds_with_the_baseline_and_no_other_d
         ("thp-always", ("large",)), ("thp-never", ("large",)),
     }  # fmt: skip
     assert ("thp-madvise", 4) not in guests.boots
+
+
+# --- modelled cycles beside the count of instructions
+
+MODELLED = WORKLOAD.replace('model = "none"', 'model = "tlb"')
+
+
+def slower_if_never(arm: str, seed: int, case: str) -> float:
+    return 60.0 if "never" in arm and case == "large" else 100.0
+
+
+@pytest.fixture
+def modelled(start: Start, monkeypatch: pytest.MonkeyPatch) -> Callable[..., MatrixResult]:
+    """Measure a matrix of two arms, of which modelled cycles and instructions disagree in the large case."""
+    monkeypatch.setattr(exact, "load_instrument", lambda machine, model: FakeInstrument())
+
+    def measured(**changes: Any) -> MatrixResult:
+        guests, measure = start(slower_if_never, settings=["thp=always,never"], text=MODELLED, model="auto", **changes)
+        guests.counts = lambda arm, seed, case: 800.0 if "never" in arm and case == "large" else 1000.0
+        return measure()
+
+    return measured
+
+
+def test_cells_of_which_cycles_and_instructions_disagree_are_unknown(
+    modelled: Callable[..., MatrixResult], folder: Path
+) -> None:
+    result = modelled()
+    never = cells_of(result)["thp=never"]
+    assert never.reasons == ["unknown: model +29.1 %, instructions -20.0 %: rests on the model"]
+    assert never.instructions is not None and never.instructions.ratio == pytest.approx(0.8)
+    assert cells_of(result, "small")["thp=never"].verdict == Outcome.SAME
+    stored = StoredMatrix(raw=result, folder=folder)
+    for name in ("text", "md", "html"):
+        text = report.render(name, stored)
+        assert "rests on the model" in text and "-20.0 %" in text.replace("instructions -20.0 %", ""), name
+    assert "instructions (instructions_per_op) against thp=always" in report.render("text", stored)
+    rows = list(csv.DictReader(io.StringIO(report.render("csv", stored))))
+    assert {row["instructions_ratio"] for row in rows if row["case"] == "large"} == {"", "0.8"}
+
+
+@pytest.mark.parametrize(("metric", "word"), [("cycles", "regression"), ("instructions", "improvement")])
+def test_the_users_choice_decides_every_cell(
+    modelled: Callable[..., MatrixResult], folder: Path, metric: str, word: str
+) -> None:
+    result = modelled(metric=metric)
+    assert cells_of(result)["thp=never"].verdict == word
+    text = report.render("text", StoredMatrix(raw=result, folder=folder))
+    assert f"(lower is better; --metric {metric})" in text.splitlines()[0]
+    assert f"# --metric {metric}" in text.partition("repeat: ")[2]

@@ -165,10 +165,14 @@ def wobbly(value: float, seed: int, case: str) -> float:
 
 
 class Guests:
-    """Stands in for `runs.measure`."""
+    """Stands in for `runs.measure`.
+
+    Under a cost model, cycles are a million divided by the throughput. counts: the instructions by the fate.
+    """
 
     def __init__(self, value: Value = plain) -> None:
         self.value = value
+        self.counts: Callable[[float], float] = lambda fate: 1000.0
         self.calls: list[tuple[str, int]] = []
         self.failures: dict[str, int] = {}
 
@@ -197,6 +201,13 @@ class Guests:
             kernel=arm.kernel.key, fingerprint=bench.fingerprint, wall_s=0.1,
             argv=["qemu", "-kernel", str(arm.kernel.image(bench.machine))],
             report=GuestReport(cases=outcomes, complete=True),
+            costs={
+                outcome.name: {
+                    "cycles_per_op": 1e6 / outcome.metrics["throughput"],
+                    "instructions_per_op": self.counts(float(fate)),
+                }
+                for outcome in outcomes
+            } if bench.instrument else {},
         )  # fmt: skip
         records.save(guest.record_path, run)
         return run

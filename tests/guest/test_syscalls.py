@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -39,3 +40,22 @@ def test_every_case_runs_on_a_distributors_kernel(lab: Lab) -> None:
     assert found["fstat-empty-path"] == "improvement"
     assert found["fstat"] == "same"
     assert found["getppid"] == "same"
+    assert require_agreement(document) > 180
+
+
+def require_agreement(document: Any) -> int:
+    """No case is called a change whose instructions certainly moved the other way; gives the number of cases."""
+    compared = 0
+    for case in document["cases"]:
+        metrics = {metric["name"]: metric for metric in case["metrics"]}
+        cycles, count = metrics["kernel_cycles_p50"], metrics["kernel_instructions"]
+        if case["failed"] or not cycles["ratio"] or not count["interval"]:
+            continue
+        compared += 1
+        low, high = count["interval"]
+        other = low > 1.02 if cycles["ratio"] < 1 else high < 0.98
+        if other:
+            assert case["verdict"] in ("same", "unknown"), (case["case"], cycles["ratio"], count["ratio"])
+        if "rests on the model" in cycles["reason"]:
+            assert case["verdict"] == "unknown" and (cycles["ratio"] > 1) != (count["ratio"] > 1), case["case"]
+    return compared

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from lab.bisection import search
+from lab.bisection import search, session
 from lab.cli import main
+from lab.compare import exact
 from lab.core.errors import DiskFull, GuestFailed, GuestFailure
 from lab.history import database
 from lab.nightly import plan as nightly_plan
@@ -22,6 +23,7 @@ from lab.nightly.record import Event
 
 from ..fakes import nights as fakenights
 from ..fakes import smalldisk
+from ..fakes.guest import FakeInstrument
 from ..fakes.kernel import git
 from ..fakes.nights import FIRST, Nights
 
@@ -339,6 +341,30 @@ def _disk_is_full(*_: object, **__: object) -> None:
     raise DiskFull("no disk space left", hint="free some")
 
 
+def test_the_metric_of_a_plan_decides_its_comparisons_and_bisections(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step by modelled cycles that the instructions contradict is no event, unless the plan chooses."""
+    monkeypatch.setattr(exact, "load_instrument", lambda machine, model: FakeInstrument())
+    nights.guests.counts = lambda fate: 1000.0 if fate == 100.0 else 800.0
+    nights.write('model = "tlb"')
+    nights.run()
+    culprit = nights.add(70.0)
+    nights.run()
+    assert not nights.events()
+    nights.write('model = "tlb"\nmetric = "cycles"')
+    nights.add(70.0)
+    nights.add(100.0)
+    nights.run()
+    culprit = nights.add(70.0)
+    nights.run()
+    alarm = nights.events()[-1]
+    assert alarm.kind == "regression" and alarm.culprit is not None and alarm.culprit.commit == culprit
+    assert alarm.cases[0].metric == "cycles_per_op"
+    bisection = session.find("latest")
+    assert bisection.plan.metric == "cycles" and bisection.plan.command[-2:] == ["--metric", "cycles"]
+
+
 # ---- plans with errors
 
 
@@ -361,6 +387,8 @@ def _disk_is_full(*_: object, **__: object) -> None:
         ('schema = 1\n[[branch]]\n[[branch]]\n', "default/HEAD is named twice"),
         ("schema = 1\nseeds = 8\nmax_seeds = 6\n[[branch]]\n", ":3: max_seeds: 6 is less than seeds, 8"),
         ('schema = 1\ncluster = "tcp://a:1"\n[[branch]]\n', ":2: cluster: it requires a share"),
+        ('schema = 1\nmetric = "seconds"\n[[branch]]\n', ":2: metric: "),
+        ('schema = 1\nmetric = "cycles"\nmodel = "none"\n[[branch]]\n', ":2: metric: nothing counts cycles"),
         ("schema = [\n", ":1: not valid TOML"),
     ],
 )  # fmt: skip
