@@ -45,6 +45,13 @@ METRICS = (
     Metric(name="l1d_misses", unit="modelled misses/op", better="lower"),
     Metric(name="l2_misses", unit="modelled misses/op", better="lower"),
     Metric(name="llc_misses", unit="modelled misses/op", better="lower"),
+    Metric(name="atomics", unit="instructions/op", better="lower"),
+    Metric(name="fences", unit="instructions/op", better="lower"),
+    Metric(name="divisions", unit="instructions/op", better="lower"),
+    Metric(name="mispredictions", unit="modelled mispredictions/op", better="lower"),
+    Metric(name="exceptions", unit="exceptions/op", better="lower"),
+    Metric(name="cr3_writes", unit="instructions/op", better="lower"),
+    Metric(name="invlpgs", unit="instructions/op", better="lower"),
     Metric(name="counted_operations", unit="operations", better="neither"),
 )
 
@@ -77,6 +84,13 @@ _SUMS = {
     "l1d_misses": ("l1d_misses",),
     "l2_misses": ("l2_misses",),
     "llc_misses": ("llc_misses",),
+    "atomics": ("atomics",),
+    "fences": ("fences",),
+    "divisions": ("divisions",),
+    "mispredictions": ("mispredictions",),
+    "exceptions": ("exceptions",),
+    "cr3_writes": ("cr3_writes",),
+    "invlpgs": ("invlpgs",),
 }
 
 TRACE = 5_000

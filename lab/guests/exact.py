@@ -22,7 +22,7 @@ from lab.core.paths import room
 from lab.core.process import find_tool, run_text
 from lab.core.records import Record
 from lab.guests.plugin import COSTS, Instrument, escape
-from lab.guests.run import CONSOLE, INITRD, REPORT
+from lab.guests.run import CONSOLE, INITRD, REPORT, overridden
 from lab.kernels.kernel import MachineType
 
 QEMU = "qemu-system-x86_64"
@@ -102,7 +102,7 @@ def exact_machine() -> ExactMachine:
 
 def cmdline(extra: Sequence[str]) -> list[str]:
     """The kernel command line: the machine's, then that of the workload and the arm."""
-    return [*exact_machine().cmdline, *extra]
+    return overridden(exact_machine().cmdline, extra)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,12 +140,18 @@ class ExactGuest:
             described.append(options)
         return msgspec.convert({**facts, "fingerprint": records.digest(described)[:16]}, Environment)
 
+    @property
+    def cpu(self) -> str:
+        """QEMU's `-cpu`: that of the modelled machine, or every guest's."""
+        guest = self.instrument.machine.guest if self.instrument else None
+        return guest.cpu if guest else self.parameters.cpu
+
     def _facts(self) -> dict[str, Any]:
         """The facts that the command line is made of, besides paths."""
         return {
             "qemu": self.qemu.version,
             "machine": str(self.machine),
-            "cpu": self.parameters.cpu,
+            "cpu": self.cpu,
             "shift": self.parameters.shift,
             "rtc": self.parameters.rtc,
             "vcpus": self.vcpus,

@@ -97,7 +97,7 @@ class Overlap(Record, frozen=True, kw_only=True):
 
 
 class Costs(Record, frozen=True, kw_only=True):
-    """Costs in cycles; docs/cost-model.md defines the events."""
+    """Costs in cycles; docs/cost-model.md defines the events. Those from `atomic` on are of a class of instructions."""
 
     instruction: Cost
     stlb_hit: Cost
@@ -110,6 +110,34 @@ class Costs(Record, frozen=True, kw_only=True):
     prefetched: Cost
     rep_start: Cost
     rep_byte: Cost
+    atomic: Cost
+    fence: Cost
+    division: Cost
+    pause: Cost
+    indirect_branch: Cost
+    return_branch: Cost
+    misprediction: Cost
+    interrupt_flag: Cost
+    user_access: Cost
+    segment: Cost
+    state: Cost
+    vector: Cost
+    time: Cost
+    cpuid: Cost
+    msr: Cost
+    swapgs: Cost
+    cr3: Cost
+    cr4: Cost
+    invlpg: Cost
+    syscall: Cost
+    exception: Cost
+
+
+class Guest(Record, frozen=True, kw_only=True):
+    """The CPU that guests see, as QEMU's `-cpu`: by it a kernel chooses its alternatives and mitigations."""
+
+    cpu: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9,+=_.-]*\Z")]
+    source: Source
 
 
 class Clock(Record, frozen=True, kw_only=True):
@@ -137,7 +165,7 @@ class Reading(Record, frozen=True, kw_only=True):
 
 
 class Machine(Record, frozen=True, kw_only=True):
-    """`machines/<name>.toml`."""
+    """`machines/<name>.toml`. guest: None for the CPU of `machines/exact.toml`."""
 
     schema: int
     name: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]*\Z")]
@@ -150,6 +178,7 @@ class Machine(Record, frozen=True, kw_only=True):
     clock: Clock | None = None
     host: Host | None = None
     measured: dict[str, Reading] = msgspec.field(default_factory=dict)
+    guest: Guest | None = None
 
     @property
     def key(self) -> str:

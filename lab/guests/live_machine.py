@@ -24,7 +24,7 @@ from lab.core.locks import make_once
 from lab.core.paths import room
 from lab.core.records import Record
 from lab.guests import initrd
-from lab.guests.run import CONSOLE, INITRD, REPORT
+from lab.guests.run import CONSOLE, INITRD, REPORT, overridden
 from lab.guests.topology import CpuSet, Shape
 
 Accelerator = Literal["kvm", "tcg"]
@@ -68,7 +68,7 @@ def vng_argv(guest: LiveGuest) -> list[str]:
     return [
         *vng_options(guest.accelerator, guest.qemu, guest.shape.smp, guest.memory_mb),
         "--verbose",
-        *("--append", shlex.join([*live_parameters().cmdline, *guest.arguments])),
+        *("--append", shlex.join(overridden(live_parameters().cmdline, guest.arguments))),
         f"--qemu-opts={' '.join(qemu_options(guest))}",
         *("--exec", "true"),
     ]

@@ -244,3 +244,13 @@ def _incomplete(report: GuestReport, console: str, log: Path) -> GuestFailed:
         )
         hint = "it needs CONFIG_SERIAL_8250_CONSOLE, and CONFIG_PVH for the fast boot"
     return GuestFailed(GuestFailure.NO_REPORT, message, hint=hint, log=log)
+
+
+def overridden(words: Sequence[str], extra: Sequence[str]) -> list[str]:
+    """Words of a command line, without those that others replace, and the others.
+
+    To give a parameter twice is not enough: since v6.17 `mitigations=off mitigations=auto` mitigates nothing
+    (mitigations_parse_cmdline() in kernel/cpu.c).
+    """
+    replaced = {word.partition("=")[0] for word in extra}
+    return [*(word for word in words if word.partition("=")[0] not in replaced), *extra]

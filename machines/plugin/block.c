@@ -94,6 +94,7 @@ void blocks_begin(void)
 
 			block->executions_before = value(block, BLOCK_EXECUTIONS);
 			block->instructions_before = value(block, BLOCK_INSTRUCTIONS);
+			block->classes_before = value(block, BLOCK_CLASSES);
 			block->penalty = block->bytes = block->strings = 0;
 		}
 	}
@@ -120,6 +121,7 @@ void blocks_go_on(void)
 				value(block, BLOCK_EXECUTIONS) - chunk->left[block->at + BLOCK_EXECUTIONS];
 			block->instructions_before +=
 				value(block, BLOCK_INSTRUCTIONS) - chunk->left[block->at + BLOCK_INSTRUCTIONS];
+			block->classes_before += value(block, BLOCK_CLASSES) - chunk->left[block->at + BLOCK_CLASSES];
 		}
 	}
 }
@@ -128,10 +130,13 @@ struct work block_work(const struct block *block)
 {
 	struct work work = { .executions = value(block, BLOCK_EXECUTIONS) - block->executions_before };
 
-	if (block_mode(block) == MODE_USER)
+	if (block_mode(block) == MODE_USER) {
 		work.instructions = value(block, BLOCK_INSTRUCTIONS) - block->instructions_before;
-	else
+		work.classes = value(block, BLOCK_CLASSES) - block->classes_before;
+	} else {
 		work.instructions = work.executions * block->weight;
+		work.classes = work.executions * block->classes;
+	}
 	work.instructions += block->strings;
 	return work;
 }

@@ -33,6 +33,7 @@ enum mode {
 enum block_counter {
 	BLOCK_EXECUTIONS,
 	BLOCK_INSTRUCTIONS,	/* of a user block */
+	BLOCK_CLASSES,		/* of a user block: thousandths of cycles that its classes cost */
 	NR_BLOCK_COUNTERS,
 };
 
@@ -40,6 +41,7 @@ struct block {
 	uint64_t start;
 	uint32_t length;	/* instructions */
 	uint32_t weight;	/* those that count once per execution */
+	uint64_t classes;	/* of a kernel block: thousandths of cycles that its classes cost per execution */
 	struct site sites[2];
 	struct block *next;	/* of the same hash */
 	uint64_t penalty;	/* thousandths of cycles beyond the cost of the instructions */
@@ -47,6 +49,7 @@ struct block {
 	uint64_t strings;	/* instructions with a rep prefix, begun */
 	uint64_t executions_before;
 	uint64_t instructions_before;
+	uint64_t classes_before;
 	const struct counters *counters;
 	uint32_t at;		/* of the first of NR_BLOCK_COUNTERS in counters */
 };
@@ -55,6 +58,7 @@ struct block {
 struct work {
 	uint64_t executions;
 	uint64_t instructions;
+	uint64_t classes;	/* thousandths of cycles that they cost */
 };
 
 struct block *block_get(uint64_t start, uint32_t length);

@@ -9,6 +9,7 @@
 
 struct prefixes {
 	bool rep;
+	bool lock;
 	bool operand_size;
 	bool segment;		/* fs or gs: their base is added */
 	bool gs;
@@ -33,7 +34,10 @@ static size_t skip_prefixes(const uint8_t *bytes, size_t size, struct prefixes *
 			prefixes->segment = true;
 			prefixes->gs = bytes[at] == 0x65;
 			continue;
-		case 0x26: case 0x2e: case 0x36: case 0x3e: case 0x67: case 0xf0:
+		case 0xf0:
+			prefixes->lock = true;
+			continue;
+		case 0x26: case 0x2e: case 0x36: case 0x3e: case 0x67:
 			continue;
 		}
 		break;
@@ -69,22 +73,6 @@ static bool is_mark(const uint8_t *bytes, size_t size)
 	static const uint8_t start[] = { 0x0f, 0x1f, 0x80 }, magic[] = { 0x42, 0x41, 0x4c };
 
 	return size == 7 && !memcmp(bytes, start, sizeof(start)) && !memcmp(bytes + 4, magic, sizeof(magic));
-}
-
-static enum kind system_kind(const uint8_t *at, size_t left, bool operand_size)
-{
-	uint8_t modrm = left > 2 ? at[2] : 0, reg = (modrm >> 3) & 7;
-
-	if (left > 2 && at[1] == 0x22 && reg == 3)
-		return KIND_FLUSH_USER;
-	if (left > 2 && at[1] == 0x22 && reg == 4)
-		return KIND_FLUSH_ALL;
-	/* With a register for operand, 0f 01 /7 is swapgs and others. */
-	if (left > 2 && at[1] == 0x01 && reg == 7 && modrm < 0xc0)
-		return KIND_FLUSH_PAGE;
-	if (left > 3 && operand_size && at[1] == 0x38 && at[2] == 0x82)
-		return KIND_FLUSH_USER;
-	return KIND_PLAIN;
 }
 
 static bool modrm_memory(const uint8_t *at, size_t left)
@@ -195,7 +183,7 @@ static enum direction direction(const uint8_t *at, size_t left)
 
 struct decoded decode(const uint8_t *bytes, size_t size)
 {
-	struct decoded decoded = { .kind = KIND_PLAIN };
+	struct decoded decoded = { .kind = KIND_PLAIN, .class = CLASS_NONE };
 	struct prefixes prefixes = { .rep = false };
 	size_t start = skip_prefixes(bytes, size, &prefixes), left = size - start;
 	const uint8_t *at = bytes + start;
@@ -217,13 +205,19 @@ struct decoded decode(const uint8_t *bytes, size_t size)
 	if (prefixes.segment || !decoded.memory)
 		decoded.operand.base = NO_BASE;
 	decoded.turn = turn_decode(bytes, size);
+	decoded.class = class_decode(at, left, prefixes.lock, prefixes.rep);
+	decoded.redirects = redirects_return(bytes, size);
 	if (prefixes.rep && is_string(at[0])) {
 		decoded.kind = KIND_STRING;
 		decoded.stores = string_stores(at[0]);
 		decoded.two = (at[0] & 0xfe) == 0xa4;
 		decoded.size = string_size(at[0], &prefixes);
-	} else if (at[0] == 0x0f) {
-		decoded.kind = system_kind(at, left, prefixes.operand_size);
+	} else if (decoded.class == CLASS_CR3) {
+		decoded.kind = KIND_FLUSH_USER;
+	} else if (decoded.class == CLASS_CR4) {
+		decoded.kind = KIND_FLUSH_ALL;
+	} else if (decoded.class == CLASS_INVLPG) {
+		decoded.kind = KIND_FLUSH_PAGE;
 	}
 	return decoded;
 }

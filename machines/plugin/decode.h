@@ -3,6 +3,7 @@
 #ifndef LAB_DECODE_H
 #define LAB_DECODE_H
 
+#include "class.h"
 #include "operand.h"
 #include "turn.h"
 
@@ -42,6 +43,8 @@ struct decoded {
 	struct operand operand;
 	bool memory;		/* may access memory, so may fault; true when in doubt */
 	enum turn turn;
+	enum class class;
+	bool redirects;		/* the return behind it, see class.h */
 };
 
 struct decoded decode(const uint8_t *bytes, size_t size);

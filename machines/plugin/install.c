@@ -190,10 +190,29 @@ static void watch(const struct step *step)
 	}
 }
 
+/* Instructions that are counted together. */
+struct weight {
+	uint32_t instructions;
+	uint32_t classes[NR_CLASSES];
+};
+
 /* Marks cost nothing; string instructions are counted when they begin. */
-static uint32_t weight(const struct decoded *decoded)
+static void weigh(struct weight *weight, const struct decoded *decoded)
 {
-	return decoded->kind != KIND_MARK && decoded->kind != KIND_STRING;
+	if (decoded->kind == KIND_MARK || decoded->kind == KIND_STRING)
+		return;
+	weight->instructions++;
+	if (decoded->class != CLASS_NONE)
+		weight->classes[decoded->class]++;
+}
+
+static uint64_t class_cycles(const struct weight *weight)
+{
+	uint64_t cycles = 0;
+
+	for (int i = 0; i < NR_CLASSES; i++)
+		cycles += weight->classes[i] * machine.costs.classes[i];
+	return cycles;
 }
 
 /*
@@ -205,22 +224,30 @@ static uint32_t weight(const struct decoded *decoded)
 struct pieces {
 	const struct block *block;
 	struct qemu_plugin_insn *start;	/* of the piece being gathered */
-	uint64_t gathered;
-	uint64_t held;			/* the instruction that may fault: it belongs to the next piece */
+	struct weight gathered;
+	struct weight held;		/* the instruction that may fault: it belongs to the next piece */
 };
 
 static void close_piece(struct pieces *pieces)
 {
 	const struct block *block = pieces->block;
+	const struct weight *gathered = &pieces->gathered;
+	uint64_t cycles = class_cycles(gathered);
 
-	if (pieces->gathered) {
+	if (gathered->instructions) {
 		counters_add_on_insn(pieces->start, &totals, total_at(MODE_USER, TOTAL_INSTRUCTIONS),
-				     pieces->gathered);
+				     gathered->instructions);
 		counters_add_on_insn(pieces->start, block->counters, block->at + BLOCK_INSTRUCTIONS,
-				     pieces->gathered);
+				     gathered->instructions);
 	}
+	for (size_t i = 0; i < NR_CLASSES; i++)
+		if (gathered->classes[i])
+			counters_add_on_insn(pieces->start, &totals, total_at(MODE_USER, TOTAL_CLASSES) + i,
+					     gathered->classes[i]);
+	if (cycles)
+		counters_add_on_insn(pieces->start, block->counters, block->at + BLOCK_CLASSES, cycles);
 	pieces->start = NULL;
-	pieces->gathered = 0;
+	pieces->gathered = (struct weight){ 0 };
 }
 
 static void count_piecewise(struct pieces *pieces, const struct step *step, bool last)
@@ -230,23 +257,28 @@ static void count_piecewise(struct pieces *pieces, const struct step *step, bool
 	if (!pieces->start) {
 		pieces->start = step->insn;
 		pieces->gathered = pieces->held;
-		pieces->held = 0;
+		pieces->held = (struct weight){ 0 };
 	}
 	if (!splits || last) {
-		pieces->gathered += weight(&step->decoded);
+		weigh(&pieces->gathered, &step->decoded);
 	} else {
-		pieces->held = weight(&step->decoded);
+		weigh(&pieces->held, &step->decoded);
 		close_piece(pieces);
 	}
 	if (last)
 		close_piece(pieces);
 }
 
-static void count_whole(struct qemu_plugin_tb *tb, struct block *block, uint32_t instructions)
+static void count_whole(struct qemu_plugin_tb *tb, struct block *block, const struct weight *weight)
 {
-	block->weight = instructions;
-	if (instructions)
-		counters_add_on_block(tb, &totals, total_at(MODE_KERNEL, TOTAL_INSTRUCTIONS), instructions);
+	block->weight = weight->instructions;
+	block->classes = class_cycles(weight);
+	if (weight->instructions)
+		counters_add_on_block(tb, &totals, total_at(MODE_KERNEL, TOTAL_INSTRUCTIONS), weight->instructions);
+	for (size_t i = 0; i < NR_CLASSES; i++)
+		if (weight->classes[i])
+			counters_add_on_block(tb, &totals, total_at(MODE_KERNEL, TOTAL_CLASSES) + i,
+					      weight->classes[i]);
 }
 
 static struct step look(struct qemu_plugin_tb *tb, size_t index, const struct block *block)
@@ -267,13 +299,17 @@ static void watch_block(struct qemu_plugin_tb *tb)
 	struct pieces pieces = { .block = block };
 	bool user = block_mode(block) == MODE_USER, told_apart = !user && nr_vcpus == 1;
 	struct bases bases = { .known = 0 };
-	uint32_t weights = 0;
+	struct weight whole = { 0 };
+	bool redirected = false;
 
 	if (told_apart)
 		context_watch_block(tb, count);
 	for (size_t i = 0; i < count; i++) {
 		struct step step = look(tb, i, block);
 
+		if (redirected && step.decoded.class == CLASS_RETURN)
+			step.decoded.class = CLASS_MISPREDICTION;
+		redirected = step.decoded.redirects;
 		step.looked_at = looked_at(&bases, &step);
 		remember(&bases, &step);
 		if (!i && !iterates(&step))
@@ -281,12 +317,12 @@ static void watch_block(struct qemu_plugin_tb *tb)
 		watch(&step);
 		if (told_apart)
 			context_watch(step.insn, step.decoded.turn);
-		weights += weight(&step.decoded);
+		weigh(&whole, &step.decoded);
 		if (user)
 			count_piecewise(&pieces, &step, i + 1 == count);
 	}
 	if (!user)
-		count_whole(tb, block, weights);
+		count_whole(tb, block, &whole);
 }
 
 /* While the guest boots, only a mark is looked for, and only where there can be one. */

@@ -120,6 +120,9 @@ static bool read_argument(const char *name, const char *value)
 	for (size_t i = 0; i < sizeof(costs) / sizeof(costs[0]); i++)
 		if (!strcmp(name, costs[i].name))
 			return read_number(value, &end, 1U << 30, costs[i].cost) && !*end;
+	for (int i = 0; i < NR_CLASSES; i++)
+		if (!strcmp(name, class_costs[i]))
+			return read_number(value, &end, 1U << 30, &machine.costs.classes[i]) && !*end;
 	return read_choice(name, value);
 }
 

@@ -8,6 +8,8 @@
 #ifndef LAB_MACHINE_H
 #define LAB_MACHINE_H
 
+#include "class.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -43,6 +45,7 @@ struct costs {
 	uint64_t overlap;	/* so many cache misses are under way at once, unless one waits for another */
 	uint64_t rep_start;
 	uint64_t rep_byte;
+	uint64_t classes[NR_CLASSES];	/* beyond that of any instruction */
 };
 
 struct machine {

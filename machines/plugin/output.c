@@ -57,6 +57,8 @@ static void put_spent(const struct spent *spent)
 	fprintf(file, "{\"instructions\":%" PRIu64 ",\"string_bytes\":%" PRIu64, spent->instructions, spent->bytes);
 	if (machine.model >= MODEL_TLB)
 		fprintf(file, ",\"loads\":%" PRIu64 ",\"stores\":%" PRIu64, spent->loads, spent->stores);
+	for (int i = 0; i < NR_CLASSES; i++)
+		fprintf(file, ",\"%s\":%" PRIu64, class_counters[i], spent->classes[i]);
 	for (int i = 0; i < NR_COUNTERS; i++)
 		if (names[i] && has((enum counter)i))
 			fprintf(file, ",\"%s\":%" PRIu64, names[i], spent->counts[i]);
@@ -82,7 +84,7 @@ static void put_block(const struct block *block)
 {
 	struct work work = block_work(block);
 	uint64_t cycles = work.instructions * machine.costs.instruction + block->bytes * string_byte_cost() +
-			  block->penalty;
+			  work.classes + block->penalty;
 
 	if (!work.executions && !work.instructions && !cycles)
 		return;

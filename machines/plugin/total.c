@@ -27,6 +27,8 @@ static struct spent look(enum mode mode)
 	};
 
 	memcpy(spent.counts, counts[mode], sizeof(spent.counts));
+	for (int i = 0; i < NR_CLASSES; i++)
+		spent.classes[i] = counters_sum(&totals, total_at(mode, TOTAL_CLASSES) + (size_t)i);
 	return spent;
 }
 
@@ -42,6 +44,8 @@ static void spent_add(struct spent *sum, const struct spent *from, const struct 
 	sum->bytes += to->bytes - from->bytes;
 	sum->loads += to->loads - from->loads;
 	sum->stores += to->stores - from->stores;
+	for (int i = 0; i < NR_CLASSES; i++)
+		sum->classes[i] += to->classes[i] - from->classes[i];
 	for (int i = 0; i < NR_COUNTERS; i++)
 		sum->counts[i] += to->counts[i] - from->counts[i];
 	sum->penalties += to->penalties - from->penalties;
@@ -55,5 +59,10 @@ void tally_add(struct tally *sum, const struct tally *from, const struct tally *
 
 uint64_t spent_cycles(const struct spent *spent)
 {
-	return spent->instructions * machine.costs.instruction + spent->bytes * string_byte_cost() + spent->penalties;
+	uint64_t cycles = spent->instructions * machine.costs.instruction + spent->bytes * string_byte_cost() +
+			  spent->penalties;
+
+	for (int i = 0; i < NR_CLASSES; i++)
+		cycles += spent->classes[i] * machine.costs.classes[i];
+	return cycles;
 }

@@ -15,7 +15,8 @@ enum total {
 	TOTAL_LOADS,		/* that need no look */
 	TOTAL_STORES,
 	TOTAL_UPDATES,		/* each a load and a store */
-	NR_TOTALS,
+	TOTAL_CLASSES,		/* NR_CLASSES of them */
+	NR_TOTALS = TOTAL_CLASSES + NR_CLASSES,
 };
 
 /* In one mode. */
@@ -24,6 +25,7 @@ struct spent {
 	uint64_t bytes;			/* moved by string instructions */
 	uint64_t loads;
 	uint64_t stores;
+	uint64_t classes[NR_CLASSES];
 	uint64_t counts[NR_COUNTERS];
 	uint64_t penalties;		/* thousandths of cycles beyond the cost of the instructions */
 };

@@ -9,6 +9,7 @@
  *   stores PAGES         one store in each of so many pages that were never touched: each faults
  *   strings BYTES COUNT  rep movsb of so many bytes, so many times
  *   chase LINES          dependent loads, a line in each of so many pages
+ *   classes TIMES        one instruction of each class that a program may use, so many times
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -112,6 +113,46 @@ static void chase(char *at, long hops)
 			 : "+r"(at), "+r"(hops) : : "memory", "cc");
 }
 
+/*
+ * In each turn: two atomics, two fences, a division, a pause, a vector, an indirect call and a plain return, a
+ * segment, the time, and two returns that what is before them redirects, as retpolines and safe returns do.
+ */
+static void classes(long *at, long times)
+{
+	__asm__ volatile(BEGIN
+			 "1: lock addq $1, (%0)\n"
+			 "xchg %%rax, (%0)\n"
+			 "lfence\n"
+			 "mfence\n"
+			 "xor %%edx, %%edx\n"
+			 "mov $7, %%eax\n"
+			 "mov $3, %%ecx\n"
+			 "div %%rcx\n"
+			 "pause\n"
+			 "movups (%0), %%xmm0\n"
+			 "lea 2f(%%rip), %%rcx\n"
+			 "call *%%rcx\n"			/* ret, at 2 */
+			 "mov %%ds, %%ecx\n"
+			 "mov %%ecx, %%ds\n"
+			 "rdtsc\n"
+			 "lea 3f(%%rip), %%rcx\n"
+			 "call 4f\n"				/* mov, ret: to 3 */
+			 "ud2\n"
+			 "3: call 5f\n"			/* call 6, lea, ret: behind this */
+			 "jmp 7f\n"
+			 "2: ret\n"
+			 "4: mov %%rcx, (%%rsp)\n"
+			 "ret\n"
+			 "5: call 6f\n"
+			 "ud2\n"
+			 "6: lea 8(%%rsp), %%rsp\n"
+			 "ret\n"
+			 "7: dec %1\n"
+			 "jnz 1b\n"
+			 END
+			 : "+r"(at), "+r"(times) : : "rax", "rcx", "rdx", "xmm0", "memory", "cc");
+}
+
 /* The line in the next page is a few lines further on: no stream, and no two in one cache set. */
 static char *chain(long lines)
 {
@@ -158,6 +199,11 @@ int main(int argc, char **argv)
 		at = chain(first);
 		after_tick();
 		chase(at, 2 * first);
+	} else if (!strcmp(what, "classes")) {
+		at = map(PAGE, MADV_NOHUGEPAGE);
+		memset(at, 1, PAGE);
+		after_tick();
+		classes((long *)at, first);
 	} else {
 		return 2;
 	}

@@ -205,6 +205,40 @@ def test_the_cycles_of_a_chain_are_the_sum_by_hand(bench: Bench) -> None:
         )
 
 
+CLASSES = {
+    "atomics": 2, "fences": 2, "divisions": 1, "pauses": 1, "vectors": 1, "indirect_branches": 1, "returns": 1,
+    "mispredictions": 2, "segments": 1, "times": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("model", [Model.COUNT, Model.FULL])
+def test_classes_of_instructions_are_counted_and_cost_what_the_machine_says(bench: Bench, model: Model) -> None:
+    times = 40
+    window = bench.window(f"classes {times}", model)
+    user = window.user
+    assert window.kernel["instructions"] == 0
+    assert user["instructions"] == 27 * times
+    assert {name: user[name] for name in CLASSES} == {name: count * times for name, count in CLASSES.items()}
+    if model is Model.COUNT:
+        costs = bench.machine.cost
+        own = {"indirect_branches": "indirect_branch", "returns": "return_branch"}
+        extra = sum(
+            round(getattr(costs, own.get(name, name.removesuffix("s"))).cycles * 1000) * count
+            for name, count in CLASSES.items()
+        )
+        assert window.millicycles == times * (27 * 300 + extra)
+
+
+def test_the_kernels_ways_in_and_out_are_counted(bench: Bench) -> None:
+    pages = 500
+    window = bench.window(f"stores {pages}", Model.TLB)
+    kernel = window.in_program.kernel
+    assert kernel["exceptions"] == pages
+    assert kernel["syscalls"] == 0
+    assert kernel["atomics"] >= pages
+    assert kernel["swapgs"] == 2 * pages
+
+
 def test_the_same_run_gives_the_same_bytes_and_the_guest_notices_nothing(bench: Bench) -> None:
     cases = ("loads 512 2", "stores 200", "strings 8192 3")
     plain, _ = bench.boot(*cases, model=None)

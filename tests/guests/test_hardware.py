@@ -81,6 +81,8 @@ def test_an_unknown_machine_gets_the_closest_name() -> None:
         ("misses = { count = 2", "misses = { count = 0", "0 is not between 1 and 64"),
         ("cycles = 0.3", "cycles = -1", ">= 0.0"),
         ("cycles = 7,", "", ":27: cost.stlb_hit: the key 'cycles' is missing"),
+        ("atomic = {", "atomics = {", "unknown key 'atomics'"),
+        ("[cost]", '[guest]\ncpu = "max -device x"\nsource = "none"\n\n[cost]', "guest.cpu"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, old: str, new: str, message: str) -> None:

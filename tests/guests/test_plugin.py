@@ -98,7 +98,7 @@ def test_argument_escapes_commas() -> None:
         Path("/a,b/libcost.so"), machine, model=Model.FULL, brackets=Brackets.WINDOW, out=Path("/c,d/cost.jsonl")
     )
     assert text.startswith("/a,,b/libcost.so,out=/c,,d/cost.jsonl,model=full,brackets=window,dtlb_4k=72:72,")
-    assert text.endswith(",rep_byte=31")
+    assert text.endswith(",exception=500000")
 
 
 @pytest.fixture

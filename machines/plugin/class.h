@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Instructions that cost more than most: each class has a cost of its own beyond that of any instruction. */
+#ifndef LAB_CLASS_H
+#define LAB_CLASS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum class {
+	CLASS_ATOMIC,		/* with a lock prefix, or xchg with memory */
+	CLASS_FENCE,		/* mfence, lfence, sfence */
+	CLASS_DIVISION,
+	CLASS_PAUSE,
+	CLASS_INDIRECT,		/* jump or call to where a register or memory says */
+	CLASS_RETURN,
+	CLASS_MISPREDICTION,	/* a return to elsewhere than behind its call: of retpolines and safe returns */
+	CLASS_INTERRUPT_FLAG,	/* cli, sti, popf */
+	CLASS_USER_ACCESS,	/* stac, clac */
+	CLASS_SEGMENT,		/* a segment register is loaded */
+	CLASS_STATE,		/* xsave, xrstor, fxsave, fxrstor */
+	CLASS_VECTOR,		/* SSE and AVX */
+	CLASS_TIME,		/* rdtsc, rdtscp */
+	CLASS_CPUID,
+	CLASS_MSR,		/* rdmsr, wrmsr */
+	CLASS_SWAPGS,
+	CLASS_CR3,		/* written; invpcid */
+	CLASS_CR4,
+	CLASS_INVLPG,
+	CLASS_SYSCALL,		/* a system call's way in and out; seen at its sysret */
+	CLASS_EXCEPTION,	/* the same of an exception or interrupt; seen at its iret */
+	NR_CLASSES,
+	CLASS_NONE = NR_CLASSES,
+};
+
+/* Of the output, and of the machine's file: plural where it counts. */
+extern const char *const class_costs[NR_CLASSES];
+extern const char *const class_counters[NR_CLASSES];
+
+/* An instruction behind its prefixes. locked, repeated: it has such a prefix. */
+/* One that changes where the return behind it goes to. */
+bool redirects_return(const uint8_t *bytes, size_t size);
+
+enum class class_decode(const uint8_t *at, size_t left, bool locked, bool repeated);
+
+#endif
