@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from lab.bisection import git_step, request, search, session, status
+from lab.bisection import git_step, request, search, session
 from lab.bisection.answer import Answer
 from lab.bisection.request import BisectRequest
 from lab.cli import options
@@ -198,9 +198,9 @@ def status_(result_id: str, as_json: bool) -> None:
     """
     found = session.find(result_id)
     if as_json:
-        options.print_json(status.status(found))
+        options.print_json(session.status(found))
     else:
-        for line in status.text(found):
+        for line in session.text(found):
             click.echo(visible(line))
 
 
@@ -213,7 +213,7 @@ def log(result_id: str) -> None:
     Example:
       lab bisect log latest > log && git bisect replay log
     """
-    for line in status.log(session.find(result_id)):
+    for line in session.log(session.find(result_id)):
         # Commands are for git, and stay as they are.
         click.echo(visible(line) if line.startswith("#") else line)
 

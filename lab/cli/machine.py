@@ -171,7 +171,11 @@ def _amount(value: dict[str, Any]) -> tuple[float, str]:
 
 
 def _ratio(one: tuple[float, str, str] | None, other: tuple[float, str, str] | None) -> float | None:
-    return other[0] / one[0] if one and other and one[0] else None
+    if not one or not other:
+        return None
+    if one[0] == other[0]:
+        return 1.0
+    return other[0] / one[0] if one[0] else None
 
 
 def _print_json(document: object) -> None:

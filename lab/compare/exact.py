@@ -10,8 +10,8 @@ from pathlib import Path
 from msgspec.structs import replace as replace_fields
 
 from lab.compare import check, results, runs, sampling, state
+from lab.compare.check import check_guest
 from lab.compare.plan import ArmPlan, ComparisonPlan, Plan
-from lab.compare.requirements import check_guest
 from lab.compare.results import (
     AbResult,
     ArmResult,

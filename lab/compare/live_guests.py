@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from lab.compare.boots import GuestSetup
+from lab.compare.check import check_guest
 from lab.compare.live_results import Command
 from lab.compare.plan import LivePlan
-from lab.compare.requirements import check_guest
 from lab.compare.results import GuestShape, ResultEnvironment
 from lab.core import records
 from lab.core.progress import Progress

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from lab.bisection import acquisition, live_runner, session, status
+from lab.bisection import acquisition, live_runner, session
 from lab.bisection.acquisition import Costs
 from lab.bisection.answer import Answer
 from lab.bisection.commit_range import Candidate, History
@@ -350,30 +350,30 @@ def test_a_journal_is_followed_where_the_search_would_now_choose_otherwise(
     monkeypatch.setattr(acquisition, "choose", without_builds)
     events = session.load(at).journal.events
     assert [boot.commit for boot in live_state(session.load(at)).boots] == host.booted
-    assert list(status.text(session.load(at)))
+    assert list(session.text(session.load(at)))
     assert culprits(search(session.load(at), host)) == ["c6"]
     assert session.load(at).journal.events[: len(events)] == events
 
 
 def test_status_shows_the_posterior_what_it_cost_and_what_is_left(tmp_path: Path) -> None:
     at, host = tmp_path / "r", Host(culprit=6, noise=0.3)
-    assert status.status(begin(at)).boots == 0
-    assert list(status.text(session.load(at)))
+    assert session.status(begin(at)).boots == 0
+    assert list(session.text(session.load(at)))
     killed(at, host, 12)
     search_on = session.load(at)
     while not live_state(search_on).search.differ():
         killed(at, host, 2)
         search_on = session.load(at)
     killed(at, host, 3)
-    now = status.status(session.load(at))
+    now = session.status(session.load(at))
     assert now.boots == len(host.booted) and not now.finished and now.next
     assert sum(place.probability for place in now.posterior) == pytest.approx(1, abs=1e-4)
     assert now.build_s >= 60 and now.left_s is not None and now.bits_left and now.bits_left <= 4
-    lines = "\n".join(status.text(session.load(at)))
+    lines = "\n".join(session.text(session.load(at)))
     for words in ("bits missing", "% ", "so far: building", "lab bisect resume"):
         assert words in lines
     search(session.load(at), host)
-    assert "finished" in "\n".join(status.text(session.load(at)))
+    assert "finished" in "\n".join(session.text(session.load(at)))
 
 
 def test_the_last_boot_can_be_taken_back(tmp_path: Path) -> None:
@@ -427,7 +427,7 @@ def test_log_tells_git_what_is_certain(tmp_path: Path) -> None:
     host = Host(culprit=6)
     host.fates["c8"] = fails(BuildFailed("no"))
     search(session.load(at.folder), host)
-    lines = list(status.log(session.load(at.folder)))
+    lines = list(session.log(session.load(at.folder)))
     assert "git bisect bad c6" in lines and "git bisect good c5" in lines
     assert "git bisect skip c8" in lines or "c8" not in host.built
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.compare import requirements
+from lab.compare.check import check_guest
 from lab.core.errors import HostFailed, UserError
 from lab.guests import initrd
 from lab.guests.image import Image
@@ -35,7 +35,7 @@ def workload(tmp_path: Path, top: str) -> Workload:
 
 def check(chosen: Workload, names: tuple[str, ...] = (), which: Kernel | None = None, **settings: str) -> None:
     arm = Arm(name="test", kernel=which or kernel("test"), settings=settings)
-    requirements.check_guest(chosen, [chosen.case(name) for name in names], [arm], (IMAGE, Path("/image")))
+    check_guest(chosen, [chosen.case(name) for name in names], [arm], (IMAGE, Path("/image")))
 
 
 def built(config: str) -> Kernel:

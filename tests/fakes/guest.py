@@ -13,7 +13,7 @@ from lab.compare.plan import ArmPlan, Plan
 from lab.compare.runs import GuestRun, Run
 from lab.core import records
 from lab.core.errors import GuestFailure
-from lab.guests import exact
+from lab.guests import exact, hardware
 from lab.guests import image as guest_image
 from lab.guests import initrd as guest_initrd
 from lab.guests.channel import CaseFailure, CaseOutcome, GuestReport
@@ -62,6 +62,7 @@ class FakeInstrument:
     """What a guest under a cost model has; the fake guests ask for no more."""
 
     identity = "tlb some-machine 12345678 87654321"
+    machine = hardware.load()
     model = "tlb"
 
 

@@ -142,9 +142,9 @@ def test_every_word_of_the_command_line_is_in_the_fingerprint(monkeypatch: pytes
 @pytest.mark.parametrize(
     ("machine", "plain", "full"),
     [
-        (MachineType.MICROVM, "d01c539ee357293a", "d306130d8da28ae3"),
-        (MachineType.Q35_PVH, "8855459f5fc7cdc6", "a64ce24518196154"),
-        (MachineType.Q35, "dfe50d080e448c50", "07a19d0d6eedb30c"),
+        (MachineType.MICROVM, "d01c539ee357293a", "425115be9eef9743"),
+        (MachineType.Q35_PVH, "8855459f5fc7cdc6", "8ae3655f7692a9ae"),
+        (MachineType.Q35, "dfe50d080e448c50", "d4b240ed8106dc7e"),
     ],
 )
 def test_fingerprints_are_those_of_stored_results(machine: MachineType, plain: str, full: str) -> None:
