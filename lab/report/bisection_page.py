@@ -266,6 +266,7 @@ class Row(NamedTuple):
     glyph: str
     step: int | None
     ratio: float | None
+    instructions: float | None
     chance: float
     why: str
     culprit: bool
@@ -364,6 +365,7 @@ class BisectionView:
             glyph=GLYPHS.get(place.status, "▬") if place.measured else "▬",
             step=place.order,
             ratio=self._ratio(place),
+            instructions=self._instructions(place),
             chance=place.chance,
             why=self._why(place),
             culprit=place.culprit,
@@ -381,6 +383,11 @@ class BisectionView:
         if place.number == len(self.stored.commits) - 1:
             return self.range.new
         return place.step.ratio if place.step else None
+
+    def _instructions(self, place: RangeCommit) -> float | None:
+        if place.number == len(self.stored.commits) - 1 and self.answer.instructions:
+            return self.answer.instructions.ratio
+        return place.step.instructions if place.step else None
 
     def _why(self, place: RangeCommit) -> str:
         if place.step is None:

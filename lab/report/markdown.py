@@ -144,9 +144,10 @@ def bisection(stored: StoredBisection) -> str:
     for found in answer.changes:
         lines += _change(stored, found)
     if answer.path:
-        rows = [("step", "commit", "subject", "state", "change")]
-        rows += [(str(i), *_step(step)) for i, step in enumerate(answer.path, start=1)]
-        lines += _fold(f"Path taken: {answer.measured} measured, {len(answer.skipped)} not testable", rows, (0, 4))
+        counted = answer.instructions is not None
+        rows = [("step", "commit", "subject", "state", "change", *(["instructions"] if counted else []))]
+        rows += [(str(i), *_step(step, counted=counted)) for i, step in enumerate(answer.path, start=1)]
+        lines += _fold(f"Path taken: {answer.measured} measured, {len(answer.skipped)} not testable", rows, (0, 4, 5))
     if answer.environment is not None:
         lines.append(f"{_around(answer.environment)}. ")
     lines.append(f"Repeat with {code(shlex.join(answer.reproduce))}; result {code(answer.result)}.")
@@ -194,10 +195,12 @@ def _proof(found: Culprit) -> Iterator[str]:
         yield f"- not reverted on the newer end: {code(proof.not_reverted)}"
 
 
-def _step(step: Step) -> tuple[str, str, str, str]:
+def _step(step: Step, *, counted: bool) -> tuple[str, ...]:
     why = f": {code(step.why)}" if step.why else ""
     change = percent(step.ratio) if step.ratio is not None else ""
-    return code(short(step.commit)), code(step.title), f"{code(step.decision)}{why}", change
+    count = percent(step.instructions) if step.instructions is not None else ""
+    shown = (code(short(step.commit)), code(step.title), f"{code(step.decision)}{why}", change)
+    return (*shown, count) if counted else shown
 
 
 def _effect(c: Comparison) -> str:

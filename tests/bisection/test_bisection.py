@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -364,6 +365,13 @@ def test_instructions_stand_beside_the_cycles_of_ends_path_and_effect(modelled: 
     text = modelled.capsys.readouterr().out
     lines = [one for one in text.splitlines() if "instructions " in one]
     assert len(lines) == 2 + answer.measured, "\n".join(lines)
+    assert main.run(["report", "latest", "--format", "md"]) == 0
+    markdown = modelled.capsys.readouterr().out
+    assert "| step | commit | subject | state | change | instructions |" in markdown
+    assert markdown.count("instructions +50.0 %") == 2, "the ends and the effect"
+    assert main.run(["report", "latest", "--format", "html"]) == 0
+    page = modelled.capsys.readouterr().out
+    assert re.search(r'<td class="n" data-value="1\.[45]\d*">\+50\.0 %</td>', page)
 
 
 def test_a_case_is_not_chosen_by_the_model_alone(modelled: Bisector, tmp_path: Path) -> None:
