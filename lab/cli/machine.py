@@ -113,6 +113,7 @@ def measure_command(like: str | None, output: Path, cpu: int | None, quick: bool
     if output.exists() and not force:
         raise UserError(f"{output} exists", hint="give another --output, or --force to overwrite it")
     base = hardware.load(like or native.nearest(hardware.names()))
+    click.echo(f"measuring this host, for {'some seconds' if quick else 'about half a minute'}", err=True)
     samples = native.measure(cpu=cpu, quick=quick)
     name = re.sub(r"[^a-z0-9]+", "-", output.stem.lower()).strip("-") or "measured"
     measured = native.fit(samples, base, host=native.this_host(), caches=native.cpuid_caches(), name=name)

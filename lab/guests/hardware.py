@@ -153,7 +153,8 @@ class Host(Record, frozen=True, kw_only=True):
     architecture: str
     cpu: str
     kernel: str
-    hypervisor: str = ""
+    guest: bool = False
+    mitigations: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Reading(Record, frozen=True, kw_only=True):

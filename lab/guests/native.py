@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from lab.core.errors import HostFailed
+from lab.core.errors import HostFailed, UserError
 from lab.core.process import run
 from lab.guests import hardware
 from lab.guests.hardware import (
@@ -44,14 +44,17 @@ PROGRAM = Program(folder="measure", product="measure", label="the program that m
 SCHEMA = 1
 TIMEOUT_S = 600.0
 
-_UNDISTURBED = 0.997
-"""The share of the fastest clock that a run's chains must show: with another thread on the core they are slower."""
+_UNDISTURBED = 0.985
+"""The share of the best width that a run must have had: with another thread on the core it is less."""
+
+_ENOUGH = 5
+"""Undisturbed samples from which a value is taken."""
 
 _PAGE_KIB = 4
 _STEADY = 0.1
 """The largest relative spread of the clock that measuring bears."""
 
-_PRIVILEGED = ("interrupt", "swapgs", "cr3", "cr4", "invlpg", "msr")
+_PRIVILEGED = ("interrupt_flag", "user_access", "swapgs", "cr3", "cr4", "invlpg", "msr")
 _CALIBRATED = ("syscall", "exception")
 
 
@@ -63,13 +66,18 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Series(_Line, frozen=True, kw_only=True, tag_field="t", tag="series"):
-    """The samples of one benchmark: cycles an event, and the clock beside each. x: a size, length or number."""
+    """The samples of one benchmark: cycles an event, and beside each the clock and the core's width.
+
+    x: a size, length or number. width: additions in a cycle, which are fewer while another thread uses the core.
+    """
 
     name: str
     x: int
     disturbed: int
     cycles: list[float]
     ghz: list[float]
+    width: list[float]
+    shared: bool = False  # with another thread on the core, all the time
 
     def and_another(self, other: Series) -> Series:
         """With the samples of a later round."""
@@ -78,23 +86,27 @@ class Series(_Line, frozen=True, kw_only=True, tag_field="t", tag="series"):
             disturbed=self.disturbed + other.disturbed,
             cycles=self.cycles + other.cycles,
             ghz=self.ghz + other.ghz,
+            width=self.width + other.width,
         )
 
-    def above(self, ghz: float) -> Series:
-        """Without the samples of a slower clock; as it is where hardly any others are left."""
-        kept = [pair for pair in zip(self.cycles, self.ghz, strict=True) if pair[1] >= ghz]
-        if len(kept) < 5:
-            return self
-        return msgspec.structs.replace(self, cycles=[pair[0] for pair in kept], ghz=[pair[1] for pair in kept])
+    def undisturbed(self, width: float) -> Series:
+        """Without the samples that had less than this width; the widest quarter where hardly any had it."""
+        every = sorted(zip(self.width, self.cycles, self.ghz, strict=True), reverse=True)
+        kept = [sample for sample in every if sample[0] >= width]
+        shared = len(kept) < _ENOUGH
+        if shared:
+            kept = every[: max(_ENOUGH, len(every) // 4)]
+        widths, cycles, ghz = ([sample[i] for sample in kept] for i in range(3))
+        return msgspec.structs.replace(self, cycles=cycles, ghz=ghz, width=widths, shared=shared)
 
-    def reading(self, scale: Callable[[float], float] = lambda cycles: cycles) -> Reading:
-        """The lower quartile, and the range from the 5th to the 75th percentile.
+    def reading(self, scale: Callable[[float], float] = lambda cycles: cycles, share: float = 0.25) -> Reading:
+        """The lower quartile (or another share), and the range from the 5th to the 75th percentile.
 
         Whatever disturbs a run makes it longer, so the median would depend on the neighbours. A minimum would depend on
         the one run whose clock was misjudged.
         """
         ranked = sorted(map(scale, self.cycles))
-        return Reading(value=_quantile(ranked, 0.25), low=_quantile(ranked, 0.05), high=_quantile(ranked, 0.75))
+        return Reading(value=_quantile(ranked, share), low=_quantile(ranked, 0.05), high=_quantile(ranked, 0.75))
 
     @property
     def value(self) -> float:
@@ -130,6 +142,7 @@ class Samples:
     series: dict[str, dict[int, Series]]
     facts: dict[str, int]
     missing: dict[str, str]
+    clocks: list[float]
 
     def one(self, name: str) -> Series:
         """A benchmark that is not over sizes; `_Unclear` where it gave nothing."""
@@ -144,9 +157,18 @@ class Samples:
         return found
 
     @property
-    def clocks(self) -> list[float]:
-        """The clock beside each sample, in GHz."""
+    def used(self) -> list[float]:
+        """The clocks beside the samples that count."""
         return [ghz for by_x in self.series.values() for series in by_x.values() for ghz in series.ghz]
+
+    @property
+    def shared(self) -> list[str]:
+        """The benchmarks that hardly ever ran without another thread on the core."""
+        return [
+            name
+            for name, by_x in self.series.items()
+            if statistics.mean(series.shared for series in by_x.values()) > 0.3
+        ]
 
     @property
     def disturbed(self) -> float:
@@ -166,18 +188,16 @@ def parse(output: bytes) -> Samples:
         raise HostFailed(f"{PROGRAM.label} did not finish")
     every = [line for line in lines if isinstance(line, Series)]
     clocks = sorted(ghz for series in every for ghz in series.ghz)
-    least = _UNDISTURBED * _quantile(clocks, 0.98) if clocks else 0.0
-    if sum(ghz >= least for ghz in clocks) < len(clocks) / 10:
-        least = 0.0  # the clock itself changes
+    widths = sorted(width for series in every for width in series.width)
+    least = _UNDISTURBED * _quantile(widths, 0.99) if widths else 0.0
     series: dict[str, dict[int, Series]] = {}
     for line in every:
         by_x = series.setdefault(line.name, {})
         by_x[line.x] = by_x[line.x].and_another(line) if line.x in by_x else line
-    series = {name: {x: one.above(least) for x, one in by_x.items()} for name, by_x in series.items()}
+    series = {name: {x: one.undisturbed(least) for x, one in by_x.items()} for name, by_x in series.items()}
     facts = {line.name: line.value for line in lines if isinstance(line, _Fact)}
-    return Samples(
-        series=series, facts=facts, missing={line.name: line.reason for line in lines if isinstance(line, _Missing)}
-    )
+    missing = {line.name: line.reason for line in lines if isinstance(line, _Missing)}
+    return Samples(series=series, facts=facts, missing=missing, clocks=clocks)
 
 
 def measure(*, cpu: int | None, quick: bool) -> Samples:
@@ -185,7 +205,7 @@ def measure(*, cpu: int | None, quick: bool) -> Samples:
     require_architecture(platform.machine())
     allowed = sorted(os.sched_getaffinity(0))
     if cpu is not None and cpu not in allowed:
-        raise HostFailed(f"CPU {cpu} is not one that this process may use", hint=f"it may use {allowed}")
+        raise UserError(f"CPU {cpu} is not one that this process may use", hint=f"it may use {allowed}")
     arena = _arena_mib(_available_mib(), quick=quick)
     program = PROGRAM.obtain()
     chosen = _idlest(allowed) if cpu is None else cpu
@@ -242,8 +262,16 @@ def this_host() -> Host:
         architecture=platform.machine(),
         cpu=info.get("model name", "unknown"),
         kernel=platform.release(),
-        hypervisor="yes" if "hypervisor" in flags else "",
+        guest="hypervisor" in flags,
+        mitigations=_mitigations(),
     )
+
+
+def _mitigations() -> dict[str, str]:
+    """What the kernel does about each flaw of this CPU, without those that it does not have."""
+    folder = Path("/sys/devices/system/cpu/vulnerabilities")
+    found = {path.name: path.read_text().strip() for path in sorted(folder.glob("*"))}
+    return {name: text for name, text in found.items() if text != "Not affected"}
 
 
 def nearest(known: Iterable[str]) -> str:
@@ -363,7 +391,7 @@ def _fit_walk(points: Sequence[tuple[int, float]], hit: float) -> tuple[Reach, f
     upper = [(x, value - hit) for x, value in points if value > hit / 2]
     best = (float("inf"), 0.0, 0.0)
     most = upper[-1][0]
-    for entries in (most * 0.99**i for i in range(40, 400)):
+    for entries in (most * 0.99**i for i in range(40, 400)):  # two thirds of the largest number at most
         for rule in (_misses_of_random, _misses_of_lru):
             shares = [rule(x / entries) for x, _ in upper]
             for walk in [value / share for (_, value), share in zip(upper, shares, strict=True) if share > 0.3]:
@@ -462,6 +490,10 @@ def fit(
         state.notes.append(
             f"{samples.disturbed:.0%} of all runs were disturbed: other processes, or guests of this host, use the CPU"
         )
+    if shared := samples.shared:
+        state.notes.append(
+            f"another thread used the core nearly all the time, and values may be too high: {', '.join(shared)}"
+        )
     tlb = _tlb(state)
     state.attempt(["instruction"], lambda: _instruction(state))
     state.attempt(["l2_hit"], lambda: _l2(state))
@@ -477,7 +509,7 @@ def fit(
     machine = Machine(
         schema=1,
         name=name,
-        description=f"{host.cpu}, as measured on Linux {host.kernel}" + (" in a guest" if host.hypervisor else ""),
+        description=f"{host.cpu}, as measured on Linux {host.kernel}" + (" in a guest" if host.guest else ""),
         tlb=_tlb_arrays(state, tlb),
         cache=_caches(state),
         prefetch=msgspec.structs.replace(
@@ -488,17 +520,18 @@ def fit(
         clock=Clock(ghz=round(clock.value, 3), source=f"measured here: {clock.low:.3f} to {clock.high:.3f}"),
         host=host,
         measured=state.measured,
+        guest=base.guest,
     )
     return Measurement(machine=machine, base=base, notes=state.notes)
 
 
 def _clock(samples: Samples) -> Reading:
-    ranked = sorted(samples.clocks)
+    ranked = samples.clocks
     if len(ranked) < 20:
         raise HostFailed(
             "measuring is hopeless: nearly every run was disturbed", hint="stop what else runs, or choose another --cpu"
         )
-    clock = Reading(value=statistics.median(ranked), low=_quantile(ranked, 0.05), high=_quantile(ranked, 0.95))
+    clock = Reading(value=statistics.median(samples.used), low=_quantile(ranked, 0.05), high=_quantile(ranked, 0.95))
     if (clock.high - clock.low) / clock.value > _STEADY:
         raise HostFailed(
             f"measuring is hopeless: the core's clock went from {clock.low:.2f} to {clock.high:.2f} GHz meanwhile",
@@ -588,9 +621,10 @@ def _memory(state: _Fit) -> None:
 
 
 def _stream(state: _Fit) -> None:
-    reading = state.samples.one("stream").reading()
+    # The memory's bandwidth is shared with all others, so the middle one is the usual one.
+    reading = state.samples.one("stream").reading(share=0.5)
     state.keep("stream_line_cycles", reading)
-    state.cost("prefetched", reading.value, _words(reading, "one load of each line, in order"))
+    state.cost("prefetched", reading.value, _words(reading, "one load of each line, in order; the median"))
 
 
 def _instruction(state: _Fit) -> None:
@@ -627,7 +661,10 @@ def _tlb(state: _Fit) -> dict[str, TlbFit]:
     fits: dict[str, TlbFit] = {}
 
     def small() -> None:
-        found = fits["4k"] = fit_tlb(_tlb_points(state.samples, "tlb_4k"))
+        # More lines on pages anywhere do not fit L2 well.
+        most = 0.33 * _bytes_of(state, "l2") / 64
+        points = [(x, value) for x, value in _tlb_points(state.samples, "tlb_4k") if x <= most]
+        found = fits["4k"] = fit_tlb(points)
         state.cost("stlb_hit", found.hit, f"pages of 4 KiB, one line of each, from {found.first.high} pages on")
 
     def huge() -> None:
@@ -642,11 +679,14 @@ def _tlb(state: _Fit) -> dict[str, TlbFit]:
 
 def _walk_4k(state: _Fit, fits: dict[str, TlbFit]) -> None:
     found = fits.get("4k")
-    if found is None or found.walk is None:
+    if found is None or found.walk is None or found.second is None:
         raise _Unclear("the reach of the second-level TLB is unclear")
     fetch = (state.costs.get("l2_hit") or state.base.cost.l2_hit).cycles
     state.cost("walk_fetch", fetch, "l2_hit: the entries of so many pages are in L2")
-    state.cost("walk_4k", found.walk - fetch, f"{found.walk:.0f} cycles beyond a second-level hit, less walk_fetch")
+    pages = [series.reading() for x, series in state.samples.over("tlb_4k").items() if x >= found.second.high]
+    low, high = (statistics.median(getattr(one, end) / one.value for one in pages) for end in ("low", "high"))
+    words = "beyond a second-level hit, less walk_fetch; it depends on where page tables happen to lie"
+    state.cost("walk_4k", found.walk - fetch, f"{found.walk * low:.0f} to {found.walk * high:.0f}; {words}")
 
 
 def _walk_2m(state: _Fit) -> None:
@@ -770,14 +810,41 @@ def _classes(state: _Fit) -> None:
         reading = among("vector", 2)
         state.cost("vector", reading.value - plain, _words(reading, "movups from and to L1d, among plain instructions"))
 
-    def taken_branch() -> None:
-        reading = among("taken_branch")
-        state.cost("taken_branch", reading.value - plain, _words(reading, "jmp among plain instructions, predicted"))
-
     def indirect_branch() -> None:
         reading = among("indirect_branch", 2)
         words = "lea and jmp to a register among plain instructions, predicted"
         state.cost("indirect_branch", reading.value - plain, _words(reading, words))
+
+    def return_branch() -> None:
+        reading = among("call", 3)
+        words = "call, ret and jmp among plain instructions, predicted"
+        state.cost("return_branch", reading.value - plain, _words(reading, words))
+
+    def misprediction() -> None:
+        reading = among("retpoline")
+        words = "a return that goes elsewhere: a retpoline of 4 instructions among plain ones"
+        state.cost("misprediction", reading.value - 4 * plain, _words(reading, words))
+
+    def clock() -> None:
+        among("rdtscp")
+        reading = among("rdtsc")
+        state.cost("time", reading.value - plain, _words(reading, "rdtsc among plain instructions"))
+
+    def segment() -> None:
+        among("popf", 2)
+        reading = among("segment")
+        words = "es from ss, the two moves among plain instructions"
+        state.cost("segment", reading.value - 2 * plain, _words(reading, words))
+
+    def cpuid() -> None:
+        reading = state.samples.one("cpuid").reading()
+        state.keep("cpuid_cycles", reading)
+        state.cost("cpuid", reading.value - plain, _words(reading, "leaf 0, with what a hypervisor does about it"))
+
+    def registers() -> None:
+        reading = state.samples.one("xsave_xrstor").reading(lambda cycles: cycles / 2)
+        words = "half of xsave and xrstor of x87, SSE and AVX"
+        state.cost("state", reading.value - plain, _words(reading, words))
 
     def misses() -> None:
         for name, share in (("branch", 0.5), ("indirect", 0.75)):
@@ -785,8 +852,11 @@ def _classes(state: _Fit) -> None:
             reading = state.samples.one(f"{name}_random").reading(partial(_excess, base, share))
             state.keep(f"{name}_miss_cycles", reading)
 
-    for step in (atomic, fence, division, pause, vector, taken_branch, indirect_branch):
+    for step in (atomic, fence, division, pause, vector, indirect_branch, return_branch, misprediction, segment, cpuid):
         state.attempt([step.__name__], step)
+    state.attempt(["time"], clock)
+    state.attempt(["state"], registers)
+    state.attempt(["taken_branch_cycles"], lambda: state.keep("taken_branch_cycles", among("taken_branch")))
     state.attempt(["branch_miss_cycles"], misses)
 
 
@@ -810,7 +880,7 @@ def _strings(state: _Fit) -> None:
     words = f"stosb, stosq, movsb and movsq of 16 to {near} bytes in L1d; half of them within {off:.0%}"
     state.cost("rep_start", start - plain, words)
     state.cost("rep_byte", byte, words)
-    state.keep("rep_fresh_page_cycles", state.samples.one("rep_fresh_page").reading())
+    state.keep("rep_fresh_page_cycles", state.samples.one("rep_fresh_page").reading(share=0.5))
 
 
 def _overlap(state: _Fit) -> Overlap:

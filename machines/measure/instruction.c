@@ -39,7 +39,7 @@ static _Alignas(4096) uint64_t lines[LINES * 8];
 			     : [n] "+r"(count), "+a"(a), "+d"(d)                                              \
 			     : [p] "r"(context), [one] "r"((uint64_t)1),                                      \
 			       [seven] "r"((uint64_t)7), [large] "r"((uint64_t)1 << 40)                       \
-			     : "cc", "memory", "r8", "r9", "r10", "r11", "xmm0");                             \
+			     : "cc", "memory", "rbx", "rcx", "r8", "r9", "r10", "r11", "xmm0");                             \
 	}
 
 #define AMONG(name, body) LOOP(among_##name, PLAIN body)
@@ -55,11 +55,30 @@ AMONG(sfence, "sfence\n\t")
 AMONG(vector, "movups 64(%[p]), %%xmm0\n\tmovups %%xmm0, 384(%[p])\n\t")
 AMONG(taken_branch, "jmp 2f\n\t.p2align 4\n2:\n\t")
 AMONG(indirect_branch, "lea 2f(%%rip), %%rax\n\tjmp *%%rax\n\t.p2align 4\n2:\n\t")
+AMONG(call, "call 2f\n\tjmp 3f\n\t.p2align 4\n2:\n\tret\n3:\n\t")
+/* As kernels do it: speculation stays in the loop, and the return goes where the stack says. */
+AMONG(retpoline, "lea 4f(%%rip), %%rax\n\tcall 3f\n2:\n\tpause\n\tlfence\n\tjmp 2b\n3:\n\t"
+		 "mov %%rax, (%%rsp)\n\tret\n4:\n\t")
+AMONG(rdtsc, "rdtsc\n\t")
+AMONG(rdtscp, "rdtscp\n\t")
+AMONG(popf, "pushfq\n\tpopfq\n\t")
+AMONG(segment, "mov %%ss, %%ecx\n\tmov %%ecx, %%es\n\t")
+LOOP(cpuid, "xor %%eax, %%eax\n\tcpuid\n\t")
 LOOP(lock_add, "lock add %[one], (%[p])\n\t")
 LOOP(load_add_store, "add %[one], (%[p])\n\t")
 LOOP(pause_loop, "pause\n\t")
 /* Dividends of 40 bits, of which each waits for the last quotient; the addition takes a cycle of its own. */
 LOOP(division, "xor %%edx, %%edx\n\tdiv %[seven]\n\tadd %[large], %%rax\n\t")
+
+/* The registers that programs use everywhere: x87, SSE and AVX. */
+static void save_restore(uint64_t count, void *context)
+{
+	static _Alignas(64) char area[4096];
+
+	(void)context;
+	while (count--)
+		asm volatile("xsave64 %0\n\txrstor64 %0" : "+m"(area) : "a"(7), "d"(0) : "memory");
+}
 
 /* xorshift64, with a jump or call at the end that a predictor can learn only if the mask hides the random bits. */
 struct random {
@@ -139,6 +158,13 @@ void measure_instructions(void)
 		{ "among_vector", among_vector },
 		{ "among_taken_branch", among_taken_branch },
 		{ "among_indirect_branch", among_indirect_branch },
+		{ "among_call", among_call },
+		{ "among_retpoline", among_retpoline },
+		{ "among_rdtsc", among_rdtsc },
+		{ "among_rdtscp", among_rdtscp },
+		{ "among_popf", among_popf },
+		{ "among_segment", among_segment },
+		{ "cpuid", cpuid },
 		{ "lock_add", lock_add },
 		{ "load_add_store", load_add_store },
 		{ "pause", pause_loop },
@@ -157,6 +183,10 @@ void measure_instructions(void)
 
 	for (size_t i = 0; i < COUNT(all); i++)
 		measure(&(struct bench){ .name = all[i].name, .work = all[i].work, .context = lines, .events = BLOCK });
+	if (__builtin_cpu_supports("avx"))
+		measure(&(struct bench){ .name = "xsave_xrstor", .work = save_restore });
+	else
+		missing("xsave_xrstor", "the CPU has no AVX");
 	for (size_t i = 0; i < COUNT(random); i++) {
 		struct random state = { .state = 88172645463325252, .mask = random[i].mask };
 

@@ -35,7 +35,6 @@ struct walk {
 char *arena;
 uint64_t arena_bytes;
 
-static char *small_pages;
 static uint64_t huge;
 
 static uint64_t random_state = 0x9e3779b97f4a7c15;
@@ -200,10 +199,14 @@ static void measure_chase(char *arena, uint64_t bytes)
 	for (uint64_t i = 0; i < number && sizes[i] * KIB <= bytes; i++) {
 		uint64_t count = sizes[i] * KIB / LINE;
 
+		if (!is_wanted("chase", sizes[i] * KIB))
+			continue;
 		lay(arena, count, LINE);
 		measure_walk("chase", arena, sizes[i] * KIB, 2 * count);
 	}
 	for (uint64_t size = 64 * MIB; size <= bytes; size *= 2) {
+		if (!is_wanted("chase", size))
+			continue;
 		lay(arena, size / LINE, LINE);
 		measure_walk("chase", arena, size, 4096);
 	}
@@ -322,8 +325,8 @@ static void measure_tlb(const char *name, char *pages, uint64_t stride, uint64_t
 	static const uint16_t thorough[] = { 16,   24,	 32,   40,   48,   56,	 64,   72,   80,   96,	 112,
 					     128,  160,	 192,  256,  320,  384,	 512,  640,  768,  1024, 1280,
 					     1536, 1792, 2048, 2304, 2560, 2816, 3072, 3584, 4096, 5120, 6144, 8192 };
-	static const uint16_t rough[] = { 16, 32, 48, 64, 80, 96, 128, 192, 256, 512, 1024, 1536, 2048, 3072, 4096,
-					  6144, 8192 };
+	static const uint16_t rough[] = { 16, 32, 48, 64, 80, 96, 128, 192, 256, 512, 1024, 1536, 2048, 2560, 3072,
+					  3584, 4096, 5120, 6144, 8192 };
 	const uint16_t *numbers = quick ? rough : thorough;
 	uint64_t length = quick ? COUNT(rough) : COUNT(thorough);
 	char dense[32];
@@ -415,15 +418,12 @@ static void measure_walk_2m(void)
 void prepare_memory(uint64_t bytes)
 {
 	arena = map(bytes, MADV_HUGEPAGE);
-	small_pages = map(MOST_SMALL_PAGES * SMALL_PAGE, MADV_NOHUGEPAGE);
-	if (!arena || !small_pages) {
-		arena = NULL;
+	if (!arena) {
 		missing("memory", "no memory to measure in");
 		return;
 	}
 	arena_bytes = bytes;
 	touch(arena, bytes);
-	touch_scattered(small_pages, MOST_SMALL_PAGES);
 	huge = huge_bytes(arena);
 	fact_number("arena_bytes", bytes);
 	fact_number("huge_bytes", huge);
@@ -431,6 +431,8 @@ void prepare_memory(uint64_t bytes)
 
 void measure_memory(void)
 {
+	char *small_pages;
+
 	if (!arena)
 		return;
 	measure_chase(arena, arena_bytes);
@@ -438,6 +440,13 @@ void measure_memory(void)
 	measure_chains(arena, arena_bytes);
 	measure_apart(arena, arena_bytes);
 	measure_stream(arena, arena_bytes);
+	/* Other pages in each round: what a walk costs depends on where they and their tables happen to lie. */
+	small_pages = map(MOST_SMALL_PAGES * SMALL_PAGE, MADV_NOHUGEPAGE);
+	if (!small_pages) {
+		missing("tlb_4k", "no memory to measure in");
+		return;
+	}
+	touch_scattered(small_pages, MOST_SMALL_PAGES);
 	measure_tlb("tlb_4k", small_pages, SMALL_PAGE, MOST_SMALL_PAGES, arena);
 	if (huge == arena_bytes) {
 		measure_tlb("tlb_2m", arena, HUGE_PAGE, arena_bytes / HUGE_PAGE, small_pages);
@@ -446,4 +455,5 @@ void measure_memory(void)
 		missing("tlb_2m", "huge pages are not available");
 		missing("conflict_2m", "huge pages are not available");
 	}
+	munmap(small_pages, MOST_SMALL_PAGES * SMALL_PAGE);
 }

@@ -4,31 +4,39 @@
  * the lab models, so the chains tell how long a cycle was at that moment, and a clock that changes cancels out.
  *
  * A sample is thrown away if the kernel took the CPU away from it, or if the two chains differ: then the clock changed
- * in between, or the hypervisor ran something else. Chains slower than the fastest ones are a sign of another thread on
- * the same core: then more samples are taken for a while, and whoever reads them chooses.
+ * in between, or the hypervisor ran something else. Another thread on the same core leaves a chain nearly alone, but
+ * not additions that could all run at a time: where fewer of them fit into a cycle than at other times, more samples
+ * are taken for a while, and whoever reads them chooses.
  */
 #include "sample.h"
 
+#include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 
 enum {
 	CHAIN = 32768,		/* additions: about 10 us */
+	ABREAST = 4,		/* chains that every modelled core runs at a time */
+	SHORT_CHAIN = 8192,
 	SHORTEST_NS = 40000,
 	MOST_SAMPLES = 21,		/* in one round */
 	MOST_KEPT = 200,
 	LONGEST_NS = 40000000,	/* of one series, unless it has too few samples */
 	TRIES = 4,		/* for each sample */
+	MOST_SERIES = 512,
+	ENOUGH = 12,		/* undisturbed samples */
 };
 
 static const double CHAINS_DIFFER = 0.03;
-static const double UNDISTURBED = 0.997;	/* of the fastest chains */
+static const double UNDISTURBED = 0.985;	/* of the best clock and width */
 
-static double fastest_ghz;
-static double last_ghz;
+static double best_ghz;
+static double best_width;
 
 bool quick;
+bool only_disturbed;
 
 static uint64_t now_ns(void)
 {
@@ -65,6 +73,25 @@ static void chain(void)
 		     : "cc");
 }
 
+/* Several chains at a time. */
+static void chains_abreast(void)
+{
+	uint64_t a = 1, b = 1, c = 1, d = 1, one = 1, turns = SHORT_CHAIN / 32;
+
+	asm volatile("1:\n\t"
+		     ".rept 32\n\t"
+		     "add %5, %0\n\t"
+		     "add %5, %1\n\t"
+		     "add %5, %2\n\t"
+		     "add %5, %3\n\t"
+		     ".endr\n\t"
+		     "dec %4\n\t"
+		     "jnz 1b"
+		     : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "+r"(turns)
+		     : "r"(one)
+		     : "cc");
+}
+
 /* Let the clock rise to where it stays under load. */
 void clock_settle(void)
 {
@@ -74,10 +101,16 @@ void clock_settle(void)
 		chain();
 }
 
+struct sample {
+	double cycles;		/* an event */
+	double ghz;		/* the clock */
+	double width;		/* additions in a cycle, of ABREAST chains */
+};
+
 /* True if the sample can be used. */
-static bool sample(const struct bench *bench, uint64_t count, double *cycles, double *ghz)
+static bool take(const struct bench *bench, uint64_t count, struct sample *sample)
 {
-	uint64_t at[4];
+	uint64_t at[6];
 	double before, after;
 	long preempted;
 
@@ -85,16 +118,22 @@ static bool sample(const struct bench *bench, uint64_t count, double *cycles, do
 		bench->before(0, bench->context);
 	preempted = preemptions();
 	at[0] = now_ns();
-	chain();
+	chains_abreast();
 	at[1] = now_ns();
-	bench->work(count, bench->context);
-	at[2] = now_ns();
 	chain();
+	at[2] = now_ns();
+	bench->work(count, bench->context);
 	at[3] = now_ns();
-	before = (double)(at[1] - at[0]);
-	after = (double)(at[3] - at[2]);
-	*ghz = 2 * CHAIN / (before + after);
-	*cycles = (double)(at[2] - at[1]) * *ghz / (double)count / (double)(bench->events ? bench->events : 1);
+	chain();
+	at[4] = now_ns();
+	chains_abreast();
+	at[5] = now_ns();
+	before = (double)(at[2] - at[1]);
+	after = (double)(at[4] - at[3]);
+	sample->ghz = 2 * CHAIN / (before + after);
+	sample->width = 2 * ABREAST * SHORT_CHAIN / ((double)(at[1] - at[0] + at[5] - at[4]) * sample->ghz);
+	sample->cycles = (double)(at[3] - at[2]) * sample->ghz / (double)count;
+	sample->cycles /= (double)(bench->events ? bench->events : 1);
 	return (bench->switches || preemptions() == preempted) && before < after * (1 + CHAINS_DIFFER) &&
 	       after < before * (1 + CHAINS_DIFFER);
 }
@@ -117,44 +156,83 @@ static uint64_t calibrate(const struct bench *bench)
 	}
 }
 
-/* True for a clock near the fastest one; it is the fastest if two samples have it. */
-static bool undisturbed(double ghz)
+/* True for a value near the best one; it is the best if two samples in turn have it. */
+static bool is_near_best(double value, double *last, double *best)
 {
-	double both = ghz < last_ghz ? ghz : last_ghz;
+	double both = value < *last ? value : *last;
 
-	last_ghz = ghz;
-	if (both > fastest_ghz)
-		fastest_ghz = both;
-	return ghz >= fastest_ghz * UNDISTURBED;
+	*last = value;
+	if (both > *best)
+		*best = both;
+	return value >= *best * UNDISTURBED;
+}
+
+static bool undisturbed(const struct sample *sample)
+{
+	static double last_ghz, last_width;
+	bool fast = is_near_best(sample->ghz, &last_ghz, &best_ghz);
+
+	return is_near_best(sample->width, &last_width, &best_width) && fast;
+}
+
+static struct total {
+	char *name;
+	uint64_t x;
+	int undisturbed;
+} totals[MOST_SERIES];
+
+/* The undisturbed samples of a series in all rounds. */
+static int *total_of(const char *name, uint64_t x)
+{
+	struct total *total = totals;
+
+	for (; total < totals + MOST_SERIES - 1 && total->name; total++)
+		if (total->x == x && !strcmp(total->name, name))
+			return &total->undisturbed;
+	*total = (struct total){ .name = strdup(name), .x = x };
+	return &total->undisturbed;
+}
+
+bool is_wanted(const char *name, uint64_t x)
+{
+	return !only_disturbed || *total_of(name, x) < ENOUGH;
+}
+
+static void print(const char *name, const struct sample *samples, int number, size_t offset)
+{
+	printf(", \"%s\": [", name);
+	for (int i = 0; i < number; i++)
+		printf("%s%.5g", i ? ", " : "", *(const double *)((const char *)&samples[i] + offset));
+	printf("]");
 }
 
 void measure(const struct bench *bench)
 {
-	static double cycles[MOST_KEPT], ghz[MOST_KEPT];
+	static struct sample samples[MOST_KEPT];
 	int wanted = quick ? 9 : MOST_SAMPLES, good = 0, got = 0, lost = 0;
 	uint64_t count, end;
 
+	if (!is_wanted(bench->name, bench->x))
+		return;
 	if (bench->warm)
 		bench->work(bench->warm, bench->context);
 	count = calibrate(bench);
 	end = now_ns() + LONGEST_NS / (quick ? 2 : 1);
 	while (good < wanted && got < MOST_KEPT && (now_ns() < end || (got < wanted && lost < wanted * TRIES))) {
-		if (sample(bench, count, &cycles[got], &ghz[got])) {
-			good += undisturbed(ghz[got]);
+		if (take(bench, count, &samples[got])) {
+			good += undisturbed(&samples[got]);
 			got++;
 		} else {
 			lost++;
 			bench->work(count, bench->context);
 		}
 	}
-	printf("{\"t\": \"series\", \"name\": \"%s\", \"x\": %lu, \"disturbed\": %d, \"cycles\": [", bench->name, bench->x,
-	       lost);
-	for (int i = 0; i < got; i++)
-		printf("%s%.6g", i ? ", " : "", cycles[i]);
-	printf("], \"ghz\": [");
-	for (int i = 0; i < got; i++)
-		printf("%s%.5g", i ? ", " : "", ghz[i]);
-	printf("]}\n");
+	*total_of(bench->name, bench->x) += good;
+	printf("{\"t\": \"series\", \"name\": \"%s\", \"x\": %lu, \"disturbed\": %d", bench->name, bench->x, lost);
+	print("cycles", samples, got, offsetof(struct sample, cycles));
+	print("ghz", samples, got, offsetof(struct sample, ghz));
+	print("width", samples, got, offsetof(struct sample, width));
+	printf("}\n");
 }
 
 void fact_number(const char *name, uint64_t value)

@@ -21,8 +21,10 @@ struct bench {
 };
 
 extern bool quick;
+extern bool only_disturbed;	/* measure what has too few undisturbed samples so far */
 
 void clock_settle(void);
+bool is_wanted(const char *name, uint64_t x);
 void measure(const struct bench *bench);
 void fact_number(const char *name, uint64_t value);
 void missing(const char *name, const char *reason);

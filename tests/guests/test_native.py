@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Callable
@@ -9,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from lab.core.errors import HostFailed
+from lab.core.errors import HostFailed, UserError
 from lab.guests import hardware, native
 from lab.guests.hardware import Host, Machine
 from lab.guests.native import Measurement, Samples
 
 RECORDED = Path(__file__).with_name("native")
-HOST = Host(architecture="x86_64", cpu="AMD EPYC", kernel="6.18.0", hypervisor="yes")
+HOST = Host(architecture="x86_64", cpu="AMD EPYC", kernel="6.18.0", guest=True)
 CACHES = {"l1d": (32, 8), "l2": (1024, 8), "llc": (32768, 16)}
 
 
@@ -33,28 +34,33 @@ def _without(output: bytes, name: str) -> bytes:
     return b"\n".join(kept)
 
 
-def _with_clocks(output: bytes, change: Callable[[int], float]) -> bytes:
-    """The same samples with other clocks beside them; change: a factor by the number of the series."""
+def _with(output: bytes, name: str, change: Callable[[int], float]) -> bytes:
+    """The same samples with other numbers in one field; change: a factor by the number of the series."""
     lines = []
-    for number, line in enumerate(output.decode().splitlines()):
-        head, found, clocks = line.partition('"ghz": [')
-        values = [float(value) * change(number) for value in clocks.rstrip("]}").split(",")] if found else []
-        lines.append(f"{head}{found}{', '.join(map(str, values))}]}}" if found else line)
+    for number, line in enumerate(map(json.loads, output.splitlines())):
+        if line["t"] == "series":
+            line[name] = [value * change(number) for value in line[name]]
+        lines.append(json.dumps(line))
     return "\n".join(lines).encode()
 
 
-@pytest.mark.parametrize("name", ["clean", "noisy", "no-huge-pages"])
-def test_hosts_of_one_kind_give_the_same_machine(name: str) -> None:
-    """All three are of a Zen 4 core at 3.69 GHz; noise and small pages must not show in what they have in common."""
+@pytest.mark.parametrize(("name", "walk"), [("clean", 71), ("noisy", 49), ("no-huge-pages", 47)])
+def test_hosts_of_one_kind_give_the_same_machine(name: str, walk: int) -> None:
+    """All three are of a Zen 4 core at 3.69 GHz; noise and small pages must not show in what they have in common.
+
+    Walks differ: each process got other pages from the guest, and the guest from its hypervisor.
+    """
     machine = _fit(_recorded(name)).machine
     assert machine.clock and machine.clock.ghz == pytest.approx(3.69, abs=0.01)
     assert machine.cost.stlb_hit.cycles == pytest.approx(7.0, abs=0.2)
     assert machine.cost.l2_hit.cycles == pytest.approx(10.0, abs=0.2)
     assert machine.cost.llc_hit.cycles == pytest.approx(41, abs=2)
-    assert machine.cost.memory.cycles == pytest.approx(540, rel=0.06)
-    assert machine.cost.walk_4k.cycles == pytest.approx(52, rel=0.2)
+    assert machine.cost.memory.cycles == pytest.approx(540, rel=0.07)
+    assert machine.cost.walk_4k.cycles == pytest.approx(walk, abs=1)
     assert machine.cost.instruction.estimate
     assert (machine.tlb.dtlb_4k.entries, machine.tlb.stlb.entries) == (72, 3072)
+    assert machine.cost.atomic.cycles == pytest.approx(5.6, abs=0.1)
+    assert machine.cost.misprediction.cycles == pytest.approx(15.3, abs=0.2)
     assert machine.measured["lock_add_cycles"].value == pytest.approx(5.5, abs=0.2)
     assert machine.measured["syscall_ns"].value == pytest.approx(98, abs=2)
     assert all(reading.low <= reading.value <= reading.high for reading in machine.measured.values())
@@ -107,7 +113,7 @@ def test_what_was_not_measured_is_the_base_machines_and_is_named(series: str, co
 
 
 def test_a_clock_that_does_not_hold_still_is_refused() -> None:
-    unstable = _with_clocks(_recorded("clean"), lambda number: 1 if number % 2 else 0.8)
+    unstable = _with(_recorded("clean"), "ghz", lambda number: 1 if number % 2 else 0.8)
     with pytest.raises(HostFailed, match=r"hopeless: the core's clock went from 2\.9\d to 3\.69 GHz") as caught:
         _fit(unstable)
     assert caught.value.exit_status == 4
@@ -115,7 +121,7 @@ def test_a_clock_that_does_not_hold_still_is_refused() -> None:
 
 
 def test_a_clock_that_drifts_a_little_changes_nothing() -> None:
-    steady, drifting = (_fit(_with_clocks(_recorded("clean"), change)) for change in (lambda _: 1, _drift))
+    steady, drifting = (_fit(_with(_recorded("clean"), "ghz", change)) for change in (lambda _: 1, _drift))
     assert drifting.machine.clock != steady.machine.clock
     assert drifting.machine.cost.l2_hit.cycles == pytest.approx(steady.machine.cost.l2_hit.cycles, rel=0.05)
 
@@ -145,12 +151,23 @@ def test_output_that_is_cut_off_is_refused(output: bytes) -> None:
         native.parse(output)
 
 
-def test_samples_beside_a_slow_clock_are_left_out_if_others_are_there() -> None:
-    """Another thread on the core slows both the chain and the benchmark down."""
-    line = '{{"t": "series", "name": "x", "x": 0, "disturbed": 0, "cycles": {}, "ghz": {}}}'
-    both = line.format([1.0] * 10 + [9.0] * 30, [3.7] * 10 + [3.5] * 30)
-    lines = '{"t": "header", "schema": 1}\n' + both + '\n{"t": "end"}'
-    assert native.parse(lines.encode()).one("x").cycles == [1.0] * 10
+def test_samples_beside_another_thread_are_left_out_if_others_are_there() -> None:
+    line = '{{"t": "series", "name": "{}", "x": 0, "disturbed": 0, "cycles": {}, "ghz": {}, "width": {}}}'
+    mixed = line.format("mixed", [1.0] * 10 + [9.0] * 30, [3.7] * 40, [3.8] * 10 + [3.0] * 30)
+    crowded = line.format("crowded", [9.0] * 30 + [8.0] * 10, [3.7] * 40, [3.0] * 30 + [3.5] * 10)
+    samples = native.parse("\n".join(['{"t": "header", "schema": 1}', mixed, crowded, '{"t": "end"}']).encode())
+    assert samples.one("mixed").cycles == [1.0] * 10
+    assert samples.one("crowded").cycles == [8.0] * 10, "the least disturbed quarter"
+    assert samples.shared == ["crowded"]
+
+
+def test_what_always_ran_beside_another_thread_is_named() -> None:
+    output = b"\n".join(
+        _with(line, "width", lambda _: 0.7) if b'"name": "mix"' in line else line
+        for line in _recorded("clean").splitlines()
+    )
+    (note,) = [note for note in _fit(output).notes if "another thread" in note]
+    assert note.endswith(": mix") or ": mix," in note
 
 
 # --- curves ---
@@ -201,7 +218,7 @@ def test_another_architecture_is_refused() -> None:
 
 
 def test_a_cpu_that_is_not_ours_is_refused() -> None:
-    with pytest.raises(HostFailed, match="CPU 4000 is not one that this process may use"):
+    with pytest.raises(UserError, match="CPU 4000 is not one that this process may use"):
         native.measure(cpu=4000, quick=True)
 
 
