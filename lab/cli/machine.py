@@ -56,7 +56,11 @@ def show_command(ref: str, as_json: bool) -> None:
     if as_json:
         _print_json({"schema": "lab.machine/1", **msgspec.to_builtins(shown)})
         return
-    click.echo("\n".join(visible(line) for line in [f"{shown.name}: {shown.description}", "", *_values_table(shown)]))
+    click.echo(
+        "\n".join(
+            visible(line) for line in [f"{shown.name}: {shown.description}", *_host(shown), "", *_values_table(shown)]
+        )
+    )
 
 
 @machine.command("compare")
@@ -138,6 +142,14 @@ def _report(measured: Measurement, output: Path) -> list[str]:
         rows.append((name, text, theirs[name][1] if name in theirs else "-", source))
     notes = [f"note: {note}" for note in measured.notes]
     return [measured.machine.description, "", *columns(rows, right=(1, 2)), "", *notes, f"written: {output}"]
+
+
+def _host(shown: Machine) -> list[str]:
+    """The host that a machine was measured on, and what its kernel does about flaws of the CPU."""
+    if shown.host is None:
+        return []
+    where = f"measured on: {shown.host.cpu}, Linux {shown.host.kernel}" + (", in a guest" if shown.host.guest else "")
+    return [where, *(f"  {name}: {text}" for name, text in shown.host.mitigations.items())]
 
 
 def _values_table(shown: Machine) -> list[str]:

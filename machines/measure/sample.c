@@ -34,6 +34,7 @@ static const double UNDISTURBED = 0.985;	/* of the best clock and width */
 
 static double best_ghz;
 static double best_width;
+static double reading_ns;
 
 bool quick;
 bool only_disturbed;
@@ -44,6 +45,29 @@ static uint64_t now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &time);
 	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+/* Time between two readings of the clock, without the reading itself. */
+static double between_ns(uint64_t first, uint64_t second)
+{
+	double ns = (double)(second - first) - reading_ns;
+
+	return ns > 1 ? ns : 1;
+}
+
+/* Part of every interval: tens of nanoseconds, or a thousand where the clock is not the CPU's own. */
+static void time_clock(void)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (int i = 0; i < 1000; i++) {
+		uint64_t first = now_ns(), second = now_ns();
+
+		if (second - first < least)
+			least = second - first;
+	}
+	reading_ns = (double)least;
+	fact_number("clock_reading_ns", least);
 }
 
 static long preemptions(void)
@@ -95,7 +119,11 @@ static void chains_abreast(void)
 /* Let the clock rise to where it stays under load. */
 void clock_settle(void)
 {
-	uint64_t end = now_ns() + (quick ? 20000000 : 200000000);
+	uint64_t end;
+
+	if (!reading_ns)
+		time_clock();
+	end = now_ns() + (quick ? 20000000 : 200000000);
 
 	while (now_ns() < end)
 		chain();
@@ -111,7 +139,7 @@ struct sample {
 static bool take(const struct bench *bench, uint64_t count, struct sample *sample)
 {
 	uint64_t at[6];
-	double before, after;
+	double before, after, abreast;
 	long preempted;
 
 	if (bench->before)
@@ -128,11 +156,12 @@ static bool take(const struct bench *bench, uint64_t count, struct sample *sampl
 	at[4] = now_ns();
 	chains_abreast();
 	at[5] = now_ns();
-	before = (double)(at[2] - at[1]);
-	after = (double)(at[4] - at[3]);
+	before = between_ns(at[1], at[2]);
+	after = between_ns(at[3], at[4]);
 	sample->ghz = 2 * CHAIN / (before + after);
-	sample->width = 2 * ABREAST * SHORT_CHAIN / ((double)(at[1] - at[0] + at[5] - at[4]) * sample->ghz);
-	sample->cycles = (double)(at[3] - at[2]) * sample->ghz / (double)count;
+	abreast = between_ns(at[0], at[1]) + between_ns(at[4], at[5]);
+	sample->width = 2 * ABREAST * SHORT_CHAIN / (abreast * sample->ghz);
+	sample->cycles = between_ns(at[2], at[3]) * sample->ghz / (double)count;
 	sample->cycles /= (double)(bench->events ? bench->events : 1);
 	return (bench->switches || preemptions() == preempted) && before < after * (1 + CHAINS_DIFFER) &&
 	       after < before * (1 + CHAINS_DIFFER);

@@ -67,6 +67,8 @@ def test_measuring_writes_a_machine_file_and_shows_it(recorded: Path, capsys: py
     machine = hardware.load("./My Host.toml")
     assert machine.name == "my-host"
     assert machine.host and machine.host.architecture == "x86_64"
+    assert main.run(["machine", "show", "./My Host.toml"]) == 0
+    assert "measured on: " in capsys.readouterr().out
     assert machine.measured["fault_ns"].value == pytest.approx(1347, rel=0.05)
 
 

@@ -170,6 +170,19 @@ def test_what_always_ran_beside_another_thread_is_named() -> None:
     assert note.endswith(": mix") or ": mix," in note
 
 
+def test_a_clock_that_is_slow_to_read_is_named() -> None:
+    fact = b'{"t": "fact", "name": "clock_reading_ns", "value": 1200}\n{"t": "end"}'
+    notes = _fit(_recorded("clean").rstrip().removesuffix(b'{"t": "end"}') + fact).notes
+    assert any(note.startswith("reading the clock takes 1200 ns") for note in notes)
+
+
+def test_a_tlb_unlike_the_base_machines_is_the_measured_one() -> None:
+    machine = _fit(_recorded("clean"), "sapphire-rapids").machine
+    assert machine.tlb.dtlb_4k.entries == 72
+    assert machine.tlb.dtlb_4k.source == "measured here: reach between 64 and 80 pages; ways of sapphire-rapids"
+    assert machine.tlb.dtlb_2m and machine.tlb.dtlb_2m.source.startswith("from sapphire-rapids: the hypervisor maps")
+
+
 # --- curves ---
 
 SIZES = [16, 32, 48, 64, 72, 80, 96, 128, 192, 256, 512, 1024, 1536, 2048, 2560, 3072, 4096, 6144, 8192]
