@@ -142,7 +142,6 @@ class Samples:
     series: dict[str, dict[int, Series]]
     facts: dict[str, int]
     missing: dict[str, str]
-    clocks: list[float]
 
     def one(self, name: str) -> Series:
         """A benchmark that is not over sizes; `_Unclear` where it gave nothing."""
@@ -187,7 +186,6 @@ def parse(output: bytes) -> Samples:
     if not lines or lines[0] != _Header(schema=SCHEMA) or not isinstance(lines[-1], _End):
         raise HostFailed(f"{PROGRAM.label} did not finish")
     every = [line for line in lines if isinstance(line, Series)]
-    clocks = sorted(ghz for series in every for ghz in series.ghz)
     widths = sorted(width for series in every for width in series.width)
     least = _UNDISTURBED * _quantile(widths, 0.99) if widths else 0.0
     series: dict[str, dict[int, Series]] = {}
@@ -197,7 +195,7 @@ def parse(output: bytes) -> Samples:
     series = {name: {x: one.undisturbed(least) for x, one in by_x.items()} for name, by_x in series.items()}
     facts = {line.name: line.value for line in lines if isinstance(line, _Fact)}
     missing = {line.name: line.reason for line in lines if isinstance(line, _Missing)}
-    return Samples(series=series, facts=facts, missing=missing, clocks=clocks)
+    return Samples(series=series, facts=facts, missing=missing)
 
 
 def measure(*, cpu: int | None, quick: bool) -> Samples:
@@ -531,12 +529,13 @@ def fit(
 
 
 def _clock(samples: Samples) -> Reading:
-    ranked = samples.clocks
-    if len(ranked) < 20:
+    """The clock of all runs that count; `HostFailed` where they give none."""
+    ranked = sorted(samples.used)
+    if len(ranked) < 20 or len(samples.shared) > len(samples.series) / 2:
         raise HostFailed(
             "measuring is hopeless: nearly every run was disturbed", hint="stop what else runs, or choose another --cpu"
         )
-    clock = Reading(value=statistics.median(samples.used), low=_quantile(ranked, 0.05), high=_quantile(ranked, 0.95))
+    clock = Reading(value=statistics.median(ranked), low=_quantile(ranked, 0.05), high=_quantile(ranked, 0.95))
     if (clock.high - clock.low) / clock.value > _STEADY:
         raise HostFailed(
             f"measuring is hopeless: the core's clock went from {clock.low:.2f} to {clock.high:.2f} GHz meanwhile",

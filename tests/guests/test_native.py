@@ -161,6 +161,12 @@ def test_samples_beside_another_thread_are_left_out_if_others_are_there() -> Non
     assert samples.shared == ["crowded"]
 
 
+def test_a_core_that_another_thread_always_uses_is_refused() -> None:
+    busy = _with(_recorded("clean"), "width", lambda number: 1 if number < 9 else 0.7)
+    with pytest.raises(HostFailed, match="nearly every run was disturbed"):
+        _fit(busy)
+
+
 def test_what_always_ran_beside_another_thread_is_named() -> None:
     output = b"\n".join(
         _with(line, "width", lambda _: 0.7) if b'"name": "mix"' in line else line
