@@ -136,7 +136,7 @@ def test_instructions_of_the_same_share_stand_beside_cycles(measures: Measures, 
 def test_every_metric_is_filled_by_a_full_model(name: str) -> None:
     counters = dict.fromkeys(
         ("instructions", "string_bytes", "loads", "stores", "dtlb_walks_4k", "dtlb_walks_2m", "dtlb_l1_misses",
-         "itlb_walks", "l1d_misses", "l2_misses", "llc_misses", "atomics", "fences", "divisions", "mispredictions",
+         "itlb_walks", "l1d_misses", "l2_misses", "llc_misses", "atomics", "mispredictions",
          "exceptions", "cr3_writes", "invlpgs"), 1,
     )  # fmt: skip
     one = window(1000, operations=[operation(1)], user=counters, kernel=counters)
