@@ -21,7 +21,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Ansible asks for sudo's password only where sudo would.
 ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-become-pass)
 
-.PHONY: ab test test-packages setup lint quick unit browser chromium pictures database docs man wheel vagrant guest guest-exact guest-live stories agreement nights bench bench-search bench-verdict schema clean
+.PHONY: ab test test-packages setup lint quick unit browser chromium pictures database docs man wheel vagrant guest guest-exact guest-live stories agreement nights bench bench-search bench-verdict truth schema clean
 
 ab: setup
 	@$(BIN)/lab ab --base '$(BASE)' --test '$(TEST)' $(ARGS)
@@ -149,6 +149,10 @@ bench: setup
 # Needs neither kernels nor guests.
 bench-search: $(VENV)/ready
 	$(BIN)/python -m tests.scenarios.bench_search $(ARGS)
+
+# The model beside this host: operations natively and in exact mode, with a machine file that is measured first.
+truth: setup
+	$(BIN)/python -m tests.scenarios.truth $(ARGS)
 
 # Neither does this: how often the verdict of live mode is wrong, and what it finds.
 bench-verdict: $(VENV)/ready
