@@ -138,7 +138,7 @@ def _step(step: Step) -> str:
     change = percent(step.ratio) if step.values else ""
     why = f": {step.why}" if step.why else ""
     same = f" (same kernel as {short(step.same_as)})" if step.same_as else ""
-    count = f" instructions {percent(step.instructions):>9}" if step.instructions is not None else ""
+    count = f", instructions {percent(step.instructions)}" if step.instructions is not None else ""
     return f'{short(step.commit)}  {step.decision:<18} {change:>9}{count}  "{step.title}"{why}{same}'
 
 
