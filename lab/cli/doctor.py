@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import click
 
 from lab.cli import options
-from lab.guests import host_setup
-from lab.guests.doctor import Finding, examine, live_setup
+from lab.guests import doctor as set_up
+from lab.guests.doctor import Change, Finding, examine, live_setup
 from lab.guests.exact import QEMU
-from lab.guests.host_setup import Change
 
 _MARKS = {"ok": "ok     ", "limited": "limited", "missing": "MISSING"}
 
@@ -43,9 +42,9 @@ def doctor(qemu: str, fix: bool, without_smt: bool, restore: bool, check: bool, 
         findings = examine(qemu)
         _print(findings, None, as_json=as_json)
         return 4 if any(finding.state == "missing" for finding in findings) else 0
-    changes = host_setup.fix(without_smt=without_smt, check=check) if fix else host_setup.restore(check=check)
+    changes = set_up.fix(without_smt=without_smt, check=check) if fix else set_up.restore(check=check)
     _print(live_setup(), changes, as_json=as_json)
-    return 0 if host_setup.succeeded(changes) or (restore and not changes) else 4
+    return 0 if set_up.succeeded(changes) or (restore and not changes) else 4
 
 
 def _print(findings: Sequence[Finding], changes: Sequence[Change] | None, *, as_json: bool) -> None:

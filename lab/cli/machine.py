@@ -13,9 +13,9 @@ from lab.cli import options
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.text import columns, number, visible
-from lab.guests import hardware, native
+from lab.guests import calibration, hardware, native
+from lab.guests.calibration import Measurement
 from lab.guests.hardware import Machine
-from lab.guests.native import Measurement
 
 _TABLES = ("tlb", "cache", "prefetch", "overlap", "cost", "clock")
 
@@ -120,7 +120,7 @@ def measure_command(like: str | None, output: Path, cpu: int | None, quick: bool
     click.echo(f"measuring this host, for {'some seconds' if quick else 'about half a minute'}", err=True)
     samples = native.measure(cpu=cpu, quick=quick)
     name = re.sub(r"[^a-z0-9]+", "-", output.stem.lower()).strip("-") or "measured"
-    measured = native.fit(samples, base, host=native.this_host(), caches=native.cpuid_caches(), name=name)
+    measured = calibration.fit(samples, base, host=native.this_host(), caches=native.cpuid_caches(), name=name)
     records.write_atomic(output, _file(measured).encode())
     if as_json:
         document = {"path": str(output), "like": base.name, "notes": measured.notes}

@@ -15,7 +15,7 @@ from lab.compare import runs
 from lab.core import cpio, paths, records
 from lab.core.errors import GuestFailed
 from lab.core.records import Record
-from lab.guests import channel, live_machine, output, perf_record, perf_stat, pinning, run
+from lab.guests import channel, live_machine, output, perf_record, perf_stat, run
 from lab.guests.channel import GuestReport
 from lab.guests.live_machine import LiveGuest, live_parameters
 from lab.guests.perf_record import Profile
@@ -173,7 +173,7 @@ def _run(
             folder=folder,
             timeout_s=setup.timeout_s,
             running=running,
-            on_start=lambda process: pinning.pin_and_start(process, folder, cpu_set),
+            on_start=lambda process: live_machine.pin_and_start(process, folder, cpu_set),
         )
         report = run.read_report(ended)
         counted = _take_events(report) if setup.perf else []

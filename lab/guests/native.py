@@ -1,6 +1,6 @@
-"""This host as a modelled machine: microbenchmarks run natively, and the values of a machine file fitted to them.
+"""Microbenchmarks run natively on this host: the program's samples, and what the host is.
 
-The program (`machines/measure`, C) gives samples in core cycles; all that is decided about them is decided here.
+The program (`machines/measure`, C) gives samples in core cycles; `lab.guests.calibration` makes a machine of them.
 """
 
 from __future__ import annotations
@@ -10,12 +10,9 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import cache, partial
-from itertools import combinations, pairwise
-from math import exp, log1p
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -23,25 +20,16 @@ from lab.core.errors import HostFailed, UserError
 from lab.core.process import run
 from lab.guests import hardware
 from lab.guests.hardware import (
-    Array,
-    Cache,
-    Caches,
-    Clock,
-    Cost,
-    Costs,
     Host,
-    Machine,
-    Number,
-    Overlap,
     Reading,
-    Tlb,
 )
+from lab.guests.reach import Unclear, quantile
 from lab.kernels.compilers import Program
 
-V = TypeVar("V", Array, Cache, Number, Cost)
-
 PROGRAM = Program(folder="measure", product="measure", label="the program that measures this host")
+
 SCHEMA = 1
+
 TIMEOUT_S = 600.0
 
 _UNDISTURBED = 0.985
@@ -49,13 +37,6 @@ _UNDISTURBED = 0.985
 
 _ENOUGH = 5
 """Undisturbed samples from which a value is taken."""
-
-_PAGE_KIB = 4
-_STEADY = 0.1
-"""The largest relative spread of the clock that measuring bears."""
-
-_PRIVILEGED = ("interrupt_flag", "user_access", "swapgs", "cr3", "cr4", "invlpg", "msr")
-_CALIBRATED = ("syscall", "exception")
 
 
 # --- samples ---
@@ -106,7 +87,7 @@ class Series(_Line, frozen=True, kw_only=True, tag_field="t", tag="series"):
         the one run whose clock was misjudged.
         """
         ranked = sorted(map(scale, self.cycles))
-        return Reading(value=_quantile(ranked, share), low=_quantile(ranked, 0.05), high=_quantile(ranked, 0.75))
+        return Reading(value=quantile(ranked, share), low=quantile(ranked, 0.05), high=quantile(ranked, 0.75))
 
     @property
     def value(self) -> float:
@@ -144,7 +125,7 @@ class Samples:
     missing: dict[str, str]
 
     def one(self, name: str) -> Series:
-        """A benchmark that is not over sizes; `_Unclear` where it gave nothing."""
+        """A benchmark that is not over sizes; `Unclear` where it gave nothing."""
         found = self.over(name)
         return next(iter(found.values()))
 
@@ -152,7 +133,7 @@ class Samples:
         """A benchmark over sizes."""
         found = {x: series for x, series in self.series.get(name, {}).items() if len(series.cycles) > 1}
         if not found:
-            raise _Unclear(self.missing.get(name, "every run was disturbed"))
+            raise Unclear(self.missing.get(name, "every run was disturbed"))
         return found
 
     @property
@@ -187,7 +168,7 @@ def parse(output: bytes) -> Samples:
         raise HostFailed(f"{PROGRAM.label} did not finish")
     every = [line for line in lines if isinstance(line, Series)]
     widths = sorted(width for series in every for width in series.width)
-    least = _UNDISTURBED * _quantile(widths, 0.99) if widths else 0.0
+    least = _UNDISTURBED * quantile(widths, 0.99) if widths else 0.0
     series: dict[str, dict[int, Series]] = {}
     for line in every:
         by_x = series.setdefault(line.name, {})
@@ -296,656 +277,3 @@ def cpuid_caches(cpu: int = 0) -> dict[str, tuple[int, int]]:
         if kind != "Instruction" and name and int(ways):
             found[name] = (int(size.removesuffix("K")), int(ways))
     return found
-
-
-# --- fitting ---
-
-
-class _Unclear(Exception):
-    """A value that the samples do not give; the message is the reason."""
-
-
-def _quantile(ranked: Sequence[float], share: float) -> float:
-    place = share * (len(ranked) - 1)
-    low = int(place)
-    high = min(low + 1, len(ranked) - 1)
-    return ranked[low] + (ranked[high] - ranked[low]) * (place - low)
-
-
-def steps(points: Sequence[tuple[int, float]], number: int) -> list[int]:
-    """The starts of the later plateaus when a curve is fitted by several, with the least sum of absolute errors.
-
-    The logarithm is fitted: a second-level hit beside a walk would otherwise be lost in the scatter of walks.
-    """
-    values = [log1p(max(0.0, value)) for _, value in points]
-
-    def error(first: int, last: int) -> float:
-        middle = statistics.median(values[first:last])
-        return sum(abs(value - middle) for value in values[first:last])
-
-    errors = {(i, k): error(i, k) for i in range(len(values)) for k in range(i + 2, len(values) + 1)}
-    best, chosen = float("inf"), []
-    for starts in combinations(range(2, len(values) - 1), number - 1):
-        edges = [0, *starts, len(values)]
-        if any(last - first < 2 for first, last in pairwise(edges)):
-            continue
-        total = sum(errors[edge] for edge in pairwise(edges))
-        if total < best:
-            best, chosen = total, list(starts)
-    if not chosen:
-        raise _Unclear("too few sizes were measured")
-    return chosen
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reach:
-    """The number at which a curve has half risen from one plateau to the next, between two measured numbers."""
-
-    value: float
-    low: int
-    high: int
-
-    def agrees_with(self, nominal: float) -> bool:
-        """True if a number is in the measured range, give or take a tenth."""
-        return self.low / 1.1 <= nominal <= self.high * 1.1
-
-
-def crossing(points: Sequence[tuple[int, float]], level: float) -> Reach:
-    """Where a curve crosses a level for good."""
-    for (x, y), (next_x, next_y) in reversed(list(pairwise(points))):
-        if y < level <= next_y:
-            return Reach(value=x + (next_x - x) * (level - y) / (next_y - y), low=x, high=next_x)
-    raise _Unclear("there is no step in its curve")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TlbFit:
-    """The reach of the levels of a TLB, and the costs behind them; None where the curve ends before."""
-
-    first: Reach
-    hit: float
-    second: Reach | None = None
-    walk: float | None = None
-
-
-def fit_tlb(points: Sequence[tuple[int, float]]) -> TlbFit:
-    """Fit the cost of pages beyond the caches' as two steps, or one where the second level was not exhausted."""
-    deepest = max(value for _, value in points)
-    if deepest < 2:
-        raise _Unclear("there is no step in its curve")
-    if deepest > 25:  # a walk: hits of the second level take 5 to 10 cycles
-        first, second = steps(points, 3)
-        hit = statistics.median(value for _, value in points[first:second])
-        lower = [(x, value) for x, value in points if x < points[second][0]]
-        reach, walk = _fit_walk(points, hit)
-        return TlbFit(first=crossing(lower, hit / 2), hit=hit, second=reach, walk=walk)
-    (start,) = steps(points, 2)
-    hit = statistics.median(value for _, value in points[start:])
-    return TlbFit(first=crossing(points, hit / 2), hit=hit)
-
-
-def _fit_walk(points: Sequence[tuple[int, float]], hit: float) -> tuple[Reach, float]:
-    """The entries and the cost of a miss that give the least absolute errors, for either kind of replacement."""
-    upper = [(x, value - hit) for x, value in points if value > hit / 2]
-    best = (float("inf"), 0.0, 0.0)
-    most = upper[-1][0]
-    for entries in (most * 0.99**i for i in range(40, 400)):  # two thirds of the largest number at most
-        for rule in (_misses_of_random, _misses_of_lru):
-            shares = [rule(x / entries) for x, _ in upper]
-            for walk in [value / share for (_, value), share in zip(upper, shares, strict=True) if share > 0.3]:
-                error = sum(abs(value - walk * share) for (_, value), share in zip(upper, shares, strict=True))
-                best = min(best, (error, entries, walk))
-    _, entries, walk = best
-    low = max((x for x, value in upper if value < walk / 10), default=upper[0][0])
-    high = min((x for x, value in upper if value > walk / 2), default=most)
-    if walk <= hit or high <= low:
-        raise _Unclear("there is no second step in its curve")
-    return Reach(value=entries, low=low, high=high), walk
-
-
-def _misses_of_lru(pages: float) -> float:
-    return float(pages > 1)
-
-
-@cache
-def _misses_of_random(pages: float) -> float:
-    """The share of misses when pages are visited in turn, as a multiple of the entries, and a miss evicts any entry.
-
-    A page is still there at its next turn if none of the misses in between evicted it: h = exp(-pages * (1 - h)).
-    """
-    if pages <= 1:
-        return 0.0
-    hits = 0.0
-    for _ in range(60):
-        hits = exp(-pages * (1 - hits))
-    return 1 - hits
-
-
-def fit_strings(points: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """The start and the cost of a byte that give the least sum of relative errors: a line through two of the points."""
-    best = (float("inf"), 0.0, 0.0)
-    for (x, y), (other_x, other_y) in combinations(points, 2):
-        if x == other_x:
-            continue
-        byte = (other_y - y) / (other_x - x)
-        start = y - byte * x
-        if byte >= 0 and start >= 0:
-            best = min(best, (sum(abs(start + byte * at - of) / of for at, of in points), start, byte))
-    if best[0] == float("inf"):
-        raise _Unclear("the lengths do not lie on a line")
-    return best[1], best[2]
-
-
-# --- the machine ---
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measurement:
-    """The machine of this host, what it is like, and what could not be measured."""
-
-    machine: Machine
-    base: Machine
-    notes: list[str]
-
-
-@dataclass(kw_only=True)
-class _Fit:
-    """The values found so far, by the names of their costs; the others come from the base machine."""
-
-    samples: Samples
-    base: Machine
-    caches: dict[str, tuple[int, int]]
-    costs: dict[str, Cost] = field(default_factory=dict)
-    reasons: dict[str, str] = field(default_factory=dict)
-    measured: dict[str, Reading] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    small_pages: float = 0  # that the first level of the TLB holds
-
-    def cost(self, name: str, cycles: float, words: str, *, estimate: bool = False) -> None:
-        self.costs[name] = Cost(cycles=max(0.0, round(cycles, 3)), source=f"measured here: {words}", estimate=estimate)
-
-    def attempt(self, names: Sequence[str], step: Callable[[], None]) -> None:
-        """Take a step; where the samples do not give it, the named values stay the base machine's."""
-        try:
-            step()
-        except _Unclear as error:
-            for name in names:
-                self.reasons.setdefault(name, str(error))
-            self.notes.append(f"{', '.join(names)}: {error}; taken from {self.base.name}")
-
-    def keep(self, name: str, reading: Reading) -> None:
-        self.measured[name] = Reading(
-            value=_rounded(reading.value), low=_rounded(reading.low), high=_rounded(reading.high)
-        )
-
-
-def fit(
-    samples: Samples, base: Machine, *, host: Host, caches: dict[str, tuple[int, int]], name: str = "measured"
-) -> Measurement:
-    """The machine file of a host; `HostFailed` where its clock does not hold still."""
-    clock = _clock(samples)
-    state = _Fit(samples=samples, base=base, caches=caches)
-    if (reading_ns := samples.facts.get("clock_reading_ns", 0)) > 300:
-        state.notes.append(
-            f"reading the clock takes {reading_ns} ns, as it is not the CPU's own: the values scatter more"
-        )
-    if samples.disturbed > 0.25:
-        state.notes.append(
-            f"{samples.disturbed:.0%} of all runs were disturbed: other processes, or guests of this host, use the CPU"
-        )
-    if shared := samples.shared:
-        state.notes.append(
-            f"another thread used the core nearly all the time, and values may be too high: {', '.join(shared)}"
-        )
-    tlb = _tlb(state)
-    state.attempt(["instruction"], lambda: _instruction(state))
-    state.attempt(["l2_hit"], lambda: _l2(state))
-    state.attempt(["llc_hit"], lambda: _llc(state))
-    state.attempt(["memory"], lambda: _memory(state))
-    state.attempt(["walk_4k", "walk_fetch"], lambda: _walk_4k(state, tlb))
-    state.attempt(["walk_2m"], lambda: _walk_2m(state))
-    state.attempt(["prefetched"], lambda: _stream(state))
-    state.attempt(["rep_start", "rep_byte"], lambda: _strings(state))
-    _classes(state)
-    _kernel(state)
-    overlap = _overlap(state)
-    machine = Machine(
-        schema=1,
-        name=name,
-        description=f"{host.cpu}, as measured on Linux {host.kernel}" + (" in a guest" if host.guest else ""),
-        tlb=_tlb_arrays(state, tlb),
-        cache=_caches(state),
-        prefetch=msgspec.structs.replace(
-            base.prefetch, streams=_from_base(base, base.prefetch.streams, "not measured")
-        ),
-        overlap=overlap,
-        cost=_all_costs(state),
-        clock=Clock(ghz=round(clock.value, 3), source=f"measured here: {clock.low:.3f} to {clock.high:.3f}"),
-        host=host,
-        measured=state.measured,
-        guest=base.guest,
-    )
-    return Measurement(machine=machine, base=base, notes=state.notes)
-
-
-def _clock(samples: Samples) -> Reading:
-    """The clock of all runs that count; `HostFailed` where they give none."""
-    ranked = sorted(samples.used)
-    if len(ranked) < 20 or len(samples.shared) > len(samples.series) / 2:
-        raise HostFailed(
-            "measuring is hopeless: nearly every run was disturbed", hint="stop what else runs, or choose another --cpu"
-        )
-    clock = Reading(value=statistics.median(ranked), low=_quantile(ranked, 0.05), high=_quantile(ranked, 0.95))
-    if (clock.high - clock.low) / clock.value > _STEADY:
-        raise HostFailed(
-            f"measuring is hopeless: the core's clock went from {clock.low:.2f} to {clock.high:.2f} GHz meanwhile",
-            hint="stop what else runs on this host, or choose another --cpu",
-        )
-    return clock
-
-
-def _near(samples: Samples, name: str, low: float, high: float) -> Reading:
-    """The median of a curve between two sizes, and the range there."""
-    values = [series.value for x, series in samples.over(name).items() if low <= x <= high]
-    if not values:
-        raise _Unclear("no size was measured that only this level holds")
-    return Reading(value=statistics.median(values), low=min(values), high=max(values))
-
-
-def _bytes_of(state: _Fit, level: str) -> int:
-    kib = state.caches[level][0] if level in state.caches else getattr(state.base.cache, level).kib
-    return int(kib) * 1024
-
-
-def _l1(state: _Fit) -> Reading:
-    return _near(state.samples, "chase", 0, _bytes_of(state, "l1d") * 0.75)
-
-
-def _split(state: _Fit) -> str:
-    """The reason why huge pages miss the TLB as small ones do, if they do.
-
-    Where the hypervisor maps huge pages by small ones, a chain through more than the first level of the TLB reaches
-    takes longer than one within it, in the same cache.
-    """
-    if state.samples.facts.get("huge_bytes", 0) < state.samples.facts.get("arena_bytes", 1):
-        return "huge pages are not available"
-    l1d, l2 = _bytes_of(state, "l1d"), _bytes_of(state, "l2")
-    reach = (state.small_pages or state.base.tlb.dtlb_4k.entries) * _PAGE_KIB * 1024
-    try:
-        within = _near(state.samples, "chase", 2 * l1d, min(reach, l2 / 2) * 0.95).value
-        beyond = _near(state.samples, "chase", 1.6 * reach, l2 / 2).value
-    except _Unclear:
-        return ""
-    split = beyond - within > 0.2 * state.base.cost.stlb_hit.cycles
-    return "the hypervisor maps huge pages by small ones" if split else ""
-
-
-def _second_level(state: _Fit) -> float:
-    """The cost of a second-level TLB hit, where chains through huge pages have it."""
-    return (state.costs.get("stlb_hit") or state.base.cost.stlb_hit).cycles if _split(state) else 0.0
-
-
-def _l2(state: _Fit) -> None:
-    l1d, l2 = _bytes_of(state, "l1d"), _bytes_of(state, "l2")
-    reading, first = _near(state.samples, "chase", 1.9 * l1d, l2 / 4), _l1(state).value
-    if reading.value < first + 2:
-        raise _Unclear("its latency is that of the first level")
-    state.keep("l1_cycles", _l1(state))
-    state.keep("l2_cycles", reading)
-    state.cost(
-        "l2_hit", reading.value - first, _words(reading, f"{reading.value:.1f} cycles, less {first:.1f} for L1d")
-    )
-
-
-def _llc(state: _Fit) -> None:
-    l2, llc = _bytes_of(state, "l2"), _bytes_of(state, "llc")
-    points = state.samples.over("chase_refilled")
-    series = next((series for size, series in points.items() if 4 * l2 <= size <= llc), None)
-    if series is None:
-        raise _Unclear("no size was measured that only this level holds")
-    reading, first, extra = series.reading(), _l1(state).value, _second_level(state)
-    if reading.high > 2 * reading.value:
-        raise _Unclear(f"its latency went from {reading.low:.0f} to {reading.high:.0f} cycles: others fill it")
-    state.keep("llc_cycles", reading)
-    words = f"latency, less {first:.1f} for L1d" + (f" and {extra:.1f} for the TLB" if extra else "")
-    state.cost("llc_hit", reading.value - first - extra, _words(reading, words))
-
-
-def _memory(state: _Fit) -> None:
-    points = state.samples.over("chains")
-    if 1 not in points:
-        raise _Unclear("every run was disturbed")
-    reading, first = points[1].reading(), _l1(state).value
-    if state.samples.facts.get("arena_bytes", 0) // 4 < 2 * _bytes_of(state, "llc"):
-        state.notes.append("memory: the last level may hold a part of what was measured")
-    state.keep("memory_cycles", reading)
-    state.cost(
-        "memory", reading.value - first, _words(reading, f"{reading.value:.0f} cycles, less {first:.1f} for L1d")
-    )
-
-
-def _stream(state: _Fit) -> None:
-    # The memory's bandwidth is shared with all others, so the middle one is the usual one.
-    reading = state.samples.one("stream").reading(share=0.5)
-    state.keep("stream_line_cycles", reading)
-    state.cost("prefetched", reading.value, _words(reading, "one load of each line, in order; the median"))
-
-
-def _instruction(state: _Fit) -> None:
-    number = state.samples.facts.get("mix_instructions", 0)
-    if number < 1000:
-        raise _Unclear("instructions could not be counted by single steps")
-    reading = state.samples.one("mix").reading(lambda cycles: cycles / number)
-    words = "lists, a hash table, a tree, a bitmap and text (machines/measure/mix.c); no kernel's code, so an estimate"
-    state.cost("instruction", reading.value, _words(reading, words), estimate=True)
-
-
-def _words(reading: Reading, what: str = "") -> str:
-    return f"{_short(reading.low)} to {_short(reading.high)}" + (f"; {what}" if what else "")
-
-
-def _short(value: float) -> str:
-    return f"{value:.4g}"
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.5g}")
-
-
-# --- TLBs ---
-
-
-def _tlb_points(samples: Samples, name: str) -> list[tuple[int, float]]:
-    """The cost of a page beyond the cache's, by the number of pages."""
-    pages, dense = samples.over(name), samples.over(f"{name}_dense")
-    return [(x, pages[x].value - dense[x].value) for x in sorted(pages) if x in dense]
-
-
-def _tlb(state: _Fit) -> dict[str, TlbFit]:
-    fits: dict[str, TlbFit] = {}
-
-    def small() -> None:
-        # More lines on pages anywhere do not fit L2 well.
-        most = 0.33 * _bytes_of(state, "l2") / 64
-        points = [(x, value) for x, value in _tlb_points(state.samples, "tlb_4k") if x <= most]
-        found = fits["4k"] = fit_tlb(points)
-        state.small_pages = found.first.value
-        state.cost("stlb_hit", found.hit, f"pages of 4 KiB, one line of each, from {found.first.high} pages on")
-
-    def huge() -> None:
-        if reason := _split(state):
-            raise _Unclear(reason)
-        fits["2m"] = fit_tlb(_tlb_points(state.samples, "tlb_2m"))
-
-    state.attempt(["stlb_hit", "dtlb_4k", "stlb"], small)
-    state.attempt(["dtlb_2m"], huge)
-    return fits
-
-
-def _walk_4k(state: _Fit, fits: dict[str, TlbFit]) -> None:
-    found = fits.get("4k")
-    if found is None or found.walk is None or found.second is None:
-        raise _Unclear("the reach of the second-level TLB is unclear")
-    fetch = (state.costs.get("l2_hit") or state.base.cost.l2_hit).cycles
-    state.cost("walk_fetch", fetch, "l2_hit: the entries of so many pages are in L2")
-    pages = [series.reading() for x, series in state.samples.over("tlb_4k").items() if x >= found.second.high]
-    low, high = (statistics.median(getattr(one, end) / one.value for one in pages) for end in ("low", "high"))
-    words = "beyond a second-level hit, less walk_fetch; it depends on where page tables happen to lie"
-    state.cost("walk_4k", found.walk - fetch, f"{found.walk * low:.0f} to {found.walk * high:.0f}; {words}")
-
-
-def _walk_2m(state: _Fit) -> None:
-    reading, first = state.samples.one("conflict_2m").reading(), _l1(state).value
-    hit = (state.costs.get("stlb_hit") or state.base.cost.stlb_hit).cycles
-    fetch = (state.costs.get("walk_fetch") or state.base.cost.walk_fetch).cycles
-    walk = reading.value - first - hit
-    if walk < hit:
-        raise _Unclear("huge pages that should not fit the TLB do")
-    state.cost("walk_2m", walk - fetch, _words(reading, "huge pages of one set, less L1d, stlb_hit and walk_fetch"))
-
-
-def _tlb_arrays(state: _Fit, fits: dict[str, TlbFit]) -> Tlb:
-    base = state.base.tlb
-    small, huge = fits.get("4k"), fits.get("2m")
-    unclear = state.reasons.get("dtlb_4k", "not measured")
-    return Tlb(
-        dtlb_4k=_array(state, base.dtlb_4k, small.first if small else None, unclear),
-        stlb=_array(state, base.stlb, small.second if small else None, unclear),
-        dtlb_2m=base.dtlb_2m
-        and _array(state, base.dtlb_2m, huge.first if huge else None, state.reasons.get("dtlb_2m", "not measured")),
-        itlb_4k=_from_base(state.base, base.itlb_4k, "not measured"),
-        itlb_2m=base.itlb_2m and _from_base(state.base, base.itlb_2m, "not measured"),
-        istlb=base.istlb and _from_base(state.base, base.istlb, "not measured"),
-    )
-
-
-def _array(state: _Fit, base: Array, reach: Reach | None, reason: str) -> Array:
-    """An array of the base machine's if the measured reach agrees, else one of as many entries as measured."""
-    if reach is None:
-        return _from_base(state.base, base, reason)
-    words = f"measured here: reach between {reach.low} and {reach.high} pages"
-    if reach.agrees_with(base.entries):
-        return msgspec.structs.replace(
-            base, source=f"{words}; entries and ways of {state.base.name}, which agree", estimate=False
-        )
-    ways = base.ways if base.ways < base.entries else max(1, round(reach.value))
-    entries = max(1, round(reach.value / ways)) * ways
-    return Array(entries=entries, ways=ways, source=f"{words}; ways of {state.base.name}")
-
-
-# --- caches ---
-
-
-def _caches(state: _Fit) -> Caches:
-    return Caches(**{level: _cache(state, level) for level in ("l1d", "l2", "llc")})
-
-
-def _cache(state: _Fit, level: str) -> Cache:
-    """The capacity that CPUID reports, beside the one that a chain of loads finds."""
-    base: Cache = getattr(state.base.cache, level)
-    if level not in state.caches:
-        return _from_base(state.base, base, "the kernel does not show what CPUID reports")
-    kib, ways = state.caches[level]
-    source = f"CPUID: {kib} KiB, {ways} ways"
-    if kib * 16 % ways:
-        return _from_base(state.base, base, f"CPUID reports {ways} ways of {kib} KiB")
-    try:
-        reach = _capacity(state, level)
-    except _Unclear:
-        source += "; measured here: no clear step"
-    else:
-        source += f"; measured here: between {reach.low >> 10} and {reach.high >> 10} KiB"
-        if reach.high < kib * 1024 * 0.75:
-            state.keep(
-                f"{level}_reach_kib", Reading(value=reach.value / 1024, low=reach.low >> 10, high=reach.high >> 10)
-            )
-            state.notes.append(
-                f"{level}: a chain of loads stays in it up to {reach.low >> 10} KiB, where CPUID says {kib} KiB: "
-                "others use it too"
-            )
-    return Cache(kib=kib, ways=ways, source=source)
-
-
-def _capacity(state: _Fit, level: str) -> Reach:
-    """Where a chain of loads has half left a level for the next one."""
-    names = {"l1d": ("l2_hit",), "l2": ("l2_hit", "llc_hit"), "llc": ("llc_hit", "memory")}[level]
-    found = [(state.costs.get(name) or getattr(state.base.cost, name)).cycles for name in names]
-    middle = _l1(state).value + (found[0] / 2 if level == "l1d" else sum(found) / 2)
-    points = [(x, series.value) for x, series in sorted(state.samples.over("chase").items())]
-    return crossing(points, middle)
-
-
-# --- classes of instructions ---
-
-
-def _classes(state: _Fit) -> None:
-    plain = (state.costs.get("instruction") or state.base.cost.instruction).cycles
-
-    def among(name: str, instructions: int = 1) -> Reading:
-        """What an instruction adds to plain ones around it."""
-        nothing = state.samples.one("among_nothing").value
-        reading = state.samples.one(f"among_{name}").reading(lambda cycles: (cycles - nothing) / instructions)
-        state.keep(f"{name}_cycles", reading)
-        return reading
-
-    def atomic() -> None:
-        every = sorted((among(name) for name in ("lock_add", "xchg", "cmpxchg")), key=lambda reading: reading.value)
-        words = "the middle one of lock add, xchg and lock cmpxchg, on a line in L1d, among plain instructions"
-        state.cost("atomic", every[1].value - plain, f"{_short(every[0].low)} to {_short(every[2].high)}; {words}")
-        state.keep("lock_add_alone_cycles", state.samples.one("lock_add").reading())
-        state.keep("add_to_memory_cycles", state.samples.one("load_add_store").reading())
-
-    def fence() -> None:
-        for name in ("mfence", "sfence"):
-            among(name)
-        reading = among("lfence")
-        state.cost("fence", reading.value - plain, _words(reading, "lfence among plain instructions"))
-
-    def division() -> None:
-        reading = state.samples.one("division").reading(lambda cycles: cycles - 1)
-        state.keep("division_cycles", reading)
-        state.cost("division", reading.value - plain, _words(reading, "div of 64 bits, each waits for the last"))
-
-    def pause() -> None:
-        reading = state.samples.one("pause").reading()
-        state.keep("pause_cycles", reading)
-        state.cost("pause", reading.value - plain, _words(reading))
-
-    def vector() -> None:
-        reading = among("vector", 2)
-        state.cost("vector", reading.value - plain, _words(reading, "movups from and to L1d, among plain instructions"))
-
-    def indirect_branch() -> None:
-        reading = among("indirect_branch", 2)
-        words = "lea and jmp to a register among plain instructions, predicted"
-        state.cost("indirect_branch", reading.value - plain, _words(reading, words))
-
-    def return_branch() -> None:
-        reading = among("call", 3)
-        words = "call, ret and jmp among plain instructions, predicted"
-        state.cost("return_branch", reading.value - plain, _words(reading, words))
-
-    def misprediction() -> None:
-        reading = among("retpoline")
-        words = "a return that goes elsewhere: a retpoline of 4 instructions among plain ones"
-        state.cost("misprediction", reading.value - 4 * plain, _words(reading, words))
-
-    def clock() -> None:
-        among("rdtscp")
-        reading = among("rdtsc")
-        state.cost("time", reading.value - plain, _words(reading, "rdtsc among plain instructions"))
-
-    def segment() -> None:
-        among("popf", 2)
-        reading = among("segment")
-        words = "es from ss, the two moves among plain instructions"
-        state.cost("segment", reading.value - 2 * plain, _words(reading, words))
-
-    def cpuid() -> None:
-        reading = state.samples.one("cpuid").reading()
-        state.keep("cpuid_cycles", reading)
-        state.cost("cpuid", reading.value - plain, _words(reading, "leaf 0, with what a hypervisor does about it"))
-
-    def registers() -> None:
-        reading = state.samples.one("xsave_xrstor").reading(lambda cycles: cycles / 2)
-        words = "half of xsave and xrstor of x87, SSE and AVX"
-        state.cost("state", reading.value - plain, _words(reading, words))
-
-    def misses() -> None:
-        for name, share in (("branch", 0.5), ("indirect", 0.75)):
-            base = state.samples.one(f"{name}_predicted").value
-            reading = state.samples.one(f"{name}_random").reading(partial(_excess, base, share))
-            state.keep(f"{name}_miss_cycles", reading)
-
-    for step in (atomic, fence, division, pause, vector, indirect_branch, return_branch, misprediction, segment, cpuid):
-        state.attempt([step.__name__], step)
-    state.attempt(["time"], clock)
-    state.attempt(["state"], registers)
-    state.attempt(["taken_branch_cycles"], lambda: state.keep("taken_branch_cycles", among("taken_branch")))
-    state.attempt(["branch_miss_cycles"], misses)
-
-
-def _excess(base: float, share: float, cycles: float) -> float:
-    """The cost of an event that a share of the turns has."""
-    return (cycles - base) / share
-
-
-def _strings(state: _Fit) -> None:
-    plain = (state.costs.get("instruction") or state.base.cost.instruction).cycles
-    near = _bytes_of(state, "l1d") // 4
-    points: list[tuple[int, float]] = []
-    for name in ("rep_stosb", "rep_stosq", "rep_movsb", "rep_movsq"):
-        own = [(x, series.value) for x, series in state.samples.over(name).items() if x <= near]
-        start, byte = fit_strings(own)
-        state.keep(f"{name}_start_cycles", Reading(value=start, low=start, high=start))
-        state.keep(f"{name}_byte_cycles", Reading(value=byte, low=byte, high=byte))
-        points += own
-    start, byte = fit_strings(points)
-    off = statistics.median(abs(start + byte * x - y) / y for x, y in points)
-    words = f"stosb, stosq, movsb and movsq of 16 to {near} bytes in L1d; half of them within {off:.0%}"
-    state.cost("rep_start", start - plain, words)
-    state.cost("rep_byte", byte, words)
-    state.keep("rep_fresh_page_cycles", state.samples.one("rep_fresh_page").reading(share=0.5))
-
-
-def _overlap(state: _Fit) -> Overlap:
-    """Misses that overlap where some 40 plain instructions lie between two."""
-    base = state.base
-    found: list[Number] = []
-
-    def apart() -> None:
-        cached, waiting, independent = (
-            state.samples.one(f"apart_{name}").value for name in ("cached", "waiting", "independent")
-        )
-        if independent <= cached or waiting <= independent:
-            raise _Unclear("independent misses take as long as dependent ones")
-        value = (waiting - cached) / (independent - cached)
-        state.keep("overlap_apart_misses", Reading(value=value, low=value, high=value))
-        chains = {x: series.value for x, series in state.samples.over("chains").items()}
-        most = max(chains.get(1, 0.0) / value for value in chains.values())
-        state.keep("overlap_chains_misses", Reading(value=most, low=most, high=most))
-        source = f"measured here: {value:.2f} with 40 plain instructions between two; {most:.1f} with none"
-        found.append(Number(count=min(64, max(1, round(value))), source=source))
-
-    state.attempt(["overlap"], apart)
-    return Overlap(misses=found[0] if found else _from_base(base, base.overlap.misses, state.reasons["overlap"]))
-
-
-def _kernel(state: _Fit) -> None:
-    """Times of the host's kernel: nothing of them is in a cost, they are there to calibrate by."""
-
-    def keep(name: str, series: str, scale: Callable[[float], float] = lambda cycles: cycles) -> None:
-        found = state.samples.one(series)
-        ghz = statistics.median(found.ghz)
-        state.keep(name, found.reading(lambda cycles: scale(cycles) / ghz))
-
-    def switch() -> None:
-        alone = state.samples.one("write_read").value
-        keep("write_read_ns", "write_read")
-        keep("context_switch_ns", "ping_pong", lambda cycles: (cycles - 2 * alone) / 2)
-
-    for name in ("syscall", "getppid", "fault", "populate", "fault_shared", "populate_shared"):
-        state.attempt([f"{name}_ns"], partial(keep, f"{name}_ns", name))
-    state.attempt(["context_switch_ns"], switch)
-
-
-def _all_costs(state: _Fit) -> Costs:
-    """Every cost that this lab's machine files have: measured, or the base machine's with the reason."""
-    values = {}
-    for name in Costs.__struct_fields__:
-        base: Cost | None = getattr(state.base.cost, name)
-        if name in state.costs:
-            values[name] = state.costs[name]
-        elif base is not None:
-            reason = state.reasons.get(name, "not measured")
-            if name in _PRIVILEGED:
-                reason = "not measurable from user space"
-            elif name in _CALIBRATED:
-                reason = "not calibrated from [measured] yet"
-            values[name] = _from_base(state.base, base, reason)
-    return Costs(**values)
-
-
-def _from_base(base: Machine, value: V, reason: str) -> V:
-    """A value of the base machine, with the reason in its source."""
-    return msgspec.structs.replace(value, source=f"from {base.name}: {reason} ({value.source})")

@@ -14,8 +14,8 @@ from lab.core import ansible
 from lab.core.ansible import PlaybookFailed
 from lab.core.errors import HostFailed
 from lab.core.paths import room
-from lab.guests import host_setup
-from lab.guests.host_setup import Change, fix, restore, succeeded
+from lab.guests import doctor
+from lab.guests.doctor import Change, fix, restore, succeeded
 
 from ..fakes.host import CPU, LAPTOP, plant
 
@@ -100,15 +100,15 @@ def test_a_switch_that_refuses_says_why(host: Path) -> None:
 
 
 def test_what_became_of_switches_is_changes_in_a_line_each(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = host_setup._File(path="sys/a", before="1", after="0", changed=True)
-    bad = host_setup._File(path="sys/b", before=None, after=None, changed=False, refused="Operation not permitted")
-    monkeypatch.setattr(host_setup, "_play", lambda *_, **__: {"turbo": [one, bad], "boost": []})
+    one = doctor._File(path="sys/a", before="1", after="0", changed=True)
+    bad = doctor._File(path="sys/b", before=None, after=None, changed=False, refused="Operation not permitted")
+    monkeypatch.setattr(doctor, "_play", lambda *_, **__: {"turbo": [one, bad], "boost": []})
     done = fix(without_smt=False, check=False)
     assert [(change.outcome, change.text) for change in done] == [
         ("refused", "1 of 2: /sys/b: Operation not permitted"), ("absent", "this machine has no such switch"),
     ]  # fmt: skip
     assert not succeeded(done)
-    monkeypatch.setattr(host_setup, "_play", lambda *_, **__: {"turbo": [], "boost": []})
+    monkeypatch.setattr(doctor, "_play", lambda *_, **__: {"turbo": [], "boost": []})
     assert not succeeded(fix(without_smt=False, check=False))
 
 
@@ -140,11 +140,11 @@ def test_the_command_says_what_was_refused_and_exits_4(
         Change(name="THP", outcome="set", text="always -> never"),
         Change(name="turbo", outcome="refused", text="/sys/x: Operation not permitted"),
     ]
-    monkeypatch.setattr(host_setup, "fix", lambda **_: changes)
+    monkeypatch.setattr(doctor, "fix", lambda **_: changes)
     assert main.run(["doctor", "--fix"]) == 4
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["set      THP: always -> never", "refused  turbo: /sys/x: Operation not permitted"]
     assert any("live: governor" in line for line in lines)
-    monkeypatch.setattr(host_setup, "restore", lambda **_: [])
+    monkeypatch.setattr(doctor, "restore", lambda **_: [])
     assert main.run(["doctor", "--restore"]) == 0
     assert capsys.readouterr().out.startswith("nothing to put back\n")

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from lab.core.errors import HostFailed, UserError
-from lab.guests import hardware, native
+from lab.guests import calibration, hardware, native, reach
+from lab.guests.calibration import Measurement
 from lab.guests.hardware import Host, Machine
-from lab.guests.native import Measurement, Samples
+from lab.guests.native import Samples
 
 RECORDED = Path(__file__).with_name("native")
 HOST = Host(architecture="x86_64", cpu="AMD EPYC", kernel="6.18.0", guest=True)
@@ -25,7 +26,7 @@ def _recorded(name: str) -> bytes:
 
 
 def _fit(output: bytes, base: str = "zen4") -> Measurement:
-    return native.fit(native.parse(output), hardware.load(base), host=HOST, caches=CACHES)
+    return calibration.fit(native.parse(output), hardware.load(base), host=HOST, caches=CACHES)
 
 
 def _without(output: bytes, name: str) -> bytes:
@@ -196,7 +197,7 @@ SIZES = [16, 32, 48, 64, 72, 80, 96, 128, 192, 256, 512, 1024, 1536, 2048, 2560,
 
 def test_a_tlb_of_two_levels_by_hand() -> None:
     points = [(x, 0.0 if x <= 64 else 7.0 if x <= 1536 else 57.0) for x in SIZES]
-    found = native.fit_tlb(points)
+    found = reach.fit_tlb(points)
     assert found.hit == 7
     assert found.walk == pytest.approx(50)
     assert (found.first.low, found.first.high) == (64, 72)
@@ -204,8 +205,8 @@ def test_a_tlb_of_two_levels_by_hand() -> None:
 
 
 def test_a_tlb_that_evicts_at_random_by_hand() -> None:
-    points = [(x, (x > 72) * 7.0 + 60 * native._misses_of_random(x / 2000)) for x in SIZES]
-    found = native.fit_tlb(points)
+    points = [(x, (x > 72) * 7.0 + 60 * reach._misses_of_random(x / 2000)) for x in SIZES]
+    found = reach.fit_tlb(points)
     assert found.walk == pytest.approx(60, rel=0.05)
     assert found.second and found.second.value == pytest.approx(2000, rel=0.1)
 
@@ -213,19 +214,19 @@ def test_a_tlb_that_evicts_at_random_by_hand() -> None:
 def test_one_wild_point_does_not_move_a_fit() -> None:
     points = [(x, 0.0 if x <= 64 else 7.0 if x <= 1536 else 57.0) for x in SIZES]
     points[SIZES.index(4096)] = (4096, 300.0)
-    found = native.fit_tlb(points)
+    found = reach.fit_tlb(points)
     assert (found.hit, found.walk) == (7, pytest.approx(50))
 
 
 def test_a_tlb_whose_second_level_is_not_exhausted() -> None:
-    found = native.fit_tlb([(x, 7.0 * (x > 96)) for x in SIZES])
+    found = reach.fit_tlb([(x, 7.0 * (x > 96)) for x in SIZES])
     assert (found.hit, found.second, found.walk) == (7, None, None)
     assert (found.first.low, found.first.high) == (96, 128)
 
 
 def test_strings_by_hand() -> None:
     points = [(x, 20 + x / 32) for x in (16, 64, 256, 1024, 4096)]
-    assert native.fit_strings([*points, (512, 900.0)]) == (pytest.approx(20), pytest.approx(1 / 32))
+    assert reach.fit_strings([*points, (512, 900.0)]) == (pytest.approx(20), pytest.approx(1 / 32))
 
 
 # --- hosts ---
@@ -279,7 +280,7 @@ def test_this_host_obeys_what_holds_for_all(here: Samples) -> None:
 
 def test_this_hosts_machine_can_be_read_again(here: Samples, tmp_path: Path) -> None:
     try:
-        measured = native.fit(here, hardware.load("zen4"), host=native.this_host(), caches=native.cpuid_caches())
+        measured = calibration.fit(here, hardware.load("zen4"), host=native.this_host(), caches=native.cpuid_caches())
     except HostFailed as error:
         pytest.skip(f"on this host, now: {error.message}")
     path = tmp_path / "mine.toml"

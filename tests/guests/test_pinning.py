@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.guests import pinning
+from lab.guests import live_machine
 from lab.guests.topology import CpuSet
 
 
@@ -22,8 +22,8 @@ def test_vcpus_are_pinned_by_their_number(tmp_path: Path, monkeypatch: pytest.Mo
         done[thread] = cpus
 
     monkeypatch.setattr("os.sched_setaffinity", place)
-    pinning.pin(10, pinning.vcpu_threads(answer), CpuSet(cpus=[4, 6], others=[1, 2], nodes=[]), proc=tmp_path)
+    live_machine.pin(10, live_machine.vcpu_threads(answer), CpuSet(cpus=[4, 6], others=[1, 2], nodes=[]), proc=tmp_path)
     assert done == {11: {4}, 12: {6}, 10: {1, 2}}
     done.clear()
-    pinning.pin(10, [11, 12], CpuSet(cpus=[4, 6], others=[], nodes=[]), proc=tmp_path)
+    live_machine.pin(10, [11, 12], CpuSet(cpus=[4, 6], others=[], nodes=[]), proc=tmp_path)
     assert done == {11: {4}, 12: {6}}, "without CPUs left, the others run anywhere"
