@@ -133,6 +133,15 @@ static void take_line(struct vcpu *vcpu, uint64_t where, const struct site *site
 	charge(site->block, cost < machine.costs.prefetched ? cost : machine.costs.prefetched);
 }
 
+/* Without caches: L2 has the pages that strings went through last, and what is in it costs nothing more. */
+static void take_page(struct vcpu *vcpu, uint64_t where, uint64_t bytes, const struct site *site)
+{
+	uint64_t lines = (bytes + LINE - 1) / LINE;
+
+	if (vcpu->pages.ways && !cache_use(&vcpu->pages, where >> PAGE_SHIFT))
+		charge(site->block, lines * machine.costs.prefetched);
+}
+
 static void take_range(struct access *access, uint64_t end)
 {
 	uint64_t step = machine.model == MODEL_FULL ? LINE : 1ULL << PAGE_SHIFT;
@@ -142,9 +151,11 @@ static void take_range(struct access *access, uint64_t end)
 		where = translate_later(access, guess);
 		if (where == NOWHERE)
 			return;
+		next = (access->address | (step - 1)) + 1;
 		if (machine.model == MODEL_FULL)
 			take_line(access->vcpu, where, access->site);
-		next = (access->address | (step - 1)) + 1;
+		else
+			take_page(access->vcpu, where, (next < end ? next : end) - access->address, access->site);
 		guess = where + (next - access->address);
 	}
 }

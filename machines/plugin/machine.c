@@ -128,7 +128,7 @@ static bool read_argument(const char *name, const char *value)
 
 uint64_t string_byte_cost(void)
 {
-	return machine.costs.rep_byte + (machine.model < MODEL_FULL ? machine.costs.prefetched / LINE : 0);
+	return machine.costs.rep_byte + (machine.model == MODEL_COUNT ? machine.costs.prefetched / LINE : 0);
 }
 
 /* A page of 2 MiB has an array of its own or shares that of the small ones; every other array must be there. */

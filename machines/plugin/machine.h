@@ -60,7 +60,7 @@ struct machine {
 
 extern struct machine machine;
 
-/* Per byte; without caches, what strings go through is taken not to be in one. */
+/* Per byte; where nothing is looked up, what strings go through is taken to come from memory. */
 uint64_t string_byte_cost(void);
 
 bool machine_read(int argc, char **argv);

@@ -14,13 +14,17 @@ uint64_t penalties[NR_MODES];
 
 static bool make(struct vcpu *vcpu)
 {
+	uint32_t lines = (1U << PAGE_SHIFT) / LINE * machine.l2.ways;
+	uint32_t sets = lines && machine.l2.entries > lines ? machine.l2.entries / lines : 1;
+	struct geometry pages = { sets * machine.l2.ways, machine.l2.ways };
+
 	/* Keys of epoch 0 would match empty entries. */
 	vcpu->dtlb_huge = machine.dtlb_2m.ways ? &vcpu->dtlb_2m : &vcpu->dtlb_4k;
 	vcpu->epochs[MODE_USER] = vcpu->epochs[MODE_KERNEL] = 1;
 	return tlb_make(&vcpu->dtlb_4k, &machine.dtlb_4k) && tlb_make(&vcpu->dtlb_2m, &machine.dtlb_2m) &&
 	       tlb_make(&vcpu->itlb_4k, &machine.itlb_4k) && tlb_make(&vcpu->itlb_2m, &machine.itlb_2m) &&
 	       tlb_make(&vcpu->stlb, &machine.stlb) && tlb_make(&vcpu->istlb, &machine.istlb) &&
-	       cache_make(&vcpu->l1d, &machine.l1d) && cache_make(&vcpu->l2, &machine.l2) &&
+	       cache_make(&vcpu->pages, &pages) && cache_make(&vcpu->l1d, &machine.l1d) && cache_make(&vcpu->l2, &machine.l2) &&
 	       streams_make(&vcpu->streams, machine.streams);
 }
 
@@ -43,6 +47,7 @@ static void cold(struct vcpu *vcpu)
 	tlb_empty(&vcpu->itlb_2m);
 	tlb_empty(&vcpu->stlb);
 	tlb_empty(&vcpu->istlb);
+	cache_empty(&vcpu->pages);
 	cache_empty(&vcpu->l1d);
 	cache_empty(&vcpu->l2);
 	streams_forget(&vcpu->streams);
@@ -67,19 +72,19 @@ struct array {
 	size_t size;
 };
 
-enum { NR_ARRAYS = 9 };
+enum { NR_ARRAYS = 10 };
 
 static void arrays_of(const struct vcpu *vcpu, struct array arrays[NR_ARRAYS])
 {
 	const struct tlb *tlbs[] = { &vcpu->dtlb_4k, &vcpu->dtlb_2m, &vcpu->itlb_4k, &vcpu->itlb_2m, &vcpu->stlb,
 				     &vcpu->istlb };
-	const struct cache *caches[] = { &vcpu->l1d, &vcpu->l2 };
+	const struct cache *caches[] = { &vcpu->pages, &vcpu->l1d, &vcpu->l2 };
 	unsigned int at = 0;
 
 	for (unsigned int i = 0; i < 6; i++)
 		arrays[at++] = (struct array){ tlbs[i]->entries,
 					       (size_t)tlbs[i]->sets * tlbs[i]->ways * sizeof(struct entry) };
-	for (unsigned int i = 0; i < 2; i++)
+	for (unsigned int i = 0; i < 3; i++)
 		arrays[at++] = (struct array){ caches[i]->lines,
 					       (size_t)caches[i]->sets * caches[i]->ways * sizeof(uint32_t) };
 	arrays[at] = (struct array){ vcpu->streams.list, vcpu->streams.count * sizeof(struct stream) };

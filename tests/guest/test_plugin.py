@@ -183,6 +183,17 @@ def test_string_instructions(bench: Bench, model: Model) -> None:
             assert window.user["l1d_misses"] == 2 * -(-count // 64)
 
 
+@pytest.mark.parametrize("model", [Model.TLB, Model.FULL])
+def test_a_buffer_that_strings_went_through_is_in_the_cache(bench: Bench, model: Model) -> None:
+    once, often = (bench.window(f"strings 4096 {times}", model) for times in (1, 11))
+    costs = bench.machine.cost
+    one = 6 * costs.instruction.cycles + costs.rep_start.cycles + 4096 * costs.rep_byte.cycles
+    with _quiet(once), _quiet(often):
+        assert often.millicycles - once.millicycles == round(10 * one * 1000)
+        lines = 2 * 64 * costs.prefetched.cycles
+        assert once.millicycles >= round((one + (lines if model is Model.TLB else 0)) * 1000)
+
+
 def test_the_cycles_of_a_chain_are_the_sum_by_hand(bench: Bench) -> None:
     lines = 8
     window = bench.window(f"chase {lines}")
