@@ -133,7 +133,7 @@ static void take_line(struct vcpu *vcpu, uint64_t where, const struct site *site
 	charge(site->block, cost < machine.costs.prefetched ? cost : machine.costs.prefetched);
 }
 
-/* Without caches: L2 has the pages that strings went through last, and what is in it costs nothing more. */
+/* Without caches: half of L2 has the pages that strings went through last. What is in it costs nothing more. */
 static void take_page(struct vcpu *vcpu, uint64_t where, uint64_t bytes, const struct site *site)
 {
 	uint64_t lines = (bytes + LINE - 1) / LINE;

@@ -14,7 +14,8 @@ uint64_t penalties[NR_MODES];
 
 static bool make(struct vcpu *vcpu)
 {
-	uint32_t lines = (1U << PAGE_SHIFT) / LINE * machine.l2.ways;
+	/* The other half is what everything else goes through. */
+	uint32_t lines = 2 * (1U << PAGE_SHIFT) / LINE * machine.l2.ways;
 	uint32_t sets = lines && machine.l2.entries > lines ? machine.l2.entries / lines : 1;
 	struct geometry pages = { sets * machine.l2.ways, machine.l2.ways };
 

@@ -46,7 +46,7 @@ struct vcpu {
 	struct tlb dtlb_4k, dtlb_2m, itlb_4k, itlb_2m, stlb, istlb;
 	struct tlb *dtlb_huge;		/* where the first level has its huge pages: an array of their own or the one */
 	struct cache l1d, l2;
-	struct cache pages;		/* without caches: those that strings went through, as many as L2 holds */
+	struct cache pages;		/* without caches: those that strings went through, half of what L2 holds */
 	struct streams streams;
 	uint64_t epochs[NR_MODES];	/* of translations below and above the middle of the address space */
 	uint32_t page_flushes;
