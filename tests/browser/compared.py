@@ -71,10 +71,12 @@ def require_same_matrix(opened: Opened, stored: Any) -> None:
         ratio = cell["comparison"]["ratio"] if cell["comparison"] else None
         drawn = opened.page.locator(f'table.heat td[data-case="{cell["case"]}"][data-arm="{cell["arm"]}"]')
         assert drawn.get_attribute("data-state") == row.get_attribute("data-verdict") == state
-        mean, change, seeds = (one.get_attribute("data-value") for one in row.locator("td[data-value]").all())
+        mean, change, *count, seeds = (one.get_attribute("data-value") for one in row.locator("td[data-value]").all())
         assert mean == drawn.get_attribute("data-mean") and change == drawn.get_attribute("data-ratio")
         assert (float(mean) if mean else None) == cell["mean"] and (float(change) if change else None) == ratio
-        assert int(seeds) == len(cell["seeds"])
+        assert int(seeds or 0) == len(cell["seeds"])
+        if count and cell["instructions"]:
+            assert (float(count[0]) if count[0] else None) == cell["instructions"]["ratio"]
         if cell["failed"]:
             assert cell["failed"] in row.inner_text() and "failed" in drawn.inner_text()
     assert stored["summary"] in opened.page.locator("p.sentence").inner_text()
