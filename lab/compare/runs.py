@@ -152,6 +152,7 @@ class Run(Record, frozen=True, kw_only=True):
     """The record of one run: `runs/<name>.json`. commands: of each case in the guest.
 
     windows: of each case that ran several times, the modelled cycles an operation in each window.
+    events: of each case, the counts that the cycles which decide are the sum of (see `costs.events`).
     """
 
     schema: int = 1
@@ -167,6 +168,7 @@ class Run(Record, frozen=True, kw_only=True):
     report: GuestReport
     costs: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
     windows: dict[str, list[float]] = msgspec.field(default_factory=dict)
+    events: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
 
     @property
     def repeats(self) -> dict[str, int]:
@@ -266,6 +268,7 @@ def save_run(guest: GuestRun, output: GuestOutput) -> Run:
         report=output.report,
         costs=output.costs,
         windows=output.windows,
+        events=output.events,
     )
     if guest.seed != PROFILED_SEED:
         (guest.folder / COSTS).unlink(missing_ok=True)
@@ -281,6 +284,7 @@ class GuestOutput(NamedTuple):
     wall_s: float
     cpu_s: float = 0.0
     windows: dict[str, list[float]] = {}  # noqa: RUF012  (never written to)
+    events: dict[str, dict[str, float]] = {}  # noqa: RUF012
 
     def metrics(self, case: str) -> dict[str, float]:
         """The numbers of one case: the workload's own, and the modelled ones where a model was run."""
@@ -314,24 +318,27 @@ def boot_and_read(
         ended = run.boot(argv, folder=folder, timeout_s=timeout_s, running=running)
         report = run.read_report(ended)
         output.collect_some(report, workload, cases, folder)
-        modelled_costs, windows = _modelled(folder / COSTS, workload, report) if modelled else ({}, {})
+        found = _modelled(folder / COSTS, workload, report) if modelled else _Modelled({}, {}, {})
     except GuestFailed:
         paths.require_space(folder)  # a full disk may have cut the report short, which is not its kernel's fault
         raise
     finally:
         (folder / INITRD).unlink(missing_ok=True)
-    return GuestOutput(report, modelled_costs, ended.wall_s, ended.cpu_s, windows)
+    return GuestOutput(report, found.costs, ended.wall_s, ended.cpu_s, found.windows, found.events)
 
 
-def _modelled(
-    path: Path, workload: Workload, report: GuestReport
-) -> tuple[dict[str, dict[str, float]], dict[str, list[float]]]:
-    """The modelled metrics of each case, and the cost of each window of those that ran several times.
+class _Modelled(NamedTuple):
+    """The modelled metrics of each case, the cost of each window of those that ran several times, and the events."""
 
-    The plugin knows cases by their order in the boot.
-    """
+    costs: dict[str, dict[str, float]]
+    windows: dict[str, list[float]]
+    events: dict[str, dict[str, float]]
+
+
+def _modelled(path: Path, workload: Workload, report: GuestReport) -> _Modelled:
+    """The plugin's output by case. The plugin knows cases by their order in the boot."""
     windows = by_case(path)
-    costs_of, each, code = {}, {}, UserCode()
+    costs_of, each, code, events = {}, {}, UserCode(), {}
     for name in dict.fromkeys(outcome.name for outcome in report.cases):
         outcomes = [(number, one) for number, one in enumerate(report.cases, start=1) if one.name == name]
         if any(outcome.failure for _, outcome in outcomes):
@@ -340,14 +347,16 @@ def _modelled(
             raise GuestFailed(GuestFailure.NO_REPORT, f"the cost model saw nothing of case {name}", log=path)
         found = [windows[number] for number, _ in outcomes]
         whole = [window for one in found for window in one]
-        costs_of[name] = costs.summarize(whole, operations_of(workload, report, name), center=workload.center)
+        count = operations_of(workload, report, name)
+        costs_of[name] = costs.summarize(whole, count, center=workload.center)
+        events[name] = costs.events(whole, count, measures=workload.measures, center=workload.center)
         if len(found) > 1:
             counted = [outcome.metrics.get(workload.operations) for _, outcome in outcomes]
             each[name] = [costs.summarize(*one)["cycles_per_op"] for one in zip(found, counted, strict=True)]
         blocks = [block for window in whole for block in window.blocks if not block.kernel]
         code[name] = [(block.address, block.instructions, block.executions) for block in blocks]
     path.with_name(USER_CODE).write_bytes(msgspec.json.encode(code))
-    return costs_of, each
+    return _Modelled(costs_of, each, events)
 
 
 def user_code(folder: Path, name: str) -> UserCode:

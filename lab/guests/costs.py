@@ -8,12 +8,13 @@ that. See docs/cost-model.md.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, get_args
 
 import msgspec
 
 from lab.core.errors import GuestFailed, GuestFailure
+from lab.guests.hardware import Costs, Machine
 from lab.guests.plugin import Operation, Spent, Window
 from lab.stats.verdict import Metric
 from lab.workloads.spec import Center, Measures
@@ -163,27 +164,78 @@ def _cycles(parts: Iterable[Spent]) -> float:
 
 
 def _excess(operations: Sequence[Operation]) -> tuple[float, float]:
-    """The thousandths of user and kernel cycles that interruptions left in the operations that they fell into.
+    """The thousandths of user and kernel cycles that interruptions left in the operations that they fell into."""
+    user = kernel = 0.0
+    for undisturbed, interrupted in _interrupted(operations):
+        typical_user = sum(operations[at].user_millicycles for at in undisturbed) / len(undisturbed)
+        typical_kernel = sum(operations[at].kernel_millicycles for at in undisturbed) / len(undisturbed)
+        user += sum(operations[at].user_millicycles - typical_user for at in interrupted)
+        kernel += sum(operations[at].kernel_millicycles - typical_kernel for at in interrupted)
+    return user, kernel
+
+
+def _interrupted(operations: Sequence[Operation]) -> Iterator[tuple[list[int], list[int]]]:
+    """The undisturbed operations of each kind, by number, and those whose interruptions left a trace.
 
     An interruption's own cost is not in them, but its trace is: the program calls the scheduler on its behalf. What an
     interrupted operation costs beyond the mean of the undisturbed ones that ran as many user instructions is such a
     trace, where most of these are undisturbed, and it is small enough.
     """
-    kinds: dict[int, tuple[list[Operation], list[Operation]]] = defaultdict(lambda: ([], []))
-    for operation in operations:
-        kinds[operation.user_instructions][bool(operation.interruptions)].append(operation)
-    user = kernel = 0.0
+    kinds: dict[int, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+    for at, operation in enumerate(operations):
+        kinds[operation.user_instructions][bool(operation.interruptions)].append(at)
     for undisturbed, interrupted in kinds.values():
         if len(undisturbed) <= len(interrupted):
             continue
-        typical_user = sum(operation.user_millicycles for operation in undisturbed) / len(undisturbed)
-        typical_kernel = sum(operation.kernel_millicycles for operation in undisturbed) / len(undisturbed)
-        for operation in interrupted:
-            more = operation.millicycles - typical_user - typical_kernel
-            if abs(more) <= TRACE * _MILLI * operation.interruptions:
-                user += operation.user_millicycles - typical_user
-                kernel += operation.kernel_millicycles - typical_kernel
-    return user, kernel
+        typical = sum(operations[at].millicycles for at in undisturbed) / len(undisturbed)
+        traced = [
+            at
+            for at in interrupted
+            if abs(operations[at].millicycles - typical) <= TRACE * _MILLI * operations[at].interruptions
+        ]
+        yield undisturbed, traced
+
+
+def events(
+    windows: Sequence[Window], counted: float | None = None, *, measures: Measures, center: Center
+) -> dict[str, float]:
+    """The counts, for one operation, that the cycles which decide are the sum of; empty where none were written.
+
+    They are those of `summarize`: the mean of the operations without the traces of interruptions, or the operation in
+    the middle.
+    """
+    modes = (0, 1) if measures == "all" else (1,)
+    operations = [operation for window in windows for operation in window.operations]
+    if not all(window.kinds or not window.operations for window in windows):
+        return {}
+    of_each = [window.kinds[operation.kind] for window in windows for operation in window.operations]
+    if center == "median":
+        return _added((of_each[_typical(operations, measures)][mode], 1) for mode in modes)
+    count = len(operations) or counted or len(windows)
+    parts = [(window.in_program.events[mode], 1 / count) for window in windows for mode in modes]
+    for undisturbed, interrupted in _interrupted(operations):
+        share = len(interrupted) / len(undisturbed) / count
+        parts += [(of_each[at][mode], -1 / count) for at in interrupted for mode in modes]
+        parts += [(of_each[at][mode], share) for at in undisturbed for mode in modes if share]
+    return _added(parts)
+
+
+def _typical(operations: Sequence[Operation], measures: Measures) -> int:
+    """The number of the operation that is the median."""
+
+    def cost(at: int) -> int:
+        return operations[at].millicycles if measures == "all" else operations[at].kernel_millicycles
+
+    return _percentile(sorted(range(len(operations)), key=cost), 50)
+
+
+def _added(parts: Iterable[tuple[Mapping[str, int], float]]) -> dict[str, float]:
+    """The sum of events, each taken so many times."""
+    sums: dict[str, float] = defaultdict(float)
+    for part, times in parts:
+        for name, count in part.items():
+            sums[name] += count * times
+    return dict(sums)
 
 
 def _percentiles(operations: Sequence[Operation]) -> dict[str, float]:
@@ -202,3 +254,39 @@ def _percentiles(operations: Sequence[Operation]) -> dict[str, float]:
 def _percentile(ordered: Sequence[int], share: int) -> int:
     """The nearest-rank percentile: the smallest value that is not below `share` percent of all."""
     return ordered[max(0, -(-share * len(ordered) // 100) - 1)]
+
+
+# ---- the same events at other costs
+
+Prices = Mapping[str, int]
+"""Costs in thousandths of a cycle by name, and `overlap`."""
+
+_LINE = 64
+_OVERLAPPED, _STRING = "overlapped_", "string_"
+_CACHES = ("l2_hit", "llc_hit", "memory")
+
+
+def prices_of(machine: Machine) -> dict[str, int]:
+    """The prices of a machine, as the plugin has them."""
+    words = (word.split("=") for word in machine.arguments())
+    return {name: int(value) for name, value in words if name in Costs.__struct_fields__ or name == "overlap"}
+
+
+def price(event: str, prices: Prices) -> int:
+    """The price of an event. The plugin has the same prices (`set_prices` in machines/plugin/machine.c)."""
+    if event.startswith(_OVERLAPPED):
+        return prices[event.removeprefix(_OVERLAPPED)] // prices["overlap"]
+    if event == "waited_prefetched":
+        return prices["prefetched"] * prices["overlap"]
+    if event == "string_prefetched":
+        return prices["prefetched"]
+    if event.startswith(_STRING):
+        return min(prices[event.removeprefix(_STRING)], prices["prefetched"])
+    if event == "byte_of_line":
+        return prices["prefetched"] // _LINE
+    return prices[event]
+
+
+def cycles(events: Mapping[str, float], prices: Prices) -> float:
+    """The cycles that events are the sum of."""
+    return sum(count * price(event, prices) for event, count in events.items()) / _MILLI

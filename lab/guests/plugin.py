@@ -20,13 +20,21 @@ from lab.guests.hardware import Machine
 from lab.kernels import compilers
 from lab.kernels.compilers import Compiler, Program
 
-SCHEMA = 2
+SCHEMA = 3
+"""What the plugin writes."""
+
+_OLDEST = 2
+"""What can still be read: without events."""
+
 NAME = "libcost.so"
 PROGRAM = Program(folder="plugin", product=NAME, label="the cost plugin")
 COSTS = "costs.jsonl"
 """The plugin's output in a guest's folder."""
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
+
+Events = dict[str, _Count]
+"""What cycles are the sum of: counts by the name of their price (see `costs.price`). Zeros are left out."""
 
 
 class Model(StrEnum):
@@ -60,11 +68,15 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A part of a window. millicycles: in user and in kernel mode. Counters that are not modelled are missing."""
+    """A part of a window. Counters that are not modelled are missing.
+
+    millicycles, events: in user and in kernel mode.
+    """
 
     millicycles: tuple[_Count, _Count]
     user: dict[str, _Count]
     kernel: dict[str, _Count]
+    events: tuple[Events, Events] = msgspec.field(default_factory=lambda: ({}, {}))
 
     @property
     def instructions(self) -> int:
@@ -73,12 +85,16 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Operation(msgspec.Struct, frozen=True, array_like=True):
-    """One operation: what the program spent in it, user and kernel apart, and how often something interrupted it."""
+    """One operation: what the program spent in it, user and kernel apart, and how often something interrupted it.
+
+    kind: the place of its events in those of its window.
+    """
 
     user_millicycles: _Count
     kernel_millicycles: _Count
     user_instructions: _Count
     interruptions: _Count
+    kind: _Count = 0
 
     @property
     def millicycles(self) -> int:
@@ -105,6 +121,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="wind
     unprofiled: tuple[_Count, _Count]  # thousandths of cycles and instructions of the program's, in no block
     interruptions: _Count  # of the program, by either of these
     operations: list[Operation]
+    kinds: list[tuple[Events, Events]] = []  # the events of operations, in user and kernel mode
     blocks: list[Block] = []  # the program's profile, from a line of its own
 
     @property
@@ -208,8 +225,8 @@ def parse(content: bytes) -> Output:
     header = next(lines, None)
     if not isinstance(header, _Header):
         raise _malformed(1, "it does not begin with a header")
-    if header.schema != SCHEMA:
-        raise _malformed(1, f"schema {header.schema} is not known; this lab reads {SCHEMA}")
+    if not _OLDEST <= header.schema <= SCHEMA:
+        raise _malformed(1, f"schema {header.schema} is not known; this lab reads {_OLDEST} to {SCHEMA}")
     windows: list[Window] = []
     pending: Window | None = None
     for number, line in enumerate(lines, start=2):

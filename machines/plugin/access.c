@@ -10,7 +10,7 @@
 
 /* --- Caches ------------------------------------------------------------- */
 
-static uint64_t beyond_l2(struct vcpu *vcpu, uint64_t line, enum mode mode)
+static enum level beyond_l2(struct vcpu *vcpu, uint64_t line, enum mode mode)
 {
 	bool expected = streams_expected(&vcpu->streams, line);
 	bool found = cache_use(&llc, line);
@@ -20,32 +20,32 @@ static uint64_t beyond_l2(struct vcpu *vcpu, uint64_t line, enum mode mode)
 		counts[mode][LLC_MISSES]++;
 	if (expected) {
 		counts[mode][PREFETCHED]++;
-		return machine.costs.prefetched * machine.costs.overlap;
+		return LEVEL_EXPECTED;
 	}
-	return found ? machine.costs.llc : machine.costs.memory;
+	return found ? LEVEL_LLC : LEVEL_MEMORY;
 }
 
-static uint64_t line_cost(struct vcpu *vcpu, uint64_t line, enum mode mode)
+static enum level line_level(struct vcpu *vcpu, uint64_t line, enum mode mode)
 {
 	if (cache_used_last(&vcpu->l1d, line))
-		return 0;
+		return LEVEL_L1D;
 	run_finish(vcpu);
 	if (cache_use(&vcpu->l1d, line))
-		return 0;
+		return LEVEL_L1D;
 	counts[mode][L1D_MISSES]++;
 	if (cache_use(&vcpu->l2, line))
-		return machine.costs.l2;
+		return LEVEL_L2;
 	return beyond_l2(vcpu, line, mode);
 }
 
 /* What the page walker fetches goes the same way, and is no load of the program's. */
-uint64_t walker_cost(struct vcpu *vcpu, uint64_t line)
+enum level walker_level(struct vcpu *vcpu, uint64_t line)
 {
 	if (cache_use(&vcpu->l1d, line))
-		return 0;
+		return LEVEL_L1D;
 	if (cache_use(&vcpu->l2, line))
-		return machine.costs.l2;
-	return cache_use(&llc, line) ? machine.costs.llc : machine.costs.memory;
+		return LEVEL_L2;
+	return cache_use(&llc, line) ? LEVEL_LLC : LEVEL_MEMORY;
 }
 
 /* --- Loads and stores --------------------------------------------------- */
@@ -54,7 +54,8 @@ static inline void take(unsigned int cpu, qemu_plugin_meminfo_t info, uint64_t a
 			enum counter counter, bool waits)
 {
 	struct access access = { &vcpus[cpu], site, info, address };
-	uint64_t where, cost;
+	uint64_t where;
+	enum level level;
 
 	counts[site->mode][counter]++;
 	if (access.vcpu->code_page != site->page)
@@ -62,9 +63,9 @@ static inline void take(unsigned int cpu, qemu_plugin_meminfo_t info, uint64_t a
 	where = translate(&access);
 	if (machine.model < MODEL_FULL || where == NOWHERE)
 		return;
-	cost = line_cost(access.vcpu, where >> LINE_SHIFT, (enum mode)site->mode);
-	if (cost)
-		charge(site->block, waits ? cost : cost / machine.costs.overlap);
+	level = line_level(access.vcpu, where >> LINE_SHIFT, (enum mode)site->mode);
+	if (level != LEVEL_L1D)
+		charge(site->block, (enum charge)((waits ? CHARGE_WAITED : CHARGE_OVERLAPPED) + level));
 }
 
 void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *site)
@@ -125,12 +126,12 @@ void strings_begin(void)
 	}
 }
 
-/* They go through memory in order, so no line costs more than one that was expected. */
 static void take_line(struct vcpu *vcpu, uint64_t where, const struct site *site)
 {
-	uint64_t cost = line_cost(vcpu, where >> LINE_SHIFT, (enum mode)site->mode);
+	enum level level = line_level(vcpu, where >> LINE_SHIFT, (enum mode)site->mode);
 
-	charge(site->block, cost < machine.costs.prefetched ? cost : machine.costs.prefetched);
+	if (level != LEVEL_L1D)
+		charge(site->block, (enum charge)(CHARGE_STRING + level));
 }
 
 /* Without caches: half of L2 has the pages that strings went through last. What is in it costs nothing more. */
@@ -139,7 +140,7 @@ static void take_page(struct vcpu *vcpu, uint64_t where, uint64_t bytes, const s
 	uint64_t lines = (bytes + LINE - 1) / LINE;
 
 	if (vcpu->pages.ways && !cache_use(&vcpu->pages, where >> PAGE_SHIFT))
-		charge(site->block, lines * machine.costs.prefetched);
+		charge_times(site->block, (enum charge)(CHARGE_STRING + LEVEL_EXPECTED), lines);
 }
 
 static void take_range(struct access *access, uint64_t end)
@@ -223,7 +224,7 @@ void on_string(unsigned int vcpu, void *string_site)
 	counts[at->site->mode][STRINGS]++;
 	if (!aside)
 		at->site->block->strings++;
-	charge(at->site->block, machine.costs.rep_start);
+	charge(at->site->block, CHARGE_REP_START);
 }
 
 static void take_string(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address,

@@ -41,6 +41,7 @@ static inline void run_finish(struct vcpu *vcpu)
 		run_look_up(vcpu);
 }
 
-uint64_t walker_cost(struct vcpu *vcpu, uint64_t line);
+/* Where the page walker finds a line. */
+enum level walker_level(struct vcpu *vcpu, uint64_t line);
 
 #endif

@@ -11,6 +11,27 @@
 #define ENTRIES_MAX	(1U << 24)
 
 struct machine machine = { .model = MODEL_FULL, .costs.overlap = 1 };
+uint64_t prices[NR_CHARGES];
+
+const char *const charge_names[NR_CHARGES] = {
+	[CHARGE_STLB]				= "stlb_hit",
+	[CHARGE_WALK_4K]			= "walk_4k",
+	[CHARGE_WALK_2M]			= "walk_2m",
+	[CHARGE_WALK_FETCH]			= "walk_fetch",
+	[CHARGE_REP_START]			= "rep_start",
+	[CHARGE_WAITED + LEVEL_L2]		= "l2_hit",
+	[CHARGE_WAITED + LEVEL_LLC]		= "llc_hit",
+	[CHARGE_WAITED + LEVEL_MEMORY]		= "memory",
+	[CHARGE_WAITED + LEVEL_EXPECTED]	= "waited_prefetched",
+	[CHARGE_OVERLAPPED + LEVEL_L2]		= "overlapped_l2_hit",
+	[CHARGE_OVERLAPPED + LEVEL_LLC]		= "overlapped_llc_hit",
+	[CHARGE_OVERLAPPED + LEVEL_MEMORY]	= "overlapped_memory",
+	[CHARGE_OVERLAPPED + LEVEL_EXPECTED]	= "prefetched",
+	[CHARGE_STRING + LEVEL_L2]		= "string_l2_hit",
+	[CHARGE_STRING + LEVEL_LLC]		= "string_llc_hit",
+	[CHARGE_STRING + LEVEL_MEMORY]		= "string_memory",
+	[CHARGE_STRING + LEVEL_EXPECTED]	= "string_prefetched",
+};
 
 static const struct {
 	const char *name;
@@ -131,6 +152,29 @@ uint64_t string_byte_cost(void)
 	return machine.costs.rep_byte + (machine.model == MODEL_COUNT ? machine.costs.prefetched / LINE : 0);
 }
 
+static void set_prices(void)
+{
+	const struct costs *costs = &machine.costs;
+	const uint64_t levels[NR_LEVELS] = {
+		[LEVEL_L2]		= costs->l2,
+		[LEVEL_LLC]		= costs->llc,
+		[LEVEL_MEMORY]		= costs->memory,
+		[LEVEL_EXPECTED]	= costs->prefetched * costs->overlap,
+	};
+
+	prices[CHARGE_STLB] = costs->stlb;
+	prices[CHARGE_WALK_4K] = costs->walk_4k;
+	prices[CHARGE_WALK_2M] = costs->walk_2m;
+	prices[CHARGE_WALK_FETCH] = costs->walk_fetch;
+	prices[CHARGE_REP_START] = costs->rep_start;
+	for (int i = 0; i < NR_LEVELS; i++) {
+		prices[CHARGE_WAITED + i] = levels[i];
+		prices[CHARGE_OVERLAPPED + i] = levels[i] / costs->overlap;
+		/* Strings go through memory in order, so no line costs more than one that was expected. */
+		prices[CHARGE_STRING + i] = levels[i] < costs->prefetched ? levels[i] : costs->prefetched;
+	}
+}
+
 /* A page of 2 MiB has an array of its own or shares that of the small ones; every other array must be there. */
 static bool complete(void)
 {
@@ -155,8 +199,10 @@ bool machine_read(int argc, char **argv)
 			return false;
 		}
 	}
-	if (complete())
+	if (complete()) {
+		set_prices();
 		return true;
+	}
 	fprintf(stderr, "cost plugin: the machine or out= is not complete\n");
 	return false;
 }

@@ -32,6 +32,16 @@ struct geometry {
 	uint32_t ways;
 };
 
+/* Where a line comes from that is not in L1d. */
+enum level {
+	LEVEL_L2,
+	LEVEL_LLC,
+	LEVEL_MEMORY,
+	LEVEL_EXPECTED,		/* L2 missed, but the stream had been recognised */
+	NR_LEVELS,
+	LEVEL_L1D = NR_LEVELS,
+};
+
 struct costs {
 	uint64_t instruction;
 	uint64_t stlb;		/* first level missed, second level hit */
@@ -58,7 +68,25 @@ struct machine {
 	const char *out;
 };
 
+/*
+ * What is paid for beyond instructions and bytes. Each has one price, so that cycles can be summed up again at other
+ * costs: lab/guests/costs.py knows these prices, too.
+ */
+enum charge {
+	CHARGE_STLB,
+	CHARGE_WALK_4K,
+	CHARGE_WALK_2M,
+	CHARGE_WALK_FETCH,
+	CHARGE_REP_START,
+	CHARGE_WAITED,		/* lines: NR_LEVELS of each of these */
+	CHARGE_OVERLAPPED = CHARGE_WAITED + NR_LEVELS,
+	CHARGE_STRING = CHARGE_OVERLAPPED + NR_LEVELS,
+	NR_CHARGES = CHARGE_STRING + NR_LEVELS,
+};
+
 extern struct machine machine;
+extern uint64_t prices[NR_CHARGES];
+extern const char *const charge_names[NR_CHARGES];
 
 /* Per byte; where nothing is looked up, what strings go through is taken to come from memory. */
 uint64_t string_byte_cost(void);

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SCHEMA	2
+#define SCHEMA	3
 
 static FILE *file;
 static bool fresh;
@@ -65,6 +65,39 @@ static void put_spent(const struct spent *spent)
 	fputc('}', file);
 }
 
+static void put_event(const char *name, uint64_t count)
+{
+	if (!count)
+		return;
+	fprintf(file, "%s\"%s\":%" PRIu64, fresh ? "" : ",", name, count);
+	fresh = false;
+}
+
+/* What cycles are the sum of, by the names of their prices; what did not happen is left out. */
+static void put_events(const struct spent *spent)
+{
+	fputc('{', file);
+	fresh = true;
+	put_event("instruction", spent->instructions);
+	put_event("rep_byte", spent->bytes);
+	if (machine.model == MODEL_COUNT)
+		put_event("byte_of_line", spent->bytes);
+	for (int i = 0; i < NR_CLASSES; i++)
+		put_event(class_costs[i], spent->classes[i]);
+	for (int i = 0; i < NR_CHARGES; i++)
+		put_event(charge_names[i], spent->charges[i]);
+	fputc('}', file);
+}
+
+static void put_events_of(const struct tally *tally)
+{
+	fputc('[', file);
+	put_events(&tally->modes[MODE_USER]);
+	fputc(',', file);
+	put_events(&tally->modes[MODE_KERNEL]);
+	fputc(']', file);
+}
+
 static uint64_t tally_cycles(const struct tally *tally)
 {
 	return spent_cycles(&tally->modes[MODE_USER]) + spent_cycles(&tally->modes[MODE_KERNEL]);
@@ -77,6 +110,8 @@ static void put_tally(const char *name, const struct tally *tally)
 	put_spent(&tally->modes[MODE_USER]);
 	fputs(",\"kernel\":", file);
 	put_spent(&tally->modes[MODE_KERNEL]);
+	fputs(",\"events\":", file);
+	put_events_of(tally);
 	fputc('}', file);
 }
 
@@ -93,11 +128,34 @@ static void put_block(const struct block *block)
 	fresh = false;
 }
 
-static void put_operation(const struct operation *operation, bool is_first)
+static bool same_events(const struct operation *one, const struct operation *other)
 {
-	fprintf(file, "%s[%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "]", is_first ? "" : ",",
-		operation->cycles[MODE_USER], operation->cycles[MODE_KERNEL], operation->user_instructions,
-		operation->interruptions);
+	return !memcmp(&one->spent, &other->spent, sizeof(one->spent));
+}
+
+/* The events of an operation are printed once for it and all that follow with the same. */
+static void put_operations(const struct window *window)
+{
+	const struct operation *each = window->operations;
+	uint64_t kind = 0;
+
+	fputs(",\"operations\":[", file);
+	for (uint64_t i = 0; i < window->nr_operations; i++) {
+		const struct spent *user = &each[i].spent.modes[MODE_USER], *kernel = &each[i].spent.modes[MODE_KERNEL];
+
+		kind += i && !same_events(&each[i], &each[i - 1]);
+		fprintf(file, "%s[%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "]", i ? "," : "",
+			spent_cycles(user), spent_cycles(kernel), user->instructions, each[i].interruptions, kind);
+	}
+	fputs("],\"kinds\":[", file);
+	for (uint64_t i = 0; i < window->nr_operations; i++) {
+		if (i && same_events(&each[i], &each[i - 1]))
+			continue;
+		if (i)
+			fputc(',', file);
+		put_events_of(&each[i].spent);
+	}
+	fputc(']', file);
 }
 
 void output_window(const struct window *window, bool complete)
@@ -115,10 +173,9 @@ void output_window(const struct window *window, bool complete)
 	put_tally("in_threads", &contexts[CONTEXT_THREAD]);
 	fprintf(file, ",\"unprofiled\":[%" PRIu64 ",%" PRIu64 "]", tally_cycles(&unprofiled),
 		unprofiled.modes[MODE_USER].instructions + unprofiled.modes[MODE_KERNEL].instructions);
-	fprintf(file, ",\"interruptions\":%" PRIu64 ",\"operations\":[", interruptions);
-	for (uint64_t i = 0; i < window->nr_operations; i++)
-		put_operation(&window->operations[i], !i);
-	fprintf(file, "]}\n{\"t\":\"profile\",\"sequence\":%" PRIu64 ",\"blocks\":[", window->sequence);
+	fprintf(file, ",\"interruptions\":%" PRIu64, interruptions);
+	put_operations(window);
+	fprintf(file, "}\n{\"t\":\"profile\",\"sequence\":%" PRIu64 ",\"blocks\":[", window->sequence);
 	fresh = true;
 	blocks_each(put_block);
 	fputs("]}\n", file);

@@ -23,10 +23,10 @@ static struct spent look(enum mode mode)
 		.bytes = total(mode, TOTAL_BYTES),
 		.loads = total(mode, TOTAL_LOADS) + updates + counts[mode][LOADS],
 		.stores = total(mode, TOTAL_STORES) + updates + counts[mode][STORES],
-		.penalties = penalties[mode],
 	};
 
 	memcpy(spent.counts, counts[mode], sizeof(spent.counts));
+	memcpy(spent.charges, charges[mode], sizeof(spent.charges));
 	for (int i = 0; i < NR_CLASSES; i++)
 		spent.classes[i] = counters_sum(&totals, total_at(mode, TOTAL_CLASSES) + (size_t)i);
 	return spent;
@@ -48,7 +48,8 @@ static void spent_add(struct spent *sum, const struct spent *from, const struct 
 		sum->classes[i] += to->classes[i] - from->classes[i];
 	for (int i = 0; i < NR_COUNTERS; i++)
 		sum->counts[i] += to->counts[i] - from->counts[i];
-	sum->penalties += to->penalties - from->penalties;
+	for (int i = 0; i < NR_CHARGES; i++)
+		sum->charges[i] += to->charges[i] - from->charges[i];
 }
 
 void tally_add(struct tally *sum, const struct tally *from, const struct tally *to)
@@ -59,10 +60,11 @@ void tally_add(struct tally *sum, const struct tally *from, const struct tally *
 
 uint64_t spent_cycles(const struct spent *spent)
 {
-	uint64_t cycles = spent->instructions * machine.costs.instruction + spent->bytes * string_byte_cost() +
-			  spent->penalties;
+	uint64_t cycles = spent->instructions * machine.costs.instruction + spent->bytes * string_byte_cost();
 
 	for (int i = 0; i < NR_CLASSES; i++)
 		cycles += spent->classes[i] * machine.costs.classes[i];
+	for (int i = 0; i < NR_CHARGES; i++)
+		cycles += spent->charges[i] * prices[i];
 	return cycles;
 }

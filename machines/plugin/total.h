@@ -27,7 +27,7 @@ struct spent {
 	uint64_t stores;
 	uint64_t classes[NR_CLASSES];
 	uint64_t counts[NR_COUNTERS];
-	uint64_t penalties;		/* thousandths of cycles beyond the cost of the instructions */
+	uint64_t charges[NR_CHARGES];
 };
 
 struct tally {

@@ -138,7 +138,7 @@ static struct entry *find_second(const struct access *access, bool huge)
 
 	if (!entry || !still_right(access, entry, huge))
 		return NULL;
-	charge(access->site->block, machine.costs.stlb);
+	charge(access->site->block, CHARGE_STLB);
 	return tlb_put(first_level(&vcpu->dtlb_4k, &vcpu->dtlb_2m, huge), page, entry);
 }
 
@@ -150,13 +150,19 @@ static uint64_t walk_line(uint64_t page, bool huge)
 	return 1ULL << 31 | (table >> 39) << 6 | ((page >> 3) & 63);
 }
 
-static uint64_t walk_cost(struct vcpu *vcpu, uint64_t page, bool huge)
+/* Both levels missed. */
+static void charge_walk(struct vcpu *vcpu, struct block *block, uint64_t page, bool huge)
 {
-	uint64_t fetch = machine.costs.walk_fetch;
+	enum level level;
 
-	if (machine.model == MODEL_FULL)
-		fetch = walker_cost(vcpu, walk_line(page, huge));
-	return (huge ? machine.costs.walk_2m : machine.costs.walk_4k) + fetch;
+	charge(block, huge ? CHARGE_WALK_2M : CHARGE_WALK_4K);
+	if (machine.model < MODEL_FULL) {
+		charge(block, CHARGE_WALK_FETCH);
+		return;
+	}
+	level = walker_level(vcpu, walk_line(page, huge));
+	if (level != LEVEL_L1D)
+		charge(block, (enum charge)(CHARGE_WAITED + level));
 }
 
 static struct entry *walk(const struct access *access, uint64_t frame)
@@ -172,7 +178,8 @@ static struct entry *walk(const struct access *access, uint64_t frame)
 	};
 
 	counts[access->site->mode][huge ? DTLB_WALKS_2M : DTLB_WALKS_4K]++;
-	charge(access->site->block, machine.costs.stlb + walk_cost(vcpu, page, huge));
+	charge(access->site->block, CHARGE_STLB);
+	charge_walk(vcpu, access->site->block, page, huge);
 	tlb_put(&vcpu->stlb, page, &entry);
 	return tlb_put(first_level(&vcpu->dtlb_4k, &vcpu->dtlb_2m, huge), page, &entry);
 }
@@ -256,7 +263,6 @@ void enter_code_page(struct vcpu *vcpu, const struct site *site)
 	struct tlb *first = first_level(&vcpu->itlb_4k, &vcpu->itlb_2m, huge);
 	struct tlb *second = vcpu->istlb.ways ? &vcpu->istlb : &vcpu->stlb;
 	struct entry entry = { .key = key };
-	uint64_t cost = machine.costs.stlb;
 
 	vcpu->code_page = site->page;
 	if (tlb_find(first, page, key))
@@ -264,11 +270,11 @@ void enter_code_page(struct vcpu *vcpu, const struct site *site)
 	counts[site->mode][ITLB_L1_MISSES]++;
 	if (!tlb_find(second, page, key)) {
 		counts[site->mode][ITLB_WALKS]++;
-		cost += walk_cost(vcpu, page, huge);
+		charge_walk(vcpu, site->block, page, huge);
 		tlb_put(second, page, &entry);
 	}
 	tlb_put(first, page, &entry);
-	charge(site->block, cost);
+	charge(site->block, CHARGE_STLB);
 }
 
 /* --- Flushes ------------------------------------------------------------ */

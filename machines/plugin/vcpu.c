@@ -10,7 +10,7 @@ struct vcpu *vcpus;
 unsigned int nr_vcpus;
 struct cache llc;
 uint64_t counts[NR_MODES][NR_COUNTERS];
-uint64_t penalties[NR_MODES];
+uint64_t charges[NR_MODES][NR_CHARGES];
 
 static bool make(struct vcpu *vcpu)
 {
@@ -63,7 +63,7 @@ void vcpus_cold(void)
 		cold(&vcpus[i]);
 	cache_empty(&llc);
 	memset(counts, 0, sizeof(counts));
-	memset(penalties, 0, sizeof(penalties));
+	memset(charges, 0, sizeof(charges));
 }
 
 /* --- Kept while something interrupts ------------------------------------ */

@@ -60,7 +60,7 @@ extern struct vcpu *vcpus;
 extern unsigned int nr_vcpus;
 extern struct cache llc;
 extern uint64_t counts[NR_MODES][NR_COUNTERS];
-extern uint64_t penalties[NR_MODES];
+extern uint64_t charges[NR_MODES][NR_CHARGES];
 
 bool vcpus_make(unsigned int count);
 void vcpus_cold(void);
@@ -72,12 +72,17 @@ void vcpus_cold(void);
 void vcpu_keep(const struct vcpu *vcpu);
 void vcpu_restore(struct vcpu *vcpu);
 
-/* The penalty of something that a block did. */
-static inline void charge(struct block *block, uint64_t cost)
+/* Something that a block did is paid for, so many times. */
+static inline void charge_times(struct block *block, enum charge charge, uint64_t times)
 {
 	if (!aside)
-		block->penalty += cost;
-	penalties[block_mode(block)] += cost;
+		block->penalty += times * prices[charge];
+	charges[block_mode(block)][charge] += times;
+}
+
+static inline void charge(struct block *block, enum charge charge)
+{
+	charge_times(block, charge, 1);
 }
 
 #endif

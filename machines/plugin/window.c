@@ -69,12 +69,8 @@ static struct operation *operation(uint64_t number)
 /* By the program, since the window began. */
 static struct operation operations_so_far(void)
 {
-	const struct spent *user, *kernel;
-
 	contexts_settle();
-	user = &contexts[CONTEXT_PROGRAM].modes[MODE_USER];
-	kernel = &contexts[CONTEXT_PROGRAM].modes[MODE_KERNEL];
-	return (struct operation){ { spent_cycles(user), spent_cycles(kernel) }, user->instructions, interruptions };
+	return (struct operation){ contexts[CONTEXT_PROGRAM], interruptions };
 }
 
 /* What was done since the last one ended. After "again" they are gone through once more, and add up. */
@@ -82,9 +78,7 @@ static void end_operation(void)
 {
 	struct operation now = operations_so_far(), *ended = operation(operation_at++);
 
-	for (int mode = 0; mode < NR_MODES; mode++)
-		ended->cycles[mode] += now.cycles[mode] - so_far.cycles[mode];
-	ended->user_instructions += now.user_instructions - so_far.user_instructions;
+	tally_add(&ended->spent, &so_far.spent, &now.spent);
 	ended->interruptions += now.interruptions - so_far.interruptions;
 	so_far = now;
 }

@@ -25,8 +25,7 @@ enum kind_of_window {
 
 /* One operation of the program's, without what interrupted it. */
 struct operation {
-	uint64_t cycles[NR_MODES];	/* in thousandths */
-	uint64_t user_instructions;
+	struct tally spent;
 	uint64_t interruptions;
 };
 

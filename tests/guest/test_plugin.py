@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ import pytest
 from lab.core import cpio
 from lab.core.executor import Work
 from lab.core.progress import Progress
-from lab.guests import channel, exact, hardware, plugin, run
+from lab.guests import channel, costs, exact, hardware, plugin, run
 from lab.guests.hardware import Machine
 from lab.guests.plugin import Brackets, Model, Output, Window
 from lab.kernels.kernel import Kernel, common_machine, resolve
@@ -273,6 +273,35 @@ def test_a_case_is_measured_as_a_whole_unless_it_has_a_window(bench: Bench) -> N
     assert [window.own for window in whole] == [False]
     assert [window.own for window in both] == [True]
     assert whole[0].instructions > 100 * both[0].instructions
+
+
+@pytest.mark.parametrize("model", list(Model))
+def test_the_events_are_what_the_cycles_are_the_sum_of(bench: Bench, model: Model) -> None:
+    output = bench.output("loads 4096 2", "chase 64", "stores 300", "strings 8192 3", "classes 40", model=model)
+    prices = costs.prices_of(bench.machine)
+    for window in output.windows:
+        for part in (window.in_program, window.in_interrupts, window.in_threads):
+            assert tuple(round(costs.cycles(mode, prices) * 1000) for mode in part.events) == part.millicycles
+        for operation in window.operations:
+            modes = (operation.user_millicycles, operation.kernel_millicycles)
+            assert tuple(round(costs.cycles(mode, prices) * 1000) for mode in window.kinds[operation.kind]) == modes
+
+
+def test_the_events_at_other_costs_are_what_another_guest_counts(bench: Bench, tmp_path: Path) -> None:
+    """Costs decide nothing in the model, so the sum at other costs is that of a guest that is run with them."""
+    text = hardware.to_toml(bench.machine)
+    changes = (("misses = { count = 2", "misses = { count = 3"), ("memory = { cycles = 395", "memory = { cycles = 333"),
+               ("prefetched = { cycles = 14", "prefetched = { cycles = 200"))  # fmt: skip
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "other.toml").write_text(text)
+    other = replace(bench, machine=hardware.read(tmp_path / "other.toml"))
+    cases = ("loads 4096 2", "chase 64", "stores 300", "strings 8192 3")
+    for window, counted in zip(bench.output(*cases).windows, other.output(*cases).windows, strict=True):
+        assert window.in_program.events == counted.in_program.events
+        again = [costs.cycles(mode, costs.prices_of(other.machine)) for mode in window.in_program.events]
+        assert tuple(round(cycles * 1000) for cycles in again) == counted.in_program.millicycles
 
 
 def test_counters_by_model(bench: Bench) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from lab.core.errors import GuestFailed
-from lab.guests import costs
+from lab.guests import costs, hardware
 from lab.guests.plugin import Operation, Spent, Window
 from lab.workloads.spec import Center, Measures
 
@@ -141,3 +143,67 @@ def test_every_metric_is_filled_by_a_full_model(name: str) -> None:
     )  # fmt: skip
     one = window(1000, operations=[operation(1)], user=counters, kernel=counters)
     assert costs.summarize([one])[name] > 0 or name == "user_cycles"
+
+
+def _kinds(operations: Sequence[Operation], *kinds: tuple[dict[str, int], dict[str, int]]) -> Window:
+    """A window whose operations have these events, and the sum of them."""
+    each = [kinds[operation.kind] for operation in operations]
+    of_user, of_kernel = (dict(sum((Counter(kind[mode]) for kind in each), Counter())) for mode in (0, 1))
+    user = sum(operation.user_millicycles for operation in operations)
+    kernel = sum(operation.kernel_millicycles for operation in operations)
+    whole = window(0, operations=operations)
+    program = Spent(millicycles=(user, kernel), user=whole.user, kernel=whole.kernel, events=(of_user, of_kernel))
+    return msgspec.structs.replace(whole, in_program=program, kinds=list(kinds))
+
+
+PRICES = {
+    "instruction": 1000,
+    "walk_4k": 50_000,
+    "prefetched": 14_000,
+    "memory": 395_000,
+    "l2_hit": 11_000,
+    "overlap": 2,
+}
+
+
+@pytest.mark.parametrize("measures", ["all", "kernel"])
+@pytest.mark.parametrize("center", ["mean", "median"])
+def test_events_are_what_the_metric_that_decides_is_the_sum_of(measures: Measures, center: Center) -> None:
+    """One operation of five was interrupted, and walked pages on behalf of that."""
+    kinds = [
+        ({"instruction": 10}, {"instruction": 100, "walk_4k": 1}),
+        ({"instruction": 10}, {"instruction": 200}),
+        ({"instruction": 10}, {"instruction": 300, "walk_4k": 9}),
+    ]
+    operations = [
+        Operation(*(round(costs.cycles(mode, PRICES) * 1000) for mode in kinds[kind]), 10, int(kind == 2), kind)
+        for kind in (0, 1, 1, 0, 2)
+    ]
+    windows = [_kinds(operations, *kinds)]
+    found = costs.events(windows, measures=measures, center=center)
+    (primary, *_) = costs.metrics_of(measures, center)
+    assert costs.cycles(found, PRICES) == pytest.approx(costs.summarize(windows, center=center)[primary.name])
+    assert found.get("walk_4k", 0) == pytest.approx(0.5 if center == "mean" else 0)
+
+
+def test_a_plugin_that_wrote_no_events() -> None:
+    assert costs.events([window(0, operations=[operation(100)])], measures="all", center="mean") == {}
+
+
+@pytest.mark.parametrize(
+    ("event", "price"),
+    [
+        ("walk_4k", 50_000), ("memory", 395_000), ("overlapped_memory", 197_500), ("string_memory", 14_000),
+        ("string_l2_hit", 11_000), ("string_prefetched", 14_000), ("prefetched", 14_000),
+        ("waited_prefetched", 28_000), ("byte_of_line", 218),
+    ],
+)  # fmt: skip
+def test_prices(event: str, price: int) -> None:
+    assert costs.price(event, PRICES) == price
+
+
+def test_prices_of_a_machine_are_its_costs() -> None:
+    machine = hardware.load()
+    prices = costs.prices_of(machine)
+    assert set(prices) == {*machine.cost.__struct_fields__, "overlap"}
+    assert (prices["instruction"], prices["walk_4k"], prices["overlap"]) == (300, 50_000, 2)

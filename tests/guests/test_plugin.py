@@ -13,14 +13,14 @@ from lab.guests import hardware, plugin
 from lab.guests.plugin import Brackets, Model
 from lab.kernels.compilers import Compiler
 
-HEADER = '{"t":"header","schema":2,"interface":1,"model":"tlb","vcpus":1}'
+HEADER = '{"t":"header","schema":3,"interface":1,"model":"tlb","vcpus":1}'
 WINDOW = (
     '{"t":"window","sequence":0,"case":1,"kind":"own","complete":true,"millicycles":700,'
     '"user":{"instructions":2,"string_bytes":0,"loads":1},"kernel":{"instructions":2,"string_bytes":0,"loads":0},'
     '"in_program":{"millicycles":[400,200],"user":{"instructions":2,"loads":1},"kernel":{"instructions":1,"loads":0}},'
     '"in_interrupts":{"millicycles":[0,100],"user":{"instructions":0},"kernel":{"instructions":1}},'
     '"in_threads":{"millicycles":[0,0],"user":{"instructions":0},"kernel":{"instructions":0}},'
-    '"unprofiled":[0,0],"interruptions":1,"operations":[[400,200,2,1]]}'
+    '"unprofiled":[0,0],"interruptions":1,"operations":[[400,200,2,1,0]],"kinds":[[{"instruction":2},{"instruction":1}]]}'
 )
 PROFILE = '{"t":"profile","sequence":0,"blocks":[[4198400,2,400,2],[18446744071562067968,1,200,1]]}'
 END = '{"t":"end"}'
@@ -53,7 +53,7 @@ def test_a_guest_without_windows() -> None:
     [
         ((), "does not begin with a header"),
         ((WINDOW, PROFILE, END), "does not begin with a header"),
-        ((HEADER.replace('schema":2', 'schema":3'), END), "schema 3 is not known"),
+        ((HEADER.replace('schema":3', 'schema":4'), END), "schema 4 is not known"),
         ((HEADER, WINDOW, END), "out of order"),
         ((HEADER, PROFILE, END), "out of order"),
         ((HEADER, WINDOW, WINDOW, PROFILE, END), "out of order"),
