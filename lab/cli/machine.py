@@ -163,8 +163,7 @@ def _values(shown: Machine) -> dict[str, tuple[float, str, str]]:
         for name, value in msgspec.to_builtins(getattr(shown, table) or {}).items():
             if isinstance(value, dict):
                 amount, unit = _amount(value)
-                source = ("estimate: " if value.get("estimate") else "") + value["source"]
-                found[f"{table}.{name}"] = (amount, unit, source)
+                found[f"{table}.{name}"] = (amount, unit, _origin(value))
     if shown.clock:
         found["clock.ghz"] = (shown.clock.ghz, f"{shown.clock.ghz:g}", shown.clock.source)
     for name, reading in shown.measured.items():
@@ -181,6 +180,14 @@ def _amount(value: dict[str, Any]) -> tuple[float, str]:
         return value["kib"], f"{value['kib']} KiB / {value['ways']} ways"
     amount = value["cycles"] if "cycles" in value else value["count"]
     return amount, f"{amount:g}"
+
+
+def _origin(value: dict[str, Any]) -> str:
+    """The source of a value, behind its range if it has one."""
+    words = "estimate" if value.get("estimate") else ""
+    if value.get("low") is not None:
+        words = f"{words}, " * bool(words) + f"{value['low']:g} to {value['high']:g}"
+    return f"{words}: {value['source']}" if words else str(value["source"])
 
 
 def _ratio(one: tuple[float, str, str] | None, other: tuple[float, str, str] | None) -> float | None:

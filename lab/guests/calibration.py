@@ -18,6 +18,7 @@ from lab.guests.hardware import (
     Clock,
     Cost,
     Costs,
+    Divisor,
     Host,
     Machine,
     Number,
@@ -28,7 +29,7 @@ from lab.guests.hardware import (
 from lab.guests.native import Samples
 from lab.guests.reach import Reach, TlbFit, Unclear, crossing, fit_strings, fit_tlb, quantile
 
-V = TypeVar("V", Array, Cache, Number, Cost)
+V = TypeVar("V", Array, Cache, Divisor, Number, Cost)
 
 
 _PAGE_KIB = 4
@@ -493,7 +494,7 @@ def _strings(state: _Fit) -> None:
 def _overlap(state: _Fit) -> Overlap:
     """Misses that overlap where some 40 plain instructions lie between two."""
     base = state.base
-    found: list[Number] = []
+    found: list[Divisor] = []
 
     def apart() -> None:
         cached, waiting, independent = (
@@ -507,7 +508,7 @@ def _overlap(state: _Fit) -> Overlap:
         most = max(chains.get(1, 0.0) / value for value in chains.values())
         state.keep("overlap_chains_misses", Reading(value=most, low=most, high=most))
         source = f"measured here: {value:.2f} with 40 plain instructions between two; {most:.1f} with none"
-        found.append(Number(count=min(64, max(1, round(value))), source=source))
+        found.append(Divisor(count=min(64, max(1, round(value))), source=source))
 
     state.attempt(["overlap"], apart)
     return Overlap(misses=found[0] if found else _from_base(base, base.overlap.misses, state.reasons["overlap"]))

@@ -18,6 +18,8 @@ from lab.core.toml import TomlFile
 
 DEFAULT = "sapphire-rapids"
 
+OVERLAP_MAX = 64
+
 ARCHITECTURE = "x86_64"
 
 #: The parameters of guests, not modelled machines.
@@ -57,12 +59,35 @@ class Number(Record, frozen=True, kw_only=True):
     estimate: bool = False
 
 
+class Divisor(Number, frozen=True, kw_only=True):
+    """A count that costs are divided by. low, high: where it may lie."""
+
+    low: Annotated[int, msgspec.Meta(ge=1, le=OVERLAP_MAX)] | None = None
+    high: Annotated[int, msgspec.Meta(ge=1, le=OVERLAP_MAX)] | None = None
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """The range in the file; of an estimate without one, half to twice the count."""
+        if self.low is not None and self.high is not None:
+            return self.low, self.high
+        return (max(1, self.count // 2), min(OVERLAP_MAX, 2 * self.count)) if self.estimate else (self.count,) * 2
+
+
 class Cost(Record, frozen=True, kw_only=True):
-    """The cost of an event. The plugin counts in thousandths of a cycle."""
+    """The cost of an event. The plugin counts in thousandths of a cycle. low, high: where it may lie."""
 
     cycles: Annotated[float, msgspec.Meta(ge=0, le=100_000)]
+    low: Annotated[float, msgspec.Meta(ge=0, le=100_000)] | None = None
+    high: Annotated[float, msgspec.Meta(ge=0, le=100_000)] | None = None
     source: Source
     estimate: bool = False
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The range in the file; of an estimate without one, half to twice the cost."""
+        if self.low is not None and self.high is not None:
+            return self.low, self.high
+        return (self.cycles / 2, 2 * self.cycles) if self.estimate else (self.cycles, self.cycles)
 
 
 class Tlb(Record, frozen=True, kw_only=True):
@@ -93,7 +118,7 @@ class Prefetch(Record, frozen=True, kw_only=True):
 class Overlap(Record, frozen=True, kw_only=True):
     """The cache misses that overlap, as long as none waits for another."""
 
-    misses: Number
+    misses: Divisor
 
 
 class Costs(Record, frozen=True, kw_only=True):
@@ -234,9 +259,11 @@ def read(path: Path) -> Machine:
         if cache.lines % cache.ways:
             message = f"cache.{name}: {cache.ways} ways do not divide {cache.lines} lines of 64 bytes"
             raise file.error(message, "cache", name)
-    if not 1 <= machine.overlap.misses.count <= 64:
-        message = f"overlap.misses: {machine.overlap.misses.count} is not between 1 and 64"
+    overlap = machine.overlap.misses
+    if not 1 <= overlap.count <= OVERLAP_MAX:
+        message = f"overlap.misses: {overlap.count} is not between 1 and {OVERLAP_MAX}"
         raise file.error(message, "overlap", "misses")
+    _check_range(file, overlap.count, overlap.low, overlap.high, "overlap", "misses")
     _check_costs(file, machine.cost)
     if machine.host and machine.host.architecture != ARCHITECTURE:
         message = f"measured on {machine.host.architecture}; the lab models {ARCHITECTURE}"
@@ -250,13 +277,27 @@ def _check_costs(file: TomlFile, cost: Costs) -> None:
         value = getattr(cost, name)
         if value and not math.isfinite(value.cycles):
             raise file.error(f"cost.{name}: {value.cycles} is no number of cycles", "cost", name)
-    if not 0 < cost.instruction.cycles <= 10:
-        message = f"cost.instruction: {cost.instruction.cycles:g} cycles; between 0 and 10 is possible"
-        raise file.error(message, "cost", "instruction")
+    for cycles in (cost.instruction.cycles, cost.instruction.low, cost.instruction.high):
+        if cycles is not None and not 0 < cycles <= 10:
+            message = f"cost.instruction: {cycles:g} cycles; between 0 and 10 is possible"
+            raise file.error(message, "cost", "instruction")
     levels = ("l2_hit", "llc_hit", "memory")
     for near, far in pairwise(levels):
         if getattr(cost, near).cycles >= getattr(cost, far).cycles:
             raise file.error(f"cost.{far}: must cost more than cost.{near}", "cost", far)
+    for name in cost.__struct_fields__:
+        value = getattr(cost, name)
+        _check_range(file, value.cycles, value.low, value.high, "cost", name)
+
+
+def _check_range(file: TomlFile, value: float, low: float | None, high: float | None, *place: str) -> None:
+    """Refuse half a range, and one that the value is not in."""
+    name = ".".join(place)
+    if (low is None) != (high is None):
+        given, missing = ("high", "low") if low is None else ("low", "high")
+        raise file.error(f"{name}: {given} without {missing}", *place)
+    if low is not None and high is not None and not low <= value <= high:
+        raise file.error(f"{name}: {value:g} is not between low = {low:g} and high = {high:g}", *place)
 
 
 def to_toml(machine: Machine, comment: Iterable[str] = ()) -> str:
@@ -271,7 +312,8 @@ def to_toml(machine: Machine, comment: Iterable[str] = ()) -> str:
 
 
 def _toml(value: object) -> str:
-    """A value as TOML, which takes JSON's strings and numbers. A flag that is off is left out."""
+    """A value as TOML, which takes JSON's strings and numbers. What is off or not there is left out."""
     if isinstance(value, dict):
-        return f"{{ {', '.join(f'{name} = {_toml(item)}' for name, item in value.items() if item is not False)} }}"
+        items = {name: item for name, item in value.items() if item is not False and item is not None}
+        return f"{{ {', '.join(f'{name} = {_toml(item)}' for name, item in items.items())} }}"
     return msgspec.json.encode(value).decode()

@@ -35,6 +35,34 @@ def test_every_shipped_machine_is_sound_and_says_where_its_numbers_are_from(name
     assert machine.cost.instruction.estimate
 
 
+@pytest.mark.parametrize("name", hardware.names())
+def test_every_estimate_that_costs_something_has_a_range(name: str) -> None:
+    machine = hardware.load(name)
+    values = {name: getattr(machine.cost, name) for name in machine.cost.__struct_fields__}
+    values["overlap"] = machine.overlap.misses
+    assert [name for name, value in values.items() if (value.low is None) == value.estimate] == []
+    assert all(low < high for low, high in (value.range for value in values.values() if value.estimate))
+
+
+def test_ranges_of_a_file_without_them(tmp_path: Path) -> None:
+    """Half to twice an estimate; nothing else may move."""
+    machine = hardware.load(
+        _file(tmp_path, ("low = 25, high = 80, ", ""), ("count = 2, low = 1, high = 8", "count = 3"))
+    )
+    assert machine.cost.walk_4k.range == (25, 100)
+    assert machine.overlap.misses.range == (1, 6)
+    assert machine.cost.stlb_hit.range == (7, 7)
+
+
+def test_a_range_is_no_number_of_the_machine_and_is_written(tmp_path: Path) -> None:
+    machine = hardware.load("zen4")
+    wider = hardware.load(_file(tmp_path, ("low = 25, high = 80", "low = 5, high = 180")))
+    assert (wider.key, wider.arguments()) == (machine.key, machine.arguments())
+    path = tmp_path / "again.toml"
+    path.write_text(hardware.to_toml(wider))
+    assert hardware.read(path) == wider
+
+
 def test_the_guest_of_exact_mode_is_no_machine() -> None:
     assert hardware.names() == ["sapphire-rapids", "sierra-forest", "zen4"]
     assert hardware.DEFAULT in hardware.names()
@@ -80,6 +108,16 @@ def test_an_unknown_machine_gets_the_closest_name() -> None:
         ("kib = 1024, ways = 8", "kib = 1024, ways = 7", "7 ways do not divide 16384 lines"),
         ("misses = { count = 2", "misses = { count = 0", "0 is not between 1 and 64"),
         ("cycles = 0.3", "cycles = -1", ">= 0.0"),
+        ("low = 25, high = 80", "low = 25", "cost.walk_4k: low without high"),
+        ("low = 25, high = 80", "high = 80", "cost.walk_4k: high without low"),
+        ("low = 25, high = 80", "low = 51, high = 80", "cost.walk_4k: 50 is not between low = 51 and high = 80"),
+        ("low = 25, high = 80", "low = 80, high = 25", "cost.walk_4k: 50 is not between low = 80 and high = 25"),
+        ("low = 25, high = 80", "low = nan, high = 80", ">= 0.0"),
+        ("low = 25, high = 80", "low = 25, high = inf", "<= 100000"),
+        ("low = 0.2, high = 0.8", "low = 0, high = 0.8", "cost.instruction: 0 cycles; between 0 and 10 is possible"),
+        ("low = 1, high = 8", "low = 0, high = 8", ">= 1"),
+        ("low = 1, high = 8", "low = 3, high = 8", "overlap.misses: 2 is not between low = 3 and high = 8"),
+        ("streams = { count = 32", "streams = { low = 1, high = 64, count = 32", "unknown key"),
         ("cycles = 7,", "", ":27: cost.stlb_hit: the key 'cycles' is missing"),
         ("atomic = {", "atomics = {", "unknown key 'atomics'"),
         ("[cost]", '[guest]\ncpu = "max -device x"\nsource = "none"\n\n[cost]', "guest.cpu"),
