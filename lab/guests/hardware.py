@@ -159,9 +159,15 @@ class Costs(Record, frozen=True, kw_only=True):
 
 
 class Guest(Record, frozen=True, kw_only=True):
-    """The CPU that guests see, as QEMU's `-cpu`: by it a kernel chooses its alternatives and mitigations."""
+    """The CPU that guests see, as QEMU's `-cpu`: by it a kernel chooses its alternatives and mitigations.
+
+    lacks: features of the modelled CPU, by the kernel's names, that QEMU's TCG does not have.
+    off: features of it that TCG has and the guest does not, each with the reason.
+    """
 
     cpu: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9,+=_.-]*\Z")]
+    lacks: list[str] = msgspec.field(default_factory=list)
+    off: dict[str, Source] = msgspec.field(default_factory=dict)
     source: Source
 
 
