@@ -229,7 +229,7 @@ def _typical(operations: Sequence[Operation], measures: Measures) -> int:
     return _percentile(sorted(range(len(operations)), key=cost), 50)
 
 
-def _added(parts: Iterable[tuple[Mapping[str, int], float]]) -> dict[str, float]:
+def _added(parts: Iterable[tuple[Mapping[str, float], float]]) -> dict[str, float]:
     """The sum of events, each taken so many times."""
     sums: dict[str, float] = defaultdict(float)
     for part, times in parts:
@@ -290,3 +290,113 @@ def price(event: str, prices: Prices) -> int:
 def cycles(events: Mapping[str, float], prices: Prices) -> float:
     """The cycles that events are the sum of."""
     return sum(count * price(event, prices) for event, count in events.items()) / _MILLI
+
+
+def mean_of(events: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of the events of several runs."""
+    return _added((each, 1 / len(events)) for each in events)
+
+
+# ---- the corners of a machine's ranges
+
+Box = Mapping[str, tuple[int, int]]
+"""The lowest and the highest of each price."""
+
+
+def box_of(machine: Machine) -> dict[str, tuple[int, int]]:
+    """The ranges of a machine's prices."""
+    ranges = {name: getattr(machine.cost, name).range for name in machine.cost.__struct_fields__}
+    box = {name: (round(low * _MILLI), round(high * _MILLI)) for name, (low, high) in ranges.items()}
+    return {**box, "overlap": machine.overlap.misses.range}
+
+
+def corners(
+    base: Mapping[str, float], test: Mapping[str, float], prices: Prices, box: Box
+) -> tuple[dict[str, int], dict[str, int]]:
+    """The prices in a box at which test costs the least, and the most, as a multiple of base.
+
+    Both are linear in most prices. Those for which they are not, `overlap` and `prefetched`, are tried one by one; the
+    ratio of two linear functions is largest at a corner. A price that does not matter stays as it is.
+    """
+    least, most = (_extreme(base, test, prices, box, sign) for sign in (-1, 1))
+    return least, most
+
+
+def _extreme(
+    base: Mapping[str, float], test: Mapping[str, float], prices: Prices, box: Box, sign: int
+) -> dict[str, int]:
+    names = sorted({*base, *test})
+    found = [
+        _farthest(base, test, {**prices, "overlap": overlap, "prefetched": prefetched}, box, sign)
+        for overlap in _overlaps(names, prices, box)
+        for prefetched in _prefetched(names, prices, box)
+    ]
+    return max(found, key=lambda at: sign * _ratio(base, test, at))
+
+
+def _ratio(base: Mapping[str, float], test: Mapping[str, float], prices: Prices) -> float:
+    return cycles(test, prices) / cycles(base, prices)
+
+
+def _overlaps(events: Sequence[str], prices: Prices, box: Box) -> Sequence[int]:
+    if not any(event.startswith(_OVERLAPPED) or event == "waited_prefetched" for event in events):
+        return [prices["overlap"]]
+    low, high = box["overlap"]
+    return range(low, high + 1)
+
+
+def _prefetched(events: Sequence[str], prices: Prices, box: Box) -> Sequence[int]:
+    """The ends of its range, and where what lines of strings cost goes over from another price to this one."""
+    if "prefetched" not in map(_cost_of, events) and not any(event.startswith(_STRING) for event in events):
+        return [prices["prefetched"]]
+    low, high = box["prefetched"]
+    others = [end for name in _CACHES if _STRING + name in events for end in box[name]]
+    return sorted({low, high, *(end for end in others if low < end < high)})
+
+
+def _cost_of(event: str) -> str:
+    """The cost that an event's price follows from, besides `overlap` and `prefetched`."""
+    if event in ("waited_prefetched", "string_prefetched", "byte_of_line"):
+        return "prefetched"
+    return event.removeprefix(_OVERLAPPED).removeprefix(_STRING)
+
+
+def _farthest(
+    base: Mapping[str, float], test: Mapping[str, float], prices: dict[str, int], box: Box, sign: int
+) -> dict[str, int]:
+    """The prices with the largest ratio (sign 1) or the smallest (-1), with `overlap` and `prefetched` as they are.
+
+    Dinkelbach, On Nonlinear Fractional Programming (1967): whatever maximizes test - ratio * base, term by term, has a
+    larger ratio, until none has.
+    """
+    names: dict[str, list[str]] = defaultdict(list)
+    for event in sorted({*base, *test}):
+        names[_cost_of(event)].append(event)
+    choices: dict[str, list[tuple[int, float, float]]] = {}
+    for name, events_of_it in names.items():
+        if name == "prefetched" or box[name][0] == box[name][1]:
+            continue
+        values = {*box[name]}
+        if name in _CACHES and box[name][0] < prices["prefetched"] < box[name][1]:
+            values.add(prices["prefetched"])
+        choices[name] = [
+            (value, _sum_at(base, events_of_it, at), _sum_at(test, events_of_it, at))
+            for value in (prices[name], *sorted(values))
+            for at in [{**prices, name: value}]
+        ]
+    ratio = _ratio(base, test, prices)
+    while True:
+        at = {
+            name: max(values, key=lambda one: sign * (one[2] - ratio * one[1]))[0] for name, values in choices.items()
+        }
+        further = _ratio(base, test, {**prices, **at})
+        if sign * (further - ratio) <= _CLOSE:
+            return prices
+        prices, ratio = {**prices, **at}, further
+
+
+_CLOSE = 1e-12
+
+
+def _sum_at(events: Mapping[str, float], names: Iterable[str], prices: Prices) -> float:
+    return sum(events.get(name, 0) * price(name, prices) for name in names)

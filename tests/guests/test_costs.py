@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from collections import Counter
 from collections.abc import Sequence
 
@@ -207,3 +209,59 @@ def test_prices_of_a_machine_are_its_costs() -> None:
     prices = costs.prices_of(machine)
     assert set(prices) == {*machine.cost.__struct_fields__, "overlap"}
     assert (prices["instruction"], prices["walk_4k"], prices["overlap"]) == (300, 50_000, 2)
+
+
+# ---- corners
+
+EVENTS = [
+    "instruction", "walk_4k", "l2_hit", "memory", "overlapped_l2_hit", "overlapped_memory", "string_l2_hit",
+    "string_memory", "string_prefetched", "waited_prefetched", "prefetched", "byte_of_line",
+]  # fmt: skip
+BOX = {
+    "instruction": (500, 2000), "walk_4k": (20_000, 90_000), "prefetched": (8000, 24_000), "memory": (390_000, 400_000),
+    "l2_hit": (4000, 30_000), "overlap": (1, 5),
+}  # fmt: skip
+
+
+def _some_events(dice: random.Random) -> dict[str, float]:
+    return {event: dice.choice((0, 1, 20, 300)) * dice.random() for event in EVENTS if dice.random() < 0.7} | {
+        "instruction": 1 + 1000 * dice.random()
+    }
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_corners_are_those_of_all_prices_in_the_box(seed: int) -> None:
+    """Against every corner, and prices between: nothing lies outside, and what was found is reached."""
+    dice = random.Random(seed)  # noqa: S311
+    base, test = _some_events(dice), _some_events(dice)
+
+    def ratio(prices: costs.Prices) -> float:
+        return costs.cycles(test, prices) / costs.cycles(base, prices)
+
+    least, most = costs.corners(base, test, PRICES, BOX)
+    for at in (least, most):
+        assert all(low <= at[name] <= high for name, (low, high) in BOX.items())
+    names = list(BOX)
+    tried = [dict(zip(names, values, strict=True)) for values in itertools.product(*BOX.values())]
+    tried += [{name: dice.randint(*BOX[name]) for name in names} for _ in range(300)]
+    ratios = [ratio(prices) for prices in (PRICES, *tried)]
+    # What overlaps is divided in whole thousandths.
+    assert ratio(least) <= min(ratios) + 1e-5
+    assert ratio(most) >= max(ratios) - 1e-5
+
+
+def test_the_same_events_have_one_ratio_everywhere() -> None:
+    events = {"instruction": 100.0, "walk_4k": 2.0}
+    assert costs.corners(events, events, PRICES, BOX) == (PRICES, PRICES)
+
+
+def test_a_price_that_nothing_depends_on_stays() -> None:
+    least, most = costs.corners({"instruction": 100}, {"instruction": 100, "walk_4k": 1}, PRICES, BOX)
+    assert least == {**PRICES, "instruction": 2000, "walk_4k": 20_000}
+    assert most == {**PRICES, "instruction": 500, "walk_4k": 90_000}
+
+
+def test_the_box_of_a_machine_is_its_ranges() -> None:
+    box = costs.box_of(hardware.load())
+    assert (box["walk_4k"], box["stlb_hit"], box["overlap"]) == ((25_000, 80_000), (7000, 7000), (1, 8))
+    assert set(box) == set(costs.prices_of(hardware.load()))
