@@ -77,6 +77,7 @@ def aa(
         "fail_on": None,
         "require_verdict": False,
         "explain": False,
+        "robust": False,
     }
     test = with_layout(spec, layout) if spec and layout else spec
     asked = msgspec.convert({**rest, **nothing, "base": spec, "test": test}, ab.AbOptions)

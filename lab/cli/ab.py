@@ -42,11 +42,13 @@ from lab.workloads import selection
 @click.option("--require-verdict", is_flag=True, help="Exit 5 if the verdict is unknown.")
 @options.executor()
 @click.option("--explain", is_flag=True, help="Also say why the case that changed most did, as `lab explain` does.")
+@click.option("--robust", is_flag=True, help="Also say whether verdicts hold at other costs and on other machines.")
 @options.json_output
 def ab(
     resume: str | None,
     result: Path | None,
     explain: bool,
+    robust: bool,
     cluster: str | None,
     share: str | None,
     as_json: bool,
@@ -61,7 +63,7 @@ def ab(
       lab ab --base efa7df3e3bb5^ --test efa7df3e3bb5 -w alloc-burst:layout-4632k
     """
     rest["mode"] = exact_only(cluster, rest["mode"])
-    asked = msgspec.convert({**rest, "explain": explain}, AbOptions)
+    asked = msgspec.convert({**rest, "explain": explain, "robust": robust}, AbOptions)
     fail_on = _verdicts(asked.fail_on)
     with (
         options.work(asked.jobs, asked.budget, cluster, share) as work,
@@ -71,7 +73,7 @@ def ab(
         ),
     ):
         exact_only(cluster, plan.mode)
-        finished = measure(plan, folder, work)
+        finished = measure(_with_robust(plan) if robust else plan, folder, work)
         remember(folder, work.progress)
         reason = find(folder, finished, work) if explain else None
     _print(finished, reason, as_json=as_json)
@@ -99,6 +101,13 @@ def require_every_case(finished: AbResult) -> None:
         )
 
 
+def _with_robust(plan: Plan) -> Plan:
+    """The plan of a result that is resumed, with `--robust`."""
+    if plan.live:
+        raise UserError("--robust requires --mode exact: live mode measures real time", hint="leave --robust out")
+    return msgspec.structs.replace(plan, robust=True)
+
+
 class AbOptions(MeasureOptions, frozen=True, kw_only=True):
     """The options that a plan is made of, as click gives them."""
 
@@ -121,6 +130,7 @@ class AbOptions(MeasureOptions, frozen=True, kw_only=True):
     fail_on: str | None
     require_verdict: bool
     explain: bool
+    robust: bool
 
 
 def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
@@ -142,9 +152,11 @@ def plan_of(asked: AbOptions, progress: Progress) -> Plan:
     if asked.metric and asked.mode != "live":
         for workload, _ in selection.select_all(asked.workload):
             exact.require_metric(asked.metric, workload, modelled=exact.model_of(asked.model, workload) != "none")
+    if asked.robust and asked.mode != "live":
+        exact.require_cycles(asked)
     specs = asked.resolve((asked.base, asked.test), progress)
     base, test = (ArmPlan(spec=spec, cc=cc) for spec, cc in zip(specs, compiled_by, strict=True))
-    return Plan.of(asked, live=_live_plan(asked, progress), base=base, test=test)
+    return Plan.of(asked, live=_live_plan(asked, progress), base=base, test=test, robust=asked.robust)
 
 
 def _live_plan(asked: AbOptions, progress: Progress) -> LivePlan | None:
@@ -160,13 +172,15 @@ def _live_plan(asked: AbOptions, progress: Progress) -> LivePlan | None:
                 "--accel, --cpus, --numa, --duet, --rounds, --iterations, --perf and --perf-record require --mode live"
             )
         return None
-    exact_mode = asked.seeds or asked.explain or asked.metric or asked.model != "auto"
+    exact_mode = asked.seeds or asked.explain or asked.metric or asked.model != "auto" or asked.robust
     if asked.mode == "auto" and not any(chosen) and (exact_mode or not kvm.works(asked.qemu)):
         return None
     if asked.seeds:
         raise UserError("--seeds requires --mode exact", hint="in live mode it is --rounds")
     if asked.metric:
         raise UserError("--metric requires --mode exact: live mode measures real time", hint="leave one of them out")
+    if asked.robust:
+        raise UserError("--robust requires --mode exact: live mode measures real time", hint="leave one of them out")
     if asked.model not in ("auto", "none"):
         raise UserError("--model requires --mode exact: live mode measures real time", hint="leave one of them out")
     accelerator = kvm.accelerator(asked.accel, asked.qemu, progress)

@@ -11,7 +11,7 @@ from msgspec.structs import replace as replace_fields
 
 from lab.compare import check, results, runs, sampling, state
 from lab.compare.check import check_guest
-from lab.compare.plan import ArmPlan, ComparisonPlan, Plan
+from lab.compare.plan import ArmPlan, ComparisonPlan, MeasureOptions, Plan
 from lab.compare.results import (
     AbResult,
     ArmResult,
@@ -20,6 +20,7 @@ from lab.compare.results import (
     FailedCase,
     GuestShape,
     ResultEnvironment,
+    Robustness,
     SweepPoint,
 )
 from lab.compare.runs import Bench
@@ -28,9 +29,10 @@ from lab.core.errors import HostFailed, UserError
 from lab.core.executor import Work
 from lab.core.progress import Progress
 from lab.core.text import plural
-from lab.guests import costs, exact, initrd
+from lab.guests import costs, exact, hardware, initrd
 from lab.guests import image as guest_image
 from lab.guests.exact import Qemu
+from lab.guests.hardware import Machine
 from lab.guests.plugin import load_instrument
 from lab.guests.run import Arm
 from lab.kernels import symbols
@@ -67,6 +69,16 @@ def require_metric(asked: str | None, workload: Workload, *, modelled: bool) -> 
         raise UserError(
             f"--metric cycles: {workload.name} has no cost model, so nothing counts cycles",
             hint="leave it out, or give --model tlb",
+        )
+
+
+def require_cycles(asked: MeasureOptions) -> None:
+    """Refuse `--robust` where no verdict can rest on costs."""
+    modelled = [model_of(asked.model, workload) != "none" for workload, _ in selection.select_all(asked.workload)]
+    if asked.metric == "instructions" or not any(modelled):
+        raise UserError(
+            "--robust: no modelled cycles decide, so no cost can turn a verdict",
+            hint="leave it out, or have cycles decide (--model tlb, --metric cycles)",
         )
 
 
@@ -140,6 +152,8 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
         )
     cases, overall = judge(guests.series, plan)
     cases = _with_code_remarks(cases, guests.series, work.progress)
+    if plan.robust:
+        cases = _with_robustness(cases, guests, plan, folder, work)
     base, test = map(arm_result, guests.arms)
     return results.finish(
         folder,
@@ -269,6 +283,165 @@ def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], multi
     return judged, overall
 
 
+# ---- verdicts at other costs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Repricing:
+    """A case whose verdict rests on modelled cycles, with what they are the sum of in each pair of runs."""
+
+    machine: Machine
+    series: Series
+    case: Case
+    found: CaseResult
+    base: list[dict[str, float]]
+    test: list[dict[str, float]]
+    plan: Plan
+
+    def at(self, prices: costs.Prices) -> Comparison:
+        """The case's primary metric at other prices, judged like the measured one."""
+        base, test = ([costs.cycles(events, prices) for events in arm] for arm in (self.base, self.test))
+        primary = self.found.primary
+        metric = Metric(name=primary.name, unit=primary.unit, better=primary.better, primary=True)
+        again = verdict.compare_metric(
+            metric, base, test, threshold=self.plan.threshold, alpha=self.plan.alpha, exact=True
+        )
+        return _weigh(self.series, self.case, self.plan, again, _count(self.found.metrics))
+
+    def is_turned(self, prices: costs.Prices) -> bool:
+        """True if it has another verdict at these prices."""
+        return self.at(prices).verdict != self.found.verdict
+
+    def holds_at(self, ratio: float) -> bool:
+        """True if the change of one pair is on the same side of the threshold as the verdict."""
+        low, high = verdict.band(self.plan.threshold)
+        change = math.log(ratio)
+        if self.found.verdict == Outcome.SAME:
+            return low <= change <= high
+        return change > high if self.found.verdict == Outcome.REGRESSION else change < low
+
+
+def _with_robustness(
+    cases: list[CaseResult], guests: ExactGuests, plan: Plan, folder: Path, work: Work
+) -> list[CaseResult]:
+    """The cases, each that was decided by modelled cycles with its verdict at other costs."""
+    by_name = {(one.bench.workload.name, case.name): (one, case) for one in guests.series for case in one.cases}
+    repricings = {
+        found.name: repricing
+        for found in cases
+        if (repricing := _repricing(*by_name[found.workload, found.case], found, plan))
+    }
+    if not repricings:
+        work.progress.log("--robust: no verdict rests on modelled cycles")
+        return cases
+    others = _on_other_machines(list(repricings.values()), guests, plan, folder, work)
+    return [
+        replace_fields(found, robustness=_robustness(repricings[found.name], others))
+        if found.name in repricings
+        else found
+        for found in cases
+    ]
+
+
+def _repricing(one: Series, case: Case, found: CaseResult, plan: Plan) -> _Repricing | None:
+    """The case at other prices; None where it is open, or its cycles are not known as a sum."""
+    instrument = one.bench.instrument
+    if instrument is None or found.failed or found.verdict == Outcome.UNKNOWN:
+        return None
+    if costs.count_of(found.primary.name) is None:
+        return None
+    base, test = (one.runs_of(arm, case) for arm in ("base", "test"))
+    pairs = [(base[seed].events.get(case.name), test[seed].events.get(case.name)) for seed in base if seed in test]
+    known = [(b, t) for b, t in pairs if b and t]
+    if not known or len(known) < len(pairs):
+        return None
+    arms = {"base": [b for b, _ in known], "test": [t for _, t in known]}
+    return _Repricing(machine=instrument.machine, series=one, case=case, found=found, plan=plan, **arms)
+
+
+def _robustness(of: _Repricing, others: Mapping[str, Mapping[str, float | None]]) -> Robustness:
+    """The verdict of a case at the corners of its machine's ranges, and on other machines."""
+    prices, box = costs.prices_of(of.machine), costs.box_of(of.machine)
+    ends = costs.corners(costs.mean_of(of.base), costs.mean_of(of.test), prices, box)
+    ratios = [ratio for at in (prices, *ends) if (ratio := of.at(at).ratio) is not None]
+    depends_on, together = _turning(of, prices, box, ends)
+    name = of.machine.name
+    changes = {other: found[of.found.name] for other, found in others.items() if of.found.name in found}
+    return Robustness(
+        low=min(ratios),
+        high=max(ratios),
+        depends_on=depends_on,
+        together=together,
+        machine=name,
+        others=changes,
+        holds_on=[name, *(other for other, ratio in changes.items() if ratio and of.holds_at(ratio))],
+    )
+
+
+def _turning(
+    of: _Repricing, prices: costs.Prices, box: costs.Box, ends: Sequence[costs.Prices]
+) -> tuple[list[str], bool]:
+    """The costs that turn a verdict, what moves it most first, and True if each alone does not."""
+    turned = next((end for end in ends if of.is_turned(end)), None)
+    if turned is None:
+        return [], False
+
+    def movement(at: costs.Prices) -> float:
+        return abs(math.log((of.at(at).ratio or 1) / (of.at(prices).ratio or 1)))
+
+    alone = {
+        name: max(movement({**prices, name: value}) for value in values)
+        for name, values in box.items()
+        if any(of.is_turned({**prices, name: value}) for value in values)
+    }
+    if alone:
+        return sorted(alone, key=lambda name: -alone[name]), False
+    moved = [name for name in turned if turned[name] != prices[name]]
+    moved.sort(key=lambda name: -movement({**prices, name: turned[name]}))
+    at = dict(prices)
+    for count, name in enumerate(moved, start=1):
+        at[name] = turned[name]
+        if of.is_turned(at):
+            return moved[:count], True
+    return moved, True
+
+
+def _on_other_machines(
+    wanted: Sequence[_Repricing], guests: ExactGuests, plan: Plan, folder: Path, work: Work
+) -> dict[str, dict[str, float | None]]:
+    """The change of each case with one seed, by machine and case; none when the budget is used up."""
+    own = hardware.load(plan.machine or hardware.DEFAULT)
+    machines = {ref: machine for ref in hardware.names() if (machine := hardware.load(ref)).key != own.key}
+    if work.out_of_time:
+        work.progress.log("--robust: the budget was used up before the other machines")
+        return {}
+    found: dict[str, dict[str, float | None]] = {}
+    for ref, machine in machines.items():
+        other = replace_fields(plan, machine=ref, seeds=1, max_seeds=1, fixed_seeds=True)
+        place = folder / "machines" / machine.name
+        (place / "runs").mkdir(parents=True, exist_ok=True)
+        work.progress.log(f"--robust: one seed on {machine.name}")
+        around = prepare_around(guests.arms, guests.series[0].bench.qemu, other, place, work.progress)
+        fill(around.series, guests.arms, other, lambda _: SeedRequest((), ()), work, loss="case")
+        series = {one.bench.workload.name: one for one in around.series}
+        found[machine.name] = {
+            of.found.name: _one_change(series[of.series.bench.workload.name], of.case, of.found.primary.name)
+            for of in wanted
+        }
+    return found
+
+
+def _one_change(one: Series, case: Case, metric: str) -> float | None:
+    """The ratio of the only pair; None where the case failed."""
+    if one.failures(case):
+        return None
+    _, base, test = one.pairs(case, metric)
+    return test[0] / base[0] if base and base[0] > 0 and test[0] > 0 else None
+
+
+# ---- one case
+
+
 def _compare(one: Series, case: Case, plan: Plan, failed: FailedCase | None) -> list[Comparison]:
     known = metrics_of(one.bench.workload, one.metrics(case), modelled=one.bench.instrument is not None, by=plan.metric)
     if failed is not None:
@@ -278,13 +451,16 @@ def _compare(one: Series, case: Case, plan: Plan, failed: FailedCase | None) -> 
         for metric in known
         for _, base, test in [one.pairs(case, metric.name)]
     ]
+    primary = _weigh(one, case, plan, verdict.primary_of(compared), _count(compared))
+    return [primary if c.primary else c for c in compared]
+
+
+def _weigh(one: Series, case: Case, plan: Plan, primary: Comparison, count: Comparison | None) -> Comparison:
+    """A case's primary metric as its seeds and the count of instructions beside it allow."""
     three_decide = plan.base.is_like(plan.test) or one.equal(case)
     three_decide = three_decide and one.windows_agree(case, plan.threshold)
-    primary = sampling.weigh(
-        verdict.primary_of(compared), three_decide=three_decide, threshold=plan.threshold, max_seeds=plan.max_seeds
-    )
-    primary = weigh_count(primary, _count(compared), plan)
-    return [primary if c.primary else c for c in compared]
+    weighed = sampling.weigh(primary, three_decide=three_decide, threshold=plan.threshold, max_seeds=plan.max_seeds)
+    return weigh_count(weighed, count, plan)
 
 
 def _count(comparisons: Sequence[Comparison]) -> Comparison | None:

@@ -109,11 +109,13 @@ class Plan(ComparisonPlan, frozen=True, kw_only=True):
     """Everything that decides a comparison. The same plan gives the same numbers.
 
     certificate: base and test are one kernel, compared for a noise certificate of the host.
+    robust: verdicts are looked at with other costs, too.
     """
 
     base: ArmPlan
     test: ArmPlan
     certificate: bool = False
+    robust: bool = False
 
 
 class MeasureOptions(msgspec.Struct, frozen=True, kw_only=True):

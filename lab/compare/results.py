@@ -30,6 +30,7 @@ from lab.core import paths, records
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed, UserError
 from lab.core.progress import Progress
 from lab.core.records import Record
+from lab.core.text import listed
 from lab.guests import costs
 from lab.stats.verdict import Comparison, Outcome, distance, percent, primary_of
 from lab.workloads.spec import Case, Workload
@@ -193,12 +194,60 @@ class SweepPoint(Record, frozen=True, kw_only=True):
         return cls(name=at[0], size=at[1]) if at else None
 
 
+class Robustness(Record, frozen=True, kw_only=True):
+    """A verdict at other costs: within the ranges of the machine's file, and on the other machines of the lab.
+
+    low, high: the smallest and the largest change at the corners of the ranges, as ratios.
+    depends_on: the costs that turn the verdict, each alone, or else `together`; empty where it survives every corner.
+    others: the change with one seed on each other machine that was modelled; None where the case failed.
+    holds_on: the machines on which it is the same verdict, the measured one first.
+    """
+
+    low: float
+    high: float
+    depends_on: list[str] = msgspec.field(default_factory=list)
+    together: bool = False
+    machine: str
+    others: dict[str, float | None] = msgspec.field(default_factory=dict)
+    holds_on: list[str]
+
+    @property
+    def corners(self) -> str:
+        """`survives every corner: +6.1 % to +14.0 %`, or the costs that the verdict depends on."""
+        shown, more = self.depends_on[:_MOST_COSTS], len(self.depends_on) - _MOST_COSTS
+        costs = listed([*shown, f"{more} more"] if more > 0 else shown, "and" if self.together else "or")
+        verdict = f"depends on {costs}{' together' * self.together}" if self.depends_on else "survives every corner"
+        return f"{verdict}: {percent(self.low)} to {percent(self.high)}"
+
+    @property
+    def machines(self) -> str:
+        """`holds on all three machines`, or on which; with the change on each other one."""
+        if not self.others:
+            return "other machines were not measured"
+        changes = {name: "failed" if ratio is None else percent(ratio) for name, ratio in self.others.items()}
+        detail = ", ".join(f"{name} {change}" for name, change in changes.items())
+        count = 1 + len(self.others)
+        if len(self.holds_on) == count:
+            return f"holds on {_ALL.get(count, f'all {count}')} machines ({detail})"
+        where = f"holds on {listed(self.holds_on, 'and')}" if len(self.holds_on) > 1 else f"only on {self.machine}"
+        return f"{where} ({detail})"
+
+    def __str__(self) -> str:
+        """Both in one line."""
+        return f"{self.corners}; {self.machines}"
+
+
+_MOST_COSTS = 3
+_ALL = {2: "both", 3: "all three", 4: "all four", 5: "all five"}
+
+
 class CaseResult(Record, frozen=True, kw_only=True):
     """One case: its primary metric's verdict, and every metric's raw values.
 
     guest_clock: the workload's own cost metric, which counts instructions, where a modelled one is the primary.
     failed: the case failed, and has no numbers. notes: what the arms did besides the metric, a line each.
     sweep: its place in a sweep, where the workload's pattern names one.
+    robustness: its verdict at other costs, with `--robust`.
     """
 
     workload: str
@@ -211,6 +260,7 @@ class CaseResult(Record, frozen=True, kw_only=True):
     failed: FailedCase | None = None
     notes: list[str] = msgspec.field(default_factory=list)
     sweep: SweepPoint | None = None
+    robustness: Robustness | None = None
 
     @property
     def word(self) -> str:

@@ -78,6 +78,11 @@ def columns(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[s
     return ["  ".join(row).rstrip() for row in aligned(rows, right)]
 
 
+def listed(words: Sequence[str], last: str) -> str:
+    """Words as a list with `and` or `or` before the last."""
+    return f" {last} ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
 def plural(number: int, noun: str) -> str:
     """A number of things."""
     return f"{number} {noun}{'s' * (number != 1)}"

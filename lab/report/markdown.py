@@ -93,6 +93,9 @@ def _result(result: AbResult) -> Iterator[str]:
     yield from [*noted, ""] if noted else []
     curves = [f"- {code(sweep.line)}" for sweep in sweeps_of(result)]
     yield from [*curves, ""] if curves else []
+    costs, robust = wording.robustness(result)
+    robust_lines = [f"- {code(name)}: {how}" for name, how in robust]
+    yield from [f"Verdicts {costs}", "", *robust_lines, ""] if robust_lines else []
     yield from _movers(result)
     yield f"{_around(result.environment)}. "
     yield f"Repeat with {code(result.repeat)}."

@@ -58,6 +58,7 @@ def _table(result: AbResult, width: int) -> Group:
         _cases(result, width),
         Text(),
         *_sweeps(result),
+        *_robustness(result),
         _verdict(result),
         Text(_footer(result), style="dim"),
     )
@@ -144,6 +145,12 @@ def _notes(case: CaseResult, result: AbResult) -> str:
 def _sweeps(result: AbResult) -> list[Text]:
     lines = [Text(sweep.line) for sweep in sweeps_of(result)]
     return [*lines, Text()] if lines else []
+
+
+def _robustness(result: AbResult) -> list[Text]:
+    heading, cases = wording.robustness(result)
+    lines = [Text(line) for line in text.columns([(f"  {name}", how) for name, how in cases])]
+    return [Text(heading, style="bold"), *lines, Text()] if lines else []
 
 
 def _verdict(result: AbResult) -> Text:

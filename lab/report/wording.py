@@ -85,6 +85,15 @@ def sentence(result: AbResult) -> str:
     return f"{text} (threshold {100 * result.threshold:g} %, {len(result.seeds)} {result.pairs}s, {result.mode} mode)"
 
 
+def robustness(result: AbResult) -> tuple[str, list[tuple[str, str]]]:
+    """A heading, and how the verdict of each case fares at other costs; no cases without `--robust`."""
+    found = [(case.name, case.robustness) for case in result.cases if case.robustness]
+    machines = dict.fromkeys(robustness.machine for _, robustness in found)
+    others = "; other machines with one seed" if any(robustness.others for _, robustness in found) else ""
+    heading = f"at other costs, within the ranges of {', '.join(machines)}{others}:"
+    return heading, [(name, str(robustness)) for name, robustness in found]
+
+
 # ---- bisections
 
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from lab.cli import ab, main
-from lab.compare import live_guests
+from lab.compare import exact, live_guests
 from lab.core.errors import UserError
 from lab.core.progress import Progress
 from lab.guests import kvm
@@ -27,7 +27,7 @@ def asked(**more: object) -> ab.AbOptions:
         "test_cc": None, "qemu": "qemu-system-x86_64", "guest_timeout": 300.0, "model": "auto", "machine": "m",
         "jobs": None, "accel": "auto", "cpus": None, "numa": None, "duet": False, "rounds": None, "max_rounds": 40,
         "iterations": None, "perf": None, "perf_record": False, "fail_on": None,
-        "require_verdict": False, "explain": False,
+        "require_verdict": False, "explain": False, "robust": False,
     }  # fmt: skip
     return msgspec.convert({**values, **more}, ab.AbOptions)
 
@@ -42,6 +42,7 @@ def asked(**more: object) -> ab.AbOptions:
         (True, {"model": "full"}, "exact"),
         (True, {"metric": "instructions"}, "exact"),
         (True, {"explain": True}, "exact"),
+        (True, {"robust": True}, "exact"),
         (False, {"mode": "live"}, "live"),
         (False, {"rounds": 3}, "live"),
         (False, {"accel": "tcg"}, "live"),
@@ -60,12 +61,23 @@ def test_options_of_the_other_mode_are_refused(monkeypatch: pytest.MonkeyPatch) 
         ab._live_plan(asked(mode="live", seeds=3), QUIET)
     with pytest.raises(UserError, match="--metric requires --mode exact"):
         ab._live_plan(asked(mode="live", metric="cycles"), QUIET)
+    with pytest.raises(UserError, match="--robust requires --mode exact"):
+        ab._live_plan(asked(mode="live", robust=True), QUIET)
     with pytest.raises(UserError, match="--model requires --mode exact"):
         ab._live_plan(asked(mode="live", model="full"), QUIET)
     with pytest.raises(UserError, match="--seeds requires --mode exact"):
         ab._live_plan(asked(rounds=3, seeds=3), QUIET)
     with pytest.raises(UserError, match="require --mode live"):
         ab._live_plan(asked(mode="exact", duet=True), QUIET)
+
+
+@pytest.mark.parametrize(
+    "more", [{"metric": "instructions"}, {"model": "none"}, {"workload": ("fio",)}, {"mode": "auto", "model": "none"}]
+)
+def test_robust_needs_verdicts_that_rest_on_costs(more: dict[str, object]) -> None:
+    with pytest.raises(UserError, match="no modelled cycles decide"):
+        exact.require_cycles(asked(**more))
+    exact.require_cycles(asked(metric="cycles"))
 
 
 def compare_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, *more: str) -> int:

@@ -13,13 +13,16 @@ from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.executor import Work
+from lab.core.paths import room
 from lab.core.progress import Progress
+from lab.guests import hardware
+from lab.guests.hardware import Cost, Costs
 from lab.kernels.kernel import KernelSpec
 from lab.stats.verdict import Outcome
 from lab.workloads import selection
 
 from ..fakes.build import own_folders
-from ..fakes.guest import WORKLOAD, FakeGuests, FakeInstrument, Formula, kernel, plan, pretend, write_workload
+from ..fakes.guest import WORKLOAD, Broken, FakeGuests, FakeInstrument, Formula, kernel, plan, pretend, write_workload
 from ..fakes.work import quiet
 
 
@@ -36,7 +39,8 @@ def slower(arm: str, seed: int, case: str) -> float:
 def measured(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, formula: Formula = slower, *more: str, **changes: Any
 ) -> tuple[AbResult, FakeGuests, Path]:
-    guests = pretend(monkeypatch, tmp_path, FakeGuests(formula, changes.pop("counts", lambda *_: 1000.0)))
+    fakes = FakeGuests(formula, changes.pop("counts", lambda *_: 1000.0), changes.pop("events", None))
+    guests = pretend(monkeypatch, tmp_path, fakes)
     folder = results.new_folder(None)
     asked = plan(changes.pop("workload", None) or write_workload(tmp_path / "mine"), *more, **changes)
     return exact.measure(asked, folder, quiet(jobs=2)), guests, folder
@@ -173,7 +177,7 @@ def modelled(
 ) -> AbResult:
     """A comparison under a cost model; both cases by its formulas of throughput and of instructions."""
     text = WORKLOAD.replace('model = "none"', 'model = "tlb"')
-    monkeypatch.setattr(exact, "load_instrument", lambda machine, model: FakeInstrument())
+    monkeypatch.setattr(exact, "load_instrument", lambda machine, model: FakeInstrument(machine))
     workload = write_workload(tmp_path / "mine", text)
     return measured(monkeypatch, tmp_path, formula, workload=workload, model="auto", counts=counts, **changes)[0]
 
@@ -228,3 +232,147 @@ def test_cycles_cannot_decide_without_a_model(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--metric cycles: mine has no cost model"):
         exact.require_metric("cycles", workload, modelled=False)
     exact.require_metric("instructions", workload, modelled=False)
+
+
+MACHINES: dict[str, dict[str, tuple[float, ...]]] = {
+    "one": {
+        "instruction": (0.3, 0.2, 0.8), "walk_4k": (50, 25, 80), "pause": (140, 100, 200), "swapgs": (5, 2, 25),
+        "atomic": (19,), "stlb_hit": (7,),
+    },
+    "two": {"instruction": (0.4,), "walk_4k": (60,), "pause": (60,), "swapgs": (5,), "atomic": (18,), "stlb_hit": (9,)},
+    "three": {
+        "instruction": (0.3,), "walk_4k": (50,), "pause": (89.8,), "swapgs": (5,), "atomic": (5.6,), "stlb_hit": (7,)
+    },
+}  # fmt: skip
+
+
+def write_machine(folder: Path, name: str) -> str:
+    """A machine file whose costs are made up; those without a range are no estimates."""
+    machine = hardware.read(room("machines") / "zen4.toml")
+    made_up = {"l2_hit": (10.0,), "llc_hit": (100.0,), "memory": (400.0,), **MACHINES[name]}
+    costs = {}
+    for cost in machine.cost.__struct_fields__:
+        value, low, high = (*made_up.get(cost, (1.0,)), None, None)[:3]
+        costs[cost] = Cost(cycles=value or 0, low=low, high=high, source="made up", estimate=low is not None)
+    path = folder / f"{name}.toml"
+    path.write_text(hardware.to_toml(msgspec.structs.replace(machine, name=name, cost=Costs(**costs))))
+    return str(path)
+
+
+def robust(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, base: dict[str, float], test: dict[str, float], **changes: Any
+) -> tuple[AbResult, FakeGuests]:
+    """A comparison with `--robust` whose large case is these events; the small one is equal in both arms."""
+
+    def events(arm: str, seed: int, case: str) -> dict[str, float]:
+        return test if (arm, case) == ("test", "large") else base
+
+    text = WORKLOAD.replace('model = "none"', 'model = "tlb"')
+    monkeypatch.setattr(exact, "load_instrument", lambda machine, model: FakeInstrument(machine))
+    workload = write_workload(tmp_path / "mine", text)
+    machines = [write_machine(tmp_path, name) for name in MACHINES]
+    monkeypatch.setattr(hardware, "names", lambda: machines)
+    changes = {"formula": lambda arm, seed, case: 100.0 + seed, "events": events, "machine": machines[0], **changes}
+    found, guests, _ = measured(monkeypatch, tmp_path, workload=workload, model="auto", robust=True, **changes)
+    return found, guests
+
+
+@pytest.mark.parametrize(
+    ("base", "test", "word", "words"),
+    [
+        (
+            {"instruction": 1000, "walk_4k": 2}, {"instruction": 1000, "walk_4k": 4}, "regression",
+            "survives every corner: +5.9 % to +44.4 %; "
+            "holds on all three machines (two +23.1 %, three +25.0 %)",
+        ),
+        (
+            {"instruction": 1000, "walk_4k": 4}, {"instruction": 1000, "walk_4k": 2}, "improvement",
+            "survives every corner: -30.8 % to -5.6 %; "
+            "holds on all three machines (two -18.8 %, three -20.0 %)",
+        ),
+        (
+            {"instruction": 1000, "walk_4k": 2}, {"instruction": 1000, "walk_4k": 2.3}, "regression",
+            "depends on instruction: +0.9 % to +6.7 %; holds on all three machines (two +3.5 %, three +3.8 %)",
+        ),
+        (
+            {"instruction": 1000, "walk_4k": 2}, {"instruction": 1000, "walk_4k": 2.22}, "regression",
+            "depends on instruction or walk_4k: +0.6 % to +4.9 %; "
+            "holds on all three machines (two +2.5 %, three +2.8 %)",
+        ),
+        (
+            {"instruction": 1000, "walk_4k": 2}, {"instruction": 1000, "walk_4k": 2.11}, "same",
+            "depends on walk_4k and instruction together: +0.3 % to +2.4 %; "
+            "holds on all three machines (two +1.3 %, three +1.4 %)",
+        ),
+        (
+            {"instruction": 1000}, {"instruction": 1000, "swapgs": 1, "stlb_hit": -0.1}, "same",
+            "depends on swapgs or instruction: +0.2 % to +12.2 %; holds on all three machines",
+        ),
+        (
+            {"instruction": 15000}, {"instruction": 15000, "pause": 1}, "regression",
+            "depends on instruction: +0.8 % to +6.7 %; only on one (two +1.0 %, three +2.0 %)",
+        ),
+        (
+            {"instruction": 2000}, {"instruction": 2000, "atomic": 1}, "regression",
+            "depends on instruction: +1.2 % to +4.7 %; "
+            "holds on one and two (two +2.2 %, three +0.9 %)",
+        ),
+    ],
+)  # fmt: skip
+def test_verdicts_at_other_costs(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    base: dict[str, float],
+    test: dict[str, float],
+    word: str,
+    words: str,
+) -> None:
+    result, guests = robust(monkeypatch, tmp_path, base, test)
+    small, large = result.cases
+    assert (large.verdict, small.verdict) == (word, "same")
+    assert str(large.robustness).startswith(words)
+    assert str(small.robustness).startswith("survives every corner: 0.0 % to 0.0 %; holds on all three machines")
+    assert guests.boots.count(("test", 1)) == 3 and guests.boots.count(("test", 2)) == 1, "one seed on each machine"
+
+
+def test_an_open_case_and_one_without_events_say_nothing_of_other_costs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dearer = {"instruction": 1000.0, "walk_4k": 2.0}
+    result, guests = robust(monkeypatch, tmp_path, {"instruction": 1000.0}, dearer, counts=fewer)
+    small, large = result.cases
+    assert large.verdict == Outcome.UNKNOWN and large.robustness is None and small.robustness is not None
+    result, guests = robust(monkeypatch, tmp_path, {}, {}, events=None)
+    assert [case.robustness for case in result.cases] == [None, None] and guests.boots.count(("test", 1)) == 1
+
+
+def test_the_other_machines_are_left_out_when_the_budget_is_used_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: set[tuple[str, int]] = set()
+
+    def formula(arm: str, seed: int, case: str) -> float:
+        seen.add((arm, seed))
+        return 100.0 + seed
+
+    monkeypatch.setattr(Work, "out_of_time", property(lambda work: len(seen) == 12))
+    dearer = {"instruction": 1000.0, "walk_4k": 2.0}
+    result, _ = robust(monkeypatch, tmp_path, {"instruction": 1000.0}, dearer, formula=formula)
+    assert (
+        str(result.cases[1].robustness) == "survives every corner: +6.3 % to +80.0 %; other machines were not measured"
+    )
+
+
+def test_a_case_that_fails_on_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [{"instruction": 1000.0}, {"instruction": 1000.0, "walk_4k": 2.0}]
+    seen: set[int] = set()
+
+    def formula(arm: str, seed: int, case: str) -> float:
+        if seed == 1 and 6 in seen and case == "large":
+            raise Broken("exited with status 3")
+        seen.add(seed)
+        return 100.0 + seed
+
+    result, _ = robust(monkeypatch, tmp_path, *events, formula=formula)
+    assert result.cases[1].verdict == Outcome.REGRESSION
+    assert str(result.cases[1].robustness).endswith("only on one (two failed, three failed)")

@@ -13,7 +13,7 @@ from lab.compare.plan import ArmPlan, Plan
 from lab.compare.runs import GuestRun, Run
 from lab.core import records
 from lab.core.errors import GuestFailure
-from lab.guests import exact, hardware
+from lab.guests import costs, exact, hardware
 from lab.guests import image as guest_image
 from lab.guests import initrd as guest_initrd
 from lab.guests.channel import CaseFailure, CaseOutcome, GuestReport
@@ -56,14 +56,17 @@ name = "large"
 
 QEMU = Qemu(path="/usr/bin/qemu-system-x86_64", version="7.2.22", numbers=(7, 2))
 Formula = Callable[[str, int, str], float]
+EventsFormula = Callable[[str, int, str], dict[str, float]]
 
 
 class FakeInstrument:
     """What a guest under a cost model has; the fake guests ask for no more."""
 
     identity = "tlb some-machine 12345678 87654321"
-    machine = hardware.load()
     model = "tlb"
+
+    def __init__(self, machine: str | None = None) -> None:
+        self.machine = hardware.load(machine or hardware.DEFAULT)
 
 
 class Broken(Exception):
@@ -82,11 +85,13 @@ class FakeGuests:
     """Stands in for `runs.measure`. `formula` gives the throughput of an arm, a seed and a case, or raises.
 
     Under a cost model, cycles are a million divided by the root of the throughput: another size of the same sign.
-    counts: gives the instructions an operation, which are 1000 without it.
+    counts: gives the instructions an operation, which are 1000 without it. events: what cycles are the sum of instead.
     """
 
-    def __init__(self, formula: Formula, counts: Formula = lambda *_: 1000.0) -> None:
-        self.formula, self.counts = formula, counts
+    def __init__(
+        self, formula: Formula, counts: Formula = lambda *_: 1000.0, events: EventsFormula | None = None
+    ) -> None:
+        self.formula, self.counts, self.events = formula, counts, events
         self.calls: list[tuple[str, int, tuple[str, ...]]] = []
         self.running: RunningGuests | None = None
         self._lock = threading.Lock()
@@ -98,6 +103,8 @@ class FakeGuests:
             self.calls.append((arm.name, seed, tuple(case.name for case in cases)))
             self.running = running
         outcomes = [self._outcome(guest, case.name) for case in cases]
+        of_case = {case.name: self.events(arm.name, seed, case.name) for case in cases} if self.events else {}
+        prices = costs.prices_of(bench.instrument.machine) if bench.instrument else {}
         run = Run(
             arm=arm.name, workload=bench.workload.name, seed=seed, cases=[case.name for case in cases],
             commands={case.name: bench.workload.command(case) for case in cases},
@@ -105,11 +112,14 @@ class FakeGuests:
             report=GuestReport(cases=outcomes, complete=True),
             costs={
                 outcome.name: {
-                    "cycles_per_op": 1e6 / outcome.metrics["throughput"] ** 0.5,
+                    "cycles_per_op": costs.cycles(of_case[outcome.name], prices)
+                    if of_case
+                    else 1e6 / outcome.metrics["throughput"] ** 0.5,
                     "instructions_per_op": self.counts(arm.name, seed, outcome.name),
                 }
                 for outcome in outcomes if not outcome.failure
             } if bench.instrument else {},
+            events=of_case,
         )  # fmt: skip
         records.save(guest.record_path, run)
         return run

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from lab import report
 from lab.cli import main
 from lab.compare import counters, results
-from lab.compare.results import CaseResult
+from lab.compare.results import CaseResult, Robustness
 from lab.core.errors import UserError
 from lab.report import inputs, markdown, wording
 from lab.report import text as report_text
@@ -89,6 +89,27 @@ def test_the_shares_and_the_notes_of_a_case_are_shown(name: str, tmp_path: Path)
     shown = report.render(name, reports(tmp_path, result(one)))
     assert "+23.0 %" in shown and "+77.0 %" in shown
     assert "arms differ in state: 1 against 14 VMAs" in html.unescape(shown)
+
+
+@pytest.mark.parametrize("name", ["text", "md", "html"])
+def test_verdicts_at_other_costs_are_shown(name: str, tmp_path: Path) -> None:
+    robust = Robustness(
+        low=0.996, high=1.09, depends_on=["walk_4k"], machine="zen4", others={"sapphire-rapids": 1.003},
+        holds_on=["zen4"],
+    )  # fmt: skip
+    shown = html.unescape(report.render(name, reports(tmp_path, result(replace(SLOWER, robustness=robust), EQUAL))))
+    assert "at other costs, within the ranges of zen4; other machines with one seed:" in shown
+    assert "depends on walk_4k: -0.4 % to +9.0 %; only on zen4 (sapphire-rapids +0.3 %)" in shown
+    plain = reports(tmp_path / "plain", result(SLOWER, EQUAL))
+    assert "at other costs" not in report.render(name, plain)
+
+
+def test_the_costs_that_a_verdict_depends_on_are_a_few() -> None:
+    costs = ["walk_4k", "memory", "atomic", "fence", "msr"]
+    robust = Robustness(low=1.0, high=1.5, depends_on=costs, machine="zen4", holds_on=["zen4"])
+    assert robust.corners == "depends on walk_4k, memory, atomic or 2 more: 0.0 % to +50.0 %"
+    together = replace(robust, depends_on=costs[:2], together=True)
+    assert str(together) == "depends on walk_4k and memory together: 0.0 % to +50.0 %; other machines were not measured"
 
 
 def test_text_is_the_table_without_colour(tmp_path: Path) -> None:
