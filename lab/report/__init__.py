@@ -19,7 +19,7 @@ FORMATS = {
         "json": "document:comparison",
         "csv": "csv_rows:comparison",
         "junit": "junit:comparison",
-        "ktap": "ktap:comparison",
+        "ktap": "junit:ktap",
         "bmf": "bench_formats:bmf",
         "benchstat": "bench_formats:benchstat",
         "kcidb": "kcidb:comparison",

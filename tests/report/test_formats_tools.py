@@ -21,7 +21,7 @@ from lab import report
 from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.text import visible
-from lab.report import bench_formats, csv_rows, document, junit, kcidb, ktap
+from lab.report import bench_formats, csv_rows, document, junit, kcidb
 
 from ..fakes.result import DISPUTED, EVERY_KIND, HOSTILE, MODEL, hostile, reports, result
 
@@ -179,7 +179,7 @@ def _parse_ktap(lines: list[str], depth: int = 0) -> dict[str, tuple[str, Any]]:
 
 
 def test_ktap_keeps_its_rules_and_says_what_the_result_says(tmp_path: Path) -> None:
-    found = _parse_ktap(ktap.comparison(reports(tmp_path, result())).splitlines())
+    found = _parse_ktap(junit.ktap(reports(tmp_path, result())).splitlines())
     (status, cases) = found["alloc-burst"]
     assert status == "not ok"
     assert {name: one[0] for name, one in cases.items()} == {
@@ -192,14 +192,14 @@ def test_ktap_keeps_its_rules_and_says_what_the_result_says(tmp_path: Path) -> N
 
 
 def test_ktap_of_several_results_is_one_level_deeper(tmp_path: Path) -> None:
-    text = ktap.comparison(reports(tmp_path, result(), result(EVERY_KIND[2], name="other"), mark=MARK))
+    text = junit.ktap(reports(tmp_path, result(), result(EVERY_KIND[2], name="other"), mark=MARK))
     found = _parse_ktap(text.splitlines())
     assert {name: one[0] for name, one in found.items()} == {"20261121-090000-aaaa": "not ok", "other": "ok"}
     assert f"# {MARK}" in text.splitlines()
 
 
 def test_no_name_starts_a_directive_or_a_line_in_ktap(tmp_path: Path) -> None:
-    found = _parse_ktap(ktap.comparison(reports(tmp_path, hostile())).splitlines())
+    found = _parse_ktap(junit.ktap(reports(tmp_path, hostile())).splitlines())
     assert list(found) == [visible(HOSTILE).replace("#", "\\x23")]
 
 
