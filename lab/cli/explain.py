@@ -9,29 +9,37 @@ from rich.console import Console
 
 from lab.cli import options
 from lab.compare import results
-from lab.compare.explain import Cost, find
+from lab.compare.explain import Cost, cpu_choices, cpu_of_result, find
 from lab.core import records
+from lab.core.errors import UserError
+from lab.kernels.kernel import resolve
 from lab.report import explain_text, flame_graph
 
 
 @click.command()
-@click.argument("result_id", metavar="ID")
+@click.argument("result_id", metavar="[ID]", required=False)
 @click.option("--case", metavar="NAME", help="The case to explain (default: the one that changed most).")
 @click.option("--cost", type=click.Choice(["cycles", "instructions"]), default="cycles", show_default=True)
 @click.option("--model", type=click.Choice(["tlb", "full"]), help="Cost model (default: as measured, else full).")
 @click.option("--machine", metavar="NAME|FILE", help="What is modelled (default: as measured).")
-@click.option("--all", "everything", is_flag=True, help="Also the functions that do not differ.")
+@click.option("--all", "everything", is_flag=True, help="Also the functions, or features, that do not differ.")
+@click.option("--cpu", is_flag=True, help="The CPU that the guests see, and what the kernels choose by it.")
+@click.option("--base", metavar="SPEC", help="With --cpu, in place of ID: a kernel.")
+@click.option("--test", metavar="SPEC", help="With --cpu, in place of ID: another kernel.")
 @click.option("--folded", type=options.OutputFile(), help="Write folded stacks for flame graph viewers.")
 @click.option("--svg", type=options.OutputFile(), help="Write a differential flame graph.")
 @options.jobs
 @options.json_output
 def explain(
-    result_id: str,
+    result_id: str | None,
     case: str | None,
     cost: Cost,
     model: str | None,
     machine: str | None,
     everything: bool,
+    cpu: bool,
+    base: str | None,
+    test: str | None,
     folded: Path | None,
     svg: Path | None,
     jobs: int | None,
@@ -39,10 +47,22 @@ def explain(
 ) -> None:
     """Say why a result's arms differ, by function and by what the kernel counted.
 
+    Kernels choose instructions by the features of their CPU: --cpu lists those that the modelled machine has and the
+    guests do not, and the functions that look for them, with or without a result.
+
     \b
-    Example:
+    Examples:
       lab explain latest --case layout-4632k --svg why.svg
+      lab explain latest --cpu
+      lab explain --cpu --base deb:6.1 --test deb:6.12 --machine zen4
     """
+    if (base or test) and (result_id or not cpu):
+        raise UserError("--base and --test go with --cpu and without a result")
+    if cpu:
+        _show_cpu(result_id, [spec for spec in (base, test) if spec], case, machine, jobs, everything, as_json)
+        return
+    if result_id is None:
+        raise click.UsageError("Missing argument 'ID'.")
     folder = results.open_folder(result_id)
     result = results.load_result(folder)
     with options.work(jobs) as work:
@@ -56,3 +76,25 @@ def explain(
         options.print_json(why.document())
     else:
         explain_text.show(why, Console(), everything=everything)
+
+
+def _show_cpu(
+    result_id: str | None,
+    specs: list[str],
+    case: str | None,
+    machine: str | None,
+    jobs: int | None,
+    everything: bool,
+    as_json: bool,
+) -> None:
+    with options.work(jobs) as work:
+        if result_id:
+            folder = results.open_folder(result_id)
+            found = cpu_of_result(folder, results.load_result(folder), work, case, machine=machine)
+        else:
+            kernels = [resolve(spec, progress=work.progress).obtain(work) for spec in specs]
+            found = cpu_choices(machine, kernels)
+    if as_json:
+        options.print_json(records.plain(found))
+    else:
+        explain_text.show_cpu(found, Console(), everything=everything)

@@ -6,19 +6,27 @@ operation, and are exact too; nothing is rounded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
-from lab.compare import profiles, runs
+import msgspec
+
+from lab.compare import exact, profiles, results, runs
 from lab.compare.counters import Mechanism, kernel_counters, mechanisms
 from lab.compare.profiles import ArmProfile
 from lab.compare.results import AbResult, CaseResult
 from lab.core import records
+from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.records import Record
+from lab.guests import exact as guest_exact
+from lab.guests import hardware
+from lab.kernels import alternatives
+from lab.kernels.alternatives import CpuChoices
+from lab.kernels.kernel import Kernel
 from lab.kernels.symbols import KERNEL_HALF, Symbol, SymbolTable, base_name
 
 Arm = Literal["base", "test"]
@@ -303,4 +311,58 @@ def find(
         machine=found.machine,
         model=found.model,
         cost=cost,
+    )
+
+
+# ---- what kernels choose by CPUID
+
+
+def cpu_of_result(
+    folder: Path, result: AbResult, work: Work, case: str | None = None, *, machine: str | None = None
+) -> CpuChoices:
+    """The CPU that a result's guests saw, and what its kernels look for in it. machine: another one's instead."""
+    if result.live is not None:
+        raise UserError(
+            f"{result.result} was measured in live mode, where guests see the host's CPU",
+            hint="give --base and --test in place of a result",
+        )
+    plan = results.load_plan(folder)
+    chosen = profiles.choose(result, case)
+    cost = {}
+    if profiles.kept(folder, chosen, plan.machine, None):
+        rows = find(folder, result, work, case).explanation.rows
+        cost = {row.name: row.base_cycles + row.test_cycles for row in rows if row.space == "kernel"}
+    cpu = None if machine else result.environment.cpu
+    kernels = [arm.kernel for arm in exact.obtain_arms(plan, work)]
+    found = cpu_choices(machine or plan.machine, kernels, qemu=plan.qemu, cpu=cpu, cost=cost)
+    return msgspec.structs.replace(found, case=f"{chosen.workload}:{chosen.case}" if cost else None)
+
+
+def cpu_choices(
+    machine: str | None,
+    kernels: Sequence[Kernel] = (),
+    *,
+    qemu: str = guest_exact.QEMU,
+    cpu: str | None = None,
+    cost: Mapping[str, int] | None = None,
+) -> CpuChoices:
+    """What kernels look for in the CPU of a machine's guests, or in another (QEMU's `-cpu`)."""
+    emulator, modelled = guest_exact.find_qemu(qemu), hardware.load(machine or hardware.DEFAULT)
+    own = modelled.guest.cpu if modelled.guest else guest_exact.exact_machine().cpu
+    seen = guest_exact.cpuid(emulator, cpu or own)
+    guest = alternatives.features(seen.words)
+    lacks, off = (modelled.guest.lacks, modelled.guest.off) if modelled.guest else ([], {})
+    there = alternatives.features(guest_exact.cpuid(emulator, own).words) if cpu not in (None, own) else guest
+    tables = [alternatives.of_kernel(kernel) for kernel in kernels]
+    return CpuChoices(
+        machine=modelled.name,
+        cpu=cpu or own,
+        qemu=emulator.version,
+        features=sorted(guest),
+        lacks=lacks,
+        off=off,
+        refused=sorted(alternatives.features(seen.refused)),
+        base=kernels[0].spec.text if kernels else None,
+        test=kernels[-1].spec.text if len(kernels) > 1 else None,
+        choices=alternatives.choices(tables, guest, {*there, *lacks, *off}, cost) if tables else [],
     )

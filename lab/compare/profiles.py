@@ -86,7 +86,7 @@ def collect(folder: Path, case: CaseResult, work: Work, *, machine: str | None, 
     guest of each arm is run again, once.
     """
     asked = results.load_plan(folder)
-    own = _kept(folder, case, machine or asked.machine, model)
+    own = kept(folder, case, machine or asked.machine, model)
     plan = msgspec.structs.replace(
         asked,
         workloads=[selection.only(asked.workloads, case.workload, case.case)],
@@ -113,14 +113,14 @@ def collect(folder: Path, case: CaseResult, work: Work, *, machine: str | None, 
     )
 
 
-def _kept(folder: Path, case: CaseResult, machine: str | None, model: str | None) -> str | None:
+def kept(folder: Path, case: CaseResult, machine: str | None, model: str | None) -> str | None:
     """The model whose profiles the measurement itself kept, if it is the one asked for."""
-    kept = results.load_result(folder).environment.guests[case.workload].model
-    kind = kept.partition(" ")[0]
+    stored = results.load_result(folder).environment.guests[case.workload].model
+    kind = stored.partition(" ")[0]
     if model not in (None, kind):
         return None
     wanted = plugin.load_instrument(machine, kind)
-    return kind if wanted is not None and wanted.identity == kept else None
+    return kind if wanted is not None and wanted.identity == stored else None
 
 
 def _profile(guest: GuestRun, root: Path) -> ArmProfile:

@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from lab.core import records, toml
 from lab.core.errors import HostFailed
 from lab.core.paths import room
-from lab.core.process import find_tool, run_text
+from lab.core.process import find_tool, run, run_text
 from lab.core.records import Record
 from lab.guests.plugin import COSTS, Instrument, escape
 from lab.guests.run import CONSOLE, INITRD, REPORT, overridden
@@ -159,6 +159,42 @@ class ExactGuest:
             "cmdline": list(self.cmdline),
             "model": self.instrument.identity if self.instrument else "none",
         }
+
+
+class GuestCpu(NamedTuple):
+    """A CPU as this QEMU makes it: registers of CPUID by leaf, subleaf and name. refused: asked for, and not there."""
+
+    words: dict[tuple[int, int, str], int]
+    refused: dict[tuple[int, int, str], int]
+
+
+# The first CPU of every machine; libvirt asks there as well.
+_FIRST_CPU = "/machine/unattached/device[0]"
+
+
+def cpuid(qemu: Qemu, cpu: str) -> GuestCpu:
+    """The CPUID of guests with QEMU's `-cpu`. No guest runs."""
+    argv = [qemu.path, "-machine", "q35", "-accel", "tcg", "-cpu", cpu, "-S", "-nodefaults", "-no-user-config"]
+    asked = ("feature-words", "filtered-features")
+    commands = [
+        {"execute": "qmp_capabilities"},
+        *({"execute": "qom-get", "arguments": {"path": _FIRST_CPU, "property": name}, "id": name} for name in asked),
+        {"execute": "quit"},
+    ]
+    stdin = b"".join(msgspec.json.encode(command) + b"\n" for command in commands)
+    output = run([*argv, "-display", "none", "-qmp", "stdio"], stdin=stdin, timeout_s=60)
+    answers = [msgspec.json.decode(line) for line in output.splitlines() if line.strip()]
+    found = {answer["id"]: _registers(answer["return"]) for answer in answers if "id" in answer and "return" in answer}
+    if len(found) < len(asked):
+        raise HostFailed(f"{qemu.path} does not say what CPUID {cpu!r} has")
+    return GuestCpu(found["feature-words"], found["filtered-features"])
+
+
+def _registers(words: list[dict[str, Any]]) -> dict[tuple[int, int, str], int]:
+    return {
+        (word["cpuid-input-eax"], word.get("cpuid-input-ecx", 0), word["cpuid-register"]): word["features"]
+        for word in words
+    }
 
 
 def find_qemu(command: str = QEMU) -> Qemu:

@@ -11,7 +11,8 @@ from rich.text import Text
 from lab.compare.counters import Mechanism
 from lab.compare.explain import CaseExplanation, Cost, Explanation, FunctionRow, by_cost, differing, total
 from lab.core import text
-from lab.core.text import aligned, columns, number, visible, visible_record
+from lab.core.text import aligned, columns, number, plural, visible, visible_record
+from lab.kernels.alternatives import CpuChoices, FeatureChoice
 from lab.stats.verdict import percent
 
 _NAME_AT_LEAST = 16
@@ -19,6 +20,8 @@ _MEANING_BESIDE = 130
 
 # A share of a difference that almost cancels out says nothing.
 _SHARE_AT_MOST = 10
+
+_FUNCTIONS_NAMED = 3
 
 
 def show(why: CaseExplanation, console: Console, *, everything: bool = False) -> None:
@@ -165,3 +168,65 @@ def _counters(mechanisms: Sequence[Mechanism], width: int) -> Text:
         table.append("\n")
     table.rstrip()
     return table
+
+
+# ---- what kernels choose by CPUID
+
+
+def show_cpu(found: CpuChoices, console: Console, *, everything: bool = False) -> None:
+    """Print the CPU of guests, and what kernels choose by it. everything: also features that change nothing."""
+    text.show(lambda width: render_cpu(visible_record(found), everything=everything), console)
+
+
+def render_cpu(found: CpuChoices, *, everything: bool = False) -> RenderableType:
+    """The features that the modelled machine has and the guest does not, with who looks for them; then the others."""
+    parts: list[RenderableType] = [
+        Text.assemble((f"guests of {found.machine}  ", "bold"), f"-cpu {found.cpu}, QEMU {found.qemu}")
+    ]
+    if found.refused:
+        parts.append(Text(f"asked for, and not in this QEMU: {', '.join(found.refused)}", style="bold red"))
+    parts += [Text(f"base  {found.base}")] if found.base else []
+    parts += [Text(f"test  {found.test}")] if found.test else []
+    parts += [Text(f"*     ran in {found.case}")] if found.case else []
+    missing = [one for one in found.choices if one.modelled and not one.guest]
+    taken = [one for one in found.choices if one.guest]
+    others = [one for one in found.choices if not one.guest and not one.modelled]
+    if missing:
+        title = f"{found.machine} has these and the guest does not: the kernel takes its other path"
+        parts += [Text(), _choices(title, missing, found)]
+    named = {one.feature for one in missing}
+    if unused := [name for name in (*found.lacks, *found.off) if name not in named]:
+        why = "no kernel looks for it by alternatives" if found.choices else "not in the guest"
+        parts += [Text(), Text(f"{why}: {', '.join(unused)}", style="dim")]
+    if reasons := [f"{name}: {reason}" for name, reason in found.off.items() if name in named or not found.choices]:
+        parts += [Text(), Text("left off\n", style="bold").append("\n".join(reasons), style="")]
+    if taken:
+        shown = taken if everything else [one for one in taken if one.differs]
+        title = f"the guest has these, and the kernel uses them ({plural(len(taken), 'feature')}"
+        title += ")" if everything else f", {len(shown)} looked for in different functions)"
+        parts += [Text(), _choices(title, shown, found)]
+    if others and everything:
+        parts += [Text(), _choices("neither has these", others, found)]
+    return Group(*parts)
+
+
+def _choices(title: str, choices: Sequence[FeatureChoice], found: CpuChoices) -> Text:
+    """One line a feature: its places in each kernel, and the functions, those of one kernel alone marked."""
+    table = Text(f"{title}\n", style="bold")
+    if not choices:
+        return table
+    head = ("feature", "base", "test") if found.test else ("feature", "places")
+    rows = [head, *((one.feature, str(one.base), str(one.test))[: len(head)] for one in choices)]
+    for line, one in zip(aligned(rows, right=(1, 2)), (None, *choices), strict=True):
+        table.append("  ".join(line), style="bold" if one is None else "")
+        table.append("  " + (_places(one) if one else "functions") + "\n", style="dim" if one else "bold")
+    table.rstrip()
+    return table
+
+
+def _places(one: FeatureChoice) -> str:
+    def named(functions: Sequence[str]) -> str:
+        return ", ".join(f"{name}*" if name in one.ran else name for name in functions[:_FUNCTIONS_NAMED])
+
+    kinds = (("", one.functions), ("only base: ", one.only_base), ("only test: ", one.only_test))
+    return "; ".join(f"{kind}{named(functions)}" for kind, functions in kinds if functions)

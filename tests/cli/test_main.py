@@ -426,3 +426,11 @@ def test_hostile_words_are_only_words(
         assert main.run(words) in (2, 4), words
         assert "Traceback" not in capsys.readouterr().err
     assert not list(tmp_path.rglob("canary*"))
+
+
+def test_explain_takes_kernels_only_in_place_of_a_result(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["--base", "deb:6.1"], ["latest", "--cpu", "--test", "deb:6.12"]):
+        assert main.run(["explain", *words]) == 2
+        assert "--base and --test go with --cpu and without a result" in capsys.readouterr().err
+    assert main.run(["explain"]) == 2
+    assert "Missing argument 'ID'" in capsys.readouterr().err

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from lab.guests import plugin
+from lab.guests import exact, hardware, plugin
+from lab.kernels import alternatives
 
 from .conftest import BASE, FIX, TEST, Lab
 
@@ -112,3 +113,28 @@ def test_the_flame_graph_and_the_folded_stacks_are_written(story: Lab, explained
     assert "modelled cycles" in text
     assert Path(svg).read_text().startswith("<")
     assert any(line.startswith("test;kernel;") for line in folded.read_text().splitlines())
+
+
+def test_the_cpu_of_the_guests_and_what_the_kernels_look_for_in_it(story: Lab, explained: Any) -> None:
+    found = story.json("explain", explained["result"], "--cpu", "--case", "layout-3072k")
+    assert found["cpu"] == explained["environment"]["cpu"] and found["case"] == CASE
+    assert {"smap", "fsgsbase", "xsaveopt"} <= set(found["features"]) and not found["refused"]
+    assert "fsrm" in found["lacks"] and "erms" in found["off"] and "erms" not in found["features"]
+    choices = {one["feature"]: one for one in found["choices"]}
+    for name, guest in (("fsrm", False), ("erms", False), ("smap", True)):
+        assert choices[name]["modelled"] and choices[name]["guest"] == guest
+        assert choices[name]["base"] == choices[name]["test"] > 0, "both kernels are of one source, but for one commit"
+    # A page is cleared where a huge page is faulted in.
+    clearing = [name for name in choices["erms"]["functions"] if name in choices["erms"]["ran"]]
+    assert clearing and clearing[0] == choices["erms"]["functions"][0]
+
+
+@pytest.mark.parametrize("machine", hardware.names())
+def test_the_installed_qemu_has_all_that_a_machine_asks_for(machine: str) -> None:
+    guest = hardware.load(machine).guest
+    assert guest is not None
+    cpu = exact.cpuid(exact.find_qemu(), guest.cpu)
+    assert not alternatives.features(cpu.refused)
+    features = alternatives.features(cpu.words)
+    assert not features & {*guest.lacks, *guest.off}
+    assert {"smap", "fsgsbase", "pku", "xsaveopt", "avx2"} <= features
