@@ -35,7 +35,7 @@ from lab.guests.exact import Qemu
 from lab.guests.hardware import Machine
 from lab.guests.plugin import load_instrument
 from lab.guests.run import Arm
-from lab.kernels import symbols
+from lab.kernels import alternatives, symbols
 from lab.kernels.kernel import Kernel, KernelSpec, common_machine
 from lab.stats import multiple, verdict
 from lab.stats.defaults import FIRST_LOOK_SEEDS, MIN_PAIRS
@@ -88,11 +88,19 @@ def require_fixed_work(guests: ExactGuests) -> None:
         check.require_fixed_work(one.bench, one.cases, guests.arms[0])
 
 
+def name_refused_features(qemu: Qemu, machine: str | None, progress: Progress) -> None:
+    """Say which features a machine file of the user's asks for and QEMU lacks. Those of the lab ask for none."""
+    guest = hardware.load(machine).guest if machine and machine not in hardware.names() else None
+    if guest and (refused := alternatives.features(exact.cpuid(qemu, guest.cpu).refused)):
+        progress.log_once(f"QEMU {qemu.version} lacks {', '.join(sorted(refused))} of {machine}: guests run without")
+
+
 def prepare_around(
     arms: tuple[Arm, ...], qemu: Qemu, plan: ComparisonPlan, folder: Path, progress: Progress
 ) -> ExactGuests:
     """The guests of every workload around arms whose kernels are at hand."""
     machine, parameters = common_machine(*(arm.kernel for arm in arms)), exact.exact_machine()
+    name_refused_features(qemu, plan.machine, progress)
     image = guest_image.obtain(progress)
     series, shapes = [], {}
     for workload, cases in selection.select_all(plan.workloads):

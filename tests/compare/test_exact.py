@@ -15,6 +15,7 @@ from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.paths import room
 from lab.core.progress import Progress
+from lab.guests import exact as guest_exact
 from lab.guests import hardware
 from lab.guests.hardware import Cost, Costs
 from lab.kernels.kernel import KernelSpec
@@ -376,3 +377,22 @@ def test_a_case_that_fails_on_another_machine(tmp_path: Path, monkeypatch: pytes
     result, _ = robust(monkeypatch, tmp_path, *events, formula=formula)
     assert result.cases[1].verdict == Outcome.REGRESSION
     assert str(result.cases[1].robustness).endswith("only on one (two failed, three failed)")
+
+
+def test_features_that_the_qemu_lacks_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (room("machines") / "zen4.toml").read_text()
+    (tmp_path / "mine.toml").write_text(text.replace(",+mmxext,", ",+mmxext,+fsrm,"))
+    asked = []
+
+    def cpuid(_: object, cpu: str) -> guest_exact.GuestCpu:
+        asked.append(cpu)
+        return guest_exact.GuestCpu({}, {(7, 0, "EDX"): 1 << 4})
+
+    monkeypatch.setattr(guest_exact, "cpuid", cpuid)
+    qemu = guest_exact.Qemu(path="/usr/bin/qemu-system-x86_64", version="7.2.22", numbers=(7, 2))
+    for machine in (None, "zen4", str(tmp_path / "mine.toml")):
+        exact.name_refused_features(qemu, machine, Progress())
+    assert len(asked) == 1 and "+fsrm" in asked[0], "the lab's own machines ask for what every QEMU has"
+    assert "QEMU 7.2.22 lacks fsrm of" in capsys.readouterr().err
