@@ -269,6 +269,7 @@ _FILES = {
     "thp.defrag": f"{_THP}/defrag",
     "thp.khugepaged": f"{_THP}/khugepaged/scan_sleep_millisecs",
     "hugepages": "/proc/sys/vm/nr_hugepages",
+    "lru_gen": "/sys/kernel/mm/lru_gen/enabled",
 }
 
 

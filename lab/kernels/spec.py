@@ -223,5 +223,6 @@ _FIXED: dict[str, Check] = {
     "thp": _one_of(*_THP),
     "thp.defrag": _one_of(*_DEFRAG),
     "hugepages": _count,
+    "lru_gen": _count,
 }
 _OPEN: dict[str, Check] = {"sysctl.": _sysctl, "cmdline.": _cmdline, "env.": _env}

@@ -39,6 +39,7 @@ static const struct {
 	{ "thp.defrag",		THP "defrag" },
 	{ "thp.khugepaged",	THP "khugepaged/scan_sleep_millisecs" },
 	{ "hugepages",		"/proc/sys/vm/nr_hugepages" },
+	{ "lru_gen",		"/sys/kernel/mm/lru_gen/enabled" },
 };
 
 #define NR_SHOWN	3	/* the first of them are reported unasked */
