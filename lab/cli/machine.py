@@ -120,7 +120,14 @@ def measure_command(like: str | None, output: Path, cpu: int | None, quick: bool
     click.echo(f"measuring this host, for {'some seconds' if quick else 'about half a minute'}", err=True)
     samples = native.measure(cpu=cpu, quick=quick)
     name = re.sub(r"[^a-z0-9]+", "-", output.stem.lower()).strip("-") or "measured"
-    measured = calibration.fit(samples, base, host=native.this_host(), caches=native.cpuid_caches(), name=name)
+    measured = calibration.fit(
+        samples,
+        base,
+        host=native.this_host(),
+        caches=native.cpuid_caches(),
+        guest=native.guest_of(base.guest),
+        name=name,
+    )
     records.write_atomic(output, _file(measured).encode())
     if as_json:
         document = {"path": str(output), "like": base.name, "notes": measured.notes}

@@ -19,6 +19,7 @@ from lab.guests.hardware import (
     Cost,
     Costs,
     Divisor,
+    Guest,
     Host,
     Machine,
     Number,
@@ -33,6 +34,11 @@ V = TypeVar("V", Array, Cache, Divisor, Number, Cost)
 
 
 _PAGE_KIB = 4
+
+_MIX = "lists, a hash table, a tree, a bitmap and text (machines/measure/mix.c)"
+
+LONG_STRING = 128
+"""The bytes from which on the plugin takes a string instruction for a long one (LONG in machines/plugin/access.c)."""
 
 _STEADY = 0.1
 """The largest relative spread of the clock that measuring bears."""
@@ -83,9 +89,15 @@ class _Fit:
 
 
 def fit(
-    samples: Samples, base: Machine, *, host: Host, caches: dict[str, tuple[int, int]], name: str = "measured"
+    samples: Samples,
+    base: Machine,
+    *,
+    host: Host,
+    caches: dict[str, tuple[int, int]],
+    guest: Guest | None = None,
+    name: str = "measured",
 ) -> Measurement:
-    """The machine file of a host; `HostFailed` where its clock does not hold still."""
+    """The machine file of a host, whose guests have the given CPU; `HostFailed` where its clock does not hold still."""
     clock = _clock(samples)
     state = _Fit(samples=samples, base=base, caches=caches)
     if (reading_ns := samples.facts.get("clock_reading_ns", 0)) > 300:
@@ -108,7 +120,7 @@ def fit(
     state.attempt(["walk_4k", "walk_fetch"], lambda: _walk_4k(state, tlb))
     state.attempt(["walk_2m"], lambda: _walk_2m(state))
     state.attempt(["prefetched"], lambda: _stream(state))
-    state.attempt(["rep_start", "rep_byte"], lambda: _strings(state))
+    state.attempt(["rep_start", "rep_long", "rep_byte", "rep_line", "rep_memory"], lambda: _strings(state))
     _classes(state)
     _kernel(state)
     overlap = _overlap(state)
@@ -126,7 +138,7 @@ def fit(
         clock=Clock(ghz=round(clock.value, 3), source=f"measured here: {clock.low:.3f} to {clock.high:.3f}"),
         host=host,
         measured=state.measured,
-        guest=base.guest,
+        guest=guest,
     )
     return Measurement(machine=machine, base=base, notes=state.notes)
 
@@ -239,7 +251,7 @@ def _instruction(state: _Fit) -> None:
     if number < 1000:
         raise Unclear("instructions could not be counted by single steps")
     reading = state.samples.one("mix").reading(lambda cycles: cycles / number)
-    words = "lists, a hash table, a tree, a bitmap and text (machines/measure/mix.c); no kernel's code, so an estimate"
+    words = f"{_MIX}; no kernel's code, so an estimate"
     state.cost("instruction", reading.value, _words(reading, words), estimate=True)
 
 
@@ -340,7 +352,7 @@ def _array(state: _Fit, base: Array, reach: Reach | None, reason: str) -> Array:
 
 
 def _caches(state: _Fit) -> Caches:
-    return Caches(**{level: _cache(state, level) for level in ("l1d", "l2", "llc")})
+    return Caches(**{level: _cache(state, level) for level in ("l1i", "l1d", "l2", "llc")})
 
 
 def _cache(state: _Fit, level: str) -> Cache:
@@ -352,6 +364,8 @@ def _cache(state: _Fit, level: str) -> Cache:
     source = f"CPUID: {kib} KiB, {ways} ways"
     if kib * 16 % ways:
         return _from_base(state.base, base, f"CPUID reports {ways} ways of {kib} KiB")
+    if level == "l1i":
+        return Cache(kib=kib, ways=ways, source=f"{source}; not measured")
     try:
         reach = _capacity(state, level)
     except Unclear:
@@ -359,9 +373,8 @@ def _cache(state: _Fit, level: str) -> Cache:
     else:
         source += f"; measured here: between {reach.low >> 10} and {reach.high >> 10} KiB"
         if reach.high < kib * 1024 * 0.75:
-            state.keep(
-                f"{level}_reach_kib", Reading(value=reach.value / 1024, low=reach.low >> 10, high=reach.high >> 10)
-            )
+            kept = Reading(value=reach.value / 1024, low=reach.low >> 10, high=reach.high >> 10)
+            state.keep(f"{level}_reach_kib", kept)
             state.notes.append(
                 f"{level}: a chain of loads stays in it up to {reach.low >> 10} KiB, where CPUID says {kib} KiB: "
                 "others use it too"
@@ -429,8 +442,13 @@ def _classes(state: _Fit) -> None:
         state.cost("return_branch", reading.value - plain, _words(reading, words))
 
     def misprediction() -> None:
-        reading = among("retpoline")
-        words = "a return that goes elsewhere: a retpoline of 4 instructions among plain ones"
+        among("retpoline")
+        number = state.samples.facts.get("mix_places", 0)
+        if not number:
+            raise Unclear("not measured")
+        without = state.samples.one("mix").value
+        reading = state.samples.one("mix_redirected").reading(lambda cycles: (cycles - without) / number)
+        words = f"a return that goes elsewhere, and the 3 instructions before it, in {_MIX}"
         state.cost("misprediction", reading.value - 4 * plain, _words(reading, words))
 
     def clock() -> None:
@@ -474,21 +492,37 @@ def _excess(base: float, share: float, cycles: float) -> float:
 
 
 def _strings(state: _Fit) -> None:
+    """Starts of short and long strings, bytes of long ones, and lines that are further away than L1d."""
     plain = (state.costs.get("instruction") or state.base.cost.instruction).cycles
     near = _bytes_of(state, "l1d") // 4
+    short: list[float] = []
     points: list[tuple[int, float]] = []
+    lines: list[tuple[float, int, int]] = []
     for name in ("rep_stosb", "rep_stosq", "rep_movsb", "rep_movsq"):
-        own = [(x, series.value) for x, series in state.samples.over(name).items() if x <= near]
-        start, byte = fit_strings(own)
+        own = {x: series.value for x, series in state.samples.over(name).items()}
+        within = [(x, value) for x, value in sorted(own.items()) if LONG_STRING <= x <= near]
+        start, byte = fit_strings(within)
         state.keep(f"{name}_start_cycles", Reading(value=start, low=start, high=start))
         state.keep(f"{name}_byte_cycles", Reading(value=byte, low=byte, high=byte))
-        points += own
+        short += [value for x, value in own.items() if x <= LONG_STRING // 2]
+        points += within
+        far = max(own)
+        lines.append((own[far], far, (2 if "movs" in name else 1) * far // 64))
     start, byte = fit_strings(points)
+    begin = statistics.median(short)
     off = statistics.median(abs(start + byte * x - y) / y for x, y in points)
-    words = f"stosb, stosq, movsb and movsq of 16 to {near} bytes in L1d; half of them within {off:.0%}"
-    state.cost("rep_start", start - plain, words)
+    what = "stosb, stosq, movsb and movsq"
+    state.cost("rep_start", begin - plain, f"{what} of at most {LONG_STRING // 2} bytes")
+    words = f"{what} of {LONG_STRING} to {near} bytes in L1d; half of them within {off:.0%}"
+    state.cost("rep_long", start - begin, f"{start:.3g} cycles begin {words}")
     state.cost("rep_byte", byte, words)
-    state.keep("rep_fresh_page_cycles", state.samples.one("rep_fresh_page").reading(share=0.5))
+    each = [(cycles - start - byte * x) / number for cycles, x, number in lines]
+    state.cost("rep_line", statistics.fmean(each), f"{what} of {lines[0][1] // 1024} KiB, in L2, each line beyond that")
+    fresh = state.samples.one("rep_fresh_page").reading(share=0.5)
+    state.keep("rep_fresh_page_cycles", fresh)
+    lines_of_page = _PAGE_KIB * 1024 // 64
+    words = f"stosq of a page in no cache, {_words(fresh)}, each line beyond start and bytes"
+    state.cost("rep_memory", (fresh.value - start - byte * _PAGE_KIB * 1024) / lines_of_page, words)
 
 
 def _overlap(state: _Fit) -> Overlap:

@@ -43,6 +43,8 @@ METRICS = (
     Metric(name="user_dtlb_misses", unit="modelled page walks/op", better="lower"),
     Metric(name="dtlb_l1_misses", unit="modelled misses/op", better="lower"),
     Metric(name="itlb_misses", unit="modelled page walks/op", better="lower"),
+    Metric(name="l1i_misses", unit="modelled misses/op", better="lower"),
+    Metric(name="fetch_stalls", unit="modelled misses/op", better="lower"),
     Metric(name="l1d_misses", unit="modelled misses/op", better="lower"),
     Metric(name="l2_misses", unit="modelled misses/op", better="lower"),
     Metric(name="llc_misses", unit="modelled misses/op", better="lower"),
@@ -80,6 +82,8 @@ _SUMS = {
     "dtlb_misses": ("dtlb_walks_4k", "dtlb_walks_2m"),
     "dtlb_l1_misses": ("dtlb_l1_misses",),
     "itlb_misses": ("itlb_walks",),
+    "l1i_misses": ("l1i_misses",),
+    "fetch_stalls": ("fetch_stalls",),
     "l1d_misses": ("l1d_misses",),
     "l2_misses": ("l2_misses",),
     "llc_misses": ("llc_misses",),
@@ -262,8 +266,8 @@ Prices = Mapping[str, int]
 """Costs in thousandths of a cycle by name, and `overlap`."""
 
 _LINE = 64
-_OVERLAPPED, _STRING = "overlapped_", "string_"
-_CACHES = ("l2_hit", "llc_hit", "memory")
+_OVERLAPPED = "overlapped_"
+_COSTS = {"waited_prefetched": "prefetched", "fetch_l2_hit": "l2_hit", "byte_of_line": "rep_memory"}
 
 
 def prices_of(machine: Machine) -> dict[str, int]:
@@ -278,12 +282,10 @@ def price(event: str, prices: Prices) -> int:
         return prices[event.removeprefix(_OVERLAPPED)] // prices["overlap"]
     if event == "waited_prefetched":
         return prices["prefetched"] * prices["overlap"]
-    if event == "string_prefetched":
-        return prices["prefetched"]
-    if event.startswith(_STRING):
-        return min(prices[event.removeprefix(_STRING)], prices["prefetched"])
+    if event == "fetch_l2_hit":
+        return prices["l2_hit"]
     if event == "byte_of_line":
-        return prices["prefetched"] // _LINE
+        return prices["rep_memory"] // _LINE
     return prices[event]
 
 
@@ -315,8 +317,8 @@ def corners(
 ) -> tuple[dict[str, int], dict[str, int]]:
     """The prices in a box at which test costs the least, and the most, as a multiple of base.
 
-    Both are linear in most prices. Those for which they are not, `overlap` and `prefetched`, are tried one by one; the
-    ratio of two linear functions is largest at a corner. A price that does not matter stays as it is.
+    Both are linear in all prices but `overlap`, which is tried one by one; the ratio of two linear functions is largest
+    at a corner. A price that does not matter stays as it is.
     """
     least, most = (_extreme(base, test, prices, box, sign) for sign in (-1, 1))
     return least, most
@@ -325,11 +327,9 @@ def corners(
 def _extreme(
     base: Mapping[str, float], test: Mapping[str, float], prices: Prices, box: Box, sign: int
 ) -> dict[str, int]:
-    names = sorted({*base, *test})
     found = [
-        _farthest(base, test, {**prices, "overlap": overlap, "prefetched": prefetched}, box, sign)
-        for overlap in _overlaps(names, prices, box)
-        for prefetched in _prefetched(names, prices, box)
+        _farthest(base, test, {**prices, "overlap": overlap}, box, sign)
+        for overlap in _overlaps(sorted({*base, *test}), prices, box)
     ]
     return max(found, key=lambda at: sign * _ratio(base, test, at))
 
@@ -345,26 +345,15 @@ def _overlaps(events: Sequence[str], prices: Prices, box: Box) -> Sequence[int]:
     return range(low, high + 1)
 
 
-def _prefetched(events: Sequence[str], prices: Prices, box: Box) -> Sequence[int]:
-    """The ends of its range, and where what lines of strings cost goes over from another price to this one."""
-    if "prefetched" not in map(_cost_of, events) and not any(event.startswith(_STRING) for event in events):
-        return [prices["prefetched"]]
-    low, high = box["prefetched"]
-    others = [end for name in _CACHES if _STRING + name in events for end in box[name]]
-    return sorted({low, high, *(end for end in others if low < end < high)})
-
-
 def _cost_of(event: str) -> str:
-    """The cost that an event's price follows from, besides `overlap` and `prefetched`."""
-    if event in ("waited_prefetched", "string_prefetched", "byte_of_line"):
-        return "prefetched"
-    return event.removeprefix(_OVERLAPPED).removeprefix(_STRING)
+    """The cost that an event's price follows from, besides `overlap`."""
+    return _COSTS.get(event) or event.removeprefix(_OVERLAPPED)
 
 
 def _farthest(
     base: Mapping[str, float], test: Mapping[str, float], prices: dict[str, int], box: Box, sign: int
 ) -> dict[str, int]:
-    """The prices with the largest ratio (sign 1) or the smallest (-1), with `overlap` and `prefetched` as they are.
+    """The prices with the largest ratio (sign 1) or the smallest (-1), with `overlap` as it is.
 
     Dinkelbach, On Nonlinear Fractional Programming (1967): whatever maximizes test - ratio * base, term by term, has a
     larger ratio, until none has.
@@ -374,14 +363,11 @@ def _farthest(
         names[_cost_of(event)].append(event)
     choices: dict[str, list[tuple[int, float, float]]] = {}
     for name, events_of_it in names.items():
-        if name == "prefetched" or box[name][0] == box[name][1]:
+        if box[name][0] == box[name][1]:
             continue
-        values = {*box[name]}
-        if name in _CACHES and box[name][0] < prices["prefetched"] < box[name][1]:
-            values.add(prices["prefetched"])
         choices[name] = [
             (value, _sum_at(base, events_of_it, at), _sum_at(test, events_of_it, at))
-            for value in (prices[name], *sorted(values))
+            for value in (prices[name], *box[name])
             for at in [{**prices, name: value}]
         ]
     ratio = _ratio(base, test, prices)

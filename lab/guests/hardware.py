@@ -102,8 +102,9 @@ class Tlb(Record, frozen=True, kw_only=True):
 
 
 class Caches(Record, frozen=True, kw_only=True):
-    """Data caches, nearest first."""
+    """Caches, nearest first; l2 and llc hold code and data."""
 
+    l1i: Cache
     l1d: Cache
     l2: Cache
     llc: Cache
@@ -134,7 +135,10 @@ class Costs(Record, frozen=True, kw_only=True):
     memory: Cost
     prefetched: Cost
     rep_start: Cost
+    rep_long: Cost
     rep_byte: Cost
+    rep_line: Cost
+    rep_memory: Cost
     atomic: Cost
     fence: Cost
     division: Cost

@@ -19,10 +19,7 @@ import msgspec
 from lab.core.errors import HostFailed, UserError
 from lab.core.process import run
 from lab.guests import hardware
-from lab.guests.hardware import (
-    Host,
-    Reading,
-)
+from lab.guests.hardware import Guest, Host, Reading
 from lab.guests.reach import Unclear, quantile
 from lab.kernels.compilers import Program
 
@@ -259,13 +256,29 @@ def nearest(known: Iterable[str]) -> str:
     return wanted if wanted in known else hardware.DEFAULT
 
 
+def guest_of(base: Guest | None) -> Guest | None:
+    """The CPU of guests on this host's machine: the base machine's, by this host's name and without what it lacks.
+
+    A kernel chooses its alternatives and mitigations by vendor, family, model and features.
+    """
+    info = _cpuinfo()
+    if base is None or not {"vendor_id", "cpu family", "model", "stepping", "flags"} <= info.keys():
+        return base
+    own = {"vendor": info["vendor_id"], "family": info["cpu family"], "model": info["model"]}
+    own["stepping"] = info["stepping"]
+    flags = {flag.replace("_", "") for flag in info["flags"].split()}
+    words = [word for word in base.cpu.split(",") if not word.startswith("+") or word[1:] in flags]
+    renamed = [f"{key}={own[key]}" if (key := word.partition("=")[0]) in own else word for word in words]
+    return msgspec.structs.replace(base, cpu=",".join(renamed), source="/proc/cpuinfo, as far as QEMU emulates it")
+
+
 def _cpuinfo() -> dict[str, str]:
     first = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
     return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first.splitlines())}
 
 
 def cpuid_caches(cpu: int = 0) -> dict[str, tuple[int, int]]:
-    """KiB and ways of l1d, l2 and llc, as CPUID reports them and the kernel shows them; without those it does not."""
+    """KiB and ways of each cache, as CPUID reports them and the kernel shows them; without those it does not."""
     found = {}
     for folder in sorted(Path(f"/sys/devices/system/cpu/cpu{cpu}/cache").glob("index*")):
         try:
@@ -273,7 +286,7 @@ def cpuid_caches(cpu: int = 0) -> dict[str, tuple[int, int]]:
             size, ways = ((folder / name).read_text().strip() for name in ("size", "ways_of_associativity"))
         except OSError:
             continue
-        name = {"1": "l1d", "2": "l2", "3": "llc"}.get(level)
-        if kind != "Instruction" and name and int(ways):
+        name = "l1i" if kind == "Instruction" else {"1": "l1d", "2": "l2", "3": "llc"}.get(level)
+        if name and int(ways):
             found[name] = (int(size.removesuffix("K")), int(ways))
     return found

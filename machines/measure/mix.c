@@ -3,6 +3,8 @@
  * Plain code as a kernel has it: short functions that look up an object in a hash table, walk and change lists and a
  * tree, count references, search a bitmap and write a number as text. All data is in the nearest cache.
  *
+ * What a mispredicted return costs among such code is what it adds to it.
+ *
  * The number of its instructions comes from running it once in single steps.
  */
 #include "measure.h"
@@ -136,17 +138,39 @@ static NOINLINE void use(struct object *object, int slot)
 	put(object);
 }
 
-static NOINLINE void operate(uint64_t key)
+enum { PLACES = 5 };	/* between the steps of an operation */
+
+/* A return to elsewhere than behind its call, as those that spec_rstack_overflow makes. */
+static NOINLINE __attribute__((naked)) void redirect(void)
+{
+	asm("call 1f\n\t"
+	    "int3\n"
+	    "1:\tlea 8(%rsp), %rsp\n\t"
+	    "ret");
+}
+
+static inline __attribute__((always_inline)) void between(bool redirects)
+{
+	if (redirects)
+		redirect();
+}
+
+static inline __attribute__((always_inline)) void operate(uint64_t key, bool redirects)
 {
 	char name[20];
 	struct object *object;
 	int slot = take_bit();
 
+	between(redirects);
 	format(name, key);
+	between(redirects);
 	object = look_up(name);
+	between(redirects);
 	if (object)
 		use(object, slot);
+	between(redirects);
 	object = find(key ^ 5);
+	between(redirects);
 	if (object)
 		use(object, slot);
 	bitmap[slot / 64] &= ~((uint64_t)1 << slot % 64);
@@ -172,12 +196,23 @@ static void fill(void)
 	bitmap[0] = 0xffff;
 }
 
+static inline __attribute__((always_inline)) void operate_on_all(uint64_t count, bool redirects)
+{
+	while (count--)
+		for (uint64_t i = 0; i < OBJECTS; i++)
+			operate(4096 + i, redirects);
+}
+
 static void mix(uint64_t count, void *context)
 {
 	(void)context;
-	while (count--)
-		for (uint64_t i = 0; i < OBJECTS; i++)
-			operate(4096 + i);
+	operate_on_all(count, false);
+}
+
+static void mix_redirected(uint64_t count, void *context)
+{
+	(void)context;
+	operate_on_all(count, true);
 }
 
 static volatile uint64_t steps;
@@ -209,10 +244,12 @@ void prepare_mix(void)
 	fill();
 	mix(4, NULL);
 	/* What is around the loop counts once in each. */
+	fact_number("mix_places", PLACES * OBJECTS);
 	fact_number("mix_instructions", count_instructions(2) - count_instructions(1));
 }
 
 void measure_mix(void)
 {
 	measure(&(struct bench){ .name = "mix", .work = mix, .warm = 100 });
+	measure(&(struct bench){ .name = "mix_redirected", .work = mix_redirected, .warm = 100 });
 }

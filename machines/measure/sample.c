@@ -8,6 +8,7 @@
  * not additions that could all run at a time: where fewer of them fit into a cycle than at other times, more samples
  * are taken for a while, and whoever reads them chooses.
  */
+#include "chain.h"
 #include "sample.h"
 
 #include <stddef.h>
@@ -17,9 +18,6 @@
 #include <time.h>
 
 enum {
-	CHAIN = 32768,		/* additions: about 10 us */
-	ABREAST = 4,		/* chains that every modelled core runs at a time */
-	SHORT_CHAIN = 8192,
 	SHORTEST_NS = 40000,
 	MOST_SAMPLES = 21,		/* in one round */
 	MOST_KEPT = 200,
@@ -76,44 +74,6 @@ static long preemptions(void)
 
 	getrusage(RUSAGE_THREAD, &usage);
 	return usage.ru_nivcsw;
-}
-
-/*
- * The operands are registers: Golden Cove and its successors do an addition of a small constant while renaming, in no
- * cycle at all.
- */
-static void chain(void)
-{
-	uint64_t sum = 1, one = 1, turns = CHAIN / 64;
-
-	asm volatile("1:\n\t"
-		     ".rept 64\n\t"
-		     "add %2, %0\n\t"
-		     ".endr\n\t"
-		     "dec %1\n\t"
-		     "jnz 1b"
-		     : "+r"(sum), "+r"(turns)
-		     : "r"(one)
-		     : "cc");
-}
-
-/* Several chains at a time. */
-static void chains_abreast(void)
-{
-	uint64_t a = 1, b = 1, c = 1, d = 1, one = 1, turns = SHORT_CHAIN / 32;
-
-	asm volatile("1:\n\t"
-		     ".rept 32\n\t"
-		     "add %5, %0\n\t"
-		     "add %5, %1\n\t"
-		     "add %5, %2\n\t"
-		     "add %5, %3\n\t"
-		     ".endr\n\t"
-		     "dec %4\n\t"
-		     "jnz 1b"
-		     : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "+r"(turns)
-		     : "r"(one)
-		     : "cc");
 }
 
 /* Let the clock rise to where it stays under load. */

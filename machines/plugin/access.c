@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Memory accesses, and string instructions. Loads and stores alike: what misses
- * stalls for as long as the machine's file says. An access that crosses a line
- * or a page counts where it begins.
+ * Memory accesses, and string instructions. What misses stalls for as long as
+ * the machine's file says. An access that crosses a line or a page counts where
+ * it begins.
  */
 #include "access.h"
 #include "total.h"
@@ -10,7 +10,8 @@
 
 /* --- Caches ------------------------------------------------------------- */
 
-static enum level beyond_l2(struct vcpu *vcpu, uint64_t line, enum mode mode)
+/* A string asks for its lines in order by itself, so it does not matter to it which the prefetcher expected. */
+static enum level beyond_l2(struct vcpu *vcpu, uint64_t line, enum mode mode, bool string)
 {
 	bool expected = streams_expected(&vcpu->streams, line);
 	bool found = cache_use(&llc, line);
@@ -18,14 +19,14 @@ static enum level beyond_l2(struct vcpu *vcpu, uint64_t line, enum mode mode)
 	counts[mode][L2_MISSES]++;
 	if (!found)
 		counts[mode][LLC_MISSES]++;
-	if (expected) {
+	if (expected)
 		counts[mode][PREFETCHED]++;
+	if (expected && !string)
 		return LEVEL_EXPECTED;
-	}
 	return found ? LEVEL_LLC : LEVEL_MEMORY;
 }
 
-static enum level line_level(struct vcpu *vcpu, uint64_t line, enum mode mode)
+static enum level line_level(struct vcpu *vcpu, uint64_t line, enum mode mode, bool string)
 {
 	if (cache_used_last(&vcpu->l1d, line))
 		return LEVEL_L1D;
@@ -35,7 +36,7 @@ static enum level line_level(struct vcpu *vcpu, uint64_t line, enum mode mode)
 	counts[mode][L1D_MISSES]++;
 	if (cache_use(&vcpu->l2, line))
 		return LEVEL_L2;
-	return beyond_l2(vcpu, line, mode);
+	return beyond_l2(vcpu, line, mode, string);
 }
 
 /* What the page walker fetches goes the same way, and is no load of the program's. */
@@ -63,8 +64,10 @@ static inline void take(unsigned int cpu, qemu_plugin_meminfo_t info, uint64_t a
 	where = translate(&access);
 	if (machine.model < MODEL_FULL || where == NOWHERE)
 		return;
-	level = line_level(access.vcpu, where >> LINE_SHIFT, (enum mode)site->mode);
-	if (level != LEVEL_L1D)
+	level = line_level(access.vcpu, where >> LINE_SHIFT, (enum mode)site->mode, false);
+	if (level == LEVEL_L2 && counter == STORES)
+		charge(site->block, CHARGE_LINE);	/* nothing waits for a store */
+	else if (level != LEVEL_L1D)
 		charge(site->block, (enum charge)((waits ? CHARGE_WAITED : CHARGE_OVERLAPPED) + level));
 }
 
@@ -94,6 +97,8 @@ void on_chasing_load(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t add
 
 /* --- String instructions ------------------------------------------------ */
 
+#define LONG	128	/* bytes: Zen 4 changes its way of moving them between 64 and 128 (lab machine measure) */
+
 /*
  * Each iteration is translated as if it were an instruction of its own, and all
  * but the first lead their block. Callbacks see the first; the rest only add
@@ -108,14 +113,21 @@ static uint64_t bytes_of(enum mode mode)
 /* What was moved since the last look goes to the block that began the string. */
 static struct block *mover[NR_MODES];
 static uint64_t settled[NR_MODES];
+static bool known_long[NR_MODES];	/* and paid for as such */
 
 static void settle(enum mode mode)
 {
-	uint64_t now = bytes_of(mode);
+	uint64_t now = bytes_of(mode), bytes = now - settled[mode];
 
-	if (mover[mode] && !aside)
-		mover[mode]->bytes += now - settled[mode];
 	settled[mode] = now;
+	if (!mover[mode])
+		return;
+	if (!aside)
+		mover[mode]->bytes += bytes;
+	if (bytes >= LONG && !known_long[mode]) {
+		known_long[mode] = true;
+		charge(mover[mode], CHARGE_REP_LONG);
+	}
 }
 
 void strings_begin(void)
@@ -128,10 +140,10 @@ void strings_begin(void)
 
 static void take_line(struct vcpu *vcpu, uint64_t where, const struct site *site)
 {
-	enum level level = line_level(vcpu, where >> LINE_SHIFT, (enum mode)site->mode);
+	enum level level = line_level(vcpu, where >> LINE_SHIFT, (enum mode)site->mode, true);
 
 	if (level != LEVEL_L1D)
-		charge(site->block, (enum charge)(CHARGE_STRING + level));
+		charge(site->block, level == LEVEL_MEMORY ? CHARGE_MEMORY_LINE : CHARGE_LINE);
 }
 
 /* Without caches: half of L2 has the pages that strings went through last. What is in it costs nothing more. */
@@ -140,7 +152,7 @@ static void take_page(struct vcpu *vcpu, uint64_t where, uint64_t bytes, const s
 	uint64_t lines = (bytes + LINE - 1) / LINE;
 
 	if (vcpu->pages.ways && !cache_use(&vcpu->pages, where >> PAGE_SHIFT))
-		charge_times(site->block, (enum charge)(CHARGE_STRING + LEVEL_EXPECTED), lines);
+		charge_times(site->block, CHARGE_MEMORY_LINE, lines);
 }
 
 static void take_range(struct access *access, uint64_t end)
@@ -202,6 +214,7 @@ void strings_go_on(struct vcpu *vcpu, const struct strings *strings)
 {
 	strings_finish();
 	memcpy(mover, strings->mover, sizeof(mover));
+	known_long[MODE_USER] = known_long[MODE_KERNEL] = true;
 	vcpu->run = strings->run;
 	if (vcpu->run.at)
 		vcpu->run.bytes = bytes_of((enum mode)vcpu->run.at->site->mode);
@@ -220,6 +233,7 @@ void on_string(unsigned int vcpu, void *string_site)
 		mover[mode] = at->site->block;
 	settle(mode);
 	mover[mode] = at->site->block;
+	known_long[mode] = false;
 	vcpus[vcpu].run = (struct run){ .at = at, .bytes = settled[mode] };
 	counts[at->site->mode][STRINGS]++;
 	if (!aside)

@@ -40,6 +40,8 @@ enum block_counter {
 struct block {
 	uint64_t start;
 	uint32_t length;	/* instructions */
+	uint32_t size;		/* bytes */
+	bool redirects;		/* has a return that goes elsewhere than predicted */
 	uint32_t weight;	/* those that count once per execution */
 	uint64_t classes;	/* of a kernel block: thousandths of cycles that its classes cost per execution */
 	struct site sites[2];

@@ -10,6 +10,7 @@
 #include "block.h"
 #include "context.h"
 #include "decode.h"
+#include "fetch.h"
 #include "machine.h"
 #include "output.h"
 #include "total.h"
@@ -292,6 +293,13 @@ static struct step look(struct qemu_plugin_tb *tb, size_t index, const struct bl
 	return step;
 }
 
+static void watch_start(struct qemu_plugin_tb *tb, struct block *block)
+{
+	counters_add_on_block(tb, block->counters, block->at + BLOCK_EXECUTIONS, 1);
+	if (machine.model == MODEL_FULL)
+		qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, QEMU_NO_REGISTERS, block);
+}
+
 static void watch_block(struct qemu_plugin_tb *tb)
 {
 	size_t count = qemu_plugin_tb_n_insns(tb);
@@ -307,13 +315,16 @@ static void watch_block(struct qemu_plugin_tb *tb)
 	for (size_t i = 0; i < count; i++) {
 		struct step step = look(tb, i, block);
 
-		if (redirected && step.decoded.class == CLASS_RETURN)
+		if (redirected && step.decoded.class == CLASS_RETURN) {
 			step.decoded.class = CLASS_MISPREDICTION;
+			block->redirects = true;
+		}
 		redirected = step.decoded.redirects;
 		step.looked_at = looked_at(&bases, &step);
 		remember(&bases, &step);
+		block->size = (uint32_t)(step.address - block->start + qemu_plugin_insn_size(step.insn));
 		if (!i && !iterates(&step))
-			counters_add_on_block(tb, block->counters, block->at + BLOCK_EXECUTIONS, 1);
+			watch_start(tb, block);
 		watch(&step);
 		if (told_apart)
 			context_watch(step.insn, step.decoded.turn);

@@ -19,6 +19,10 @@ const char *const charge_names[NR_CHARGES] = {
 	[CHARGE_WALK_2M]			= "walk_2m",
 	[CHARGE_WALK_FETCH]			= "walk_fetch",
 	[CHARGE_REP_START]			= "rep_start",
+	[CHARGE_REP_LONG]			= "rep_long",
+	[CHARGE_LINE]				= "rep_line",
+	[CHARGE_MEMORY_LINE]			= "rep_memory",
+	[CHARGE_FETCH]				= "fetch_l2_hit",
 	[CHARGE_WAITED + LEVEL_L2]		= "l2_hit",
 	[CHARGE_WAITED + LEVEL_LLC]		= "llc_hit",
 	[CHARGE_WAITED + LEVEL_MEMORY]		= "memory",
@@ -27,10 +31,6 @@ const char *const charge_names[NR_CHARGES] = {
 	[CHARGE_OVERLAPPED + LEVEL_LLC]		= "overlapped_llc_hit",
 	[CHARGE_OVERLAPPED + LEVEL_MEMORY]	= "overlapped_memory",
 	[CHARGE_OVERLAPPED + LEVEL_EXPECTED]	= "prefetched",
-	[CHARGE_STRING + LEVEL_L2]		= "string_l2_hit",
-	[CHARGE_STRING + LEVEL_LLC]		= "string_llc_hit",
-	[CHARGE_STRING + LEVEL_MEMORY]		= "string_memory",
-	[CHARGE_STRING + LEVEL_EXPECTED]	= "string_prefetched",
 };
 
 static const struct {
@@ -44,6 +44,7 @@ static const struct {
 	{ "itlb_2m",	&machine.itlb_2m,	1 },
 	{ "stlb",	&machine.stlb,		1 },
 	{ "istlb",	&machine.istlb,		1 },
+	{ "l1i",	&machine.l1i,		LINE },
 	{ "l1d",	&machine.l1d,		LINE },
 	{ "l2",		&machine.l2,		LINE },
 	{ "llc",	&machine.llc,		LINE },
@@ -63,7 +64,10 @@ static const struct {
 	{ "memory",		&machine.costs.memory },
 	{ "prefetched",		&machine.costs.prefetched },
 	{ "rep_start",		&machine.costs.rep_start },
+	{ "rep_long",		&machine.costs.rep_long },
 	{ "rep_byte",		&machine.costs.rep_byte },
+	{ "rep_line",		&machine.costs.rep_line },
+	{ "rep_memory",		&machine.costs.rep_memory },
 };
 
 static bool read_number(const char *text, char **end, uint64_t limit, uint64_t *number)
@@ -149,7 +153,7 @@ static bool read_argument(const char *name, const char *value)
 
 uint64_t string_byte_cost(void)
 {
-	return machine.costs.rep_byte + (machine.model == MODEL_COUNT ? machine.costs.prefetched / LINE : 0);
+	return machine.costs.rep_byte + (machine.model == MODEL_COUNT ? machine.costs.rep_memory / LINE : 0);
 }
 
 static void set_prices(void)
@@ -167,11 +171,13 @@ static void set_prices(void)
 	prices[CHARGE_WALK_2M] = costs->walk_2m;
 	prices[CHARGE_WALK_FETCH] = costs->walk_fetch;
 	prices[CHARGE_REP_START] = costs->rep_start;
+	prices[CHARGE_REP_LONG] = costs->rep_long;
+	prices[CHARGE_LINE] = costs->rep_line;
+	prices[CHARGE_MEMORY_LINE] = costs->rep_memory;
+	prices[CHARGE_FETCH] = costs->l2;
 	for (int i = 0; i < NR_LEVELS; i++) {
 		prices[CHARGE_WAITED + i] = levels[i];
 		prices[CHARGE_OVERLAPPED + i] = levels[i] / costs->overlap;
-		/* Strings go through memory in order, so no line costs more than one that was expected. */
-		prices[CHARGE_STRING + i] = levels[i] < costs->prefetched ? levels[i] : costs->prefetched;
 	}
 }
 
@@ -182,7 +188,7 @@ static bool complete(void)
 		return false;
 	if (machine.model >= MODEL_TLB && (!machine.dtlb_4k.ways || !machine.itlb_4k.ways || !machine.stlb.ways))
 		return false;
-	return machine.model < MODEL_FULL || (machine.l1d.ways && machine.l2.ways && machine.llc.ways);
+	return machine.model < MODEL_FULL || (machine.l1i.ways && machine.l1d.ways && machine.l2.ways && machine.llc.ways);
 }
 
 bool machine_read(int argc, char **argv)

@@ -54,7 +54,10 @@ struct costs {
 	uint64_t prefetched;	/* L2 missed, but the stream had been recognised */
 	uint64_t overlap;	/* so many cache misses are under way at once, unless one waits for another */
 	uint64_t rep_start;
+	uint64_t rep_long;	/* beyond rep_start, if it is long */
 	uint64_t rep_byte;
+	uint64_t rep_line;	/* of a line that is not in L1d, but in L2 or the last level */
+	uint64_t rep_memory;	/* of one that is in none of them */
 	uint64_t classes[NR_CLASSES];	/* beyond that of any instruction */
 };
 
@@ -62,7 +65,7 @@ struct machine {
 	enum model model;
 	enum brackets brackets;
 	struct geometry dtlb_4k, dtlb_2m, itlb_4k, itlb_2m, stlb, istlb;
-	struct geometry l1d, l2, llc;	/* in lines */
+	struct geometry l1i, l1d, l2, llc;	/* in lines */
 	uint32_t streams;
 	struct costs costs;
 	const char *out;
@@ -78,10 +81,13 @@ enum charge {
 	CHARGE_WALK_2M,
 	CHARGE_WALK_FETCH,
 	CHARGE_REP_START,
+	CHARGE_REP_LONG,
+	CHARGE_LINE,		/* of a string, or stored to, from L2 or the last level */
+	CHARGE_MEMORY_LINE,	/* of a string, from memory */
+	CHARGE_FETCH,		/* of code, waited for */
 	CHARGE_WAITED,		/* lines: NR_LEVELS of each of these */
 	CHARGE_OVERLAPPED = CHARGE_WAITED + NR_LEVELS,
-	CHARGE_STRING = CHARGE_OVERLAPPED + NR_LEVELS,
-	NR_CHARGES = CHARGE_STRING + NR_LEVELS,
+	NR_CHARGES = CHARGE_OVERLAPPED + NR_LEVELS,
 };
 
 extern struct machine machine;

@@ -28,7 +28,9 @@ static const char *const names[NR_COUNTERS] = {
 	[L2_MISSES]		= "l2_misses",
 	[LLC_MISSES]		= "llc_misses",
 	[PREFETCHED]		= "prefetched",
-};
+	[L1I_MISSES]		= "l1i_misses",
+	[FETCH_STALLS]		= "fetch_stalls",
+	};
 
 bool output_open(const char *path, int interface)
 {

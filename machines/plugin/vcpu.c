@@ -25,7 +25,8 @@ static bool make(struct vcpu *vcpu)
 	return tlb_make(&vcpu->dtlb_4k, &machine.dtlb_4k) && tlb_make(&vcpu->dtlb_2m, &machine.dtlb_2m) &&
 	       tlb_make(&vcpu->itlb_4k, &machine.itlb_4k) && tlb_make(&vcpu->itlb_2m, &machine.itlb_2m) &&
 	       tlb_make(&vcpu->stlb, &machine.stlb) && tlb_make(&vcpu->istlb, &machine.istlb) &&
-	       cache_make(&vcpu->pages, &pages) && cache_make(&vcpu->l1d, &machine.l1d) && cache_make(&vcpu->l2, &machine.l2) &&
+	       cache_make(&vcpu->pages, &pages) && cache_make(&vcpu->l1i, &machine.l1i) &&
+	       cache_make(&vcpu->l1d, &machine.l1d) && cache_make(&vcpu->l2, &machine.l2) &&
 	       streams_make(&vcpu->streams, machine.streams);
 }
 
@@ -49,12 +50,14 @@ static void cold(struct vcpu *vcpu)
 	tlb_empty(&vcpu->stlb);
 	tlb_empty(&vcpu->istlb);
 	cache_empty(&vcpu->pages);
+	cache_empty(&vcpu->l1i);
 	cache_empty(&vcpu->l1d);
 	cache_empty(&vcpu->l2);
 	streams_forget(&vcpu->streams);
 	memset(vcpu->small, 0, sizeof(vcpu->small));
 	memset(&vcpu->run, 0, sizeof(vcpu->run));
 	vcpu->code_page = 0;
+	vcpu->behind = 0;
 }
 
 void vcpus_cold(void)
@@ -73,19 +76,19 @@ struct array {
 	size_t size;
 };
 
-enum { NR_ARRAYS = 10 };
+enum { NR_ARRAYS = 11 };
 
 static void arrays_of(const struct vcpu *vcpu, struct array arrays[NR_ARRAYS])
 {
 	const struct tlb *tlbs[] = { &vcpu->dtlb_4k, &vcpu->dtlb_2m, &vcpu->itlb_4k, &vcpu->itlb_2m, &vcpu->stlb,
 				     &vcpu->istlb };
-	const struct cache *caches[] = { &vcpu->pages, &vcpu->l1d, &vcpu->l2 };
+	const struct cache *caches[] = { &vcpu->pages, &vcpu->l1i, &vcpu->l1d, &vcpu->l2 };
 	unsigned int at = 0;
 
 	for (unsigned int i = 0; i < 6; i++)
 		arrays[at++] = (struct array){ tlbs[i]->entries,
 					       (size_t)tlbs[i]->sets * tlbs[i]->ways * sizeof(struct entry) };
-	for (unsigned int i = 0; i < 3; i++)
+	for (unsigned int i = 0; i < 4; i++)
 		arrays[at++] = (struct array){ caches[i]->lines,
 					       (size_t)caches[i]->sets * caches[i]->ways * sizeof(uint32_t) };
 	arrays[at] = (struct array){ vcpu->streams.list, vcpu->streams.count * sizeof(struct stream) };

@@ -24,6 +24,8 @@ enum counter {
 	L2_MISSES,
 	LLC_MISSES,
 	PREFETCHED,
+	L1I_MISSES,
+	FETCH_STALLS,
 	NR_COUNTERS,
 };
 
@@ -45,7 +47,7 @@ struct run {
 struct vcpu {
 	struct tlb dtlb_4k, dtlb_2m, itlb_4k, itlb_2m, stlb, istlb;
 	struct tlb *dtlb_huge;		/* where the first level has its huge pages: an array of their own or the one */
-	struct cache l1d, l2;
+	struct cache l1i, l1d, l2;
 	struct cache pages;		/* without caches: those that strings went through, half of what L2 holds */
 	struct streams streams;
 	uint64_t epochs[NR_MODES];	/* of translations below and above the middle of the address space */
@@ -53,6 +55,8 @@ struct vcpu {
 	uint64_t code_page;
 	uint64_t small[SMALL_SLOTS];	/* regions of 2 MiB known to be mapped by small pages */
 	struct run run;
+	enum mode mode;			/* of the block before */
+	uint32_t behind;		/* blocks until fetch is ahead of execution again */
 };
 
 extern bool measuring;

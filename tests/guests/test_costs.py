@@ -140,8 +140,8 @@ def test_instructions_of_the_same_share_stand_beside_cycles(measures: Measures, 
 def test_every_metric_is_filled_by_a_full_model(name: str) -> None:
     counters = dict.fromkeys(
         ("instructions", "string_bytes", "loads", "stores", "dtlb_walks_4k", "dtlb_walks_2m", "dtlb_l1_misses",
-         "itlb_walks", "l1d_misses", "l2_misses", "llc_misses", "atomics", "mispredictions",
-         "exceptions", "cr3_writes", "invlpgs"), 1,
+         "itlb_walks", "l1i_misses", "fetch_stalls", "l1d_misses", "l2_misses", "llc_misses", "atomics",
+         "mispredictions", "exceptions", "cr3_writes", "invlpgs"), 1,
     )  # fmt: skip
     one = window(1000, operations=[operation(1)], user=counters, kernel=counters)
     assert costs.summarize([one])[name] > 0 or name == "user_cycles"
@@ -164,6 +164,7 @@ PRICES = {
     "prefetched": 14_000,
     "memory": 395_000,
     "l2_hit": 11_000,
+    "rep_memory": 7000,
     "overlap": 2,
 }
 
@@ -195,9 +196,8 @@ def test_a_plugin_that_wrote_no_events() -> None:
 @pytest.mark.parametrize(
     ("event", "price"),
     [
-        ("walk_4k", 50_000), ("memory", 395_000), ("overlapped_memory", 197_500), ("string_memory", 14_000),
-        ("string_l2_hit", 11_000), ("string_prefetched", 14_000), ("prefetched", 14_000),
-        ("waited_prefetched", 28_000), ("byte_of_line", 218),
+        ("walk_4k", 50_000), ("memory", 395_000), ("overlapped_memory", 197_500), ("fetch_l2_hit", 11_000),
+        ("prefetched", 14_000), ("waited_prefetched", 28_000), ("rep_memory", 7000), ("byte_of_line", 109),
     ],
 )  # fmt: skip
 def test_prices(event: str, price: int) -> None:
@@ -214,12 +214,12 @@ def test_prices_of_a_machine_are_its_costs() -> None:
 # ---- corners
 
 EVENTS = [
-    "instruction", "walk_4k", "l2_hit", "memory", "overlapped_l2_hit", "overlapped_memory", "string_l2_hit",
-    "string_memory", "string_prefetched", "waited_prefetched", "prefetched", "byte_of_line",
+    "instruction", "walk_4k", "l2_hit", "memory", "overlapped_l2_hit", "overlapped_memory", "fetch_l2_hit",
+    "waited_prefetched", "prefetched", "rep_memory", "byte_of_line",
 ]  # fmt: skip
 BOX = {
     "instruction": (500, 2000), "walk_4k": (20_000, 90_000), "prefetched": (8000, 24_000), "memory": (390_000, 400_000),
-    "l2_hit": (4000, 30_000), "overlap": (1, 5),
+    "l2_hit": (4000, 30_000), "rep_memory": (3000, 9000), "overlap": (1, 5),
 }  # fmt: skip
 
 

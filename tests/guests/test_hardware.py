@@ -132,7 +132,7 @@ def test_an_unknown_machine_gets_the_closest_name() -> None:
         ("low = 1, high = 8", "low = 0, high = 8", ">= 1"),
         ("low = 1, high = 8", "low = 3, high = 8", "overlap.misses: 2 is not between low = 3 and high = 8"),
         ("streams = { count = 32", "streams = { low = 1, high = 64, count = 32", "unknown key"),
-        ("cycles = 7,", "", ":27: cost.stlb_hit: the key 'cycles' is missing"),
+        ("cycles = 7,", "", ":28: cost.stlb_hit: the key 'cycles' is missing"),
         ("atomic = {", "atomics = {", "unknown key 'atomics'"),
         ('cpu = "Nehalem,', 'cpu = "max -device x,', "guest.cpu"),
     ],
