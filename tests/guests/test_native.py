@@ -62,7 +62,6 @@ def test_hosts_of_one_kind_give_the_same_machine(name: str, walk: int) -> None:
     assert (machine.tlb.dtlb_4k.entries, machine.tlb.stlb.entries) == (72, 3072)
     assert machine.cost.atomic.cycles == pytest.approx(5.6, abs=0.1)
     assert machine.cost.misprediction.cycles == pytest.approx(18, abs=0.5)
-    assert (machine.cost.rep_line.cycles, machine.cost.rep_memory.cycles) == pytest.approx((0.35, 6.3), rel=0.2)
     assert machine.measured["lock_add_cycles"].value == pytest.approx(5.5, abs=0.2)
     assert machine.measured["syscall_ns"].value == pytest.approx(98, abs=2)
     assert all(reading.low <= reading.value <= reading.high for reading in machine.measured.values())
@@ -70,6 +69,7 @@ def test_hosts_of_one_kind_give_the_same_machine(name: str, walk: int) -> None:
 
 def test_every_value_says_where_it_is_from() -> None:
     machine = _fit(_recorded("clean")).machine
+    assert (machine.cost.rep_line.cycles, machine.cost.rep_memory.cycles) == pytest.approx((0.35, 6.3), rel=0.2)
     costs = {name: getattr(machine.cost, name) for name in machine.cost.__struct_fields__}
     assert {cost.source.split(":")[0] for cost in costs.values() if cost} <= {"measured here", "from zen4"}
     assert costs["memory"].source.startswith("measured here: ")
