@@ -377,8 +377,9 @@ def _cache(state: _Fit, level: str) -> Cache:
             state.keep(f"{level}_reach_kib", kept)
             state.notes.append(
                 f"{level}: a chain of loads stays in it up to {reach.low >> 10} KiB, where CPUID says {kib} KiB: "
-                "others use it too"
+                "others use it too, and the file has what is left"
             )
+            kib = max(1, round(reach.value / 1024))
     return Cache(kib=kib, ways=ways, source=source)
 
 
