@@ -102,7 +102,7 @@ def test_what_does_not_exist_is_named(
     ("old", "new", "message"),
     [
         ("memory = {", "memories = {", "unknown key 'memories'"),
-        ("instruction = { cycles = 0.3,", "instruction = { cycles = 300,", "between 0 and 10 is possible"),
+        ("instruction = { cycles = 0.38,", "instruction = { cycles = 300,", "between 0 and 10 is possible"),
         ("memory = { cycles = 400,", "memory = { cycles = 4,", "cost.memory: must cost more than cost.llc_hit"),
         ("memory = { cycles = 400,", "memory = { cycles = nan,", "cost.memory"),
         ("memory = { cycles = 400,", "memory = { cycles = -4,", "cost.memory.cycles"),
