@@ -87,15 +87,21 @@ def _settings(base: Run, test: Run, asked: Sequence[str]) -> Iterator[str]:
         if left[name] == right[name]:
             continue
         if name == _FEATURES:
-            yield _features(set(left[name].split()), set(right[name].split()))
+            yield from _features(set(left[name].split()), set(right[name].split()), asked)
         else:
             yield f"{name} {left[name]} against {right[name]}"
 
 
-def _features(left: set[str], right: set[str]) -> str:
+def _features(left: set[str], right: set[str], asked: Sequence[str]) -> Iterator[str]:
     """The scheduler's features that only one arm has; one that is off has `NO_` before its name."""
-    only = [(" ".join(sorted(names)), arm) for names, arm in ((left - right, "base"), (right - left, "test")) if names]
-    return "scheduler features " + "; ".join(f"{names} only in {arm}" for names, arm in only)
+    own = {prefix + setting.removeprefix("sched_feat.") for setting in asked for prefix in ("", "NO_")}
+    only = [
+        (" ".join(sorted(names)), arm)
+        for names, arm in ((left - right - own, "base"), (right - left - own, "test"))
+        if names
+    ]
+    if only:
+        yield "scheduler features " + "; ".join(f"{names} only in {arm}" for names, arm in only)
 
 
 def _hello(base: Run, test: Run) -> Iterator[str]:

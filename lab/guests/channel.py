@@ -273,8 +273,33 @@ _FILES = {
 }
 
 
+_DEBUGFS = "/sys/kernel/debug"
+_CGROUPS = "/sys/fs/cgroup"
+
+
 def setting_command(name: str, value: str) -> str | None:
     """The shell command for one setting; None for one that no command can make."""
-    if name.startswith("sysctl."):
-        return f"sysctl -w {shlex.quote(name.removeprefix('sysctl.') + '=' + value)}"
+    group, _, rest = name.partition(".")
+    match group:
+        case "sysctl":
+            return f"sysctl -w {shlex.quote(rest + '=' + value)}"
+        case "sched_feat":
+            return f"echo {'NO_' if value == '0' else ''}{rest} > {_DEBUGFS}/sched/features"
+        case "debugfs":
+            return f"echo {shlex.quote(value)} > {shlex.quote(f'{_DEBUGFS}/{rest}')}"
+        case "cgroup":
+            return _cgroup_command(rest, value)
     return f"echo {shlex.quote(value)} > {_FILES[name]}" if name in _FILES else None
+
+
+def _cgroup_command(file: str, value: str) -> str:
+    """The shell's own cgroup with one file of it set: what the shell starts is in it."""
+    own = f"{_CGROUPS}/lab"
+    commands = (
+        f"{{ mountpoint -q {_CGROUPS} || mount -t cgroup2 none {_CGROUPS}; }}",
+        f"echo +{file.partition('.')[0]} > {_CGROUPS}/cgroup.subtree_control",
+        f"mkdir -p {own}",
+        f"echo {shlex.quote(value)} > {own}/{file}",
+        f"echo $$ > {own}/cgroup.procs",
+    )
+    return " && ".join(commands)

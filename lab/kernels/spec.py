@@ -4,8 +4,9 @@
     each with  %CONFIG_FOO=y[,...]  (kconfig)  and  @key=value[,...]  (settings), in either order
 
 Revisions contain `@{1}` and `^{/x}`, package versions `+`, paths anything. So an `@` or `%` begins a suffix only
-before a word and `=`, and a `+` begins a patch only before a name like that of a patch, an existing file, the name of
-patches that come with the lab, or that of a layout (`layout-2`).
+before a word and `=` (a scheduler's feature as `@sched_feat.NO_NAME` needs no `=`), and a `+` begins a patch only
+before a name like that of a patch, an existing file, the name of patches that come with the lab, or that of a layout
+(`layout-2`).
 """
 
 from __future__ import annotations
@@ -27,11 +28,15 @@ _PREFIXED: tuple[Kind, ...] = ("worktree", "deb", "file")
 _PATHS: tuple[Kind, ...] = ("worktree", "file")
 _PREBUILT: tuple[Kind, ...] = ("deb", "file")
 
-_SUFFIX = re.compile(r"@(?=[A-Za-z_][\w./-]*=)|%(?=\w+=)")
-_NEXT_SETTING = re.compile(r",(?=[A-Za-z_][\w./-]*=)")
+_START = r"(?=[A-Za-z_][\w./-]*=|sched_feat\.\w+(?:[,@%]|$))"
+_SUFFIX = re.compile(rf"@{_START}|%(?=\w+=)")
+_NEXT_SETTING = re.compile(rf",{_START}")
 _NEXT_SYMBOL = re.compile(r",(?=\w+=)")
 _PATCH_NAMES = (".patch", ".diff", ".mbox")
 _THP = ("always", "madvise", "never")
+_SHORT = {"lsm": "cmdline.lsm", "mitigations": "cmdline.mitigations"}
+"""Settings that stand for others."""
+
 _DEFRAG = ("always", "defer", "defer+madvise", "madvise", "never")
 
 
@@ -167,10 +172,13 @@ def _symbol(part: str) -> Pair:
 
 
 def _setting(part: str) -> Pair:
-    """Check one setting."""
-    key, _, value = part.partition("=")
+    """Check one setting, and give it its long name. `sched_feat.NO_X` is short for `sched_feat.X=0`."""
+    key, sign, value = part.partition("=")
+    if not sign:
+        name = key.removeprefix("sched_feat.")
+        key, value = f"sched_feat.{name.removeprefix('NO_')}", "0" if name.startswith("NO_") else "1"
     check_setting(key, value)
-    return key, value
+    return _SHORT.get(key, key), value
 
 
 def check_setting(key: str, value: str) -> None:
@@ -218,11 +226,66 @@ def _env(key: str, value: str) -> None:
         raise UserError(f"{key}: names that begin with LAB_ are the lab's own")
 
 
+def _feature(key: str, value: str) -> None:
+    name = key.removeprefix("sched_feat.")
+    if name.startswith("NO_"):
+        raise UserError(f"{key}={value}: a feature is off by its value", hint=f"use sched_feat.{name[3:]}=0 or =1")
+    if not re.fullmatch(r"[A-Z][A-Z0-9_]*", name):
+        raise UserError(f"{name!r} is not the name of a scheduler's feature", hint="e.g. sched_feat.DELAY_DEQUEUE=0")
+    _one_of("0", "1")(key, value)
+
+
+def _debugfs(key: str, value: str) -> None:
+    if not value.strip():
+        raise UserError(f"{key}= has no value")
+    if re.search(r"(^|/)\.*(/|$)", key.removeprefix("debugfs.")):
+        raise UserError(
+            f"{key!r} is not the name of a file below /sys/kernel/debug",
+            hint="write it like debugfs.sched/base_slice_ns=3000000",
+        )
+
+
+def _cgroup(key: str, value: str) -> None:
+    name = key.removeprefix("cgroup.")
+    if not value.strip():
+        raise UserError(f"{key}= has no value")
+    if name.startswith("cgroup.") or not re.fullmatch(r"[a-z]+(\.[A-Za-z0-9_]+)+", name):
+        raise UserError(
+            f"{name!r} is not the name of a file of a cgroup v2 controller",
+            hint="e.g. cgroup.memory.max=64M, or cgroup.cpu.max=50000 100000",
+        )
+
+
+def _lsm(key: str, value: str) -> None:
+    if not re.fullmatch(r"[a-z0-9_-]+(,[a-z0-9_-]+)*", value):
+        raise UserError(f"{key}={value}: not a list of security modules", hint="e.g. lsm=landlock,lockdown")
+
+
+def _mitigations(key: str, value: str) -> None:
+    """The values that kernels know; since v6.17, `;no_...` leaves out some."""
+    if not re.fullmatch(r"off|auto(,nosmt)?([;,]no_[a-z_]+)*", value):
+        raise UserError(
+            f"{key}={value}: not a value of {key}",
+            hint="use off, auto, auto,nosmt, or from v6.17 on auto;no_user_kernel and the like",
+        )
+
+
 Check = Callable[[str, str], None]
 _FIXED: dict[str, Check] = {
     "thp": _one_of(*_THP),
     "thp.defrag": _one_of(*_DEFRAG),
     "hugepages": _count,
     "lru_gen": _count,
+    "lsm": _lsm,
+    "mitigations": _mitigations,
 }
-_OPEN: dict[str, Check] = {"sysctl.": _sysctl, "cmdline.": _cmdline, "env.": _env}
+_OPEN: dict[str, Check] = {
+    "sysctl.": _sysctl,
+    "cmdline.": _cmdline,
+    "env.": _env,
+    "sched_feat.": _feature,
+    "debugfs.": _debugfs,
+    "cgroup.": _cgroup,
+}
+READ_BACK = tuple(_SHORT.values())
+"""Parameters of the kernel command line of which the guest reads back what they did."""

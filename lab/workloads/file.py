@@ -150,7 +150,7 @@ def _settings(toml: TomlFile, parsed: _File) -> dict[str, str]:
     settings = {"hugepages": str(parsed.hugepages)} if parsed.hugepages else {}
     for key, value in _flat(parsed.settings, ("settings",)):
         name = ".".join(key[1:])
-        if name == "hugepages" or name.startswith(("cmdline.", "env.")):
+        if name in ("hugepages", "lsm", "mitigations") or name.startswith(("cmdline.", "env.")):
             hint = "use hugepages = N, cmdline = [...], or the table [env]"
             raise toml.error(f"{name} is not set here", *key, hint=hint)
         if isinstance(value, bool) or not isinstance(value, str | int):

@@ -11,6 +11,7 @@ import msgspec
 
 from lab.core.errors import UserError, suggestion
 from lab.core.records import Record
+from lab.kernels.spec import READ_BACK
 
 _NAME = r"^[a-z0-9][a-z0-9._-]*\Z"
 Name = Annotated[str, msgspec.Meta(pattern=_NAME, max_length=64)]
@@ -217,8 +218,9 @@ class Workload(Program, frozen=True, kw_only=True):
         return [*own, *(f"{name}={value}" if value else name for name, value in chosen.items())]
 
     def guest_settings(self, machine: Mapping[str, str], arm: Mapping[str, str]) -> dict[str, str]:
-        """The settings that init applies: the machine's, overridden by the workload's, then by the arm's."""
-        return {**machine, **self.settings, **{k: v for k, v in arm.items() if not k.startswith(("cmdline.", "env."))}}
+        """The settings that init applies or reads back: the machine's, then the workload's, then the arm's."""
+        own = {k: v for k, v in arm.items() if k in READ_BACK or not k.startswith(("cmdline.", "env."))}
+        return {**machine, **self.settings, **own}
 
     def environment(self, arm: Mapping[str, str]) -> dict[str, str]:
         """The program's environment: the workload's, then an arm's `env.NAME` settings."""

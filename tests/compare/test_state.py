@@ -69,6 +69,8 @@ def test_guests_that_differ_before_any_case() -> None:
         "clocksource tsc against jiffies, 488.3 against 293 MB of memory"
     ]
     assert state.boot_remarks(base, base) == []
+    features = ["thp", "swappiness", "sched_feat.GENTLE", "sched_feat.NEXT"]
+    assert "scheduler" not in state.boot_remarks(base, test, features)[0]
 
 
 # ---- the program's own code

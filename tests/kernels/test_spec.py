@@ -57,6 +57,43 @@ def test_an_environment_variable_is_a_setting() -> None:
     assert parse("HEAD@env.EMPTY=").settings == (("env.EMPTY", ""),)
 
 
+def test_a_scheduler_s_feature_is_on_or_off() -> None:
+    spelled = parse("HEAD@thp=never,sched_feat.NO_DELAY_DEQUEUE%FOO=y@sched_feat.PLACE_LAG,sched_feat.NEXT_BUDDY=1")
+    assert spelled.settings == (
+        ("thp", "never"),
+        ("sched_feat.DELAY_DEQUEUE", "0"),
+        ("sched_feat.PLACE_LAG", "1"),
+        ("sched_feat.NEXT_BUDDY", "1"),
+    )
+    assert spelled.kconfig == (("CONFIG_FOO", "y"),)
+    assert parse("HEAD@sched_feat.NO_DELAY_DEQUEUE").body == "HEAD"
+
+
+def test_files_of_debugfs_and_of_the_programs_cgroup() -> None:
+    text = "HEAD@debugfs.sched/preempt=full,cgroup.memory.max=64M,cgroup.cpu.max=50000 100000,cgroup.memory.swap.max=0"
+    assert parse(text).settings == (
+        ("debugfs.sched/preempt", "full"),
+        ("cgroup.memory.max", "64M"),
+        ("cgroup.cpu.max", "50000 100000"),
+        ("cgroup.memory.swap.max", "0"),
+    )
+
+
+@pytest.mark.parametrize(
+    "value", ["off", "auto", "auto,nosmt", "auto;no_user_kernel", "auto,nosmt;no_user_kernel,no_guest_host"]
+)
+def test_short_forms_of_kernel_parameters(value: str) -> None:
+    parsed = parse(f"HEAD@lsm=landlock,lockdown,mitigations={value},thp=never")
+    assert parsed.settings == (
+        ("cmdline.lsm", "landlock,lockdown"),
+        ("cmdline.mitigations", value),
+        ("thp", "never"),
+    )
+    assert (
+        parsed.settings == parse(f"HEAD@cmdline.lsm=landlock,lockdown,cmdline.mitigations={value},thp=never").settings
+    )
+
+
 def test_string_kconfig_values() -> None:
     assert parse('HEAD%LOCALVERSION="-a,b"').kconfig == (("CONFIG_LOCALVERSION", '"-a,b"'),)
 
@@ -118,6 +155,20 @@ def test_kinds(tmp_path: Path) -> None:
         ("v6.12@env.A-B=1", "'A-B' is not the name of an environment variable", "MALLOC_ARENA_MAX"),
         ("v6.12@env.=1", "unknown setting 'env.'", "env.NAME"),
         ("v6.12@env.LAB_SEED=1", "the lab's own", ""),
+        ("v6.12@sched_feat.X=2", "sched_feat.X=2", "0, 1"),
+        ("v6.12@sched_feat.NO_X=1", "off by its value", "sched_feat.X=0"),
+        ("v6.12@sched_feat.delay", "'delay' is not the name", "DELAY_DEQUEUE"),
+        ("v6.12@debugfs.sched/../x=1", "below /sys/kernel/debug", "sched/"),
+        ("v6.12@debugfs./x=1", "below /sys/kernel/debug", "sched/"),
+        ("v6.12@debugfs.x=", "no value", ""),
+        ("v6.12@cgroup.memory.max=", "no value", ""),
+        ("v6.12@cgroup.memory=1", "cgroup v2 controller", "cgroup.memory.max=64M"),
+        ("v6.12@cgroup.cgroup.freeze=1", "cgroup v2 controller", "cgroup.memory.max=64M"),
+        ("v6.12@cgroup.memory/max=1", "cgroup v2 controller", "cgroup.memory.max=64M"),
+        ("v6.12@lsm=", "not a list of security modules", "landlock"),
+        ("v6.12@lsm=a,,b", "not a list of security modules", "landlock"),
+        ("v6.12@mitigations=on", "mitigations=on", "auto,nosmt"),
+        ("v6.12@mitigations=off,cmdline.mitigations=auto", "cmdline.mitigations is given twice", ""),
         ("v6.12%FOO=maybe", "CONFIG_FOO=maybe", "y, n, m"),
         ("v6.12%FOO=", "CONFIG_FOO=", "y, n, m"),
         ("v6.12%foo=y", "'foo'", "FOO"),

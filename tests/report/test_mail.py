@@ -199,11 +199,25 @@ def test_qemu_commands_hold_no_path_of_this_machine(tmp_path: Path) -> None:
         ("sysctl.vm.swappiness", "10", "sysctl -w vm.swappiness=10"),
         ("hugepages", "20", "echo 20 > /proc/sys/vm/nr_hugepages"),
         ("thp", "a; reboot", "echo 'a; reboot' > /sys/kernel/mm/transparent_hugepage/enabled"),
+        ("sched_feat.DELAY_DEQUEUE", "0", "echo NO_DELAY_DEQUEUE > /sys/kernel/debug/sched/features"),
+        ("sched_feat.DELAY_DEQUEUE", "1", "echo DELAY_DEQUEUE > /sys/kernel/debug/sched/features"),
+        ("debugfs.sched/preempt", "full", "echo full > /sys/kernel/debug/sched/preempt"),
+        ("cmdline.lsm", "landlock", None),
         ("idle", "yes", None),
     ],
 )
 def test_settings_are_commands(name: str, value: str, command: str | None) -> None:
     assert channel.setting_command(name, value) == command
+
+
+def test_a_shell_enters_the_cgroup_that_it_made() -> None:
+    steps = (channel.setting_command("cgroup.memory.max", "64M") or "").split(" && ")
+    assert steps[1:] == [
+        "echo +memory > /sys/fs/cgroup/cgroup.subtree_control",
+        "mkdir -p /sys/fs/cgroup/lab",
+        "echo 64M > /sys/fs/cgroup/lab/memory.max",
+        "echo $$ > /sys/fs/cgroup/lab/cgroup.procs",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,7 @@ def folder(tmp_path: Path, text: str) -> str:
         ("[[case]]", "[settings]\ntph = 'never'\n[[case]]", 24, "unknown setting 'tph'"),
         ("[[case]]", "[settings]\nhugepages = 3\n[[case]]", 24, "hugepages is not set here"),
         ("[[case]]", "[settings]\n'env.A' = 'b'\n[[case]]", 24, "env.A is not set here"),
+        ("[[case]]", "[settings]\nmitigations = 'off'\n[[case]]", 24, "mitigations is not set here"),
         ("[[case]]", "[settings]\nsysctl.vm.x = 1.5\n[[case]]", 24, "sysctl.vm.x: a setting is a string or a whole"),
         ("[[case]]", "[env]\nLAB_SEED = '1'\n[[case]]", 24, "LAB_SEED: names that begin with LAB_"),
         ("[[case]]", "[env]\n'A B' = '1'\n[[case]]", 24, "'A B' is not the name of an environment variable"),

@@ -84,6 +84,8 @@ def test_an_arm_s_own_win_over_the_workload_s(needy: Workload) -> None:
     assert needy.guest_settings({"thp": "always", "thp.defrag": "madvise"}, arm) == {
         "thp": "always", "thp.defrag": "never", "hugepages": "2", "sysctl.vm.swappiness": "10",
     }  # fmt: skip
+    # What the guest can read back of the kernel command line goes to its init, too.
+    assert needy.guest_settings({}, {"cmdline.lsm": "landlock"})["cmdline.lsm"] == "landlock"
     assert needy.environment(arm) == {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", "A": "1"}
     assert needy.environment({"env.GLIBC_TUNABLES": "x"}) == {"GLIBC_TUNABLES": "x"}
 

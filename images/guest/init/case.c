@@ -7,6 +7,7 @@
  * in memory until it has ended.
  */
 #include "case.h"
+#include "cgroup.h"
 #include "files.h"
 #include "report.h"
 #include "seed.h"
@@ -29,6 +30,7 @@
 #define OUTPUT_MAX	(1 << 20)
 #define VMSTAT_MAX	(1 << 16)
 #define NOT_STARTED	127	/* the status a shell gives for it */
+#define NOT_JOINED	126
 
 /* What came through one pipe. Beyond the limit it is read and dropped, so that the workload never blocks. */
 struct output {
@@ -86,7 +88,17 @@ static char **environment(const struct job *job)
 	return env;
 }
 
-static _Noreturn void child(const struct job_case *run, char **env, const int pipes[3][2])
+static void join_cgroup(void)
+{
+	int failed = cgroup_join();
+
+	if (!failed)
+		return;
+	dprintf(STDERR_FILENO, "cannot join the cgroup of this guest's settings: %s\n", strerror(-failed));
+	_exit(NOT_JOINED);
+}
+
+static _Noreturn void child(const struct job_case *run, char **env, const int pipes[3][2], bool measured)
 {
 	int null = open("/dev/null", O_RDONLY);
 
@@ -95,6 +107,9 @@ static _Noreturn void child(const struct job_case *run, char **env, const int pi
 		dup2(null, STDIN_FILENO);
 	dup2(pipes[0][1], STDOUT_FILENO);
 	dup2(pipes[1][1], STDERR_FILENO);
+	/* What a setup program leaves behind is not charged to the cases. */
+	if (measured)
+		join_cgroup();
 	execvpe(run->argv[0], run->argv, env);
 	if (write(pipes[2][1], &errno, sizeof(errno)) < 0)
 		_exit(NOT_STARTED - 1);
@@ -166,7 +181,7 @@ static void open_pipes(int pipes[3][2])
 	out.truncated = err.truncated = false;
 }
 
-static struct ending run_program(const struct job_case *run, char **env)
+static struct ending run_program(const struct job_case *run, char **env, bool measured)
 {
 	struct ending ending = { .status = NOT_STARTED << 8 };
 	int pipes[3][2];
@@ -175,7 +190,7 @@ static struct ending run_program(const struct job_case *run, char **env)
 	open_pipes(pipes);
 	pid = fork();
 	if (!pid)
-		child(run, env, (const int (*)[2])pipes);
+		child(run, env, (const int (*)[2])pipes, measured);
 	ending.error = pid < 0 ? errno : 0;
 	for (int i = 0; i < 3; i++)
 		close(pipes[i][1]);
@@ -338,7 +353,7 @@ void case_run(const struct job *job, const struct job_case *run)
 	started = now_ns();
 	/* A program that marks no window of its own is measured from here to there. */
 	lab_case_begin();
-	ending = run_program(run, env);
+	ending = run_program(run, env, true);
 	lab_case_end();
 	ended = now_ns();
 	file_read("/proc/vmstat", vmstat_after, sizeof(vmstat_after));
@@ -352,7 +367,7 @@ void case_run(const struct job *job, const struct job_case *run)
 bool setup_run(const struct job *job, const struct job_case *run)
 {
 	char **env = environment(job);
-	struct ending ending = run_program(run, env);
+	struct ending ending = run_program(run, env, false);
 	const struct output *said = err.length ? &err : &out;
 	int length = (int)strcspn(said->text, "\n");
 

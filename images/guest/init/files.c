@@ -54,3 +54,15 @@ int file_write(const char *path, const char *text)
 	close(fd);
 	return error;
 }
+
+bool list_has(const char *list, const char *word, size_t length, const char *separators)
+{
+	size_t found;
+
+	for (const char *at = list; *at; at += found + !!at[found]) {
+		found = strcspn(at, separators);
+		if (found == length && !memcmp(at, word, length))
+			return true;
+	}
+	return false;
+}

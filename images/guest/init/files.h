@@ -3,6 +3,7 @@
 #ifndef LAB_FILES_H
 #define LAB_FILES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -14,5 +15,8 @@ const char *file_word(const char *path, char *buffer, size_t size);
 
 /* Write a string in one write(): 0, or -errno. */
 int file_write(const char *path, const char *text);
+
+/* True if a list from such a file has a word; separators: the characters between its words. */
+bool list_has(const char *list, const char *word, size_t length, const char *separators);
 
 #endif

@@ -5,6 +5,7 @@
  * back and compared; a measurement under other settings than asked is none.
  */
 #include "settings.h"
+#include "cgroup.h"
 #include "files.h"
 #include "report.h"
 
@@ -12,15 +13,21 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/module.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #define THP	"/sys/kernel/mm/transparent_hugepage/"
+#define DEBUGFS	"/sys/kernel/debug/"
+#define SECURITYFS "/sys/kernel/security"
+#define SPECTRE	"/sys/devices/system/cpu/vulnerabilities/spectre_v1"
 #define VALUE_MAX	1024
 
 #define IDLE_WINDOW_NS	100000000
@@ -52,7 +59,16 @@ static const struct {
 	{ "thp.shmem",		THP "shmem_enabled" },
 	{ "overcommit",		"/proc/sys/vm/overcommit_memory" },
 	{ "swappiness",		"/proc/sys/vm/swappiness" },
-	{ "sched.features",	"/sys/kernel/debug/sched/features" },
+	{ "sched.features",	DEBUGFS "sched/features" },
+};
+
+/* One setting, and what became of it. */
+struct attempt {
+	const char *name;
+	const char *value;
+	const char *now;		/* the value in force */
+	char buffer[VALUE_MAX];
+	char error[VALUE_MAX + 640];	/* why it was refused */
 };
 
 /* As sysctl(8): dots separate folders, and a slash stands for a dot inside a name. */
@@ -80,17 +96,25 @@ static bool setting_path(const char *name, char *path, size_t size)
 	return false;
 }
 
+/* Cut a text to the only part of it between two brackets; NULL where there is none, or more than one. */
+static const char *bracketed(char *text, char open, char close)
+{
+	char *left = strchr(text, open);
+	char *right = left ? strchr(left, close) : NULL;
+
+	if (!right || strchr(right, open))
+		return NULL;
+	*right = '\0';
+	return left + 1;
+}
+
 /* The value in force: of a choice like "always [madvise] never", the word in brackets. */
 static const char *setting_value(const char *path, char *buffer, size_t size)
 {
 	const char *value = file_word(path, buffer, size);
-	char *left = strchr(buffer, '[');
-	char *right = left ? strchr(left, ']') : NULL;
+	const char *chosen = bracketed(buffer, '[', ']');
 
-	if (!right || strchr(right, '['))
-		return value;
-	*right = '\0';
-	return left + 1;
+	return chosen ? chosen : value;
 }
 
 static const char *next_word(const char *text, size_t *length)
@@ -141,29 +165,186 @@ static void show(const char *type, const char *name, const char *value, const ch
 	report_end();
 }
 
+static bool refuse(struct attempt *attempt, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(attempt->error, sizeof(attempt->error), format, arguments);
+	va_end(arguments);
+	return false;
+}
+
+static bool reads_back_as(struct attempt *attempt, const char *found)
+{
+	return refuse(attempt, "reads back as '%.*s'", (int)strcspn(found, "\n"), found);
+}
+
+static bool write_to(struct attempt *attempt, const char *path, const char *text)
+{
+	int failed = file_write(path, text);
+
+	return !failed || refuse(attempt, "%s: %s", path, strerror(-failed));
+}
+
+static bool apply_file(struct attempt *attempt)
+{
+	char path[512];
+
+	if (!setting_path(attempt->name, path, sizeof(path)))
+		return refuse(attempt, "no such setting");
+	if (!write_to(attempt, path, attempt->value))
+		return false;
+	attempt->now = setting_value(path, attempt->buffer, sizeof(attempt->buffer));
+	return same_value(attempt->now, attempt->value) || reads_back_as(attempt, attempt->now);
+}
+
+/* The scheduler's features are words in one file: NAME, or NO_NAME for one that is off. */
+static bool apply_feature(struct attempt *attempt)
+{
+	const char *path = DEBUGFS "sched/features", *list;
+	bool off = !strcmp(attempt->value, "0");
+	char word[128];
+
+	/* Before commit 8a99b6833c88 ("sched: Move SCHED_DEBUG sysctl to debugfs") (in v5.13). */
+	if (!access(DEBUGFS "sched_features", F_OK))
+		path = DEBUGFS "sched_features";
+	snprintf(word, sizeof(word), "%s%s", off ? "NO_" : "", attempt->name + strlen("sched_feat."));
+	if (!write_to(attempt, path, word))
+		return false;
+	list = file_word(path, attempt->buffer, sizeof(attempt->buffer));
+	return list_has(list, word, strlen(word), " ") || reads_back_as(attempt, off ? "1" : "0");
+}
+
+/* Files for yes and no take 1 and 0, and read "Y" and "N". */
+static bool same_switch(const char *now, const char *value)
+{
+	return (!strcmp(now, "Y") && strchr("1yY", *value) && strlen(value) == 1) ||
+	       (!strcmp(now, "N") && strchr("0nN", *value) && strlen(value) == 1);
+}
+
+/* Some files take commands and cannot be read: what they accept is all that is known of them. */
+static bool apply_debugfs(struct attempt *attempt)
+{
+	const char *chosen;
+	char path[512];
+
+	snprintf(path, sizeof(path), DEBUGFS "%s", attempt->name + strlen("debugfs."));
+	if (!write_to(attempt, path, attempt->value))
+		return false;
+	if (file_read(path, attempt->buffer, sizeof(attempt->buffer)) < 0)
+		return true;
+	attempt->now = setting_value(path, attempt->buffer, sizeof(attempt->buffer));
+	if (same_value(attempt->now, attempt->value) || same_switch(attempt->now, attempt->value))
+		return true;
+	/* sched/preempt reads "none voluntary (full)". */
+	chosen = bracketed(attempt->buffer, '(', ')');
+	attempt->now = chosen ? chosen : attempt->now;
+	return same_value(attempt->now, attempt->value) || reads_back_as(attempt, attempt->now);
+}
+
+/* A number of bytes with its unit, as cgroup files take it: 64M reads back as 67108864. */
+static bool same_size(const char *now, size_t now_length, const char *value, size_t length)
+{
+	static const char units[] = "kmgt";
+	const char *unit;
+	char *end, *now_end;
+	unsigned long long bytes = strtoull(value, &end, 10);
+
+	unit = length && end == value + length - 1 ? strchr(units, tolower((unsigned char)*end)) : NULL;
+	if (!unit || !isdigit((unsigned char)*value))
+		return false;
+	bytes <<= 10 * (unit - units + 1);
+	return strtoull(now, &now_end, 10) == bytes && now_end == now + now_length;
+}
+
+/* The file may have more words than were written: cpu.max adds the period, io.max the other limits. */
+static bool begins_with_value(const char *now, const char *value)
+{
+	size_t now_length, length;
+
+	for (value = next_word(value, &length); length; value = next_word(value + length, &length)) {
+		now = next_word(now, &now_length);
+		if (!same_word(now, now_length, value, length) && !same_size(now, now_length, value, length))
+			return false;
+		now += now_length;
+	}
+	return true;
+}
+
+static bool apply_cgroup(struct attempt *attempt)
+{
+	char path[512];
+
+	if (!cgroup_open(attempt->name + strlen("cgroup."), path, sizeof(path)))
+		return refuse(attempt, "%s", path);
+	if (!write_to(attempt, path, attempt->value))
+		return false;
+	attempt->now = file_word(path, attempt->buffer, sizeof(attempt->buffer));
+	return begins_with_value(attempt->now, attempt->value) || reads_back_as(attempt, attempt->now);
+}
+
+/* The kernel adds security modules of its own, and leaves out the ones that it does not have. */
+static bool check_lsm(struct attempt *attempt)
+{
+	size_t length;
+
+	mkdir(SECURITYFS, 0755);
+	mount("securityfs", SECURITYFS, "securityfs", 0, NULL);
+	attempt->now = file_word(SECURITYFS "/lsm", attempt->buffer, sizeof(attempt->buffer));
+	for (const char *name = attempt->value; *name; name += length + (name[length] == ',')) {
+		length = strcspn(name, ",");
+		if (!list_has(attempt->now, name, length, ","))
+			return reads_back_as(attempt, attempt->now);
+	}
+	return true;
+}
+
+/* Every out-of-order processor needs the mitigation of Spectre v1, so it tells whether there are any. */
+static bool check_mitigations(struct attempt *attempt)
+{
+	const char *now = file_word(SPECTRE, attempt->buffer, sizeof(attempt->buffer));
+	bool off = !strcmp(attempt->value, "off");
+
+	/* auto;no_user_kernel and the like leave out some. */
+	if (!off && strchr(attempt->value, ';'))
+		return true;
+	if (strncmp(now, off ? "Mitigation" : "Vulnerable", strlen("Mitigation")))
+		return true;
+	return refuse(attempt, "spectre_v1 reads back as '%s'", now);
+}
+
+static bool begins_with(const char *text, const char *start)
+{
+	return !strncmp(text, start, strlen(start));
+}
+
+static bool apply(struct attempt *attempt)
+{
+	if (begins_with(attempt->name, "sched_feat."))
+		return apply_feature(attempt);
+	if (begins_with(attempt->name, "debugfs."))
+		return apply_debugfs(attempt);
+	if (begins_with(attempt->name, "cgroup."))
+		return apply_cgroup(attempt);
+	if (!strcmp(attempt->name, "cmdline.lsm"))
+		return check_lsm(attempt);
+	if (!strcmp(attempt->name, "cmdline.mitigations"))
+		return check_mitigations(attempt);
+	return apply_file(attempt);
+}
+
 bool setting_apply(const char *name, const char *value)
 {
-	char path[512], buffer[VALUE_MAX], error[VALUE_MAX + 64];
-	const char *now;
-	int failed;
+	static struct attempt attempt;
 
-	if (!setting_path(name, path, sizeof(path))) {
-		show("refused", name, value, "no such setting");
+	attempt.name = name;
+	attempt.value = attempt.now = value;
+	if (!apply(&attempt)) {
+		show("refused", name, value, attempt.error);
 		return false;
 	}
-	failed = file_write(path, value);
-	if (failed) {
-		snprintf(error, sizeof(error), "%s: %s", path, strerror(-failed));
-		show("refused", name, value, error);
-		return false;
-	}
-	now = setting_value(path, buffer, sizeof(buffer));
-	if (!same_value(now, value)) {
-		snprintf(error, sizeof(error), "reads back as '%s'", now);
-		show("refused", name, value, error);
-		return false;
-	}
-	show("setting", name, now, NULL);
+	show("setting", name, attempt.now, NULL);
 	return true;
 }
 

@@ -1,0 +1,73 @@
+"""Settings in real guests of a distributor's kernel: one of each is in force, or is refused in the right words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .conftest import Lab
+
+pytestmark = [pytest.mark.guest, pytest.mark.network]
+
+KERNEL = "deb:6.12"
+SEEN = """#!/bin/sh
+group=$(sed -n 's/^0:://p' /proc/self/cgroup)
+max=$(cat "/sys/fs/cgroup$group/memory.max" 2>/dev/null || echo 0)
+cpu=$(cut -d ' ' -f 1 "/sys/fs/cgroup$group/cpu.max" 2>/dev/null || echo 0)
+landlock=$(grep -c landlock /sys/kernel/security/lsm 2>/dev/null)
+yama=$(grep -c yama /sys/kernel/security/lsm 2>/dev/null)
+mitigated=$(grep -c Mitigation /sys/devices/system/cpu/vulnerabilities/spectre_v1)
+delayed=$(grep -cw DELAY_DEQUEUE /sys/kernel/debug/sched/features)
+full=$(grep -c '(full)' /sys/kernel/debug/sched/preempt)
+echo '{"metrics": {"max": '"$max"', "cpu": '"$cpu"', "landlock": '"${landlock:-0}"', "yama": '"${yama:-0}"'}}'
+echo '{"metrics": {"mitigated": '"$mitigated"', "delayed": '"$delayed"', "full": '"$full"'}}'
+"""
+SETTINGS = (
+    "cgroup.memory.max=96M,cgroup.cpu.max=50000 100000,sched_feat.NO_DELAY_DEQUEUE,debugfs.sched/preempt=full,"
+    "lsm=landlock,lockdown,mitigations=auto"
+)
+
+
+@pytest.fixture
+def seen(lab: Lab) -> Path:
+    """A script that prints what it sees of its guest's settings."""
+    script = lab.home / "seen.sh"
+    script.write_text(SEEN)
+    script.chmod(0o755)
+    return script
+
+
+def test_one_of_each_setting_is_in_force(lab: Lab, seen: Path) -> None:
+    document = lab.json(
+        *("ab", "--base", f"{KERNEL}@mitigations=off", "--test", f"{KERNEL}@{SETTINGS}"),
+        *("--seeds", "1", "-w", f"script:{seen}"),
+    )
+    found = {metric["name"]: (*metric["base"], *metric["test"]) for metric in document["cases"][0]["metrics"]}
+    expected = {
+        "max": (0, 96 << 20), "cpu": (0, 50_000), "landlock": (0, 1), "yama": (0, 0),
+        "mitigated": (0, 1), "delayed": (1, 0), "full": (0, 1),
+    }  # fmt: skip
+    assert {name: found[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        ("sched_feat.NO_SUCH_THING", "sched_feat.SUCH_THING=0: /sys/kernel/debug/sched/features: Invalid argument"),
+        ("debugfs.sched/nothing=1", "/sys/kernel/debug/sched/nothing: No such file"),
+        ("cgroup.memory.max=97M1", "/sys/fs/cgroup/lab/memory.max: Invalid argument"),
+        ("cgroup.memory.max=5000", "cgroup.memory.max=5000: reads back as '4096'"),
+        ("cgroup.nothing.max=1", "the kernel has no cgroup v2 controller 'nothing', only '"),
+        ("lsm=landlock,nothing", "cmdline.lsm=landlock,nothing: reads back as '"),
+    ],
+)
+def test_what_a_kernel_does_not_do_is_refused(lab: Lab, seen: Path, setting: str, why: str) -> None:
+    spec = f"{KERNEL}@{setting}"
+    said = lab.refused(4, "ab", "--base", spec, "--test", spec, "--seeds", "1", "-w", f"script:{seen}")
+    assert "the guest refused the setting" in said and why in said
+
+
+def test_a_program_that_needs_more_than_its_cgroup_gives_is_killed(lab: Lab, seen: Path) -> None:
+    arms = ("--base", KERNEL, "--test", f"{KERNEL}@cgroup.memory.max=256K", "--seeds", "1", "-w", f"script:{seen}")
+    assert "out of memory" in lab.refused(4, "ab", *arms)
