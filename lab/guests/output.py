@@ -79,12 +79,24 @@ def _collect_case(found: CaseOutcome | None, workload: Workload, case: Case, gue
         raise GuestFailed(GuestFailure.WORKLOAD, f"{name} counted no operations ({workload.operations})", log=log)
 
 
+def _is_limited(console: Path) -> bool:
+    """True if the kernel killed a program at the limit of a cgroup, not of the guest."""
+    return console.is_file() and "Memory cgroup out of memory" in console.read_text(errors="replace")
+
+
 def _successful(outcome: CaseOutcome | None, case: Case, workload: Workload, guest: Path) -> CaseOutcome:
     log = guest / REPORT
     name = f"{workload.name}:{case.name}"
     if outcome is None or not outcome.ended:
         raise GuestFailed(GuestFailure.NO_REPORT, f"{name} never ended", log=log)
     last = _last_line(outcome)
+    if outcome.oom_kills and _is_limited(guest / CONSOLE):
+        raise GuestFailed(
+            GuestFailure.OOM,
+            f"{name} was killed because its cgroup ran out of memory",
+            hint="choose a smaller case, or raise cgroup.memory.max",
+            log=guest / CONSOLE,
+        )
     if outcome.oom_kills:
         raise GuestFailed(
             GuestFailure.OOM,
