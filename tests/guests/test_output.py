@@ -93,6 +93,14 @@ def test_a_case_that_did_not_end_well(tmp_path: Path, changes: dict[str, object]
         deliver(workload(tmp_path), **changes)  # type: ignore[arg-type]
 
 
+def test_a_cgroup_that_ran_out_of_memory_is_named(tmp_path: Path) -> None:
+    chosen = workload(tmp_path)
+    (tmp_path / "console.log").write_text("[ 1.0] Memory cgroup out of memory: Killed process 70 (mine)\n")
+    outcome = CaseOutcome(name="small", begin_ns=0, ended=True, status=137, oom_kills=1)
+    with pytest.raises(GuestFailed, match="mine:small was killed because its cgroup ran out of memory"):
+        output._successful(outcome, chosen.case("small"), chosen, tmp_path)
+
+
 def test_a_program_that_complains_on_its_standard_output_is_quoted(tmp_path: Path) -> None:
     with pytest.raises(GuestFailed, match="exited with status 1: the disk is full"):
         deliver(workload(tmp_path), "the disk is full", status=1)
