@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +138,7 @@ def test_the_kernels_share_decides_and_the_programs_own_code_is_named(measured: 
     own = metrics["user_instructions"]["base"]
     assert max(own) > 1.05 * min(own), "the seed moves the string"
     kernel = metrics["kernel_cycles"]["base"]
-    assert max(kernel) < 1.005 * min(kernel), "and not the kernel"
+    assert statistics.pstdev(kernel) < 0.005 * statistics.fmean(kernel), "and not the kernel"
     (note,) = [note for note in case["notes"] if "depends on the seed" in note]
     assert "strcmp" in note
 
