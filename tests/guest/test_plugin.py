@@ -180,7 +180,9 @@ def test_string_instructions(bench: Bench, model: Model) -> None:
             assert window.user["loads"] == window.user["stores"] == 0
             assert window.user["dtlb_walks_4k"] == 2 * -(-count // 4096)
         if model is Model.FULL:
-            assert window.user["l1d_misses"] == 2 * -(-count // 64)
+            # The frame of a string's second page is guessed, and may be one that is in the cache.
+            lines, guessed = -(-count // 64), max(count - 4096, 0) // 64
+            assert 2 * (lines - guessed) <= window.user["l1d_misses"] <= 2 * lines
 
 
 @pytest.mark.parametrize("model", [Model.TLB, Model.FULL])
