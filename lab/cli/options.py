@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from lab.cluster import connect
 from lab.compare import results
@@ -23,6 +24,7 @@ from lab.guests.costs import BASES
 from lab.guests.exact import QEMU
 from lab.kernels import compilers
 from lab.stats import defaults
+from lab.workloads import selection
 
 P = TypeVar("P", bound=ComparisonPlan)
 
@@ -197,12 +199,25 @@ def print_json(document: object) -> None:
     click.echo(records.encode(document), nl=False)
 
 
+def _selections(ctx: click.Context, _: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """The selections of every `--workload`, or of the suite."""
+    if ctx.params.get("suite") is None:
+        return value
+    if ctx.get_parameter_source("workload") is not ParameterSource.DEFAULT:
+        raise UserError("--suite and --workload exclude each other", hint="leave one of them out")
+    return selection.suite(ctx.params["suite"]).selections
+
+
 def measured(*, max_seeds: int) -> Decorator:
     """The options of a measurement of several arms: workloads, cost model, threshold, seeds, and the means."""
     return together(
         click.option(
             "--workload", "-w", "workload", multiple=True, default=["alloc-burst"], show_default=True,
-            metavar="NAME[:CASE,...]", help="What to run; may be given several times.",
+            metavar="NAME[:CASE,...]", help="What to run; may be given several times.", callback=_selections,
+        ),
+        click.option(
+            "--suite", metavar="NAME", is_eager=True,
+            help="Run a suite's cases instead: quick, mm, fs, net, all (see `lab workload list`).",
         ),
         tree,
         mode,

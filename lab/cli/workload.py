@@ -12,6 +12,7 @@ from lab.core import records
 from lab.core.errors import LabError
 from lab.core.text import columns, plural
 from lab.workloads import selection
+from lab.workloads.selection import Suite
 from lab.workloads.spec import Case, Metric, Workload
 
 
@@ -38,6 +39,14 @@ def render(workload: Workload) -> str:
         lines += ["", f"any other case of this form can be asked for:\n  {workload.case_pattern}"]
     if workload.case_files:
         lines += ["", f"a file of yours is a case, too: --workload {workload.name}:PATH ({workload.case_files})"]
+    return "\n".join(lines)
+
+
+def render_suite(suite: Suite) -> str:
+    """A suite as text for people: its groups with their cases."""
+    lines = [f"{suite.name}: {suite.description}", f"run it:     lab ab --base SPEC --test SPEC --suite {suite.name}"]
+    for group, cases in suite.cases().items():
+        lines += ["", f"{group}, {plural(len(cases), 'case')}:", *(f"  {name}" for name in cases)]
     return "\n".join(lines)
 
 
@@ -83,11 +92,11 @@ def workload() -> None:
 @workload.command("list")
 @options.json_output
 def list_command(as_json: bool) -> None:
-    """List the workloads.
+    """List the workloads, and the suites of their cases.
 
     Example: lab workload list
     """
-    workloads = selection.list_workloads()
+    workloads, suites = selection.list_workloads(), selection.suites().values()
     if as_json:
         document = [
             {
@@ -101,9 +110,13 @@ def list_command(as_json: bool) -> None:
             }
             for each in workloads
         ]
-        _print_json({"schema": "lab.workloads/1", "workloads": document})
+        named = [{"name": each.name, "description": each.description, "groups": each.cases()} for each in suites]
+        _print_json({"schema": "lab.workloads/1", "workloads": document, "suites": named})
         return
-    for line in columns([(each.name, f"{len(each.cases):>3} cases", each.story) for each in workloads]):
+    rows = [(each.name, f"{len(each.cases):>3} cases", each.story) for each in workloads]
+    rows += [(each.name, f"{sum(map(len, each.cases().values())):>3} cases", each.description) for each in suites]
+    lines = columns(rows)
+    for line in (*lines[: len(workloads)], "", "suites (--suite NAME):", *lines[len(workloads) :]):
         click.echo(line)
 
 
@@ -111,10 +124,16 @@ def list_command(as_json: bool) -> None:
 @click.argument("name")
 @options.json_output
 def show_command(name: str, as_json: bool) -> None:
-    """Show a workload: what it needs, its metrics, its cases. NAME is a name or a folder (./mine).
+    """Show a workload: what it needs, its metrics, its cases. NAME is a name or a folder (./mine), or that of a suite.
 
     Example: lab workload show alloc-burst
     """
+    if (suite := selection.suites().get(name)) is not None:
+        if as_json:
+            _print_json({"schema": "lab.suite/1", **records.plain(suite), "groups": suite.cases()})
+        else:
+            click.echo(render_suite(suite))
+        return
     shown = selection.load(name)
     if as_json:
         _print_json({"schema": "lab.workload/1", **msgspec.to_builtins(shown, enc_hook=str)})

@@ -176,6 +176,7 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
         verdict=overall.verdict,
         reason=overall.reason,
         metric=plan.metric,
+        suite=plan.suite,
         reproduce=f"lab replay {name}",
         remarks=_boot_remarks(guests),
     )
@@ -272,6 +273,7 @@ def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], multi
         CaseResult(
             workload=one.bench.workload.name,
             case=case.name,
+            group=plan.group_of(one.bench.workload, case),
             control=case.control,
             verdict=Outcome.UNKNOWN if holm is False else found.verdict,
             metrics=multiple.withdraw_primary(comparisons, test) if holm is False else comparisons,

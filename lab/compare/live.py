@@ -209,6 +209,7 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
         cases=cases,
         verdict=overall.verdict,
         reason=overall.reason,
+        suite=plan.suite,
         reproduce=again(plan, plan.live),
         live=_live(plan.live, guests, runner, facts, profiles),
     )
@@ -237,6 +238,7 @@ def judge(rounds: Rounds, setups: Sequence[GuestSetup], plan: Plan) -> tuple[lis
         CaseResult(
             workload=setup.workload.name,
             case=case.name,
+            group=plan.group_of(setup.workload, case),
             control=case.control,
             verdict=verdicts[name].verdict,
             metrics=_measured(standing[name], setup),

@@ -15,6 +15,7 @@ from lab.kernels import compilers, trees
 from lab.kernels.kernel import KernelSpec, resolve
 from lab.stats import defaults
 from lab.workloads import selection
+from lab.workloads.spec import Case, Workload
 
 GUEST_TIMEOUT_S = 300.0
 """A guest that runs longer hangs."""
@@ -83,6 +84,7 @@ class ComparisonPlan(CommonPlan, frozen=True, kw_only=True):
     """A plan of comparisons, whatever their arms are.
 
     metric: what decides, if the user chose it: `cycles`, `instructions`, or the name of a metric.
+    suite: the suite that named the workloads, if one did. groups: its groups, with the full names of their cases.
     """
 
     workloads: list[str]
@@ -90,6 +92,8 @@ class ComparisonPlan(CommonPlan, frozen=True, kw_only=True):
     seeds: int
     fixed_seeds: bool
     metric: str | None = None
+    suite: str | None = None
+    groups: dict[str, list[str]] = msgspec.field(default_factory=dict)
 
     @classmethod
     def of(cls, options: MeasureOptions, *, live: LivePlan | None = None, **more: Any) -> Self:
@@ -101,8 +105,15 @@ class ComparisonPlan(CommonPlan, frozen=True, kw_only=True):
             seeds=options.seeds or options.first_seeds,
             fixed_seeds=options.seeds is not None,
             metric=options.metric,
+            suite=options.suite,
+            groups=selection.suite(options.suite).cases() if options.suite else {},
             **more,
         )
+
+    def group_of(self, workload: Workload, case: Case) -> str:
+        """The group of a case: the suite's, else the workload's own, if it has any."""
+        name = f"{workload.name}:{case.name}"
+        return next((group for group, names in self.groups.items() if name in names), case.group)
 
 
 class Plan(ComparisonPlan, frozen=True, kw_only=True):
@@ -121,10 +132,12 @@ class Plan(ComparisonPlan, frozen=True, kw_only=True):
 class MeasureOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options that all measurements share, as a command line, a recipe or a night's plan gives them.
 
-    seeds: exactly that many, None to go by the verdicts. metric: as in a plan.
+    suite: the suite whose cases `workload` selects. seeds: exactly that many, None to go by the verdicts. metric: as in
+    a plan.
     """
 
     workload: tuple[str, ...]
+    suite: str | None = None
     metric: str | None = None
     tree: str | None = None
     model: str = "auto"

@@ -244,6 +244,7 @@ _ALL = {2: "both", 3: "all three", 4: "all four", 5: "all five"}
 class CaseResult(Record, frozen=True, kw_only=True):
     """One case: its primary metric's verdict, and every metric's raw values.
 
+    group: its group in the suite, else in the workload; empty where it has none.
     guest_clock: the workload's own cost metric, which counts instructions, where a modelled one is the primary.
     failed: the case failed, and has no numbers. notes: what the arms did besides the metric, a line each.
     sweep: its place in a sweep, where the workload's pattern names one.
@@ -252,6 +253,7 @@ class CaseResult(Record, frozen=True, kw_only=True):
 
     workload: str
     case: str
+    group: str = ""
     control: bool
     verdict: Outcome
     metrics: list[Comparison]
@@ -310,6 +312,7 @@ class AbResult(Record, frozen=True, kw_only=True):
 
     remarks: what the guests of both arms were before any case ran, where that differs.
     metric: what decides by the user's choice, `cycles` or `instructions`; None for each workload's own metric.
+    suite: the suite that the cases are of; None where the user named them.
     """
 
     schema: str = "lab.ab/1"
@@ -330,6 +333,7 @@ class AbResult(Record, frozen=True, kw_only=True):
     live: Live | None = None
     remarks: list[str] = msgspec.field(default_factory=list)
     metric: str | None = None
+    suite: str | None = None
 
     @property
     def pairs(self) -> str:

@@ -1,4 +1,4 @@
-"""Workloads by name or folder, and selections of their cases (`NAME:CASE,CASE`, `NAME:GROUP`)."""
+"""Workloads by name or folder, selections of their cases (`NAME:CASE,CASE`, `NAME:GROUP`), and suites of these."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
 
-from lab.core import paths, records
+import msgspec
+
+from lab.core import paths, records, toml
 from lab.core.errors import UserError, suggestion
+from lab.core.records import Record
 from lab.workloads.file import read
-from lab.workloads.spec import Case, Workload
+from lab.workloads.spec import Case, Name, Text, Workload
 
 FILE_NAME = "workload.toml"
 
@@ -44,7 +47,7 @@ def load(ref: str) -> Workload:
 def select(text: str) -> tuple[Workload, list[Case]]:
     """The workload and cases of `NAME` (all cases) or `NAME:CASE[,CASE...]`, each case once.
 
-    The name of a group stands for its cases.
+    The name of a group stands for its cases, and so does a pattern such as `fault-*`.
     Where a workload takes files of the user's, a case may be a path; the workload then has it as one more case.
     """
     ref, names = _split(text)
@@ -57,8 +60,19 @@ def select(text: str) -> tuple[Workload, list[Case]]:
             workload, case = workload.with_file(_user_file(workload, name))
             cases[case.name] = case
         else:
-            cases |= {case.name: case for case in workload.groups.get(name) or [workload.case(name)]}
+            cases |= {case.name: case for case in _named(workload, name)}
     return workload, list(cases.values())
+
+
+def _named(workload: Workload, name: str) -> list[Case]:
+    """The cases of a group or a pattern, or the one case of that name."""
+    if "*" not in name:
+        return workload.groups.get(name) or [workload.case(name)]
+    if found := [case for case in workload.cases if fnmatch(case.name, name)]:
+        return found
+    raise UserError(
+        f"workload {workload.name} has no case like {name!r}", hint=f"`lab workload show {workload.name}` lists them"
+    )
 
 
 def _names(workload: Workload, text: str, names: str) -> list[str]:
@@ -110,6 +124,50 @@ def select_all(texts: Iterable[str]) -> list[tuple[Workload, list[Case]]]:
                 joined, _ = joined.with_file(Path(case.file))
         chosen[workload.name] = joined, [*before, *(case for case in cases if case not in before)]
     return list(chosen.values())
+
+
+# --- suites ---
+
+
+class Suite(Record, frozen=True, kw_only=True):
+    """Cases of several workloads, to be measured together. groups: the selections of each group, as in `select`."""
+
+    name: Name
+    description: Text
+    groups: dict[str, tuple[str, ...]]
+
+    @property
+    def selections(self) -> tuple[str, ...]:
+        """The selections of all groups."""
+        return tuple(text for texts in self.groups.values() for text in texts)
+
+    def cases(self) -> dict[str, list[str]]:
+        """The full names of the cases of each group."""
+        return {
+            group: [f"{workload.name}:{case.name}" for workload, cases in select_all(texts) for case in cases]
+            for group, texts in self.groups.items()
+        }
+
+
+class _Suites(Record, frozen=True, kw_only=True):
+    """`workloads/suites.toml`."""
+
+    schema: int
+    suites: tuple[Suite, ...] = msgspec.field(name="suite")
+
+
+def suites() -> dict[str, Suite]:
+    """The suites by name."""
+    found = toml.load(paths.room("workloads") / "suites.toml", _Suites)
+    return {suite.name: suite for suite in found.suites}
+
+
+def suite(name: str) -> Suite:
+    """A suite by name."""
+    known = suites()
+    if name not in known:
+        raise UserError(f"no suite is called {name!r}", hint=f"there is {', '.join(known)}")
+    return known[name]
 
 
 # --- a selection as it is written into a plan ---

@@ -13,9 +13,11 @@ from lab.compare import exact, live_guests
 from lab.core.errors import UserError
 from lab.core.progress import Progress
 from lab.guests import kvm
+from lab.workloads import selection
+from lab.workloads.selection import Suite
 
 from ..fakes.build import own_folders
-from ..fakes.guest import Broken, FakeGuests, Unsupported, pretend, write_workload
+from ..fakes.guest import Broken, FakeGuests, Formula, Unsupported, pretend, write_workload
 
 QUIET = Progress(quiet=True)
 
@@ -80,14 +82,24 @@ def test_robust_needs_verdicts_that_rest_on_costs(more: dict[str, object]) -> No
     exact.require_cycles(asked(metric="cycles"))
 
 
+def slower_large(arm: str, seed: int, case: str) -> float:
+    """The case `large` is worse."""
+    return (100.0 if arm == "base" or case == "small" else 50.0 + seed) + seed
+
+
 def compare_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, *more: str) -> int:
     """Compare two kernels by the cases `small`, which raises an error, and `large`, which is worse."""
 
     def formula(arm: str, seed: int, case: str) -> float:
         if case == "small":
             raise error
-        return (100.0 if arm == "base" else 50.0 + seed) + seed
+        return slower_large(arm, seed, case)
 
+    return compare(tmp_path, monkeypatch, formula, "-w", write_workload(tmp_path / "mine"), *more)
+
+
+def compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, formula: Formula, *more: str) -> int:
+    """Compare two kernel files in guests that a formula stands for."""
     own_folders(monkeypatch, tmp_path)
     pretend(monkeypatch, tmp_path, FakeGuests(formula))
     image = bytearray(2048)
@@ -97,7 +109,7 @@ def compare_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Excepti
     for name in ("base", "test"):
         (tmp_path / name).write_bytes(image)
     arms = ["--base", f"file:{tmp_path}/base", "--test", f"file:{tmp_path}/test"]
-    return main.run(["ab", *arms, "-w", write_workload(tmp_path / "mine"), "--json", *more])
+    return main.run(["ab", *arms, "--json", *more])
 
 
 @pytest.mark.parametrize("more", [(), ("--fail-on", "regression")])
@@ -123,3 +135,36 @@ def test_a_case_that_a_kernel_lacks_is_no_failure(
     small, large = document["cases"]
     assert (small["failed"]["kind"], large["verdict"]) == ("unsupported", "regression")
     assert document["reason"].endswith("; 1 of 2 cases unsupported")
+
+
+def test_a_suite_selects_its_cases_and_groups_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = write_workload(tmp_path / "mine")
+    suite = Suite(name="tiny", description="d", groups={"big": (f"{mine}:large",), "rest": (f"{mine}:sm*",)})
+    monkeypatch.setattr(selection, "suites", lambda: {"tiny": suite})
+    assert compare(tmp_path, monkeypatch, slower_large, "--suite", "tiny") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["suite"] == "tiny"
+    assert [(case["case"], case["group"], case["verdict"]) for case in document["cases"]] == [
+        ("large", "big", "regression"), ("small", "rest", "same"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--suite", "quik"), "lab: no suite is called 'quik'; there is quick, mm, fs, net, all\n"),
+        (
+            ("--suite", "quick", "-w", "syscalls"),
+            "lab: --suite and --workload exclude each other; leave one of them out\n",
+        ),
+        (("-w", "syscalls", "--suite", "quick"), "lab: --suite and --workload exclude each other"),
+    ],
+)
+def test_a_suite_is_refused_in_one_line(
+    capsys: pytest.CaptureFixture[str], more: tuple[str, ...], message: str
+) -> None:
+    assert main.run(["ab", "--base", "a", "--test", "b", *more]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(message) and said.count("\n") == 1

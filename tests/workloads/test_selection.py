@@ -70,6 +70,53 @@ def test_show_and_list_name_the_groups() -> None:
     assert groups["alloc-burst"] == {}
 
 
+def test_a_pattern_stands_for_the_cases_that_it_fits() -> None:
+    _, cases = selection.select("syscalls:ctx-*,getppid,ctx-2")
+    assert [case.name for case in cases] == ["ctx-2", "ctx-4", "ctx-8", "ctx-16", "getppid"]
+    with pytest.raises(UserError, match=r"has no case like 'cty-\*'") as caught:
+        selection.select("syscalls:cty-*")
+    assert caught.value.hint == "`lab workload show syscalls` lists them"
+
+
+SUITES = selection.suites()
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_a_shipped_suite_has_each_case_in_one_group(name: str) -> None:
+    cases = [case for group in SUITES[name].cases().values() for case in group]
+    assert len(cases) == len(set(cases))
+    chosen = selection.select_all(SUITES[name].selections)
+    assert set(cases) == {f"{workload.name}:{case.name}" for workload, some in chosen for case in some}
+    assert name not in [workload.name for workload in selection.list_workloads()]
+
+
+def test_shipped_suites_have_the_cases_that_their_names_promise() -> None:
+    cases = {name: {case for group in suite.cases().values() for case in group} for name, suite in SUITES.items()}
+    syscalls = selection.load("syscalls")
+    named = {name: {f"syscalls:{case.name}" for case in some} for name, some in syscalls.groups.items()}
+    assert len(cases["quick"]) == 20 and all(cases["quick"] & some for some in named.values())
+    assert all(named[name] <= cases[name] for name in ("mm", "fs", "net"))
+    assert {f"syscalls:{case.name}" for case in syscalls.cases} <= cases["all"]
+
+
+def test_an_unknown_suite_comes_with_the_known_ones() -> None:
+    with pytest.raises(UserError, match="no suite is called 'quik'") as caught:
+        selection.suite("quik")
+    assert caught.value.hint == "there is quick, mm, fs, net, all"
+
+
+def test_show_and_list_have_the_suites() -> None:
+    runner = CliRunner()
+    listed = runner.invoke(main.lab, ["workload", "list"], catch_exceptions=False).stdout
+    assert re.search(r"^quick +20 cases  20 cheap cases", listed, re.MULTILINE)
+    shown = runner.invoke(main.lab, ["workload", "show", "quick"], catch_exceptions=False).stdout
+    assert "--suite quick" in shown and "\nprocesses, 4 cases:\n  syscalls:getppid\n" in shown
+    document = json.loads(runner.invoke(main.lab, ["workload", "list", "--json"], catch_exceptions=False).stdout)
+    groups = {suite["name"]: suite["groups"] for suite in document["suites"]}
+    alone = runner.invoke(main.lab, ["workload", "show", "quick", "--json"], catch_exceptions=False).stdout
+    assert json.loads(alone)["groups"] == groups["quick"] and list(groups) == list(SUITES)
+
+
 def test_a_case_outside_the_sweep_may_fit_the_pattern() -> None:
     loaded, cases = selection.select("alloc-burst:layout-6000k-malloc")
     assert [case.name for case in cases] == ["layout-6000k-malloc"]
@@ -180,7 +227,7 @@ def test_files_that_cannot_be_cases(job: Path, text: str, message: str, hint: st
 def test_list_and_show_print_text_and_json() -> None:
     runner = CliRunner()
     listed = runner.invoke(main.lab, ["workload", "list"], catch_exceptions=False)
-    names = [line.split()[0] for line in listed.stdout.splitlines()]
+    names = [line.split()[0] for line in listed.stdout.partition("\n\n")[0].splitlines()]
     assert names == sorted(names)
     assert {"aio-hugetlbfs", "alloc-burst", "pointer-chase"} <= set(names)
     document = json.loads(runner.invoke(main.lab, ["workload", "list", "--json"], catch_exceptions=False).stdout)
