@@ -315,7 +315,7 @@ def _live(
 def again(plan: Plan, live: LivePlan) -> str:
     """The command that measures it once more, with nothing left to another host's defaults."""
     argv = ["lab", "ab", "--mode", "live", "--base", plan.base.spec.text, "--test", plan.test.spec.text]
-    argv += [word for name in plan.workloads for word in ("-w", name)]
+    argv += ["--suite", plan.suite] if plan.suite else [word for name in plan.workloads for word in ("-w", name)]
     argv += ["--accel", live.accelerator, *(["--duet"] if live.duet else [])]
     argv += [f"--{'' if live.perf else 'no-'}perf", *(["--perf-record"] if live.perf_record else [])]
     valued = {

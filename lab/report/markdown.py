@@ -11,7 +11,7 @@ from lab.compare import counters
 from lab.compare.matrix_results import Cell, MatrixResult
 from lab.compare.results import AbResult, CaseResult, ResultEnvironment
 from lab.core.git import short
-from lab.core.text import number
+from lab.core.text import number, plural
 from lab.report import heatmap, matrix_text, text, wording
 from lab.report.curves import sweeps_of
 from lab.report.inputs import Comparisons, StoredBisection, StoredMatrix
@@ -85,20 +85,49 @@ def _result(result: AbResult) -> Iterator[str]:
     yield f"- test: {code(str(result.test))}"
     yield from (f"- note: {code(note)}" for note in result.notes)
     yield ""
-    beside = result.beside
-    heading = ("case", "metric", "base", "test", "change", "interval", *beside, "verdict")
-    rows = [_case(case, result, beside) for case in result.cases]
-    yield from table([heading, *rows], right=(2, 3, 4))
-    noted = [f"- {code(case.name)}: {code(note)}" for case in result.cases for note in case.notes]
-    yield from [*noted, ""] if noted else []
+    if summary := wording.summary(result):
+        yield from _summary(summary, result)
+    else:
+        yield from _cases(result, result.cases)
     curves = [f"- {code(sweep.line)}" for sweep in sweeps_of(result)]
     yield from [*curves, ""] if curves else []
     costs, robust = wording.robustness(result)
     robust_lines = [f"- {code(name)}: {how}" for name, how in robust]
     yield from [f"Verdicts {costs}", "", *robust_lines, ""] if robust_lines else []
-    yield from _movers(result)
+    yield from _movers(result, summary.largest if summary else result.cases)
     yield f"{_around(result.environment)}. "
     yield f"Repeat with {code(result.repeat)}."
+    yield ""
+
+
+def _cases(result: AbResult, cases: Sequence[CaseResult]) -> Iterator[str]:
+    """A table of some cases, and their notes."""
+    beside = result.beside
+    heading = ("case", "metric", "base", "test", "change", "interval", *beside, "verdict")
+    rows = [_case(case, result, beside) for case in cases]
+    yield from table([heading, *rows], right=(2, 3, 4))
+    noted = [f"- {code(case.name)}: {code(note)}" for case in cases for note in case.notes]
+    yield from [*noted, ""] if noted else []
+
+
+def _summary(summary: wording.Summary, result: AbResult) -> Iterator[str]:
+    """Counts by group, the largest changes, and the others by name."""
+    heading, *rows = summary.counts
+    yield from table([heading, *((code(name), *counts) for name, *counts in rows)], right=range(1, len(heading)))
+    yield f"{summary.changes.capitalize()}{':' if summary.largest else '.'}"
+    yield ""
+    yield from _cases(result, summary.largest) if summary.largest else []
+    if summary.smaller:
+        smaller = [f"{code(case.name)} {wording.change(case.primary)}" for case in summary.smaller]
+        yield f"Smaller: {', '.join(smaller)}."
+        yield ""
+    if summary.open:
+        yield from ["No verdict:", ""]
+        yield from (
+            f"- {code(case.name)} {wording.change(case.primary)}: {code(result.why(case))}" for case in summary.open
+        )
+        yield ""
+    yield f"Same: {plural(summary.same, 'case')}, not shown."
     yield ""
 
 
@@ -119,8 +148,8 @@ def _case(case: CaseResult, result: AbResult, beside: Sequence[str]) -> tuple[st
     )
 
 
-def _movers(result: AbResult) -> Iterator[str]:
-    changed = [case for case in result.cases if case.verdict in ("regression", "improvement")]
+def _movers(result: AbResult, cases: Sequence[CaseResult]) -> Iterator[str]:
+    changed = [case for case in cases if case.verdict in ("regression", "improvement")]
     if not changed:
         return
     rows = [("case", "metric", "base", "test", "change")]

@@ -104,8 +104,7 @@ class CaseView:
     @cached_property
     def label(self) -> str:
         """The name as far as it is needed: without the workload where there is only one."""
-        several = len({case.workload for case in self.stored.result.cases}) > 1
-        return self.case.name if several else self.case.case
+        return wording.label(self.case, self.stored.result)
 
     @property
     def unit(self) -> str:
@@ -206,10 +205,11 @@ class ResultView:
 
     @cached_property
     def cases(self) -> list[CaseView]:
-        """All cases."""
+        """All cases; those of a result that is summarised in the order of interest."""
+        cases = wording.in_order(self.result) if wording.summary(self.result) else self.result.cases
         return [
             CaseView(stored=self.stored, case=case, id=f"r{self.index}-case-{i}", letter=self.letter)
-            for i, case in enumerate(self.result.cases, start=1)
+            for i, case in enumerate(cases, start=1)
         ]
 
     @property
@@ -274,7 +274,9 @@ class ResultView:
         commands = [self.result.repeat, f"lab report {self.result.result}"]
         if self.live is None and (plan := self.stored.plan) is not None:
             argv = ["lab", "ab", "--base", plan.base.spec.text, "--test", plan.test.spec.text]
-            argv += [argument for workload in plan.workloads for argument in ("-w", workload)]
+            argv += (
+                ["--suite", plan.suite] if plan.suite else [word for name in plan.workloads for word in ("-w", name)]
+            )
             argv += ["--model", plan.model, *(["--machine", plan.machine] if plan.machine else [])]
             argv += ["--metric", plan.metric] if plan.metric else []
             commands.append(shlex.join(argv))

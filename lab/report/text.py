@@ -52,10 +52,11 @@ def comparison(comparisons: Comparisons) -> str:
 def _table(result: AbResult, width: int) -> Group:
     """Arms, one row a case, the verdict, and how to see it again."""
     result = visible_record(result)
+    summary = wording.summary(result)
     return Group(
         _arms(result),
         Text(),
-        _cases(result, width),
+        *(_summary(summary, result, width) if summary else [_cases(result, result.cases, width)]),
         Text(),
         *_sweeps(result),
         *_robustness(result),
@@ -77,18 +78,17 @@ def _arms(result: AbResult) -> Text:
 _WIDE = 130
 
 
-def _cases(result: AbResult, width: int) -> Text:
+def _cases(result: AbResult, cases: Sequence[CaseResult], width: int) -> Text:
     """One line a case; what moved most goes behind it, or below it where the terminal is narrow."""
-    several = len({case.workload for case in result.cases}) > 1
-    columns = [column for column in _columns(several=several) if column.of is None or any(map(column.of, result.cases))]
-    cells = [[column.cell(case) for column in columns] for case in result.cases]
+    columns = [column for column in _columns(result) if column.of is None or any(map(column.of, cases))]
+    cells = [[column.cell(case) for column in columns] for case in cases]
     right = [i for i, column in enumerate(columns) if column.right]
     lines = aligned([[column.heading for column in columns], *cells], right)
     table = Text()
-    for line, case in zip(lines, [None, *result.cases], strict=True):
+    for line, case in zip(lines, [None, *cases], strict=True):
         table.append("  ".join(line[:-1]) + "  ", style="bold" if case is None else "")
         table.append(line[-1], style="bold" if case is None else _STYLES[case.word])
-        if notes := _heading_note(result.cases) if case is None else _notes(case, result):
+        if notes := _heading_note(cases) if case is None else _notes(case, result):
             table.append("  " if width >= _WIDE else "\n    ").append(notes, style="dim")
         table.append("\n")
     table.rstrip()
@@ -104,9 +104,9 @@ class _Column(NamedTuple):
     of: Callable[[CaseResult], object] | None = None
 
 
-def _columns(*, several: bool) -> list[_Column]:
+def _columns(result: AbResult) -> list[_Column]:
     def name(case: CaseResult) -> str:
-        return (case.name if several else case.case) + (" (control)" if case.control else "")
+        return wording.label(case, result) + (" (control)" if case.control else "")
 
     return [
         _Column("case", name),
@@ -140,6 +140,29 @@ def _notes(case: CaseResult, result: AbResult) -> str:
     certificate = result.live.certificates.get(case.name) if result.live else None
     moved = ", ".join(f"{c.name} {shown(c.base)} -> {shown(c.test)}" for c in counters.movers(case))
     return "; ".join(filter(None, [result.why(case), certificate, *case.notes, moved]))
+
+
+def _summary(summary: wording.Summary, result: AbResult, width: int) -> list[Text]:
+    """Counts by group, the largest changes with all of their numbers, and a line for each case that is open."""
+    heading, *rows = text.columns(summary.counts, range(1, len(summary.counts[0])))
+    parts = [Text(heading, style="bold"), *map(Text, rows), Text()]
+    parts += [Text(f"{summary.changes}{':' if summary.largest else ''}", style="bold")]
+    parts += [_cases(result, summary.largest, width)] if summary.largest else []
+    if summary.smaller:
+        smaller = [f"{wording.label(case, result)} {wording.change(case.primary)}" for case in summary.smaller]
+        parts.append(Text(f"smaller: {', '.join(smaller)}"))
+    if summary.open:
+        cells = [
+            (f"  {wording.label(case, result)}", wording.change(case.primary), result.why(case))
+            for case in summary.open
+        ]
+        parts += [Text(), Text("no verdict:", style="bold")]
+        parts += [
+            Text(line, style=_STYLES[case.word])
+            for line, case in zip(text.columns(cells, [1]), summary.open, strict=True)
+        ]
+    same = f"same: {text.plural(summary.same, 'case')}, not shown (`lab report {result.result} --format csv` has all)"
+    return [*parts, *([Text(), Text(same)] if summary.same else [])]
 
 
 def _sweeps(result: AbResult) -> list[Text]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lab.compare.results import AbResult, CaseResult, ResultEnvironment, clock, mean
+from lab.compare.results import AbResult, CaseResult, ResultEnvironment, clock, mean, movement
 from lab.core.git import short
-from lab.core.text import number
+from lab.core.text import number, plural
 from lab.stats.verdict import Comparison, percent
 
 if TYPE_CHECKING:
@@ -83,6 +85,93 @@ def sentence(result: AbResult) -> str:
         text += f"; most in {case.name}: {primary.name} {change(primary)} {primary.interval_text}".rstrip()
         text += f", in {unit(primary, result)}{instructions(case)}"
     return f"{text} (threshold {100 * result.threshold:g} %, {len(result.seeds)} {result.pairs}s, {result.mode} mode)"
+
+
+MANY_CASES = 24
+"""Results of more cases are summarised, as suites are. The default sweep of alloc-burst has fewer."""
+
+MOST_CHANGES = 10
+"""Changes that a summary shows with all of their numbers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """A result of many cases by group. counts: a row for each group, after the heading, and one for all of them.
+
+    largest, smaller: the changes, largest first; the first of them, and the rest.
+    open: the cases that have no verdict, failed ones first.
+    same: the number of cases that are the same.
+    """
+
+    counts: list[tuple[str, ...]]
+    largest: list[CaseResult]
+    smaller: list[CaseResult]
+    open: list[CaseResult]
+    same: int
+
+    @property
+    def changes(self) -> str:
+        """`largest of 24 changes`, or what there is of them."""
+        number = len(self.largest) + len(self.smaller)
+        if not number:
+            return "no case changed"
+        return f"the {len(self.largest)} largest of {number} changes" if self.smaller else plural(number, "change")
+
+
+_CHANGES = ("regression", "improvement")
+_WORDS = (*_CHANGES, "same", "unknown", "failed")
+_OPEN = ("failed", "unsupported", "unknown")
+
+
+def summary(result: AbResult) -> Summary | None:
+    """The summary of a suite, or of many cases; None for a result that is shown case by case."""
+    if result.suite is None and len(result.cases) <= MANY_CASES:
+        return None
+    groups: dict[str, Counter[str]] = {}
+    for case in result.cases:
+        groups.setdefault(_group(case, result), Counter())[case.word] += 1
+    every = sum(groups.values(), Counter())
+    words = [word for word in (*_WORDS, "unsupported") if word in _WORDS or every[word]]
+    rows = [*groups.items(), *([("all", every)] if len(groups) > 1 else [])]
+    cases = in_order(result)
+    changes = [case for case in cases if case.word in _CHANGES]
+    return Summary(
+        counts=[
+            (f"suite {result.suite}" if result.suite else "group", *words),
+            *((name, *(str(count[word]) for word in words)) for name, count in rows),
+        ],
+        largest=changes[:MOST_CHANGES],
+        smaller=changes[MOST_CHANGES:],
+        open=[case for case in cases if case.word in _OPEN],
+        same=every["same"],
+    )
+
+
+def _group(case: CaseResult, result: AbResult) -> str:
+    """The group of a case; without a suite, as `--workload` takes it where there are several workloads."""
+    if result.suite or not several_workloads(result):
+        return case.group or case.workload
+    return f"{case.workload}:{case.group}" if case.group else case.workload
+
+
+def in_order(result: AbResult) -> list[CaseResult]:
+    """The cases by interest: changes, the largest first, what is open, and what is the same."""
+    order = (*_OPEN, "same")
+
+    def place(case: CaseResult) -> tuple[int, float]:
+        return (-1, -movement(case.primary)) if case.word in _CHANGES else (order.index(case.word), 0.0)
+
+    return sorted(result.cases, key=place)
+
+
+def several_workloads(result: AbResult) -> bool:
+    """True if the cases are of more than one workload."""
+    return len({case.workload for case in result.cases}) > 1
+
+
+def label(case: CaseResult, result: AbResult) -> str:
+    """The name of a case as far as it is needed: without the workload where there is only one."""
+    return case.name if several_workloads(result) else case.case
 
 
 def robustness(result: AbResult) -> tuple[str, list[tuple[str, str]]]:

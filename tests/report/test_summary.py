@@ -1,0 +1,111 @@
+"""Suites and results of many cases: counts by group, the largest changes, what is open by name, and no more."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from lab.compare.results import AbResult, CaseResult
+from lab.report import markdown, page, text, wording
+from lab.report.inputs import Comparisons, StoredComparison
+
+from ..fakes.result import EQUAL, FAILED, UNSUPPORTED, UNSURE, case, result
+
+SIZES = [1.05 + i / 100 for i in range(12)]
+
+
+def shown(document: AbResult) -> Comparisons:
+    return Comparisons(items=[StoredComparison(raw=document, folder=Path("/nowhere"))])
+
+
+def named(one: CaseResult, name: str, group: str = "") -> CaseResult:
+    return msgspec.structs.replace(one, case=name, group=group, control=False)
+
+
+def changed(number: int, size: float, group: str = "") -> CaseResult:
+    return case(f"changed-{number}", [100.0 + i for i in range(6)], [size * (100.0 + i) for i in range(6)], group=group)
+
+
+def many() -> AbResult:
+    """Thirteen changes, one of each kind that is open, and four that are the same."""
+    cases = [named(EQUAL, f"equal-{i}", "quiet") for i in range(4)]
+    cases += [changed(i, size, "loud") for i, size in enumerate(SIZES)]
+    cases += [changed(12, 0.5, "loud"), named(UNSURE, "unsure", "loud"), named(FAILED, "broken", "quiet")]
+    return result(*cases, named(UNSUPPORTED, "lacking", "quiet"), suite="tiny")
+
+
+def test_a_summary_counts_by_group_and_sorts_by_size() -> None:
+    summary = wording.summary(many())
+    assert summary
+    assert summary.counts == [
+        ("suite tiny", "regression", "improvement", "same", "unknown", "failed", "unsupported"),
+        ("quiet", "0", "0", "4", "0", "1", "1"),
+        ("loud", "12", "1", "0", "1", "0", "0"),
+        ("all", "12", "1", "4", "1", "1", "1"),
+    ]
+    assert [one.case for one in summary.largest] == ["changed-12", *(f"changed-{i}" for i in range(11, 2, -1))]
+    assert [one.case for one in summary.smaller] == ["changed-2", "changed-1", "changed-0"]
+    assert [one.case for one in summary.open] == ["broken", "lacking", "unsure"]
+    assert summary.same == 4 and summary.changes == "the 10 largest of 13 changes"
+
+
+@pytest.mark.parametrize(("cases", "summarised"), [(24, False), (25, True)])
+def test_many_cases_are_summarised_without_a_suite(cases: int, summarised: bool) -> None:
+    some = [named(EQUAL, f"equal-{i}", "even" if i % 2 else "") for i in range(cases)]
+    summary = wording.summary(result(*some))
+    assert (summary is not None) == summarised
+    if summary:
+        assert summary.counts == [
+            ("group", "regression", "improvement", "same", "unknown", "failed"),
+            ("alloc-burst", "0", "0", "13", "0", "0"),
+            ("even", "0", "0", "12", "0", "0"),
+            ("all", "0", "0", "25", "0", "0"),
+        ]
+        assert summary.changes == "no case changed"
+
+
+def test_groups_of_several_workloads_are_told_apart() -> None:
+    some = [msgspec.structs.replace(EQUAL, case=f"{i}", group="fs", workload="mine") for i in range(13)]
+    some += [named(EQUAL, f"equal-{i}", "fs") for i in range(13)]
+    summary = wording.summary(result(*some))
+    assert summary and [row[0] for row in summary.counts[1:]] == ["mine:fs", "alloc-burst:fs", "all"]
+
+
+def test_text_names_what_changed_and_what_is_open_and_counts_the_rest() -> None:
+    said = text.comparison(shown(many()))
+    lines = [line.split("  ")[0] for line in said.splitlines()]
+    wanted = ("suite tiny", "the 10 largest of 13 changes:", "changed-12", "changed-11")
+    places = [lines.index(start) for start in wanted]
+    assert places == sorted(places)
+    assert re.search(r"^smaller: changed-2 \+7.0 %, changed-1 \+6.0 %, changed-0 \+5.0 %$", said, re.MULTILINE)
+    assert re.search(r"^  broken +n/a  failed in the test arm only: .* exited with status 3: no", said, re.MULTILINE)
+    assert re.search(r"^  unsure .* interval wider than", said, re.MULTILINE)
+    assert "equal-" not in said
+    assert "same: 4 cases, not shown (`lab report 20261121-090000-aaaa --format csv` has all)" in said
+
+
+def test_a_small_suite_is_summarised_too() -> None:
+    said = text.comparison(shown(result(named(EQUAL, "equal", "quiet"), suite="tiny")))
+    assert re.search(r"^quiet +0 +0 +1 +0 +0$", said, re.MULTILINE)
+    assert "no case changed\n" in said and "same: 1 case, not shown" in said
+
+
+def test_markdown_says_the_same() -> None:
+    said = markdown.comparison(shown(many()))
+    assert "| `loud` | 12 | 1 | 0 | 1 | 0 | 0 |" in said
+    assert "The 10 largest of 13 changes:" in said and "Same: 4 cases, not shown." in said
+    assert "Smaller: `alloc-burst:changed-2` +7.0 %, `alloc-burst:changed-1`" in said
+    assert re.search(r"^- `alloc-burst:broken` n/a: `failed in the test arm only: ", said, re.MULTILINE)
+    assert "equal-" not in said and "| `alloc-burst:changed-2` |" not in said
+
+
+def test_the_page_has_all_cases_by_size() -> None:
+    said = page.comparison(shown(many()))
+    assert "Cases by group" in said
+    rows = re.findall(r'<tr data-case="alloc-burst:([^"]+)"', said)
+    assert rows == [one.case for one in wording.in_order(many())] and len(rows) == len(many().cases)
+    assert rows[:2] == ["changed-12", "changed-11"] and rows[-1].startswith("equal-")
+    assert "Cases by group" not in page.comparison(shown(result(EQUAL)))
