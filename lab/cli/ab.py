@@ -173,7 +173,7 @@ def _live_plan(asked: AbOptions, progress: Progress) -> LivePlan | None:
             )
         return None
     exact_mode = asked.seeds or asked.explain or asked.metric or asked.model != "auto" or asked.robust
-    if asked.mode == "auto" and not any(chosen) and (exact_mode or not kvm.works(asked.qemu)):
+    if asked.mode == "auto" and not any(chosen) and (exact_mode or _is_exact_only(asked) or not kvm.works(asked.qemu)):
         return None
     if asked.seeds:
         raise UserError("--seeds requires --mode exact", hint="in live mode it is --rounds")
@@ -196,6 +196,11 @@ def _live_plan(asked: AbOptions, progress: Progress) -> LivePlan | None:
         perf=accelerator == "kvm" if asked.perf is None else asked.perf,
         perf_record=asked.perf_record,
     )
+
+
+def _is_exact_only(asked: AbOptions) -> bool:
+    """True if no case says anything in live mode."""
+    return all(workload.only_exact(case) for workload, cases in selection.select_all(asked.workload) for case in cases)
 
 
 def _verdicts(names: str | None) -> set[Outcome]:

@@ -12,6 +12,7 @@ from lab.core import records
 from lab.core.errors import LabError
 from lab.core.text import columns, plural
 from lab.workloads import selection
+from lab.workloads.file import limits
 from lab.workloads.selection import Suite
 from lab.workloads.spec import Case, Metric, Workload
 
@@ -31,7 +32,7 @@ def render(workload: Workload) -> str:
         lines.append(f"  a guest runs a case that marks no windows {workload.windows} times")
     if workload.cases:
         lines += ["", "cases (controls are expected not to change):"]
-        lines += columns([_case(case) for case in workload.cases])
+        lines += columns([_case(workload, case) for case in workload.cases])
     if workload.groups:
         lines += ["", f"a group selects its cases (--workload {workload.name}:{next(iter(workload.groups))}):"]
         lines += columns([(f"  {name}", plural(len(cases), "case")) for name, cases in workload.groups.items()])
@@ -39,6 +40,8 @@ def render(workload: Workload) -> str:
         lines += ["", f"any other case of this form can be asked for:\n  {workload.case_pattern}"]
     if workload.case_files:
         lines += ["", f"a file of yours is a case, too: --workload {workload.name}:PATH ({workload.case_files})"]
+    lines += ["", "exact mode does not see (`unseen` names a case that is about one of these):"]
+    lines += columns([(f"  {limit.name}", limit.brief) for limit in limits().values()])
     return "\n".join(lines)
 
 
@@ -68,8 +71,14 @@ def _guest(workload: Workload) -> list[str]:
     return [f"{name + ':':<12}{value}" for name, value in facts if value]
 
 
-def _case(case: Case) -> tuple[str, ...]:
-    return (f"  {case.name}", *([case.group] if case.group else []), "control" if case.control else "", case.note)
+def _case(workload: Workload, case: Case) -> tuple[str, ...]:
+    notes = [case.note]
+    if unseen := workload.unseen_in(case):
+        notes.append(f"unseen: {', '.join(unseen)}")
+    if why := workload.only_exact(case):
+        notes.append(f"not in live mode: {why}")
+    note = "; ".join(filter(None, notes))
+    return (f"  {case.name}", *([case.group] if case.group else []), "control" if case.control else "", note)
 
 
 def _metric(metric: Metric) -> tuple[str, ...]:
@@ -136,7 +145,8 @@ def show_command(name: str, as_json: bool) -> None:
         return
     shown = selection.load(name)
     if as_json:
-        _print_json({"schema": "lab.workload/1", **msgspec.to_builtins(shown, enc_hook=str)})
+        limited = {"limits": records.plain(list(limits().values()))}
+        _print_json({"schema": "lab.workload/1", **msgspec.to_builtins(shown, enc_hook=str), **limited})
     else:
         click.echo(render(shown))
 

@@ -263,10 +263,7 @@ def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], multi
         for (one, case), comparisons in zip(cases, compared, strict=True)
     ]
     judged_cases = [found for found, why in zip(verdicts, failed, strict=True) if why is None]
-    overall = multiple.overall(judged_cases, plan.alpha)
-    for word in ("failed", "unsupported"):
-        if lost := sum(why is not None and why.word == word for why in failed):
-            overall = replace_fields(overall, reason=f"{overall.reason}; {lost} of {plural(len(cases), 'case')} {word}")
+    overall = with_losses(multiple.overall(judged_cases, plan.alpha), failed)
     survived = [found.name in overall.survived if found.verdict.is_change else None for found in verdicts]
     test = SequentialTest(plan.alpha / max(1, len(judged_cases)), exact=True)
     judged = [
@@ -284,6 +281,7 @@ def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], multi
             notes=[]
             if why
             else [
+                *_unseen_remarks(one.bench.workload, case),
                 *count_remarks(verdict.primary_of(comparisons), _count(comparisons)),
                 *state.case_remarks(case.name, *(one.runs_of(arm, case) for arm in ("base", "test"))),
             ],
@@ -291,6 +289,22 @@ def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], multi
         for (one, case), comparisons, found, why, holm in zip(cases, compared, verdicts, failed, survived, strict=True)
     ]
     return judged, overall
+
+
+def with_losses(overall: multiple.Overall, failed: Sequence[FailedCase | None]) -> multiple.Overall:
+    """The verdict, with the numbers of the cases that it is not about. failed: of each case, why."""
+    for word in ("failed", "unsupported"):
+        if lost := sum(why is not None and why.word == word for why in failed):
+            overall = replace_fields(
+                overall, reason=f"{overall.reason}; {lost} of {plural(len(failed), 'case')} {word}"
+            )
+    return overall
+
+
+def _unseen_remarks(workload: Workload, case: Case) -> list[str]:
+    """A line where the case is about something that exact mode cannot see."""
+    names = workload.unseen_in(case)
+    return [f"unseen: {', '.join(names)}"] if names else []
 
 
 # ---- verdicts at other costs

@@ -14,11 +14,11 @@ from lab.compare.boots import GuestSetup
 from lab.compare.live_guests import LiveGuests
 from lab.compare.live_results import Live, LiveRound
 from lab.compare.plan import LivePlan, Plan
-from lab.compare.results import AbResult, CaseResult, Clock, SweepPoint
+from lab.compare.results import AbResult, CaseResult, Clock, FailedCase, SweepPoint
 from lab.compare.round_runner import RoundRunner
-from lab.compare.rounds import Covariate, Rounds
+from lab.compare.rounds import ARMS, Covariate, Rounds
 from lab.core import records
-from lab.core.errors import GuestFailed, HostFailed
+from lab.core.errors import GuestFailed, GuestFailure, HostFailed
 from lab.core.executor import Work
 from lab.core.progress import Progress, Task
 from lab.core.records import Record
@@ -28,8 +28,9 @@ from lab.guests.live_machine import live_parameters
 from lab.guests.perf_record import Difference, Profile
 from lab.guests.run import RunningGuests
 from lab.stats import multiple
-from lab.stats.verdict import Comparison, Outcome, percent, primary_of
+from lab.stats.verdict import Comparison, Outcome, compare_metric, percent, primary_of
 from lab.workloads import selection
+from lab.workloads.spec import Case, Workload
 
 
 class Narrator:
@@ -169,9 +170,10 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
     assert plan.live is not None  # noqa: S101
     clock = Clock()
     selection.require_unchanged(plan.files)
+    chosen = selection.select_all(plan.workloads)
     guests = live_guests.prepare(
         exact.obtain_arms(plan, work),
-        selection.select_all(plan.workloads),
+        live_guests.measurable(chosen),
         plan.live,
         folder,
         qemu=guest_exact.find_qemu(plan.qemu),
@@ -196,6 +198,8 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
             "no round was measured", hint=f"go on by `lab ab --resume {results.reference(folder)}`"
         )  # fmt: skip
     cases, overall = judge(rounds, guests.setups, plan)
+    cases = _with_unsupported(cases, chosen, plan)
+    overall = exact.with_losses(overall, [case.failed for case in cases])
     base, test = (exact.arm_result(arm, live_parameters().settings) for arm in guests.arms)
     return results.finish(
         folder,
@@ -248,6 +252,36 @@ def judge(rounds: Rounds, setups: Sequence[GuestSetup], plan: Plan) -> tuple[lis
         for name, case in zip(setup.case_names, setup.cases, strict=True)
     ]
     return cases, multiple.overall(list(verdicts.values()), plan.alpha)
+
+
+def _with_unsupported(
+    measured: Sequence[CaseResult], chosen: Sequence[tuple[Workload, Sequence[Case]]], plan: Plan
+) -> list[CaseResult]:
+    """All cases that were chosen: those that were measured, and those that say nothing in live mode."""
+    by_name = {found.name: found for found in measured}
+    return [
+        by_name.get(f"{workload.name}:{case.name}") or _unsupported(workload, case, plan)
+        for workload, cases in chosen
+        for case in cases
+    ]
+
+
+def _unsupported(workload: Workload, case: Case, plan: Plan) -> CaseResult:
+    metrics = exact.metrics_of(workload, workload.metrics, modelled=False)
+    return CaseResult(
+        workload=workload.name,
+        case=case.name,
+        group=plan.group_of(workload, case),
+        control=case.control,
+        verdict=Outcome.UNKNOWN,
+        metrics=[compare_metric(metric, [], [], exact=False) for metric in metrics],
+        failed=FailedCase(
+            arms=list(ARMS),
+            kind=GuestFailure.UNSUPPORTED,
+            message=f"{workload.name}:{case.name} says nothing in live mode: {workload.only_exact(case)}",
+        ),
+        sweep=SweepPoint.of(workload, case),
+    )
 
 
 def _measured(comparisons: Sequence[Comparison], setup: GuestSetup) -> list[Comparison]:

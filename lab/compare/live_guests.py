@@ -17,6 +17,7 @@ from lab.compare.live_results import Command
 from lab.compare.plan import LivePlan
 from lab.compare.results import GuestShape, ResultEnvironment
 from lab.core import records
+from lab.core.errors import UserError
 from lab.core.progress import Progress
 from lab.guests import host, initrd, live_machine, perf_stat, topology
 from lab.guests import image as guest_image
@@ -39,10 +40,22 @@ class LiveGuests:
     commands: dict[str, dict[str, Command]]
 
 
+def measurable(chosen: Sequence[tuple[Workload, Sequence[Case]]]) -> list[tuple[Workload, list[Case]]]:
+    """The cases that say something in live mode; `UserError` if none does."""
+    split = [(workload, [case for case in cases if not workload.only_exact(case)]) for workload, cases in chosen]
+    if kept := [(workload, cases) for workload, cases in split if cases]:
+        return kept
+    workload, cases = chosen[0]
+    raise UserError(
+        f"{workload.name}:{cases[0].name} says nothing in live mode: {workload.only_exact(cases[0])}",
+        hint="measure it with --mode exact",
+    )
+
+
 def check(chosen: Sequence[tuple[Workload, Sequence[Case]]], plan: LivePlan) -> None:
     """Refuse what this host cannot do before anything is built: virtme-ng, CPUs, memory."""
     live_machine.find_vng()
-    for workload, _ in chosen:
+    for workload, _ in measurable(chosen):
         layout = layout_of(workload, plan)
         host.require_memory(_memory_mb(workload, layout, plan), len(layout.cpu_sets))
 

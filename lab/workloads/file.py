@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
+from lab.core import paths
 from lab.core.errors import UserError, suggestion
+from lab.core.records import Record
 from lab.core.toml import Key, TomlFile
 from lab.kernels.spec import check_setting
-from lab.workloads.spec import HUGE_PAGE_MIB, Case, Metric, Program, Workload
+from lab.workloads.spec import HUGE_PAGE_MIB, Case, Limit, Metric, Program, Workload
 
 
 class _File(Program, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -25,6 +28,20 @@ class _File(Program, frozen=True, kw_only=True, forbid_unknown_fields=True):
     settings: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
+class _Limits(Record, frozen=True, kw_only=True):
+    """`workloads/unseen.toml`."""
+
+    schema: int
+    limits: tuple[Limit, ...] = msgspec.field(name="limit")
+
+
+@cache
+def limits() -> dict[str, Limit]:
+    """The limits of exact mode by name: what it cannot see."""
+    found = TomlFile(paths.room("workloads") / "unseen.toml").convert(_Limits)
+    return {limit.name: limit for limit in found.limits}
+
+
 def read(file: Path) -> Workload:
     """The workload of a file; `UserError` names the line of the error."""
     toml = TomlFile(file)
@@ -33,6 +50,7 @@ def read(file: Path) -> Workload:
     _check_sense(toml, parsed)
     _check_files(toml, parsed)
     _check_guest(toml, parsed)
+    _check_unseen(toml, parsed)
     values = {name: getattr(parsed, name) for name in Program.__struct_fields__}
     return Workload(**{**values, "settings": settings}, folder=file.parent.resolve())
 
@@ -143,6 +161,17 @@ def _check_guest(toml: TomlFile, parsed: _File) -> None:
             )
     for name, value in parsed.env.items():
         _check_setting(toml, f"env.{name}", value, "env", name)
+
+
+def _check_unseen(toml: TomlFile, parsed: _File) -> None:
+    """Refuse a limit of exact mode that is not among the known ones."""
+    named: list[tuple[tuple[str, ...], Key]] = [(parsed.unseen, ("unseen",))]
+    named += [(case.unseen, ("case", index, "unseen")) for index, case in enumerate(parsed.cases)]
+    for names, key in named:
+        for name in names:
+            if name not in limits():
+                hint = suggestion(name, limits()) or f"known: {', '.join(limits())}"
+                raise toml.error(f"unseen: exact mode has no limit called {name!r}", *key, hint=hint)
 
 
 def _settings(toml: TomlFile, parsed: _File) -> dict[str, str]:

@@ -59,7 +59,7 @@ class Case(Record, frozen=True, kw_only=True):
 
     group: a name that selects all cases of the group. args: arguments of the program for this case. file: value of
     `{file}`, one of the workload's own files, or of the user's if the path is absolute. memory_mb: memory that it needs
-    in the guest.
+    in the guest. unseen: names of limits of exact mode that it is about. exact_only: why it says nothing in live mode.
     """
 
     name: Name
@@ -69,11 +69,21 @@ class Case(Record, frozen=True, kw_only=True):
     args: tuple[Word, ...] = ()
     file: str = ""
     memory_mb: MiB | None = None
+    unseen: tuple[str, ...] = ()
+    exact_only: str = ""
 
     @property
     def guest_file(self) -> str:
         """The path of its file in the guest."""
         return str(GUEST_FOLDER / ("user/" + self.name if self.file.startswith("/") else self.file))
+
+
+class Limit(Record, frozen=True, kw_only=True):
+    """Something that exact mode cannot see, in a few words, and the reason."""
+
+    name: Name
+    brief: Text
+    reason: Text
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +117,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     clocked: bool = False
     windows: Annotated[int, msgspec.Meta(ge=1, le=WINDOWS_MAX)] = 3
     open_metrics: bool = False
+    unseen: tuple[str, ...] = ()
+    exact_only: str = ""
 
 
 class Workload(Program, frozen=True, kw_only=True):
@@ -164,6 +176,14 @@ class Workload(Program, frozen=True, kw_only=True):
             f"workload {self.name} has no case {name!r}",
             hint=suggestion(name, [*self.groups, *(case.name for case in self.cases)]) or self._cases_hint(name),
         )
+
+    def unseen_in(self, case: Case) -> list[str]:
+        """The names of the limits of exact mode that a case is about."""
+        return list(dict.fromkeys([*self.unseen, *case.unseen]))
+
+    def only_exact(self, case: Case) -> str:
+        """The reason why a case says nothing in live mode; empty where it does."""
+        return case.exact_only or self.exact_only
 
     def sweep_of(self, case: Case) -> tuple[str, int] | None:
         """The sweep that a case belongs to, and its size in it, by the groups `sweep` and `size` of the pattern."""

@@ -45,6 +45,8 @@ def asked(**more: object) -> ab.AbOptions:
         (True, {"metric": "instructions"}, "exact"),
         (True, {"explain": True}, "exact"),
         (True, {"robust": True}, "exact"),
+        (True, {"workload": ("syscalls:nanosleep",)}, "exact"),
+        (True, {"workload": ("syscalls:nanosleep,getppid",)}, "live"),
         (False, {"mode": "live"}, "live"),
         (False, {"rounds": 3}, "live"),
         (False, {"accel": "tcg"}, "live"),

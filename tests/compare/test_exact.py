@@ -79,6 +79,14 @@ def test_the_document_has_the_fields_that_are_promised(tmp_path: Path, monkeypat
     assert (document["result"], document["reproduce"]) == (folder.name, f"lab replay {folder.name}")
 
 
+def test_a_case_about_something_that_exact_mode_cannot_see_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = 'unseen = ["devices"]\n' + WORKLOAD.replace("control = true", 'unseen = ["ipis"]')
+    result, _, _ = measured(monkeypatch, tmp_path, workload=write_workload(tmp_path / "mine", text))
+    assert [case.notes for case in result.cases] == [["unseen: devices, ipis"], ["unseen: devices"]]
+
+
 def test_what_is_printed_is_what_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result, _, folder = measured(monkeypatch, tmp_path)
     assert results.load_result(folder) == result

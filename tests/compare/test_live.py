@@ -29,7 +29,7 @@ from lab.report.inputs import open_comparisons
 from lab.stats.verdict import Outcome
 from lab.workloads import selection
 
-from ..fakes.guest import FakeGuests, plan, pretend, write_workload
+from ..fakes.guest import WORKLOAD, FakeGuests, plan, pretend, write_workload
 from ..fakes.work import quiet
 from .test_round_runner import Host
 
@@ -210,6 +210,35 @@ def test_a_duet_has_two_seats(tmp_path: Path, host: Host) -> None:
     assert found.live is not None
     assert [cpu_set.cpus for cpu_set in found.live.cpu_sets["mine"]] == [[0], [1]]
     assert found.seeds == [1, 2]
+
+
+def test_a_case_that_says_nothing_in_live_mode_is_unsupported(
+    tmp_path: Path, host: Host, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = WORKLOAD.replace("control = true", 'exact_only = "it sleeps"')
+    mine = write_workload(tmp_path / "mine", text)
+    found = measured(tmp_path, plan(mine, mode="live", live=HOW))
+    small, large = found.cases
+    assert small.failed and (small.word, small.failed.arms) == ("unsupported", ["base", "test"])
+    assert found.why(small) == "unsupported in both arms: mine:small says nothing in live mode: it sleeps"
+    assert (large.word, found.verdict) == ("regression", Outcome.REGRESSION)
+    assert found.reason == "1 of 1 case worse; 1 of 2 cases unsupported"
+    jsonschema.validate(json.loads(records.encode(found)), document.schema())
+    ab.require_every_case(found)
+    for form in ("text", "md", "html", "junit", "csv"):
+        assert "small" in report.render(form, open_comparisons([str(tmp_path / "result")])), form
+    with pytest.raises(UserError, match="mine:small says nothing in live mode: it sleeps") as caught:
+        live_guests.plan(selection.select_all([f"{mine}:small"]), "tcg", None, max_rounds=20)
+    assert caught.value.hint == "measure it with --mode exact"
+
+
+def test_a_whole_workload_may_say_nothing_in_live_mode(tmp_path: Path) -> None:
+    mine = write_workload(tmp_path / "mine", 'exact_only = "it counts"\n' + WORKLOAD)
+    other = write_workload(tmp_path / "other", WORKLOAD.replace('"mine"', '"other"'))
+    chosen = selection.select_all([mine, other])
+    assert [workload.name for workload, _ in live_guests.measurable(chosen)] == ["other"]
+    with pytest.raises(UserError, match="mine:small says nothing in live mode: it counts"):
+        live_guests.measurable(chosen[:1])
 
 
 def test_what_the_host_cannot_do_is_refused_first(tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

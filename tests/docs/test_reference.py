@@ -16,6 +16,7 @@ import pytest
 import lab
 from lab.core.records import Record
 from lab.stats.verdict import Outcome
+from lab.workloads.file import limits
 
 from . import dryrun
 
@@ -23,6 +24,7 @@ TOP = Path(__file__).resolve().parents[2]
 sys.path.append(str(TOP / "docs" / "_ext"))
 
 import commandpages  # noqa: E402
+import limitlist  # noqa: E402
 import recordtables  # noqa: E402
 
 CONTEXTS = list(commandpages.walk(commandpages.top()))
@@ -121,13 +123,20 @@ def test_a_record_is_a_table_in_words_of_json() -> None:
     ]
 
 
+def test_the_limits_of_exact_mode_are_a_list_with_reasons() -> None:
+    lines = limitlist.markdown().splitlines()
+    assert len(lines) == len(limits())
+    for line, limit in zip(lines, limits().values(), strict=True):
+        assert line.startswith(f"- **{limit.name}**: {limit.brief}. ") and line.endswith(limit.reason.split()[-1])
+
+
 # What people write, and what only others are made of: each has a page of its own, or needs none.
 WRITTEN = {
     "lab.bisection.request.Recipe", "lab.guests.exact.ExactMachine", "lab.guests.image.Recipe",
     "lab.guests.hardware.Machine", "lab.guests.live_machine.LiveMachine", "lab.compare.counters._File",
     "lab.kernels.compilers._File", "lab.nightly.plan.NightlyPlan",
     "lab.compare.plan.CommonPlan", "lab.compare.plan.ComparisonPlan", "lab.compare.runs._Table",
-    "lab.workloads.selection._Suites",
+    "lab.workloads.selection._Suites", "lab.workloads.file._Limits",
 }  # fmt: skip
 
 

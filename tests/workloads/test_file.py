@@ -91,6 +91,8 @@ def folder(tmp_path: Path, text: str) -> str:
         ("primary = true", "primary = true\noptional = true", 15, "the primary metric cannot be optional"),
         ("control = true", "memory_mb = 513", 25, "the case small needs 513 MiB, and the guest has 512 MiB"),
         ("control = true", 'args = ["a\\nb"]', 25, "args"),
+        ("vcpus = 1", "vcpus = 1\nunseen = ['device']", 6, "exact mode has no limit called 'device'"),
+        ("control = true", "unseen = ['heat']", 25, "exact mode has no limit called 'heat'"),
         ("control = true", "file = 'none'", 25, "'none': no such file"),
         ("[[case]]", "[settings]\nthp = 'nver'\n[[case]]", 24, "thp=nver: not a value of thp"),
         ("[[case]]", "[settings]\ntph = 'never'\n[[case]]", 24, "unknown setting 'tph'"),

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from lab.cli import main
 from lab.core.errors import UserError
 from lab.workloads import selection
+from lab.workloads.file import limits
 
 from .test_file import GOOD, folder
 
@@ -115,6 +116,18 @@ def test_show_and_list_have_the_suites() -> None:
     groups = {suite["name"]: suite["groups"] for suite in document["suites"]}
     alone = runner.invoke(main.lab, ["workload", "show", "quick", "--json"], catch_exceptions=False).stdout
     assert json.loads(alone)["groups"] == groups["quick"] and list(groups) == list(SUITES)
+
+
+def test_show_says_what_exact_mode_cannot_see() -> None:
+    runner = CliRunner()
+    shown = runner.invoke(main.lab, ["workload", "show", "syscalls"], catch_exceptions=False).stdout
+    for name, limit in limits().items():
+        assert re.search(rf"^  {name} +{re.escape(limit.brief)}$", shown, re.MULTILINE)
+    assert re.search("^  ctx-2 .*; unseen: ipis$", shown, re.MULTILINE)
+    assert re.search("^  nanosleep .*; unseen: waiting; not in live mode: its time is that of", shown, re.MULTILINE)
+    document = runner.invoke(main.lab, ["workload", "show", "fio", "--json"], catch_exceptions=False).stdout
+    assert [limit["name"] for limit in json.loads(document)["limits"]] == list(limits())
+    assert json.loads(document)["unseen"] == ["devices", "dma"]
 
 
 def test_a_case_outside_the_sweep_may_fit_the_pattern() -> None:
