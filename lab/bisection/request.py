@@ -23,6 +23,7 @@ from lab.core.progress import Progress
 from lab.core.records import Record
 from lab.guests import exact, kvm
 from lab.guests.costs import BASES
+from lab.kernels import trees
 from lab.stats import defaults
 from lab.workloads import selection
 from lab.workloads.spec import Case, Workload
@@ -176,7 +177,7 @@ def _plan_of_series(request: BisectRequest, command: Sequence[str], progress: Pr
     if request.first_parent or request.paths:
         raise UserError("--first-parent and paths are for commits, not for a series")
     first, last = (getattr(request, term) for term in terms)
-    tree = request.tree or None
+    tree = request.tree or trees.current()
     if request.series and request.options:
         raise UserError("give either --series or --options")
     if request.options:
@@ -197,7 +198,7 @@ def _require_older(first: str | None, last: str | None, why: str) -> None:
         )
 
 
-def _patches(path: Path, base: str, tree: str | None) -> History:
+def _patches(path: Path, base: str, tree: str) -> History:
     if not path.exists():
         raise UserError(f"{path}: no such mailbox or folder", hint="packages are given as --series 'deb:NAME*'")
     folder = paths.data_dir("series") / (records.file_digest(path)[:24] if path.is_file() else "folder")

@@ -34,7 +34,9 @@ json_output: Decorator = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document instead of text."
 )
 tree: Decorator = click.option(
-    "--tree", metavar="NAME|PATH", help="Kernel tree for revisions: one of `lab tree list`, or a checkout."
+    "--tree",
+    metavar="NAME|PATH",
+    help="The tree of revisions: a checkout (the one you are in), or of `lab tree list`.",
 )
 jobs: Decorator = click.option(
     "--jobs", "-j", type=click.IntRange(min=1), help="Guests and compilers at a time (default: all cores)."

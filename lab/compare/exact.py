@@ -550,6 +550,7 @@ def arm_result(arm: Arm, machine: Mapping[str, str] | None = None) -> ArmResult:
     source = kernel.spec.tree_source
     return ArmResult(
         spec=kernel.spec.text,
+        tree=source.tree if source else None,
         commit=kernel.commit,
         release=kernel.release,
         build=kernel.key,

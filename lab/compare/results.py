@@ -42,9 +42,10 @@ BESIDE = ("kernel", "user", "cycles", "instructions")
 
 
 class ArmResult(Record, frozen=True, kw_only=True):
-    """One arm in the finished document."""
+    """One arm in the finished document. tree: where its revision was looked up."""
 
     spec: str
+    tree: str | None = None
     commit: str | None
     release: str
     build: str

@@ -69,7 +69,7 @@ class KernelSpec(Record, frozen=True, kw_only=True):
 
 
 def resolve(text: str, tree: Tree | str | None = None, *, progress: Progress = QUIET) -> KernelSpec:
-    """The kernel of a spec. Without a tree, revisions are those of the default tree."""
+    """The kernel of a spec. Without a tree, revisions are those of `trees.current()`."""
     spec = parse(text)
     source: Source
     note = None
@@ -82,7 +82,7 @@ def resolve(text: str, tree: Tree | str | None = None, *, progress: Progress = Q
             source = debs.resolve(spec.body, progress)
         case "file":
             source = files.resolve(Path(spec.body).expanduser())
-    return KernelSpec(text=text, source=source, kconfig=spec.kconfig, settings=spec.settings, note=note)
+    return KernelSpec(text=spec.text, source=source, kconfig=spec.kconfig, settings=spec.settings, note=note)
 
 
 class MachineType(StrEnum):

@@ -1,6 +1,6 @@
 """The syntax of kernel specs and settings: parsed and checked, with nothing looked up.
 
-    REV[+PATCH...]   worktree:PATH[+PATCH...]   deb:[SUITE/]VERSION-OR-PACKAGE   file:PATH
+    REV[+PATCH...]   worktree[:PATH][+PATCH...]   deb:[SUITE/]VERSION-OR-PACKAGE   file:PATH
     each with  %CONFIG_FOO=y[,...]  (kconfig)  and  @key=value[,...]  (settings), in either order
 
 Revisions contain `@{1}` and `^{/x}`, package versions `+`, paths anything. So an `@` or `%` begins a suffix only
@@ -52,7 +52,8 @@ class ParsedSpec(Record, frozen=True, kw_only=True):
 
 
 def parse(text: str) -> ParsedSpec:
-    """Parse a spec; `UserError` where it is malformed."""
+    """Parse a spec; `UserError` where it is malformed. `worktree` alone is `worktree:.`."""
+    text = re.sub(r"^worktree(?=[+%@]|$)", "worktree:.", text)
     if any(ord(char) < 32 for char in text):
         raise UserError(f"kernel spec {text!r} contains a control character")
     rest, kconfig, settings = _split_suffixes(text)
@@ -78,7 +79,7 @@ def split(text: str) -> tuple[str, str]:
     if parsed.kind not in ("rev", "worktree"):
         raise UserError(f"{text} is a built kernel: patches need a revision or a worktree")
     kept = _revision(parsed, parsed.patches)
-    return kept, text.removeprefix(kept)
+    return kept, parsed.text.removeprefix(kept)
 
 
 def with_layout(text: str, number: int) -> str:

@@ -58,8 +58,9 @@ def trees_dir() -> Path:
 
 
 def open_tree(choice: str | None = None, *, progress: Progress = QUIET) -> Tree:
-    """The tree of a name or of a checkout's path; the default tree without either, imported if need be."""
-    if choice is None or choice == DEFAULT:
+    """The tree of a name or of a checkout's path; without either, `current()`. The default tree is imported."""
+    choice = current() if choice is None else choice
+    if choice == DEFAULT:
         return import_default(progress)
     if _is_name(choice) and _folder(choice).is_dir():
         return _load(_folder(choice))
@@ -70,6 +71,15 @@ def open_tree(choice: str | None = None, *, progress: Progress = QUIET) -> Tree:
         f"there is no kernel tree called {choice!r}, nor a folder of that name",
         hint=suggestion(choice, [*names(), DEFAULT]) or "`lab tree list` shows them, `lab tree add` adds one",
     )
+
+
+def current() -> str:
+    """The kernel checkout that the working folder is in, by its path; outside of one, the default tree's name."""
+    try:
+        top = git.rev_parse(Path.cwd(), "--show-toplevel")
+    except CommandFailed:
+        return DEFAULT
+    return str(top) if all((top / name).exists() for name in _AT_THE_TOP) else DEFAULT
 
 
 def names() -> list[str]:

@@ -28,6 +28,8 @@ def render(answer: Answer) -> str:
 
 def _lines(answer: Answer) -> Iterator[str]:
     old, new = answer.terms
+    if answer.tree:
+        yield f"tree  {answer.tree}"
     yield f"{old:<5} {_named(answer, answer.old.id)}"
     yield f"{new:<5} {_named(answer, answer.new.id)}"
     kind = answer.kind if answer.candidates != 1 else answer.kind.removesuffix("s")

@@ -81,6 +81,7 @@ def _result(result: AbResult) -> Iterator[str]:
     yield ""
     yield code(wording.sentence(result))
     yield ""
+    yield from [f"- tree: {code(trees)}"] if (trees := wording.trees(result)) else []
     yield f"- base: {code(str(result.base))}"
     yield f"- test: {code(str(result.test))}"
     yield from (f"- note: {code(note)}" for note in result.notes)

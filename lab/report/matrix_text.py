@@ -133,6 +133,7 @@ def _kernel(result: MatrixResult, name: str, spec: str) -> str:
     """A kernel without its kconfig: that changes a build, not a kernel."""
     arm = next(arm.arm for arm in result.arms if arm.at[0] == name)
     parts = [spec] if spec != name else []
+    parts += [f"of {arm.tree}"] if arm.tree else []
     parts += [f"Linux {arm.release}", *([arm.commit[:12]] if arm.commit else [])]
     parts += [f'("{arm.subject}")'] if arm.subject else []
     return " ".join(parts)

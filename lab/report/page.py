@@ -277,6 +277,8 @@ class ResultView:
             argv += (
                 ["--suite", plan.suite] if plan.suite else [word for name in plan.workloads for word in ("-w", name)]
             )
+            if trees := wording.trees(self.result):
+                argv += ["--tree", trees]
             argv += ["--model", plan.model, *(["--machine", plan.machine] if plan.machine else [])]
             argv += ["--metric", plan.metric] if plan.metric else []
             commands.append(shlex.join(argv))

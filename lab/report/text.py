@@ -67,6 +67,8 @@ def _table(result: AbResult, width: int) -> Group:
 
 def _arms(result: AbResult) -> Text:
     arms = Text()
+    if trees := wording.trees(result):
+        arms.append("tree  ", style="bold").append(f"{trees}\n")
     for name, arm in (("base", result.base), ("test", result.test)):
         arms.append(f"{name}  ", style="bold").append(f"{arm}\n")
     for note in result.notes:

@@ -226,3 +226,8 @@ def share(probability: float) -> str:
     """A probability in percent; what is not certain never reads as if it were."""
     text = f"{100 * probability:.4g} %"
     return "over 99.99 %" if text == "100 %" and probability < 1 else text
+
+
+def trees(result: AbResult) -> str:
+    """The trees in which the arms' revisions were looked up; empty without one."""
+    return ", ".join(dict.fromkeys(arm.tree for arm in (result.base, result.test) if arm.tree))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.core.errors import UserError
-from lab.kernels.spec import parse
+from lab.kernels.spec import parse, split
 
 
 @pytest.mark.parametrize(
@@ -183,3 +183,12 @@ def test_refused(text: str, message: str, hint: str) -> None:
     assert message in caught.value.message
     assert "\n" not in caught.value.message
     assert hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("text", ["worktree", "worktree+fix.patch", "worktree%NUMA=n", "worktree@thp=never"])
+def test_a_worktree_without_a_path_is_where_one_stands(text: str) -> None:
+    assert parse(text).kind == "worktree"
+    assert parse(text).body == "."
+    assert parse(text) == parse(text.replace("worktree", "worktree:."))
+    assert "".join(split(text)) == text.replace("worktree", "worktree:.")
+    assert parse("worktree-fixes").kind == "rev"

@@ -295,3 +295,21 @@ def test_a_hostile_git_environment_changes_nothing(
     added = trees.add(str(linux))
     assert added.repo.git("show", f"{added.head}~2:mm/mmap.c") + "\n" == MMAP_C
     assert added.repo.patched_tree(added.head, []) == added.repo.tree_id(added.head)
+
+
+def test_the_checkout_that_one_stands_in_is_the_tree(linux: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(linux / "mm")
+    assert trees.current() == str(linux)
+    assert trees.open_tree().origin == str(linux)
+    assert trees.open_tree(trees.current()).name == trees.open_tree().name
+
+
+def test_another_repository_is_no_tree_to_stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    monkeypatch.chdir(other)
+    assert trees.current() == trees.DEFAULT
+    git(other, "init", "-q")
+    (other / "README").write_text("not a kernel\n")
+    commit_all(other, "one")
+    assert trees.current() == trees.DEFAULT
