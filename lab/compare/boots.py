@@ -71,6 +71,7 @@ class BootRecord(Record, frozen=True, kw_only=True):
     cpus: the host CPU of each vCPU; others: for QEMU's other threads.
     vng, argv: the commands that made and started the guest.
     values: by case and metric, of each iteration in order; None where an optional metric was not printed.
+    unsupported: the errors of the cases that the kernel does not offer.
     failure: why the guest died, in which case nothing else is known of it.
     """
 
@@ -91,6 +92,7 @@ class BootRecord(Record, frozen=True, kw_only=True):
     vng: list[str]
     argv: list[str]
     values: dict[str, dict[str, list[float | None]]] = msgspec.field(default_factory=dict)
+    unsupported: dict[str, str] = msgspec.field(default_factory=dict)
     report: GuestReport | None = None
     perf: PerfSummary | None = None
     profiles: dict[str, Profile] = msgspec.field(default_factory=dict)
@@ -119,9 +121,11 @@ def boot(
     iterations: int,
     cpu_set: CpuSet,
     running: RunningGuests,
+    may_lack: bool = False,
 ) -> BootRecord:
     """Boot one guest, run every case that many times, save the record.
 
+    may_lack: a case that the kernel does not offer is recorded as such, and is no failure of the guest.
     Raises `GuestFailed` for a guest that dies; its record has the reason, and its folder stays for reading.
     """
     folder = runs.guest_folder(setup.folder, name)
@@ -146,7 +150,7 @@ def boot(
         argv=argv,
     )
     try:
-        record = _run(record, setup, arm, cases, folder, running, cpu_set)
+        record = _run(record, setup, arm, cases, folder, running, cpu_set, may_lack=may_lack)
     except GuestFailed as error:
         error.message = f"{arm.name} arm ({arm.kernel.spec.text}), {name}: {error.message}"
         records.save(record_path(setup.folder, name), msgspec.structs.replace(record, failure=error.message))
@@ -163,6 +167,8 @@ def _run(
     folder: Path,
     running: RunningGuests,
     cpu_set: CpuSet,
+    *,
+    may_lack: bool,
 ) -> BootRecord:
     live_machine.link_files(folder, arm.kernel.image(setup.machine), setup.root)
     initrd = folder / run.INITRD
@@ -178,7 +184,9 @@ def _run(
         report = run.read_report(ended)
         counted = _take_events(report) if setup.perf else []
         profiles = _take_profiles(report) if setup.profiled else {}
-        values = collect(report, setup.workload, cases, record.iterations, folder, counted)
+        lacking = _lacking(report, setup.workload) if may_lack else {}
+        offered = [case for case in cases if case.name not in lacking]
+        values = collect(report, setup.workload, offered, record.iterations, folder, counted)
     except GuestFailed:
         paths.require_space(folder)  # a full disk may have cut the report short, which is not its kernel's fault
         raise
@@ -187,9 +195,16 @@ def _run(
         (folder / live_machine.QMP).unlink(missing_ok=True)
     spent_s = sum(outcome.end_ns - outcome.begin_ns for outcome in report.cases if outcome.end_ns is not None) / 1e9
     return msgspec.structs.replace(
-        record, wall_s=ended.wall_s, boot_s=max(0.0, ended.wall_s - spent_s), values=values, report=report,
+        record, wall_s=ended.wall_s, boot_s=max(0.0, ended.wall_s - spent_s), values=values, unsupported=lacking,
+        report=report,
         perf=perf_stat.summarize(counted) if setup.perf else None, profiles=profiles,
     )  # fmt: skip
+
+
+def _lacking(report: GuestReport, workload: Workload) -> dict[str, str]:
+    """The errors of the cases that the kernel does not offer, by case."""
+    found = ((outcome.name, output.unsupported(outcome, workload)) for outcome in report.cases)
+    return {name: error for name, error in found if error}
 
 
 def _take_events(report: GuestReport) -> list[perf_stat.Reading]:

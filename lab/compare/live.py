@@ -198,7 +198,7 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
             "no round was measured", hint=f"go on by `lab ab --resume {results.reference(folder)}`"
         )  # fmt: skip
     cases, overall = judge(rounds, guests.setups, plan)
-    cases = _with_unsupported(cases, chosen, plan)
+    cases = _with_unsupported(cases, chosen, runner.unsupported(), plan)
     overall = exact.with_losses(overall, [case.failed for case in cases])
     base, test = (exact.arm_result(arm, live_parameters().settings) for arm in guests.arms)
     return results.finish(
@@ -250,24 +250,37 @@ def judge(rounds: Rounds, setups: Sequence[GuestSetup], plan: Plan) -> tuple[lis
         )
         for setup in setups
         for name, case in zip(setup.case_names, setup.cases, strict=True)
+        if name in standing
     ]
     return cases, multiple.overall(list(verdicts.values()), plan.alpha)
 
 
 def _with_unsupported(
-    measured: Sequence[CaseResult], chosen: Sequence[tuple[Workload, Sequence[Case]]], plan: Plan
+    measured: Sequence[CaseResult],
+    chosen: Sequence[tuple[Workload, Sequence[Case]]],
+    lacking: Mapping[str, Mapping[str, str]],
+    plan: Plan,
 ) -> list[CaseResult]:
-    """All cases that were chosen: those that were measured, and those that say nothing in live mode."""
+    """All cases that were chosen: those that were measured, and those that no kernel or live mode has numbers of.
+
+    lacking: errors of the cases that a kernel does not offer, by case and arm.
+    """
     by_name = {found.name: found for found in measured}
     return [
-        by_name.get(f"{workload.name}:{case.name}") or _unsupported(workload, case, plan)
+        by_name.get(name) or _unsupported(workload, case, lacking.get(name, {}), plan)
         for workload, cases in chosen
         for case in cases
+        for name in [f"{workload.name}:{case.name}"]
     ]
 
 
-def _unsupported(workload: Workload, case: Case, plan: Plan) -> CaseResult:
+def _unsupported(workload: Workload, case: Case, errors: Mapping[str, str], plan: Plan) -> CaseResult:
+    """A case without numbers. errors: by the arms that do not offer it; without any it says nothing in live mode."""
+    name = f"{workload.name}:{case.name}"
+    if not errors:
+        errors = dict.fromkeys(ARMS, f"{name} says nothing in live mode: {workload.only_exact(case)}")
     metrics = exact.metrics_of(workload, workload.metrics, modelled=False)
+    arms = [arm for arm in ARMS if arm in errors]
     return CaseResult(
         workload=workload.name,
         case=case.name,
@@ -275,11 +288,7 @@ def _unsupported(workload: Workload, case: Case, plan: Plan) -> CaseResult:
         control=case.control,
         verdict=Outcome.UNKNOWN,
         metrics=[compare_metric(metric, [], [], exact=False) for metric in metrics],
-        failed=FailedCase(
-            arms=list(ARMS),
-            kind=GuestFailure.UNSUPPORTED,
-            message=f"{workload.name}:{case.name} says nothing in live mode: {workload.only_exact(case)}",
-        ),
+        failed=FailedCase(arms=arms, kind=GuestFailure.UNSUPPORTED, message=errors[arms[0]]),
         sweep=SweepPoint.of(workload, case),
     )
 

@@ -19,7 +19,7 @@ from lab.compare.boots import BootRecord, GuestSetup
 from lab.compare.live_results import LiveBoot, LiveRound, RoundState
 from lab.compare.rounds import Block, BootReading, Rounds
 from lab.core import records
-from lab.core.errors import GuestFailed, LabError
+from lab.core.errors import GuestFailed, GuestFailure, LabError
 from lab.core.records import Record
 from lab.guests import perf_stat
 from lab.guests.host import Watch
@@ -83,6 +83,7 @@ class RoundRunner:
                     raise error
             if live_round.counts:
                 self.busy = self.busy or live_round.state == "disturbed"
+                self._drop_unsupported()
                 done = replace(block, order=tuple(live_round.order), iterations=live_round.iterations)
                 self.rounds.add(done, _readings(live_round))
                 self._learn()
@@ -121,6 +122,21 @@ class RoundRunner:
         if planned is not None:
             records.save(path, planned)
             self.rounds.plan(planned)
+
+    def unsupported(self) -> dict[str, dict[str, str]]:
+        """The errors of the cases that a kernel does not offer, by case and arm."""
+        found: dict[str, dict[str, str]] = {}
+        for record in self._counted_boots():
+            for case, error in record.unsupported.items():
+                found.setdefault(f"{record.workload}:{case}", {})[record.arm] = f"{record.arm} arm: {error}"
+        return found
+
+    def _drop_unsupported(self) -> None:
+        """Leave out the cases that a kernel does not offer. Raises `GuestFailed` if none is left."""
+        found = self.unsupported()
+        if all(case in found for case in self.rounds.metrics):
+            raise GuestFailed(GuestFailure.UNSUPPORTED, next(iter(next(iter(found.values())).values())))
+        self.rounds.drop(found)
 
     def counted(self) -> PerfSummary:
         """Perf's counts in the boots of the rounds so far."""
@@ -232,6 +248,7 @@ class RoundRunner:
                     iterations=block.iterations,
                     cpu_set=cpu_set,
                     running=self.running,
+                    may_lack=True,
                 )
             except GuestFailed as error:
                 done.append(LiveBoot(name=name, arm=arm, cpus=cpu_set.cpus, seconds=0.0, failure=error.message))

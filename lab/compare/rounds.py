@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.core.records import Record
@@ -138,6 +138,16 @@ class Rounds:
             if missing := set(self.metrics) - set(reading.values):
                 raise ValueError(f"block {block.number}: no values of {', '.join(sorted(missing))}")
         self.blocks.append((block, list(readings)))
+        self._standing = None
+
+    def drop(self, cases: Collection[str]) -> None:
+        """Leave cases out, in the blocks so far too."""
+        self.metrics = {case: metrics for case, metrics in self.metrics.items() if case not in cases}
+        self.covariates = {
+            case: covariate
+            for case, covariate in self.covariates.items()
+            if case not in cases and covariate.control not in cases
+        }
         self._standing = None
 
     def plan(self, round_plan: RoundPlan) -> None:

@@ -108,12 +108,17 @@ def _successful(outcome: CaseOutcome | None, case: Case, workload: Workload, gue
         raise GuestFailed(GuestFailure.WORKLOAD, f"{name} could not be started: {outcome.error}", log=log)
     if outcome.signal:
         raise GuestFailed(GuestFailure.WORKLOAD, f"{name} was killed by signal {outcome.signal}: {last}", log=log)
-    if outcome.status == UNSUPPORTED_STATUS and (why := _UNSUPPORTED.search(last)):
-        message = f"{name} is not supported on this kernel: {why[1]}"
+    if message := unsupported(outcome, workload):
         raise GuestFailed(GuestFailure.UNSUPPORTED, message, hint="leave it out, or take another kernel", log=log)
     if outcome.status:
         raise GuestFailed(GuestFailure.WORKLOAD, f"{name} exited with status {outcome.status}: {last}", log=log)
     return outcome
+
+
+def unsupported(outcome: CaseOutcome, workload: Workload) -> str | None:
+    """The error of a case that the kernel does not offer, as its program said; None for any other."""
+    why = _UNSUPPORTED.search(_last_line(outcome)) if outcome.status == UNSUPPORTED_STATUS else None
+    return f"{workload.name}:{outcome.name} is not supported on this kernel: {why[1]}" if why else None
 
 
 def _last_line(outcome: CaseOutcome) -> str:

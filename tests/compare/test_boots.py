@@ -50,6 +50,15 @@ def test_each_iteration_is_read_by_itself(tmp_path: Path) -> None:
         boots.collect(report, workload, workload.cases, 2, tmp_path)
 
 
+def test_a_case_that_the_kernel_does_not_offer_is_named(tmp_path: Path) -> None:
+    workload = selection.load(write_workload(tmp_path / "mine"))
+    small = outcome("small", "not supported on this kernel: mmap: Invalid argument", status=4)
+    large = outcome("large", "not supported on this kernel: it says so, and runs", status=0)
+    assert boots._lacking(GuestReport(cases=[small, large, small]), workload) == {
+        "small": "mine:small is not supported on this kernel: mmap: Invalid argument"
+    }
+
+
 def test_a_metric_that_only_some_iterations_print_has_holes(tmp_path: Path) -> None:
     optional = WORKLOAD.replace('description = "page faults"', 'description = "page faults"\noptional = true')
     workload = selection.load(write_workload(tmp_path / "mine", optional))

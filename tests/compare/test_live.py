@@ -232,6 +232,24 @@ def test_a_case_that_says_nothing_in_live_mode_is_unsupported(
     assert caught.value.hint == "measure it with --mode exact"
 
 
+def test_a_case_that_a_kernel_lacks_is_unsupported_and_the_others_are_judged(tmp_path: Path, host: Host) -> None:
+    host.lacking = {"base": ["small"]}
+    wanted = planned(tmp_path)
+    found = measured(tmp_path, wanted)
+    small, large = found.cases
+    assert found.why(small) == "unsupported in the base arm only: base arm: small is not there"
+    assert (large.word, found.reason) == ("regression", "1 of 1 case worse; 1 of 2 cases unsupported")
+    assert len(large.primary.base) == len(found.seeds)
+    boots_before = len(host.booted)
+    again = measured(tmp_path, wanted)
+    assert again.cases == found.cases and len(host.booted) == boots_before, "stored rounds say it again"
+    host.lacking = {"base": ["small"], "test": ["large"]}
+    (tmp_path / "other").mkdir()
+    with pytest.raises(GuestFailed, match="is not there") as caught:
+        measured(tmp_path / "other", planned(tmp_path / "other"))
+    assert caught.value.kind == GuestFailure.UNSUPPORTED
+
+
 def test_a_whole_workload_may_say_nothing_in_live_mode(tmp_path: Path) -> None:
     mine = write_workload(tmp_path / "mine", 'exact_only = "it counts"\n' + WORKLOAD)
     other = write_workload(tmp_path / "other", WORKLOAD.replace('"mine"', '"other"'))

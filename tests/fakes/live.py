@@ -38,12 +38,15 @@ def ran(
     iterations: int,
     cpu_set: CpuSet,
     running: RunningGuests,
+    may_lack: bool = False,
+    unsupported: dict[str, str] | None = None,
 ) -> BootRecord:
     """The record of a guest that gave these values, case by case, kept where `boots.boot` keeps it."""
+    assert may_lack or not unsupported
     record = BootRecord(
         name=name, arm=arm.name, workload=bench.workload.name, cases=list(values), iterations=iterations, seed=seed,
         kernel=arm.kernel.key, fingerprint=bench.fingerprint, started="now", wall_s=3.0 + iterations, boot_s=3.0,
-        cpus=cpu_set.cpus, others=cpu_set.others, vng=[], argv=[], values=values,
+        cpus=cpu_set.cpus, others=cpu_set.others, vng=[], argv=[], values=values, unsupported=unsupported or {},
     )  # fmt: skip
     path = boots.record_path(bench.folder, name)
     path.parent.mkdir(parents=True, exist_ok=True)
