@@ -185,7 +185,7 @@ def result_folder(
 ) -> Iterator[tuple[Path, P]]:
     """Claim the folder of a result with its plan: an interrupted one's, or a new one's, which is stored first."""
     if resume is not None:
-        folder = results.open_folder(resume)
+        folder = results.open_folder(resume, unfinished=True)
         plan = load(folder)
     else:
         plan = make()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -19,7 +21,7 @@ from lab.compare.replay import replay as replay_result
 from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure, UserError
-from lab.core.text import visible
+from lab.core.text import ago, columns, visible
 from lab.guests.exact import QEMU
 from lab.report import inputs, matrix_text, text
 from lab.report.bundle import write
@@ -46,9 +48,12 @@ _BUNDLE = "bundle"
     help="Write it to a file; a bundle to a new folder, or a file called *.tar.zst.",
 )
 @click.option("--anyway", is_flag=True, help="Show results of different environments together, marked as such.")
+@click.option("--delete", is_flag=True, help="Delete these results, with all that was measured for them.")
 @options.json_output
-def report(result_ids: tuple[str, ...], form: str | None, output: Path | None, anyway: bool, as_json: bool) -> None:
-    """Show stored results again, in any format; without an ID, list all of them. `latest` is an ID too.
+def report(
+    result_ids: tuple[str, ...], form: str | None, output: Path | None, anyway: bool, delete: bool, as_json: bool
+) -> None:
+    """Show stored results again, in any format; without an ID, list all of them. `latest` is the newest finished one.
 
     Nothing is measured again. Several IDs are shown side by side, if their environments are the same.
 
@@ -59,10 +64,16 @@ def report(result_ids: tuple[str, ...], form: str | None, output: Path | None, a
     if as_json and form not in (None, "json"):
         raise UserError(f"--json and --format {form} contradict each other", hint="give one of them")
     form = "json" if as_json else form
+    if delete and (form or output or anyway):
+        raise UserError("--delete shows nothing", hint="leave the other options out")
     if not result_ids:
-        if form not in (None, "json") or output or anyway:
+        if form not in (None, "json") or output or anyway or delete:
             raise UserError("which result?", hint="`lab report` lists them; `latest` is the newest")
         _list(as_json=form == "json")
+    elif delete:
+        for folder in [results.open_folder(reference) for reference in result_ids]:
+            results.delete(folder)
+            click.echo(f"deleted {results.reference(folder)}", err=True)
     elif form == _BUNDLE:
         _write_bundle(result_ids, output)
     else:
@@ -121,16 +132,54 @@ def _list(*, as_json: bool) -> None:
             "results": [{**_id(r), "base": r.base.spec, "test": r.test.spec, "verdict": r.verdict} for r in compared],
             "matrices": [{**_id(m), "arms": [arm.label for arm in m.arms], "summary": m.summary} for m in matrices],
             "bisections": [{**_id(b), "old": b.old.id, "new": b.new.id, "outcome": b.outcome} for b in bisected],
+            "unfinished": [{"result": results.reference(folder)} for folder in results.unfinished()],
         }
         options.print_json(document)
         return
-    for r in compared:
-        click.echo(visible(f"{r.result}  {r.verdict:<11}  {r.base.spec} .. {r.test.spec}  ({r.reason})"))
-    for m in matrices:
-        click.echo(visible(f"{m.result}  {'matrix':<11}  {len(m.arms)} arms  ({m.summary})"))
-    for b in bisected:
-        culprits = ", ".join(change.commit[:12] for change in b.changes) or b.reason
-        click.echo(visible(f"{b.result}  {b.outcome:<11}  {b.old.name} .. {b.new.name}  ({culprits})"))
+    rows = [*map(_compared, compared), *map(_measured, matrices), *map(_bisected, bisected)]
+    rows += [_unfinished(folder) for folder in results.unfinished()]
+    for line in columns([(name, ago(_age_s(when)), *cells) for when, name, *cells in sorted(rows)]):
+        click.echo(visible(line))
+
+
+def _age_s(started: str) -> float:
+    return (datetime.now(UTC) - datetime.fromisoformat(started)).total_seconds()
+
+
+_MOST_NAMES = 3
+Row = tuple[str, str, str, str, str]
+"""Of a listed result: its beginning, name, verdict, what was run, and what was compared."""
+
+
+def _compared(r: AbResult) -> Row:
+    ran = f"--suite {r.suite}" if r.suite else _cases([(case.workload, case.case) for case in r.cases])
+    return r.started, r.result, r.verdict, ran, f"{r.base.spec} .. {r.test.spec}  ({r.reason})"
+
+
+def _measured(m: MatrixResult) -> Row:
+    ran = _cases([(cell.workload, cell.case) for cell in m.cells])
+    return m.started, m.result, "matrix", ran, f"{len(m.arms)} arms  ({m.summary})"
+
+
+def _bisected(b: Answer) -> Row:
+    culprits = ", ".join(change.commit[:12] for change in b.changes) or b.reason
+    return b.started, b.result, b.outcome, f"{b.workload}:{b.case}", f"{b.old.name} .. {b.new.name}  ({culprits})"
+
+
+def _cases(pairs: Iterable[tuple[str, str]]) -> str:
+    """The cases as `--workload` names them, those of each workload counted where they are many."""
+    by_workload: dict[str, list[str]] = {}
+    for workload, case in dict.fromkeys(pairs):
+        by_workload.setdefault(workload, []).append(case)
+    return " ".join(
+        f"{workload}:{','.join(cases)}" if len(cases) <= _MOST_NAMES else f"{workload} ({len(cases)} cases)"
+        for workload, cases in by_workload.items()
+    )
+
+
+def _unfinished(folder: Path) -> Row:
+    began = datetime.fromtimestamp((folder / "plan.json").stat().st_mtime, UTC).isoformat()
+    return began, results.reference(folder), "unfinished", "", f"to go on: {results.resume_command(folder)}"
 
 
 def _id(result: AbResult | MatrixResult | Answer) -> dict[str, str]:

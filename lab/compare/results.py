@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import re
 import secrets
+import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -458,6 +459,10 @@ def finish(folder: Path, plan: ComparisonPlan, clock: Clock, document: Callable[
     return result
 
 
+LATEST = "latest"
+_LISTED = "`lab report` lists them"
+
+
 def results_dir() -> Path:
     """The folder of results."""
     return paths.data_dir("results")
@@ -475,13 +480,17 @@ def new_folder(chosen: Path | None) -> Path:
     return folder
 
 
-def open_folder(reference: str) -> Path:
-    """The folder of a result, by id, unique beginning of one, `latest`, or path."""
+def open_folder(reference: str, *, unfinished: bool = False) -> Path:
+    """The folder of a result, by id, unique beginning of one, `latest`, or path.
+
+    `latest` is the newest finished one, or with `unfinished` the newest that can go on; the newest of all without one.
+    """
     if (Path(reference) / "plan.json").is_file():
         return Path(reference).resolve()
     known = sorted(path.parent for path in results_dir().glob("*/plan.json"))
-    if reference == "latest" and known:
-        return max(known, key=lambda folder: (folder / "plan.json").stat().st_mtime)
+    if reference == LATEST and known:
+        wanted = [folder for folder in known if is_finished(folder) != unfinished]
+        return max(wanted or known, key=lambda folder: ((folder / "plan.json").stat().st_mtime_ns, folder.name))
     matching = [folder for folder in known if folder.name == reference] or [
         folder for folder in known if folder.name.startswith(reference)
     ]
@@ -492,7 +501,23 @@ def open_folder(reference: str) -> Path:
             f"'{reference}' is ambiguous: {', '.join(folder.name for folder in matching[:5])}",
             hint="give more of the id",
         )
-    raise UserError(f"there is no result '{reference}'", hint="`lab report` lists them")
+    raise UserError(f"there is no result '{reference}'", hint=_LISTED)
+
+
+def is_finished(folder: Path) -> bool:
+    """True of a result that has its document; another can go on."""
+    return (folder / "result.json").is_file()
+
+
+def unfinished() -> list[Path]:
+    """The folders of results that are under way, or were stopped or failed, oldest first."""
+    return sorted(path.parent for path in results_dir().glob("*/plan.json") if not is_finished(path.parent))
+
+
+def delete(folder: Path) -> None:
+    """Delete a result with all that was measured for it; one that is being written to is refused."""
+    with claimed(folder):
+        shutil.rmtree(folder)
 
 
 def reference(folder: Path) -> str:
@@ -521,15 +546,26 @@ def claimed(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def kept(folder: Path, progress: Progress) -> Iterator[None]:
-    """Around measuring: when it is stopped, say what is kept and how to go on."""
+    """Around measuring: when it is stopped, say what is kept and how to go on. A folder without anything is deleted."""
     try:
         yield
     except BaseException as error:
         runs = sum(len(list((folder / kind_of_guest).glob("*.json"))) for kind_of_guest in ("runs", "boots"))
-        progress.log(f"stopped; {runs} runs are kept. To go on: {resume_command(folder)}")
+        if folder.parent == results_dir() and _is_empty(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+            progress.log("stopped before anything was measured; nothing is kept")
+        else:
+            progress.log(
+                f"stopped; {runs} run{' is' if runs == 1 else 's are'} kept. To go on: {resume_command(folder)}"
+            )
         if isinstance(error, OSError):
             raise HostFailed(f"cannot write to {folder}: {error.strerror}", hint="free some space there") from error
         raise
+
+
+def _is_empty(folder: Path) -> bool:
+    """True where there is no file beside the plan."""
+    return not any(path.is_file() for path in folder.rglob("*") if path.name not in ("plan.json", ".lock"))
 
 
 def store_plan(folder: Path, plan: ComparisonPlan) -> None:

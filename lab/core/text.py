@@ -97,6 +97,14 @@ def show(render: Callable[[int], RenderableType], console: Console) -> None:
     console.print(render(width), width=width, highlight=False, soft_wrap=not console.is_terminal)
 
 
+def ago(seconds: float) -> str:
+    """A time span that is over, in its largest unit: `3 min ago`."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit} ago"
+    return "just now"
+
+
 def number(value: float) -> str:
     """A number in four digits, which are enough to read; the JSON has them all."""
     if not math.isfinite(value):

@@ -13,6 +13,7 @@ from lab.compare import results
 from lab.compare.live_results import Live, LiveRound
 from lab.core import records
 from lab.core.errors import HostFailed, UserError
+from lab.core.progress import QUIET
 from lab.stats import multiple, verdict
 from lab.stats.verdict import Metric
 
@@ -172,3 +173,31 @@ def test_packages_of_two_compilers_are_noted(
     arms = [arm("deb:6.1", "1", compiler=base, commit=commit), arm("deb:6.17", "2", compiler=test)]
     note = f"another compiler and configuration ({versions}): differences below 10 % mean little"
     assert results.notes_on(arms) == ([note] if versions else [])
+
+
+def test_latest_is_finished_or_can_go_on() -> None:
+    done, begun = _stored("20261121-090000-aaaa"), _stored("20261121-100000-bbbb")
+    (done / "result.json").write_text("{}")
+    assert results.open_folder("latest") == done
+    assert results.open_folder("latest", unfinished=True) == begun
+    assert results.unfinished() == [begun]
+    (begun / "result.json").write_text("{}")
+    assert results.open_folder("latest", unfinished=True) == begun
+
+
+def test_a_folder_in_which_nothing_was_measured_is_deleted() -> None:
+    empty, begun = _stored("20261121-090000-aaaa"), _stored("20261121-100000-bbbb")
+    (begun / "runs").mkdir(exist_ok=True)
+    (begun / "runs" / "base-1.json").write_text("{}")
+    for folder in (empty, begun):
+        with pytest.raises(KeyboardInterrupt), results.claimed(folder), results.kept(folder, QUIET):
+            raise KeyboardInterrupt
+    assert not empty.exists() and begun.exists()
+
+
+def test_a_result_that_is_written_to_is_not_deleted() -> None:
+    folder = _stored("20261121-090000-aaaa")
+    with results.claimed(folder), pytest.raises(UserError, match="another lab is writing"):
+        results.delete(folder)
+    results.delete(folder)
+    assert not folder.exists()

@@ -13,6 +13,7 @@ from lab import report
 from lab.cli import main
 from lab.compare import counters, results
 from lab.compare.results import CaseResult, Robustness
+from lab.core import records
 from lab.core.errors import UserError
 from lab.report import inputs, markdown, wording
 from lab.report import text as report_text
@@ -257,6 +258,18 @@ def test_the_list_shows_no_control_characters(kept: Path, capsys: pytest.Capture
     fakeresult.store(kept / "hostile", hostile())
     assert main.run(["report"]) == 0
     assert not set(capsys.readouterr().out) & set("\x1b\u202e\x00")
+
+
+def test_the_list_says_what_was_run_and_what_can_go_on(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (kept / "stopped").mkdir()
+    records.save(kept / "stopped" / "plan.json", {"kind": "matrix"})
+    assert main.run(["report"]) == 0
+    one, *_ = [line for line in capsys.readouterr().out.splitlines() if line.startswith("one ")]
+    assert "alloc-burst" in one and " ago" in one
+    assert main.run(["report", "one", "stopped", "--delete"]) == 0
+    assert main.run(["report"]) == 0
+    assert "one " not in capsys.readouterr().out
+    assert not (kept / "stopped").exists()
 
 
 @pytest.mark.parametrize("name", ["text", "md", "html"])
