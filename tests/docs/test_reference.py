@@ -16,7 +16,9 @@ import pytest
 import lab
 from lab.core.records import Record
 from lab.stats.verdict import Outcome
+from lab.workloads import selection
 from lab.workloads.file import limits
+from lab.workloads.spec import Workload
 
 from . import dryrun
 
@@ -24,8 +26,8 @@ TOP = Path(__file__).resolve().parents[2]
 sys.path.append(str(TOP / "docs" / "_ext"))
 
 import commandpages  # noqa: E402
-import limitlist  # noqa: E402
 import recordtables  # noqa: E402
+import workloadlists  # noqa: E402
 
 CONTEXTS = list(commandpages.walk(commandpages.top()))
 
@@ -124,10 +126,17 @@ def test_a_record_is_a_table_in_words_of_json() -> None:
 
 
 def test_the_limits_of_exact_mode_are_a_list_with_reasons() -> None:
-    lines = limitlist.markdown().splitlines()
+    lines = workloadlists.limit_list().splitlines()
     assert len(lines) == len(limits())
     for line, limit in zip(lines, limits().values(), strict=True):
         assert line.startswith(f"- **{limit.name}**: {limit.brief}. ") and line.endswith(limit.reason.split()[-1])
+
+
+@pytest.mark.parametrize("workload", selection.list_workloads(), ids=lambda workload: workload.name)
+def test_each_case_is_a_line_with_a_note(workload: Workload) -> None:
+    lines = workloadlists.case_table(workload).splitlines()
+    assert len([line for line in lines if line.startswith("| `")]) == len(workload.cases)
+    assert all(case.note for case in workload.cases)
 
 
 # What people write, and what only others are made of: each has a page of its own, or needs none.
