@@ -89,7 +89,8 @@ class Measurer:
 
     def obtain(self, spec: KernelSpec, work: Work | None = None) -> Kernel:
         """The kernel of a spec, built if need be."""
-        return spec.obtain(work or self.work, cc=self.plan.new.cc)
+        needs = self.bench.workload.kconfig
+        return spec.obtain(work or self.work, cc=self.plan.new.cc, needs=needs)
 
     def measure(
         self,

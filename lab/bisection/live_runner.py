@@ -262,7 +262,8 @@ class GuestBooter:
         if key not in self._kernels:
             started = time.monotonic()
             spec = self.history.resolve(self.history.number(candidate.id), layout, progress=self.work.progress)
-            obtained = spec.obtain(self.work, cc=self.plan.new.cc)
+            needs = selection.needed_options([self.plan.selection])
+            obtained = spec.obtain(self.work, cc=self.plan.new.cc, needs=needs)
             self._kernels[key] = obtained, time.monotonic() - started
         return self._kernels[key]
 

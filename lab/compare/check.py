@@ -102,7 +102,8 @@ def check(ref: str, *, run: str | None, timeout_s: float, work: Work) -> Workloa
     if run is None or not cases:
         return WorkloadCheck(workload=workload.name, cases=len(cases), slice_mb=size)
     case = smallest(cases)
-    arm = Arm(name="check", kernel=_kernel(run, work), settings=dict(resolve(run).settings))
+    spec = resolve(run, progress=work.progress)
+    arm = Arm(name="check", kernel=spec.obtain(work, needs=workload.kconfig), settings=dict(spec.settings))
     check_guest(workload, [case], [arm], image)
     folder = paths.cache_dir("checks") / workload.name
     (folder / "runs").mkdir(parents=True, exist_ok=True)
@@ -134,10 +135,6 @@ def check(ref: str, *, run: str | None, timeout_s: float, work: Work) -> Workloa
 def smallest(cases: list[Case]) -> Case:
     """The case with the least `memory_mb`, or else the first case."""
     return min(cases, key=lambda case: case.memory_mb or 0)
-
-
-def _kernel(spec: str, work: Work) -> Kernel:
-    return resolve(spec, progress=work.progress).obtain(work)
 
 
 def _at_two_rates(

@@ -534,13 +534,14 @@ def _undecided(one: Series, guests: ExactGuests, plan: Plan) -> SeedRequest:
 def obtain_arms(plan: Plan, work: Work) -> tuple[Arm, Arm]:
     """Both arms with their kernels, built or fetched."""
     plans = {"base": plan.base, "test": plan.test}
-    base, test = work.map(lambda name: obtain_arm(name, plans[name], work), list(plans))
+    needs = selection.needed_options(plan.workloads)
+    base, test = work.map(lambda name: obtain_arm(name, plans[name], needs, work), list(plans))
     return base, test
 
 
-def obtain_arm(name: str, plan: ArmPlan, work: Work) -> Arm:
-    """An arm of a plan with its kernel at hand: from the store, built, or fetched."""
-    kernel = plan.spec.obtain(work, cc=plan.cc)
+def obtain_arm(name: str, plan: ArmPlan, needs: Sequence[str], work: Work) -> Arm:
+    """An arm of a plan with its kernel at hand: from the store, built, or fetched. needs: the workloads' options."""
+    kernel = plan.spec.obtain(work, cc=plan.cc, needs=needs)
     return Arm(name=name, kernel=kernel, settings=dict(plan.spec.settings))
 
 

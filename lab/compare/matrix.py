@@ -83,7 +83,9 @@ def prepare(plan: MatrixPlan, folder: Path, work: Work) -> ExactGuests:
     specs: dict[str, KernelSpec] = {}
     for arm in plan.arms:
         specs.setdefault(_kernel_of(arm), arm.spec)
-    kernels = dict(zip(specs, work.map(lambda spec: spec.obtain(work, cc=plan.cc), [*specs.values()]), strict=True))
+    needs = selection.needed_options(plan.workloads)
+    obtained = work.map(lambda spec: spec.obtain(work, cc=plan.cc, needs=needs), [*specs.values()])
+    kernels = dict(zip(specs, obtained, strict=True))
     arms = tuple(
         Arm(
             name=arm.name,

@@ -41,6 +41,13 @@ def requested(extra: Iterable[tuple[str, str]]) -> tuple[dict[str, str], dict[st
     return required | own, optional  # the spec's own last: kconfig takes the last of two members of a choice
 
 
+def missing(extra: Iterable[tuple[str, str]], needs: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """The options, of those that a kernel needs built in, that are neither a guest kernel's nor decided by the spec."""
+    own = dict(extra)
+    required, optional = requested(own.items())
+    return tuple((name, "y") for name in needs if name not in own and {**optional, **required}.get(name, "n") == "n")
+
+
 def fragment(options: Mapping[str, str]) -> str:
     """Options as a file for KCONFIG_ALLCONFIG."""
     return "".join(f"# {name} is not set\n" if value == "n" else f"{name}={value}\n" for name, value in options.items())

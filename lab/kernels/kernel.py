@@ -6,7 +6,7 @@ module, its prefix in `lab.kernels.spec`, and an entry in `Source` and `resolve`
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -57,10 +57,14 @@ class KernelSpec(Record, frozen=True, kw_only=True):
     settings: tuple[Pair, ...] = ()
     note: str | None = None
 
-    def obtain(self, work: Work, *, cc: str = compilers.DEFAULT) -> Kernel:
-        """Make the kernel bootable: build it, download it, or look at the file."""
+    def obtain(self, work: Work, *, cc: str = compilers.DEFAULT, needs: Iterable[str] = ()) -> Kernel:
+        """Make the kernel bootable: build it, download it, or look at the file.
+
+        needs: the options that workloads need. A build has them built in, unless the spec says otherwise.
+        """
         source: KernelSource = self.source
-        return Kernel(spec=self, **asdict(source.obtain(work, text=self.text, kconfig=self.kconfig, cc=cc)))
+        options = self.kconfig + kconfig.missing(self.kconfig, needs)
+        return Kernel(spec=self, **asdict(source.obtain(work, text=self.text, kconfig=options, cc=cc)))
 
     @property
     def tree_source(self) -> TreeSource | None:

@@ -64,7 +64,7 @@ def _fetch(branch: BranchContext) -> Tree:
 def _measure(branch: BranchContext, tree: Tree) -> None:
     """Measure the tip in exact mode, then in live mode. If live mode fails, exact mode's results stand alone."""
     night = branch.night
-    measure.build(night.plan, tree, branch.record.tip, night.work)
+    measure.build(night.plan, branch.plan, tree, branch.record.tip, night.work)
     _measure_mode(branch, tree, "exact")
     branch.update(missed={})
     if night.live.accelerator is not None:

@@ -62,10 +62,11 @@ def last_release(tree: Tree, commit: str, pattern: str) -> str | None:
     return tree.source.commit(f"refs/tags/{tag}")
 
 
-def build(plan: NightlyPlan, tree: Tree, commit: str, work: Work) -> None:
+def build(plan: NightlyPlan, branch: BranchPlan, tree: Tree, commit: str, work: Work) -> None:
     """Build a tip before anything is compared with it. Raises `BrokenTip` if it does not build."""
     try:
-        resolve_arm(tree, commit, plan.cc, work.progress).spec.obtain(work, cc=plan.cc)
+        needs = selection.needed_options(plan.workloads_of(branch))
+        resolve_arm(tree, commit, plan.cc, work.progress).spec.obtain(work, cc=plan.cc, needs=needs)
     except BuildFailed as error:
         log = f" (log: {error.log})" if error.log else ""
         raise BrokenTip(f"it does not build: {error.message}{log}") from error

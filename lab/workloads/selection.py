@@ -126,6 +126,11 @@ def select_all(texts: Iterable[str]) -> list[tuple[Workload, list[Case]]]:
     return list(chosen.values())
 
 
+def needed_options(texts: Iterable[str]) -> list[str]:
+    """The kernel options that the workloads of several selections need built in."""
+    return sorted({option for workload, _ in select_all(texts) for option in workload.kconfig})
+
+
 # --- suites ---
 
 

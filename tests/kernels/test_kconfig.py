@@ -50,6 +50,13 @@ def test_the_specs_own_options_win() -> None:
     assert required.keys() - plain.keys() == {"CONFIG_LRU_GEN", "CONFIG_NEW"}
 
 
+def test_a_workload_gets_what_it_needs_unless_the_spec_decided() -> None:
+    needs = ["CONFIG_AIO", "CONFIG_INET", "CONFIG_VIRTIO_BALLOON"]
+    # The fragments ask for the first, know nothing of the second, and unset the third.
+    assert kconfig.missing([], needs) == (("CONFIG_INET", "y"), ("CONFIG_VIRTIO_BALLOON", "y"))
+    assert kconfig.missing([("CONFIG_INET", "n"), ("CONFIG_VIRTIO_BALLOON", "y")], needs) == ()
+
+
 def test_dropped_is_what_did_not_stay_as_asked() -> None:
     wanted = {"CONFIG_A": "y", "CONFIG_B": "y", "CONFIG_C": "n", "CONFIG_D": "n", "CONFIG_E": "64"}
     resolved = {"CONFIG_A": "y", "CONFIG_C": "y", "CONFIG_E": "8"}

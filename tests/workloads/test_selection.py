@@ -46,6 +46,11 @@ def test_select_takes_all_or_some_cases_once_each() -> None:
     assert [case.name for case in cases] == ["layout-4632k", "single-128m"]
 
 
+def test_the_options_that_selections_need_are_those_of_their_workloads(tmp_path: Path) -> None:
+    assert selection.needed_options(["alloc-burst", "boot"]) == []
+    assert "CONFIG_AIO" in selection.needed_options(["alloc-burst", "fio:null-randread-4k"])
+
+
 def test_a_group_stands_for_its_cases() -> None:
     loaded, cases = selection.select("syscalls:sched")
     assert [case.name for case in cases] == [case.name for case in loaded.cases if case.group == "sched"]

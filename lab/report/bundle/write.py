@@ -126,7 +126,7 @@ def _plan(report: StoredComparison) -> Plan:
 
 def _parts(report: StoredComparison, plan: Plan, scratch: Path, work: Work) -> list[_Part]:
     selection.require_unchanged(plan.files)
-    arms = (exact.obtain_arm("base", plan.base, work), exact.obtain_arm("test", plan.test, work))
+    arms = exact.obtain_arms(plan, work)
     # The measurement's QEMU, whatever is installed by now: it does not run here.
     then = Qemu(path=plan.qemu, version=report.raw.environment.qemu, numbers=(0, 0))
     ready = exact.prepare_around(arms, then, plan, scratch, work.progress)
