@@ -46,11 +46,12 @@ class Model(StrEnum):
 
 
 class Brackets(StrEnum):
-    """The marks that open a measurement."""
+    """What a measurement is between."""
 
     BOTH = "both"  # the case's, until its program opens a window of its own
     WINDOW = "window"  # the program's own only: nothing is modelled while it sets up
     CASE = "case"  # the case's only
+    BOOT = "boot"  # power-on, and the guest's first program
 
 
 class Block(msgspec.Struct, frozen=True, array_like=True):
@@ -279,6 +280,17 @@ def marks_windows(root: Path) -> bool:
     return WINDOW_MARK in root.read_bytes()
 
 
+_BOOT_MARK = bytes.fromhex("0f1f800942414c")
+"""The instruction of a program that measures the boot before it (`lab_measures_boot`)."""
+
+
+def _brackets(root: bytes) -> Brackets:
+    """By the marks in a guest's archive. A program that marks a window need not be modelled while it sets up."""
+    if _BOOT_MARK in root:
+        return Brackets.BOOT
+    return Brackets.WINDOW if WINDOW_MARK in root else Brackets.BOTH
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instrument:
     """The plugin as a comparison uses it: with a machine, and the extent of the model."""
@@ -293,11 +305,8 @@ class Instrument:
         return f"{self.model} {self.machine.name} {self.machine.key[:8]} {self.library.parent.name[:8]}"
 
     def arguments(self, root: Path, out: Path) -> list[str]:
-        """QEMU's options. root: the guest's archive, uncompressed.
-
-        A program that marks a window of its own need not be modelled while it sets up.
-        """
-        brackets = Brackets.WINDOW if marks_windows(root) else Brackets.BOTH
+        """QEMU's options. root: the guest's archive, uncompressed."""
+        brackets = _brackets(root.read_bytes())
         return ["-plugin", argument(self.library, self.machine, model=self.model, brackets=brackets, out=out)]
 
 

@@ -45,7 +45,7 @@ static void add_chunk(void)
 	last = chunk;
 }
 
-static struct block *new_block(uint64_t start, uint32_t length)
+static struct block *new_block(uint64_t start, uint32_t length, uint64_t code)
 {
 	struct block *block;
 
@@ -54,6 +54,7 @@ static struct block *new_block(uint64_t start, uint32_t length)
 	block = &last->blocks[last->used];
 	block->start = start;
 	block->length = length;
+	block->code = code;
 	block->counters = &last->counters;
 	block->at = NR_BLOCK_COUNTERS * last->used++;
 	for (unsigned int i = 0; i < 2; i++)
@@ -62,19 +63,19 @@ static struct block *new_block(uint64_t start, uint32_t length)
 }
 
 /*
- * One block for all code that starts here and is as long. Programs without
- * address randomisation lie at the same addresses; only the one that is
- * measured runs in its window.
+ * One block for the same code at the same place. Programs without address
+ * randomisation lie at the same addresses; only the one that is measured runs
+ * in its window.
  */
-struct block *block_get(uint64_t start, uint32_t length)
+struct block *block_get(uint64_t start, uint32_t length, uint64_t code)
 {
 	struct block **head = find_head(start, length), *block = *head;
 
-	while (block && (block->start != start || block->length != length))
+	while (block && (block->start != start || block->length != length || block->code != code))
 		block = block->next;
 	if (block)
 		return block;
-	block = new_block(start, length);
+	block = new_block(start, length, code);
 	block->next = *head;
 	*head = block;
 	return block;

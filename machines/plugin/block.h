@@ -40,6 +40,7 @@ enum block_counter {
 struct block {
 	uint64_t start;
 	uint32_t length;	/* instructions */
+	uint64_t code;		/* a hash of them: the kernel patches itself */
 	uint32_t size;		/* bytes */
 	bool redirects;		/* has a return that goes elsewhere than predicted */
 	uint32_t weight;	/* those that count once per execution */
@@ -63,7 +64,7 @@ struct work {
 	uint64_t classes;	/* thousandths of cycles that they cost */
 };
 
-struct block *block_get(uint64_t start, uint32_t length);
+struct block *block_get(uint64_t start, uint32_t length, uint64_t code);
 void blocks_begin(void);
 
 /* What is done in between is left out of every block's work. */

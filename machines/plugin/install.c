@@ -293,6 +293,21 @@ static struct step look(struct qemu_plugin_tb *tb, size_t index, const struct bl
 	return step;
 }
 
+/* FNV-1a. */
+static uint64_t code_hash(struct qemu_plugin_tb *tb, size_t count)
+{
+	uint64_t hash = 0xcbf29ce484222325ULL;
+
+	for (size_t i = 0; i < count; i++) {
+		uint8_t bytes[INSTRUCTION_MAX];
+		size_t size = qemu_instruction_bytes(qemu_plugin_tb_get_insn(tb, i), bytes, sizeof(bytes));
+
+		for (size_t at = 0; at < size; at++)
+			hash = (hash ^ bytes[at]) * 0x100000001b3ULL;
+	}
+	return hash;
+}
+
 static void watch_start(struct qemu_plugin_tb *tb, struct block *block)
 {
 	counters_add_on_block(tb, block->counters, block->at + BLOCK_EXECUTIONS, 1);
@@ -303,9 +318,10 @@ static void watch_start(struct qemu_plugin_tb *tb, struct block *block)
 static void watch_block(struct qemu_plugin_tb *tb)
 {
 	size_t count = qemu_plugin_tb_n_insns(tb);
-	struct block *block = block_get(qemu_plugin_tb_vaddr(tb), (uint32_t)count);
+	struct block *block = block_get(qemu_plugin_tb_vaddr(tb), (uint32_t)count, code_hash(tb, count));
 	struct pieces pieces = { .block = block };
-	bool user = block_mode(block) == MODE_USER, told_apart = !user && nr_vcpus == 1;
+	bool user = block_mode(block) == MODE_USER;
+	bool told_apart = !user && nr_vcpus == 1 && machine.brackets != BRACKETS_BOOT;
 	struct bases bases = { .known = 0 };
 	struct weight whole = { 0 };
 	bool redirected = false;
@@ -399,8 +415,9 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 		return 1;
 	plugin_id = id;
 	/* A reset interrupts the vCPU's turn, so with several it would change which runs when: then watch from the start. */
-	if (count == 1)
+	if (count == 1 && machine.brackets != BRACKETS_BOOT)
 		windows_ready = begin_watching;
+	windows_start();
 	register_all(id);
 	return 0;
 }

@@ -110,12 +110,12 @@ static bool read_word(const char *value, const char *const *words, int count, in
 static bool read_choice(const char *name, const char *value)
 {
 	static const char *const models[] = { "count", "tlb", "full" };
-	static const char *const brackets[] = { "both", "window", "case" };
+	static const char *const brackets[] = { "both", "window", "case", "boot" };
 	int chosen;
 
 	if (!strcmp(name, "model") && read_word(value, models, 3, &chosen))
 		machine.model = (enum model)chosen;
-	else if (!strcmp(name, "brackets") && read_word(value, brackets, 3, &chosen))
+	else if (!strcmp(name, "brackets") && read_word(value, brackets, 4, &chosen))
 		machine.brackets = (enum brackets)chosen;
 	else
 		return false;

@@ -19,11 +19,12 @@ enum model {
 	MODEL_FULL,		/* and caches */
 };
 
-/* Which marks open a measurement. */
+/* What a measurement is between. */
 enum brackets {
 	BRACKETS_BOTH,		/* a case's, until the program in it opens a window of its own */
 	BRACKETS_WINDOW,	/* a program's own only */
 	BRACKETS_CASE,		/* a case's only */
+	BRACKETS_BOOT,		/* the machine's, from power-on until its first program runs */
 };
 
 /* A set-associative array; no ways: there is none. */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Windows. A case that opens no window of its own is measured from the case's
- * begin to its end; one that does, inside its windows only.
+ * begin to its end; one that does, inside its windows only; one that measures
+ * the boot, from power-on to the first program's mark.
  *
  * A mark is seen at its own place in a block, and counting in user code stops
  * before and goes on after it, so what lies between two marks is exact.
@@ -86,7 +87,7 @@ static void end_operation(void)
 static void begin_case(void)
 {
 	nr_cases++;
-	if (machine.brackets != BRACKETS_WINDOW)
+	if (machine.brackets == BRACKETS_BOTH || machine.brackets == BRACKETS_CASE)
 		begin(WINDOW_CASE);
 }
 
@@ -111,8 +112,12 @@ void on_mark(unsigned int vcpu, void *data)
 	case MARK_CASE_END:
 		end_case();
 		break;
+	case MARK_BOOTED:
+		if (machine.brackets == BRACKETS_BOOT)
+			end(true);
+		break;
 	case MARK_WINDOW_BEGIN:
-		if (machine.brackets != BRACKETS_CASE)
+		if (machine.brackets == BRACKETS_BOTH || machine.brackets == BRACKETS_WINDOW)
 			begin(WINDOW_OWN);
 		break;
 	case MARK_WINDOW_END:
@@ -124,12 +129,22 @@ void on_mark(unsigned int vcpu, void *data)
 			end_operation();
 		break;
 	case MARK_READY:
+	case MARK_MEASURES_BOOT:
 		break;
 	case MARK_OPERATIONS_AGAIN:
 		if (own)
 			operation_at = 0;
 		break;
 	}
+}
+
+/* The boot is the first case's. */
+void windows_start(void)
+{
+	if (machine.brackets != BRACKETS_BOOT)
+		return;
+	begin(WINDOW_CASE);
+	window.case_number = 1;
 }
 
 void windows_finish(void)

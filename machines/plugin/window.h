@@ -16,6 +16,8 @@ enum mark {
 	MARK_CASE_END = 5,
 	MARK_OPERATIONS_AGAIN = 6,
 	MARK_READY = 7,
+	MARK_BOOTED = 8,
+	MARK_MEASURES_BOOT = 9,
 };
 
 enum kind_of_window {
@@ -41,6 +43,8 @@ struct window {
 /* Given by who makes code be watched; called at the first mark of all, which should be MARK_READY. */
 extern void (*windows_ready)(void);
 
+/* The machine is switched on. */
+void windows_start(void);
 void on_mark(unsigned int vcpu, void *mark);
 void windows_finish(void);
 

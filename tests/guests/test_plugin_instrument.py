@@ -31,12 +31,23 @@ def test_a_program_with_a_window_of_its_own_is_modelled_inside_it_only(instrumen
     assert brackets(instrument, b"ELF and no mark", tmp_path) == "both"
 
 
+def test_a_program_that_measures_the_boot_has_it_modelled(instrument: Instrument, tmp_path: Path) -> None:
+    assert brackets(instrument, mark("lab_measures_boot"), tmp_path) == "boot"
+    # Init's own mark, which is in every guest, is no such program.
+    assert brackets(instrument, mark("lab_booted"), tmp_path) == "both"
+
+
 def test_the_mark_is_the_one_that_programs_are_compiled_with() -> None:
+    assert mark("lab_window_begin") == WINDOW_MARK
+
+
+def mark(function: str) -> bytes:
+    """The instruction of a function in mark.h."""
     header = (room("workloads") / "include" / "lab" / "mark.h").read_text()
     bytes_of_mark = re.findall(r'\.byte ([^#]*)" #code "([^"]*)"', header)[0]
-    (code,) = re.findall(r"lab_window_begin\(void\)\s*{\s*LAB_MARK\((\d+)\)", header)
+    (code,) = re.findall(rf"{function}\(void\)\s*{{\s*LAB_MARK\((\d+)\)", header)
     text = f"{bytes_of_mark[0]}{code}{bytes_of_mark[1]}"
-    assert bytes(int(word, 0) for word in text.replace(" ", "").split(",")) == WINDOW_MARK
+    return bytes(int(word, 0) for word in text.replace(" ", "").split(","))
 
 
 def test_its_identity_names_model_machine_and_what_compiled_it(instrument: Instrument) -> None:

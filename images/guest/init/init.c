@@ -25,11 +25,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -70,6 +73,18 @@ static void open_standard(void)
 	} while (fd >= 0 && fd <= STDERR_FILENO);
 	if (fd >= 0)
 		close(fd);
+}
+
+/* Any socket's ioctl() will do; one of AF_INET would have a kernel without it look for a module. */
+static void start_loopback(void)
+{
+	struct ifreq request = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return;
+	ioctl(fd, SIOCSIFFLAGS, &request);
+	close(fd);
 }
 
 static void open_report(const char *cmdline)
@@ -159,8 +174,10 @@ int main(void)
 		fputs("init: this is the first program of a lab guest, started by its kernel\n", stderr);
 		return 2;
 	}
+	lab_booted();
 	mount_all();
 	open_standard();
+	start_loopback();
 	cmdline = file_word("/proc/cmdline", buffer, sizeof(buffer));
 	open_report(cmdline);
 	say_hello(cmdline);

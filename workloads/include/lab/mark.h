@@ -47,6 +47,18 @@ static inline void lab_ready(void)
 	LAB_MARK(7);
 }
 
+/* The kernel has booted. By its first program, before anything else. */
+static inline void lab_booted(void)
+{
+	LAB_MARK(8);
+}
+
+/* What is measured is the boot before this program, and nothing in it. It need not be executed: the lab looks for it. */
+static inline void lab_measures_boot(void)
+{
+	LAB_MARK(9);
+}
+
 /* Around a whole case, by those who run it. */
 static inline void lab_case_begin(void)
 {

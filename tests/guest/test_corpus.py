@@ -1,0 +1,37 @@
+"""The boot, and what every guest offers its programs: measured in real guests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import FIX, Lab
+
+pytestmark = pytest.mark.guest
+
+
+def metrics_of(document: Any) -> dict[str, Any]:
+    """The metrics of the only case, by name."""
+    (case,) = document["cases"]
+    assert not case["failed"], case["failed"]
+    return {metric["name"]: metric for metric in case["metrics"]}
+
+
+@pytest.mark.build
+def test_a_boot_costs_the_same_whatever_the_seed(story: Lab) -> None:
+    found = metrics_of(story.json("ab", "--base", FIX, "--test", FIX, "-w", "boot", "--seeds", "3"))
+    cycles, count, time = found["kernel_cycles"], found["kernel_instructions"], found["boot_time"]
+    assert cycles["primary"] and len({*cycles["base"], *cycles["test"]}) == 1
+    # An instruction takes 16 ns there, and the kernel waits for next to nothing.
+    assert 0.5 < 16 * count["base"][0] / time["base"][0] < 1.5
+    assert 0 < found["percpu_kb"]["base"][0] < found["slab_kb"]["base"][0] < found["mem_available_kb"]["base"][0]
+
+
+@pytest.mark.build
+def test_the_loopback_interface_is_up(story: Lab) -> None:
+    script = Path(story.home) / "loopback.sh"
+    script.write_text("#!/bin/sh\necho '{\"metrics\": {\"flags\":' $(($(cat /sys/class/net/lo/flags) & 1))'}}'\n")
+    found = metrics_of(story.json("ab", "--base", FIX, "--test", FIX, "-w", f"script:{script}", "--seeds", "2"))
+    assert found["flags"]["base"] == [1, 1]
