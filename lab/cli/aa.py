@@ -80,7 +80,7 @@ def aa(
         "robust": False,
     }
     test = with_layout(spec, layout) if spec and layout else spec
-    asked = msgspec.convert({**rest, **nothing, "base": spec, "test": test}, ab.AbOptions)
+    asked = msgspec.convert({**options.with_command(rest), **nothing, "base": spec, "test": test}, ab.AbOptions)
     with (
         options.work(asked.jobs, asked.budget) as work,
         options.result_folder(resume, result, _load_plan, lambda: _plan(asked, work.progress)) as (folder, plan),

@@ -63,7 +63,7 @@ def ab(
       lab ab --base efa7df3e3bb5^ --test efa7df3e3bb5 -w alloc-burst:layout-4632k
     """
     rest["mode"] = exact_only(cluster, rest["mode"])
-    asked = msgspec.convert({**rest, "explain": explain, "robust": robust}, AbOptions)
+    asked = msgspec.convert({**options.with_command(rest), "explain": explain, "robust": robust}, AbOptions)
     fail_on = _verdicts(asked.fail_on)
     with (
         options.work(asked.jobs, asked.budget, cluster, share) as work,

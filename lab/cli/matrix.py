@@ -59,7 +59,7 @@ def matrix(
       lab matrix --kernel d4148aeab412 --set thp=always,never --set thp.defrag=always,never --svg thp.svg
     """
     rest["mode"] = exact_only(cluster, rest["mode"])
-    asked = msgspec.convert(rest, MatrixOptions)
+    asked = msgspec.convert(options.with_command(rest), MatrixOptions)
     with (
         options.work(asked.jobs, asked.budget, cluster, share) as work,
         options.result_folder(resume, result, load_plan, lambda: _plan(asked, work.progress)) as (folder, plan),

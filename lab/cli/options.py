@@ -19,9 +19,11 @@ from lab.core import records
 from lab.core.errors import UserError
 from lab.core.executor import Work, default_jobs
 from lab.core.progress import Progress
+from lab.core.text import listed
 from lab.guests import hardware
 from lab.guests.costs import BASES
 from lab.guests.exact import QEMU
+from lab.guests.initrd import command_workload
 from lab.kernels import compilers
 from lab.stats import defaults
 from lab.workloads import selection
@@ -202,12 +204,23 @@ def print_json(document: object) -> None:
 
 
 def _selections(ctx: click.Context, _: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    """The selections of every `--workload`, or of the suite."""
-    if ctx.params.get("suite") is None:
-        return value
+    """The selections of every `--workload`, or of the suite; `--exec` has one only when the command runs."""
+    chosen = [f"--{name}" for name in ("suite", "exec") if ctx.params.get(name) is not None]
     if ctx.get_parameter_source("workload") is not ParameterSource.DEFAULT:
-        raise UserError("--suite and --workload exclude each other", hint="leave one of them out")
-    return selection.suite(ctx.params["suite"]).selections
+        chosen.append("--workload")
+    if len(chosen) > 1:
+        raise UserError(f"{listed(chosen, 'and')} exclude each other", hint="leave one of them out")
+    if ctx.params.get("file") and "--exec" not in chosen:
+        raise UserError("--file brings a file along for the command of --exec", hint="give one, or leave --file out")
+    return selection.suite(ctx.params["suite"]).selections if ctx.params.get("suite") is not None else value
+
+
+def with_command(values: dict[str, Any]) -> dict[str, Any]:
+    """The values of options, with the command of `--exec` as the workload."""
+    rest = {name: value for name, value in values.items() if name not in ("exec", "file")}
+    if values["exec"] is not None:
+        rest["workload"] = [str(command_workload(values["exec"], [Path(file) for file in values["file"]]))]
+    return rest
 
 
 def measured(*, max_seeds: int) -> Decorator:
@@ -220,6 +233,13 @@ def measured(*, max_seeds: int) -> Decorator:
         click.option(
             "--suite", metavar="NAME", is_eager=True,
             help="Run a suite's cases instead: quick, mm, fs, net, all (see `lab workload list`).",
+        ),
+        click.option(
+            "--exec", metavar="COMMAND", is_eager=True, help="Run one command of this host instead, in the guest.",
+        ),
+        click.option(
+            "--file", metavar="PATH", multiple=True, is_eager=True,
+            help="With --exec: a file or folder for the command.",
         ),
         tree,
         mode,

@@ -6,8 +6,13 @@ hence its numbers, as they were. A program needs its interpreter, its loader and
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import secrets
-from collections.abc import Iterator, Sequence
+import shlex
+import shutil
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -21,7 +26,7 @@ from lab.guests.image import Image
 from lab.kernels import compilers
 from lab.kernels.compilers import Compiler
 from lab.workloads import selection
-from lab.workloads.spec import Workload
+from lab.workloads.spec import GUEST_FOLDER, Workload
 
 if TYPE_CHECKING:
     from elftools.elf.elffile import ELFFile
@@ -129,6 +134,119 @@ def _make(workload: Workload, compiler: Compiler, partial: Path, name: str) -> N
         )
 
 
+# ---- commands of the host
+
+_COMMAND = """\
+schema = 1
+name = {name}
+story = {story}
+memory_mb = {memory_mb}
+vcpus = 1
+program = "/bin/busybox"
+argv = {argv}
+files = {files}
+setup = ["/bin/busybox", "sh", "-c", "/bin/busybox mkdir -p /sbin /usr/bin /usr/sbin && /bin/busybox --install -s"]
+open_metrics = true
+isolate = true
+
+[env]
+LC_ALL = "C"
+
+[[metric]]
+name = "elapsed"
+unit = "ns"
+better = "lower"
+primary = true
+parse = "guest"
+field = "elapsed_ns"
+description = "guest time from its start to its end"
+
+[[metric]]
+name = "page_faults"
+unit = "faults"
+better = "lower"
+parse = "guest"
+description = "minor page faults of the program and those that it started"
+
+[[case]]
+name = "command"
+note = {story}
+"""
+_COMMAND_MIB = 640
+"""Memory of a command's guest, beside twice the size of its files."""
+
+
+def command_workload(command: str, files: Sequence[Path] = ()) -> Path:
+    """The folder of a workload that runs one command of this host, with its libraries and the files brought along.
+
+    The command runs in /workload. A file or folder with a relative path has the same path there, another one its name.
+    """
+    try:
+        argv = shlex.split(command)
+    except ValueError as error:
+        raise UserError(f"{command!r} is no command: {error}", hint="quote it as a shell would have it") from error
+    if not argv:
+        raise UserError("the command is empty", hint="e.g. --exec 'sort -n data.txt' --file data.txt")
+    program = shutil.which(argv[0])
+    if program is None:
+        raise UserError(f"there is no program {argv[0]!r} on this host", hint="give its path, or install it")
+    brought = {f"bin/{Path(program).name}": Path(program), **_brought(files)}
+    start = _start(Path(program), brought)
+    digests = {name: records.file_digest(path) for name, path in brought.items()}
+    size_mib = sum(path.stat().st_size for path in brought.values()) >> 20
+    words = ["sh", "-c", 'cd /workload && exec "$@"', "sh", *start, *argv[1:]]
+    name = re.sub(r"[^a-z0-9._-]+", "-", Path(program).name.lower()).strip("._-")[:48] or "command"
+    text = _COMMAND.format(
+        name=json.dumps(name),
+        story=json.dumps(f"the command {command}"),
+        memory_mb=_COMMAND_MIB + 2 * size_mib,
+        argv=json.dumps(words),
+        files=json.dumps(sorted(brought)),
+    )
+    target = paths.data_dir("commands") / f"{name}-{records.digest([text, digests])[:12]}"
+
+    def fill(partial: Path) -> None:
+        for inside, path in brought.items():
+            (partial / inside).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, partial / inside)
+            (partial / inside).chmod(0o755 if os.access(path, os.X_OK) else 0o644)
+        (partial / selection.FILE_NAME).write_text(text)
+
+    if not target.is_dir():
+        make_once(target, fill)
+    return target
+
+
+def _brought(files: Sequence[Path]) -> dict[str, Path]:
+    """The files, and those of the folders, by their paths below /workload."""
+    brought = {}
+    for path in files:
+        if not path.exists():
+            raise UserError(f"{path}: no such file or folder to bring along")
+        relative = not path.is_absolute() and ".." not in path.parts
+        for file in [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file()):
+            brought[str(file if relative else file.relative_to(path.parent))] = file
+    return brought
+
+
+def _start(program: Path, brought: dict[str, Path]) -> list[str]:
+    """The words that start a program in the guest. The host's loader and libraries are added to what is brought."""
+    inside = f"{GUEST_FOLDER}/bin/{program.name}"
+    try:
+        needed = closure(Path("/"), {str(program): program})
+    except MissingFile as error:
+        raise UserError(f"{program} needs {error.name}, which this host does not have") from error
+    libraries = {Path("/") / name for name in needed}
+    if not libraries or _is_script_of_busybox(program):
+        return [inside]
+    with program.open("rb") as stream:
+        if stream.read(2) == b"#!":
+            return [inside]
+    loaders = [path for path in libraries if path.name.startswith("ld-linux") or path.name.startswith("ld-musl")]
+    brought.update({f"lib/{path.name}": path for path in libraries if path.is_file()})
+    return [f"{GUEST_FOLDER}/lib/{loaders[0].name}", "--library-path", f"{GUEST_FOLDER}/lib", inside]
+
+
 # ---- libraries
 
 # The search path of ld.so(8) on Debian. A root that never ran has no /etc/ld.so.cache.
@@ -148,9 +266,11 @@ class MissingFile(Exception):
 def closure(root: Path, names: dict[str, Path | None]) -> set[str]:
     """The named files, and all files of the root that they need, without their leading slashes.
 
-    names: files by their path in the guest; a file that is not in the root with its path on the host.
+    names: files by their path in the guest; a file that is not in the root with its path on the host. Such files find
+    the libraries among them.
     """
     needed: set[str] = set()
+    own = {PurePosixPath(name).name for name, path in names.items() if path is not None}
     todo = [(name, path, name) for name, path in names.items()]
     while todo:
         name, path, needed_by = todo.pop()
@@ -165,7 +285,7 @@ def closure(root: Path, names: dict[str, Path | None]) -> set[str]:
             needed.add(real.lstrip("/"))
             path = root / real.lstrip("/")
             name = real
-        todo += [(other, None, name) for other in _needs(root, name, path)]
+        todo += [(other, None, name) for other in _needs(root, name, path, own if names.get(name) else ())]
     return needed
 
 
@@ -189,8 +309,11 @@ def follow(root: Path, name: str) -> tuple[list[str], str]:
     return links, str(at)
 
 
-def _needs(root: Path, name: str, path: Path) -> Iterator[str]:
-    """The files that a file needs directly: a script its interpreter, a program its loader and libraries."""
+def _needs(root: Path, name: str, path: Path, own: Container[str]) -> Iterator[str]:
+    """The files of the root that a file needs directly: a script its interpreter, a program its loader and libraries.
+
+    own: the names of libraries that need not be there.
+    """
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
     from elftools.elf.segments import InterpSegment
@@ -208,7 +331,7 @@ def _needs(root: Path, name: str, path: Path) -> Iterator[str]:
             for segment in elf.iter_segments():
                 if isinstance(segment, InterpSegment):
                     yield segment.get_interp_name()
-            yield from _libraries(root, name, elf)
+            yield from _libraries(root, name, elf, own)
         except ELFError as error:
             raise MissingFile(f"nothing that can be read ({error})", name) from error
 
@@ -219,7 +342,7 @@ def interpreter(start: bytes) -> str:
     return argv[0].decode(errors="replace") if argv else "/"
 
 
-def _libraries(root: Path, name: str, elf: ELFFile) -> Iterator[str]:
+def _libraries(root: Path, name: str, elf: ELFFile, own: Container[str]) -> Iterator[str]:
     from elftools.elf.dynamic import DynamicSection
 
     dynamic = next((section for section in elf.iter_sections() if isinstance(section, DynamicSection)), None)
@@ -229,8 +352,8 @@ def _libraries(root: Path, name: str, elf: ELFFile) -> Iterator[str]:
     run_paths = [tag for tag in tags if tag.entry.d_tag in ("DT_RUNPATH", "DT_RPATH")]
     folders = [folder for tag in run_paths for folder in _search_path(tag, name)]
     for tag in tags:
-        if tag.entry.d_tag == "DT_NEEDED":
-            yield _find(root, getattr(tag, "needed"), [*folders, *_DEFAULT], name)  # noqa: B009
+        if tag.entry.d_tag == "DT_NEEDED" and (library := getattr(tag, "needed")) not in own:  # noqa: B009
+            yield _find(root, library, [*folders, *_DEFAULT], name)
 
 
 def _search_path(tag: object, name: str) -> list[str]:
