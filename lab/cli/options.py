@@ -232,7 +232,7 @@ def measured(*, max_seeds: int) -> Decorator:
         ),
         click.option(
             "--suite", metavar="NAME", is_eager=True,
-            help="Run a suite's cases instead: quick, mm, fs, net, all (see `lab workload list`).",
+            help="Run the cases of a suite instead, such as quick; `lab workload list` names them.",
         ),
         click.option(
             "--exec", metavar="COMMAND", is_eager=True, help="Run one command of this host instead, in the guest.",
