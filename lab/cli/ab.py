@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import time
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,18 +16,20 @@ from lab.cluster import exact_only
 from lab.compare import exact, live, live_guests, results
 from lab.compare.explain import CaseExplanation, find
 from lab.compare.plan import ArmPlan, LivePlan, MeasureOptions, Plan
-from lab.compare.results import AbResult
+from lab.compare.results import AbResult, CaseResult, Clock
 from lab.core import records
-from lab.core.errors import GuestFailed, Undecided, UserError
+from lab.core.errors import BuildFailed, GuestFailed, LabError, Undecided, UserError
 from lab.core.executor import Work
 from lab.core.progress import Progress
-from lab.core.text import plural
+from lab.core.text import plural, visible
 from lab.guests import kvm
 from lab.history import remember
 from lab.kernels import compilers
+from lab.kernels.kernel import Source, resolve
+from lab.kernels.spec import parse
 from lab.report import explain_text, text
 from lab.stats import defaults
-from lab.stats.verdict import Outcome
+from lab.stats.verdict import Outcome, percent
 from lab.workloads import selection
 
 
@@ -43,12 +47,14 @@ from lab.workloads import selection
 @options.executor()
 @click.option("--explain", is_flag=True, help="Also say why the case that changed most did, as `lab explain` does.")
 @click.option("--robust", is_flag=True, help="Also say whether verdicts hold at other costs and on other machines.")
+@click.option("--watch", is_flag=True, help="Compare again at every save of `--test worktree`, in a line each.")
 @options.json_output
 def ab(
     resume: str | None,
     result: Path | None,
     explain: bool,
     robust: bool,
+    watch: bool,
     cluster: str | None,
     share: str | None,
     as_json: bool,
@@ -65,6 +71,10 @@ def ab(
     rest["mode"] = exact_only(cluster, rest["mode"])
     asked = msgspec.convert({**options.with_command(rest), "explain": explain, "robust": robust}, AbOptions)
     fail_on = _verdicts(asked.fail_on)
+    if watch:
+        _require_watchable(asked, once=resume or result or explain or robust or as_json or fail_on)
+        with options.work(asked.jobs, asked.budget, cluster, share) as work:
+            return _watch(asked, work)
     with (
         options.work(asked.jobs, asked.budget, cluster, share) as work,
         options.result_folder(resume, result, results.load_plan, lambda: plan_of(asked, work.progress)) as (
@@ -86,6 +96,76 @@ def ab(
             hint=f"give it more {finished.pairs}s (--max-{finished.pairs}s) or a larger threshold",
         )
     return 0
+
+
+_WATCH_SEEDS = 6
+_POLL_S = 0.5
+
+
+def _require_watchable(asked: AbOptions, *, once: object) -> None:
+    """Refuse `--watch` for what does not change, and with what is for one result."""
+    if parse(asked.test or "").kind != "worktree":
+        raise UserError("--watch is for uncommitted work", hint="give --test worktree, or --test worktree:PATH")
+    if asked.mode == "live":
+        raise UserError("--watch requires --mode exact", hint="leave --mode out")
+    if once:
+        raise UserError(
+            "--watch gives many results, and --resume, --result, --explain, --robust, --fail-on and --json are for one",
+            hint="leave them out; `lab report` lists the results",
+        )
+
+
+def _watch(asked: AbOptions, work: Work) -> int:
+    """Compare the worktree with the base now, and at every save until it is interrupted. What fails is said."""
+    asked = msgspec.structs.replace(asked, mode="exact", seeds=asked.seeds or _WATCH_SEEDS)
+    before: AbResult | None = None
+    seen: Source | None = None
+    while not work.out_of_time:
+        source = resolve(asked.test or "", asked.tree).source
+        if source == seen:
+            time.sleep(_POLL_S)
+            continue
+        seen, clock = source, Clock()
+        try:
+            finished = _turn(asked, before, work)
+        except LabError as error:
+            if before is None or isinstance(error, UserError):
+                raise
+            click.echo(visible(f"{_now()}  {error.message}{f' (log: {error.log})' if error.log else ''}"))
+            continue
+        for case in finished.cases:
+            click.echo(visible(f"{_now()}  {_change(case, before)}  ({clock.seconds:.0f} s)"))
+        before = finished
+    return 0
+
+
+def _turn(asked: AbOptions, before: AbResult | None, work: Work) -> AbResult:
+    """Compare once. The base's guests of the last turn are not run again where they would be the same."""
+    plan, folder = plan_of(asked, work.progress), results.new_folder(None)
+    if before:
+        for part in ("runs", "guests"):
+            shutil.copytree(results.open_folder(before.result) / part, folder / part, dirs_exist_ok=True)
+    with results.claimed(folder):
+        results.store_plan(folder, plan)
+        try:
+            return exact.measure(plan, folder, work)
+        except BuildFailed:
+            shutil.rmtree(folder)
+            raise
+
+
+def _now() -> str:
+    return time.strftime("%H:%M:%S")
+
+
+def _change(case: CaseResult, before: AbResult | None) -> str:
+    """A case against the base, and against the last turn."""
+    if case.failed:
+        return f"{case.name}  {case.word}: {case.failed.message}"
+    line = f"{case.name}  {percent(case.primary.ratio)} {case.primary.interval_text}  {case.verdict}"
+    last = next((one for one in before.cases if one.name == case.name), None) if before else None
+    now, then = (results.mean(one.primary.test) if one and not one.failed else None for one in (case, last))
+    return f"{line}, {percent(now / then)} against the last save" if now and then else line
 
 
 def require_every_case(finished: AbResult) -> None:

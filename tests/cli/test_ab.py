@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from lab.cli import ab, main
 from lab.compare import exact, live_guests
-from lab.core.errors import UserError
+from lab.compare.results import AbResult
+from lab.core.errors import BuildFailed, UserError
 from lab.core.progress import Progress
 from lab.guests import kvm
 from lab.workloads import selection
@@ -18,6 +20,8 @@ from lab.workloads.selection import Suite
 
 from ..fakes.build import own_folders
 from ..fakes.guest import Broken, FakeGuests, Formula, Unsupported, pretend, write_workload
+from ..fakes.result import case, result
+from ..fakes.work import quiet
 
 QUIET = Progress(quiet=True)
 
@@ -170,3 +174,50 @@ def test_a_suite_is_refused_in_one_line(
     assert main.run(["ab", "--base", "a", "--test", "b", *more]) == 2
     said = capsys.readouterr().err
     assert said.startswith(message) and said.count("\n") == 1
+
+
+def test_every_save_is_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A save that builds and one that does not, a save without a change, and the base's values once."""
+    steady = case("layout-512k", [100.0] * 3, [100.0] * 3)
+    slower = case("layout-512k", [100.0] * 3, [150.0] * 3)
+    turns = iter([result(steady), BuildFailed("mm/mmap.c:7: error", log=Path("/log")), result(slower)])
+    saves = iter(["a", "a", "b", "b", "c"])
+    before: list[object] = []
+
+    def turn(asked: object, last: object, work: object) -> AbResult:
+        before.append(last)
+        found = next(turns)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def source(text: str, tree: object) -> SimpleNamespace:
+        try:
+            return SimpleNamespace(source=next(saves))
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    monkeypatch.setattr(ab, "_turn", turn)
+    monkeypatch.setattr(ab, "resolve", source)
+    monkeypatch.setattr(ab, "_POLL_S", 0)
+    with pytest.raises(KeyboardInterrupt):
+        ab._watch(asked(test="worktree"), quiet())
+    first, failed, last = capsys.readouterr().out.splitlines()
+    assert "layout-512k  0.0 %" in first and "same" in first and "last save" not in first
+    assert failed.endswith("mm/mmap.c:7: error (log: /log)")
+    assert "+50.0 %" in last and "regression, +50.0 % against the last save" in last
+    assert [bool(last) for last in before] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--test", "HEAD"], "--watch is for uncommitted work"),
+        (["--test", "worktree", "--json"], "for one"),
+        (["--test", "worktree", "--mode", "live"], "--watch requires --mode exact"),
+        (["--test", "worktree", "--fail-on", "regression"], "for one"),
+    ],
+)
+def test_what_cannot_be_watched_is_refused(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["ab", "--base", "HEAD", "--watch", *words]) == 2
+    assert said in capsys.readouterr().err
