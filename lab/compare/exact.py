@@ -259,7 +259,7 @@ def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], multi
     marked = iter(multiple.mark_secondary([c for comparisons in compared for c in comparisons]))
     compared = [[next(marked) for _ in comparisons] for comparisons in compared]
     verdicts = [
-        multiple.case_verdict(f"{one.bench.workload.name}:{case.name}", comparisons)
+        multiple.case_verdict(f"{one.bench.workload.name}:{case.name}", comparisons, control=case.control)
         for (one, case), comparisons in zip(cases, compared, strict=True)
     ]
     judged_cases = [found for found, why in zip(verdicts, failed, strict=True) if why is None]

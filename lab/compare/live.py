@@ -237,7 +237,10 @@ def _announce(plan: LivePlan, setups: Sequence[GuestSetup], facts: Sequence[host
 def judge(rounds: Rounds, setups: Sequence[GuestSetup], plan: Plan) -> tuple[list[CaseResult], multiple.Overall]:
     """Judge every case, and all of them together."""
     standing = rounds.standing()
-    verdicts = {name: multiple.case_verdict(name, comparisons) for name, comparisons in standing.items()}
+    controls = {
+        name for setup in setups for name, case in zip(setup.case_names, setup.cases, strict=True) if case.control
+    }
+    verdicts = {name: multiple.case_verdict(name, found, control=name in controls) for name, found in standing.items()}
     cases = [
         CaseResult(
             workload=setup.workload.name,

@@ -382,6 +382,7 @@ class AbResult(Record, frozen=True, kw_only=True):
     def headline(self) -> CaseResult | None:
         """The case that speaks for the result: of the cases that its verdict rests on, the one that moved most."""
         cases = [case for case in self.cases if case.counts_as_change and case.verdict == self.verdict]
+        cases = [case for case in cases if not case.control] or cases
         return max(cases, key=lambda case: movement(case.primary), default=None)
 
     def why(self, case: CaseResult) -> str:

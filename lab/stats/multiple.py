@@ -20,11 +20,12 @@ from lab.stats.verdict import Comparison, Outcome
 
 
 class CaseVerdict(Record, frozen=True, kw_only=True):
-    """A case's name, and its primary metric's verdict and p-value."""
+    """A case's name, and its primary metric's verdict and p-value. control: it is not expected to change."""
 
     name: str
     verdict: Outcome
     p_value: float
+    control: bool = False
 
 
 class Overall(Record, frozen=True, kw_only=True):
@@ -48,12 +49,12 @@ def mark_secondary(comparisons: Sequence[Comparison], rate: float = 0.05) -> lis
     return out
 
 
-def case_verdict(name: str, comparisons: Iterable[Comparison]) -> CaseVerdict:
+def case_verdict(name: str, comparisons: Iterable[Comparison], *, control: bool = False) -> CaseVerdict:
     """A case's verdict is that of its primary metric. ValueError unless exactly one is primary and judged."""
     primary = [c for c in comparisons if c.primary]
     if len(primary) != 1 or primary[0].verdict is None:
         raise ValueError(f"{name}: needs exactly one primary metric with a better side")
-    return CaseVerdict(name=name, verdict=primary[0].verdict, p_value=primary[0].p_value)
+    return CaseVerdict(name=name, verdict=primary[0].verdict, p_value=primary[0].p_value, control=control)
 
 
 def overall(cases: Sequence[CaseVerdict], alpha: float = ALPHA) -> Overall:
@@ -61,16 +62,28 @@ def overall(cases: Sequence[CaseVerdict], alpha: float = ALPHA) -> Overall:
 
     Any regression that counts is a regression; else a case that is unknown, or changed without surviving,
     makes it unknown; else any improvement that counts; else same.
+    A control that moved is no finding, unless there are only controls: it says that something else than the change
+    under test is different, so nothing is `same`.
     """
     if not cases:
         return Overall(verdict=Outcome.UNKNOWN, survived=[], reason="no cases")
+    only_controls = all(c.control for c in cases)
     adjusted = evidence.holm([c.p_value for c in cases])
     counts = [c for c, p in zip(cases, adjusted, strict=True) if c.verdict.is_change and p <= alpha]
     survived = [c.name for c in counts]
     failed = sum(c.verdict.is_change for c in cases) - len(counts)
     open_cases = sum(c.verdict == Outcome.UNKNOWN for c in cases)
-    word, reason = _overall_word(counts, failed, open_cases, len(cases))
+    moved = [] if only_controls else [c for c in counts if c.control]
+    found = [c for c in counts if c not in moved]
+    word, reason = _overall_word(found, failed, open_cases, len(cases) - len(moved))
+    if moved:
+        word = Outcome.UNKNOWN if word == Outcome.SAME else word
+        names = ", ".join(c.name for c in moved[:_MOST_NAMED]) + ", ..." * (len(moved) > _MOST_NAMED)
+        reason += f"; control moved ({names}): something else than the change is different"
     return Overall(verdict=word, survived=survived, reason=reason)
+
+
+_MOST_NAMED = 3
 
 
 def _overall_word(counts: Sequence[CaseVerdict], failed: int, open_cases: int, n: int) -> tuple[Outcome, str]:

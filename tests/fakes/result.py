@@ -130,7 +130,7 @@ def result(
         cmdline=["quiet", "nokaslr"], settings={"thp": "always"}, image="i" * 64, lab="0.1.0", guests=shapes,
         model=MODEL,
     )  # fmt: skip
-    found = multiple.overall([multiple.case_verdict(f"{c.workload}:{c.case}", c.metrics) for c in cases])
+    found = multiple.overall([multiple.case_verdict(c.name, c.metrics, control=c.control) for c in cases])
     values: dict[str, Any] = {
         "mode": "exact", "threshold": 0.02, "alpha": 0.01,
         "base": arm("v1^", "1", subject="mm: before"), "test": arm("v1", "2", subject="mm: the change"),

@@ -66,3 +66,18 @@ def test_secondary_metrics_are_marked_and_controlled() -> None:
     marked = multiple.mark_secondary([judged, found, *noise])
     assert [c.exploratory for c in marked] == [False, *[True] * 6]
     assert [c.survived for c in marked] == [None, True, *[False] * 5]
+
+
+def test_a_control_that_moved_is_no_finding() -> None:
+    def control(word: str, p: float) -> CaseVerdict:
+        return CaseVerdict(name="small", verdict=Outcome(word), p_value=p, control=True)
+
+    better = multiple.overall([case("large", "improvement", 0.001), control("improvement", 0.001)])
+    assert (better.verdict, better.survived) == (Outcome.IMPROVEMENT, ["large", "small"])
+    assert better.reason.startswith("1 of 1 case better, none worse; control moved (small): something else than")
+    lone = multiple.overall([case("large", "same", 0.5), control("regression", 0.001)])
+    assert lone.verdict == Outcome.UNKNOWN and lone.reason.startswith("1 case within threshold; control moved (small)")
+    still = multiple.overall([case("large", "regression", 0.001), control("same", 0.5)])
+    assert still.reason == "1 of 2 cases worse"
+    alone = multiple.overall([control("regression", 0.001)])
+    assert (alone.verdict, alone.reason) == (Outcome.REGRESSION, "1 of 1 case worse")
