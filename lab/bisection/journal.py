@@ -17,7 +17,7 @@ import msgspec
 from lab.bisection.commit_range import Candidate
 from lab.core import paths
 from lab.core.errors import GuestFailure, HostFailed, LabError
-from lab.core.records import Record, now
+from lab.core.records import DAMAGED, Record, now
 
 
 class Reading(Record, frozen=True, kw_only=True, tag_field="event", tag="reading"):
@@ -179,7 +179,7 @@ def _read(path: Path) -> Iterator[Event]:
     for number, line in enumerate(lines[:-1], start=1):  # what follows the last newline is torn, or nothing
         try:
             yield _decoder.decode(line)
-        except msgspec.MsgspecError as error:
+        except DAMAGED as error:
             raise HostFailed(
                 f"line {number} of {path} cannot be read: {error}",
                 hint="a newer lab wrote it, or the file is damaged; remove the lines from there on to go on before it",

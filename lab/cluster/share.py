@@ -159,7 +159,7 @@ class Share:
                 return msgspec.json.decode(self._fs.cat_file(path), type=kind)
             except FileNotFoundError:
                 return None
-            except msgspec.MsgspecError as error:
+            except records.DAMAGED as error:
                 raise HostFailed(f"{path} is not a readable record: {error}", hint="remove it") from error
 
     def _path(self, *parts: str) -> str:

@@ -231,7 +231,7 @@ def kept() -> list[Certificate]:
     for path in paths.data_dir("certificates").glob("*/*.json"):
         try:
             found.append(msgspec.json.decode(path.read_bytes(), type=Certificate))
-        except (OSError, msgspec.MsgspecError):
+        except (OSError, *records.DAMAGED):
             continue
     return sorted(found, key=lambda one: one.made, reverse=True)
 

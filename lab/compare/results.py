@@ -644,7 +644,7 @@ def all_finished(kind_of_result: type[T]) -> list[T]:
     for path in sorted(results_dir().glob("*/result.json")):
         try:
             found.append(msgspec.json.decode(path.read_bytes(), type=kind_of_result))
-        except (OSError, msgspec.MsgspecError):
+        except (OSError, *records.DAMAGED):
             continue
     return found
 

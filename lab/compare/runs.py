@@ -483,7 +483,7 @@ def _memo(workload: str) -> Timing | None:
     """A memo that can be read, makes sense, and is of this table."""
     try:
         found = records.load(_memo_path(workload), Timing)
-    except (LabError, OSError, msgspec.MsgspecError):
+    except (LabError, OSError, *records.DAMAGED):
         return None
     sound = math.isfinite(found.factor) and found.factor > 0 and found.table == _table_digest()
     return found if sound else None

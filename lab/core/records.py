@@ -21,6 +21,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Base of all stored records. An unknown field is an error, so a newer lab's file is never half read."""
 
 
+DAMAGED = (msgspec.MsgspecError, ValueError, RecursionError)
+"""What decoding raises of bytes that are no such record. Of bytes that are not UTF-8 it is a `ValueError`."""
+
+
 def encode(value: Any) -> bytes:
     """JSON with sorted keys: equal values give equal bytes."""
     return msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=1) + b"\n"
@@ -63,7 +67,7 @@ def load(path: Path, kind: type[T]) -> T:
     """Read a record; `HostFailed` where the file is missing or holds no such record."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, *DAMAGED) as error:
         raise HostFailed(f"{path} is not a readable {kind.__name__} record: {error}") from error
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from lab.core.errors import GuestFailed, GuestFailure, UserError
+from lab.core.records import DAMAGED
 
 SEED_MAX = 2**64 - 1
 
@@ -207,7 +208,7 @@ def _lines(content: bytes) -> list[tuple[bytes, bool]]:
 def _decode(number: int, line: bytes, whole: bool) -> _Line | None:
     try:
         record: _Line = _decoder.decode(line)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+    except DAMAGED as error:
         if not whole:
             return None
         raise _malformed(number, str(error), line) from error

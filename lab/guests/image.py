@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -82,9 +83,12 @@ def rebuild(progress: Progress) -> tuple[Image, Path]:
 
 
 def built() -> list[tuple[Image, Path]]:
-    """All finished images with their folders."""
-    files = sorted(paths.cache_dir("images").glob("[!.]*/image.json"))
-    return [(records.load(path, Image), path.parent) for path in files]
+    """All finished images with their folders, but for those whose record is damaged."""
+    found = []
+    for path in sorted(paths.cache_dir("images").glob("[!.]*/image.json")):
+        with suppress(HostFailed):
+            found.append((records.load(path, Image), path.parent))
+    return found
 
 
 def read_recipe(name: str = "guest") -> Recipe:

@@ -18,6 +18,7 @@ import msgspec
 
 from lab.core.errors import HostFailed, UserError
 from lab.core.process import run
+from lab.core.records import DAMAGED
 from lab.guests import hardware
 from lab.guests.hardware import Guest, Host, Reading
 from lab.guests.reach import Unclear, quantile
@@ -159,7 +160,7 @@ def parse(output: bytes) -> Samples:
     """Read the program's lines."""
     try:
         lines = [_decoder.decode(line) for line in output.splitlines()]
-    except msgspec.MsgspecError as error:
+    except DAMAGED as error:
         raise HostFailed(f"{PROGRAM.label} wrote a line that cannot be read: {error}") from error
     if not lines or lines[0] != _Header(schema=SCHEMA) or not isinstance(lines[-1], _End):
         raise HostFailed(f"{PROGRAM.label} did not finish")

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lab.core.records import Record
+from lab.core.records import DAMAGED, Record
 from lab.guests.initrd import BUSYBOX, run_inside
 from lab.guests.live_machine import Accelerator
 from lab.stats.verdict import Metric
@@ -139,7 +139,7 @@ def _event(line: str) -> tuple[str, str, float] | None:
         return None
     try:
         row: Any = msgspec.json.decode(line)
-    except msgspec.DecodeError:
+    except DAMAGED:
         return None
     if not isinstance(row, dict) or not {"event", "counter-value"} <= set(row):
         return None

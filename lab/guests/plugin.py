@@ -15,6 +15,7 @@ from typing import Annotated
 import msgspec
 
 from lab.core.errors import GuestFailed, GuestFailure
+from lab.core.records import DAMAGED
 from lab.guests import hardware
 from lab.guests.hardware import Machine
 from lab.kernels import compilers
@@ -248,7 +249,7 @@ def _decode(content: bytes) -> Iterator[_Line]:
     for number, line in enumerate(content.splitlines(), start=1):
         try:
             record: _Line = _decoder.decode(line)
-        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        except DAMAGED as error:
             raise _malformed(number, str(error)) from error
         yield record
 

@@ -14,6 +14,7 @@ from sqlalchemy.engine import Connection
 
 from lab.core.errors import LabError, UserError, suggestion
 from lab.core.progress import Progress
+from lab.core.records import DAMAGED
 from lab.history.database import Database, is_shared, opened
 from lab.history.index import origin, stamp
 from lab.history.schema import acks, nights
@@ -70,7 +71,7 @@ def load_team(database: str | None) -> Team:
         for row in connection.execute(sa.select(nights).where(nights.c.origin != origin()).order_by(nights.c.number)):
             try:
                 night = msgspec.json.decode(row.document, type=Night)
-            except msgspec.MsgspecError:
+            except DAMAGED:
                 continue  # another version of the lab wrote it
             plans.setdefault((row.origin, row.plan), []).append(night)
     return Team(acks=known, plans=plans)

@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from lab.core.records import DAMAGED
+
 
 class Unparsable(Exception):
     """The output is not in the format that the program documents; the message names the part."""
@@ -66,7 +68,7 @@ def read_fio(lines: Sequence[str]) -> Document:
         raise Unparsable("fio printed no JSON: is --output-format=json among its arguments?")
     try:
         values: Any = msgspec.json.decode(text[start : end + 1])
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+    except DAMAGED as error:
         raise Unparsable(f"fio's JSON cannot be read: {error}") from error
     program = str(values.get("fio version", "fio of an unknown version"))
     jobs = values.get("jobs")
@@ -124,7 +126,7 @@ def _last(lines: Sequence[str]) -> dict[str, Any]:
             continue
         try:
             value: Any = msgspec.json.decode(line)
-        except (msgspec.MsgspecError, ValueError, RecursionError):
+        except DAMAGED:
             continue
         if isinstance(value, dict) and "metrics" in value:
             return value

@@ -76,3 +76,12 @@ def test_file_digest_is_sha256(tmp_path: Path) -> None:
 
 def test_plain_is_what_json_would_say() -> None:
     assert records.plain([Thing(name="x", sizes={"a": 1})]) == [{"name": "x", "sizes": {"a": 1}}]
+
+
+@pytest.mark.parametrize(
+    "content", [b'{"name": "\xff"}', b"\xff", b"[" * 5000, b"", b'{"name": 1' + b"0" * 5000 + b"}"]
+)
+def test_bytes_that_are_no_record_are_one_error(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "record.json").write_bytes(content)
+    with pytest.raises(HostFailed, match="is not a readable"):
+        records.load(tmp_path / "record.json", dict[str, str])

@@ -278,3 +278,17 @@ def test_packages_of_two_compilers_are_noted(name: str, tmp_path: Path) -> None:
     note = "another compiler and configuration (gcc 12.2.0, gcc 14.2.0): differences below 10 % mean little"
     assert note in report.render(name, reports(tmp_path, result(base=base, test=test)))
     assert "another compiler" not in report.render(name, reports(tmp_path / "same", result()))
+
+
+@pytest.mark.parametrize("name", ["result.json", "plan.json"])
+@pytest.mark.parametrize("content", [b"", b'{"schema": "\xff"}', b"[" * 5000])
+def test_a_damaged_result_costs_only_itself(
+    name: str, content: bytes, kept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (kept / "two" / name).write_bytes(content)
+    for command in (["report"], ["report", "one"], ["history", "rebuild"], ["history", "show"]):
+        assert main.run(command) == 0, command
+    assert "one" in capsys.readouterr().out
+    if name == "result.json":
+        assert main.run(["report", "two"]) == 4
+        assert f"{kept / 'two' / name} is not a readable" in capsys.readouterr().err
