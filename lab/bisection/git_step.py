@@ -117,7 +117,7 @@ def _folder(plan: BisectPlan, progress: Progress) -> Path:
         plan,
         guest_exact.find_qemu(plan.qemu),
         guest_exact.exact_machine(),
-        image.obtain(progress)[0].sha256,
+        image.obtain(progress, packages=workload.packages)[0].sha256,
         instrument.identity if instrument else "none",
     ]
     return paths.cache_dir("steps", records.digest(conditions_)[:24])

@@ -60,6 +60,7 @@ def _guest(workload: Workload) -> list[str]:
         ("guest", f"{workload.memory_mb} MiB, {workload.vcpus} vCPU, {guests}"),
         ("runs", " ".join((workload.program, *workload.argv))),
         ("setup", " ".join(workload.setup)),
+        ("packages", ", ".join(workload.packages)),
         ("files", ", ".join(workload.files)),
         ("settings", ", ".join(f"{name}={value}" for name, value in workload.settings.items())),
         ("cmdline", " ".join(workload.cmdline)),

@@ -95,7 +95,7 @@ def check(ref: str, *, run: str | None, timeout_s: float, work: Work) -> Workloa
     run: a kernel spec; its guest runs the workload's smallest case.
     """
     workload, cases = selection.select(ref)
-    image = guest_image.obtain(work.progress)
+    image = guest_image.obtain(work.progress, packages=workload.packages)
     check_guest(workload, cases, [], image)
     packed = initrd.pack_initrd(image, workload)
     size = round(packed.stat().st_size / (1 << 20), 1)

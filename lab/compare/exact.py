@@ -101,9 +101,10 @@ def prepare_around(
     """The guests of every workload around arms whose kernels are at hand."""
     machine, parameters = common_machine(*(arm.kernel for arm in arms)), exact.exact_machine()
     name_refused_features(qemu, plan.machine, progress)
-    image = guest_image.obtain(progress)
-    series, shapes = [], {}
+    series, shapes, images = [], {}, []
     for workload, cases in selection.select_all(plan.workloads):
+        image = guest_image.obtain(progress, packages=workload.packages)
+        images.append(image[0])
         check_guest(workload, cases, arms, image)
         bench = Bench(
             qemu=qemu,
@@ -135,7 +136,7 @@ def prepare_around(
         )
     environment = ResultEnvironment.around(
         shapes,
-        image[0].sha256,
+        guest_image.digest_of(images),
         qemu=facts.qemu,
         machine=facts.machine,
         cpu=facts.cpu,
@@ -225,7 +226,7 @@ _PROGRAMS = 0x555555554000
 def _program_symbols(workload: Workload, progress: Progress) -> list[symbols.SymbolTable]:
     """The functions of a workload's program at either address; none if it has no names."""
     own = initrd.own_files(workload).get(workload.program)
-    program = own or guest_image.obtain(progress)[1] / "root" / workload.program.lstrip("/")
+    program = own or guest_image.obtain(progress, packages=workload.packages)[1] / "root" / workload.program.lstrip("/")
     try:
         return [symbols.from_elf(program, bias=bias) for bias in (0, _PROGRAMS)]
     except UserError:

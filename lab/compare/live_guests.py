@@ -94,12 +94,14 @@ def prepare(
     progress: Progress,
 ) -> LiveGuests:
     """The guests of every workload around arms whose kernels are at hand."""
-    image = guest_image.obtain(progress)
-    root = live_machine.obtain_root(image[1])
+    own = guest_image.obtain(progress)
+    root = live_machine.obtain_root(own[1])
     machine = common_machine(*(arm.kernel for arm in arms))
-    counted = _events(plan, image[1])
-    setups, shapes, commands = [], {}, {}
+    counted = _events(plan, own[1])
+    setups, shapes, commands, images = [], {}, {}, []
     for workload, cases in chosen:
+        image = guest_image.obtain(progress, packages=workload.packages)
+        images.append(image[0])
         check_guest(workload, cases, arms, image)
         layout = layout_of(workload, plan)
         memory_mb = _memory_mb(workload, layout, plan)
@@ -131,7 +133,7 @@ def prepare(
         commands[workload.name] = {arm.name: command(setup, arm) for arm in arms}
     environment = ResultEnvironment.around(
         shapes,
-        image[0].sha256,
+        guest_image.digest_of(images),
         qemu=qemu.version,
         machine=f"{live_parameters().machine}, {plan.accelerator}",
         cpu="host" if plan.accelerator == "kvm" else "max",

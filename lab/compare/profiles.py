@@ -103,7 +103,7 @@ def collect(folder: Path, case: CaseResult, work: Work, *, machine: str | None, 
         guests = [(series, series.guest(arm, runs.PROFILED_SEED, series.cases)) for arm in ready.arms]
         with work.progress.task("profiling", 0) as task:
             sampling.run_all(guests, work.until(None), task)
-    root = image.obtain(work.progress)[1] / "root"
+    root = image.obtain(work.progress, packages=series.bench.workload.packages)[1] / "root"
     base, test = (
         _profile(series.guest(arm, runs.PROFILED_SEED, [series.bench.workload.case(case.case)]), root)
         for arm in ready.arms

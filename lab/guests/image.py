@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote
+
+import msgspec
 
 from lab.core import ansible, cpio, locks, paths, records, toml
 from lab.core.errors import BuildFailed, HostFailed
@@ -24,12 +26,19 @@ _APT = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d/debian.sour
 
 
 class Recipe(Record, frozen=True, kw_only=True):
-    """`images/<name>/image.toml`."""
+    """`images/<name>/image.toml`. optional: packages of a second image, which has those of the first, too."""
 
     schema: int
     name: str
     packages: list[str]
+    optional: list[str] = msgspec.field(default_factory=list)
     trim: list[str]
+
+    def including(self, packages: Iterable[str]) -> Recipe:
+        """The recipe of the smallest image with these packages: the first, the second, or one of its own."""
+        others = sorted(set(packages) - {*self.packages})
+        extra = [*self.optional, *(name for name in others if name not in self.optional)] if others else []
+        return msgspec.structs.replace(self, packages=[*self.packages, *extra], optional=[])
 
 
 class Program(Record, frozen=True, kw_only=True):
@@ -53,10 +62,10 @@ class Image(Record, frozen=True, kw_only=True):
     programs: dict[str, str]
 
 
-def obtain(progress: Progress, *, compiler: Compiler | None = None) -> tuple[Image, Path]:
-    """The guest image of the current sources and its folder; built if it is not there."""
+def obtain(progress: Progress, *, packages: Iterable[str] = (), compiler: Compiler | None = None) -> tuple[Image, Path]:
+    """The guest image of the current sources that has these packages, and its folder; built if it is not there."""
     compiler = compiler or compilers.identify()
-    recipe, programs, suite = read_recipe(), own_programs(), host_suite()
+    recipe, programs, suite = read_recipe().including(packages), own_programs(), host_suite()
     key = _key(recipe, programs, suite, compiler)
     folder = paths.cache_dir("images") / key[:24]
     if not folder.is_dir():
@@ -66,14 +75,14 @@ def obtain(progress: Progress, *, compiler: Compiler | None = None) -> tuple[Ima
             folder, lambda partial: _build(partial, recipe, programs, suite, compiler, key, progress), progress=progress
         )
     if not locks.hold(folder / "image.json") and not folder.is_dir():  # `lab gc` removed it just now
-        return obtain(progress, compiler=compiler)
+        return obtain(progress, packages=recipe.packages, compiler=compiler)
     return records.load(folder / "image.json", Image), folder
 
 
 def rebuild(progress: Progress) -> tuple[Image, Path]:
     """Build the image anew, with the current versions of its packages."""
     compiler = compilers.identify()
-    key = _key(read_recipe(), own_programs(), host_suite(), compiler)
+    key = _key(read_recipe().including(()), own_programs(), host_suite(), compiler)
     folder = paths.cache_dir("images") / key[:24]
     if folder.is_dir():
         condemned = folder.with_name(f".{folder.name}.old")
@@ -89,6 +98,12 @@ def built() -> list[tuple[Image, Path]]:
         with suppress(HostFailed):
             found.append((records.load(path, Image), path.parent))
     return found
+
+
+def digest_of(images: Iterable[Image]) -> str:
+    """The SHA-256 of an image, or of those of several."""
+    found = sorted({image.sha256 for image in images})
+    return found[0] if len(found) == 1 else records.digest(found)
 
 
 def read_recipe(name: str = "guest") -> Recipe:

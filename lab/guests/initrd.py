@@ -65,7 +65,8 @@ def own_files(workload: Workload) -> dict[str, Path]:
 def _names(image: tuple[Image, Path], workload: Workload, own: dict[str, Path]) -> set[str]:
     """The names of all files of the image's root that the guest needs."""
     record, folder = image
-    wanted: dict[str, Path | None] = dict.fromkeys(("/init", *workload.image_files, *workload.setup[:1]))
+    files = [name for pattern in workload.image_files for name in _matching(folder / "root", pattern)]
+    wanted: dict[str, Path | None] = dict.fromkeys(("/init", *files, *workload.setup[:1]))
     wanted |= {name: path for name, path in own.items() if not _is_script_of_busybox(path)}
     if any(map(_is_script_of_busybox, own.values())):
         wanted[BUSYBOX] = None
@@ -77,6 +78,13 @@ def _names(image: tuple[Image, Path], workload: Workload, own: dict[str, Path]) 
             f"workload {workload.name} needs {error.name}{why}, which the guest image {record.name} does not have",
             hint=f"what is in the image: {folder / 'root'}",
         ) from error
+
+
+def _matching(root: Path, pattern: str) -> list[str]:
+    """The files of the root that a name with `*` stands for; any other name as it is."""
+    if "*" not in pattern:
+        return [pattern]
+    return sorted(f"/{path.relative_to(root)}" for path in root.glob(pattern.lstrip("/"))) or [pattern]
 
 
 def _is_script_of_busybox(path: Path) -> bool:
@@ -285,8 +293,20 @@ def closure(root: Path, names: dict[str, Path | None]) -> set[str]:
             needed.add(real.lstrip("/"))
             path = root / real.lstrip("/")
             name = real
+            if path.is_dir():
+                todo += [(f"{real}/{child.name}", None, name) for child in path.iterdir() if not _is_script(child)]
+                # Modules that can be run as scripts, too: nothing runs them.
+                needed |= {f"{real}/{child.name}".lstrip("/") for child in path.iterdir() if _is_script(child)}
+                continue
         todo += [(other, None, name) for other in _needs(root, name, path, own if names.get(name) else ())]
     return needed
+
+
+def _is_script(path: Path) -> bool:
+    if path.is_symlink() or not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        return stream.read(2) == b"#!"
 
 
 def follow(root: Path, name: str) -> tuple[list[str], str]:

@@ -19,6 +19,7 @@ Group = Annotated[str, msgspec.Meta(pattern=r"^([a-z0-9][a-z0-9._-]*)?\Z", max_l
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 GuestPath = Annotated[str, msgspec.Meta(pattern=r"^/[^\s]+\Z")]
 Option = Annotated[str, msgspec.Meta(pattern=r"^CONFIG_[A-Za-z0-9_]+\Z")]
+Package = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9.+-]+\Z")]
 Word = Annotated[str, msgspec.Meta(pattern=r"^[^\x00-\x1f]*\Z")]
 MiB = Annotated[int, msgspec.Meta(ge=1)]
 Better = Literal["higher", "lower", "neither"]
@@ -101,6 +102,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     case_args: tuple[Word, ...] = ()
     case_names: tuple[Word, ...] = ()
     case_files: str = ""
+    packages: tuple[Package, ...] = ()
     extra_files: tuple[GuestPath, ...] = ()
     files: tuple[str, ...] = ()
     setup: tuple[Word, ...] = ()

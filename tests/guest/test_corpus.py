@@ -35,3 +35,22 @@ def test_the_loopback_interface_is_up(story: Lab) -> None:
     script.write_text("#!/bin/sh\necho '{\"metrics\": {\"flags\":' $(($(cat /sys/class/net/lo/flags) & 1))'}}'\n")
     found = metrics_of(story.json("ab", "--base", FIX, "--test", FIX, "-w", f"script:{script}", "--seeds", "2"))
     assert found["flags"]["base"] == [1, 1]
+
+
+@pytest.mark.build
+@pytest.mark.parametrize(
+    "selection",
+    ["perf-bench:sched-pipe", "hackbench:pipes-threads", "fsmark:create-4k", "sysbench:threads", "python:files"],
+)
+def test_a_packaged_program_does_the_same_in_both_arms(story: Lab, selection: str) -> None:
+    found = metrics_of(story.json("ab", "--base", FIX, "--test", FIX, "-w", selection, "--seeds", "2"))
+    (primary,) = (metric for metric in found.values() if metric["primary"])
+    assert primary["name"] == "cycles_per_op"
+    assert primary["base"] == primary["test"] and min(primary["base"]) > 0
+
+
+@pytest.mark.network
+def test_bytes_go_over_the_loopback_interface(lab: Lab) -> None:
+    found = metrics_of(lab.json("ab", "--base", "deb:6.12", "--test", "deb:6.12", "-w", "iperf3:tcp", "--seeds", "2"))
+    assert found["bits_per_second"]["base"] == found["bits_per_second"]["test"]
+    assert min(found["bits_per_second"]["base"]) > 1e6

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from lab.core import ansible, records
@@ -140,6 +141,24 @@ def test_the_shipped_recipe_and_programs() -> None:
     assert {"fio", "busybox"} <= set(guest_image.read_recipe().packages)
     into = {program.program: program.into for program in guest_image.own_programs()}
     assert into["init"] == "init" and into["alloc-burst"] == "usr/bin/alloc-burst"
+
+
+def test_optional_packages_make_a_second_image() -> None:
+    recipe = Recipe(schema=1, name="guest", packages=["fio"], optional=["iperf3", "fsmark"], trim=[])
+    first = recipe.including(())
+    assert (first.packages, first.optional) == (["fio"], [])
+    assert recipe.including(["fio"]) == first, "what the image has anyway"
+    second = recipe.including(["fsmark"])
+    assert second.packages == ["fio", "iperf3", "fsmark"] and recipe.including(["iperf3"]) == second
+    assert recipe.including(["redis-server"]).packages == [*second.packages, "redis-server"]
+    assert recipe.including(second.packages) == second
+
+
+def test_one_digest_stands_for_the_images_of_a_comparison(image: tuple[Image, Path]) -> None:
+    other = msgspec.structs.replace(image[0], sha256="0" * 64)
+    assert guest_image.digest_of([image[0], image[0]]) == image[0].sha256
+    assert guest_image.digest_of([image[0], other]) == guest_image.digest_of([other, image[0]])
+    assert guest_image.digest_of([image[0], other]) not in (image[0].sha256, other.sha256)
 
 
 def test_a_recipe_that_is_wrong_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,6 +54,22 @@ def test_init_program_and_extra_files(image: tuple[Image, Path], tmp_path: Path)
     assert content(initrd.pack_initrd(image, chosen)).keys() == {"init", "usr/bin/mine", "usr/bin/tool", "bin/busybox"}
 
 
+def test_a_folder_and_names_with_a_star_are_all_that_is_there(image: tuple[Image, Path], tmp_path: Path) -> None:
+    library = image[1] / "root" / "usr" / "lib" / "python3.11"
+    (library / "json").mkdir(parents=True)
+    (library / "json" / "decoder.py").write_text("pass")
+    # A module that can be run, too: the guest's image need not have what would run it.
+    (library / "pdb.py").write_text("#! /usr/bin/env python3")
+    chosen = workload(tmp_path / "w", 'extra_files = ["/usr/lib/python3.*"]')
+    packed = content(initrd.pack_initrd(image, chosen))
+    assert packed.keys() == {
+        "init", "usr/bin/mine", "usr/lib/python3.11/json/decoder.py", "usr/lib/python3.11/pdb.py",
+    }  # fmt: skip
+    missing = workload(tmp_path / "m", 'extra_files = ["/usr/lib/ruby*"]')
+    with pytest.raises(UserError, match=r"needs /usr/lib/ruby\*"):
+        initrd.pack_initrd(image, missing)
+
+
 def test_own_files_get_into_the_guest(image: tuple[Image, Path], tmp_path: Path) -> None:
     (tmp_path / "w" / "jobs").mkdir(parents=True)
     (tmp_path / "w" / "jobs" / "a.fio").write_text("[job]")

@@ -226,7 +226,7 @@ def _fill(folder: Path, report: StoredComparison, plan: Plan, parts: Sequence[_P
     contents.save(folder, bundle, expected, result)
     (folder / contents.REPORTS).write_text("".join(_sums_of(expected)))
     _script(folder, bundle, benches, report)
-    _texts(folder, bundle, report, progress)
+    _texts(folder, bundle, benches, report, progress)
 
 
 def _kernels(folder: Path, parts: Sequence[_Part]) -> None:
@@ -323,8 +323,11 @@ def _script(folder: Path, bundle: Bundle, benches: Mapping[str, Bench], report: 
     (folder / contents.SCRIPT).chmod(0o755)
 
 
-def _texts(folder: Path, bundle: Bundle, report: StoredComparison, progress: Progress) -> None:
-    image, _ = guest_image.obtain(progress)
+def _texts(
+    folder: Path, bundle: Bundle, benches: Mapping[str, Bench], report: StoredComparison, progress: Progress
+) -> None:
+    packages = [package for bench in benches.values() for package in bench.workload.packages]
+    image, _ = guest_image.obtain(progress, packages=packages)
     foreign = [name for name in bundle.readings if not (folder / "sources" / name).is_dir()]
     (folder / "README.txt").write_text(texts.readme(report.raw, bundle))
     (folder / "LICENCES.txt").write_text(texts.licences(image, foreign))
