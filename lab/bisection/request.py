@@ -187,7 +187,7 @@ def _plan_of_series(request: BisectRequest, command: Sequence[str], progress: Pr
         steps = series.packages(request.series or "", first, last, progress)
     else:
         _require_older(first, last, "a series of patches is put on the older end")
-        steps = _patches(Path(request.series or "").expanduser(), first or "", tree)
+        steps = _patches(paths.expanded(request.series or ""), first or "", tree)
     return plan_for(request, terms, (steps.old.spec, steps.new.spec), command, progress), steps
 
 

@@ -48,6 +48,11 @@ def room(name: str) -> Path:
     return rooms_dir() / name
 
 
+def expanded(text: str) -> Path:
+    """A path as a user types it: `~` is their home. The `~name` of nobody is a name like any other."""
+    return Path(os.path.expanduser(text))  # noqa: PTH111 (Path's own raises an error for it)
+
+
 def data_dir(*parts: str) -> Path:
     """A folder for data that cannot be made again; created when missing."""
     return _made(platformdirs.user_data_path(_APP).joinpath(*parts))

@@ -41,7 +41,7 @@ class TomlFile:
             raise UserError(f"cannot read {path}: {error}") from error
         try:
             self.values: dict[str, Any] = tomllib.loads(self._text)
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:  # numbers and depths that Python refuses, too
             raise self._malformed(str(error)) from error
 
     def convert(self, kind: type[T]) -> T:

@@ -99,8 +99,11 @@ def is_shared(url: str | None) -> bool:
 
 
 def shown(url: URL) -> str:
-    """A database for people, without its password."""
-    return url.database or "" if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
+    """A database for people, without its passwords: those in the query are hidden, too."""
+    if url.get_backend_name() == "sqlite":
+        return url.database or ""
+    hidden = {name: "***" for name in url.query if "password" in name}
+    return url.update_query_dict(hidden).render_as_string(hide_password=True).replace("%2A%2A%2A", "***")
 
 
 def config_file() -> Path:

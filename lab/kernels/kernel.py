@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar, Protocol
 
+from lab.core import paths
 from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.progress import QUIET, Progress
@@ -85,7 +86,7 @@ def resolve(text: str, tree: Tree | str | None = None, *, progress: Progress = Q
         case "deb":
             source = debs.resolve(spec.body, progress)
         case "file":
-            source = files.resolve(Path(spec.body).expanduser())
+            source = files.resolve(paths.expanded(spec.body))
     return KernelSpec(text=spec.text, source=source, kconfig=spec.kconfig, settings=spec.settings, note=note)
 
 

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.core import paths
 from lab.core.errors import UserError, suggestion
 from lab.core.git import PatchFailed, Repo
 from lab.core.process import CommandFailed
@@ -155,7 +156,7 @@ def resolve(spec: ParsedSpec, tree: Tree | str | None, progress: Progress) -> tu
 def resolve_worktree(spec: ParsedSpec) -> TreeSource:
     """A checkout as it is on disk, with the patches of a spec."""
     patches, number = _patch_files(spec), _layout(spec)
-    tree = open_checkout(Path(spec.body).expanduser())
+    tree = open_checkout(paths.expanded(spec.body))
     tree_id = snapshot(tree)
     subject, describe = tree.source.subject(tree.head), tree.source.describe(tree.head)
     if tree_id != tree.source.tree_id(tree.head):
@@ -208,7 +209,7 @@ def _patch_files(spec: ParsedSpec) -> list[Path]:
     for name in spec.patches:
         if layout.number_of(name) is not None:
             continue
-        path = Path(name).expanduser()
+        path = paths.expanded(name)
         if not path.is_file() and name not in default_tree.names():
             raise _unknown_patch(name)
         patches += [path] if path.is_file() else default_tree.patches(name)

@@ -14,9 +14,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from itertools import pairwise
-from pathlib import Path
 from typing import Literal
 
+from lab.core import paths
 from lab.core.errors import UserError, suggestion
 from lab.core.records import Record
 from lab.kernels import default_tree, layout
@@ -132,7 +132,7 @@ def _kind(text: str) -> tuple[Kind, str]:
 def _split_patches(kind: Kind, text: str) -> tuple[str, tuple[str, ...]]:
     """Cut patches off from the right."""
     patches: list[str] = []
-    while not (kind in _PATHS and Path(text).expanduser().exists()):
+    while not (kind in _PATHS and paths.expanded(text).exists()):
         cut = _last_patch(text)
         if cut is None:
             break
@@ -145,7 +145,7 @@ def _last_patch(text: str) -> int | None:
     """The index of the last patch's `+`. An existing file has precedence, since its path may contain a `+`."""
     names = {index: text[index + 1 :] for index in range(len(text) - 1, -1, -1) if text[index] == "+"}
     for index, name in names.items():
-        if name and Path(name).expanduser().is_file():
+        if name and paths.expanded(name).is_file():
             return index
     sets = default_tree.names() if names else []
     return next(

@@ -64,7 +64,7 @@ def open_tree(choice: str | None = None, *, progress: Progress = QUIET) -> Tree:
         return import_default(progress)
     if _is_name(choice) and _folder(choice).is_dir():
         return _load(_folder(choice))
-    path = Path(choice).expanduser()
+    path = paths.expanded(choice)
     if path.is_dir():
         return open_local(path)
     raise UserError(
@@ -114,7 +114,7 @@ def _make_default(partial: Path, progress: Progress) -> None:
 def add(origin: str, name: str | None = None, *, progress: Progress = QUIET) -> Tree:
     """Add a tree: clone an address (commits now, file contents when needed), or refer to a local checkout."""
     remote = _is_address(origin)
-    if not remote and not Path(origin).expanduser().is_dir():
+    if not remote and not paths.expanded(origin).is_dir():
         raise UserError(f"{origin}: no such folder, and not the address of a repository")
     name = name or _name_for(origin)
     if not _is_name(name):
@@ -122,7 +122,7 @@ def add(origin: str, name: str | None = None, *, progress: Progress = QUIET) -> 
     if name == DEFAULT or _folder(name).exists():
         raise _taken(name)
     if not remote:
-        return _make_local(Path(origin).expanduser(), name)
+        return _make_local(paths.expanded(origin), name)
     return _make_clone(origin, name, progress)
 
 
@@ -270,5 +270,5 @@ def _is_address(text: str) -> bool:
 def _name_for(origin: str) -> str:
     last = re.split(r"[/:]", origin.rstrip("/"))[-1]
     if not _is_address(origin):
-        last = Path(origin).expanduser().resolve().name
+        last = paths.expanded(origin).resolve().name
     return re.sub(r"[^A-Za-z0-9._-]+", "-", last.removesuffix(".git")).strip("-._") or "linux"

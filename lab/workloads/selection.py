@@ -77,7 +77,7 @@ def _named(workload: Workload, name: str) -> list[Case]:
 
 def _names(workload: Workload, text: str, names: str) -> list[str]:
     """The cases, groups and files that a selection names; a file's path may contain commas."""
-    if workload.case_files and "/" in names and Path(names).expanduser().is_file():
+    if workload.case_files and "/" in names and paths.expanded(names).is_file():
         return [names]
     found = [name.strip() for name in names.split(",")]
     if not all(found):
@@ -100,7 +100,7 @@ def _split(text: str) -> tuple[str, str | None]:
 
 
 def _user_file(workload: Workload, name: str) -> Path:
-    path = Path(name).expanduser()
+    path = paths.expanded(name)
     if not path.is_file():
         raise UserError(f"{workload.name}:{name}: no such file")
     if not fnmatch(path.name, workload.case_files):
@@ -186,7 +186,7 @@ def canonical(text: str) -> str:
     if names is None:
         return where
     found = _names(workload, text, names)
-    return f"{where}:{','.join(str(Path(name).expanduser().resolve()) if '/' in name else name for name in found)}"
+    return f"{where}:{','.join(str(paths.expanded(name).resolve()) if '/' in name else name for name in found)}"
 
 
 def _canonical_case(case: Case) -> str:

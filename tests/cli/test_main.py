@@ -399,6 +399,7 @@ HOSTILE = [
     "$(touch canary)", "`touch canary`", "; touch canary;", "| touch canary", "\ntouch canary\n",
     "--upload-pack=touch canary",
     "{{ lookup('pipe', 'touch canary') }}", "file:$(touch canary)", "worktree:$(touch canary)", "deb:$(touch canary)",
+    "~nosuchuser-here", "worktree:~nosuchuser-here", "file:~nosuchuser-here", "HEAD+~nosuchuser-here.patch",
     "HEAD+$(touch canary).patch", "HEAD%CONFIG_X=$(touch canary)", "HEAD@thp=$(touch canary)",
     "HEAD@sysctl.$(touch canary)=1", "HEAD@cmdline.a=$(touch canary)\t", "ext::sh -c touch% canary", "", "\0",
 ]  # fmt: skip

@@ -125,3 +125,10 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "some.toml").write_bytes(b"\xff")
     with pytest.raises(UserError, match=r"cannot read .*some\.toml: "):
         toml.load(tmp_path / "some.toml", Document)
+
+
+@pytest.mark.parametrize("text", ["n = " + "9" * 5000, "a = " + "[" * 5000 + "]" * 5000])
+def test_numbers_and_depths_that_python_refuses_are_errors_of_the_file(tmp_path: Path, text: str) -> None:
+    (tmp_path / "it.toml").write_text(text)
+    with pytest.raises(UserError, match="not valid TOML"):
+        toml.TomlFile(tmp_path / "it.toml")
