@@ -29,7 +29,7 @@ ROUNDS = 30
 """Enough for a standard deviation that is right within a quarter (one over the root of twice as many, twice)."""
 
 
-@click.command()
+@click.command(cls=options.MeasuringCommand)
 @click.argument("spec", required=False)
 @options.measured(max_seeds=defaults.MAX_SEEDS)
 @options.live()

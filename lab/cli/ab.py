@@ -33,7 +33,7 @@ from lab.stats.verdict import Outcome, percent
 from lab.workloads import selection
 
 
-@click.command()
+@click.command(cls=options.MeasuringCommand)
 @click.option("--base", metavar="SPEC", help="The kernel to compare with.")
 @click.option("--test", metavar="SPEC", help="The kernel in question.")
 @options.metric

@@ -24,7 +24,7 @@ from lab.report.inputs import StoredMatrix
 from lab.stats import defaults
 
 
-@click.command()
+@click.command(cls=options.MeasuringCommand)
 @click.option("--kernel", metavar="[NAME=]SPEC", multiple=True, help="A kernel; may be given several times.")
 @click.option(
     "--set", "settings", metavar="KEY=VALUE,...", multiple=True,

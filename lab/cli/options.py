@@ -155,6 +155,33 @@ class Cpus(click.ParamType[int]):
         return int(value)
 
 
+_GROUPS = {
+    "Kernels": "base test spec kernel settings against tree cc base_cc test_cc layout",
+    "Workload": "workload suite exec file metric",
+    "Evidence": "mode threshold seeds max_seeds budget fail_on require_verdict watch",
+    "Exact mode": "model machine robust explain cluster share",
+    "Live mode": "accel cpus iterations numa duet rounds max_rounds perf perf_record",
+    "Result": "result resume svg as_json",
+}
+"""The groups of a measurement's options in its help, by their names in the program. All others come last."""
+
+
+class MeasuringCommand(click.Command):
+    """A command with so many options that its help lists them in groups."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, each group under its name."""
+        of = {name: group for group, names in _GROUPS.items() for name in names.split()}
+        rows: dict[str, list[tuple[str, str]]] = {group: [] for group in [*_GROUPS, "Other options"]}
+        for param in self.get_params(ctx):
+            if (row := param.get_help_record(ctx)) is not None:
+                rows[of.get(param.name or "", "Other options")].append(row)
+        for group, found in rows.items():
+            if found:
+                with formatter.section(group):
+                    formatter.write_dl(found)
+
+
 def together(*decorators: Decorator) -> Decorator:
     """Several options as one decorator, in the order of the help."""
 
@@ -252,7 +279,8 @@ def measured(*, max_seeds: int) -> Decorator:
             help="The machine that is modelled.",
         ),
         click.option(
-            "--threshold", type=Share(), default=defaults.THRESHOLD, help="The smallest change that counts (2%)."
+            "--threshold", type=Share(), default=defaults.THRESHOLD,
+            help="The smallest change that counts: a regression is at least as large (2%).",
         ),
         click.option("--seeds", type=click.IntRange(min=1), help="Exactly that many seeds, decided or not."),
         click.option(
@@ -286,19 +314,19 @@ def live() -> Decorator:
     """The options of a comparison that require live mode."""
     return together(
         live_guest(),
-        click.option("--numa", type=click.IntRange(min=1), help="Live mode: NUMA nodes of a guest."),
-        click.option("--duet", is_flag=True, help="Live mode: both arms at once, on CPUs of their own."),
-        click.option("--rounds", type=click.IntRange(min=1), help="Live mode: exactly that many rounds."),
+        click.option("--numa", type=click.IntRange(min=1), help="NUMA nodes of a guest."),
+        click.option("--duet", is_flag=True, help="Both arms at once, on CPUs of their own."),
+        click.option("--rounds", type=click.IntRange(min=1), help="Exactly that many rounds."),
         click.option(
             "--max-rounds", type=click.IntRange(min=6), default=defaults.MAX_ROUNDS, show_default=True,
             help="Stop adding rounds here.",
         ),
         click.option(
-            "--perf/--no-perf", default=None, help="Live mode: count events by `perf stat` (default: under KVM)."
+            "--perf/--no-perf", default=None, help="Count events by `perf stat` (default: under KVM)."
         ),
         click.option(
             "--perf-record", is_flag=True,
-            help="Live mode: afterwards, a profile of both arms by `perf record`, and what differs.",
+            help="Afterwards, a profile of both arms by `perf record`, and what differs.",
         ),
     )  # fmt: skip
 
