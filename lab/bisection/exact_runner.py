@@ -38,6 +38,7 @@ from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed, 
 from lab.core.executor import Work
 from lab.core.progress import Progress
 from lab.core.records import now
+from lab.core.text import plural
 from lab.guests import costs
 from lab.guests.run import Arm
 from lab.kernels import build
@@ -456,7 +457,7 @@ def _most_changed(result: AbResult, *, worse_only: bool) -> str:
         raise UserError(f"no culprit: {disputed[0].name}: {disputed[0].primary.reason}", hint=CHOOSE)
     if not moved:
         raise UserError(
-            f"no culprit: the ends do not differ in any of {len(result.cases)} cases ({result.reason})",
+            f"no culprit: the ends do not differ in any of {plural(len(result.cases), 'case')} ({result.reason})",
             hint="name one case, as in --workload NAME:CASE, to look between the ends as well",
         )
     return max(moved, key=lambda case: distance(case.primary.ratio)).case

@@ -18,7 +18,7 @@ from lab.compare.explain import CaseExplanation, find
 from lab.compare.plan import ArmPlan, LivePlan, MeasureOptions, Plan
 from lab.compare.results import AbResult, CaseResult, Clock
 from lab.core import records
-from lab.core.errors import BuildFailed, GuestFailed, LabError, Undecided, UserError
+from lab.core.errors import BuildFailed, GuestFailed, LabError, Undecided, UserError, suggestion
 from lab.core.executor import Work
 from lab.core.progress import Progress
 from lab.core.text import plural, visible
@@ -286,10 +286,12 @@ def _is_exact_only(asked: AbOptions) -> bool:
 def _verdicts(names: str | None) -> set[Outcome]:
     if not names:
         return set()
-    try:
-        return {Outcome(name.strip()) for name in names.split(",")}
-    except ValueError as error:
-        raise UserError(f"--fail-on {names}: {error}", hint=f"choose from {', '.join(Outcome)}") from error
+    chosen = [name.strip() for name in names.split(",")]
+    for name in chosen:
+        if name not in list(Outcome):
+            hint = suggestion(name, Outcome) or f"choose from {', '.join(Outcome)}"
+            raise UserError(f"--fail-on {names}: {name!r} is no verdict", hint=hint)
+    return {Outcome(name) for name in chosen}
 
 
 def _print(result: AbResult, reason: CaseExplanation | None, *, as_json: bool) -> None:

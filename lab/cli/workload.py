@@ -123,8 +123,10 @@ def list_command(as_json: bool) -> None:
         named = [{"name": each.name, "description": each.description, "groups": each.cases()} for each in suites]
         _print_json({"schema": "lab.workloads/1", "workloads": document, "suites": named})
         return
-    rows = [(each.name, f"{len(each.cases):>3} cases", each.story) for each in workloads]
-    rows += [(each.name, f"{sum(map(len, each.cases().values())):>3} cases", each.description) for each in suites]
+    rows = [(each.name, f"{plural(len(each.cases), 'case'):>9}", each.story) for each in workloads]
+    rows += [
+        (each.name, f"{plural(sum(map(len, each.cases().values())), 'case'):>9}", each.description) for each in suites
+    ]
     lines = columns(rows)
     for line in (*lines[: len(workloads)], "", "suites (--suite NAME):", *lines[len(workloads) :]):
         click.echo(line)

@@ -17,6 +17,7 @@ from lab.compare import counters
 from lab.compare.results import AbResult, ArmResult, CaseResult, mean, numbers
 from lab.core.errors import UserError
 from lab.core.git import short
+from lab.core.text import plural
 from lab.report import by_hand, culprit, wording
 from lab.report.culprit import Change
 from lab.report.inputs import Comparisons, StoredBisection, StoredComparison
@@ -222,7 +223,7 @@ def _circumstances(stored: StoredComparison, case: CaseResult, change: Change) -
 def _relevance(result: AbResult, changed: Sequence[CaseResult], case: CaseResult) -> Iterator[str]:
     worse = sum(case.verdict == Outcome.REGRESSION for case in changed)
     yield from _paragraph(
-        f"Relevance: of {len(result.cases)} cases {worse} got worse and {len(changed) - worse} better. "
+        f"Relevance: of {plural(len(result.cases), 'case')} {worse} got worse and {len(changed) - worse} better. "
         f"{case.workload} is a micro-benchmark. Documentation/admin-guide/reporting-regressions.rst: a five percent "
         "slow-down in a micro-benchmark is unlikely to qualify as regression, unless it also influences the results "
         "of a broad benchmark by more than one percent."

@@ -31,6 +31,8 @@ def load(ref: str) -> Workload:
     """A workload by its name, or by the path of its folder (`./mine`, `/somewhere/mine`)."""
     if _is_path(ref):
         file = Path(ref) / FILE_NAME
+        if Path(ref).is_file():
+            raise UserError(f"{ref} is a file, not a workload", hint=f"run it as it is with -w script:{ref}, or --exec")
         if not file.is_file():
             raise UserError(f"{ref} is not a workload: it has no {FILE_NAME}")
     elif ref in _shipped():

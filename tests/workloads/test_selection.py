@@ -257,3 +257,10 @@ def test_list_and_show_print_text_and_json() -> None:
         runner.invoke(main.lab, ["workload", "show", "alloc-burst", "--json"], catch_exceptions=False).stdout
     )
     assert [metric["name"] for metric in document["metrics"] if metric["primary"]] == ["throughput"]
+
+
+def test_a_file_of_ones_own_is_run_by_script(tmp_path: Path) -> None:
+    (tmp_path / "bench.sh").write_text("#!/bin/sh\n")
+    with pytest.raises(UserError, match="is a file, not a workload") as caught:
+        selection.select(str(tmp_path / "bench.sh"))
+    assert f"-w script:{tmp_path / 'bench.sh'}" in str(caught.value.hint)
