@@ -130,7 +130,7 @@ def _options(path: Path) -> dict[str, str]:
 def _with_options(base: str, wanted: dict[str, str]) -> str:
     """A spec with more kconfig and settings; `UserError` if no spec may have them."""
     parsed = spec.parse(base)
-    revision = spec.split(base)[0] if parsed.kind in ("rev", "worktree") else f"{parsed.kind}:{parsed.body}"
+    revision = spec.split(base)[0] if parsed.kind in ("rev", "worktree", "src") else f"{parsed.kind}:{parsed.body}"
     kconfig = dict(parsed.kconfig) | {k: v for k, v in wanted.items() if k.startswith("CONFIG_")}
     settings = dict(parsed.settings) | {k: v for k, v in wanted.items() if not k.startswith("CONFIG_")}
     text = revision

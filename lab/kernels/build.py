@@ -93,7 +93,7 @@ class TreeSource(Record, frozen=True, kw_only=True, tag="tree"):
         """Describe the published source; write the patch that leads from it to this one into a folder."""
         tree = open_tree(self.tree)
         record = tree.record
-        if record.kind == "default":
+        if record.kind in ("default", "source"):
             start = tree.source.tree_id(tree.head)
             package, version = record.package, record.version
             yield f"Source: Debian's package {package}, version {version}"
@@ -107,7 +107,7 @@ class TreeSource(Record, frozen=True, kw_only=True, tag="tree"):
         if content := tree.repo.git_bytes(*diff):
             (folder / PATCH).write_bytes(content)
             yield f"        with {PATCH} (patch -p1 < {PATCH})"
-        yield f"Commit: {self.commit} in the lab's tree" if record.kind == "default" else f"Tree:   {self.tree_id}"
+        yield f"Commit: {self.commit} in the lab's tree" if record.package else f"Tree:   {self.tree_id}"
         yield f'        ("{self.subject}")'
         yield from (f"Patch:  {name} (it is in {PATCH})" for name in self.patches)
 

@@ -190,6 +190,29 @@ def _kernels_needed(entry: Packages) -> Iterator[str]:
                 yield package["name"]
 
 
+def source_of(body: str, progress: Progress = QUIET) -> tuple[PackageLists, Offer]:
+    """The newest package of the kernel's source of `[SUITE/]VERSION`, and the lists that have it."""
+    suite, slash, wanted = body.rpartition("/")
+    suites = suites_named(suite) if slash else ()
+    match = re.match(r"\d+\.\d+", wanted)
+    if match is None:
+        raise UserError(f"src:{body} names no version", hint="write e.g. src:7.2 or src:trixie-backports/7.2")
+    package = f"linux-source-{match[0]}"
+    for lists in ([] if slash else [HOST]) + [all_suites(progress)]:
+        offers = [
+            offer
+            for offer in lists.offers([package])
+            if (not suites or offer.suite in suites) and re.match(rf"{re.escape(wanted)}(?![0-9])", offer.version)
+        ]
+        if offers:
+            return lists, max(offers, key=lambda offer: Version(offer.version))
+    there = sorted({name.removeprefix("linux-source-") for name in lists.source_names()}, key=Version)
+    where = f"in {suites[0]}" if suites else "in any suite of Debian"
+    raise UserError(
+        f"no source package of Linux {wanted} {where}", hint=f"there is one of {', '.join(there) or 'none'}"
+    )
+
+
 def _no_such_version(version: str, lists: PackageLists, suites: Sequence[str]) -> UserError:
     offers = [offer for offer in kernels(lists) if _is_cloud(offer)]
     elsewhere = {offer.suite for offer in offers if _is_of(version, offer)}

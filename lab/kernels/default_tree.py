@@ -62,8 +62,7 @@ def story() -> list[Path]:
 def build(git_dir: Path, package: Source, patches: list[Path], progress: Progress) -> str:
     """Make the bare repository of a source archive and its story; returns the newest commit."""
     repo = init_bare(git_dir)
-    _import_archive(repo, Path(package.archive), package.version, progress)
-    pristine = repo.tree_id(_PRISTINE)
+    pristine = _import_archive(repo, Path(package.archive), PACKAGE, package.version, progress)
     progress.log_once("laying out the history")
     head = _commit_story(repo, pristine, package.version, patches)
     if repo.tree_id(head) != pristine:
@@ -73,9 +72,17 @@ def build(git_dir: Path, package: Source, patches: list[Path], progress: Progres
         )
     repo.git("update-ref", "refs/heads/main", head)
     repo.git("update-ref", "refs/tags/debian/" + package.version.replace("~", "_").replace(":", "%"), head)
-    repo.git("update-ref", "-d", _PRISTINE)
     repo.git("config", "gc.auto", "0")
     return head
+
+
+def build_single(git_dir: Path, archive: Path, package: str, version: str, progress: Progress) -> None:
+    """Make the bare repository of a source archive as one commit."""
+    repo = init_bare(git_dir)
+    tree = _import_archive(repo, archive, package, version, progress)
+    head = repo.commit_tree(tree, [], f"{package} {version}\n\nThe source of Debian's package.\n", seconds=0)
+    repo.git("update-ref", "refs/heads/main", head)
+    repo.git("config", "gc.auto", "0")
 
 
 def _commit_story(repo: Repo, pristine: str, version: str, patches: list[Path]) -> str:
@@ -105,10 +112,10 @@ def message_of(patch: Path) -> tuple[str, int]:
     return f"{subject}\n\n{body}\n", int(date.timestamp())
 
 
-def _import_archive(repo: Repo, archive: Path, version: str, progress: Progress) -> None:
-    """Make one commit of an archive's files, without the folder around them."""
+def _import_archive(repo: Repo, archive: Path, package: str, version: str, progress: Progress) -> str:
+    """The tree of an archive's files, without the folder around them."""
     megabytes = archive.stat().st_size >> 20
-    importing = progress.task(f"importing {PACKAGE} {version}", megabytes)
+    importing = progress.task(f"importing {package} {version}", megabytes)
     with archive.open("rb") as raw, repo.fast_import() as stream, importing as task:
         stream.write(f"commit {_PRISTINE}\ncommitter lab <lab@localhost> 0 +0000\ndata 0\n".encode())
         try:
@@ -118,7 +125,10 @@ def _import_archive(repo: Repo, archive: Path, version: str, progress: Progress)
                     if steps := (raw.tell() >> 20) - task.count:
                         task.advance(steps)
         except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
-            raise HostFailed(f"{archive} cannot be read: {error}", hint=f"reinstall {PACKAGE}") from error
+            raise HostFailed(f"{archive} cannot be read: {error}", hint=f"reinstall {package}") from error
+    tree = repo.tree_id(_PRISTINE)
+    repo.git("update-ref", "-d", _PRISTINE)
+    return tree
 
 
 def _import_member(stream: IO[bytes], members: tarfile.TarFile, member: tarfile.TarInfo) -> None:
@@ -130,7 +140,7 @@ def _import_member(stream: IO[bytes], members: tarfile.TarFile, member: tarfile.
     elif member.isfile() and (data := members.extractfile(member)) is not None:
         mode, content = ("100755" if member.mode & 0o100 else "100644"), data.read()
     else:
-        raise HostFailed(f"{PACKAGE}: {member.name} is neither file, folder nor symbolic link")
+        raise HostFailed(f"{member.name} in the source archive is neither file, folder nor symbolic link")
     quoted = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     stream.write(f'M {mode} inline "{quoted}"\n'.encode(errors="surrogateescape"))
     stream.write(b"data %d\n" % len(content))

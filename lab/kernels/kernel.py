@@ -83,6 +83,8 @@ def resolve(text: str, tree: Tree | str | None = None, *, progress: Progress = Q
             source, note = revisions.resolve(spec, tree, progress)
         case "worktree":
             source = revisions.resolve_worktree(spec)
+        case "src":
+            source = revisions.resolve_source(spec, progress)
         case "deb":
             source = debs.resolve(spec.body, progress)
         case "file":

@@ -77,6 +77,10 @@ class PackageLists:
         names = self._ask("pkgnames", "linux-").split()
         return sorted(name for name in names if name.startswith(("linux-image-", "linux-binary-")))
 
+    def source_names(self) -> list[str]:
+        """The names of all packages of the kernel's source, one for each series."""
+        return [name for name in self._ask("pkgnames", "linux-source-").split() if name[len("linux-source-")].isdigit()]
+
     def offers(self, packages: Sequence[str]) -> list[Offer]:
         """Each package with each of its versions, from one run of apt."""
         if not packages:

@@ -164,6 +164,14 @@ def resolve_worktree(spec: ParsedSpec) -> TreeSource:
     return _patched(tree, tree.head, tree_id, patches, number, subject, describe)
 
 
+def resolve_source(spec: ParsedSpec, progress: Progress) -> TreeSource:
+    """The source of a package, with the patches of a spec."""
+    patches, number = _patch_files(spec), _layout(spec)
+    tree = trees.open_source(spec.body, progress)
+    describe = f"{tree.record.package} {tree.record.version}"
+    return _patched(tree, tree.head, tree.source.tree_id(tree.head), patches, number, describe, describe)
+
+
 def _patched(
     tree: Tree, commit: str, tree_id: str, patches: list[Path], number: int | None, subject: str, describe: str
 ) -> TreeSource:

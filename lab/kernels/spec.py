@@ -1,6 +1,7 @@
 """The syntax of kernel specs and settings: parsed and checked, with nothing looked up.
 
-    REV[+PATCH...]   worktree[:PATH][+PATCH...]   deb:[SUITE/]VERSION-OR-PACKAGE   file:PATH
+    REV[+PATCH...]   worktree[:PATH][+PATCH...]   src:[SUITE/]VERSION[+PATCH...]
+    deb:[SUITE/]VERSION-OR-PACKAGE   file:PATH
     each with  %CONFIG_FOO=y[,...]  (kconfig)  and  @key=value[,...]  (settings), in either order
 
 Revisions contain `@{1}` and `^{/x}`, package versions `+`, paths anything. So an `@` or `%` begins a suffix only
@@ -21,10 +22,10 @@ from lab.core.errors import UserError, suggestion
 from lab.core.records import Record
 from lab.kernels import default_tree, layout
 
-Kind = Literal["rev", "worktree", "deb", "file"]
+Kind = Literal["rev", "worktree", "src", "deb", "file"]
 Pair = tuple[str, str]
 
-_PREFIXED: tuple[Kind, ...] = ("worktree", "deb", "file")
+_PREFIXED: tuple[Kind, ...] = ("worktree", "src", "deb", "file")
 _PATHS: tuple[Kind, ...] = ("worktree", "file")
 _PREBUILT: tuple[Kind, ...] = ("deb", "file")
 
@@ -76,7 +77,7 @@ def split(text: str) -> tuple[str, str]:
     `UserError` for a kernel that is not built from a revision or a worktree.
     """
     parsed = parse(text)
-    if parsed.kind not in ("rev", "worktree"):
+    if parsed.kind in _PREBUILT:
         raise UserError(f"{text} is a built kernel: patches need a revision or a worktree")
     kept = _revision(parsed, parsed.patches)
     return kept, parsed.text.removeprefix(kept)
@@ -95,11 +96,11 @@ def layout_of(text: str) -> int:
 
 
 def _revision(parsed: ParsedSpec, patches: Iterable[str]) -> str:
-    prefix = "worktree:" if parsed.kind == "worktree" else ""
+    prefix = "" if parsed.kind == "rev" else f"{parsed.kind}:"
     return prefix + parsed.body + "".join(f"+{name}" for name in patches)
 
 
-_EXAMPLES = "e.g. v6.12, efa7df3e3bb5^, v6.12+fix.patch, worktree:., deb:6.12, file:PATH, v6.12@thp=never"
+_EXAMPLES = "e.g. v6.12, efa7df3e3bb5^, v6.12+fix.patch, worktree:., deb:6.12, src:7.2, file:PATH, v6.12@thp=never"
 
 
 def _split_suffixes(text: str) -> tuple[str, tuple[Pair, ...], tuple[Pair, ...]]:

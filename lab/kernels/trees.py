@@ -19,7 +19,7 @@ from lab.core.git import Repo
 from lab.core.locks import make_once
 from lab.core.process import CommandFailed
 from lab.core.progress import QUIET, Progress
-from lab.kernels import default_tree
+from lab.kernels import debs, default_tree
 
 DEFAULT = "default"
 _RECORD = "tree.json"
@@ -33,7 +33,7 @@ class TreeRecord(records.Record, frozen=True, kw_only=True):
 
     schema: Literal[1] = 1
     name: str
-    kind: Literal["default", "clone", "local", "shared"]
+    kind: Literal["default", "source", "clone", "local", "shared"]
     origin: str
     package: str | None = None
     version: str | None = None
@@ -109,6 +109,29 @@ def _make_default(partial: Path, progress: Progress) -> None:
     package = default_tree.PACKAGE
     record = TreeRecord(name=DEFAULT, kind="default", origin=package, package=package, version=source.version)
     records.save(partial / _RECORD, record)
+
+
+def open_source(body: str, progress: Progress = QUIET) -> Tree:
+    """The tree of a source package, given as `[SUITE/]VERSION`: one commit, imported the first time."""
+    lists, offer = debs.source_of(body, progress)
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{offer.package}_{offer.version}")
+
+    def make(partial: Path) -> None:
+        downloads = partial / "download"
+        downloads.mkdir()
+        progress.log_once(f"downloading {offer.package} {offer.version}")
+        lists.download(f"{offer.package}={offer.version}", downloads, hint="check the network")
+        archive = next(downloads.glob("usr/src/*.tar.*"))
+        default_tree.build_single(partial, archive, offer.package, offer.version, progress)
+        shutil.rmtree(downloads)
+        record = TreeRecord(
+            name=name, kind="source", origin=offer.package, package=offer.package, version=offer.version
+        )
+        records.save(partial / _RECORD, record)
+
+    if not _folder(name).is_dir():
+        make_once(_folder(name), make, progress=progress)
+    return _load(_folder(name))
 
 
 def add(origin: str, name: str | None = None, *, progress: Progress = QUIET) -> Tree:

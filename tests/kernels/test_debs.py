@@ -14,7 +14,7 @@ from lab.core.errors import HostFailed, UserError
 from lab.core.paths import cache_dir
 from lab.core.progress import Progress
 from lab.kernels import package_lists
-from lab.kernels.debs import DebSource, downloaded, matching, resolve
+from lab.kernels.debs import DebSource, downloaded, matching, resolve, source_of
 from lab.kernels.files import modules_of
 from lab.kernels.package_lists import all_suites
 
@@ -56,7 +56,10 @@ linux-image-7.3.4+deb13-cloud-amd64 7.3.4-1~bpo13+1 linux-binary-7.3.4+deb13-clo
 linux-binary-7.3.4+deb13-cloud-amd64 7.3.4-1~bpo13+1
 linux-image-7.2.13+deb13-cloud-amd64 7.2.13-1~bpo13+1 linux-binary-7.2.13+deb13-cloud-amd64
 linux-binary-7.2.13+deb13-cloud-amd64 7.2.13-1~bpo13+1
-linux-binary-unsigned-7.2.14+deb13-cloud-amd64 7.2.14-1~bpo13+1""",
+linux-binary-unsigned-7.2.14+deb13-cloud-amd64 7.2.14-1~bpo13+1
+linux-source-7.2 7.2.9-1~bpo13+1
+linux-source-7.2 7.2.13-1~bpo13+1
+linux-source-7.3 7.3.4-1~bpo13+1""",
 }
 
 # The lists are files: of the host in `host`, of all suites in `suites`, once they are fetched from `mirror`.
@@ -360,3 +363,34 @@ def test_a_kernel_may_have_outlived_the_package_of_its_kconfig(apt: Path) -> Non
     kernel = resolve("7.1").obtain(quiet())
     assert asked(apt) == ["linux-binary-7.1.3-cloud-amd64=7.1.3-1"]
     assert (kernel.release, kernel.config, kernel.symbols) == ("6.12.1-test", None, None)
+
+
+@pytest.mark.parametrize(
+    ("body", "version"),
+    [
+        ("7.2", "7.2.13-1~bpo13+1"),
+        ("trixie-backports/7.2", "7.2.13-1~bpo13+1"),
+        ("7.2.9", "7.2.9-1~bpo13+1"),
+        ("7.3", "7.3.4-1~bpo13+1"),
+    ],
+)
+def test_the_newest_source_of_a_version(apt: Path, body: str, version: str) -> None:
+    lists, offer = source_of(body)
+    assert (offer.suite, offer.version) == ("trixie-backports", version)
+    assert offer in lists.offers([offer.package])
+
+
+@pytest.mark.parametrize(
+    ("body", "said", "hint"),
+    [
+        ("7.4", "no source package of Linux 7.4 in any suite of Debian", "there is one of 7.2, 7.3"),
+        ("bookworm/7.2", "no source package of Linux 7.2 in bookworm", "7.2, 7.3"),
+        ("7.2.1", "no source package of Linux 7.2.1", "7.2, 7.3"),
+        ("linux", "src:linux names no version", "src:7.2"),
+        ("nowhere/7.2", "no suite called nowhere", "trixie"),
+    ],
+)
+def test_a_source_that_is_nowhere(apt: Path, body: str, said: str, hint: str) -> None:
+    with pytest.raises(UserError, match=said) as caught:
+        source_of(body)
+    assert hint in str(caught.value.hint)

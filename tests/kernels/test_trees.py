@@ -17,7 +17,9 @@ from lab.core.errors import HostFailed, UserError
 from lab.core.git import PatchFailed, Repo
 from lab.core.locks import make_once
 from lab.core.progress import QUIET
-from lab.kernels import default_tree, trees
+from lab.kernels import debs, default_tree, trees
+from lab.kernels.kernel import resolve
+from lab.kernels.package_lists import Offer
 
 from ..fakes.kernel import MMAP_C, commit_all, fingerprint, git, make_kernel, write_kernel
 
@@ -313,3 +315,27 @@ def test_another_repository_is_no_tree_to_stand_in(tmp_path: Path, monkeypatch: 
     (other / "README").write_text("not a kernel\n")
     commit_all(other, "one")
     assert trees.current() == trees.DEFAULT
+
+
+def test_a_source_package_is_a_tree_of_one_commit(
+    package: default_tree.Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    downloads: list[str] = []
+
+    class Lists:
+        def download(self, label: str, folder: Path, *, hint: str) -> str:
+            downloads.append(label)
+            (folder / "usr" / "src").mkdir(parents=True)
+            shutil.copy(package.archive, folder / "usr" / "src" / "linux-source-7.2.tar.xz")
+            return "7.2.12-1~bpo13+1"
+
+    offer = Offer("trixie-backports", "linux-source-7.2", "7.2.12-1~bpo13+1")
+    monkeypatch.setattr(debs, "source_of", lambda body, progress: (Lists(), offer))
+    source = resolve("src:trixie-backports/7.2%NUMA=n").tree_source
+    assert source is not None and source.tree == "linux-source-7.2_7.2.12-1-bpo13-1"
+    assert (source.commit, source.describe) == (source.build_commit, "linux-source-7.2 7.2.12-1~bpo13+1")
+    assert resolve("src:trixie-backports/7.2").tree_source == source
+    assert downloads == ["linux-source-7.2=7.2.12-1~bpo13+1"]
+    repo = trees.open_tree(source.tree).repo
+    assert "Kbuild" in repo.top_level(source.commit)
+    assert repo.git("rev-list", "--count", source.commit).strip() == "1"
