@@ -7,7 +7,9 @@ import logging
 import os
 import signal
 import sys
+import traceback
 from itertools import pairwise
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -79,8 +81,10 @@ def lab(verbose: int) -> None:
 
 def main() -> NoReturn:
     """Run the command line and exit with the lab's statuses."""
-    # SIGTERM like Ctrl-C: guests are stopped, what was measured is kept.
-    signal.signal(signal.SIGTERM, _interrupt)
+    # Like Ctrl-C: guests are stopped, what was measured is kept. nohup ignores SIGHUP, and so do we then.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
     sys.exit(run(sys.argv[1:]))
 
 
@@ -115,7 +119,7 @@ def _complete(arguments: list[str]) -> int:
 
 
 def _status_of(error: BaseException) -> int:
-    """Say what went wrong; the status for it. What is a mistake of the lab's own is raised again."""
+    """Say what went wrong; the status for it. Of a mistake of the lab's own the log has the traceback."""
     match error:
         case LabError():
             _complain(error.message, error.hint, error.log)
@@ -135,7 +139,22 @@ def _status_of(error: BaseException) -> int:
         case OSError():
             _complain(f"{error.filename or 'this machine'}: {error.strerror}", None, None)
             return 4
-    raise error
+    _complain(f"a mistake of the lab's own: {type(error).__name__}: {error}", "please report it", _traceback_of(error))
+    return 4
+
+
+def _traceback_of(error: BaseException) -> Path | None:
+    """The file that the traceback of an error was written to; None where none can be, and stderr has it."""
+    from lab.core import paths, records
+
+    text = "".join(traceback.format_exception(error))
+    log = None
+    try:
+        log = paths.cache_dir("logs") / f"error-{records.digest(text)[:12]}.log"
+        log.write_text(text)
+    except OSError:
+        click.echo(text, err=True)
+    return log
 
 
 def _interrupt(*_: object) -> NoReturn:

@@ -7,10 +7,11 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lab.core import process
 from lab.core.errors import HostFailed
 from lab.core.paths import room
 
@@ -40,11 +41,13 @@ def play(
     cancelled: Callable[[], bool] | None = None,
     tag: str = "",
     check: bool = False,
+    litter: Sequence[Path] = (),
 ) -> None:
     """Run `ansible/playbooks/NAME.yml` against localhost with the given variables.
 
-    tag: the value of LAB_PLAY in the environment of all processes, by which `process.kill_tagged` finds them after
-    a lab that was killed. check: find out what would change, and change nothing.
+    tag: the value of LAB_PLAY in the environment of all processes, by which `process.kill_tagged` finds them. All of
+    them, and the folders of litter, go with a lab that is killed. check: find out what would change, and change
+    nothing.
 
     Raises `PlaybookFailed` with the failing task's message, and `KeyboardInterrupt` once `cancelled` returns True.
     """
@@ -55,16 +58,18 @@ def play(
         variables_file = Path(private) / "variables.json"
         variables_file.write_text(json.dumps(_literal(variables)))
         (Path(private) / _CONFIG).write_text(f"[defaults]\ninternal_poll_interval = {_POLL_S}\n")
-        runner = ansible_runner.run(
-            private_data_dir=private,
-            playbook=str(room("ansible") / "playbooks" / f"{name}.yml"),
-            roles_path=str(room("ansible") / "roles"),
-            cmdline=f"--extra-vars {shlex.quote(f'@{variables_file}')}{' --check' if check else ''}",
-            inventory="localhost,",
-            envvars={**_environment(private), TAG: tag},
-            quiet=True,
-            cancel_callback=cancelled,
-        )
+        tag = tag or private
+        with process.reaped(TAG, tag, Path(private), *litter):
+            runner = ansible_runner.run(
+                private_data_dir=private,
+                playbook=str(room("ansible") / "playbooks" / f"{name}.yml"),
+                roles_path=str(room("ansible") / "roles"),
+                cmdline=f"--extra-vars {shlex.quote(f'@{variables_file}')}{' --check' if check else ''}",
+                inventory="localhost,",
+                envvars={**_environment(private), TAG: tag},
+                quiet=True,
+                cancel_callback=cancelled,
+            )
         if runner.status == "canceled":
             raise KeyboardInterrupt
         if runner.status != "successful":

@@ -7,9 +7,10 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lab.core.errors import HostFailed
@@ -85,6 +86,38 @@ def kill_tagged(variable: str, value: str) -> None:
         if time.monotonic() > deadline:
             raise HostFailed(f"process {pids[0]}, left by a lab that was killed, does not end")
         time.sleep(0.02)
+
+
+@contextmanager
+def reaped(variable: str, value: str, *folders: Path) -> Iterator[None]:
+    """Kill what has a variable in its environment, and remove folders, if this process is killed within the block.
+
+    Another process waits for the end of a pipe that only this one writes to. It leads a session of its own, so that it
+    outlives whatever ends this one.
+    """
+    code = "import sys; from lab.core import process; process.reap(*sys.argv[1:])"
+    argv = [sys.executable, "-c", code, variable, value, *map(str, folders)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, start_new_session=True, env=_importing_lab()) as reaper:
+        try:
+            yield
+        finally:
+            with suppress(BrokenPipeError):
+                reaper.communicate(b"done")
+
+
+def reap(variable: str, value: str, *folders: str) -> None:
+    """Wait for the process at the other end of stdin; if it ended without a word, do what `reaped` says."""
+    if sys.stdin.buffer.read(1):
+        return
+    kill_tagged(variable, value)
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _importing_lab() -> dict[str, str]:
+    """The environment in which another Python finds this package, wherever it was imported from."""
+    found = [str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, found))}
 
 
 def cancel_tagged(variable: str, value: str, program: str) -> None:

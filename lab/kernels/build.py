@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -238,7 +238,7 @@ class Workspace:
                     "kernel_build_staging": str(staging),
                     "kernel_build_record": self._record(inputs, key),
                 }
-                self._play("kernel_build", variables, work.progress)
+                self._play("kernel_build", variables, work.progress, litter=[staging])
             if (staging / "config").read_text() != resolved:
                 raise BuildFailed(
                     f"{self.source.describe}: make changed the resolved configuration while building",
@@ -278,7 +278,7 @@ class Workspace:
         A killed compiler leaves half an object that is newer than its source, and make would take it for finished.
         So a build folder whose last use did not end is removed; ccache has the objects that were whole.
         """
-        # Ansible and make survive a lab that is killed, and would go on writing here.
+        # What a lab that was killed left running would go on writing here, if nothing reaped it.
         process.kill_tagged(ansible.TAG, str(self.worktree))
         for folder, marker in self._markers.items():
             if marker.exists():
@@ -298,7 +298,9 @@ class Workspace:
         for marker in self._markers.values():
             marker.unlink(missing_ok=True)
 
-    def _play(self, playbook: str, variables: Mapping[str, object], progress: Progress) -> None:
+    def _play(
+        self, playbook: str, variables: Mapping[str, object], progress: Progress, litter: Sequence[Path] = ()
+    ) -> None:
         common = {
             "kernel_build_repo": str(self.repo.git_dir),
             "kernel_build_worktree": str(self.worktree),
@@ -321,8 +323,9 @@ class Workspace:
             },
             "kernel_build_log": str(self.log),
         }
+        tag = str(self.worktree)
         try:
-            ansible.play(playbook, {**common, **variables}, cancelled=progress.cancelled, tag=str(self.worktree))
+            ansible.play(playbook, {**common, **variables}, cancelled=progress.cancelled, tag=tag, litter=litter)
         except ansible.PlaybookFailed as error:
             self._finish()  # make removed the target that failed; the other objects are whole
             raise self._explain(error) from error

@@ -15,7 +15,7 @@ import pytest
 
 from lab.cli import main
 from lab.compare import results
-from lab.core import records
+from lab.core import paths, records
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed, LabError, Undecided, UserError
 
 from ..fakes.build import own_folders
@@ -163,6 +163,29 @@ def test_other_ends(
     assert main.run(["report"]) == status
     said = capsys.readouterr().err
     assert said.endswith(f"{words}\n") and len(said.strip().splitlines()) == 1
+
+
+def test_a_mistake_of_the_labs_own_is_one_line_and_a_log(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(results, "finished", _failing(ZeroDivisionError("division by zero")))
+    assert main.run(["report"]) == 4
+    said = capsys.readouterr().err
+    assert re.fullmatch(
+        r"lab: a mistake of the lab's own: ZeroDivisionError: division by zero; please report it \(log: (.*)\)\n", said
+    )
+    log = said.rpartition("(log: ")[2].rstrip(")\n")
+    assert Path(log).read_text().startswith("Traceback") and "in finished" not in said
+
+
+def test_a_mistake_is_told_where_no_log_can_be_written(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(results, "finished", _failing(ZeroDivisionError("division by zero")))
+    monkeypatch.setattr(paths, "cache_dir", _failing(OSError(30, "Read-only file system")))
+    assert main.run(["report"]) == 4
+    said = capsys.readouterr().err
+    assert "Traceback" in said and said.endswith("please report it\n")
 
 
 @pytest.mark.parametrize(
@@ -380,16 +403,21 @@ def test_a_result_folder_is_taken_once(
     assert (folder / "result.json").read_bytes() == before
 
 
-def test_sigterm_is_like_ctrl_c(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_signals_are_like_ctrl_c(name: str, tmp_path: Path) -> None:
     folder = results.new_folder(None)
     records.save(folder / "plan.json", plan(write_workload(tmp_path / "mine")))
     program = (
         "import os, signal; from lab.cli import main; from lab.compare import results\n"
-        "results.finished = lambda: os.kill(os.getpid(), signal.SIGTERM)\n"
+        f"results.finished = lambda: os.kill(os.getpid(), signal.{name}) or []\n"
         "import sys; sys.argv = ['lab', 'report']; main.main()\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "\nlab: interrupted\n")
+    if name == "SIGHUP":
+        words = ["nohup", sys.executable, "-c", program]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        assert done.returncode == 0, done.stderr
 
 
 # --- what is typed is never executed

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -133,3 +134,42 @@ def _until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+REAPED = """
+import os, pathlib, signal, subprocess, sys
+from lab.core import process
+folder = pathlib.Path(sys.argv[1])
+with process.reaped("LAB_TEST", sys.argv[1], folder):
+    env = {**os.environ, "LAB_TEST": sys.argv[1]}
+    child = subprocess.Popen(["sleep", "60"], env=env, start_new_session=True, stdout=subprocess.DEVNULL)
+    if sys.argv[2] == "killed":
+        print(child.pid, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+print(child.pid)
+"""
+
+
+@pytest.mark.parametrize("end", ["killed", "well"])
+def test_what_a_killed_process_leaves_is_reaped(end: str, tmp_path: Path) -> None:
+    folder = tmp_path / "litter"
+    folder.mkdir()
+    argv = [sys.executable, "-c", REAPED, str(folder), end]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == (-signal.SIGKILL if end == "killed" else 0), done.stderr
+    pid = int(done.stdout)
+    try:
+        if end == "killed":
+            _until(lambda: not folder.exists() and not _lives(pid))
+        else:
+            assert folder.exists() and _lives(pid)
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _lives(pid: int) -> bool:
+    """False for what only waits for its parent to ask, too."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
