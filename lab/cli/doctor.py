@@ -2,42 +2,57 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import sys
 from collections.abc import Sequence
 
 import click
 
 from lab.cli import options
+from lab.core.errors import HostFailed
+from lab.core.process import CommandFailed, run
+from lab.core.progress import Progress
+from lab.core.text import plural
 from lab.guests import doctor as set_up
 from lab.guests.doctor import Change, Finding, examine, live_setup
 from lab.guests.exact import QEMU
 
 _MARKS = {"ok": "ok     ", "limited": "limited", "missing": "MISSING"}
+_AS_ROOT = f"as root, run `{shlex.quote(sys.executable)} -m lab doctor --install`"
 
 
 @click.command()
 @click.option("--qemu", default=QEMU, show_default=True, help="The QEMU to examine.")
+@click.option("--install", is_flag=True, help="Install the distribution's packages that the lab needs.")
 @click.option("--fix", is_flag=True, help="Set this machine up for live mode: governor, turbo, THP, KSM, swap.")
 @click.option("--without-smt", is_flag=True, help="With --fix: hyper-threads off, too.")
 @click.option("--restore", is_flag=True, help="Put back what --fix changed.")
 @click.option("--check", is_flag=True, help="With --fix or --restore: only say what would be changed.")
 @options.json_output
-def doctor(qemu: str, fix: bool, without_smt: bool, restore: bool, check: bool, as_json: bool) -> int:
+def doctor(qemu: str, install: bool, fix: bool, without_smt: bool, restore: bool, check: bool, as_json: bool) -> int:
     """Show what this machine can do, what not, and what to do about it. Exits 4 if something is missing.
 
-    --fix and --restore need root (or sudo without a password), and exit 4 if nothing could be set or a switch
-    refused.
+    --install needs root or sudo. --fix and --restore need root (or sudo without a password), and exit 4 if nothing
+    could be set or a switch refused.
 
     \b
-    Example:
+    Examples:
       lab doctor
+      lab doctor --install
       sudo .venv/bin/lab doctor --fix --check
     """
     if fix and restore:
         raise click.UsageError("--fix and --restore contradict each other")
+    if install and (fix or restore):
+        raise click.UsageError("--install goes before --fix and --restore, in a command of its own")
     if check and not (fix or restore):
         raise click.UsageError("--check requires --fix or --restore")
     if without_smt and not fix:
         raise click.UsageError("--without-smt requires --fix")
+    if install:
+        _install()
     if not fix and not restore:
         findings = examine(qemu)
         _print(findings, None, as_json=as_json)
@@ -45,6 +60,23 @@ def doctor(qemu: str, fix: bool, without_smt: bool, restore: bool, check: bool, 
     changes = set_up.fix(without_smt=without_smt, check=check) if fix else set_up.restore(check=check)
     _print(live_setup(), changes, as_json=as_json)
     return 0 if set_up.succeeded(changes) or (restore and not changes) else 4
+
+
+def _install() -> None:
+    """Install the packages as root, or by sudo, which may ask for a password on a terminal."""
+    password = None
+    if os.geteuid() != 0:
+        if shutil.which("sudo") is None:
+            raise HostFailed("packages are installed as root, and there is no sudo", hint=_AS_ROOT)
+        try:
+            run(["sudo", "--non-interactive", "true"])
+        except CommandFailed as error:
+            if not sys.stdin.isatty():
+                raise HostFailed("sudo asks for a password, and there is no terminal", hint=_AS_ROOT) from error
+            password = click.prompt("Password for sudo", hide_input=True, err=True)
+    with Progress() as progress:
+        progress.log(f"installing {plural(len(set_up.host_packages()), 'package')}")
+        set_up.install(password)
 
 
 def _print(findings: Sequence[Finding], changes: Sequence[Change] | None, *, as_json: bool) -> None:

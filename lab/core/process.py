@@ -33,7 +33,9 @@ def find_tool(name: str, *, package: str) -> str:
     """The full path of a program, or an error that names the Debian package to install."""
     path = shutil.which(name)
     if path is None:
-        raise HostFailed(f"{name} is not installed", hint=f"run `make setup`, or install the package {package}")
+        raise HostFailed(
+            f"{name} is not installed", hint=f"run `lab doctor --install`, or install the package {package}"
+        )
     return path
 
 
@@ -60,7 +62,7 @@ def run(
             check=False,
         )
     except FileNotFoundError as error:
-        raise HostFailed(f"{args[0]} is not installed", hint="run `make setup`") from error
+        raise HostFailed(f"{args[0]} is not installed", hint="run `lab doctor --install`") from error
     except subprocess.TimeoutExpired as error:
         raise HostFailed(f"{args[0]} did not finish within {timeout_s:g} s") from error
     if done.returncode != 0:

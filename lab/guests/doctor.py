@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shutil
 import struct
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +19,7 @@ from lab.core.ansible import PlaybookFailed
 from lab.core.errors import HostFailed, LabError
 from lab.core.process import run_text
 from lab.core.records import Record
+from lab.core.text import listed
 from lab.guests import exact, host
 from lab.guests.kvm import probe_kvm, some_kernel
 
@@ -37,7 +38,7 @@ class Finding(Record, frozen=True, kw_only=True):
 def examine(qemu: str = exact.QEMU) -> list[Finding]:
     """All findings about this machine. Boots a guest to judge KVM, where `/dev/kvm` exists at all."""
     return [
-        *_tools(), _exact_mode(qemu), _live_mode(qemu), _counters(), _virtme_ng(), _default_tree(), _size(), _disk(),
+        _packages(), _exact_mode(qemu), _live_mode(qemu), _counters(), _virtme_ng(), _default_tree(), _size(), _disk(),
         _privileges(), *live_setup(),
     ]  # fmt: skip
 
@@ -62,33 +63,60 @@ def _missing(name: str, text: str, remedy: str | None) -> Finding:
     return Finding(name=name, state="missing", text=text, remedy=remedy)
 
 
-_TOOLS = (
-    ("gcc", "gcc", "building kernels"),
-    ("make", "make", "building kernels"),
-    ("flex", "flex", "building kernels"),
-    ("bison", "bison", "building kernels"),
-    ("bc", "bc", "building kernels"),
-    ("git", "git", "kernel trees"),
-    ("mmdebstrap", "mmdebstrap", "the guest image"),
-    ("apt-get", "apt", "the guest image and deb: kernels"),
-    ("lz4", "lz4", "unpacking distributors' kernels"),
-    ("zstd", "zstd", "unpacking distributors' kernels"),
-    ("setpriv", "util-linux", "guests that do not outlive the lab"),
-)
-"""Commands that the lab calls, their packages, and their uses."""
+_PROGRAMS = {"binutils": "ld", "qemu-system-x86": exact.QEMU, "util-linux": "setpriv", "xz-utils": "xz"}
+"""The programs of packages that are not called like them. A program that is there needs no package."""
+
+_NO_APT = "use Debian 12 or 13, or the container image"
+_OPTIONAL = {"ccache", "linux-source-6.12"}
+"""Packages that only save time and downloads."""
 
 
-def _tools() -> Iterator[Finding]:
-    missing = [tool for tool in _TOOLS if shutil.which(tool[0]) is None]
-    for command, package, use in missing:
-        yield _missing(command, f"not installed; needed for {use}", f"make setup, or apt-get install {package}")
-    if not missing:
-        yield _ok("tools", f"all {len(_TOOLS)} programs that builds and images need are there")
-    if shutil.which("ccache") is None:
-        text = "not installed: kernels are compiled from scratch"
-        yield _limited("ccache", text, "make setup, or apt-get install ccache")
-    else:
-        yield _ok("ccache", "objects of earlier builds are used again")
+def _packages() -> Finding:
+    """The packages of `host_packages` that are not installed, but for those whose program comes from elsewhere."""
+    if shutil.which("dpkg-query") is None or shutil.which("apt-get") is None:
+        text = "no apt and dpkg here, by which the guest image is made and `deb:` kernels are found"
+        return _missing("packages", text, _NO_APT)
+    status = run_text(["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\n"])
+    installed = {line.split()[0] for line in status.splitlines() if line.endswith(" installed")}
+    needed = host_packages()
+    absent = {
+        package: use
+        for package, use in needed.items()
+        if package not in installed and shutil.which(_PROGRAMS.get(package, package)) is None
+    }
+    if not absent:
+        return _ok("packages", f"all {len(needed)} that the lab needs are installed")
+    text = f"{len(absent)} of {len(needed)} are not installed"
+    remedy = f"lab doctor --install, or: sudo apt-get install --no-install-recommends {' '.join(absent)}"
+    if not (required := absent.keys() - _OPTIONAL):
+        return _limited("packages", f"{text}: {listed(list(absent), 'and')} only save time", remedy)
+    uses = dict.fromkeys(use for package, use in absent.items() if package in required)
+    return _missing("packages", f"{text}; needed for {listed(list(uses), 'and')}", remedy)
+
+
+def host_packages(os_release: Path = Path("/etc/os-release")) -> dict[str, str]:
+    """The packages that the role `host_ready` installs on this release, each with its use."""
+    import yaml
+
+    role = yaml.safe_load((paths.room("ansible") / "roles" / "host_ready" / "defaults" / "main.yml").read_text())
+    values = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', os_release.read_text(), re.MULTILINE))
+    release = f"{values.get('ID')}-{values.get('VERSION_ID', '').partition('.')[0]}"
+    found = {package: use for use, packages in role["host_ready_packages"].items() for package in packages}
+    return found | dict.fromkeys(role["host_ready_release_packages"].get(release, ()), "the default tree")
+
+
+def install(password: str | None = None) -> None:
+    """Install the packages by the role `host_ready`. password: the one that sudo asks for, if it does."""
+    if shutil.which("apt-get") is None:
+        raise HostFailed("there is no apt here to install packages with", hint=_NO_APT)
+    become = {"ansible_become_password": password} if password is not None else {}
+    try:
+        ansible.play("host_ready", {"host_ready_become": os.geteuid() != 0, **become})
+    except PlaybookFailed as error:
+        raise HostFailed(
+            f"packages were not installed: {error.detail}",
+            hint="check the network and the package sources (`sudo apt-get update`)",
+        ) from error
 
 
 def _exact_mode(command: str) -> Finding:
@@ -168,7 +196,7 @@ def _virtme_ng() -> Finding:
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
     if shutil.which("vng", path=path):
         return _ok("virtme-ng", "installed")
-    return _limited("virtme-ng", "not installed; live mode needs it", "make setup")
+    return _limited("virtme-ng", "not installed; live mode needs it", f"{sys.executable} -m pip install virtme-ng")
 
 
 def _default_tree() -> Finding:

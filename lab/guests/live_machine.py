@@ -158,7 +158,10 @@ def find_vng() -> str:
     """The `vng` to use: the one beside this Python, else one on the path."""
     path = shutil.which("vng", path=_search_path())
     if path is None:
-        raise HostFailed("virtme-ng is not installed; live mode boots its guests with it", hint="run `make setup`")
+        raise HostFailed(
+            "virtme-ng is not installed; live mode boots its guests with it",
+            hint=f"run `{sys.executable} -m pip install virtme-ng`",
+        )
     return path
 
 

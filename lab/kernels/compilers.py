@@ -55,7 +55,7 @@ def identify(command: str = DEFAULT) -> Compiler:
         kind = HostFailed if command == DEFAULT else UserError
         raise kind(
             f"the compiler {command} is not installed",
-            hint="run `make setup`"
+            hint="run `lab doctor --install`"
             if command == DEFAULT
             else f"install it (apt-get install {command}), or choose another with --cc",
         )

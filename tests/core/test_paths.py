@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -42,3 +44,50 @@ def test_a_room_that_does_not_exist_is_a_mistake_of_ours() -> None:
 def test_the_home_of_nobody_is_a_name() -> None:
     assert paths.expanded("~/linux") == Path.home() / "linux"
     assert paths.expanded("~nosuchuser-here/linux") == Path("~nosuchuser-here/linux")
+
+
+# --- the wheel
+
+
+def _rooms_read(source: str) -> set[str]:
+    """The paths below rooms that a module reads, as patterns: what is not constant is `*`."""
+
+    def pattern(node: ast.AST) -> str | None:
+        match node:
+            case ast.Call(func=function, args=[argument]) if ast.unparse(function) in ("room", "paths.room"):
+                return pattern(argument)
+            case ast.BinOp(left=left, op=ast.Div(), right=right) if (start := pattern(left)) is not None:
+                return f"{start}/{pattern(right)}"
+            case ast.Constant(value=str(text)):
+                return text
+            case ast.JoinedStr(values=parts):
+                return "".join(pattern(part) or "*" for part in parts)
+            case ast.Name() | ast.Attribute() | ast.FormattedValue():
+                return "*"
+        return None
+
+    tree = ast.parse(source)
+    chains = (node for node in ast.walk(tree) if isinstance(node, ast.Call | ast.BinOp))
+    found = {node: path for node in chains if (path := pattern(node)) and "room(" in ast.unparse(node)}
+    inner = {child for node in found for child in ast.iter_child_nodes(node)}
+    return {path for node, path in found.items() if node not in inner}
+
+
+def test_the_rooms_that_a_module_reads_are_seen() -> None:
+    text = 'a = paths.room("x") / "y" / f"{name}.toml"\nb = (room("x") / name / "z").glob("*")\nroom("w")\nroom(name)'
+    assert _rooms_read(text) == {"x/y/*.toml", "x/*/z", "w", "*"}
+
+
+def test_the_wheel_has_every_file_of_the_rooms_that_the_code_reads() -> None:
+    top = Path(paths.__file__).resolve().parents[2]
+    packed = tomllib.loads((top / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    included = packed["force-include"]
+    assert all(target == f"lab/_rooms/{source}" for source, target in included.items())
+    modules = [path for path in (top / "lab").rglob("*.py") if path.name != "paths.py" and "_rooms" not in path.parts]
+    read = set().union(*(_rooms_read(path.read_text()) for path in modules))
+    assert len(read) > 20
+    for pattern in sorted(read):
+        files = [str(path.relative_to(top)) for path in top.glob(pattern)]
+        assert files, f"the lab reads {pattern}, and there is none"
+        for file in files:
+            assert any(f"{file}/".startswith(f"{source}/") for source in included), f"{file} is not in the wheel"

@@ -1,0 +1,155 @@
+"""The packages that the doctor misses, and their installation."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from lab.cli import main
+from lab.core import ansible
+from lab.core.ansible import PlaybookFailed
+from lab.guests import doctor
+
+DPKG_QUERY = "#!/bin/sh\ncat <<END\n{}\nEND\n"
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Pretend that packages are installed, on a machine that has no other programs than these."""
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    (tmp_path / "bin").mkdir()
+
+    def pretend(packages: Mapping[str, str], *programs: str) -> None:
+        script = tmp_path / "bin" / "dpkg-query"
+        script.write_text(DPKG_QUERY.format("\n".join(f"{name} {status}" for name, status in packages.items())))
+        script.chmod(0o755)
+        there = {"apt-get", "dpkg-query", *programs}
+        monkeypatch.setattr(shutil, "which", lambda name, **_: f"/bin/{name}" if name in there else None)
+
+    return pretend
+
+
+def _release(tmp_path: Path, text: str) -> dict[str, str]:
+    (tmp_path / "os-release").write_text(text)
+    return doctor.host_packages(tmp_path / "os-release")
+
+
+def test_each_release_has_its_packages(tmp_path: Path) -> None:
+    bookworm = _release(tmp_path, 'NAME="Debian GNU/Linux"\nID=debian\nVERSION_ID="12"\n')
+    assert bookworm == _release(tmp_path, 'VERSION_ID="13"\nID=debian\n')
+    noble = _release(tmp_path, 'ID=ubuntu\nID_LIKE=debian\nVERSION_ID="24.04"\n')
+    assert bookworm.keys() - noble.keys() == {"linux-source-6.12"}
+    assert noble.keys() < bookworm.keys()
+    assert noble == _release(tmp_path, "ID=arch\n")
+    assert bookworm["gcc"] == "building kernels"
+
+
+def test_the_doctor_names_the_packages_that_are_missing(installed: Callable[..., None]) -> None:
+    needed = doctor.host_packages()
+    have = dict.fromkeys(needed, "installed")
+    installed(have)
+    assert doctor._packages().state == "ok"
+
+    installed({**have, "bc": "config-files", "mmdebstrap": "not-installed"})
+    found = doctor._packages()
+    assert (found.state, found.text) == (
+        "missing", f"2 of {len(needed)} are not installed; needed for building kernels and the guest image"
+    )  # fmt: skip
+    assert found.remedy == "lab doctor --install, or: sudo apt-get install --no-install-recommends bc mmdebstrap"
+
+    # A QEMU or linker of the user's own needs no package.
+    installed({name: status for name, status in have.items() if name not in ("qemu-system-x86", "binutils")}, "ld")
+    assert str(doctor._packages().remedy).endswith("--no-install-recommends qemu-system-x86")
+    installed({name: status for name, status in have.items() if name != "binutils"}, "ld")
+    assert doctor._packages().state == "ok"
+
+
+def test_what_only_saves_time_is_not_missing(installed: Callable[..., None]) -> None:
+    installed({name: "installed" for name in doctor.host_packages() if name != "ccache"})
+    found = doctor._packages()
+    assert found.state == "limited" and "ccache only save" in found.text and str(found.remedy).endswith(" ccache")
+
+
+def test_a_system_without_apt_is_told_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert doctor._packages().state == "missing"
+    assert main.run(["doctor", "--install"]) == 4
+    assert "lab: there is no apt here to install packages with; use Debian 12 or 13" in capsys.readouterr().err
+
+
+# --- installation
+
+
+@pytest.fixture
+def plays(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The variables that the role was played with; the machine has nothing to examine."""
+    found: list[dict[str, Any]] = []
+    monkeypatch.setattr(ansible, "play", lambda name, variables: found.append({"name": name, **variables}))
+    monkeypatch.setattr("lab.cli.doctor.examine", lambda _: [])
+    return found
+
+
+def test_root_installs_packages(plays: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert main.run(["doctor", "--install"]) == 0
+    assert plays == [{"name": "host_ready", "host_ready_become": False}]
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_user_installs_packages_by_sudo(
+    plays: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, installed: Callable[..., None], tmp_path: Path,
+    asks: bool,
+) -> None:  # fmt: skip
+    installed({}, "sudo")
+    sudo = tmp_path / "bin" / "sudo"
+    sudo.write_text(f"#!/bin/sh\n[ $1 = --non-interactive ] && exit {int(asks)}\n")
+    sudo.chmod(0o755)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(click, "prompt", lambda *_, **__: "secret")
+    assert main.run(["doctor", "--install"]) == 0
+    password = {"ansible_become_password": "secret"} if asks else {}
+    assert plays == [{"name": "host_ready", "host_ready_become": True, **password}]
+
+
+def test_a_user_without_sudo_or_terminal_is_told_what_to_run(
+    plays: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, installed: Callable[..., None], tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    installed({})
+    assert main.run(["doctor", "--install"]) == 4
+    remedy = f"as root, run `{sys.executable} -m lab doctor --install`\n"
+    assert capsys.readouterr().err == f"lab: packages are installed as root, and there is no sudo; {remedy}"
+    installed({}, "sudo")
+    (tmp_path / "bin" / "sudo").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "bin" / "sudo").chmod(0o755)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
+    assert main.run(["doctor", "--install"]) == 4
+    assert capsys.readouterr().err == f"lab: sudo asks for a password, and there is no terminal; {remedy}"
+    assert plays == []
+
+
+def test_packages_that_cannot_be_had_are_an_error_with_a_remedy(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise PlaybookFailed("host_ready", "Install the packages", "No package matching 'bc' is available")
+
+    monkeypatch.setattr(ansible, "play", fail)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert main.run(["doctor", "--install"]) == 4
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith("lab: packages were not installed: No package matching 'bc' is available; check the network")
+
+
+def test_installation_is_a_command_of_its_own() -> None:
+    assert main.run(["doctor", "--install", "--fix"]) == 2
