@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 import msgspec
 
@@ -16,6 +17,9 @@ from lab.core.errors import GuestFailed, GuestFailure, UserError
 from lab.core.records import DAMAGED
 
 SEED_MAX = 2**64 - 1
+
+Count = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""A number that a guest counted."""
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="hello"):
@@ -60,7 +64,7 @@ class _Err(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="err"):
 
 class _Vmstat(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="vmstat"):
     case: str
-    delta: dict[str, int]
+    delta: dict[str, Count]
 
 
 class _End(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="end"):
@@ -69,7 +73,7 @@ class _End(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="end"):
     signal: int
     oom_kills: int
     now_ns: int
-    usage: dict[str, int] = msgspec.field(default_factory=dict)
+    usage: dict[str, Count] = msgspec.field(default_factory=dict)
     error: str | None = None
     truncated: bool = False
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import select
+import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -19,6 +22,9 @@ from lab.kernels.kernel import Kernel
 
 # Files in a guest's folder.
 CONSOLE, REPORT, INITRD = "console.log", "report.jsonl", "initrd.cpio"
+
+FILE_MAX = 256 << 20
+"""The most bytes of each file of an exact guest: twenty times what all of syscalls leaves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,11 +101,12 @@ def boot(
     timeout_s: float,
     running: RunningGuests | None = None,
     on_start: Callable[[subprocess.Popen[bytes]], None] | None = None,
+    file_max: int | None = None,
 ) -> GuestExit:
     """Run a guest to its end, or kill it after `timeout_s` of wall time.
 
     argv: has the guest write CONSOLE and REPORT in the folder. on_start: called with the new process; an exception
-    from it ends the guest.
+    from it ends the guest. file_max: the most bytes of a file that it writes; not for one whose memory is a file.
     """
     running = running or RunningGuests()
     started = time.monotonic()
@@ -111,6 +118,9 @@ def boot(
         except OSError as error:
             raise HostFailed(f"cannot start {argv[0]}: {error.strerror}", hint="run `lab doctor`") from error
         running.add(process)
+        if file_max:
+            with suppress(ProcessLookupError):
+                resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (file_max, file_max))
         timed_out, cpu_s = False, 0.0
         try:
             if on_start is not None:
@@ -189,6 +199,13 @@ def _require_complete(ended: GuestExit, report: GuestReport) -> None:
             GuestFailure.HANG,
             f"the guest hung{when}; stopped after {ended.wall_s:.0f} s{why}",
             hint="if this machine is slow, give it longer with --guest-timeout",
+            log=log,
+        )
+    if ended.status == -signal.SIGXFSZ:
+        raise GuestFailed(
+            GuestFailure.WORKLOAD,
+            f"the guest wrote more than {FILE_MAX >> 20} MiB to its console, its report or the plugin's output",
+            hint="does a program print, or mark operations, without end?",
             log=log,
         )
     if ended.status != 0:

@@ -19,10 +19,11 @@ class Unparsable(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """Structured output of a program. program: its name and version."""
+    """Structured output of a program. program: its name and version. text: numbers are strings."""
 
     values: Any
     program: str
+    text: bool = False
 
     def number(self, path: str) -> float | None:
         """The number at a path such as `jobs.0.read.iops`; None where the document has no such path.
@@ -31,10 +32,38 @@ class Document:
         where the value is not a finite number.
         """
         for value in _at(self.values, path.split(".")):
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                raise Unparsable(f"{self.program} printed {path} = {value!r:.60}, which is not a number")
-            return float(value)
+            number = _number(value) if self.text and isinstance(value, str) else _finite(value)
+            if number is None:
+                raise Unparsable(f"{self.program} printed {path} = {_short(value)}, which is not a number")
+            return number
         return None
+
+
+def _number(text: str) -> float | None:
+    """A finite number in text; None for anything else."""
+    try:
+        return _finite(float(text))
+    except ValueError:
+        return None
+
+
+def _finite(value: object) -> float | None:
+    """A value that is a finite number; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:  # an integer of more than 308 digits
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _short(value: object) -> str:
+    """A value for people, who are not shown all digits of it."""
+    try:
+        return f"{value!r:.60}"
+    except ValueError:  # more digits than Python prints
+        return "an integer without end"
 
 
 def _at(value: Any, parts: list[str]) -> Iterator[Any]:
@@ -50,7 +79,35 @@ def _at(value: Any, parts: list[str]) -> Iterator[Any]:
                 yield from _at(value[key], parts[cut:])
 
 
-_DIRECTIONS = ("read", "write", "trim")
+class _Spread(msgspec.Struct):
+    mean: float
+    percentile: dict[str, float] = {}
+
+
+class _Side(msgspec.Struct):
+    """A direction's I/O. Times are in ns; what did no I/O may lack them."""
+
+    total_ios: float
+    io_bytes: float
+    iops: float
+    bw_bytes: float
+    lat_ns: _Spread | None = None
+    clat_ns: _Spread | None = None
+
+
+class _Job(msgspec.Struct):
+    ctx: float
+    jobname: str = "without a name"
+    error: int = 0
+    read: _Side | None = None
+    write: _Side | None = None
+    trim: _Side | None = None
+
+
+class _Fio(msgspec.Struct):
+    jobs: list[_Job]
+
+
 _SUMS = {"ios": "total_ios", "bytes": "io_bytes", "iops": "iops", "bw_bytes": "bw_bytes"}
 _PERCENTILES = {"clat_p50": "50.000000", "clat_p95": "95.000000", "clat_p99": "99.000000"}
 
@@ -71,34 +128,30 @@ def read_fio(lines: Sequence[str]) -> Document:
     except DAMAGED as error:
         raise Unparsable(f"fio's JSON cannot be read: {error}") from error
     program = str(values.get("fio version", "fio of an unknown version"))
-    jobs = values.get("jobs")
-    if not isinstance(jobs, list) or not jobs:
+    try:
+        jobs = msgspec.convert(values, _Fio).jobs
+    except DAMAGED as error:
+        raise Unparsable(f"{program} printed other fields than it documents: {error}") from error
+    if not jobs:
         raise Unparsable(f"{program} printed no jobs")
-    if failed := next((job for job in jobs if job.get("error")), None):
-        raise Unparsable(f"{program}: job {failed.get('jobname')} failed with error {failed['error']}")
-    return Document(values={**values, "total": _total(program, jobs)}, program=program)
+    if failed := next((job for job in jobs if job.error), None):
+        raise Unparsable(f"{program}: job {failed.jobname} failed with error {failed.error}")
+    return Document(values={**values, "total": _total(jobs)}, program=program)
 
 
-def _total(program: str, jobs: list[dict[str, Any]]) -> dict[str, Any]:
-    sides = [(direction, job[direction]) for job in jobs for direction in _DIRECTIONS if direction in job]
-    busy = [side for _, side in sides if _field(program, side, "total_ios")]
-    total = {name: sum(_field(program, side, field) for side in busy) for name, field in _SUMS.items()}
-    total["ctx"] = sum(_field(program, job, "ctx") for job in jobs)
-    if len(busy) == 1:
-        (side,) = busy
-        total |= {f"{kind}_mean": _field(program, side, f"{kind}_ns", "mean") for kind in ("lat", "clat")}
-        percentiles = side["clat_ns"].get("percentile", {})
-        total |= {name: percentiles[key] for name, key in _PERCENTILES.items() if key in percentiles}
+def _total(jobs: list[_Job]) -> dict[str, float]:
+    sides = [side for job in jobs for side in (job.read, job.write, job.trim) if side and side.total_ios]
+    total = {name: sum(getattr(side, field) for side in sides) for name, field in _SUMS.items()}
+    total["ctx"] = sum(job.ctx for job in jobs)
+    if len(sides) == 1:
+        (side,) = sides
+        if side.lat_ns:
+            total["lat_mean"] = side.lat_ns.mean
+        if side.clat_ns:
+            found = side.clat_ns.percentile
+            total["clat_mean"] = side.clat_ns.mean
+            total |= {name: found[key] for name, key in _PERCENTILES.items() if key in found}
     return total
-
-
-def _field(program: str, side: dict[str, Any], *names: str) -> Any:
-    value: Any = side
-    for name in names:
-        if not isinstance(value, dict) or name not in value:
-            raise Unparsable(f"{program} printed no {'.'.join(names)}")
-        value = value[name]
-    return value
 
 
 def read_json_lines(lines: Sequence[str]) -> Document:
@@ -136,9 +189,7 @@ def _last(lines: Sequence[str]) -> dict[str, Any]:
 def _is_point(point: object, first: object) -> bool:
     if not isinstance(point, list) or not isinstance(first, list) or len(point) != len(first):
         return False
-    return bool(point) and all(
-        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) for value in point
-    )
+    return bool(point) and all(_finite(value) is not None for value in point)
 
 
 def number(lines: Sequence[str], pattern: str) -> float | None:
@@ -147,13 +198,14 @@ def number(lines: Sequence[str], pattern: str) -> float | None:
     if not matches:
         return None
     text = matches[-1][1]
-    try:
-        value = float(text)
-    except (ValueError, TypeError):
-        value = math.nan
-    if not math.isfinite(value):
-        raise Unparsable(f"the pattern {pattern!r} found {text!r}, which is not a number")
+    value = None if text is None else _number(text)
+    if value is None:
+        raise Unparsable(f"the pattern {pattern!r} found {_short(text)}, which is not a number")
     return value
+
+
+_YAML_MAX = 1 << 16
+"""The most characters of stress-ng's YAML, which has a few thousand."""
 
 
 def read_stress_ng(lines: Sequence[str]) -> Document:
@@ -168,15 +220,21 @@ def read_stress_ng(lines: Sequence[str]) -> Document:
     if not starts:
         raise Unparsable("stress-ng printed no YAML: are --metrics and --yaml among its arguments?")
     ends = [number for number, line in enumerate(lines) if line == "..." and number > starts[-1]]
+    text = "\n".join(lines[starts[-1] : ends[0] if ends else None])
+    if len(text) > _YAML_MAX:
+        raise Unparsable(f"stress-ng's YAML has {len(text)} characters; up to {_YAML_MAX} are read")
     try:
-        values: Any = yaml.safe_load("\n".join(lines[starts[-1] : ends[0] if ends else None]))
-    except yaml.YAMLError as error:
+        # Scalars stay text: what looks like a date or a number to the base of 60 is not worth its errors and time.
+        values: Any = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506
+    except (yaml.YAMLError, *DAMAGED) as error:
         raise Unparsable(f"stress-ng's YAML cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict):
         raise Unparsable("stress-ng's YAML is not a table")
-    program = f"stress-ng {(values.get('system-info') or {}).get('stress-ng-version', 'of an unknown version')}"
+    system = values.get("system-info")
+    version = system.get("stress-ng-version") if isinstance(system, dict) else None
+    program = f"stress-ng {version or 'of an unknown version'}"
     metrics = values.get("metrics")
-    if not isinstance(metrics, list) or len(metrics) != 1:
+    if not isinstance(metrics, list) or len(metrics) != 1 or not isinstance(metrics[0], dict):
         count = len(metrics) if isinstance(metrics, list) else 0
         raise Unparsable(f"{program} printed metrics of {count} stressors, not of one")
-    return Document(values={**metrics[0], "document": values}, program=program)
+    return Document(values={**metrics[0], "document": values}, program=program, text=True)

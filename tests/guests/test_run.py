@@ -201,6 +201,15 @@ def test_a_guest_that_takes_too_long_is_killed(tmp_path: Path) -> None:
     assert _gone(tmp_path / "pid")
 
 
+def test_a_guest_that_writes_without_end_is_ended(tmp_path: Path) -> None:
+    argv = qemu(tmp_path, "exec yes >console.log")
+    left = guest_run.boot(argv, folder=tmp_path, timeout_s=60, file_max=1 << 20)
+    assert (left.status, left.timed_out) == (-signal.SIGXFSZ, False) and left.console.stat().st_size == 1 << 20
+    with pytest.raises(GuestFailed, match="wrote more than 256 MiB") as caught:
+        guest_run.read_report(left)
+    assert caught.value.kind == "workload"
+
+
 def test_a_program_that_cannot_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = guest_run.boot([str(tmp_path / "nothing")], folder=tmp_path, timeout_s=5)
     with pytest.raises(GuestFailed, match="QEMU died with status 127"):

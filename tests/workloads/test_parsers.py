@@ -20,6 +20,10 @@ def without(lines: list[str], word: str) -> list[str]:
     return kept
 
 
+def _kind(value: object) -> str:
+    return type(value).__name__
+
+
 # --- places in a document ---
 
 
@@ -30,7 +34,7 @@ def test_a_place_may_lead_through_keys_with_dots_and_lists() -> None:
     assert document.number("a.1.p.99.5") is None and document.number("a.0.q") is None
 
 
-@pytest.mark.parametrize("value", ["12", None, True, [], float("nan"), float("inf")])
+@pytest.mark.parametrize("value", ["12", None, True, [], float("nan"), float("inf"), 10**400, 10**5000], ids=_kind)
 def test_what_is_there_and_no_number_is_an_error(value: object) -> None:
     with pytest.raises(Unparsable, match="not a number"):
         Document(values={"a": value}, program="it").number("a")
@@ -76,9 +80,14 @@ def test_fio_s_warnings_around_its_json_are_passed_over() -> None:
         ([], "--output-format=json"),
         (["fio: no such job"], "--output-format=json"),
         (["{", '"jobs": ', "}"], "cannot be read"),
-        (["{}"], "of an unknown version printed no jobs"),
-        (without(FIO, '"total_ios"'), "fio-3.33 printed no total_ios"),
-        (without(FIO, '"bw_bytes"'), "fio-3.33 printed no bw_bytes"),
+        (["{}"], "of an unknown version printed other fields .* `jobs`"),
+        (['{"jobs": []}'], "printed no jobs"),
+        (['{"jobs": [1]}'], r"Expected `object`, got `int` - at `\$.jobs\[0\]`"),
+        (['{"jobs": ' + "[" * 100_000 + "]" * 100_000 + "}"], "cannot be read"),
+        (without(FIO, '"total_ios"'), "fio-3.33 printed other fields .* `total_ios`"),
+        (without(FIO, '"bw_bytes"'), "fio-3.33 printed other fields .* `bw_bytes`"),
+        ([line.replace('"total_ios" : 20000', '"total_ios" : "many"') for line in FIO], "got `str` .*read.total_ios"),
+        ([line.replace('"ctx" : 629', '"ctx" : 1' + "0" * 400) for line in FIO], "fio"),
         ([line.replace('"error" : 0', '"error" : 5') for line in FIO], "job null-randread-4k failed with error 5"),
     ],
 )
@@ -105,6 +114,10 @@ def test_stress_ng_s_fields_by_their_names() -> None:
         (["stress-ng: info: hello"], "--yaml"),
         (["---", "a: [", "..."], "cannot be read"),
         (["---", "- 1", "..."], "not a table"),
+        (["---", "metrics: [1]", "..."], "of 1 stressors"),
+        (["---", "system-info: 1", "metrics: {}", "..."], "of an unknown version printed metrics of 0"),
+        (["---", "a: " + "[" * 30_000, "..."], "cannot be read"),
+        (["---", "a: " + "1" * 70_000, "..."], "has 70007 characters"),
         (STRESS_NG[: STRESS_NG.index("metrics:")], "0.15.06 printed metrics of 0 stressors"),
         ([*STRESS_NG[: STRESS_NG.index("...") - 1], "    - stressor: brk", "..."], "of 2 stressors"),
     ],
@@ -112,6 +125,19 @@ def test_stress_ng_s_fields_by_their_names() -> None:
 def test_stress_ng_that_prints_something_else_is_named(lines: list[str], words: str) -> None:
     with pytest.raises(Unparsable, match=words):
         parsers.read_stress_ng(lines)
+
+
+@pytest.mark.parametrize("scalar", ["2024-13-45", "1" * 5000, "1:" * 30_000 + "1", "0b2", "nothing", "!!int x", ".inf"])
+def test_a_stress_ng_field_that_is_no_number_is_named(scalar: str) -> None:
+    lines = ["---", "metrics:", f"    - bogo-ops: {scalar}", "..."]
+    with pytest.raises(Unparsable, match=r"bogo-ops = .* which is not a number"):
+        parsers.read_stress_ng(lines).number("bogo-ops")
+
+
+def test_what_refers_to_itself_again_and_again_is_not_spelled_out() -> None:
+    layers = [f"b{level}: &b{level} [{', '.join([f'*b{level - 1}'] * 9)}]" for level in range(1, 30)]
+    lines = ["---", "b0: &b0 [x, x]", *layers, "metrics: [{bogo-ops: 5}]", "..."]
+    assert parsers.read_stress_ng(lines).number("bogo-ops") == 5
 
 
 # --- regular expressions and JSON lines ---
