@@ -12,7 +12,7 @@ from lab.core import records
 from lab.core.errors import LabError
 from lab.core.text import columns, plural
 from lab.workloads import selection
-from lab.workloads.file import limits
+from lab.workloads.file import limits, turns_note
 from lab.workloads.selection import Suite
 from lab.workloads.spec import Case, Metric, Workload
 
@@ -42,6 +42,8 @@ def render(workload: Workload) -> str:
         lines += ["", f"a file of yours is a case, too: --workload {workload.name}:PATH ({workload.case_files})"]
     lines += ["", "exact mode does not see (`unseen` names a case that is about one of these):"]
     lines += columns([(f"  {limit.name}", limit.brief) for limit in limits().values()])
+    if note := turns_note(workload.vcpus):
+        lines += ["", note]
     return "\n".join(lines)
 
 
@@ -189,7 +191,7 @@ def check_command(refs: tuple[str, ...], run: str | None, guest_timeout: float, 
 
 
 def _facts(checked: WorkloadCheck) -> str:
-    facts = [f"{checked.cases} cases", f"{checked.slice_mb} MiB in the guest"]
+    facts = [plural(checked.cases, "case"), f"{checked.slice_mb} MiB in the guest"]
     if checked.case:
         metrics = ", ".join(f"{name} {value:g}" for name, value in checked.metrics.items())
         facts.append(f"{checked.case} gave {metrics}")
@@ -197,7 +199,7 @@ def _facts(checked: WorkloadCheck) -> str:
         facts.append(
             "its work follows the clock, as it says" if checked.clocked else "its work does not follow the clock"
         )
-    return ", ".join(facts)
+    return "; ".join(filter(None, [", ".join(facts), turns_note(checked.vcpus)]))
 
 
 def _print_json(document: object) -> None:

@@ -46,6 +46,7 @@ class WorkloadCheck(Record, frozen=True, kw_only=True):
 
     workload: str
     cases: int
+    vcpus: int
     slice_mb: float
     case: str | None = None
     metrics: dict[str, float] = msgspec.field(default_factory=dict)
@@ -100,7 +101,7 @@ def check(ref: str, *, run: str | None, timeout_s: float, work: Work) -> Workloa
     packed = initrd.pack_initrd(image, workload)
     size = round(packed.stat().st_size / (1 << 20), 1)
     if run is None or not cases:
-        return WorkloadCheck(workload=workload.name, cases=len(cases), slice_mb=size)
+        return WorkloadCheck(workload=workload.name, cases=len(cases), vcpus=workload.vcpus, slice_mb=size)
     case = smallest(cases)
     spec = resolve(run, progress=work.progress)
     arm = Arm(name="check", kernel=spec.obtain(work, needs=workload.kconfig), settings=dict(spec.settings))
@@ -127,8 +128,8 @@ def check(ref: str, *, run: str | None, timeout_s: float, work: Work) -> Workloa
         raise _clocked(workload, case, *counts)
     outcome = first.report.case(case.name)
     return WorkloadCheck(
-        workload=workload.name, cases=len(cases), slice_mb=size, case=case.name, clocked=clocked,
-        metrics=outcome.metrics if outcome else {},
+        workload=workload.name, cases=len(cases), vcpus=workload.vcpus, slice_mb=size, case=case.name,
+        clocked=clocked, metrics=outcome.metrics if outcome else {},
     )  # fmt: skip
 
 

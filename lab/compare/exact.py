@@ -28,7 +28,7 @@ from lab.compare.sampling import SeedRequest, Series, fill
 from lab.core.errors import HostFailed, UserError
 from lab.core.executor import Work
 from lab.core.progress import Progress
-from lab.core.text import plural
+from lab.core.text import from_to, plural
 from lab.guests import costs, exact, hardware, initrd
 from lab.guests import image as guest_image
 from lab.guests.exact import Qemu
@@ -580,8 +580,8 @@ def announce(plan: Plan, selected: Sequence[tuple[Workload, list[Case]]], work: 
     guests = 2 * sum(len(workload.by_guest(cases)) for workload, cases in selected)
     cases = sum(len(chosen) for _, chosen in selected)
     work.progress.log(
-        f"{plural(cases, 'case')}, {runs.numbers(least, most)} seed{'s' * (most > 1)}: "
-        f"{runs.numbers(guests * least, guests * most)} guests, {work.jobs} at a time, "
+        f"{plural(cases, 'case')}, {from_to(least, most)} seed{'s' * (most > 1)}: "
+        f"{from_to(guests * least, guests * most)} guests, {work.jobs} at a time, "
         f"{runs.span(pair * least / work.jobs, pair * most / work.jobs)}"
     )
 

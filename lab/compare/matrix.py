@@ -21,7 +21,7 @@ from lab.compare.sampling import SeedRequest, Series, fill
 from lab.core import records
 from lab.core.errors import GuestFailure, HostFailed, UserError, suggestion
 from lab.core.executor import Work
-from lab.core.text import plural
+from lab.core.text import from_to, plural
 from lab.guests import costs
 from lab.guests import exact as guest_exact
 from lab.guests.run import Arm
@@ -305,8 +305,8 @@ def announce(plan: MatrixPlan, folder: Path, work: Work, *, budget_s: float | No
     kept = f" ({whole - guests} of {whole} are there)" if guests < whole else ""
     work.progress.log(
         f"{cells} cells: {plural(len(plan.arms), 'arm')} of {plural(len(built), 'kernel')}, "
-        f"{plural(cells // len(plan.arms), 'case')}, {runs.numbers(least, most)} seed{'s' * (most > 1)}: "
-        f"{runs.numbers(guests, more)} guests{kept}, {work.jobs} at a time, {runs.span(seconds, longer)}"
+        f"{plural(cells // len(plan.arms), 'case')}, {from_to(least, most)} seed{'s' * (most > 1)}: "
+        f"{from_to(guests, more)} guests{kept}, {work.jobs} at a time, {runs.span(seconds, longer)}"
     )
     if budget_s is not None and seconds > budget_s:
         work.progress.log(

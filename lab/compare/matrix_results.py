@@ -264,8 +264,8 @@ class MatrixResult(Record, frozen=True, kw_only=True):
 
     @property
     def notes(self) -> list[str]:
-        """Notes about the arms, each note once."""
-        return results.notes_on([arm.arm for arm in self.arms])
+        """Notes about the arms and the guests, each note once."""
+        return [*results.notes_on([arm.arm for arm in self.arms]), *filter(None, [self.environment.turns_note])]
 
     @property
     def repeat(self) -> str:

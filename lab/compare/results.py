@@ -31,9 +31,10 @@ from lab.core import paths, records
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed, UserError
 from lab.core.progress import Progress
 from lab.core.records import Record
-from lab.core.text import listed
+from lab.core.text import from_to, listed
 from lab.guests import costs
 from lab.stats.verdict import Comparison, Outcome, distance, percent, primary_of
+from lab.workloads.file import turns_note
 from lab.workloads.spec import Case, Workload
 
 T = TypeVar("T")
@@ -149,6 +150,17 @@ class ResultEnvironment(Record, frozen=True, kw_only=True):
         """The environment of guests of these shapes. image: its SHA-256."""
         fingerprint = records.digest({name: shape.fingerprint for name, shape in guests.items()})[:16]
         return cls(fingerprint=fingerprint, image=image, lab=__version__, guests=guests, **facts)
+
+    @property
+    def turns_note(self) -> str:
+        """The line about what exact mode cannot see of guests with several vCPUs; empty without any."""
+        return turns_note(max((guest.vcpus for guest in self.guests.values()), default=1))
+
+    @property
+    def guest_size(self) -> str:
+        """The CPUs and the memory of the guests, from the smallest to the largest."""
+        vcpus, sizes = zip(*((guest.vcpus, guest.memory_mb) for guest in self.guests.values()), strict=True)
+        return f"{from_to(min(vcpus), max(vcpus))} vCPU, {from_to(min(sizes), max(sizes))} MiB"
 
 
 class FailedCase(Record, frozen=True, kw_only=True):
@@ -370,8 +382,14 @@ class AbResult(Record, frozen=True, kw_only=True):
 
     @property
     def notes(self) -> list[str]:
-        """Notes about the arms, each note once."""
-        return [*decided_by(self.metric), *notes_on([self.base, self.test]), *self.remarks]
+        """Notes about the arms and the guests, each note once."""
+        arms = notes_on([self.base, self.test])
+        return [*decided_by(self.metric), *arms, *filter(None, [self.turns_note]), *self.remarks]
+
+    @property
+    def turns_note(self) -> str:
+        """The line about what exact mode cannot see of guests with several vCPUs; empty without any."""
+        return self.environment.turns_note if self.mode == "exact" else ""
 
     @property
     def failed(self) -> list[CaseResult]:

@@ -489,11 +489,6 @@ def _memo(workload: str) -> Timing | None:
     return found if sound else None
 
 
-def numbers(low: int, high: int) -> str:
-    """A number, or a range of them."""
-    return f"{low}" if low == high else f"{low} to {high}"
-
-
 def span(low: float, high: float) -> str:
     """Seconds from one to another, as people say them: `about 40 to 160 s`."""
     first, last = _rounded(low), _rounded(high)

@@ -83,6 +83,11 @@ def listed(words: Sequence[str], last: str) -> str:
     return f" {last} ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
+def from_to(low: int, high: int) -> str:
+    """A number, or a range of them."""
+    return f"{low}" if low == high else f"{low} to {high}"
+
+
 def plural(number: int, noun: str) -> str:
     """A number of things."""
     return f"{number} {noun}{'s' * (number != 1)}"

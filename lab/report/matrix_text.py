@@ -235,9 +235,8 @@ def _seeds(result: MatrixResult) -> str:
 
 def _footer(result: MatrixResult) -> str:
     around = result.environment
-    guest = next(iter(around.guests.values()))
     return (
         f"{result.mode} mode, {clocks(result)}: QEMU {around.qemu}, {around.machine}, "
-        f"{guest.vcpus} vCPU, {guest.memory_mb} MiB, fingerprint {around.fingerprint}\n"
+        f"{around.guest_size}, fingerprint {around.fingerprint}\n"
         f"result {result.result}   again: lab report {result.result}   repeat: {result.repeat}"
     )

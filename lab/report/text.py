@@ -187,10 +187,9 @@ def _verdict(result: AbResult) -> Text:
 
 def _footer(result: AbResult) -> str:
     around = result.environment
-    guest = next(iter(around.guests.values()))
     lines = [
         f"{result.mode} mode, {result.counted_in}: QEMU {around.qemu}, {around.machine}, "
-        f"{guest.vcpus} vCPU, {guest.memory_mb} MiB, fingerprint {around.fingerprint}"
+        f"{around.guest_size}, fingerprint {around.fingerprint}"
     ]
     if live := result.live:
         lines.append(str(live))

@@ -13,6 +13,7 @@ import msgspec
 from lab.core import paths
 from lab.core.errors import UserError, suggestion
 from lab.core.records import Record
+from lab.core.text import listed
 from lab.core.toml import Key, TomlFile
 from lab.kernels.spec import check_setting
 from lab.workloads.spec import HUGE_PAGE_MIB, Case, Limit, Metric, Program, Workload
@@ -40,6 +41,12 @@ def limits() -> dict[str, Limit]:
     """The limits of exact mode by name: what it cannot see."""
     found = TomlFile(paths.room("workloads") / "unseen.toml").convert(_Limits)
     return {limit.name: limit for limit in found.limits}
+
+
+def turns_note(vcpus: int) -> str:
+    """The line about what exact mode cannot see of several vCPUs; empty for one."""
+    unseen = [f"{limit.name} ({limit.brief})" for limit in limits().values() if limit.turns]
+    return f"{vcpus} vCPUs take turns: exact mode does not see {listed(unseen, 'or')}" if vcpus > 1 else ""
 
 
 def read(file: Path) -> Workload:

@@ -80,10 +80,11 @@ class Case(Record, frozen=True, kw_only=True):
 
 
 class Limit(Record, frozen=True, kw_only=True):
-    """Something that exact mode cannot see, in a few words, and the reason."""
+    """Something that exact mode cannot see, in a few words, and the reason. turns: because vCPUs take turns."""
 
     name: Name
     brief: Text
+    turns: bool = False
     reason: Text
 
 

@@ -51,6 +51,16 @@ def test_what_is_sound_and_what_is_not(guests: FakeGuests, tmp_path: Path, capsy
     assert guests.calls == []
 
 
+def test_several_vcpus_say_what_they_hide(
+    guests: FakeGuests, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = write_workload(tmp_path / "mine", WORKLOAD.replace("vcpus = 1", "vcpus = 2"))
+    assert main.run(["workload", "check", f"{mine}:large"]) == 0
+    ok, _, note = capsys.readouterr().out.partition("; ")
+    assert ok == f"{mine}:large: ok, 1 case, 0.0 MiB in the guest"
+    assert note.startswith("2 vCPUs take turns: exact mode does not see contention")
+
+
 def test_the_smallest_case_is_run(
     guests: FakeGuests, kernel_file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

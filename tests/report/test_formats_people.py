@@ -49,6 +49,19 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("name", ["text", "md", "html"])
+@pytest.mark.parametrize(("mode", "vcpus", "said"), [("exact", 4, True), ("exact", 1, False), ("live", 4, False)])
+def test_guests_with_several_vcpus_say_what_exact_mode_cannot_see(
+    name: str, mode: str, vcpus: int, said: bool, tmp_path: Path
+) -> None:
+    document = result(SLOWER, EQUAL, mode=mode, live=fakeresult.live() if mode == "live" else None)
+    shapes = {name: replace(shape, vcpus=vcpus) for name, shape in document.environment.guests.items()}
+    document = replace(document, environment=replace(document.environment, guests=shapes))
+    shown = " ".join(html.unescape(report.render(name, reports(tmp_path, document))).split())
+    line = "4 vCPUs take turns: exact mode does not see contention (CPUs that wait for a lock) or false-sharing"
+    assert (line in shown) is said
+
+
 @pytest.mark.parametrize("name", ["text", "md", "html", "junit", "ktap", "kcidb", "json", "csv", "openmetrics"])
 def test_a_case_that_failed_is_shown_with_its_error(name: str, tmp_path: Path) -> None:
     document = result(SLOWER, FAILED)

@@ -135,6 +135,14 @@ def test_show_says_what_exact_mode_cannot_see() -> None:
     assert json.loads(document)["unseen"] == ["devices", "dma"]
 
 
+def test_show_says_what_several_vcpus_hide(tmp_path: Path) -> None:
+    mine = Path(folder(tmp_path, GOOD))
+    for vcpus, said in ((1, False), (4, True)):
+        (mine / "workload.toml").write_text(GOOD.replace("vcpus = 1", f"vcpus = {vcpus}"))
+        shown = CliRunner().invoke(main.lab, ["workload", "show", str(mine)], catch_exceptions=False).stdout
+        assert ("\n4 vCPUs take turns: exact mode does not see contention (CPUs that wait" in shown) is said
+
+
 def test_a_case_outside_the_sweep_may_fit_the_pattern() -> None:
     loaded, cases = selection.select("alloc-burst:layout-6000k-malloc")
     assert [case.name for case in cases] == ["layout-6000k-malloc"]
