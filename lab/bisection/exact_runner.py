@@ -90,7 +90,7 @@ class Measurer:
 
     def obtain(self, spec: KernelSpec, work: Work | None = None) -> Kernel:
         """The kernel of a spec, built if need be."""
-        needs = self.bench.workload.kconfig
+        needs = self.bench.workload.needs(self._series.cases)
         return spec.obtain(work or self.work, cc=self.plan.new.cc, needs=needs)
 
     def measure(

@@ -262,7 +262,7 @@ class GuestBooter:
         if key not in self._kernels:
             started = time.monotonic()
             spec = self.history.resolve(self.history.number(candidate.id), layout, progress=self.work.progress)
-            needs = selection.needed_options([self.plan.selection])
+            needs = selection.needs_of([self.plan.selection])
             obtained = spec.obtain(self.work, cc=self.plan.new.cc, needs=needs)
             self._kernels[key] = obtained, time.monotonic() - started
         return self._kernels[key]

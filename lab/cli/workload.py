@@ -76,6 +76,8 @@ def _guest(workload: Workload) -> list[str]:
 
 def _case(workload: Workload, case: Case) -> tuple[str, ...]:
     notes = [case.note]
+    if options := workload.kconfig_of(case):
+        notes.append(f"needs {', '.join(options)}")
     if unseen := workload.unseen_in(case):
         notes.append(f"unseen: {', '.join(unseen)}")
     if why := workload.only_exact(case):

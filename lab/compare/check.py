@@ -104,7 +104,7 @@ def check(ref: str, *, run: str | None, timeout_s: float, work: Work) -> Workloa
         return WorkloadCheck(workload=workload.name, cases=len(cases), vcpus=workload.vcpus, slice_mb=size)
     case = smallest(cases)
     spec = resolve(run, progress=work.progress)
-    arm = Arm(name="check", kernel=spec.obtain(work, needs=workload.kconfig), settings=dict(spec.settings))
+    arm = Arm(name="check", kernel=spec.obtain(work, needs=workload.needs([case])), settings=dict(spec.settings))
     check_guest(workload, [case], [arm], image)
     folder = paths.cache_dir("checks") / workload.name
     (folder / "runs").mkdir(parents=True, exist_ok=True)

@@ -36,6 +36,7 @@ from lab.guests.hardware import Machine
 from lab.guests.plugin import load_instrument
 from lab.guests.run import Arm
 from lab.kernels import alternatives, symbols
+from lab.kernels.kconfig import Needs
 from lab.kernels.kernel import Kernel, KernelSpec, common_machine
 from lab.stats import multiple, verdict
 from lab.stats.defaults import FIRST_LOOK_SEEDS, MIN_PAIRS
@@ -535,12 +536,12 @@ def _undecided(one: Series, guests: ExactGuests, plan: Plan) -> SeedRequest:
 def obtain_arms(plan: Plan, work: Work) -> tuple[Arm, Arm]:
     """Both arms with their kernels, built or fetched."""
     plans = {"base": plan.base, "test": plan.test}
-    needs = selection.needed_options(plan.workloads)
+    needs = selection.needs_of(plan.workloads)
     base, test = work.map(lambda name: obtain_arm(name, plans[name], needs, work), list(plans))
     return base, test
 
 
-def obtain_arm(name: str, plan: ArmPlan, needs: Sequence[str], work: Work) -> Arm:
+def obtain_arm(name: str, plan: ArmPlan, needs: Needs, work: Work) -> Arm:
     """An arm of a plan with its kernel at hand: from the store, built, or fetched. needs: the workloads' options."""
     kernel = plan.spec.obtain(work, cc=plan.cc, needs=needs)
     return Arm(name=name, kernel=kernel, settings=dict(plan.spec.settings))

@@ -83,7 +83,7 @@ def prepare(plan: MatrixPlan, folder: Path, work: Work) -> ExactGuests:
     specs: dict[str, KernelSpec] = {}
     for arm in plan.arms:
         specs.setdefault(_kernel_of(arm), arm.spec)
-    needs = selection.needed_options(plan.workloads)
+    needs = selection.needs_of(plan.workloads)
     obtained = work.map(lambda spec: spec.obtain(work, cc=plan.cc, needs=needs), [*specs.values()])
     kernels = dict(zip(specs, obtained, strict=True))
     arms = tuple(

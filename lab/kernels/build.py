@@ -75,9 +75,13 @@ class TreeSource(Record, frozen=True, kw_only=True, tag="tree"):
         """The base commit."""
         return self.commit
 
-    def obtain(self, work: Work, *, text: str, kconfig: tuple[Pair, ...], cc: str) -> KernelFiles:
+    def obtain(
+        self, work: Work, *, text: str, kconfig: tuple[Pair, ...], optional: tuple[Pair, ...], cc: str
+    ) -> KernelFiles:
         """Build the kernel, or take it from the store."""
-        build = obtain(BuildRequest(text=text, source=self, kconfig=kconfig, compiler=compilers.identify(cc)), work)
+        compiler = compilers.identify(cc)
+        request = BuildRequest(text=text, source=self, kconfig=kconfig, optional=optional, compiler=compiler)
+        build = obtain(request, work)
         folder = store.folder_of(build.key)
         return KernelFiles(
             key=build.key,
@@ -114,17 +118,21 @@ class TreeSource(Record, frozen=True, kw_only=True, tag="tree"):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildRequest:
-    """A revision to build, its kconfig changes, and the compiler. text: the spec as typed, for people."""
+    """A revision to build, its kconfig changes, and the compiler. text: the spec as typed, for people.
+
+    optional: kconfig changes that the tree may drop.
+    """
 
     text: str
     source: TreeSource
     kconfig: tuple[Pair, ...]
+    optional: tuple[Pair, ...] = ()
     compiler: Compiler
 
     @property
     def key(self) -> str:
         """Digest of the request, before kconfig is resolved."""
-        required, optional = kconfig.requested(self.kconfig)
+        required, optional = kconfig.requested(self.kconfig, self.optional)
         return records.digest([self.source.tree_id, required, optional, self.compiler, MAKE_VARIABLES])
 
 
@@ -161,7 +169,7 @@ class Workspace:
         self.request = request
         self.source = request.source
         self.compiler = request.compiler
-        self.required, self.optional = kconfig.requested(request.kconfig)
+        self.required, self.optional = kconfig.requested(request.kconfig, request.optional)
         self.repo: Repo = open_tree(self.source.tree).repo
         self.worktree = worktree_of(self.source.tree)
         configuration = records.digest([self.required, self.optional, self.compiler.version])[:12]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from lab.core.errors import UserError
@@ -12,6 +13,20 @@ from lab.core.paths import room
 
 _LINE = re.compile(r"(CONFIG_\w+)=(.+)")
 _UNSET = re.compile(r"# (CONFIG_\w+) is not set")
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Options that workloads need built in. optional: those of single cases, left out where a tree cannot have them."""
+
+    required: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()
+
+    def __or__(self, other: Needs) -> Needs:
+        return Needs(self.required | other.required, self.optional | other.optional)
+
+
+NOTHING = Needs()
 
 
 def parse(text: str) -> dict[str, str]:
@@ -31,13 +46,19 @@ def guest_fragments() -> tuple[Path, Path]:
     return folder / "guest.config", folder / "guest-optional.config"
 
 
-def requested(extra: Iterable[tuple[str, str]]) -> tuple[dict[str, str], dict[str, str]]:
-    """The options that a guest kernel requests: (required, optional). The spec's win over the fragments'."""
+def requested(
+    extra: Iterable[tuple[str, str]], wanted: Iterable[tuple[str, str]] = ()
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The options that a guest kernel requests: (required, optional). The spec's win over the fragments'.
+
+    wanted: more optional ones.
+    """
     own = dict(extra)
     required, optional = (
         {name: value for name, value in parse(path.read_text()).items() if name not in own}
         for path in guest_fragments()
     )
+    optional |= wanted
     return required | own, optional  # the spec's own last: kconfig takes the last of two members of a choice
 
 
@@ -45,7 +66,9 @@ def missing(extra: Iterable[tuple[str, str]], needs: Iterable[str]) -> tuple[tup
     """The options, of those that a kernel needs built in, that are neither a guest kernel's nor decided by the spec."""
     own = dict(extra)
     required, optional = requested(own.items())
-    return tuple((name, "y") for name in needs if name not in own and {**optional, **required}.get(name, "n") == "n")
+    return tuple(
+        (name, "y") for name in sorted(needs) if name not in own and {**optional, **required}.get(name, "n") == "n"
+    )
 
 
 def fragment(options: Mapping[str, str]) -> str:

@@ -6,7 +6,7 @@ module, its prefix in `lab.kernels.spec`, and an entry in `Source` and `resolve`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -21,6 +21,7 @@ from lab.kernels import compilers, debs, files, kconfig, revisions, store
 from lab.kernels.build import TreeSource
 from lab.kernels.debs import DebSource
 from lab.kernels.files import FileSource, KernelFiles
+from lab.kernels.kconfig import NOTHING, Needs
 from lab.kernels.spec import Pair, parse
 from lab.kernels.trees import Tree
 
@@ -39,8 +40,10 @@ class KernelSource(Protocol):
     def label(self) -> str | None:
         """The kernel's name in its collection, which others can look up; None without such a name."""
 
-    def obtain(self, work: Work, *, text: str, kconfig: tuple[Pair, ...], cc: str) -> KernelFiles:
-        """Put the kernel's files on this machine. text: the spec, for people."""
+    def obtain(
+        self, work: Work, *, text: str, kconfig: tuple[Pair, ...], optional: tuple[Pair, ...], cc: str
+    ) -> KernelFiles:
+        """Put the kernel's files on this machine. text: the spec, for people. optional: kconfig that may be dropped."""
 
     def provenance(self, folder: Path) -> Iterator[str]:
         """Lines for people about how to get the kernel's source; patch and kconfig are written into a folder."""
@@ -58,14 +61,16 @@ class KernelSpec(Record, frozen=True, kw_only=True):
     settings: tuple[Pair, ...] = ()
     note: str | None = None
 
-    def obtain(self, work: Work, *, cc: str = compilers.DEFAULT, needs: Iterable[str] = ()) -> Kernel:
+    def obtain(self, work: Work, *, cc: str = compilers.DEFAULT, needs: Needs = NOTHING) -> Kernel:
         """Make the kernel bootable: build it, download it, or look at the file.
 
-        needs: the options that workloads need. A build has them built in, unless the spec says otherwise.
+        A build has the workloads' needs built in, unless the spec says otherwise.
         """
         source: KernelSource = self.source
-        options = self.kconfig + kconfig.missing(self.kconfig, needs)
-        return Kernel(spec=self, **asdict(source.obtain(work, text=self.text, kconfig=options, cc=cc)))
+        required = self.kconfig + kconfig.missing(self.kconfig, needs.required)
+        optional = kconfig.missing(required, needs.optional)
+        found = source.obtain(work, text=self.text, kconfig=required, optional=optional, cc=cc)
+        return Kernel(spec=self, **asdict(found))
 
     @property
     def tree_source(self) -> TreeSource | None:

@@ -65,7 +65,7 @@ def last_release(tree: Tree, commit: str, pattern: str) -> str | None:
 def build(plan: NightlyPlan, branch: BranchPlan, tree: Tree, commit: str, work: Work) -> None:
     """Build a tip before anything is compared with it. Raises `BrokenTip` if it does not build."""
     try:
-        needs = selection.needed_options(plan.workloads_of(branch))
+        needs = selection.needs_of(plan.workloads_of(branch))
         resolve_arm(tree, commit, plan.cc, work.progress).spec.obtain(work, cc=plan.cc, needs=needs)
     except BuildFailed as error:
         log = f" (log: {error.log})" if error.log else ""

@@ -166,6 +166,11 @@ def _check_guest(toml: TomlFile, parsed: _File) -> None:
                 *("case", index, "memory_mb"),
                 hint="raise memory_mb at the top",
             )
+    for name in parsed.case_kconfig:
+        if not any(case.is_called(name) for case in parsed.cases):
+            known = [case.name for case in parsed.cases] + [case.group for case in parsed.cases if case.group]
+            what = f"case_kconfig: no case and no group is called {name!r}"
+            raise toml.error(what, "case_kconfig", name, hint=suggestion(name, known))
     for name, value in parsed.env.items():
         _check_setting(toml, f"env.{name}", value, "env", name)
 

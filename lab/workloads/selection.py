@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatch
+from functools import reduce
 from pathlib import Path
 
 import msgspec
@@ -11,6 +13,7 @@ import msgspec
 from lab.core import paths, records, toml
 from lab.core.errors import UserError, suggestion
 from lab.core.records import Record
+from lab.kernels.kconfig import NOTHING, Needs
 from lab.workloads.file import read
 from lab.workloads.spec import Case, Name, Text, Workload
 
@@ -128,9 +131,9 @@ def select_all(texts: Iterable[str]) -> list[tuple[Workload, list[Case]]]:
     return list(chosen.values())
 
 
-def needed_options(texts: Iterable[str]) -> list[str]:
-    """The kernel options that the workloads of several selections need built in."""
-    return sorted({option for workload, _ in select_all(texts) for option in workload.kconfig})
+def needs_of(texts: Iterable[str]) -> Needs:
+    """The kernel options that the cases of several selections need built in."""
+    return reduce(operator.or_, (workload.needs(cases) for workload, cases in select_all(texts)), NOTHING)
 
 
 # --- suites ---

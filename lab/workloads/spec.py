@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 
@@ -11,6 +12,7 @@ import msgspec
 
 from lab.core.errors import UserError, suggestion
 from lab.core.records import Record
+from lab.kernels.kconfig import Needs
 from lab.kernels.spec import READ_BACK
 
 _NAME = r"^[a-z0-9][a-z0-9._-]*\Z"
@@ -78,6 +80,10 @@ class Case(Record, frozen=True, kw_only=True):
         """The path of its file in the guest."""
         return str(GUEST_FOLDER / ("user/" + self.name if self.file.startswith("/") else self.file))
 
+    def is_called(self, pattern: str) -> bool:
+        """True if a pattern is that of its name (`fault-*`), or is its group."""
+        return pattern == self.group or fnmatch(self.name, pattern)
+
 
 class Limit(Record, frozen=True, kw_only=True):
     """Something that exact mode cannot see, in a few words, and the reason. turns: because vCPUs take turns."""
@@ -111,6 +117,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     cmdline: tuple[Annotated[str, msgspec.Meta(pattern=r"^[^\s\"']+\Z")], ...] = ()
     env: dict[str, Word] = msgspec.field(default_factory=dict)
     kconfig: tuple[Option, ...] = ()
+    case_kconfig: dict[str, tuple[Option, ...]] = msgspec.field(default_factory=dict)
     model: CostModel = "tlb"
     isolate: bool = False
     parse: Parse = "json"
@@ -179,6 +186,14 @@ class Workload(Program, frozen=True, kw_only=True):
             f"workload {self.name} has no case {name!r}",
             hint=suggestion(name, [*self.groups, *(case.name for case in self.cases)]) or self._cases_hint(name),
         )
+
+    def kconfig_of(self, case: Case) -> tuple[str, ...]:
+        """The kernel options of a case, beside those of the workload."""
+        return tuple(option for name, found in self.case_kconfig.items() if case.is_called(name) for option in found)
+
+    def needs(self, cases: Sequence[Case]) -> Needs:
+        """The kernel options that a kernel for some cases has built in."""
+        return Needs(frozenset(self.kconfig), frozenset(option for case in cases for option in self.kconfig_of(case)))
 
     def unseen_in(self, case: Case) -> list[str]:
         """The names of the limits of exact mode that a case is about."""

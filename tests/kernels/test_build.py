@@ -28,6 +28,7 @@ from lab.core.progress import Progress
 from lab.kernels import build, compilers, store
 from lab.kernels.build import BuildRequest
 from lab.kernels.compilers import Compiler
+from lab.kernels.kconfig import Needs
 from lab.kernels.kernel import KernelSpec, MachineType
 from lab.kernels.store import Build
 
@@ -200,6 +201,19 @@ def test_an_option_that_is_not_kept_is_named(linux: Path, head: str, symbol: str
         _obtain(spec_of(linux, f"{head}%CONFIG_{symbol}=y"))
     assert hint in str(caught.value.hint)
     assert not _unfinished()
+
+
+def test_what_cases_need_is_built_in_where_the_tree_has_it_and_the_spec_lets_it(
+    built: Build, linux: Path, home: Path
+) -> None:
+    needs = Needs(optional=frozenset({"CONFIG_SLUB_DEBUG", "CONFIG_NEEDY", "CONFIG_NOT_OF_THIS_TREE"}))
+    work = Work(jobs=2, progress=quiet())
+    kernel = spec_of(linux, built.commit).obtain(work, needs=needs)
+    assert kernel.key == _obtain(spec_of(linux, f"{built.commit}%CONFIG_SLUB_DEBUG=y")).key != built.key
+    assert spec_of(linux, f"{built.commit}%CONFIG_SLUB_DEBUG=n").obtain(work, needs=needs).key == built.key
+    assert spec_of(linux, built.commit).obtain(work, needs=Needs(frozenset({"CONFIG_AIO"}))).key == built.key
+    with pytest.raises(UserError, match="CONFIG_NOT_OF_THIS_TREE: no such kconfig symbol"):
+        spec_of(linux, built.commit).obtain(work, needs=Needs(required=needs.optional))
 
 
 def test_a_compile_error_names_the_first_one_and_the_log(built: Build, linux: Path) -> None:

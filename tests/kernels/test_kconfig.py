@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lab.kernels import kconfig
+from lab.kernels.kconfig import NOTHING, Needs
 
 CONFIG = """\
 # Automatically generated file; DO NOT EDIT.
@@ -55,6 +56,15 @@ def test_a_workload_gets_what_it_needs_unless_the_spec_decided() -> None:
     # The fragments ask for the first, know nothing of the second, and unset the third.
     assert kconfig.missing([], needs) == (("CONFIG_INET", "y"), ("CONFIG_VIRTIO_BALLOON", "y"))
     assert kconfig.missing([("CONFIG_INET", "n"), ("CONFIG_VIRTIO_BALLOON", "y")], needs) == ()
+
+
+def test_a_case_gets_what_it_needs_where_the_tree_has_it() -> None:
+    wanted = kconfig.missing([], ["CONFIG_INET", "CONFIG_VIRTIO_BALLOON"])
+    required, optional = kconfig.requested([], wanted)
+    assert (required, optional) == (kconfig.requested([])[0], {**kconfig.requested([])[1], **dict(wanted)})
+    assert optional["CONFIG_VIRTIO_BALLOON"] == "y"
+    one, other = Needs(frozenset("a"), frozenset("b")), Needs(frozenset("c"), frozenset("b"))
+    assert one | other | NOTHING == Needs(frozenset("ac"), frozenset("b"))
 
 
 def test_dropped_is_what_did_not_stay_as_asked() -> None:

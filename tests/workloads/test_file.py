@@ -75,6 +75,8 @@ def folder(tmp_path: Path, text: str) -> str:
         ("vcpus = 1", "vcpus = 1\nmodel = 'tbl'", 6, "model"),
         ("vcpus = 1", "vcpus = 1\nisolate = 'yes'", 6, "isolate"),
         ("vcpus = 1", "vcpus = 1\nkconfig = ['AIO']", 6, "kconfig"),
+        ("[[case]]", "[case_kconfig]\nsmal = ['CONFIG_A']\n[[case]]", 24, "no case and no group is called 'smal'"),
+        ("[[case]]", "[case_kconfig]\nsmall = ['A']\n[[case]]", None, "case_kconfig"),
         ("vcpus = 1", "vcpus = 1\nhugepages = 256", 6, "hugepages = 256 is 512 MiB, and the guest has 512 MiB"),
         ("vcpus = 1", "vcpus = 1\nhugepages = -1", 6, "hugepages"),
         ("vcpus = 1", "vcpus = 1\ncmdline = ['a b']", 6, "cmdline"),

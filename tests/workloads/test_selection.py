@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from lab.cli import main
 from lab.core.errors import UserError
+from lab.kernels.kconfig import Needs
 from lab.workloads import selection
 from lab.workloads.file import limits
 
@@ -46,9 +47,13 @@ def test_select_takes_all_or_some_cases_once_each() -> None:
     assert [case.name for case in cases] == ["layout-4632k", "single-128m"]
 
 
-def test_the_options_that_selections_need_are_those_of_their_workloads(tmp_path: Path) -> None:
-    assert selection.needed_options(["alloc-burst", "boot"]) == []
-    assert "CONFIG_AIO" in selection.needed_options(["alloc-burst", "fio:null-randread-4k"])
+def test_the_options_that_selections_need_are_those_of_their_workloads_and_cases() -> None:
+    assert selection.needs_of(["alloc-burst", "boot", "syscalls:sched"]) == Needs()
+    fio = selection.needs_of(["alloc-burst", "fio:null-randread-4k"])
+    assert "CONFIG_AIO" in fio.required and not fio.optional
+    some = selection.needs_of(["fio:null-randread-4k", "syscalls:sched,udp", "syscalls:landlock-open"])
+    assert some.required == fio.required
+    assert some.optional == {"CONFIG_INET", "CONFIG_SECURITY", "CONFIG_SECURITY_LANDLOCK"}
 
 
 def test_a_group_stands_for_its_cases() -> None:
@@ -129,6 +134,7 @@ def test_show_says_what_exact_mode_cannot_see() -> None:
     for name, limit in limits().items():
         assert re.search(rf"^  {name} +{re.escape(limit.brief)}$", shown, re.MULTILINE)
     assert re.search("^  ctx-2 .*; unseen: ipis$", shown, re.MULTILINE)
+    assert re.search("^  udp-pingpong .*; needs CONFIG_INET; unseen: ipis$", shown, re.MULTILINE)
     assert re.search("^  nanosleep .*; unseen: waiting; not in live mode: its time is that of", shown, re.MULTILINE)
     document = runner.invoke(main.lab, ["workload", "show", "fio", "--json"], catch_exceptions=False).stdout
     assert [limit["name"] for limit in json.loads(document)["limits"]] == list(limits())

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from lab.cli import workload
+from lab.kernels.kconfig import Needs
 from lab.workloads import selection
 from lab.workloads.spec import Case, Workload
 
@@ -39,6 +40,10 @@ thp = "never"
 thp.defrag = "always"
 sysctl.vm.swappiness = 10
 
+[case_kconfig]
+large = ["CONFIG_INET", "CONFIG_KEYS"]
+"s*l" = ["CONFIG_INET"]
+
 [env]
 GLIBC_TUNABLES = "glibc.malloc.hugetlb=1"
 """
@@ -60,6 +65,14 @@ def test_what_a_workload_needs_of_its_guest(needy: Workload) -> None:
     assert needy.own_files == {"/workload/data/a b.txt": needy.folder / "data" / "a b.txt"}
     assert needy.settings == {"hugepages": "16", "thp.defrag": "always", "sysctl.vm.swappiness": "10"}
     assert next(iter(needy.settings)) == "hugepages", "while memory is whole"
+
+
+def test_only_the_cases_that_are_measured_need_their_options(needy: Workload) -> None:
+    small, large = needy.case("small"), needy.case("large")
+    assert needy.kconfig_of(large) == ("CONFIG_INET", "CONFIG_KEYS") and needy.kconfig_of(small) == ("CONFIG_INET",)
+    assert needy.needs([small]) == Needs(frozenset({"CONFIG_AIO"}), frozenset({"CONFIG_INET"}))
+    assert needy.needs([small, large]).optional == {"CONFIG_INET", "CONFIG_KEYS"}
+    assert needy.needs([needy.case("size-4k")]).optional == set()
 
 
 def test_cases_have_arguments(needy: Workload) -> None:
