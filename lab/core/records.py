@@ -41,6 +41,23 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def seal(path: Path) -> None:
+    """Write a file's digest beside it."""
+    write_atomic(_seal_of(path), file_digest(path).encode())
+
+
+def is_sealed(path: Path) -> bool:
+    """True for a file that is as it was when it was sealed; False where it is not, or has no seal."""
+    try:
+        return _seal_of(path).read_bytes() == file_digest(path).encode()
+    except FileNotFoundError:
+        return False
+
+
+def _seal_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.sha256")
+
+
 def write_atomic(path: Path, content: bytes) -> None:
     """Write a file so that a reader sees the old or the new one, at any instant and after any crash."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")

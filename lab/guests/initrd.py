@@ -44,7 +44,7 @@ def pack_initrd(image: tuple[Image, Path], workload: Workload) -> Path:
         [workload.image_files, workload.setup, {name: records.file_digest(path) for name, path in own.items()}]
     )
     target = folder / "slices" / f"{workload.name}-{key[:16]}.cpio"
-    if not target.exists():
+    if not records.is_sealed(target):
         names = _names(image, workload, own)
         target.parent.mkdir(exist_ok=True)
         _pack(target, folder / "root", names, own)
@@ -100,6 +100,7 @@ def _pack(target: Path, root: Path, names: set[str], own: dict[str, Path]) -> No
         with partial.open("wb") as stream:
             cpio.write(stream, root, names, added)
         partial.replace(target)
+        records.seal(target)
     finally:
         partial.unlink(missing_ok=True)
 

@@ -20,7 +20,7 @@ from lab.core import paths
 from lab.core.errors import HostFailed, UserError
 from lab.core.executor import Work
 from lab.core.process import find_tool, run
-from lab.core.records import Record, file_digest, write_atomic
+from lab.core.records import Record, file_digest, is_sealed, seal, write_atomic
 
 Buffer = bytes | mmap.mmap
 
@@ -109,9 +109,10 @@ def _config_of(path: Path, release: str) -> Path | None:
 def _unpacked(bzimage: Path, sha256: str) -> Path | None:
     """The vmlinux inside a bzImage, unpacked once; None when it cannot be booted by PVH."""
     target = paths.cache_dir("vmlinux") / sha256[:24]
-    if not target.exists():
+    if not is_sealed(target):
         vmlinux = extract_vmlinux(bzimage)
         write_atomic(target, vmlinux if has_pvh(vmlinux) else b"")
+        seal(target)
     return target if target.stat().st_size else None
 
 

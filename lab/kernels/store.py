@@ -6,6 +6,7 @@ second index maps requests (before kconfig is resolved) to keys, so that a hit r
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import shutil
@@ -16,6 +17,8 @@ from pathlib import Path
 from lab.core import locks, paths, records
 from lab.core.errors import LabError
 from lab.core.records import Record
+
+logger = logging.getLogger(__name__)
 
 
 class BuildInputs(Record, frozen=True, kw_only=True):
@@ -60,9 +63,26 @@ def folder_of(key: str) -> Path:
 
 
 def find(key: str) -> Build | None:
-    """A finished kernel by key."""
+    """A finished kernel by key; None also for one of which a file is damaged or gone, so that it is made again."""
     path = folder_of(key) / "build.json"
-    return records.load(path, Build) if path.is_file() else None
+    if not path.is_file():
+        return None
+    try:
+        build = records.load(path, Build)
+    except LabError as error:
+        logger.warning("%s", error.message)
+        return None
+    damaged = [name for name, digest in build.files.items() if not _is_whole(path.with_name(name), digest)]
+    if damaged:
+        logger.warning("%s is not what was built", path.with_name(damaged[0]))
+    return None if damaged else build
+
+
+def _is_whole(path: Path, digest: str) -> bool:
+    try:
+        return records.file_digest(path) == digest
+    except OSError:
+        return False
 
 
 def staging_dir() -> Path:
@@ -75,6 +95,8 @@ def staging_dir() -> Path:
 def adopt(staging: Path, key: str) -> Build:
     """Move a filled staging folder into the store. If another process finished the same key first, its folder stays."""
     build = records.load(staging / "build.json", Build)
+    for path in (*staging.iterdir(), staging):
+        _sync(path)
     if (existing := find(key)) is not None:
         shutil.rmtree(staging, ignore_errors=True)
         return existing
@@ -88,6 +110,15 @@ def adopt(staging: Path, key: str) -> Build:
         shutil.rmtree(staging, ignore_errors=True)
         return existing
     return build
+
+
+def _sync(path: Path) -> None:
+    """Have a file or a folder on the disk, before a name says that it is whole."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _request_path(request: str) -> Path:

@@ -142,7 +142,8 @@ from lab.core import process
 folder = pathlib.Path(sys.argv[1])
 with process.reaped("LAB_TEST", sys.argv[1], folder):
     env = {**os.environ, "LAB_TEST": sys.argv[1]}
-    child = subprocess.Popen(["sleep", "60"], env=env, start_new_session=True, stdout=subprocess.DEVNULL)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    child = subprocess.Popen(["sleep", "60"], env=env, start_new_session=True, **quiet)
     if sys.argv[2] == "killed":
         print(child.pid, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)

@@ -15,6 +15,8 @@ import pytest
 from lab.core.errors import HostFailed, UserError
 from lab.kernels import files
 
+from ..fakes.build import own_folders
+
 CONFIG = "CONFIG_FOO=y\n"
 
 
@@ -134,3 +136,16 @@ def test_the_banner_names_the_compiler(tmp_path: Path, banner: str, compiler: st
     assert files.compiler_of(path) == compiler
     path.write_bytes(b"no kernel")
     assert files.compiler_of(path) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"half of it"])
+def test_an_unpacked_vmlinux_that_is_damaged_is_unpacked_again(
+    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_folders(monkeypatch, tmp_path / "own")
+    path = tmp_path / "vmlinuz"
+    path.write_bytes(bzimage(elf()))
+    first = files.prebuilt(path, symbols=None).vmlinux
+    assert first is not None and first.read_bytes() == elf()
+    first.write_bytes(content)
+    assert files.prebuilt(path, symbols=None).vmlinux == first and first.read_bytes() == elf()

@@ -33,7 +33,7 @@ def _staged(inputs: BuildInputs, subject: str = "one") -> tuple[Path, str]:
     (staging / "bzImage").write_bytes(b"kernel of " + subject.encode())
     build = Build(
         schema=1, key=key, inputs=inputs, spec="HEAD", commit="c" * 40, tree="linux", subject=subject,
-        compiler_command="gcc", release="6.99.0", files={},
+        compiler_command="gcc", release="6.99.0", files={"bzImage": records.file_digest(staging / "bzImage")},
     )  # fmt: skip
     records.save(staging / "build.json", build)
     return staging, key
@@ -130,10 +130,24 @@ def test_leftovers_of_killed_builds_are_garbage_and_those_of_running_ones_are_no
     assert mine.is_dir()
 
 
-def test_an_unreadable_record_is_passed_over_in_lists_and_named_when_asked_for() -> None:
+def test_a_kernel_with_an_unreadable_record_is_none(caplog: pytest.LogCaptureFixture) -> None:
     staging, key = _staged(_inputs())
     store.adopt(staging, key)
     (store.folder_of(key) / "build.json").write_text('{"schema": 1, "surprise": true}')
     assert list(store.builds()) == []
-    with pytest.raises(HostFailed, match=r"build\.json"):
-        store.find(key)
+    assert store.find(key) is None and "build.json" in caplog.text
+
+
+@pytest.mark.parametrize("content", [b"", b"kernel of onf", None], ids=["emptied", "one bit", "gone"])
+def test_a_kernel_with_a_damaged_file_is_made_again(content: bytes | None, caplog: pytest.LogCaptureFixture) -> None:
+    staging, key = _staged(_inputs())
+    build = store.adopt(staging, key)
+    file = store.folder_of(key) / "bzImage"
+    if content is None:
+        file.unlink()
+    else:
+        file.write_bytes(content)
+    assert store.find(key) is None and f"{file} is not what was built" in caplog.text
+    again, _ = _staged(_inputs())
+    assert store.adopt(again, key) == build == store.find(key)
+    assert file.read_bytes() == b"kernel of one"
