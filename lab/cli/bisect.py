@@ -52,7 +52,9 @@ _ends = options.together(
     click.option(
         "--metric", metavar="instructions|cycles|NAME", help="What decides (default: the workload's own choice)."
     ),
-    click.option("--threshold", type=options.Share(), help="The smallest change that counts (2%)."),
+    click.option(
+        "--threshold", type=options.Share(), help="Changes up to this size do not count; the estimate decides (2%)."
+    ),
     click.option("--seeds", type=click.IntRange(min=1), help="Exactly that many seeds a commit."),
     click.option("--model", type=click.Choice(["auto", "none", "tlb", "full"]), help="Cost model, as in `lab ab`."),
     click.option("--machine", metavar="NAME|FILE", help=f"The machine that is modelled ({hardware.DEFAULT})."),

@@ -280,7 +280,7 @@ def measured(*, max_seeds: int) -> Decorator:
         ),
         click.option(
             "--threshold", type=Share(), default=defaults.THRESHOLD,
-            help="The smallest change that counts: a regression is at least as large (2%).",
+            help="Changes up to this size do not count. The estimate decides, not the whole interval (2%).",
         ),
         click.option("--seeds", type=click.IntRange(min=1), help="Exactly that many seeds, decided or not."),
         click.option(

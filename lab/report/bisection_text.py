@@ -37,7 +37,8 @@ def _lines(answer: Answer) -> Iterator[str]:
     if answer.chosen:
         yield f"      decided by --metric {answer.chosen}"
     if answer.ends is not None:
-        yield f"ends  {_effect(answer.ends)}{wording.beside(answer.instructions)}: {answer.ends.verdict}"
+        verdict = f"{answer.ends.verdict} ({wording.threshold(answer)})"
+        yield f"ends  {_effect(answer.ends)}{wording.beside(answer.instructions)}: {verdict}"
     yield ""
     if not answer.changes:
         yield f"{answer.outcome}: {answer.reason}"

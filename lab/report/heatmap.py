@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from lab.compare.matrix_results import Cell, MatrixResult, state
 from lab.core.text import xml
-from lab.report import matrix_text
+from lab.report import matrix_text, wording
 from lab.report.inputs import StoredMatrix
 from lab.stats import verdict
 from lab.stats.verdict import percent
@@ -191,7 +191,7 @@ def _foot(result: MatrixResult) -> str:
     around = result.environment
     return (
         f"{result.mode} mode, {matrix_text.clocks(result)}, QEMU {around.qemu}, "
-        f"threshold {100 * result.threshold:g} %, result {result.result}"
+        f"{wording.threshold(result)}, result {result.result}"
     )
 
 

@@ -78,6 +78,7 @@ def _properties(item: StoredComparison, mark: str) -> list[tuple[str, str]]:
     around = result.environment
     properties = [
         ("verdict", str(result.verdict)),
+        ("threshold", f"{result.threshold:g}"),
         ("base", str(result.base)),
         ("test", str(result.test)),
         ("mode", result.mode),
@@ -94,7 +95,7 @@ def _case(item: StoredComparison, case: CaseResult) -> Xml.Element:
     element = Xml.Element("testcase", name=case.case, classname=f"lab.{case.workload}", time="0")
     match kind(case):
         case "failure":
-            moved = wording.moved(case, item.result)
+            moved = f"{wording.moved(case, item.result)} ({wording.threshold(item.result)})"
             failure = Xml.SubElement(element, "failure", message=moved, type="regression")
             failure.text = "\n".join(_movers(item.result, case))
         case "error":

@@ -174,7 +174,7 @@ def _finding(result: AbResult, case: CaseResult, change: Change) -> Iterator[str
     yield ""
     yield from _paragraph(
         f"{_dotted(case)}.{primary.name} got worse: {wording.change(primary)} (interval {primary.interval_text}, over "
-        f"{len(primary.base)} pairs of runs) {'with' if change.commit else 'between'}:"
+        f"{len(primary.base)} pairs of runs; {wording.threshold(result)}) {'with' if change.commit else 'between'}:"
     )
     if change.commit:
         yield f'commit: {change.introduced} ("{change.subject}")'

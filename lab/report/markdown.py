@@ -172,7 +172,7 @@ def bisection(stored: StoredBisection) -> str:
         lines.append(f"- {word}: {code(end.id)} {code(end.title)}")
     if answer.ends is not None:
         count = wording.beside(answer.instructions)
-        lines.append(f"- ends: {_effect(answer.ends)}{count}: {answer.ends.verdict}")
+        lines.append(f"- ends: {_effect(answer.ends)}{count}: {answer.ends.verdict} ({wording.threshold(answer)})")
     lines += [f"- searched: {answer.candidates} {answer.kind}, {code(f'{answer.workload}:{answer.case}')}", ""]
     for found in answer.changes:
         lines += _change(stored, found)
@@ -268,9 +268,7 @@ def matrix(stored: StoredMatrix) -> str:
         if cell.reasons:
             lines.append(f"- {code(cell.name)} {code(cell.arm)}: {code('; '.join(cell.reasons))}")
     lines += ["", f"{code(matrix_text.clocks(result))}, QEMU {code(around.qemu)}, {code(around.machine)}, fingerprint "]
-    lines.append(
-        f"{code(around.fingerprint)}, threshold {100 * result.threshold:g} %. Repeat with {code(result.repeat)}."
-    )
+    lines.append(f"{code(around.fingerprint)}, {wording.threshold(result)}. Repeat with {code(result.repeat)}.")
     return _joined(lines)
 
 

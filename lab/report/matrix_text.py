@@ -15,6 +15,7 @@ from lab.compare.results import clock
 from lab.core import text
 from lab.core.text import aligned, number, plural, visible_record
 from lab.guests import costs
+from lab.report import wording
 from lab.report.inputs import StoredMatrix
 from lab.stats.verdict import percent
 
@@ -222,7 +223,7 @@ def _some(names: Sequence[str]) -> str:
 
 def _legend(result: MatrixResult) -> str:
     signs = "  ".join(f"{sign} {word}" for word, sign in SIGNS.items())
-    return f"{signs}   (threshold {100 * result.threshold:g} %, {_seeds(result)})"
+    return f"{signs}   ({wording.threshold(result)}, {_seeds(result)})"
 
 
 def _seeds(result: MatrixResult) -> str:

@@ -181,7 +181,7 @@ def _robustness(result: AbResult) -> list[Text]:
 def _verdict(result: AbResult) -> Text:
     verdict = Text("verdict: ", style="bold")
     verdict.append(str(result.verdict), style=_STYLES[result.verdict])
-    verdict.append(f": {result.reason} (threshold {100 * result.threshold:g} %, {len(result.seeds)} {result.pairs}s)")
+    verdict.append(f": {result.reason} ({wording.threshold(result)}, {len(result.seeds)} {result.pairs}s)")
     return verdict
 
 

@@ -15,6 +15,7 @@ from lab.stats.verdict import Comparison, percent
 
 if TYPE_CHECKING:
     from lab.bisection.answer import Answer, Culprit
+    from lab.compare.matrix_results import MatrixResult
 
 
 def shown(values: Sequence[float | None]) -> str:
@@ -77,6 +78,11 @@ def beside(count: Comparison | None) -> str:
     return f"; instructions {change(count)} {count.interval_text}".rstrip() if count else ""
 
 
+def threshold(result: AbResult | Answer | MatrixResult) -> str:
+    """The threshold, as it stands beside a verdict."""
+    return f"threshold {100 * result.threshold:g} %"
+
+
 def sentence(result: AbResult) -> str:
     """The verdict in a sentence."""
     text = f"{result.verdict}: {result.reason}"
@@ -84,7 +90,7 @@ def sentence(result: AbResult) -> str:
         primary = case.primary
         text += f"; most in {case.name}: {primary.name} {change(primary)} {primary.interval_text}".rstrip()
         text += f", in {unit(primary, result)}{instructions(case)}"
-    return f"{text} (threshold {100 * result.threshold:g} %, {len(result.seeds)} {result.pairs}s, {result.mode} mode)"
+    return f"{text} ({threshold(result)}, {len(result.seeds)} {result.pairs}s, {result.mode} mode)"
 
 
 MANY_CASES = 24

@@ -133,6 +133,19 @@ def test_the_trail_of_a_mail_says_how_it_was_found() -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "md", "html"])
+def test_the_threshold_stands_beside_the_verdict_on_the_ends(tmp_path: Path, form: str) -> None:
+    text = report.render(form, bisection(tmp_path / "b", replace(answer(), threshold=0.035)))
+    assert re.search(r"regression(</span></span>)? \(threshold 3.5 %\)", text)
+
+
+@pytest.mark.parametrize("form", ["text", "md", "html"])
+def test_the_threshold_stands_beside_the_signs_of_a_matrix(tmp_path: Path, form: str) -> None:
+    stored = fakeanswer.stored_matrix(tmp_path / "m", replace(fakeanswer.matrix(), threshold=0.035))
+    text = report.render(form, stored)
+    assert "threshold 3.5 %" in text or "within ±3.5 %" in text
+
+
+@pytest.mark.parametrize("form", ["text", "md", "html"])
 def test_hostile_words_are_shown_and_not_obeyed(tmp_path: Path, form: str) -> None:
     one = bisection(tmp_path / "b", title=ATTACK)
     text = report.render(form, one)

@@ -49,6 +49,15 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("name", ["text", "md", "html", "junit", "ktap"])
+def test_the_threshold_stands_beside_the_verdict(name: str, tmp_path: Path) -> None:
+    document = result(SLOWER, EQUAL, threshold=0.035)
+    shown = html.unescape(report.render(name, reports(tmp_path, document)))
+    assert "threshold 3.5 %" in shown
+    if name == "junit":
+        assert re.search(r'<failure message="[^"]*\(threshold 3.5 %\)"', shown)
+
+
 @pytest.mark.parametrize("name", ["text", "md", "html"])
 @pytest.mark.parametrize(("mode", "vcpus", "said"), [("exact", 4, True), ("exact", 1, False), ("live", 4, False)])
 def test_guests_with_several_vcpus_say_what_exact_mode_cannot_see(

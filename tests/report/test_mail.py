@@ -84,6 +84,7 @@ def test_a_draft_has_what_the_kernel_asks_for(tmp_path: Path, tree: Path) -> Non
     assert message["To"] == "regressions@lists.linux.dev"
     assert f"\n\n#regzbot introduced: {UPSTREAM}\n\n" in body
     assert f'commit: {UPSTREAM} ("mm: the culprit")' in body
+    assert "over 6 pairs of runs; threshold 2 %)" in " ".join(body.split())
     assert "micro-benchmark is unlikely to qualify as regression" in " ".join(body.split())
     for marked in ("| Reported-by: <<", "/r/<<MESSAGE-ID", "<<DRAFT, not sent", "<<attach"):
         assert marked in body
