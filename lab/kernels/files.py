@@ -10,16 +10,18 @@ import lzma
 import mmap
 import re
 import struct
+import subprocess
+import tempfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, Protocol
 
 from lab.core import paths
 from lab.core.errors import HostFailed, UserError
 from lab.core.executor import Work
-from lab.core.process import find_tool, run
+from lab.core.process import CommandFailed, find_tool
 from lab.core.records import Record, file_digest, is_sealed, seal, write_atomic
 
 Buffer = bytes | mmap.mmap
@@ -29,6 +31,12 @@ PT_LOAD = 1
 """Type of a segment that is loaded into memory."""
 _PT_NOTE = 4
 
+
+UNPACKED_MAX = 512 << 20
+"""The most bytes that are unpacked: several times what the largest of distributors' kernels have."""
+
+_RELEASE = rb"\d[\w.+~:-]*"
+"""What `uname -r` gives; it becomes part of paths."""
 
 PATCH, CONFIG = "source.patch", "config"
 """Names of the files that `provenance` writes."""
@@ -159,7 +167,7 @@ def _recognise(image: Buffer) -> tuple[Literal["bzImage", "vmlinux"] | None, str
     if _is_bzimage(image):
         return "bzImage", _bzimage_release(image)
     if image[:6] == b"\x7fELF\x02\x01":  # 64 bit, little endian
-        match = re.search(rb"Linux version (\d[!-~]*) \(", image)
+        match = re.search(rb"Linux version (%b) \(" % _RELEASE, image)
         return "vmlinux", match[1].decode() if match else None
     return None, None
 
@@ -172,7 +180,7 @@ def _bzimage_release(image: Buffer) -> str | None:
     """The first word of the version string that the setup header points at."""
     (offset,) = struct.unpack_from("<H", image, 0x20E)
     text = bytes(image[0x200 + offset : 0x200 + offset + 256]).split(b"\0", 1)[0]
-    match = re.match(rb"\d[!-~]*", text)
+    match = re.match(rb"%b(?=\s|\Z)" % _RELEASE, text)
     return match[0].decode() if offset and match else None
 
 
@@ -196,22 +204,60 @@ def extract_vmlinux(path: Path) -> bytes:
 
 
 def _decompress(payload: bytes) -> bytes:
-    """Unpack by magic. Most packers' output is followed by four bytes of size, put there by the build."""
+    """Unpack by magic. Most packers' output is followed by four bytes of size, put there by the build.
+
+    `UserError` for more than `UNPACKED_MAX` bytes.
+    """
     if payload.startswith(b"\x7fELF"):
         return payload
     if payload.startswith(b"\x1f\x8b"):
-        return zlib.decompressobj(wbits=31).decompress(payload)
+        return _bounded(zlib.decompressobj(wbits=31), payload)
     if payload.startswith(b"\xfd7zXZ\0"):
-        return lzma.LZMADecompressor(lzma.FORMAT_XZ).decompress(payload)
+        return _bounded(lzma.LZMADecompressor(lzma.FORMAT_XZ), payload)
     if payload.startswith(b"\x5d\0\0"):
-        return lzma.LZMADecompressor(lzma.FORMAT_ALONE).decompress(payload)
+        return _bounded(lzma.LZMADecompressor(lzma.FORMAT_ALONE), payload)
     if payload.startswith(b"BZh"):
-        return bz2.BZ2Decompressor().decompress(payload)
+        return _bounded(bz2.BZ2Decompressor(), payload)
     if payload.startswith(b"\x28\xb5\x2f\xfd"):
-        return run([find_tool("zstd", package="zstd"), "-dc", "--long=31"], stdin=payload[:-4])
+        return _unpacked_by([find_tool("zstd", package="zstd"), "-dc", "--long=27"], payload[:-4])
     if payload.startswith(b"\x02\x21\x4c\x18"):
-        return run([find_tool("lz4", package="lz4"), "-dc"], stdin=payload[:-4])
+        return _unpacked_by([find_tool("lz4", package="lz4"), "-dc"], payload[:-4])
     raise HostFailed(f"unknown compression of the kernel (it begins with {payload[:6].hex(' ')})")
+
+
+class _Decompressor(Protocol):
+    @property
+    def eof(self) -> bool: ...
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
+def _bounded(decompressor: _Decompressor, payload: bytes) -> bytes:
+    content = decompressor.decompress(payload, UNPACKED_MAX)
+    if len(content) == UNPACKED_MAX and not decompressor.eof:
+        raise _too_large()
+    return content
+
+
+def _unpacked_by(argv: list[str], payload: bytes) -> bytes:
+    """What a program unpacks from its stdin."""
+    with tempfile.TemporaryFile() as packed, tempfile.TemporaryFile() as said:
+        packed.write(payload)
+        packed.seek(0)
+        with subprocess.Popen(argv, stdin=packed, stdout=subprocess.PIPE, stderr=said) as process:
+            assert process.stdout is not None  # noqa: S101  (PIPE was asked for)
+            content = process.stdout.read(UNPACKED_MAX + 1)
+            process.kill() if len(content) > UNPACKED_MAX else process.wait()
+        if len(content) > UNPACKED_MAX:
+            raise _too_large()
+        if process.returncode:
+            said.seek(0)
+            raise CommandFailed(argv, process.returncode, said.read().decode(errors="replace"))
+    return content
+
+
+def _too_large() -> UserError:
+    return UserError(f"the kernel inside unpacks to more than {UNPACKED_MAX >> 20} MiB")
 
 
 def has_pvh(vmlinux: bytes | Path) -> bool:
@@ -264,7 +310,10 @@ def kconfig_of(path: Path) -> str | None:
     start = vmlinux.find(b"IKCFG_ST\x1f\x8b")
     if start < 0:
         return None
-    return zlib.decompressobj(wbits=31).decompress(vmlinux[start + 8 :]).decode(errors="replace")
+    try:
+        return _bounded(zlib.decompressobj(wbits=31), vmlinux[start + 8 :]).decode(errors="replace")
+    except zlib.error as error:
+        raise UserError(f"{path}: the kconfig inside cannot be unpacked: {error}") from error
 
 
 _COMPILER = re.compile(rb"Linux version \d\S* \([^()]*\) \(([^#\n]+?)(?:, (?:GNU ld|LLD)[^#\n]*)?\) #")

@@ -149,3 +149,27 @@ def test_an_unpacked_vmlinux_that_is_damaged_is_unpacked_again(
     assert first is not None and first.read_bytes() == elf()
     first.write_bytes(content)
     assert files.prebuilt(path, symbols=None).vmlinux == first and first.read_bytes() == elf()
+
+
+@pytest.mark.parametrize("packer", ["gzip", "xz", "bzip2", "zstd"])
+def test_what_unpacks_without_end_is_refused(packer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "UNPACKED_MAX", 1 << 20)
+    zeros = elf() + bytes(2 << 20)
+    payload = {
+        "gzip": lambda: gzip.compress(zeros),
+        "xz": lambda: lzma.compress(zeros) + SIZE,
+        "bzip2": lambda: bz2.compress(zeros) + SIZE,
+        "zstd": lambda: subprocess.run(["zstd", "-c"], input=zeros, check=True, capture_output=True).stdout + SIZE,
+    }[packer]()
+    path = tmp_path / "vmlinuz"
+    path.write_bytes(bzimage(payload))
+    with pytest.raises(UserError, match="unpacks to more than 1 MiB"):
+        files.extract_vmlinux(path)
+
+
+@pytest.mark.parametrize("release", [b"6.1/../../etc x", b"6.1\x1b[31m x", b"6.1$(x) x"])
+def test_a_release_is_no_path(release: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "vmlinuz"
+    path.write_bytes(bzimage(elf()).replace(b"6.12.1-test (me@here) #1 SMP", release.ljust(28, b"\0")))
+    with pytest.raises(UserError, match="is not a Linux kernel"):
+        files.inspect(path)

@@ -313,6 +313,7 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfil
         ([(member("b/link", tarfile.LNKTYPE, "/etc/passwd"), b"")], "neither file nor folder"),
         ([(member("b/null", tarfile.CHRTYPE), b"")], "neither file nor folder"),
         ([(member("b/pipe", tarfile.FIFOTYPE), b"")], "neither file nor folder"),
+        ([(member("b/sparse", tarfile.GNUTYPE_SPARSE), b"")], "a header that no bundle has"),
         ([(member("b/one"), b"1"), (member("b/one"), b"2")], "damaged"),
         ([(member("b/one"), b"1"), (member("b/one/two"), b"2")], "damaged"),
         ([(member("b/one"), b"1"), (member("c/two"), b"2")], "does not hold one folder"),
@@ -328,6 +329,35 @@ def test_an_archive_that_leads_elsewhere_is_refused(
     with pytest.raises(UserError, match=said):
         archive.unpack(tar(tmp_path / "b.tar", *members), into)
     assert not list(tmp_path.rglob("evil")) and not Path("/tmp/evil").exists()  # noqa: S108
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_an_archives_headers_are_not_read_whatever_their_size(kind: bytes, tmp_path: Path) -> None:
+    header = member("b/x", kind)
+    header.size = 3 << 30
+    path = tmp_path / "b.tar"
+    path.write_bytes(header.tobuf(tarfile.USTAR_FORMAT))
+    with path.open("r+b") as stream:
+        stream.truncate(512 + header.size)
+    (tmp_path / "into").mkdir()
+    with pytest.raises(UserError, match="a header that no bundle has"):
+        archive.unpack(path, tmp_path / "into")
+
+
+def test_an_archive_of_files_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "_MEMBERS_MAX", 3)
+    path = tar(tmp_path / "b.tar", *((member(f"b/{number}"), b"") for number in range(4)))
+    (tmp_path / "into").mkdir()
+    with pytest.raises(UserError, match="more than 3 files"):
+        archive.unpack(path, tmp_path / "into")
+
+
+def test_a_header_that_should_be_numbers_and_is_not_is_named(tmp_path: Path) -> None:
+    odd = member("b/x")
+    odd.pax_headers = {"GNU.sparse.map": "x,y", "GNU.sparse.size": "1"}
+    (tmp_path / "into").mkdir()
+    with pytest.raises(UserError, match="is no bundle, or a damaged one: invalid literal"):
+        archive.unpack(tar(tmp_path / "b.tar", (odd, b"content")), tmp_path / "into")
 
 
 @pytest.mark.parametrize("cut", [0.1, 0.5, 0.9, 0.999])

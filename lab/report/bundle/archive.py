@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 from lab.core.errors import HostFailed, UserError
 from lab.core.process import find_tool
@@ -28,6 +28,24 @@ _DECOMPRESS = ("--quiet", "--decompress", "--stdout")
 _DATE = 1704067200
 _LARGEST = 8 << 30
 _CHUNK = 1 << 20
+_MEMBERS_MAX = 20_000
+_HEADER_MAX = 1 << 16
+"""The most bytes of a header that continues the one of a member; tarfile reads it at once."""
+
+
+class _Member(tarfile.TarInfo):
+    """A member whose headers are no larger than names need, and that has all of its bytes in the archive."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """Read one header; tarfile calls this."""
+        header = super().frombuf(buf, encoding, errors)
+        if header.type == tarfile.GNUTYPE_SPARSE or (header.type not in _OF_MEMBERS and header.size > _HEADER_MAX):
+            raise tarfile.ReadError("it has a header that no bundle has")
+        return header
+
+
+_OF_MEMBERS = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE)
 
 
 def is_archive(path: Path) -> bool:
@@ -77,9 +95,9 @@ def unpack(archive: Path, into: Path) -> Path:
     nothing is extracted by tarfile: only files and folders with harmless names are accepted, and written here.
     """
     try:
-        with _reading(archive) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
+        with _reading(archive) as stream, tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member) as tar:
             _extract(tar, archive, into)
-    except (tarfile.TarError, EOFError, UnicodeError, FileExistsError, NotADirectoryError) as error:
+    except (tarfile.TarError, EOFError, ValueError, LookupError, FileExistsError, NotADirectoryError) as error:
         raise UserError(f"{archive} is no bundle, or a damaged one: {error}", hint="get it again") from error
     inside = list(into.iterdir())
     if len(inside) != 1 or not inside[0].is_dir():
@@ -133,8 +151,10 @@ def _zstd(
 
 def _extract(tar: tarfile.TarFile, archive: Path, into: Path) -> None:
     total = 0
-    for member in tar:
+    for count, member in enumerate(tar):
         total += member.size
+        if count == _MEMBERS_MAX:
+            raise UserError(f"{archive} has more than {_MEMBERS_MAX} files", hint="nothing was run")
         if not is_inside(member.name):
             raise UserError(f"{archive}: {visible(member.name)!r} would leave the folder", hint="nothing was run")
         if not (member.isfile() or member.isdir()):
