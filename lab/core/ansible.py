@@ -59,7 +59,7 @@ def play(
         variables_file.write_text(json.dumps(_literal(variables)))
         (Path(private) / _CONFIG).write_text(f"[defaults]\ninternal_poll_interval = {_POLL_S}\n")
         tag = tag or private
-        with process.reaped(TAG, tag, Path(private), *litter):
+        with process.swept(Path(private), *litter, variable=TAG, value=tag):
             runner = ansible_runner.run(
                 private_data_dir=private,
                 playbook=str(room("ansible") / "playbooks" / f"{name}.yml"),

@@ -91,27 +91,28 @@ def kill_tagged(variable: str, value: str) -> None:
 
 
 @contextmanager
-def reaped(variable: str, value: str, *folders: Path) -> Iterator[None]:
-    """Kill what has a variable in its environment, and remove folders, if this process is killed within the block.
+def swept(*folders: Path, variable: str = "", value: str = "") -> Iterator[None]:
+    """Remove folders if this process is killed within the block; before that, kill what has a variable set to a value.
 
     Another process waits for the end of a pipe that only this one writes to. It leads a session of its own, so that it
     outlives whatever ends this one.
     """
-    code = "import sys; from lab.core import process; process.reap(*sys.argv[1:])"
+    code = "import sys; from lab.core import process; process.sweep(*sys.argv[1:])"
     argv = [sys.executable, "-c", code, variable, value, *map(str, folders)]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, start_new_session=True, env=_importing_lab()) as reaper:
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, start_new_session=True, env=_importing_lab()) as sweeper:
         try:
             yield
         finally:
             with suppress(BrokenPipeError):
-                reaper.communicate(b"done")
+                sweeper.communicate(b"done")
 
 
-def reap(variable: str, value: str, *folders: str) -> None:
-    """Wait for the process at the other end of stdin; if it ended without a word, do what `reaped` says."""
+def sweep(variable: str, value: str, *folders: str) -> None:
+    """Wait for the process at the other end of stdin; if it ended without a word, do what `swept` says."""
     if sys.stdin.buffer.read(1):
         return
-    kill_tagged(variable, value)
+    if variable:
+        kill_tagged(variable, value)
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
 

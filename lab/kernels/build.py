@@ -286,7 +286,7 @@ class Workspace:
         A killed compiler leaves half an object that is newer than its source, and make would take it for finished.
         So a build folder whose last use did not end is removed; ccache has the objects that were whole.
         """
-        # What a lab that was killed left running would go on writing here, if nothing reaped it.
+        # What a lab that was killed left running would go on writing here, if nothing swept it away.
         process.kill_tagged(ansible.TAG, str(self.worktree))
         for folder, marker in self._markers.items():
             if marker.exists():

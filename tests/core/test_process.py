@@ -136,11 +136,11 @@ def _until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-REAPED = """
+SWEPT = """
 import os, pathlib, signal, subprocess, sys
 from lab.core import process
 folder = pathlib.Path(sys.argv[1])
-with process.reaped("LAB_TEST", sys.argv[1], folder):
+with process.swept(folder, variable="LAB_TEST", value=sys.argv[1]):
     env = {**os.environ, "LAB_TEST": sys.argv[1]}
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     child = subprocess.Popen(["sleep", "60"], env=env, start_new_session=True, **quiet)
@@ -152,10 +152,10 @@ print(child.pid)
 
 
 @pytest.mark.parametrize("end", ["killed", "well"])
-def test_what_a_killed_process_leaves_is_reaped(end: str, tmp_path: Path) -> None:
+def test_what_a_killed_process_leaves_is_swept_away(end: str, tmp_path: Path) -> None:
     folder = tmp_path / "litter"
     folder.mkdir()
-    argv = [sys.executable, "-c", REAPED, str(folder), end]
+    argv = [sys.executable, "-c", SWEPT, str(folder), end]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == (-signal.SIGKILL if end == "killed" else 0), done.stderr
     pid = int(done.stdout)

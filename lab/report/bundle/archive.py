@@ -55,17 +55,12 @@ def is_archive(path: Path) -> bool:
 
 def pack(folder: Path, target: Path, top: str) -> None:
     """Write a folder's files into an archive, below a folder of the name given."""
-    partial = target.with_name(f".{target.name}.partial")
-    try:
-        with (
-            _writing(partial, compressed=target.name.endswith(".zst")) as stream,
-            tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar,
-        ):
-            for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-                _add(tar, path, f"{top}/{path.relative_to(folder)}")
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    with (
+        _writing(target, compressed=target.name.endswith(".zst")) as stream,
+        tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            _add(tar, path, f"{top}/{path.relative_to(folder)}")
 
 
 def _add(tar: tarfile.TarFile, path: Path, name: str) -> None:

@@ -20,7 +20,7 @@ from lab.compare import exact, runs
 from lab.compare.plan import Plan
 from lab.compare.results import ResultEnvironment
 from lab.compare.runs import Bench, Run
-from lab.core import records
+from lab.core import process, records
 from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.paths import room
@@ -84,14 +84,17 @@ def write(report: StoredComparison, output: Path, work: Work) -> None:
     """Write a result's bundle, as a new folder or, if the suffix says so, one file."""
     _check_output(output)
     plan = _plan(report)
-    with tempfile.TemporaryDirectory(prefix=".lab-bundle-", dir=output.absolute().parent) as scratch:
+    beside = output.absolute().parent
+    with tempfile.TemporaryDirectory(prefix=".lab-bundle-", dir=beside) as scratch, process.swept(Path(scratch)):
         folder = Path(scratch) / "bundle"
         folder.mkdir()
         _fill(folder, report, plan, _parts(report, plan, Path(scratch), work), work.progress)
         contents.write(folder)
         if archive.is_archive(output):
             work.progress.log("packing")
-            archive.pack(folder, output, f"bundle-{report.folder.name}")
+            packed = Path(scratch) / output.name
+            archive.pack(folder, packed, f"bundle-{report.folder.name}")
+            packed.replace(output)
         else:
             folder.replace(output)
 
