@@ -16,7 +16,7 @@ import msgspec
 
 from lab.compare import exact, profiles, results, runs
 from lab.compare.counters import Mechanism, kernel_counters, mechanisms
-from lab.compare.profiles import ArmProfile
+from lab.compare.profiles import OUTSIDE, ArmProfile
 from lab.compare.results import AbResult, CaseResult
 from lab.core import records
 from lab.core.errors import UserError
@@ -66,6 +66,19 @@ class FunctionRow(Record, frozen=True, kw_only=True):
     def calls(self, arm: Arm) -> int | None:
         """One arm's calls."""
         return self.base_calls if arm == "base" else self.test_calls
+
+
+class Initcall(Record, frozen=True, kw_only=True):
+    """One of the kernel's initcalls: microseconds of guest time in each arm, None where the kernel has none such."""
+
+    name: str
+    base: int | None
+    test: int | None
+
+    @property
+    def delta(self) -> int:
+        """Test minus base."""
+        return (self.test or 0) - (self.base or 0)
 
 
 class Explanation(Record, frozen=True, kw_only=True):
@@ -217,6 +230,28 @@ def differing(explanation: Explanation, cost: Cost = "cycles", *, least: Fractio
     ]
 
 
+def initcalls(base: Mapping[str, int], test: Mapping[str, int]) -> list[Initcall]:
+    """The initcalls of both arms, what moved most first; what is outside of them last."""
+    rows = [Initcall(name=name, base=base.get(name), test=test.get(name)) for name in base.keys() | test]
+    return sorted(rows, key=lambda row: (row.name == OUTSIDE, -abs(row.delta), row.name))
+
+
+def largest_initcalls(rows: Sequence[Initcall], most: int = 10) -> list[Initcall]:
+    """Those that moved most, then the sum of the others, what is outside, and the sum of all."""
+    if not rows:
+        return []
+    inside = [row for row in rows if row.name != OUTSIDE]
+    moved = [row for row in inside if row.delta][:most]
+    others = [row for row in inside if row not in moved]
+    rest = [_summed(f"[{len(others)} others]", others)] if others else []
+    return [*moved, *rest, *(row for row in rows if row.name == OUTSIDE), _summed("total", rows)]
+
+
+def _summed(name: str, rows: Iterable[Initcall]) -> Initcall:
+    many = list(rows)
+    return Initcall(name=name, base=sum(row.base or 0 for row in many), test=sum(row.test or 0 for row in many))
+
+
 class StoredExplanation(Record, frozen=True, kw_only=True):
     """An explanation, stored beside its result, so that reports can show it without a guest."""
 
@@ -227,6 +262,7 @@ class StoredExplanation(Record, frozen=True, kw_only=True):
     model: str
     cost: Cost
     explanation: Explanation
+    initcalls: list[Initcall] = msgspec.field(default_factory=list)
 
 
 def remember(folder: Path, found: StoredExplanation) -> None:
@@ -257,6 +293,7 @@ class CaseExplanation:
     machine: str
     model: str
     cost: Cost
+    initcalls: Sequence[Initcall] = ()
 
     @property
     def title(self) -> str:
@@ -274,6 +311,7 @@ class CaseExplanation:
             "machine": self.machine,
             "model": self.model,
             "mechanisms": records.plain(self.mechanisms),
+            **({"initcalls": records.plain(list(self.initcalls))} if self.initcalls else {}),
         }
 
 
@@ -301,6 +339,7 @@ def find(
         model=found.model,
         cost=cost,
         explanation=explanation,
+        initcalls=initcalls(*found.initcalls) if found.initcalls else [],
     )
     remember(folder, kept)
     return CaseExplanation(
@@ -311,6 +350,7 @@ def find(
         machine=found.machine,
         model=found.model,
         cost=cost,
+        initcalls=kept.initcalls,
     )
 
 

@@ -1,9 +1,14 @@
-"""Profiles of a stored result's arms: the stored ones of seed 1, or those of guests that run for them."""
+"""Profiles of a stored result's arms: the stored ones of seed 1, or those of guests that run for them.
+
+Beside the profile of a boot there are its initcalls, from the kernel's own log in guests that run for this alone: the
+messages cost time, which no number of the measurement has.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -11,7 +16,8 @@ import msgspec
 
 from lab.compare import exact, results, runs, sampling
 from lab.compare.results import AbResult, CaseResult
-from lab.compare.runs import GuestRun, Run
+from lab.compare.runs import Bench, GuestRun, Run
+from lab.compare.sampling import Series
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure, UserError
 from lab.core.executor import Work
@@ -21,6 +27,17 @@ from lab.kernels import symbols
 from lab.kernels.symbols import SymbolTable
 from lab.stats.verdict import distance
 from lab.workloads import selection
+from lab.workloads.spec import Metric, Workload
+
+OUTSIDE = "[outside initcalls]"
+"""What the boot took before, between and after them, with the messages of the log."""
+
+_LOG_INITCALLS = ("initcall_debug", "log_buf_len=4M")
+_TIMED = r"\[ *(\d+)\.(\d{6})\] "
+_CALLING = re.compile(rf"{_TIMED}calling  (\S+?)\+0x")
+_RETURNED = re.compile(rf"{_TIMED}initcall (\S+?)\+0x\S+ returned -?\d+ after (\d+) usecs")
+_CLOCK = "clocksource: Switched to clocksource"
+_INIT = re.compile(rf"{_TIMED}Run /init as init process")
 
 
 class BlockLike(Protocol):
@@ -63,6 +80,8 @@ class Profiles:
     test: ArmProfile
     machine: str
     model: str
+    initcalls: Sequence[dict[str, int]] = field(default_factory=list)
+    """Microseconds of guest time of each initcall in both arms, where the case is a boot."""
 
 
 def choose(result: AbResult, case: str | None) -> CaseResult:
@@ -109,7 +128,11 @@ def collect(folder: Path, case: CaseResult, work: Work, *, machine: str | None, 
         for arm in ready.arms
     )
     return Profiles(
-        base=base, test=test, machine=hardware.load(plan.machine or hardware.DEFAULT).name, model=plan.model
+        base=base,
+        test=test,
+        machine=hardware.load(plan.machine or hardware.DEFAULT).name,
+        model=plan.model,
+        initcalls=_initcalls(ready, folder / "explain" / f"{case.case}-initcalls", work),
     )
 
 
@@ -141,3 +164,64 @@ def _profile(guest: GuestRun, root: Path) -> ArmProfile:
         kernel=[symbols.kernel_symbols(kernel.vmlinux or kernel.bzimage, kernel.symbols)],
         user=[symbols.from_elf(program)],
     )
+
+
+# ---- the initcalls of a boot
+
+
+def _initcalls(ready: exact.ExactGuests, folder: Path, work: Work) -> list[dict[str, int]]:
+    """The initcalls of both arms; none where the case is no boot."""
+    (series,) = ready.series
+    if not plugin.measures_boot(series.bench.packed_root):
+        return []
+    (folder / "runs").mkdir(parents=True, exist_ok=True)
+    bench = _logging(series.bench, folder, work)
+    logging = Series(bench=bench, cases=series.cases)
+    guests = [(logging, logging.guest(arm, runs.PROFILED_SEED, series.cases)) for arm in ready.arms]
+    with work.progress.task("initcalls", 0) as task:
+        sampling.run_all(guests, work.until(None), task)
+    found = [records.load(guest.record_path, Run) for _, guest in guests]
+    return [initcalls_of(run.report.cases[0].stdout) for run in found]
+
+
+def _logging(bench: Bench, folder: Path, work: Work) -> Bench:
+    """The same guest without a model, in which the kernel logs its initcalls and a program prints the log."""
+    asked = bench.workload
+    elapsed = Metric(
+        name="elapsed", unit="ns", better="lower", description="of the program", primary=True, parse="guest",
+        field="elapsed_ns",
+    )  # fmt: skip
+    workload: Workload = msgspec.structs.replace(
+        asked,
+        program=initrd.BUSYBOX,
+        argv=("dmesg",),
+        cmdline=(*asked.cmdline, *_LOG_INITCALLS),
+        metrics=(elapsed,),
+        parse="guest",
+    )
+    root = initrd.pack_initrd(image.obtain(work.progress, packages=asked.packages), workload)
+    return replace(bench, folder=folder, workload=workload, packed_root=root, instrument=None)
+
+
+def initcalls_of(log: Iterable[str]) -> dict[str, int]:
+    """Microseconds of each initcall, and of all else until init is started, by a kernel's log with `initcall_debug`.
+
+    The kernel's own figures are in ticks until it takes a clock source; the times of its messages are not, and have
+    the first message with them. Two functions of one name are one.
+    """
+    found: dict[str, int] = {}
+    clock, began = False, 0
+    for line in log:
+        clock = clock or _CLOCK in line
+        if match := _CALLING.search(line):
+            began = _microseconds(match)
+        elif match := _RETURNED.search(line):
+            took = int(match[4]) if clock else _microseconds(match) - began
+            found[match[3]] = found.get(match[3], 0) + took
+        elif match := _INIT.search(line):
+            return {**found, OUTSIDE: _microseconds(match) - sum(found.values())}
+    return found
+
+
+def _microseconds(match: re.Match[str]) -> int:
+    return int(match[1]) * 1_000_000 + int(match[2])

@@ -285,6 +285,11 @@ _BOOT_MARK = bytes.fromhex("0f1f800942414c")
 """The instruction of a program that measures the boot before it (`lab_measures_boot`)."""
 
 
+def measures_boot(root: Path) -> bool:
+    """True if a program in a guest's archive, uncompressed, measures the boot before it."""
+    return _BOOT_MARK in root.read_bytes()
+
+
 def _brackets(root: bytes) -> Brackets:
     """By the marks in a guest's archive. A program that marks a window need not be modelled while it sets up."""
     if _BOOT_MARK in root:

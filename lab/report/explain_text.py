@@ -9,7 +9,17 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from lab.compare.counters import Mechanism
-from lab.compare.explain import CaseExplanation, Cost, Explanation, FunctionRow, by_cost, differing, total
+from lab.compare.explain import (
+    CaseExplanation,
+    Cost,
+    Explanation,
+    FunctionRow,
+    Initcall,
+    by_cost,
+    differing,
+    largest_initcalls,
+    total,
+)
 from lab.core import text
 from lab.core.text import aligned, columns, number, plural, visible, visible_record
 from lab.kernels.alternatives import CpuChoices, FeatureChoice
@@ -41,6 +51,8 @@ def render(why: CaseExplanation, width: int, *, everything: bool = False, most: 
         Text(),
         _functions(explanation, why.cost, width, most, everything=everything),
     ]
+    if why.initcalls:
+        parts += [Text(), _initcalls(why.initcalls)]
     if why.mechanisms:
         parts += [Text(), _counters(why.mechanisms, width)]
     return Group(*parts)
@@ -148,6 +160,29 @@ def _fitting(rows: Sequence[tuple[str, ...]], width: int) -> list[str]:
 
 def _cut(name: str, longest: int) -> str:
     return name if len(name) <= longest else name[: longest - 1] + "…"
+
+
+# ---- initcalls
+
+
+def initcall_cells(rows: Sequence[Initcall]) -> list[tuple[str, str, str, str]]:
+    """The initcalls that moved most with their times in ms, and the sum of all others; `-` where there is none such."""
+    return [
+        (visible(row.name), _milliseconds(row.base), _milliseconds(row.test), f"{row.delta / 1000:+,.1f}")
+        for row in largest_initcalls(rows)
+    ]
+
+
+def _milliseconds(microseconds: int | None) -> str:
+    return "-" if microseconds is None else f"{microseconds / 1000:,.1f}"
+
+
+def _initcalls(rows: Sequence[Initcall]) -> Text:
+    """One line an initcall, in guests in which the kernel logs them."""
+    table = Text("initcalls, ms of guest time\n", style="bold")
+    heading = ("initcall", "base", "test", "difference")
+    table.append("\n".join(columns([heading, *initcall_cells(rows)], right=(1, 2, 3))))
+    return table
 
 
 # ---- counters

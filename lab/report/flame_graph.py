@@ -27,7 +27,7 @@ from lab.compare.explain import (
 )
 from lab.compare.results import AbResult, CaseResult
 from lab.core.text import visible_record, xml
-from lab.report.explain_text import change, short, signed, unit_of
+from lab.report.explain_text import change, initcall_cells, short, signed, unit_of
 
 _SPACES: tuple[Space, ...] = ("kernel", "user")
 _ARMS: tuple[Arm, ...] = ("base", "test")
@@ -231,4 +231,4 @@ def view(stored: StoredExplanation, case: CaseResult, result: AbResult) -> dict[
         rows.append((row.name, row.space, short(base), short(test), signed(test - base), float(test - base)))
     head = f'<svg role="img" aria-label="{escape(label)}" '
     graph = svg(explanation, cost, title=title, machine=machine).replace("<svg ", head, 1)
-    return {"svg": Markup(graph), "unit": unit, "rows": rows}  # noqa: S704  (it escapes)
+    return {"svg": Markup(graph), "unit": unit, "rows": rows, "initcalls": initcall_cells(stored.initcalls)}  # noqa: S704  (it escapes)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import pytest
 
 from lab.compare import counters, explain
-from lab.compare.explain import CaseExplanation, Explanation, FunctionRow
-from lab.compare.profiles import ArmProfile
+from lab.compare.explain import CaseExplanation, Explanation, FunctionRow, Initcall
+from lab.compare.profiles import OUTSIDE, ArmProfile, initcalls_of
 from lab.core import records
 from lab.core import text as core_text
 from lab.core.errors import UserError
@@ -246,6 +246,56 @@ def test_broken_list_of_counters(tmp_path: Path) -> None:
         counters.counters(tmp_path / "nothing")
 
 
+# --- initcalls
+
+# Of Debian's 6.1, shortened.
+LOG = """\
+<6>[    0.000000] Linux version 6.1.0-56-cloud-amd64
+<7>[    1.610978] calling  init_kprobes+0x0/0x142 @ 1
+<7>[    1.617178] initcall init_kprobes+0x0/0x142 returned 0 after 8000 usecs
+<7>[    1.617500] calling  futex_init+0x0/0xde @ 1
+<6>[    1.617600] futex hash table entries: 256
+<7>[    1.617696] initcall futex_init+0x0/0xde returned 0 after 0 usecs
+<6>[    3.270362] clocksource: Switched to clocksource tsc-early
+<7>[    3.270500] initcall clocksource_done_booting+0x0/0x40 returned 0 after 200 usecs
+<7>[    4.000000] calling  unpopulated_init+0x0/0x43 @ 1
+<7>[    4.001200] initcall unpopulated_init+0x0/0x43 returned -19 after 1000 usecs
+<7>[    4.010000] calling  init_subsystem+0x0/0x20 @ 1
+<7>[    4.010300] initcall init_subsystem+0x0/0x20 returned 0 after 100 usecs
+<7>[    4.020000] calling  init_subsystem+0x0/0x18 @ 1
+<7>[    4.020300] initcall init_subsystem+0x0/0x18 returned 0 after 50 usecs
+<6>[    6.091649] Run /init as init process
+<7>[    7.000000] initcall late+0x0/0x18 returned 0 after 5 usecs
+""".splitlines()
+
+
+def test_initcalls_are_read_from_the_log_and_the_rest_is_outside() -> None:
+    found = initcalls_of(LOG)
+    outside = found.pop(OUTSIDE)
+    assert found == {
+        "init_kprobes": 6200, "futex_init": 196, "clocksource_done_booting": 200, "unpopulated_init": 1000,
+        "init_subsystem": 150,
+    }  # fmt: skip
+    assert outside + sum(found.values()) == 6_091_649
+    assert initcalls_of(LOG[:3]) == {"init_kprobes": 6200}, "a log that ends before init"
+
+
+def test_initcalls_of_two_arms_meet_by_name_and_add_up() -> None:
+    base = {"same": 5000, "gone": 3000, "slower": 1000, OUTSIDE: 70_000}
+    test = {"same": 5000, "new": 9000, "slower": 3500, OUTSIDE: 10_000}
+    rows = explain.initcalls(base, test)
+    assert [(row.name, row.delta) for row in rows] == [
+        ("new", 9000), ("gone", -3000), ("slower", 2500), ("same", 0), (OUTSIDE, -60_000),
+    ]  # fmt: skip
+    assert rows[0].base is None and rows[1].test is None
+    shown = explain.largest_initcalls(rows, 2)
+    assert [row.name for row in shown] == ["new", "gone", "[2 others]", OUTSIDE, "total"]
+    assert shown[2] == Initcall(name="[2 others]", base=6000, test=8500)
+    assert (shown[-1].base, shown[-1].test) == (79_000, 27_500)
+    assert sum(row.delta for row in shown[:-1]) == shown[-1].delta
+    assert explain.largest_initcalls([]) == []
+
+
 # --- text
 
 
@@ -256,11 +306,12 @@ def shown(
     cost: explain.Cost = "cycles",
     most: int | None = 20,
     everything: bool = False,
+    initcalls: Sequence[Initcall] = (),
 ) -> str:
     result = fakeresult.result(base=fakeresult.arm("v6.11", "1"), test=fakeresult.arm("v6.12", "2"))
     why = CaseExplanation(
         result=result, case=result.cases[0], explanation=explanation, machine="zen4", model="full", cost=cost,
-        mechanisms=counters.mechanisms([compared("vmas", [12], [43])]),
+        mechanisms=counters.mechanisms([compared("vmas", [12], [43])]), initcalls=initcalls,
     )  # fmt: skip
     return core_text.plain(lambda _: explain_text.render(why, width, everything=everything, most=most))
 
@@ -275,6 +326,15 @@ def test_text() -> None:
     assert "[3 others] 10.4 10.4 0 0.0 %" in lines
     assert "vmas 12 -> 43 +258.3 % mappings of the process: buffers that lie apart cannot merge into one" in lines
     assert all(line == line.rstrip() for line in text.splitlines())
+
+
+def test_text_of_initcalls() -> None:
+    rows = explain.initcalls({"new\x1b[1m": 5000, OUTSIDE: 1_234_560}, {"other": 40, OUTSIDE: 1_234_560})
+    text = shown(explained(), initcalls=rows)
+    lines = [" ".join(line.split()) for line in text.partition("initcalls, ms of guest time\n")[2].splitlines()]
+    assert lines[:2] == ["initcall base test difference", "new\\x1b[1m 5.0 - -5.0"]
+    assert lines[2:5] == ["other - 0.0 +0.0", f"{OUTSIDE} 1,234.6 1,234.6 +0.0", "total 1,239.6 1,234.6 -5.0"]
+    assert "initcalls" not in shown(explained())
 
 
 def test_text_of_everything_and_of_the_top() -> None:

@@ -21,11 +21,17 @@ def metrics_of(document: Any) -> dict[str, Any]:
 
 @pytest.mark.build
 def test_a_boot_costs_the_same_whatever_the_seed(story: Lab) -> None:
-    found = metrics_of(story.json("ab", "--base", FIX, "--test", FIX, "-w", "boot", "--seeds", "3"))
+    document = story.json("ab", "--base", FIX, "--test", FIX, "-w", "boot", "--seeds", "3")
+    found = metrics_of(document)
     cycles, count, time = found["kernel_cycles"], found["kernel_instructions"], found["boot_time"]
     assert cycles["primary"] and len({*cycles["base"], *cycles["test"]}) == 1
     # An instruction takes 16 ns there, and the kernel waits for next to nothing.
     assert 0.5 < 16 * count["base"][0] / time["base"][0] < 1.5
+    why = story.json("explain", document["result"])
+    assert len(why["initcalls"]) > 200 and all(call["base"] == call["test"] for call in why["initcalls"])
+    # What the log costs is in it, and not in the measurement.
+    logged_ns = 1000 * sum(call["base"] for call in why["initcalls"])
+    assert time["base"][0] < logged_ns < 2 * time["base"][0]
     assert 0 < found["percpu_kb"]["base"][0] < found["slab_kb"]["base"][0] < found["mem_available_kb"]["base"][0]
 
 

@@ -98,12 +98,14 @@ def test_a_stored_explanation_is_drawn_and_written_out(tmp_path: Path) -> None:
     kept = explain.StoredExplanation(
         workload="alloc-burst", case=SLOWER.case, machine="made-up-machine", model="full", cost="cycles",
         explanation=explanation,
+        initcalls=explain.initcalls({"<i>init": 2_000, "gone": 1_000}, {"<i>init": 12_345}),
     )  # fmt: skip
     explain.remember(together.items[0].folder, kept)
     reader = _read(page.comparison(together))
     flames = [attrs for tag, attrs in reader.tags if tag == "svg" and "flame" in (attrs.get("aria-label") or "")]
     assert len(flames) == 1 and "modelled cycles/op (full made-up-machine)" in (flames[0]["aria-label"] or "")
     assert re.search(r"clear_page_rep\s*kernel\s*1\s*9\s*\+8", reader.text)
+    assert re.search(r"<i>init\s*2\.0\s*12\.3\s*\+10\.3\s*gone\s*1\.0\s*-\s*-1\.0\s*total\s*3\.0", reader.text)
 
 
 def test_kernel_counters_of_the_runs_are_ranked_with_the_metrics(tmp_path: Path) -> None:
