@@ -149,7 +149,7 @@ class Measurer:
         series = dataclasses.replace(self._series, bench=dataclasses.replace(self.bench, folder=folder), done={})
         arm = Arm(name="commit", kernel=kernel, settings=dict(kernel.spec.settings))
         guests = [(series, series.guest(arm, seed, series.cases)) for seed in seeds]
-        with self.work.progress.task(f"measuring {candidate.name}", 0) as task:
+        with self.work.progress.task(f"measuring {candidate.name}", None) as task:
             sampling.run_all(guests, self.work, task)
         case = series.cases[0]
         runs = [series.run("commit", seed, case) for seed in seeds]

@@ -582,8 +582,7 @@ def announce(plan: Plan, selected: Sequence[tuple[Workload, list[Case]]], work: 
     cases = sum(len(chosen) for _, chosen in selected)
     work.progress.log(
         f"{plural(cases, 'case')}, {from_to(least, most)} seed{'s' * (most > 1)}: "
-        f"{from_to(guests * least, guests * most)} guests, {work.jobs} at a time, "
-        f"{runs.span(pair * least / work.jobs, pair * most / work.jobs)}"
+        f"{runs.announced(f'{from_to(guests * least, guests * most)} guests', pair * least, pair * most, work)}"
     )
 
 

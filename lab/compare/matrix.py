@@ -298,17 +298,17 @@ def announce(plan: MatrixPlan, folder: Path, work: Work, *, budget_s: float | No
     first, last = (
         _left(plan, folder, shared, seeds) for seeds in ((1, least), (least + 1, most))
     )  # fmt: skip
-    guests, seconds = sum(count for count, _ in first), sum(took for _, took in first) / work.jobs
-    more, longer = guests + sum(count for count, _ in last), seconds + sum(took for _, took in last) / work.jobs
+    guests, seconds = sum(count for count, _ in first), sum(took for _, took in first)
+    more, longer = guests + sum(count for count, _ in last), seconds + sum(took for _, took in last)
     built = set(map(_kernel_of, plan.arms))
     whole = len(plan.arms) * least * len(shared)
     kept = f" ({whole - guests} of {whole} are there)" if guests < whole else ""
     work.progress.log(
         f"{cells} cells: {plural(len(plan.arms), 'arm')} of {plural(len(built), 'kernel')}, "
         f"{plural(cells // len(plan.arms), 'case')}, {from_to(least, most)} seed{'s' * (most > 1)}: "
-        f"{from_to(guests, more)} guests{kept}, {work.jobs} at a time, {runs.span(seconds, longer)}"
+        f"{runs.announced(f'{from_to(guests, more)} guests{kept}', seconds, longer, work)}"
     )
-    if budget_s is not None and seconds > budget_s:
+    if budget_s is not None and seconds * runs.crowding(work) / work.jobs > budget_s:
         work.progress.log(
             f"the budget of {budget_s:.0f} s may not be enough for all; what is measured then is judged and kept"
         )

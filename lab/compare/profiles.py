@@ -120,7 +120,7 @@ def collect(folder: Path, case: CaseResult, work: Work, *, machine: str | None, 
     (series,) = ready.series
     if plan.model != own:
         guests = [(series, series.guest(arm, runs.PROFILED_SEED, series.cases)) for arm in ready.arms]
-        with work.progress.task("profiling", 0) as task:
+        with work.progress.task("profiling", None) as task:
             sampling.run_all(guests, work.until(None), task)
     root = image.obtain(work.progress, packages=series.bench.workload.packages)[1] / "root"
     base, test = (

@@ -94,7 +94,7 @@ def _run_again(before: list[Run], guests: ExactGuests, work: Work) -> list[Run]:
         one = series[run.workload]
         cases = [one.bench.workload.case(name) for name in run.cases]
         again.append((one, one.guest(arms[run.arm], run.seed, cases, windows=run.repeats)))
-    with work.progress.task("replaying", 0) as task:
+    with work.progress.task("replaying", None) as task:
         sampling.run_all(again, work, task, loss="arm")
     if died := [error for one in series.values() for _, error in one.died]:
         raise died[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ import msgspec
 
 from lab.core import cpio, paths, records, toml
 from lab.core.errors import GuestFailed, GuestFailure, LabError
+from lab.core.executor import Work
 from lab.core.records import Record
 from lab.guests import channel, costs, exact, output, run
 from lab.guests.channel import GuestReport
@@ -400,6 +402,10 @@ _REMEMBERED = 8
 """Guests whose mean a memo follows: a machine that becomes slower shows after a few."""
 
 
+_CROWDED = 1.2
+"""Other work from here on is worth a word."""
+
+
 class _Table(Record, frozen=True, kw_only=True):
     """`workloads/seconds.toml`.
 
@@ -436,6 +442,21 @@ def _table_digest() -> str:
 def guest_seconds(workload: Workload, cases: Sequence[Case], *, built: bool, model: str) -> float:
     """The seconds that one guest takes on an idle core. built: its kernel is the lab's own, which boots sooner."""
     return _by_table(workload, cases, built=built, model=model) * _factor(workload)
+
+
+def crowding(work: Work) -> float:
+    """How many times as long guests take beside what the machine does already; 1 where others run the guests."""
+    if work.executor is not None:
+        return 1.0
+    return max(1.0, (os.getloadavg()[0] + work.jobs) / (os.cpu_count() or 1))
+
+
+def announced(guests: str, low_s: float, high_s: float, work: Work) -> str:
+    """Guests, and the time that they take, from processor seconds of the fewest and of the most of them."""
+    crowded = crowding(work)
+    beside = " beside other work" if crowded > _CROWDED else ""
+    times = span(low_s * crowded / work.jobs, high_s * crowded / work.jobs)
+    return f"{guests}, {work.jobs} at a time, {times}{beside}"
 
 
 def learn(workload: Workload, cases: Sequence[Case], seconds: float, *, built: bool, model: str) -> None:

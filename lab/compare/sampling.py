@@ -24,6 +24,7 @@ from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure
 from lab.core.executor import Work
 from lab.core.progress import Task
+from lab.core.text import plural
 from lab.guests.run import Arm, RunningGuests
 from lab.stats.defaults import FIRST_LOOK_SEEDS, MIN_PAIRS, MORE_SEEDS
 from lab.stats.verdict import Comparison, Outcome, percent
@@ -154,11 +155,11 @@ def fill(
     undecided: judges a series after each look.
     loss: of a case that fails. It is not run again after the look in which it did.
     """
-    with work.progress.task("measuring", 0) as task:
+    with work.progress.task("measuring", None) as task:
         looks = [plan.seeds] if plan.fixed_seeds else sorted({min(FIRST_LOOK_SEEDS, plan.seeds), plan.seeds})
         if not plan.fixed_seeds:
             looks += [*range(plan.seeds + MORE_SEEDS, plan.max_seeds, MORE_SEEDS), plan.max_seeds]
-        seen = 0
+        seen = announced = 0
         for look in looks:
             wanted = [(one, undecided(one) if seen else SeedRequest(arms, one.cases)) for one in series]
             wanted = [(one, want) for one, want in wanted if want.arms and want.cases]
@@ -170,11 +171,21 @@ def fill(
                 for one, want in wanted
                 for guest in _guests(one, seed, want.arms, one.cases if look <= plan.seeds else want.cases, loss)
             ]
+            if not seen:
+                announced = look if _are_alike(arms) else plan.seeds
+                task.expect(len(guests) * announced // look)
+            elif look > announced:
+                task.expect(len(guests), f"measuring, {plural(look - seen, 'more seed')}")
             run_all(guests, work, task, loss=loss)
             if not seen:
                 for one in series:
                     one.widen()
             seen = look
+
+
+def _are_alike(arms: Sequence[Arm]) -> bool:
+    """True of one kernel under equal settings, of which the first look may decide."""
+    return len({arm.kernel.key for arm in arms}) == 1 and all(arm.settings == arms[0].settings for arm in arms)
 
 
 def _guests(one: Series, seed: int, arms: Sequence[Arm], cases: Sequence[Case], loss: Loss) -> Iterator[GuestRun]:
@@ -196,7 +207,7 @@ def run_all(guests: Sequence[tuple[Series, GuestRun]], work: Work, task: Task, *
 
     loss: of a case that fails: its error is raised only where it ends everything.
     """
-    task.grow(len(guests))
+    task.expect(len(guests))
     running = RunningGuests()
     jobs = work.executor.guests(guests[0][1].bench) if work.executor and guests else work.jobs
     with ThreadPoolExecutor(max_workers=jobs) as pool:
@@ -213,10 +224,11 @@ def run_all(guests: Sequence[tuple[Series, GuestRun]], work: Work, task: Task, *
 
 def _run(series: Series, guest: GuestRun, work: Work, running: RunningGuests, task: Task, loss: Loss) -> None:
     """Run one guest; if it dies in a case, once more without that case."""
-    cases, run = _alive(series, guest, loss), None
+    cases, run, known = _alive(series, guest, loss), None, False
     while cases and run is None:
         guest = replace(guest, cases=cases)
         run = _stored(guest)
+        known = run is not None
         if run is None and work.out_of_time:
             break
         try:
@@ -230,7 +242,7 @@ def _run(series: Series, guest: GuestRun, work: Work, running: RunningGuests, ta
         series.done[guest.name] = run
         if loss == "all":
             _require_success(guest, run)
-    task.advance()
+    task.advance(known=known)
 
 
 def _alive(series: Series, guest: GuestRun, loss: Loss) -> list[Case]:

@@ -41,7 +41,7 @@ class Progress:
                 rich_progress.TextColumn("{task.description}"),
                 rich_progress.BarColumn(),
                 rich_progress.MofNCompleteColumn(),
-                rich_progress.TimeRemainingColumn(),
+                rich_progress.TextColumn("{task.fields[left]}"),
             )
             self._bars = rich_progress.Progress(*columns, console=Console(stderr=True), transient=True)
             self._bars.start()
@@ -84,12 +84,17 @@ class Progress:
 
 
 class Task:
-    """One bar, a context manager. `count` is the number of steps that are done."""
+    """One bar, a context manager. `count` is the number of steps that are done.
+
+    The time that is left follows from the steps that were done here: neither from those of an earlier command, nor from
+    the time before the first step was due.
+    """
 
     def __init__(self, progress: Progress, label: str, total: int | None, bars: rich_progress.Progress | None) -> None:
         self.progress, self.label, self.total, self.count = progress, label, total, 0
+        self._known = 0
         self._bars = bars
-        self._id: rich_progress.TaskID | None = bars.add_task(label, total=total) if bars is not None else None
+        self._id: rich_progress.TaskID | None = bars.add_task(label, total=total, left="") if bars is not None else None
         self._started = self._logged = time.monotonic()
 
     def __enter__(self) -> Task:
@@ -98,30 +103,47 @@ class Task:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def advance(self, steps: int = 1, note: str = "") -> None:
-        """Count steps as done, and show it."""
+    def advance(self, steps: int = 1, note: str = "", *, known: bool = False) -> None:
+        """Count steps as done, and show it. known: an earlier command did them."""
         self.count += steps
-        if self._bars is not None and self._id is not None:
-            total = None if self.total is None else max(self.total, self.count)
-            self._bars.update(self._id, completed=self.count, total=total, description=f"{self.label} {note}".rstrip())
+        self._known += steps * known
+        if self._bars is not None:
+            self._show(note)
         elif time.monotonic() - self._logged > _PLAIN_EVERY_S:
             self._logged = time.monotonic()
             self.progress.log(self._plain(note))
 
-    def grow(self, steps: int) -> None:
-        """Add steps to the total."""
-        self.total = (self.total or 0) + steps
+    def expect(self, steps: int, label: str | None = None) -> None:
+        """Say how many steps are to come, as far as that is known; the total never becomes smaller."""
+        self.label = label or self.label
+        self.total = max(self.total or 0, self.count + steps)
+        if not self.count:
+            self._started = time.monotonic()
+        self._show()
 
     def close(self) -> None:
         """Remove the bar."""
         if self._bars is not None and self._id is not None:
             self._bars.remove_task(self._id)
 
+    def _show(self, note: str = "") -> None:
+        if self._bars is not None and self._id is not None:
+            total = None if self.total is None else max(self.total, self.count)
+            label = f"{self.label} {note}".rstrip()
+            self._bars.update(self._id, completed=self.count, total=total, description=label, left=self._left())
+
+    def _left(self) -> str:
+        """The time that is left; empty where nothing tells."""
+        done = self.count - self._known
+        if not self.total or not 0 < self.count < self.total or not done:
+            return ""
+        return f"about {(time.monotonic() - self._started) * (self.total - self.count) / done:.0f} s left"
+
     def _plain(self, note: str) -> str:
         spent = time.monotonic() - self._started
         if self.total and 0 < self.count < self.total:
-            left = spent * (self.total - self.count) / self.count
-            return f"{self.label}: {self.count} of {self.total}, about {left:.0f} s left {note}".rstrip()
+            left = ", ".join(filter(None, [f"{self.label}: {self.count} of {self.total}", self._left()]))
+            return f"{left} {note}".rstrip()
         return f"{self.label}: {self.count} steps in {spent:.0f} s {note}".rstrip()
 
 

@@ -152,6 +152,19 @@ def test_what_will_be_run_is_said_before(tmp_path: Path, capsys: pytest.CaptureF
     assert capsys.readouterr().err.startswith("2 cases, 6 to 12 seeds: 12 to 24 guests, 2 at a time, about ")
 
 
+def test_the_total_is_what_was_announced_until_seeds_are_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("lab.core.progress._PLAIN_EVERY_S", -1.0)
+    pretend(monkeypatch, tmp_path, FakeGuests(lambda arm, seed, case: 100.0 + 9 * (seed % 5) * (arm == "base")))
+    asked = plan(write_workload(tmp_path / "mine"))
+    with Progress() as progress:
+        exact.measure(asked, results.new_folder(None), Work(jobs=1, progress=progress))
+    lines = [line.partition(", about")[0] for line in capsys.readouterr().err.splitlines() if "measuring" in line]
+    assert lines[:11] == [f"measuring: {count} of 12" for count in range(1, 12)]
+    assert lines[12] == "measuring, 2 more seeds: 13 of 16"
+
+
 def test_arms_without_a_common_machine_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, tmp_path, FakeGuests(slower))
     one = kernel("base")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -12,6 +14,7 @@ from lab.workloads import selection
 
 from ..fakes.build import own_folders
 from ..fakes.guest import write_workload
+from ..fakes.work import quiet
 
 
 @pytest.fixture(autouse=True)
@@ -80,3 +83,13 @@ def test_a_memo_that_makes_no_sense_is_none(content: bytes) -> None:
 )
 def test_seconds_have_two_digits(low: float, high: float, said: str) -> None:
     assert runs.span(low, high) == said
+
+
+def test_other_work_on_the_machine_is_counted_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    work = quiet(jobs=2)
+    for load, said in ((0.0, "12 guests, 2 at a time, about 10 to 40 s"), (6.0, None)):
+        monkeypatch.setattr("os.getloadavg", lambda load=load: (load, 0.0, 0.0))
+        line = runs.announced("12 guests", 20.0, 80.0, work)
+        assert line == (said or "12 guests, 2 at a time, about 40 to 160 s beside other work")
+    assert runs.crowding(dataclasses.replace(work, executor=Mock())) == 1.0
