@@ -25,6 +25,7 @@ _COMMANDS = {
     "aa": "Compare a kernel with itself: the noise, and the smallest change that can be told.",
     "ab": "Compare two kernels on a workload.",
     "bisect": "Find the commit that changed a measurement.",
+    "ci": "Compare a change with its base in a pipeline: a comment, and red only for a regression.",
     "doctor": "Show what this machine can do, what not, and what to do about it.",
     "explain": "Say why a result's arms differ, by function.",
     "gc": "Delete what was not used for a while, and can be made again or is not read any more.",
@@ -40,7 +41,7 @@ _COMMANDS = {
     "tree": "Add and list the kernel trees that revisions are looked up in.",
     "workload": "List, show and check what can be measured.",
 }
-_MODULES = {"image": "kernel", "replay": "report", "tree": "kernel"}
+_MODULES = {"image": "kernel", "replay": "report", "shell": "kernel", "tree": "kernel"}
 """Commands whose module is not called like them."""
 
 

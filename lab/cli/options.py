@@ -156,12 +156,12 @@ class Cpus(click.ParamType[int]):
 
 
 _GROUPS = {
-    "Kernels": "base test spec kernel settings against tree cc base_cc test_cc layout",
-    "Workload": "workload suite exec file metric",
+    "Kernels": "base test spec kernel kernels settings against tree cc base_cc test_cc layout",
+    "Workload": "workload suite exec base_program file metric",
     "Evidence": "mode threshold seeds max_seeds budget fail_on require_verdict watch",
     "Exact mode": "model machine robust explain cluster share",
     "Live mode": "accel cpus iterations numa duet rounds max_rounds perf perf_record",
-    "Result": "result resume svg as_json",
+    "Result": "result resume output cache_key svg as_json",
 }
 """The groups of a measurement's options in its help, by their names in the program. All others come last."""
 

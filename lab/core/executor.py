@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -59,6 +60,11 @@ class Work:
     def out_of_time(self) -> bool:
         """True once the deadline has passed."""
         return self.deadline is not None and time.monotonic() > self.deadline
+
+    @property
+    def remaining_s(self) -> float:
+        """The seconds until the deadline; infinity without one."""
+        return math.inf if self.deadline is None else self.deadline - time.monotonic()
 
     def until(self, deadline: float | None) -> Work:
         """The same with another deadline."""

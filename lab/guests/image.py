@@ -79,16 +79,19 @@ def obtain(progress: Progress, *, packages: Iterable[str] = (), compiler: Compil
     return records.load(folder / "image.json", Image), folder
 
 
+def key_of(packages: Iterable[str] = ()) -> str:
+    """The key of the guest image of the current sources that has these packages, built or not."""
+    return _key(read_recipe().including(packages), own_programs(), host_suite(), compilers.identify())
+
+
 def rebuild(progress: Progress) -> tuple[Image, Path]:
     """Build the image anew, with the current versions of its packages."""
-    compiler = compilers.identify()
-    key = _key(read_recipe().including(()), own_programs(), host_suite(), compiler)
-    folder = paths.cache_dir("images") / key[:24]
+    folder = paths.cache_dir("images") / key_of()[:24]
     if folder.is_dir():
         condemned = folder.with_name(f".{folder.name}.old")
         folder.rename(condemned)
         shutil.rmtree(condemned)
-    return obtain(progress, compiler=compiler)
+    return obtain(progress)
 
 
 def built() -> list[tuple[Image, Path]]:

@@ -154,7 +154,7 @@ vcpus = 1
 program = "/bin/busybox"
 argv = {argv}
 files = {files}
-setup = ["/bin/busybox", "sh", "-c", "/bin/busybox mkdir -p /sbin /usr/bin /usr/sbin && /bin/busybox --install -s"]
+setup = ["/bin/busybox", "sh", "-c", {setup}]
 open_metrics = true
 isolate = true
 
@@ -183,12 +183,19 @@ note = {story}
 """
 _COMMAND_MIB = 640
 """Memory of a command's guest, beside twice the size of its files."""
+_SETUP = "/bin/busybox mkdir -p /sbin /usr/bin /usr/sbin && /bin/busybox --install -s"
+
+PROGRAM_OF = "env.PROGRAM_OF"
+"""The setting of the arm whose build of the program a guest runs, where there are two: `base` or `head`."""
 
 
-def command_workload(command: str, files: Sequence[Path] = ()) -> Path:
+def command_workload(command: str, files: Sequence[Path] = (), *, base_program: Path | None = None) -> Path:
     """The folder of a workload that runs one command of this host, with its libraries and the files brought along.
 
     The command runs in /workload. A file or folder with a relative path has the same path there, another one its name.
+
+    base_program: another build of the program, for guests with the setting `PROGRAM_OF` of `base`; those of `head` run
+    the command's own. A link made before the measurement leads to either, so both are started by the same words.
     """
     try:
         argv = shlex.split(command)
@@ -196,21 +203,32 @@ def command_workload(command: str, files: Sequence[Path] = ()) -> Path:
         raise UserError(f"{command!r} is no command: {error}", hint="quote it as a shell would have it") from error
     if not argv:
         raise UserError("the command is empty", hint="e.g. --exec 'sort -n data.txt' --file data.txt")
-    program = shutil.which(argv[0])
-    if program is None:
+    found = shutil.which(argv[0])
+    if found is None:
         raise UserError(f"there is no program {argv[0]!r} on this host", hint="give its path, or install it")
-    brought = {f"bin/{Path(program).name}": Path(program), **_brought(files)}
-    start = _start(Path(program), brought)
+    program = Path(found)
+    brought, setup = {f"bin/{program.name}": program, **_brought(files)}, _SETUP
+    start = _start(program, program.name, brought)
+    if base_program:
+        builds, brought = {"base": base_program, "head": program}, _brought(files)
+        for arm, path in builds.items():
+            own = {f"bin/{program.name}": path}
+            if _start(path, program.name, own) != start:
+                raise UserError(f"{base_program} and {program} are linked differently", hint="build both alike")
+            brought |= {f"{arm}/{name}": file for name, file in own.items()}
+        variable = PROGRAM_OF.removeprefix("env.")
+        setup += f" && /bin/busybox ln -s ${variable}/bin ${variable}/lib {GUEST_FOLDER}/"
     digests = {name: records.file_digest(path) for name, path in brought.items()}
     size_mib = sum(path.stat().st_size for path in brought.values()) >> 20
     words = ["sh", "-c", 'cd /workload && exec "$@"', "sh", *start, *argv[1:]]
-    name = re.sub(r"[^a-z0-9._-]+", "-", Path(program).name.lower()).strip("._-")[:48] or "command"
+    name = re.sub(r"[^a-z0-9._-]+", "-", program.name.lower()).strip("._-")[:48] or "command"
     text = _COMMAND.format(
         name=json.dumps(name),
         story=json.dumps(f"the command {command}"),
         memory_mb=_COMMAND_MIB + 2 * size_mib,
         argv=json.dumps(words),
         files=json.dumps(sorted(brought)),
+        setup=json.dumps(setup),
     )
     target = paths.data_dir("commands") / f"{name}-{records.digest([text, digests])[:12]}"
 
@@ -238,9 +256,9 @@ def _brought(files: Sequence[Path]) -> dict[str, Path]:
     return brought
 
 
-def _start(program: Path, brought: dict[str, Path]) -> list[str]:
+def _start(program: Path, name: str, brought: dict[str, Path]) -> list[str]:
     """The words that start a program in the guest. The host's loader and libraries are added to what is brought."""
-    inside = f"{GUEST_FOLDER}/bin/{program.name}"
+    inside = f"{GUEST_FOLDER}/bin/{name}"
     try:
         needed = closure(Path("/"), {str(program): program})
     except MissingFile as error:

@@ -376,6 +376,29 @@ class Workspace:
         return (int(match[1]), int(match[2])) if match else None
 
 
+# Kconfig reads files in Documentation too.
+_READ_BY_KBUILD = re.compile(r"(Makefile|Kconfig|Kbuild)[^/]*$")
+_TOP_FILES = (
+    "COPYING",
+    "CREDITS",
+    "MAINTAINERS",
+    ".mailmap",
+    ".get_maintainer.ignore",
+    ".clang-format",
+    ".editorconfig",
+)
+_NEVER_BUILT = re.compile(
+    r"(Documentation|LICENSES|tools/testing|tools/perf)/|"
+    rf"({'|'.join(map(re.escape, _TOP_FILES))})$|"
+    r"(.*/)?(README[^/]*|[^/]+\.rst|\.gitignore)$"
+)
+
+
+def is_input(path: str) -> bool:
+    """False for a path in a kernel tree that no build of a kernel reads: documentation, lists of people, tests."""
+    return bool(_READ_BY_KBUILD.search(path)) or not _NEVER_BUILT.match(path)
+
+
 def first_error(log: str) -> str | None:
     """The line of a build log that explains the failure: the first error of a compiler, else make's own."""
     for pattern in (

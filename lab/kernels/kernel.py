@@ -12,13 +12,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from lab.core import paths
+from lab.core import paths, records
 from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.progress import QUIET, Progress
 from lab.core.records import Record
 from lab.kernels import compilers, debs, files, kconfig, revisions, store
-from lab.kernels.build import TreeSource
+from lab.kernels.build import BuildRequest, TreeSource
 from lab.kernels.debs import DebSource
 from lab.kernels.files import FileSource, KernelFiles
 from lab.kernels.kconfig import NOTHING, Needs
@@ -67,10 +67,23 @@ class KernelSpec(Record, frozen=True, kw_only=True):
         A build has the workloads' needs built in, unless the spec says otherwise.
         """
         source: KernelSource = self.source
-        required = self.kconfig + kconfig.missing(self.kconfig, needs.required)
-        optional = kconfig.missing(required, needs.optional)
+        required, optional = self._options(needs)
         found = source.obtain(work, text=self.text, kconfig=required, optional=optional, cc=cc)
         return Kernel(spec=self, **asdict(found))
+
+    def request_key(self, *, cc: str = compilers.DEFAULT, needs: Needs = NOTHING) -> str:
+        """A key of the kernel that is known before it is made: the store's, where it is built."""
+        if (source := self.tree_source) is None:
+            return records.digest(self.source)
+        required, optional = self._options(needs)
+        compiler = compilers.identify(cc)
+        request = BuildRequest(text=self.text, source=source, kconfig=required, optional=optional, compiler=compiler)
+        return request.key
+
+    def _options(self, needs: Needs) -> tuple[tuple[Pair, ...], tuple[Pair, ...]]:
+        """The kconfig of a build for workloads: the required one, and what the tree may drop."""
+        required = self.kconfig + kconfig.missing(self.kconfig, needs.required)
+        return required, kconfig.missing(required, needs.optional)
 
     @property
     def tree_source(self) -> TreeSource | None:

@@ -77,7 +77,12 @@ def current() -> str:
     """The kernel checkout that the working folder is in, by its path; outside of one, the default tree's name."""
     try:
         top = git.rev_parse(Path.cwd(), "--show-toplevel")
-    except CommandFailed:
+    except CommandFailed as error:
+        if "safe.directory" in error.stderr:  # as in a container, whose checkout is its host's
+            raise UserError(
+                f"git does not read {Path.cwd()}: it belongs to another user",
+                hint=f"git config --global --add safe.directory {Path.cwd()}",
+            ) from error
         return DEFAULT
     return str(top) if all((top / name).exists() for name in _AT_THE_TOP) else DEFAULT
 

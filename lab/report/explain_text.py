@@ -107,13 +107,10 @@ def _functions(explanation: Explanation, cost: Cost, width: int, most: int | Non
     chosen = (by_cost(explanation, cost) if everything else differing(explanation, cost))[:most]
     shown = {(row.space, row.name) for row in chosen}
     left = [row for row in explanation.rows if (row.space, row.name) not in shown]
-    rows = [
-        ("function", "base", "test", f"{unit_of(cost)}/op", "share", "", "calls/op"),
-        *(_cells(explanation, row, cost) for row in chosen),
-    ]
+    rows = [heading(cost), *(cells(explanation, row, cost) for row in chosen)]
     if left:
         others = total(left, name=f"[{len(left)} others]")
-        rows.append((*_cells(explanation, others, cost)[:-2], "", ""))
+        rows.append((*cells(explanation, others, cost)[:-2], "", ""))
     styles = ["bold", *(_style(explanation, row, cost) for row in chosen), "dim"]
     table = Text()
     for line, style in zip(_fitting(rows, width), styles, strict=False):
@@ -122,7 +119,13 @@ def _functions(explanation: Explanation, cost: Cost, width: int, most: int | Non
     return table
 
 
-def _cells(explanation: Explanation, row: FunctionRow, cost: Cost) -> tuple[str, ...]:
+def heading(cost: Cost) -> tuple[str, ...]:
+    """The names of the columns of functions."""
+    return ("function", "base", "test", f"{unit_of(cost)}/op", "share", "", "calls/op")
+
+
+def cells(explanation: Explanation, row: FunctionRow, cost: Cost) -> tuple[str, ...]:
+    """A function as a row of cells."""
     base, test = explanation.costs(row, cost)
     share = explanation.share(row, cost)
     return (

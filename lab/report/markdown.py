@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 
 from lab.bisection.answer import Culprit, Step
 from lab.compare import counters
+from lab.compare.explain import CaseExplanation, differing
 from lab.compare.matrix_results import Cell, MatrixResult
-from lab.compare.results import AbResult, CaseResult, ResultEnvironment
+from lab.compare.results import AbResult, CaseResult, ResultEnvironment, mean
 from lab.core.git import short
-from lab.core.text import number, plural
-from lab.report import heatmap, matrix_text, text, wording
+from lab.core.text import number, plural, visible_record
+from lab.report import explain_text, heatmap, matrix_text, text, wording
 from lab.report.curves import sweeps_of
 from lab.report.inputs import Comparisons, StoredBisection, StoredMatrix
 from lab.report.wording import shown
@@ -20,6 +21,7 @@ from lab.stats.verdict import Comparison, percent
 
 _MOST_MOVERS = 8
 _MOST_SUSPECTS = 20
+_MOST_FUNCTIONS = 8
 
 
 def code(text: str) -> str:
@@ -158,7 +160,39 @@ def _movers(result: AbResult, cases: Sequence[CaseResult]) -> Iterator[str]:
         for c in counters.changed(case)[:_MOST_MOVERS]:
             metric = f"{c.name}, {wording.unit(c, result)}"
             rows.append((code(case.name), code(metric), shown(c.base), shown(c.test), wording.change(c)))
-    yield from _fold("What moved in the cases that changed", rows, right=(2, 3, 4))
+    if len(rows) > 1:
+        yield from _fold("What moved in the cases that changed", rows, right=(2, 3, 4))
+
+
+def why(reason: CaseExplanation) -> str:
+    """The functions that make a case differ, those with the largest part of it first."""
+    explanation = visible_record(reason.explanation)
+    rows = [explain_text.cells(explanation, row, reason.cost) for row in differing(explanation, reason.cost)]
+    if not rows:
+        return _joined([f"No function of {code(reason.case.name)} differs."])
+    named = [(code(name), *cells) for name, *cells in rows[:_MOST_FUNCTIONS]]
+    lines = [f"Why {code(reason.case.name)} differs, by function:", ""]
+    return _joined([*lines, *table([explain_text.heading(reason.cost), *named], right=(1, 2, 3, 4))])
+
+
+def shares(result: AbResult) -> str:
+    """The kernel's part of each case's modelled cycles, in both arms; empty where none were modelled."""
+    rows = [(code(case.name), *map(_share, found)) for case in result.cases if (found := _kernel_shares(case))]
+    return _joined(list(table([("kernel's share of the cycles", "base", "test"), *rows], right=(1, 2)))) if rows else ""
+
+
+def _share(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _kernel_shares(case: CaseResult) -> list[float]:
+    """The kernel's part of a case's modelled cycles, of base and of test; empty without a model."""
+    of = {c.name: c for c in case.metrics}
+    kernel, user = of.get("kernel_cycles"), of.get("user_cycles")
+    if case.failed or not kernel or not user:
+        return []
+    arms = [(mean(kernel.base), mean(user.base)), (mean(kernel.test), mean(user.test))]
+    return [k / (k + u) for k, u in arms if k is not None and u is not None and k + u]
 
 
 # ---- bisections

@@ -1,0 +1,398 @@
+"""`lab ci` on clones of small repositories: what is compared, what is said, and the status of each end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from lab.cli import main
+from lab.compare import runs
+from lab.core.errors import BuildFailed
+from lab.guests import exact, initrd
+from lab.guests import image as guest_image
+from lab.guests.image import Image
+from lab.kernels.build import is_input
+from lab.kernels.kernel import Kernel, KernelSpec
+
+from ..fakes.build import make_buildable, own_folders
+from ..fakes.guest import QEMU, Broken, FakeGuests, kernel, write_workload
+from ..fakes.kernel import change, commit_all, git, make_kernel
+
+
+@dataclass
+class Clone:
+    """A fresh clone in which `lab ci` runs: the base is `main`, the change the branch that is checked out."""
+
+    top: Path
+    origin: Path
+    workload: str
+    built: list[str]
+    capsys: pytest.CaptureFixture[str]
+
+    def commit(self, message: str, *, path: str = "mm/mmap.c", text: str = "int place(void) { return 9; }\n") -> str:
+        (self.top / path).parent.mkdir(exist_ok=True)
+        (self.top / path).write_text(text)
+        return commit_all(self.top, message)
+
+    def ci(self, *words: str, base: str = "origin/main") -> int:
+        """Run the command; its status."""
+        return main.run(["ci", "--base", base, "-w", self.workload, *words])
+
+    @property
+    def comment(self) -> str:
+        return (self.top / "lab-ci" / "comment.md").read_text()
+
+    @property
+    def files(self) -> set[str]:
+        return {path.name for path in (self.top / "lab-ci").iterdir()}
+
+
+def slower(arm: str, seed: int, case: str) -> float:
+    """The case `large` is worse in the test arm."""
+    return (100.0 if arm == "base" or case == "small" else 50.0 + seed) + seed
+
+
+def alike(arm: str, seed: int, case: str) -> float:
+    return 100.0 + seed
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Clone:
+    """A clone with no kernel, image, QEMU or guest behind it; a kernel is a file with its source in it."""
+    origin, top, built = make_kernel(tmp_path / "origin"), tmp_path / "clone", list[str]()
+    git(tmp_path, "clone", "-q", str(origin), str(top))
+    git(top, "switch", "-q", "-c", "change")
+    own_folders(monkeypatch, tmp_path)
+    (tmp_path / "root.cpio").write_bytes(b"a root")
+    image = Image(
+        schema=1, name="guest", key="i", sha256="image sum", suite="bookworm", compiler="gcc", packages={}, programs={}
+    )
+
+    def obtain(spec: KernelSpec, *_: object, **__: object) -> Kernel:
+        source = spec.tree_source
+        if source is None:
+            return replace(kernel("one"), spec=spec)
+        text = git(top, "show", f"{source.tree_id}:mm/mmap.c")
+        if "error" in text:
+            raise BuildFailed(f"{source.describe} does not build: mm/mmap.c:1: error: no")
+        if source.commit not in built:
+            built.append(source.commit)
+        path = tmp_path / f"kernel-{source.commit}"
+        path.write_text(text)
+        return replace(kernel(source.commit), spec=spec, bzimage=path)
+
+    monkeypatch.setattr(KernelSpec, "obtain", obtain)
+    monkeypatch.setattr(guest_image, "obtain", lambda progress, **_: (image, tmp_path))
+    monkeypatch.setattr(initrd, "pack_initrd", lambda image, workload: tmp_path / "root.cpio")
+    monkeypatch.setattr(exact, "find_qemu", lambda command="": QEMU)
+    monkeypatch.chdir(top)
+    return Clone(top, origin, write_workload(tmp_path / "mine"), built, capsys)
+
+
+@pytest.fixture
+def guests(monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeGuests], FakeGuests]:
+    def use(fake: FakeGuests) -> FakeGuests:
+        monkeypatch.setattr(runs, "measure", fake.measure)
+        return fake
+
+    return use
+
+
+Use = Callable[[FakeGuests], FakeGuests]
+
+
+def test_a_regression_is_red_and_the_comment_names_case_and_size(clone: Clone, guests: Use) -> None:
+    guests(FakeGuests(slower))
+    base, head = git(clone.top, "rev-parse", "HEAD"), clone.commit("mm: map twice")
+    assert clone.ci() == 1
+    assert clone.built == [base, head]
+    assert clone.comment.startswith("### Kernel comparison: regression\n")
+    (row,) = [line for line in clone.comment.splitlines() if line.startswith("| `mine:large` | `throughput")]
+    assert "| **regression** |" in row and "| -4" in row
+    assert clone.files == {"comment.md", "report.html", "result.json"}
+    assert json.loads((clone.top / "lab-ci" / "result.json").read_text())["verdict"] == "regression"
+    assert "mm: map twice" in clone.capsys.readouterr().out
+
+
+def faster(arm: str, seed: int, case: str) -> float:
+    return slower("base" if arm == "test" else "test", seed, case)
+
+
+@pytest.mark.parametrize(("formula", "word"), [(alike, "same"), (faster, "improvement")])
+def test_everything_but_a_regression_is_green(
+    clone: Clone, guests: Use, formula: Callable[[str, int, str], float], word: str
+) -> None:
+    guests(FakeGuests(formula))
+    clone.commit("mm: map")
+    assert clone.ci() == 0
+    assert clone.comment.startswith(f"### Kernel comparison: {word}\n")
+
+
+@pytest.mark.parametrize("path", ["README", "Documentation/mm/thp.rst", "MAINTAINERS", ".mailmap"])
+def test_a_change_that_no_kernel_is_built_from_is_green_and_nothing_runs(clone: Clone, guests: Use, path: str) -> None:
+    fake = guests(FakeGuests(slower))
+    (clone.top / path).parent.mkdir(parents=True, exist_ok=True)
+    clone.commit("words", path=path, text="words\n")
+    assert clone.ci() == 0
+    assert (clone.built, fake.calls, clone.files) == ([], [], {"comment.md"})
+    assert clone.comment.startswith("### Kernel comparison: nothing to measure\n")
+    assert f"(1 file): `{path}`." in clone.comment
+
+
+def test_a_change_outside_the_guests_kernel_is_green_and_no_guest_runs(clone: Clone, guests: Use) -> None:
+    fake = guests(FakeGuests(slower))
+    clone.commit("a driver", path="drivers/mine.c", text="int mine;\n")
+    assert clone.ci() == 0
+    assert len(clone.built) == 2 and fake.calls == []
+    assert "the same kernel, byte for byte" in clone.comment
+    assert main.run(["report"]) == 0 and "unfinished" not in clone.capsys.readouterr().out
+
+
+@pytest.mark.parametrize("base", ["", "0" * 40, "origin/gone"])
+def test_no_baseline_is_green_with_words(clone: Clone, guests: Use, base: str) -> None:
+    fake = guests(FakeGuests(slower))
+    clone.commit("mm: map twice")
+    assert clone.ci(base=base) == 0
+    assert (clone.built, fake.calls) == ([], [])
+    assert clone.comment.startswith("### Kernel comparison: no baseline\n")
+
+
+def test_a_shallow_clone_has_no_baseline_until_the_base_is_fetched(
+    clone: Clone, guests: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guests(FakeGuests(slower))
+    base = git(clone.top, "rev-parse", "HEAD")
+    clone.commit("mm: map twice")
+    clone.commit("mm: map thrice", text="int place(void) { return 10; }\n")
+    git(clone.top, "config", "uploadpack.allowAnySHA1InWant", "true")
+    git(tmp_path, "clone", "-q", "--depth=1", f"file://{clone.top}", str(tmp_path / "shallow"))
+    shallow = replace(clone, top=tmp_path / "shallow")
+    monkeypatch.chdir(shallow.top)
+    assert shallow.ci(base=base) == 0
+    assert "no baseline" in shallow.comment
+    git(shallow.top, "fetch", "-q", "--depth=1", "origin", base)
+    assert shallow.ci(base=base) == 1
+    assert clone.built[0] == base
+
+
+def test_commits_of_the_base_since_then_are_not_the_changes(clone: Clone, guests: Use) -> None:
+    guests(FakeGuests(alike))
+    parted, head = git(clone.top, "rev-parse", "HEAD"), clone.commit("mm: map twice")
+    change(clone.origin, 7)
+    commit_all(clone.origin, "main goes on")
+    git(clone.top, "fetch", "-q")
+    assert clone.ci() == 0
+    assert clone.built == [parted, head]
+
+
+def test_a_build_that_fails_is_no_regression(clone: Clone, guests: Use) -> None:
+    fake = guests(FakeGuests(slower))
+    clone.commit("mm: break", text="error\n")
+    assert clone.ci() == 3
+    assert fake.calls == []
+    assert clone.comment.startswith("### Kernel comparison: not measured\n")
+    assert "mm/mmap.c:1: error: no" in clone.comment and "nothing about the speed" in clone.comment
+
+
+def test_a_case_that_failed_is_no_regression(clone: Clone, guests: Use) -> None:
+    def broken(arm: str, seed: int, case: str) -> float:
+        if case == "large":
+            raise Broken("exited with status 3: no")
+        return 100.0 + seed
+
+    guests(FakeGuests(broken))
+    clone.commit("mm: map")
+    assert clone.ci() == 4
+    assert "regression" not in clone.comment and "failed" in clone.comment
+
+
+def test_a_budget_ends_a_build_and_is_no_regression(clone: Clone, guests: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    guests(FakeGuests(slower))
+    monkeypatch.setattr(KernelSpec, "obtain", lambda spec, *_, **__: time.sleep(30))
+    clone.commit("mm: map twice")
+    began = time.monotonic()
+    assert clone.ci("--budget", "1s") == 4
+    assert time.monotonic() - began < 15
+    assert "the budget was used up before both kernels were built" in clone.comment
+
+
+def test_a_budget_that_ends_between_guests_judges_what_was_measured(clone: Clone, guests: Use) -> None:
+    def slow(arm: str, seed: int, case: str) -> float:
+        time.sleep(0.15)
+        return alike(arm, seed, case) * (1 + 0.1 * (seed % 3))
+
+    fake = guests(FakeGuests(slow))
+    clone.commit("mm: map")
+    assert clone.ci("--budget", "2s", "--seeds", "40", "--jobs", "1") == 0
+    assert 2 <= len(fake.calls) < 80
+    document = json.loads((clone.top / "lab-ci" / "result.json").read_text())
+    assert 1 <= len(document["seeds"]) < 40
+
+
+HOSTILE = ["$(touch${IFS}pwned)", "a;touch${IFS}pwned", "x+fix.patch", "deb:6.12", "file:/etc/passwd", "v6@thp=never"]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_the_name_of_a_branch_is_a_revision_and_nothing_else(clone: Clone, guests: Use, name: str) -> None:
+    guests(FakeGuests(alike))
+    head = clone.commit("mm: map | `code` @everyone <img>")
+    name = name.replace(":", "-")
+    git(clone.top, "update-ref", f"refs/heads/{name}", head)
+    assert clone.ci("--test", name) == 0
+    assert clone.built[1] == head
+    assert not list(clone.top.rglob("pwned"))
+    assert name not in clone.comment
+
+
+@pytest.mark.parametrize("name", [*HOSTILE, "--output=/tmp/x", "-h"])
+def test_a_base_that_is_no_revision_is_no_baseline(clone: Clone, guests: Use, name: str) -> None:
+    guests(FakeGuests(slower))
+    clone.commit("mm: map twice")
+    assert clone.ci(base=name) == 0
+    assert clone.comment.startswith("### Kernel comparison: no baseline\n")
+    assert clone.built == []
+
+
+def test_options_come_from_the_environment(clone: Clone, guests: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    guests(FakeGuests(slower))
+    clone.commit("mm: map twice")
+    values = {"BASE": "origin/main", "WORKLOAD": clone.workload, "OUTPUT": "there", "BUDGET": "", "SUITE": ""}
+    for name, value in values.items():
+        monkeypatch.setenv(f"LAB_CI_{name}", value)
+    assert main.run(["ci"]) == 1
+    assert (clone.top / "there" / "comment.md").is_file()
+
+
+def test_misuse_is_neither_green_nor_red(clone: Clone, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert clone.ci("--mode", "live") == 2
+    assert clone.ci("--test", "gone") == 2
+    assert clone.ci("--kernel", "deb:1", "--kernel", "deb:2", "--kernel", "deb:3") == 2
+    assert clone.ci("--base-program", "x") == 2
+    monkeypatch.chdir(tmp_path)
+    assert clone.ci() == 2
+    assert "is no kernel checkout" in clone.capsys.readouterr().err
+
+
+def test_the_keys_of_a_cache(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+    def keys() -> dict[str, str]:
+        clone.capsys.readouterr()
+        assert clone.ci("--cache-key") == 0
+        return dict(line.split("=", 1) for line in clone.capsys.readouterr().out.splitlines())
+
+    clone.commit("mm: map twice")
+    first = keys()
+    assert first["key"].startswith(first["same-base"]) and first["same-base"].startswith(first["any"])
+    assert keys() == first
+    clone.commit("mm: map thrice", text="int place(void) { return 10; }\n")
+    second = keys()
+    assert second["key"] != first["key"] and second["same-base"] == first["same-base"]
+    assert not (clone.top / "lab-ci").exists()
+
+
+# ---- programs
+
+
+def test_one_program_on_two_kernels(clone: Clone, guests: Use, tmp_path: Path) -> None:
+    fake = guests(FakeGuests(slower))
+    for name in ("old", "new"):
+        (tmp_path / name).write_bytes(_bzimage())
+    words = ["--kernel", f"file:{tmp_path}/old", "--kernel", f"file:{tmp_path}/new"]
+    assert clone.ci(*words, base="") == 1
+    assert fake.calls and "file:" in clone.comment
+
+
+def test_two_builds_of_a_program_on_one_kernel(clone: Clone, guests: Use, tmp_path: Path) -> None:
+    arms = {}
+
+    def formula(arm: str, seed: int, case: str) -> float:
+        return slower(arm, seed, "large")
+
+    fake = guests(FakeGuests(formula))
+    real = fake.measure
+
+    def measure(guest: runs.GuestRun, running: object) -> runs.Run:
+        arms[guest.arm.name] = guest.arm.settings
+        return real(guest, running)  # type: ignore[arg-type]
+
+    fake.measure = measure  # type: ignore[method-assign]
+    guests(fake)
+    (tmp_path / "kernel").write_bytes(_bzimage())
+    for name, text in (("base", "exit 0"), ("head", "exit 1")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "bench").write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name / "bench").chmod(0o755)
+    words = ["ci", "--kernel", f"file:{tmp_path}/kernel", "--exec", f"{tmp_path}/head/bench 7", "--model", "none"]
+    assert main.run([*words, "--base-program", str(tmp_path / "gone")]) == 0
+    assert "no baseline" in clone.comment and not arms
+    assert main.run([*words, "--base-program", str(tmp_path / "base" / "bench")]) in (0, 1, 4)
+    assert arms == {"base": {"env.PROGRAM_OF": "base"}, "test": {"env.PROGRAM_OF": "head"}}
+
+
+def test_both_builds_are_brought_and_started_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_folders(monkeypatch, tmp_path / "home")
+    for name in ("one", "two"):
+        (tmp_path / name).write_text(f"#!/bin/sh\n: {name}\n")
+        (tmp_path / name).chmod(0o755)
+    folder = initrd.command_workload(str(tmp_path / "two"), base_program=tmp_path / "one")
+    assert (folder / "base" / "bin" / "two").read_text() == "#!/bin/sh\n: one\n"
+    assert (folder / "head" / "bin" / "two").read_text() == "#!/bin/sh\n: two\n"
+    text = (folder / "workload.toml").read_text()
+    assert "ln -s $PROGRAM_OF/bin $PROGRAM_OF/lib /workload/" in text
+    assert '"/workload/bin/two"' in text
+
+
+def _bzimage() -> bytes:
+    image = bytearray(2048)
+    image[0x202:0x206] = b"HdrS"
+    image[0x20E:0x210] = b"\x00\x03"
+    image[0x500:0x520] = b"6.12.1-test (me@here) #1 SMP".ljust(32, b"\0")
+    return bytes(image)
+
+
+# ---- what a kernel is built from
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["mm/mmap.c", "Makefile", "Kbuild", "Documentation/Kconfig", "Documentation/Makefile", "tools/objtool/check.c",
+     "tools/include/linux/types.h", "scripts/setlocalversion", "arch/x86/lib/x86-opcode-map.txt", "lib/COPYING",
+     ".gitattributes", "samples/Kconfig", "tools/testing/Kconfig"],
+)  # fmt: skip
+def test_inputs_of_a_build(path: str) -> None:
+    assert is_input(path)
+
+
+@pytest.mark.parametrize(
+    "path", ["README", "COPYING", "Documentation/mm/index.rst", "drivers/net/README.txt", "tools/perf/builtin-top.c",
+     "tools/testing/selftests/mm/thuge-gen.c", "LICENSES/preferred/GPL-2.0", "net/.gitignore", "rust/doc.rst"],
+)  # fmt: skip
+def test_files_that_no_build_reads(path: str) -> None:
+    assert not is_input(path)
+
+
+def test_a_real_build_that_fails(tmp_path: Path) -> None:
+    """The command as a pipeline runs it, in a process of its own, with the real role around gcc."""
+    top = make_buildable(tmp_path / "linux")
+    (top / "mm" / "mmap.c").write_text("int place(void) { return 1 }\n")
+    commit_all(top, "a syntax error")
+    env = {
+        **os.environ, "XDG_DATA_HOME": str(tmp_path / "data"), "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "LAB_CI_BASE": "HEAD^", "LAB_CI_WORKLOAD": "alloc-burst:layout-4632k",
+    }  # fmt: skip
+    lab = Path(__file__).resolve().parents[2]
+    env["PYTHONPATH"] = str(lab)
+    done = subprocess.run(
+        [sys.executable, "-m", "lab", "ci"], cwd=top, env=env, capture_output=True, text=True, check=False
+    )
+    comment = (top / "lab-ci" / "comment.md").read_text()
+    assert done.returncode == 3, done.stderr
+    assert "mm/mmap.c:1" in comment and "error: expected" in comment
+    assert "not measured" in comment and "regression" not in comment
