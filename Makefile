@@ -69,7 +69,7 @@ lint: $(VENV)/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/yamllint --strict ansible
+	$(BIN)/yamllint --strict ansible ci
 	PATH=$(CURDIR)/$(BIN):$$PATH ANSIBLE_ROLES_PATH=ansible/roles ANSIBLE_ACTION_PLUGINS=ansible/playbooks/action_plugins \
 		$(BIN)/ansible-lint --offline -q ansible
 

@@ -74,7 +74,7 @@ class Nothing(Exception):
     show_default=True,
     help="Folder for comment.md, report.html and result.json.",
 )
-@click.option("--cache-key", is_flag=True, help="Only print the keys by which kernels and image can be cached.")
+@click.option("--cache-key", is_flag=True, help="Only print the keys of a cache of kernels and image, if any are needed.")
 def ci(
     base: str,
     test: str,
@@ -102,10 +102,10 @@ def ci(
         try:
             arms, tree = _arms(base, test, kernels, base_program, rest["tree"], work.progress)
             plan = _plan(arms, tree, base_program, rest, work.progress)
+            _require_inputs_changed(plan)
             if cache_key:
                 _print_keys(plan)
                 return 0
-            _require_inputs_changed(plan)
             finished, comment = _measured(plan, rest["result"], work, output)
         except Nothing as nothing:
             if cache_key:
