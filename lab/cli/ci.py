@@ -74,7 +74,7 @@ class Nothing(Exception):
     show_default=True,
     help="Folder for comment.md, report.html and result.json.",
 )
-@click.option("--cache-key", is_flag=True, help="Only print the keys of a cache of kernels and image, if any are needed.")
+@click.option("--cache-key", is_flag=True, help="Only print the keys of a cache of kernels and image, if needed.")
 def ci(
     base: str,
     test: str,
