@@ -73,10 +73,18 @@ def _install() -> None:
         except CommandFailed as error:
             if not sys.stdin.isatty():
                 raise HostFailed("sudo asks for a password, and there is no terminal", hint=_AS_ROOT) from error
-            password = click.prompt("Password for sudo", hide_input=True, err=True)
+            password = str(click.prompt("Password for sudo", hide_input=True, err=True))
+            _require_accepted(password)
     with Progress() as progress:
         progress.log(f"installing {plural(len(set_up.host_packages()), 'package')}")
         set_up.install(password)
+
+
+def _require_accepted(password: str) -> None:
+    try:
+        run(["sudo", "--reset-timestamp", "--stdin", "--prompt=", "true"], stdin=f"{password}\n".encode())
+    except CommandFailed as error:
+        raise HostFailed("sudo does not accept the password", hint="repeat it; or " + _AS_ROOT) from error
 
 
 def _print(findings: Sequence[Finding], changes: Sequence[Change] | None, *, as_json: bool) -> None:

@@ -103,21 +103,21 @@ def test_root_installs_packages(plays: list[dict[str, Any]], monkeypatch: pytest
     assert plays == [{"name": "host_ready", "host_ready_become": False}]
 
 
-@pytest.mark.parametrize("asks", [False, True])
+@pytest.mark.parametrize(("asks", "typed"), [(False, "-"), (True, "secret"), (True, "wrong")])
 def test_a_user_installs_packages_by_sudo(
     plays: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, installed: Callable[..., None], tmp_path: Path,
-    asks: bool,
+    asks: bool, typed: str,
 ) -> None:  # fmt: skip
     installed({}, "sudo")
     sudo = tmp_path / "bin" / "sudo"
-    sudo.write_text(f"#!/bin/sh\n[ $1 = --non-interactive ] && exit {int(asks)}\n")
+    sudo.write_text(f"#!/bin/sh\n[ $1 = --non-interactive ] && exit {int(asks)}\n[ $(cat) = secret ]\n")
     sudo.chmod(0o755)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(click, "prompt", lambda *_, **__: "secret")
-    assert main.run(["doctor", "--install"]) == 0
-    password = {"ansible_become_password": "secret"} if asks else {}
-    assert plays == [{"name": "host_ready", "host_ready_become": True, **password}]
+    monkeypatch.setattr(click, "prompt", lambda *_, **__: typed)
+    assert main.run(["doctor", "--install"]) == (4 if typed == "wrong" else 0)
+    given = {"ansible_become_password": typed} if asks else {}
+    assert plays == ([] if typed == "wrong" else [{"name": "host_ready", "host_ready_become": True, **given}])
 
 
 def test_a_user_without_sudo_or_terminal_is_told_what_to_run(
