@@ -21,7 +21,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Ansible asks for sudo's password only where sudo would.
 ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-become-pass)
 
-.PHONY: ab test test-packages setup lint quick unit browser chromium pictures database docs man wheel vagrant guest guest-exact guest-live stories agreement nights bench bench-search bench-verdict truth schema clean
+.PHONY: ab test test-packages setup lint quick unit browser chromium pictures database docs man wheel container vagrant guest guest-exact guest-live stories agreement nights bench bench-search bench-verdict truth schema clean
 
 ab: setup
 	@$(BIN)/lab ab --base '$(BASE)' --test '$(TEST)' $(ARGS)
@@ -112,6 +112,12 @@ man: $(VENV)/ready
 # Has the man pages too, in share/man/man1.
 wheel: man
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
+
+# By podman, or CONTAINER=docker. Run it with -v lab:/home/lab, where kernels, the guest image and results are kept.
+CONTAINER ?= podman
+
+container: wheel
+	$(CONTAINER) build --file Containerfile --tag kernel-ab-lab .
 
 # The Vagrantfile, read by Vagrant. Where Debian has none (it left after 12), the tests are skipped, and say so.
 vagrant: $(VENV)/ready
