@@ -30,7 +30,7 @@ ROUNDS = 30
 
 
 @click.command(cls=options.MeasuringCommand)
-@click.argument("spec", required=False)
+@click.argument("spec", required=False, shell_complete=options.complete_spec)
 @options.measured(max_seeds=defaults.MAX_SEEDS)
 @options.live()
 @click.option(
@@ -39,7 +39,9 @@ ROUNDS = 30
     metavar="N",
     help="Compare it with itself in another layout (SPEC+layout-N): an A/A of builds.",
 )
-@click.option("--resume", metavar="ID", help="Go on with one that was interrupted.")
+@click.option(
+    "--resume", metavar="ID", shell_complete=options.complete_result, help="Go on with one that was interrupted."
+)
 @click.option("--list", "listing", is_flag=True, help="List the certificates there are.")
 @options.json_output
 def aa(

@@ -34,14 +34,16 @@ from lab.workloads import selection
 
 
 @click.command(cls=options.MeasuringCommand)
-@click.option("--base", metavar="SPEC", help="The kernel to compare with.")
-@click.option("--test", metavar="SPEC", help="The kernel in question.")
+@click.option("--base", metavar="SPEC", shell_complete=options.complete_spec, help="The kernel to compare with.")
+@click.option("--test", metavar="SPEC", shell_complete=options.complete_spec, help="The kernel in question.")
 @options.metric
 @options.measured(max_seeds=defaults.MAX_SEEDS)
 @options.live()
 @click.option("--base-cc", help="Compiler of the base kernel.")
 @click.option("--test-cc", help="Compiler of the test kernel.")
-@click.option("--resume", metavar="ID", help="Go on with a result that was interrupted.")
+@click.option(
+    "--resume", metavar="ID", shell_complete=options.complete_result, help="Go on with a result that was interrupted."
+)
 @click.option("--fail-on", metavar="VERDICT[,...]", help="Exit 1 if the verdict is one of these, e.g. regression.")
 @click.option("--require-verdict", is_flag=True, help="Exit 5 if the verdict is unknown.")
 @options.executor()

@@ -43,12 +43,21 @@ class WithPaths(click.Group):
 
 # The options that name the ends and how a commit is decision.
 _ends = options.together(
-    click.option("--good", metavar="SPEC", help="The older end, before it got worse."),
-    click.option("--bad", metavar="SPEC", help="The newer end, which is worse."),
-    click.option("--old", metavar="SPEC", help="The older end; any change is looked for, to either side."),
-    click.option("--new", metavar="SPEC", help="The newer end."),
+    click.option(
+        "--good", metavar="SPEC", shell_complete=options.complete_spec, help="The older end, before it got worse."
+    ),
+    click.option("--bad", metavar="SPEC", shell_complete=options.complete_spec, help="The newer end, which is worse."),
+    click.option(
+        "--old",
+        metavar="SPEC",
+        shell_complete=options.complete_spec,
+        help="The older end; any change is looked for, to either side.",
+    ),
+    click.option("--new", metavar="SPEC", shell_complete=options.complete_spec, help="The newer end."),
     click.option("--recipe", metavar="NAME|FILE", help="Take what is not given here from a recipe."),
-    click.option("--workload", "-w", metavar="NAME[:CASE]", help="What to run."),
+    click.option(
+        "--workload", "-w", metavar="NAME[:CASE]", shell_complete=options.complete_workload, help="What to run."
+    ),
     click.option(
         "--metric", metavar="instructions|cycles|NAME", help="What decides (default: the workload's own choice)."
     ),
@@ -57,13 +66,18 @@ _ends = options.together(
     ),
     click.option("--seeds", type=click.IntRange(min=1), help="Exactly that many seeds a commit."),
     click.option("--model", type=click.Choice(["auto", "none", "tlb", "full"]), help="Cost model, as in `lab ab`."),
-    click.option("--machine", metavar="NAME|FILE", help=f"The machine that is modelled ({hardware.DEFAULT})."),
+    click.option(
+        "--machine",
+        metavar="NAME|FILE",
+        shell_complete=options.complete_machine,
+        help=f"The machine that is modelled ({hardware.DEFAULT}).",
+    ),
     click.option("--cc", help="Compiler of all kernels (gcc)."),
     options.qemu,
     options.guest_timeout,
 )
 
-_result_id = click.argument("result_id", metavar="[ID]", default="latest")
+_result_id = click.argument("result_id", metavar="[ID]", default="latest", shell_complete=options.complete_result)
 
 
 @click.group(cls=WithPaths, invoke_without_command=True, subcommand_metavar="[COMMAND] [-- PATH...]")

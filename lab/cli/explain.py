@@ -17,15 +17,24 @@ from lab.report import explain_text, flame_graph
 
 
 @click.command()
-@click.argument("result_id", metavar="[ID]", required=False)
+@click.argument("result_id", metavar="[ID]", required=False, shell_complete=options.complete_result)
 @click.option("--case", metavar="NAME", help="The case to explain (default: the one that changed most).")
 @click.option("--cost", type=click.Choice(["cycles", "instructions"]), default="cycles", show_default=True)
 @click.option("--model", type=click.Choice(["tlb", "full"]), help="Cost model (default: as measured, else full).")
-@click.option("--machine", metavar="NAME|FILE", help="What is modelled (default: as measured).")
+@click.option(
+    "--machine",
+    metavar="NAME|FILE",
+    shell_complete=options.complete_machine,
+    help="What is modelled (default: as measured).",
+)
 @click.option("--all", "everything", is_flag=True, help="Also the functions, or features, that do not differ.")
 @click.option("--cpu", is_flag=True, help="The CPU that the guests see, and what the kernels choose by it.")
-@click.option("--base", metavar="SPEC", help="With --cpu, in place of ID: a kernel.")
-@click.option("--test", metavar="SPEC", help="With --cpu, in place of ID: another kernel.")
+@click.option(
+    "--base", metavar="SPEC", shell_complete=options.complete_spec, help="With --cpu, in place of ID: a kernel."
+)
+@click.option(
+    "--test", metavar="SPEC", shell_complete=options.complete_spec, help="With --cpu, in place of ID: another kernel."
+)
 @click.option("--folded", type=options.OutputFile(), help="Write folded stacks for flame graph viewers.")
 @click.option("--svg", type=options.OutputFile(), help="Write a differential flame graph.")
 @options.jobs

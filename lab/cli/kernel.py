@@ -28,7 +28,7 @@ def kernel() -> None:
 
 
 @kernel.command()
-@click.argument("specs", metavar="SPEC...", nargs=-1, required=True)
+@click.argument("specs", metavar="SPEC...", nargs=-1, required=True, shell_complete=options.complete_spec)
 @options.tree
 @click.option("--cc", default=compilers.DEFAULT, show_default=True, help="The compiler.")
 @options.jobs
@@ -216,7 +216,7 @@ def list_trees(as_json: bool) -> None:
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.argument("spec")
+@click.argument("spec", shell_complete=options.complete_spec)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @options.tree
 @click.option("--accel", type=click.Choice(["auto", "kvm", "tcg"]), default="auto", show_default=True)

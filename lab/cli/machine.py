@@ -45,7 +45,7 @@ def list_command(as_json: bool) -> None:
 
 
 @machine.command("show")
-@click.argument("ref", metavar="NAME|FILE")
+@click.argument("ref", metavar="NAME|FILE", shell_complete=options.complete_machine)
 @options.json_output
 def show_command(ref: str, as_json: bool) -> None:
     """Show a machine: each value, and where it is from.
@@ -64,8 +64,8 @@ def show_command(ref: str, as_json: bool) -> None:
 
 
 @machine.command("compare")
-@click.argument("one", metavar="A")
-@click.argument("other", metavar="B")
+@click.argument("one", metavar="A", shell_complete=options.complete_machine)
+@click.argument("other", metavar="B", shell_complete=options.complete_machine)
 @options.json_output
 def compare_command(one: str, other: str, as_json: bool) -> None:
     """Compare two machines, value by value. A and B are names or files.
@@ -90,7 +90,10 @@ def compare_command(one: str, other: str, as_json: bool) -> None:
 
 @machine.command("measure")
 @click.option(
-    "--like", metavar="NAME|FILE", help="The machine of what cannot be measured (default: of the CPU's vendor)."
+    "--like",
+    metavar="NAME|FILE",
+    shell_complete=options.complete_machine,
+    help="The machine of what cannot be measured (default: of the CPU's vendor).",
 )
 @click.option(
     "--output",

@@ -13,6 +13,13 @@ from pathlib import Path
 from typing import NoReturn
 
 import click
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    add_completion_class,
+    get_completion_class,
+    split_arg_string,
+)
 
 from lab import __version__
 from lab.core.errors import LabError
@@ -26,6 +33,7 @@ _COMMANDS = {
     "ab": "Compare two kernels on a workload.",
     "bisect": "Find the commit that changed a measurement.",
     "ci": "Compare a change with its base in a pipeline: a comment, and red only for a regression.",
+    "completion": "Print the script by which a shell completes the lab's command lines.",
     "doctor": "Show what this machine can do, what not, and what to do about it.",
     "explain": "Say why a result's arms differ, by function.",
     "gc": "Delete what was not used for a while, and can be made again or is not read any more.",
@@ -41,7 +49,7 @@ _COMMANDS = {
     "tree": "Add and list the kernel trees that revisions are looked up in.",
     "workload": "List, show and check what can be measured.",
 }
-_MODULES = {"image": "kernel", "replay": "report", "shell": "kernel", "tree": "kernel"}
+_MODULES = {"completion": "main", "image": "kernel", "replay": "report", "shell": "kernel", "tree": "kernel"}
 """Commands whose module is not called like them."""
 
 
@@ -59,6 +67,12 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(f"lab.cli.{_MODULES.get(name, name)}"), name)
         assert isinstance(command, click.Command)  # noqa: S101
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """Complete the commands without importing them, or the options."""
+        commands = [CompletionItem(name, help=text) for name, text in sorted(_COMMANDS.items())]
+        found = [item for item in commands if item.value.startswith(incomplete)]
+        return found if found else click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
@@ -78,6 +92,49 @@ def lab(verbose: int) -> None:
     """
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
     logging.basicConfig(level=level, format="%(name)s: %(message)s", stream=sys.stderr)
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the script by which a shell completes the lab's command lines.
+
+    It completes commands, options, revisions, workloads with their cases, suites, machines and the ids of results.
+
+    \b
+    Examples:
+      lab completion bash >~/.local/share/bash-completion/completions/lab
+      lab completion zsh >~/.zfunc/_lab
+      lab completion fish >~/.config/fish/completions/lab.fish
+    """
+    kind = get_completion_class(shell)
+    assert kind is not None  # noqa: S101
+    click.echo(kind(lab, {}, "lab", "_LAB_COMPLETE").source())
+
+
+class BashCompletion(BashComplete):
+    """Completes the line as the lab splits it: bash also splits at `:`, which kernel specs and cases have."""
+
+    source_template = BashComplete.source_template.replace(
+        "COMP_CWORD=$COMP_CWORD", 'COMP_LINE="${COMP_LINE:0:COMP_POINT}" COMP_WORDBREAKS="$COMP_WORDBREAKS"'
+    )
+    _typed = ""
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        """The words before the cursor's, and what there is of that."""
+        line = os.environ["COMP_LINE"]
+        words = split_arg_string(line)[1:]
+        self._typed = words.pop() if words and not line[-1:].isspace() else ""
+        return words, self._typed
+
+    def format_completion(self, item: CompletionItem[str]) -> str:
+        """The value without the part that bash keeps as words of their own."""
+        typed = self._typed.partition("=")[2] if self._typed.startswith("-") else self._typed
+        kept = max(typed.rfind(mark) for mark in os.environ["COMP_WORDBREAKS"]) + 1
+        return f"{item.type},{item.value[kept:]}"
+
+
+add_completion_class(BashCompletion)
 
 
 def main() -> NoReturn:

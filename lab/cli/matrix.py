@@ -25,7 +25,13 @@ from lab.stats import defaults
 
 
 @click.command(cls=options.MeasuringCommand)
-@click.option("--kernel", metavar="[NAME=]SPEC", multiple=True, help="A kernel; may be given several times.")
+@click.option(
+    "--kernel",
+    metavar="[NAME=]SPEC",
+    multiple=True,
+    shell_complete=options.complete_spec,
+    help="A kernel; may be given several times.",
+)
 @click.option(
     "--set", "settings", metavar="KEY=VALUE,...", multiple=True,
     help="A setting, or CONFIG_FOO, and the values it takes; with several --set, every combination.",
@@ -38,7 +44,9 @@ from lab.stats import defaults
 )
 @options.measured(max_seeds=defaults.MATRIX_MAX_SEEDS)
 @options.executor()
-@click.option("--resume", metavar="ID", help="Go on with a matrix that was interrupted.")
+@click.option(
+    "--resume", metavar="ID", shell_complete=options.complete_result, help="Go on with a matrix that was interrupted."
+)
 @click.option("--svg", type=options.OutputFile(), help="Also write a heat map.")
 @options.json_output
 def matrix(

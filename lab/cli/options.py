@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 from lab.cluster import connect
 from lab.compare import results
@@ -24,7 +26,7 @@ from lab.guests import hardware
 from lab.guests.costs import BASES
 from lab.guests.exact import QEMU
 from lab.guests.initrd import command_workload
-from lab.kernels import compilers
+from lab.kernels import compilers, package_lists, trees
 from lab.stats import defaults
 from lab.workloads import selection
 
@@ -32,12 +34,67 @@ P = TypeVar("P", bound=ComparisonPlan)
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
+
+# ---- completion
+
+
+class Complete:
+    """A callback that completes a value. It never raises: its user sees a command line, and no place for an error."""
+
+    def __init__(self, find: Callable[[str], Iterable[str]]) -> None:
+        self.find = find
+
+    def __call__(self, _ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+        """The values that begin like what was typed; a path is left to the shell."""
+        if incomplete.startswith(("/", "./", "../", "~")):
+            return [CompletionItem(incomplete, type="file")]
+        try:
+            return [CompletionItem(word) for word in self.find(incomplete) if word.startswith(incomplete)]
+        except (Exception, SystemExit):
+            return []
+
+
+def _specs(typed: str) -> Iterable[str]:
+    """The kinds of kernel specs, and the revisions of the checkout that one is in."""
+    suites = [f"deb:{suite}/" for suite in package_lists.SUITES] if typed.startswith("deb:") else ["deb:"]
+    parts = [f"refs/{kind}/{typed}{end}" for kind in ("heads", "tags", "remotes") for end in ("*", "*/**")]
+    argv = ["git", "for-each-ref", "--format=%(refname:short)", "--count=200", "--sort=-creatordate", *parts]
+    found = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=1)
+    return ["worktree", "HEAD", "file:", *suites, *found.stdout.splitlines()]
+
+
+def _cases(typed: str) -> Iterable[str]:
+    """Workloads by name; after `NAME:`, their cases and groups."""
+    name, colon, cases = typed.partition(":")
+    if not colon:
+        return selection.shipped()
+    workload = selection.load(name)
+    before = name + colon + cases[: cases.rfind(",") + 1]
+    return [before + word for word in (*workload.groups, *(case.name for case in workload.cases))]
+
+
+def _results(_typed: str) -> Iterable[str]:
+    """The ids of stored results, the newest first."""
+    return [results.LATEST, *sorted(path.parent.name for path in results.results_dir().glob("*/plan.json"))[::-1]]
+
+
+complete_spec = Complete(_specs)
+complete_workload = Complete(_cases)
+complete_result = Complete(_results)
+complete_suite = Complete(lambda _: selection.suites())
+complete_machine = Complete(lambda _: hardware.names())
+complete_tree = Complete(lambda _: trees.names())
+
+
+# ---- options
+
 json_output: Decorator = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document instead of text."
 )
 tree: Decorator = click.option(
     "--tree",
     metavar="NAME|PATH",
+    shell_complete=complete_tree,
     help="The tree of revisions: a checkout (the one you are in), or of `lab tree list`.",
 )
 jobs: Decorator = click.option(
@@ -256,9 +313,10 @@ def measured(*, max_seeds: int) -> Decorator:
         click.option(
             "--workload", "-w", "workload", multiple=True, default=["alloc-burst"], show_default=True,
             metavar="NAME[:CASE,...]", help="What to run; may be given several times.", callback=_selections,
+            shell_complete=complete_workload,
         ),
         click.option(
-            "--suite", metavar="NAME", is_eager=True,
+            "--suite", metavar="NAME", is_eager=True, shell_complete=complete_suite,
             help="Run the cases of a suite instead, such as quick; `lab workload list` names them.",
         ),
         click.option(
@@ -276,7 +334,7 @@ def measured(*, max_seeds: int) -> Decorator:
         ),
         click.option(
             "--machine", metavar="NAME|FILE", default=hardware.DEFAULT, show_default=True,
-            help="The machine that is modelled.",
+            help="The machine that is modelled.", shell_complete=complete_machine,
         ),
         click.option(
             "--threshold", type=Share(), default=defaults.THRESHOLD,

@@ -33,7 +33,7 @@ _BUNDLE = "bundle"
 
 
 @click.command()
-@click.argument("result_ids", metavar="[ID...]", nargs=-1)
+@click.argument("result_ids", metavar="[ID...]", nargs=-1, shell_complete=options.complete_result)
 @click.option(
     "--format",
     "-f",
@@ -187,7 +187,7 @@ def _id(result: AbResult | MatrixResult | Answer) -> dict[str, str]:
 
 
 @click.command()
-@click.argument("what", metavar="ID|BUNDLE")
+@click.argument("what", metavar="ID|BUNDLE", shell_complete=options.complete_result)
 @click.option("--qemu", help=f"The QEMU to replay a bundle with ({QEMU}).")
 @click.option(
     "--guest-timeout",

@@ -137,7 +137,7 @@ def list_command(as_json: bool) -> None:
 
 
 @workload.command("show")
-@click.argument("name")
+@click.argument("name", shell_complete=options.complete_workload)
 @options.json_output
 def show_command(name: str, as_json: bool) -> None:
     """Show a workload: what it needs, its metrics, its cases. NAME is a name or a folder (./mine), or that of a suite.
@@ -159,8 +159,13 @@ def show_command(name: str, as_json: bool) -> None:
 
 
 @workload.command("check")
-@click.argument("refs", metavar="REF...", nargs=-1, required=True)
-@click.option("--run", metavar="SPEC", help="Also boot this kernel and run the smallest case, twice.")
+@click.argument("refs", metavar="REF...", nargs=-1, required=True, shell_complete=options.complete_workload)
+@click.option(
+    "--run",
+    metavar="SPEC",
+    shell_complete=options.complete_spec,
+    help="Also boot this kernel and run the smallest case, twice.",
+)
 @options.guest_timeout
 @options.jobs
 @options.json_output

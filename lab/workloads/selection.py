@@ -22,7 +22,7 @@ FILE_NAME = "workload.toml"
 
 def list_workloads() -> list[Workload]:
     """The workloads that come with the lab, by name."""
-    return [load(name) for name in _shipped()]
+    return [load(name) for name in shipped()]
 
 
 def is_shipped(workload: Workload) -> bool:
@@ -38,10 +38,10 @@ def load(ref: str) -> Workload:
             raise UserError(f"{ref} is a file, not a workload", hint=f"run it as it is with -w script:{ref}, or --exec")
         if not file.is_file():
             raise UserError(f"{ref} is not a workload: it has no {FILE_NAME}")
-    elif ref in _shipped():
+    elif ref in shipped():
         file = paths.room("workloads") / ref / FILE_NAME
     else:
-        names = _shipped()
+        names = shipped()
         raise UserError(
             f"no workload is called {ref!r}",
             hint=suggestion(ref, names) or f"there is {', '.join(names)}; a folder is given as ./{ref or 'name'}",
@@ -99,7 +99,7 @@ def _split(text: str) -> tuple[str, str | None]:
     except OSError:  # too many cases for the name of a file
         pass
     name, colon, cases = text.partition(":")
-    if not (colon and name in _shipped()):
+    if not (colon and name in shipped()):
         name, colon, cases = text.rpartition(":")
     return (name, cases) if colon else (text, None)
 
@@ -225,7 +225,8 @@ def require_unchanged(files: Mapping[str, str]) -> None:
             )
 
 
-def _shipped() -> list[str]:
+def shipped() -> list[str]:
+    """The names of the workloads that come with the lab."""
     return sorted(file.parent.name for file in paths.room("workloads").glob(f"*/{FILE_NAME}"))
 
 
