@@ -14,7 +14,7 @@ from lab.cli import options
 from lab.core.errors import HostFailed
 from lab.core.process import CommandFailed, run
 from lab.core.progress import Progress
-from lab.core.text import plural
+from lab.core.text import plural, width_of, wrapped
 from lab.guests import doctor as set_up
 from lab.guests.doctor import Change, Finding, examine, live_setup
 from lab.guests.exact import QEMU
@@ -96,7 +96,8 @@ def _print(findings: Sequence[Finding], changes: Sequence[Change] | None, *, as_
         click.echo(f"{change.outcome:7}  {change.name}: {change.text}")
     if changes is not None:
         click.echo("" if changes else "nothing to put back\n")
+    width = width_of()
     for finding in findings:
-        click.echo(f"{_MARKS[finding.state]}  {finding.name}: {finding.text}")
+        click.echo(wrapped(f"{_MARKS[finding.state]}  {finding.name}: {finding.text}", 9, width))
         if finding.remedy:
-            click.echo(f"         -> {finding.remedy}")
+            click.echo(wrapped(f"         -> {finding.remedy}", 12, width))

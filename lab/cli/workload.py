@@ -10,7 +10,7 @@ from lab.compare import check
 from lab.compare.check import WorkloadCheck
 from lab.core import records
 from lab.core.errors import LabError
-from lab.core.text import columns, plural
+from lab.core.text import columns, plural, width_of, wrapped
 from lab.workloads import selection
 from lab.workloads.file import limits, turns_note
 from lab.workloads.selection import Suite
@@ -131,9 +131,10 @@ def list_command(as_json: bool) -> None:
     rows += [
         (each.name, f"{plural(sum(map(len, each.cases().values())), 'case'):>9}", each.description) for each in suites
     ]
+    width, story = width_of(), sum(max(map(len, column)) + 2 for column in list(zip(*rows, strict=True))[:2])
     lines = columns(rows)
     for line in (*lines[: len(workloads)], "", "suites (--suite NAME):", *lines[len(workloads) :]):
-        click.echo(line)
+        click.echo(wrapped(line, story, width))
 
 
 @workload.command("show")

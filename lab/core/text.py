@@ -10,6 +10,7 @@ import html
 import io
 import math
 import re
+import textwrap
 import unicodedata
 from collections.abc import Callable, Container, Sequence
 from typing import Any, TypeVar
@@ -93,12 +94,28 @@ def plural(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-_UNBOUND = 1000
+UNBOUND = 1000
+"""The width of a pipe or a file, where no line is broken."""
+
+
+def width_of(console: Console | None = None) -> int:
+    """The width of the terminal on stdout, or of another console."""
+    console = console or Console()
+    return console.width if console.is_terminal else UNBOUND
+
+
+def wrapped(line: str, indent: int, width: int) -> str:
+    """A line in a width; what does not fit goes below it, indented."""
+    if len(line) <= width or width >= UNBOUND:
+        return line
+    return textwrap.fill(
+        line, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+    )  # fmt: skip
 
 
 def show(render: Callable[[int], RenderableType], console: Console) -> None:
     """Print as wide as the terminal; into a pipe or a file, without line breaks."""
-    width = console.width if console.is_terminal else _UNBOUND
+    width = width_of(console)
     console.print(render(width), width=width, highlight=False, soft_wrap=not console.is_terminal)
 
 
@@ -120,5 +137,5 @@ def number(value: float) -> str:
 def plain(render: Callable[[int], RenderableType]) -> str:
     """Render without colour and without breaking lines."""
     stream = io.StringIO()
-    show(render, Console(file=stream, width=_UNBOUND, no_color=True))
+    show(render, Console(file=stream, width=UNBOUND, no_color=True))
     return stream.getvalue()

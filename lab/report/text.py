@@ -54,47 +54,82 @@ def _table(result: AbResult, width: int) -> Group:
     result = visible_record(result)
     summary = wording.summary(result)
     return Group(
-        _arms(result),
+        _arms(result, width),
         Text(),
         *(_summary(summary, result, width) if summary else [_cases(result, result.cases, width)]),
         Text(),
         *_sweeps(result),
         *_robustness(result),
         _verdict(result),
-        Text(_footer(result), style="dim"),
+        Text(_footer(result, width), style="dim"),
     )
 
 
-def _arms(result: AbResult) -> Text:
+def _arms(result: AbResult, width: int) -> Text:
     arms = Text()
     if trees := wording.trees(result):
         arms.append("tree  ", style="bold").append(f"{trees}\n")
     for name, arm in (("base", result.base), ("test", result.test)):
-        arms.append(f"{name}  ", style="bold").append(f"{arm}\n")
+        arms.append(f"{name}  ", style="bold").append(text.wrapped(f"{name}  {arm}", 6, width)[6:] + "\n")
     for note in result.notes:
-        arms.append(f"      {note}\n", style="dim")
+        arms.append(text.wrapped(f"      {note}", 6, width) + "\n", style="dim")
     arms.rstrip()
     return arms
 
 
 _WIDE = 130
+_NAME = 12
+"""A name is cut to no less."""
 
 
 def _cases(result: AbResult, cases: Sequence[CaseResult], width: int) -> Text:
     """One line a case; what moved most goes behind it, or below it where the terminal is narrow."""
-    columns = [column for column in _columns(result) if column.of is None or any(map(column.of, cases))]
-    cells = [[column.cell(case) for column in columns] for case in cases]
-    right = [i for i, column in enumerate(columns) if column.right]
-    lines = aligned([[column.heading for column in columns], *cells], right)
+    lines = _lines(result, cases, width)
     table = Text()
     for line, case in zip(lines, [None, *cases], strict=True):
         table.append("  ".join(line[:-1]) + "  ", style="bold" if case is None else "")
         table.append(line[-1], style="bold" if case is None else _STYLES[case.word])
-        if notes := _heading_note(cases) if case is None else _notes(case, result):
-            table.append("  " if width >= _WIDE else "\n    ").append(notes, style="dim")
+        for note in _notes(case, result, cases, width):
+            table.append("  " if width >= _WIDE else "\n").append(note, style="dim")
         table.append("\n")
     table.rstrip()
     return table
+
+
+def _lines(result: AbResult, cases: Sequence[CaseResult], width: int) -> list[list[str]]:
+    """The heading and the cases in cells; on a narrow terminal without the other clocks, with short intervals."""
+    columns = [column for column in _columns(result) if column.of is None or any(map(column.of, cases))]
+    lines = _aligned(columns, cases)
+    if not _fits(lines, width):
+        lines = _aligned([_narrow(column) for column in columns if column.of is None], cases)
+    if not _fits(lines, width):
+        most = max(len(lines[0][0]) - (_width(lines) - width), _NAME)
+        cut = (line[0].rstrip() for line in lines)
+        names = [(name if len(name) <= most else f"{name[: most - 1]}…").ljust(most) for name in cut]
+        lines = [[name, *line[1:]] for name, line in zip(names, lines, strict=True)]
+    return lines
+
+
+def _aligned(columns: Sequence[_Column], cases: Sequence[CaseResult]) -> list[list[str]]:
+    cells = [[column.cell(case) for column in columns] for case in cases]
+    return aligned(
+        [[column.heading for column in columns], *cells], [i for i, column in enumerate(columns) if column.right]
+    )
+
+
+def _width(lines: Sequence[Sequence[str]]) -> int:
+    return max(len("  ".join(line).rstrip()) for line in lines)
+
+
+def _fits(lines: Sequence[Sequence[str]], width: int) -> bool:
+    return width >= text.UNBOUND or _width(lines) <= width
+
+
+def _narrow(column: _Column) -> _Column:
+    """A column as narrow as it can be: the interval has the unit of the change beside it."""
+    if column.heading != "interval":
+        return column
+    return column._replace(cell=lambda case: column.cell(case).replace(" %", ""))
 
 
 class _Column(NamedTuple):
@@ -137,11 +172,27 @@ def _heading_note(cases: Sequence[CaseResult]) -> str:
     return f"({units.pop()}{count}; then what moved most)" if len(units) == 1 else ""
 
 
-def _notes(case: CaseResult, result: AbResult) -> str:
-    """The reason of an open verdict, the host's certificate, and the counters that moved most."""
+def _notes(case: CaseResult | None, result: AbResult, cases: Sequence[CaseResult], width: int) -> list[str]:
+    """The reason of an open verdict, the host's certificate, and the counters that moved most; that of the heading.
+
+    All of it is one note, on a narrow terminal one of reasons and below it one of the counters that fit into a line.
+    """
+    if case is None:
+        return _below([_heading_note(cases)], width)
     certificate = result.live.certificates.get(case.name) if result.live else None
-    moved = ", ".join(f"{c.name} {shown(c.base)} -> {shown(c.test)}" for c in counters.movers(case))
-    return "; ".join(filter(None, [result.why(case), certificate, *case.notes, moved]))
+    reasons = "; ".join(filter(None, [result.why(case), certificate, *case.notes]))
+    moved = [f"{c.name} {shown(c.base)} -> {shown(c.test)}" for c in counters.movers(case)]
+    while width < _WIDE and len(moved) > 1 and len(", ".join(moved)) + 4 > width:
+        moved.pop()
+    return _below([reasons, ", ".join(moved)], width)
+
+
+def _below(notes: Sequence[str], width: int) -> list[str]:
+    """Notes behind a line as one, or below it where the terminal is narrow."""
+    present = [note for note in notes if note]
+    if width >= _WIDE:
+        return ["; ".join(present)] if present else []
+    return [text.wrapped(f"    {note}", 4, width) for note in present]
 
 
 def _summary(summary: wording.Summary, result: AbResult, width: int) -> list[Text]:
@@ -152,7 +203,7 @@ def _summary(summary: wording.Summary, result: AbResult, width: int) -> list[Tex
     parts += [_cases(result, summary.largest, width)] if summary.largest else []
     if summary.smaller:
         smaller = [f"{wording.label(case, result)} {wording.change(case.primary)}" for case in summary.smaller]
-        parts.append(Text(f"smaller: {', '.join(smaller)}"))
+        parts.append(Text(text.wrapped(f"smaller: {', '.join(smaller)}", 2, width)))
     if summary.open:
         cells = [
             (f"  {wording.label(case, result)}", wording.change(case.primary), result.why(case))
@@ -160,7 +211,7 @@ def _summary(summary: wording.Summary, result: AbResult, width: int) -> list[Tex
         ]
         parts += [Text(), Text("no verdict:", style="bold")]
         parts += [
-            Text(line, style=_STYLES[case.word])
+            Text(text.wrapped(line, 4, width), style=_STYLES[case.word])
             for line, case in zip(text.columns(cells, [1]), summary.open, strict=True)
         ]
     same = f"same: {text.plural(summary.same, 'case')}, not shown (`lab report {result.result} --format csv` has all)"
@@ -185,7 +236,7 @@ def _verdict(result: AbResult) -> Text:
     return verdict
 
 
-def _footer(result: AbResult) -> str:
+def _footer(result: AbResult, width: int) -> str:
     around = result.environment
     lines = [
         f"{result.mode} mode, {result.counted_in}: QEMU {around.qemu}, {around.machine}, "
@@ -195,8 +246,9 @@ def _footer(result: AbResult) -> str:
         lines.append(str(live))
         lines += [f"perf stat: {live.perf}"] if live.perf else []
         lines += [f"perf record, {case}: {profile}" for case, profile in live.profiles.items()]
-    lines.append(f"result {result.result}   again: lab report {result.result}   repeat: {result.repeat}")
-    return "\n".join(lines)
+    again = [f"result {result.result}", f"again: lab report {result.result}", f"repeat: {result.repeat}"]
+    lines += ["   ".join(again)] if _fits([[*again, ""]], width) else again
+    return "\n".join(text.wrapped(line, 2, width) for line in lines)
 
 
 # ---- several results

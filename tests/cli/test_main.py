@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
+import pty
 import re
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +23,7 @@ from lab.compare import results
 from lab.core import paths, records
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed, LabError, Undecided, UserError
 
+from ..fakes import result as fakeresult
 from ..fakes.build import own_folders
 from ..fakes.guest import FakeGuests, plan, pretend, write_workload
 from ..fakes.kernel import make_kernel
@@ -42,6 +48,23 @@ def _lab(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+def _on_terminal(columns: int, *words: str) -> list[str]:
+    """The lines that a command prints on a terminal of so many columns."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    command = [sys.executable, "-m", "lab", *words]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        said = b""
+        with contextlib.suppress(OSError):  # the end of a terminal that nobody holds
+            while part := os.read(ours, 4096):
+                said += part
+    os.close(ours)
+    assert process.returncode == 0, said
+    return re.sub(r"\x1b\[[\d;]*m", "", said.decode()).splitlines()
+
+
 def _commands(group: click.Group, *before: str) -> list[tuple[str, ...]]:
     ctx = click.Context(group)
     found: list[tuple[str, ...]] = []
@@ -55,6 +78,23 @@ def _commands(group: click.Group, *before: str) -> list[tuple[str, ...]]:
 
 
 ALL = _commands(main.lab)
+
+
+def test_lists_have_hanging_indents_on_a_narrow_terminal() -> None:
+    lines = _on_terminal(80, "workload", "list")
+    assert max(map(len, lines)) <= 80
+    story = lines[0].index("A database's direct reads")
+    assert lines[1].startswith(" " * story) and lines[1][story] != " "
+    piped = _lab("workload", "list").stdout.splitlines()
+    assert max(map(len, piped)) > 80 and len(piped) < len(lines)
+
+
+def test_a_result_on_a_terminal_of_80_columns_has_a_line_for_each_case(tmp_path: Path) -> None:
+    fakeresult.store(tmp_path / "one", fakeresult.result())
+    lines = _on_terminal(80, "report", str(tmp_path / "one"))
+    assert max(map(len, lines)) <= 80
+    for one in fakeresult.EVERY_KIND:
+        assert len([line for line in lines if re.match(rf"{one.case} .*{one.verdict} *$", line)]) == 1
 
 
 def test_all_commands_are_known() -> None:

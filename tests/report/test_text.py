@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any
 
 import msgspec
@@ -88,6 +89,22 @@ def test_into_a_pipe_no_line_is_broken() -> None:
 def test_on_a_terminal_of_any_width_nothing_is_lost(width: int) -> None:
     text = " ".join(_text(_result(SLOWER, EQUAL), width=width).split())
     assert "faults 10 -> 75" in text and "regression" in text
+
+
+@pytest.mark.parametrize("cases", [[SLOWER, EQUAL], [msgspec.structs.replace(SLOWER, case="c" * 40), EQUAL]])
+def test_each_case_is_one_line_of_80_columns_on_a_terminal(cases: list[CaseResult]) -> None:
+    shares = [
+        _compared(Metric(name=name, unit="cycles", better="lower"), [100.0] * 6, [110.0] * 6)
+        for name in ("kernel_cycles", "user_cycles")
+    ]
+    cases = [msgspec.structs.replace(one, metrics=[*one.metrics, *shares]) for one in cases]
+    piped = _text(_result(*cases)).splitlines()
+    assert any(len(line) > 80 for line in piped) and any("kernel  " in line for line in piped)
+    lines = re.sub(r"\x1b\[\d*m", "", _text(_result(*cases), width=80)).splitlines()
+    assert max(map(len, lines)) <= 80
+    (row,) = (line for line in lines if line.rstrip().endswith("regression") and "[" in line)
+    assert "[-41.5, -36.5]" in row and "kernel" not in "".join(line for line in lines if line.startswith("case"))
+    assert lines[lines.index(row) + 1].startswith("    faults 10 -> 75")
 
 
 def test_an_unknown_says_why_and_how_many_more() -> None:
