@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
+import subprocess
 import tarfile
 import threading
 import time
@@ -339,3 +341,18 @@ def test_a_source_package_is_a_tree_of_one_commit(
     repo = trees.open_tree(source.tree).repo
     assert "Kbuild" in repo.top_level(source.commit)
     assert repo.git("rev-list", "--count", source.commit).strip() == "1"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_checkout_of_somebody_else_is_refused_and_not_taken_for_none(
+    linux: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container, where the runner's user owns the checkout: the default tree is not measured instead."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for path in (linux, linux / ".git"):
+        os.chown(path, 65534, 65534)
+    monkeypatch.chdir(linux)
+    with pytest.raises(UserError, match="belongs to another user"):
+        trees.current()
+    subprocess.run(["git", "config", "--global", "--add", "safe.directory", str(linux)], check=True)
+    assert trees.current() == str(linux)
