@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Literal
 
@@ -192,6 +193,15 @@ class Answer(Record, frozen=True, kw_only=True):
     live: Posterior | None = None
     chosen: str | None = None
     instructions: Comparison | None = None
+
+    @property
+    def repeat(self) -> str:
+        """The command that repeats it, with the tree in which its revisions were looked up."""
+        words = list(self.reproduce)
+        if self.tree and not any(word.partition("=")[0] == "--tree" for word in words):
+            end = words.index("--") if "--" in words else len(words)
+            words[end:end] = ["--tree", self.tree]
+        return shlex.join(words)
 
     @property
     def named(self) -> bool:

@@ -250,7 +250,7 @@ def shell(
         opened = trees.open_tree(tree, progress=work.progress) if tree else None
         resolved = resolve(spec, opened, progress=work.progress)
         settings = dict(resolved.settings)
-        accelerator = kvm.accelerator(accel, qemu, work.progress)
+        accelerator = kvm.accelerator(accel, qemu, work.progress, measuring=False)
         kernel = resolved.obtain(work, cc=cc)
         root = guest_shell.prepare(kernel, command, settings=settings, progress=work.progress)
     return guest_shell.run(

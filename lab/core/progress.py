@@ -29,7 +29,7 @@ class Progress:
     def __init__(self, *, quiet: bool = False) -> None:
         self.quiet = quiet
         self._stopped = threading.Event()
-        self._last = ""
+        self._said: set[str] = set()
         self._bars: rich_progress.Progress | None = None
 
     def __enter__(self) -> Progress:
@@ -73,10 +73,10 @@ class Progress:
             print(text, file=sys.stderr, flush=True)  # noqa: T201
 
     def log_once(self, text: str) -> None:
-        """`log`, unless the last such line was the same."""
-        if text != self._last:
+        """`log`, unless the command has shown the line before."""
+        if text not in self._said:
+            self._said.add(text)
             self.log(text)
-            self._last = text
 
     def task(self, label: str, total: int | None) -> Task:
         """A bar for a number of steps, if that is known."""

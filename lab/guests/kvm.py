@@ -41,8 +41,13 @@ class _Probe(Record, frozen=True, kw_only=True):
     reason: str | None
 
 
-def accelerator(wanted: Literal["auto", "kvm", "tcg"], qemu: str, progress: Progress) -> Accelerator:
-    """The accelerator to use; `auto` is KVM where it works, else TCG, which is logged."""
+def accelerator(
+    wanted: Literal["auto", "kvm", "tcg"], qemu: str, progress: Progress, *, measuring: bool = True
+) -> Accelerator:
+    """The accelerator to use; `auto` is KVM where it works, else TCG, which is logged.
+
+    measuring: numbers depend on it, so the reason matters.
+    """
     if wanted == "tcg":
         return "tcg"
     try:
@@ -50,7 +55,10 @@ def accelerator(wanted: Literal["auto", "kvm", "tcg"], qemu: str, progress: Prog
     except Refusal as error:
         if wanted == "kvm":
             raise
-        progress.log(f"no KVM: {error.message}; measuring with --accel tcg, whose times are an emulator's")
+        if measuring:
+            progress.log_once(f"no KVM: {error.message}; measuring with --accel tcg, whose times are an emulator's")
+        else:
+            progress.log_once("no KVM (`lab doctor` says why): the guest is emulated")
         return "tcg"
     return "kvm"
 

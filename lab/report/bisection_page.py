@@ -7,7 +7,6 @@ are stretched, and have no text of their own.
 from __future__ import annotations
 
 import math
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -433,7 +432,7 @@ class BisectionView:
     def commands(self) -> list[str]:
         """Commands that show, repeat and follow the bisection."""
         answer = self.answer
-        commands = [shlex.join(answer.reproduce), f"lab report {answer.result}", f"lab bisect log {answer.result}"]
+        commands = [answer.repeat, f"lab report {answer.result}", f"lab bisect log {answer.result}"]
         for change in answer.changes:
             if change.proof and change.proof.result:
                 commands += [f"lab report {change.proof.result}", f"lab replay {change.proof.result}"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 
 from lab.bisection.answer import Answer, Culprit, Function, Step
@@ -152,7 +151,7 @@ def _footer(answer: Answer) -> Iterator[str]:
         yield f"{mode}: QEMU {around.qemu}, {around.machine}, fingerprint {around.fingerprint}"
     yield f"building {answer.build_s:.0f} s, measuring {answer.run_s:.0f} s, {_effort(answer)}"
     yield f"result {answer.result}   again: lab report {answer.result}"
-    yield f"repeat: {shlex.join(answer.reproduce)}"
+    yield f"repeat: {answer.repeat}"
 
 
 def _effort(answer: Answer) -> str:

@@ -35,6 +35,7 @@ class Change:
     """The change between the arms. `introduced`: in the syntax of regzbot.
 
     commit: None for a range of commits.
+    author: name and address; None where the tree does not tell.
     people: addresses from the commit's tags and of its maintainers.
     notes: facts that the sender must know or complete.
     """
@@ -44,6 +45,7 @@ class Change:
     subject: str
     upstream: str | None
     tree: str
+    author: str | None = None
     people: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -113,29 +115,44 @@ def _of_tree(base_spec: KernelSpec, test_spec: KernelSpec, base: TreeSource, tes
     upstream = next((commit for commit, _ in revisions.upstream_of(message)), None)
     if upstream:
         notes.append(f"measured on its backport {test.commit[:12]}; mainline itself was not measured")
-    people = [*_authors(repo, test.commit, message), *_maintainers(repo, test.commit, notes)]
+    author = next(
+        addresses([repo.git("show", "-s", "--format=%an <%ae>", "--end-of-options", test.commit, "--")]), None
+    )
+    people = [*filter(None, [author]), *_tagged(message), *_maintainers(repo, test.commit, notes)]
     return Change(
         introduced=upstream or test.commit,
         commit=test.commit,
         subject=visible(test.subject),
         upstream=upstream,
         tree=_tree_origin(test.tree),
+        author=author,
         people=tuple(_distinct(people)),
         notes=tuple(notes),
     )
 
 
 def _tree_origin(name: str) -> str:
-    """The origin of a tree; for a checkout only its name, because its path is private."""
-    record = trees.open_tree(name).record
+    """The origin of a tree and its URL; of a checkout only the name beside it, because its path is private."""
+    tree = trees.open_tree(name)
+    record = tree.record
     if record.kind == "local":
-        return visible(record.name)
-    return visible(" ".join(filter(None, [record.origin, record.version])))
+        return visible(" ".join(filter(None, [record.name, _remote(tree.source)])))
+    url = f"https://packages.debian.org/{record.package}" if record.package else None
+    return visible(" ".join(filter(None, [record.origin, record.version, url])))
 
 
-def _authors(repo: Repo, commit: str, message: str) -> Iterator[str]:
-    """The author, and everybody in the tags."""
-    yield from addresses([repo.git("show", "-s", "--format=%an <%ae>", "--end-of-options", commit, "--")])
+def _remote(repo: Repo) -> str:
+    """The URL of a checkout's origin, without a user and a password; empty where it has none that others can reach."""
+    try:
+        url = repo.git("config", "--get", "remote.origin.url").strip()
+    except LabError:
+        return ""
+    match = re.fullmatch(r"(https?|git|ssh)://(?:[^/@]*@)?([^/@\s][^@?#\s]*)", url)
+    return f"{match[1]}://{match[2]}" if match else ""
+
+
+def _tagged(message: str) -> Iterator[str]:
+    """Everybody in the tags of a commit."""
     yield from addresses(tag[1] for line in message.splitlines() if (tag := _TAG.match(line)))
 
 

@@ -23,12 +23,12 @@ from lab.compare.explain import (
 from lab.core import text
 from lab.core.text import aligned, columns, number, plural, visible, visible_record
 from lab.kernels.alternatives import CpuChoices, FeatureChoice
-from lab.stats.verdict import percent
+from lab.stats.verdict import Outcome, percent
 
 _NAME_AT_LEAST = 16
 _MEANING_BESIDE = 130
 
-# A share of a difference that almost cancels out says nothing.
+# A share of a difference that almost cancels out says nothing, nor does one of a case that is the same.
 _SHARE_AT_MOST = 10
 
 _FUNCTIONS_NAMED = 3
@@ -49,7 +49,7 @@ def render(why: CaseExplanation, width: int, *, everything: bool = False, most: 
         Text(),
         _totals(explanation, why.cost, why.machine),
         Text(),
-        _functions(explanation, why.cost, width, most, everything=everything),
+        _functions(explanation, why, width, most, everything=everything),
     ]
     if why.initcalls:
         parts += [Text(), _initcalls(why.initcalls)]
@@ -100,17 +100,20 @@ def _totals(explanation: Explanation, cost: Cost, machine: str) -> Text:
 # ---- functions
 
 
-def _functions(explanation: Explanation, cost: Cost, width: int, most: int | None, *, everything: bool) -> Text:
+def _functions(
+    explanation: Explanation, why: CaseExplanation, width: int, most: int | None, *, everything: bool
+) -> Text:
     """One line a function, then one line for all the others, so that the column of differences adds up."""
+    cost, same = why.cost, why.case.verdict == Outcome.SAME
     if not explanation.movement(cost) and not everything:
         return Text(f"no function differs in {unit_of(cost)}")
     chosen = (by_cost(explanation, cost) if everything else differing(explanation, cost))[:most]
     shown = {(row.space, row.name) for row in chosen}
     left = [row for row in explanation.rows if (row.space, row.name) not in shown]
-    rows = [heading(cost), *(cells(explanation, row, cost) for row in chosen)]
+    rows = [heading(cost), *(cells(explanation, row, cost, same=same) for row in chosen)]
     if left:
         others = total(left, name=f"[{len(left)} others]")
-        rows.append((*cells(explanation, others, cost)[:-2], "", ""))
+        rows.append((*cells(explanation, others, cost, same=same)[:-2], "", ""))
     styles = ["bold", *(_style(explanation, row, cost) for row in chosen), "dim"]
     table = Text()
     for line, style in zip(_fitting(rows, width), styles, strict=False):
@@ -124,10 +127,10 @@ def heading(cost: Cost) -> tuple[str, ...]:
     return ("function", "base", "test", f"{unit_of(cost)}/op", "share", "", "calls/op")
 
 
-def cells(explanation: Explanation, row: FunctionRow, cost: Cost) -> tuple[str, ...]:
-    """A function as a row of cells."""
+def cells(explanation: Explanation, row: FunctionRow, cost: Cost, *, same: bool) -> tuple[str, ...]:
+    """A function as a row of cells. same: the case is, so its difference has no parts."""
     base, test = explanation.costs(row, cost)
-    share = explanation.share(row, cost)
+    share = None if same else explanation.share(row, cost)
     return (
         row.name,
         short(base),

@@ -180,6 +180,7 @@ def _finding(result: AbResult, case: CaseResult, change: Change) -> Iterator[str
         yield f'commit: {change.introduced} ("{change.subject}")'
         if change.upstream:
             yield f"        as {change.commit} in the tree that was measured"
+        yield f"author: {change.author or f'<<git show -s --format=%an {change.introduced[:12]}>>'}"
     else:
         yield f"range: {change.introduced}"
     yield ""
@@ -250,8 +251,12 @@ def _steps(stored: StoredComparison, case: CaseResult) -> Iterator[str]:
         yield from (f"     {command}" for command in commands)
     yield from (f"     {command}" for command in by_hand.guest_command(stored, case))
     yield ""
-    yield "3. Boot each and read report.jsonl:"
     boots = by_hand.qemu_commands(stored, case)
+    kernels = ""
+    if boots.get("test", "").replace("-kernel test/", "-kernel base/") == boots.get("base"):
+        del boots["test"]
+        kernels = " (-kernel test/... for the other)"
+    yield f"3. Boot each{kernels} and read report.jsonl:"
     for command in boots.values():
         yield textwrap.indent(command, "     ")
         yield ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 
 from lab.bisection.answer import Culprit, Step
@@ -17,7 +16,7 @@ from lab.report import explain_text, heatmap, matrix_text, text, wording
 from lab.report.curves import sweeps_of
 from lab.report.inputs import Comparisons, StoredBisection, StoredMatrix
 from lab.report.wording import shown
-from lab.stats.verdict import Comparison, percent
+from lab.stats.verdict import Comparison, Outcome, percent
 
 _MOST_MOVERS = 8
 _MOST_SUSPECTS = 20
@@ -167,7 +166,10 @@ def _movers(result: AbResult, cases: Sequence[CaseResult]) -> Iterator[str]:
 def why(reason: CaseExplanation) -> str:
     """The functions that make a case differ, those with the largest part of it first."""
     explanation = visible_record(reason.explanation)
-    rows = [explain_text.cells(explanation, row, reason.cost) for row in differing(explanation, reason.cost)]
+    rows = [
+        explain_text.cells(explanation, row, reason.cost, same=reason.case.verdict == Outcome.SAME)
+        for row in differing(explanation, reason.cost)
+    ]
     if not rows:
         return _joined([f"No function of {code(reason.case.name)} differs."])
     named = [(code(name), *cells) for name, *cells in rows[:_MOST_FUNCTIONS]]
@@ -217,7 +219,7 @@ def bisection(stored: StoredBisection) -> str:
         lines += _fold(f"Path taken: {answer.measured} measured, {len(answer.skipped)} not testable", rows, (0, 4, 5))
     if answer.environment is not None:
         lines.append(f"{_around(answer.environment)}. ")
-    lines.append(f"Repeat with {code(shlex.join(answer.reproduce))}; result {code(answer.result)}.")
+    lines.append(f"Repeat with {code(answer.repeat)}; result {code(answer.result)}.")
     return _joined(lines)
 
 

@@ -26,10 +26,10 @@ mm/mmap.c: warning: indented
 def test_lines_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress() as progress:
         progress.log("one")
-        progress.log_once("two")
-        progress.log_once("two")
+        for text in ("two", "two", "three", "two"):
+            progress.log_once(text)
     said = capsys.readouterr()
-    assert (said.out, said.err) == ("", "one\ntwo\n")
+    assert (said.out, said.err) == ("", "one\ntwo\nthree\n")
 
 
 def test_a_quiet_one_shows_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,6 +71,8 @@ def test_auto_falls_back_and_says_so(monkeypatch: pytest.MonkeyPatch, capsys: py
     monkeypatch.setattr(kvm, "require", refuse)
     assert kvm.accelerator("auto", "qemu", Progress()) == "tcg"
     assert "an emulator's" in capsys.readouterr().err
+    assert kvm.accelerator("auto", "qemu", Progress(), measuring=False) == "tcg"
+    assert capsys.readouterr().err == "no KVM (`lab doctor` says why): the guest is emulated\n"
     assert kvm.accelerator("tcg", "qemu", Progress()) == "tcg"
     assert capsys.readouterr().err == ""
     with pytest.raises(kvm.Refusal):

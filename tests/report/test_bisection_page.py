@@ -115,6 +115,15 @@ def test_a_range_of_thousands_is_still_a_small_page(tmp_path: Path) -> None:
     assert len(bisection_page.bisection(one).encode()) < 1_000_000
 
 
+@pytest.mark.parametrize("form", ["text", "md", "html"])
+def test_the_command_that_repeats_it_names_the_tree(tmp_path: Path, form: str) -> None:
+    made = replace(answer(), reproduce=["lab", "bisect", "--good", "v1", "--bad", "v2", "--", "mm"])
+    assert "lab bisect --good v1 --bad v2 --tree default -- mm" in report.render(form, bisection(tmp_path / "b", made))
+    chosen = replace(made, reproduce=[*made.reproduce[:6], "--tree=mine"])
+    assert chosen.repeat == "lab bisect --good v1 --bad v2 --tree=mine"
+    assert replace(chosen, reproduce=made.reproduce[:6], tree=None).repeat == "lab bisect --good v1 --bad v2"
+
+
 def test_a_mail_is_about_one_culprit_that_was_proved(tmp_path: Path) -> None:
     made = answer()
     with pytest.raises(UserError, match="found 2 regressions"):

@@ -92,6 +92,19 @@ def test_a_draft_has_what_the_kernel_asks_for(tmp_path: Path, tree: Path) -> Non
     assert MODEL in body and "not measured on hardware" in " ".join(body.split())
 
 
+def test_author_tree_and_command_are_there_once(tmp_path: Path, tree: Path) -> None:
+    body = _parsed(mail.comparison(_report(tmp_path / "a", tree, "HEAD^"))).get_content()
+    assert f"\nauthor: <<git show -s --format=%an {UPSTREAM[:12]}>>\n" in body, body
+    assert body.count("qemu-system-x86_64") == 1 and "-kernel base/vmlinux" in body
+    assert "3. Boot each (-kernel test/... for the other) and read report.jsonl:" in body
+    git(tree, "remote", "add", "origin", "https://me:secret@git.example.org/linux.git")
+    git(tree, "commit", "-q", "--amend", "--no-edit", "--author", "An Author <an@example.org>")
+    body = _parsed(mail.comparison(_report(tmp_path / "b", tree, "HEAD^"))).get_content()
+    assert "\nauthor: An Author <an@example.org>\n" in body
+    assert re.search(r"^tree: \S+ https://git\.example\.org/linux\.git$", body, re.MULTILINE)
+    assert "secret" not in body and str(tree) not in body
+
+
 def test_everybody_of_the_commit_and_its_files_is_told_once(tmp_path: Path, tree: Path) -> None:
     cc = _parsed(mail.comparison(_report(tmp_path, tree, "HEAD^")))["Cc"]
     assert [str(address) for address in cc.addresses] == [
