@@ -110,6 +110,7 @@ _result_id = click.argument("result_id", metavar="[ID]", default="latest", shell
 @click.option("--speculate/--no-speculate", default=True, help="While guests run, build what may be next.")
 @options.budget
 @options.jobs
+@options.quiet
 @options.executor()
 @options.result
 @options.json_output
@@ -178,6 +179,7 @@ def _print(answer: Answer, *, as_json: bool) -> int:
 @_result_id
 @options.budget
 @options.jobs
+@options.quiet
 @options.executor()
 @options.json_output
 def resume(
@@ -252,6 +254,7 @@ def undo(result_id: str) -> None:
 @bisect.command()
 @_ends
 @options.jobs
+@options.quiet
 def step(jobs: int | None, **rest: Any) -> int:
     """Decide the commit that the current folder is at, for `git bisect run`.
 

@@ -47,7 +47,7 @@ _COMMANDS = {
     "report": "Show stored results, in any format, or list them.",
     "shell": "Run a shell, or one command, in the guest image under a kernel.",
     "tree": "Add and list the kernel trees that revisions are looked up in.",
-    "workload": "List, show and check what can be measured.",
+    "workload": "List, show, begin and check what can be measured.",
 }
 _MODULES = {"completion": "main", "image": "kernel", "replay": "report", "shell": "kernel", "tree": "kernel"}
 """Commands whose module is not called like them."""

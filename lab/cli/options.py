@@ -101,6 +101,18 @@ jobs: Decorator = click.option(
     "--jobs", "-j", type=click.IntRange(min=1), help="Guests and compilers at a time (default: all cores)."
 )
 
+_QUIET = "lab.quiet"
+
+
+def _be_quiet(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    ctx.meta[_QUIET] = value
+
+
+quiet: Decorator = click.option(
+    "--quiet", "-q", is_flag=True, expose_value=False, callback=_be_quiet,
+    help="No progress on stderr: only the result, and errors.",
+)  # fmt: skip
+
 result: Decorator = click.option(
     "--result", type=click.Path(path_type=Path), help="Folder for the result (default: a new one)."
 )
@@ -218,7 +230,7 @@ _GROUPS = {
     "Evidence": "mode threshold seeds max_seeds budget fail_on require_verdict watch",
     "Exact mode": "model machine robust explain cluster share",
     "Live mode": "accel cpus iterations numa duet rounds max_rounds perf perf_record",
-    "Result": "result resume output cache_key svg as_json",
+    "Result": "result resume output cache_key svg as_json quiet",
 }
 """The groups of a measurement's options in its help, by their names in the program. All others come last."""
 
@@ -261,7 +273,8 @@ def work(
 ) -> Iterator[Work]:
     """The means of a command, by its options, for as long as it works. budget: seconds from now."""
     deadline = time.monotonic() + budget if budget else None
-    with Progress() as progress, connect(cluster, share, progress) as executor:
+    quiet = click.get_current_context().meta.get(_QUIET, False)
+    with Progress(quiet=quiet) as progress, connect(cluster, share, progress) as executor:
         yield Work(progress=progress, jobs=jobs or default_jobs(), deadline=deadline, executor=executor)
 
 
@@ -351,6 +364,7 @@ def measured(*, max_seeds: int) -> Decorator:
         guest_timeout,
         jobs,
         result,
+        quiet,
     )  # fmt: skip
 
 

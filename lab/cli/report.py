@@ -197,6 +197,7 @@ def _id(result: AbResult | MatrixResult | Answer) -> dict[str, str]:
 )
 @click.option("--trust-plugin", is_flag=True, help="Build and run a bundle's cost plugin that is not this lab's.")
 @options.jobs
+@options.quiet
 @options.json_output
 def replay(
     what: str, qemu: str | None, guest_timeout: float, trust_plugin: bool, jobs: int | None, as_json: bool

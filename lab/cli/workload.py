@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 import msgspec
 
@@ -10,7 +12,7 @@ from lab.compare import check
 from lab.compare.check import WorkloadCheck
 from lab.core import records
 from lab.core.errors import LabError
-from lab.core.text import columns, plural, width_of, wrapped
+from lab.core.text import columns, listed, plural, width_of, wrapped
 from lab.workloads import selection
 from lab.workloads.file import limits, turns_note
 from lab.workloads.selection import Suite
@@ -97,7 +99,7 @@ def _metric(metric: Metric) -> tuple[str, ...]:
 
 @click.group()
 def workload() -> None:
-    """List, show and check what can be measured.
+    """List, show, begin and check what can be measured.
 
     Example: lab workload show alloc-burst
     """
@@ -157,6 +159,21 @@ def show_command(name: str, as_json: bool) -> None:
         _print_json({"schema": "lab.workload/1", **msgspec.to_builtins(shown, enc_hook=str), **limited})
     else:
         click.echo(render(shown))
+
+
+@workload.command("init")
+@click.argument("folder", metavar="NAME", type=click.Path(path_type=Path))
+def init_command(folder: Path) -> None:
+    """Write a workload to begin with: a new folder with a small C program, its Makefile and workload.toml.
+
+    \b
+    Example:
+      lab workload init mine
+    """
+    files = selection.init(folder)
+    ref = folder if folder.is_absolute() else f"./{folder}"
+    click.echo(f"wrote {listed([str(file) for file in files], 'and')}")
+    click.echo(f"check it:   lab workload check {ref}\nmeasure it: lab ab --base SPEC --test SPEC -w {ref}")
 
 
 @workload.command("check")

@@ -30,6 +30,25 @@ def is_shipped(workload: Workload) -> bool:
     return workload.folder.parent == paths.room("workloads").resolve()
 
 
+def init(folder: Path) -> list[Path]:
+    """Write a workload of one small C program into a new folder, to begin with; returns its files."""
+    try:
+        msgspec.convert(folder.name, Name)
+    except msgspec.ValidationError as error:
+        raise UserError(
+            f"{folder.name!r} is no name for a workload", hint="use small letters, digits, `.`, `_` and `-`"
+        ) from error
+    template = paths.room("workloads") / "template"
+    names = {"template.toml": FILE_NAME, "template.c": f"{folder.name}.c", "Makefile": "Makefile"}
+    try:
+        folder.mkdir()
+    except FileExistsError as error:
+        raise UserError(f"{folder} is there already", hint="name a new folder; nothing is overwritten") from error
+    for source, name in names.items():
+        (folder / name).write_text((template / source).read_text().replace("template", folder.name))
+    return [folder / name for name in names.values()]
+
+
 def load(ref: str) -> Workload:
     """A workload by its name, or by the path of its folder (`./mine`, `/somewhere/mine`)."""
     if _is_path(ref):

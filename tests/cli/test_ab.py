@@ -131,6 +131,16 @@ def test_a_case_that_failed_ends_with_status_4_and_the_others_are_judged(
     assert message in said.err and "tries it again" in said.err
 
 
+@pytest.mark.parametrize("more", [(), ("-q",)])
+def test_a_quiet_comparison_prints_the_result_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], more: tuple[str, ...]
+) -> None:
+    assert compare(tmp_path, monkeypatch, slower_large, "-w", write_workload(tmp_path / "mine"), *more) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["verdict"] == "regression"
+    assert (said.err == "") == bool(more)
+
+
 @pytest.mark.parametrize(("more", "status"), [((), 0), (("--fail-on", "regression"), 1)])
 def test_a_case_that_a_kernel_lacks_is_no_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],

@@ -10,11 +10,13 @@ import pytest
 from click.testing import CliRunner
 
 from lab.cli import main
+from lab.core import paths
 from lab.core.errors import UserError
 from lab.kernels.kconfig import Needs
 from lab.workloads import selection
 from lab.workloads.file import limits
 
+from ..docs import blocks
 from .test_file import GOOD, folder
 
 
@@ -278,3 +280,39 @@ def test_a_file_of_ones_own_is_run_by_script(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is a file, not a workload") as caught:
         selection.select(str(tmp_path / "bench.sh"))
     assert f"-w script:{tmp_path / 'bench.sh'}" in str(caught.value.hint)
+
+
+# --- a new one
+
+
+def test_a_new_workload_is_sound_and_is_the_one_of_the_documentation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main.run(["workload", "init", "mine"]) == 0
+    assert capsys.readouterr().out == (
+        "wrote mine/workload.toml, mine/mine.c and mine/Makefile\n"
+        "check it:   lab workload check ./mine\nmeasure it: lab ab --base SPEC --test SPEC -w ./mine\n"
+    )
+    written = {str(path.relative_to(tmp_path)): path.read_text() for path in (tmp_path / "mine").iterdir()}
+    page = (paths.rooms_dir() / "docs" / "workloads.md").read_text()
+    assert written == {name: text for name, text in blocks.files(page).items() if name.startswith("mine/")}
+    assert [case.name for case in selection.load("./mine").cases] == ["small", "large"]
+    assert "template" not in selection.shipped()
+
+
+def test_a_new_workload_overwrites_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine").mkdir()
+    assert main.run(["workload", "init", str(tmp_path / "mine")]) == 2
+    assert "is there already; name a new folder" in capsys.readouterr().err
+    assert list((tmp_path / "mine").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["Mine", "../mine s", ".", "a" * 65])
+def test_a_name_that_no_workload_can_have_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main.run(["workload", "init", name]) == 2
+    assert "is no name for a workload; use small letters" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
