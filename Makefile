@@ -21,7 +21,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Ansible asks for sudo's password only where sudo would.
 ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-become-pass)
 
-.PHONY: ab test test-packages setup lint quick unit browser chromium pictures database docs man wheel container vagrant guest guest-exact guest-live stories agreement nights bench bench-search bench-verdict truth schema clean
+.PHONY: ab test test-packages setup lint quick unit fuzz browser chromium pictures database docs man wheel container vagrant guest guest-exact guest-live stories agreement nights bench bench-search bench-verdict truth schema clean
 
 ab: setup
 	@$(BIN)/lab ab --base '$(BASE)' --test '$(TEST)' $(ARGS)
@@ -75,6 +75,11 @@ lint: $(VENV)/ready
 
 unit: $(VENV)/ready
 	$(BIN)/pytest -q -n auto -m 'not guest and not build and not network and not browser and not docs and not vagrant and not database'
+
+# An hour of what `make unit` does for half a minute: damaged stores, and whatever is typed or printed. LAB_FUZZ_SEED=
+# chooses another hour.
+fuzz: $(VENV)/ready
+	LAB_FUZZ_S=$${LAB_FUZZ_S:-3600} $(BIN)/pytest -q -n 2 tests/fuzz
 
 # Lint and the unit tests of what changed, in less than a minute: see tests/scenarios/quick.py.
 quick: $(VENV)/ready

@@ -156,7 +156,7 @@ class Share:
         path = self._path(folder, name)
         with self._translated_errors(f"cannot read {path}"):
             try:
-                return msgspec.json.decode(self._fs.cat_file(path), type=kind)
+                return records.decode(self._fs.cat_file(path), kind)
             except FileNotFoundError:
                 return None
             except records.DAMAGED as error:

@@ -60,7 +60,7 @@ class Certificate(Record, frozen=True, kw_only=True):
     host: str
     setup: dict[str, str]
     fingerprint: str
-    made: str
+    made: records.Time
     result: str
     spec: str
     kernel: str
@@ -230,7 +230,7 @@ def kept() -> list[Certificate]:
     found = []
     for path in paths.data_dir("certificates").glob("*/*.json"):
         try:
-            found.append(msgspec.json.decode(path.read_bytes(), type=Certificate))
+            found.append(records.decode(path.read_bytes(), Certificate))
         except (OSError, *records.DAMAGED):
             continue
     return sorted(found, key=lambda one: one.made, reverse=True)

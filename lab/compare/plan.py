@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import msgspec
 
@@ -21,6 +21,11 @@ GUEST_TIMEOUT_S = 300.0
 """A guest that runs longer hangs."""
 
 
+Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=10_000_000)]
+
+
 class LivePlan(Record, frozen=True, kw_only=True):
     """The live part of a plan.
 
@@ -33,13 +38,13 @@ class LivePlan(Record, frozen=True, kw_only=True):
     """
 
     accelerator: Accelerator
-    vcpus: int | None = None
+    vcpus: Count | None = None
     mirror: bool = False
-    nodes: int | None = None
+    nodes: Count | None = None
     duet: bool = False
-    max_rounds: int
+    max_rounds: Count
     fixed_rounds: bool = False
-    iterations: int | None = None
+    iterations: Count | None = None
     perf: bool = False
     perf_record: bool = False
     seed: int
@@ -70,10 +75,10 @@ class CommonPlan(Record, frozen=True, kw_only=True):
 
     schema: int = 1
     mode: str
-    threshold: float
-    max_seeds: int
+    threshold: Share
+    max_seeds: Count
     qemu: str
-    guest_timeout_s: float
+    guest_timeout_s: Seconds
     model: str = "none"
     machine: str | None = None
     files: dict[str, str] = msgspec.field(default_factory=dict)
@@ -88,8 +93,8 @@ class ComparisonPlan(CommonPlan, frozen=True, kw_only=True):
     """
 
     workloads: list[str]
-    alpha: float
-    seeds: int
+    alpha: Share
+    seeds: Count
     fixed_seeds: bool
     metric: str | None = None
     suite: str | None = None

@@ -340,7 +340,7 @@ class AbResult(Record, frozen=True, kw_only=True):
     cases: list[CaseResult]
     verdict: Outcome
     reason: str
-    started: str
+    started: records.Time
     seconds: float
     result: str
     reproduce: str
@@ -661,7 +661,7 @@ def all_finished(kind_of_result: type[T]) -> list[T]:
     found = []
     for path in sorted(results_dir().glob("*/result.json")):
         try:
-            found.append(msgspec.json.decode(path.read_bytes(), type=kind_of_result))
+            found.append(records.decode(path.read_bytes(), kind_of_result))
         except (OSError, *records.DAMAGED):
             continue
     return found

@@ -364,7 +364,7 @@ def _modelled(path: Path, workload: Workload, report: GuestReport) -> _Modelled:
 def user_code(folder: Path, name: str) -> UserCode:
     """The program's own code in a run, from its guest's folder; empty where that was not kept."""
     path = guest_folder(folder, name) / USER_CODE
-    return msgspec.json.decode(path.read_bytes(), type=UserCode) if path.is_file() else {}
+    return records.decode(path.read_bytes(), UserCode) if path.is_file() else {}
 
 
 def operations_of(workload: Workload, report: GuestReport, case: str) -> float | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import secrets
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -15,6 +16,12 @@ from lab.core import paths
 from lab.core.errors import DiskFull, HostFailed
 
 T = TypeVar("T")
+
+
+_DAY = r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
+_CLOCK = r"([01]\d|2[0-3])(:[0-5]\d){2}(\.\d{1,6})?"
+Time = Annotated[str, msgspec.Meta(pattern=rf"^{_DAY}T{_CLOCK}[+-]\d\d:\d\d$")]
+"""A time as `now` gives it."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -80,10 +87,21 @@ def save(path: Path, value: Any) -> None:
     write_atomic(path, encode(value))
 
 
+def decode(content: bytes, kind: type[T]) -> T:
+    """A record from its JSON; raises one of `DAMAGED` for anything else."""
+    if _ENDLESS.search(content):
+        raise ValueError("it has a number that is too large")
+    return msgspec.json.decode(content, type=kind)
+
+
+_ENDLESS = re.compile(rb"[\[:,\s]-?\d{300}")
+"""An integer that no float holds: what is calculated with it fails far from here."""
+
+
 def load(path: Path, kind: type[T]) -> T:
     """Read a record; `HostFailed` where the file is missing or holds no such record."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return decode(path.read_bytes(), kind)
     except (OSError, *DAMAGED) as error:
         raise HostFailed(f"{path} is not a readable {kind.__name__} record: {error}") from error
 
