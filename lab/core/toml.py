@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
-from msgspec import inspect
+from msgspec import structs
 
 from lab.core.errors import UserError, suggestion
 
@@ -48,10 +50,9 @@ class TomlFile:
         """The values as a record."""
         if (schema := self.values.get("schema", SCHEMA)) != SCHEMA:
             raise self.error(f"schema {schema} is not known; this lab reads {SCHEMA}", "schema")
-        try:
-            return msgspec.convert(self.values, kind)
-        except msgspec.ValidationError as error:
-            raise self._invalid(kind, str(error)) from error
+        if faults := list(self._faults(kind, self.values, ())):
+            raise together(faults)
+        return msgspec.convert(self.values, kind)
 
     def error(self, message: str, *key: str | int, hint: str | None = None) -> UserError:
         """An error at the line of a key; at that of its table where the key is missing."""
@@ -66,31 +67,39 @@ class TomlFile:
         line = int(match[1]) if match else max(1, len(self._text.splitlines()))
         return UserError(f"{self.path}:{line}: not valid TOML: {error[: match.start()] if match else error}")
 
-    def _invalid(self, kind: type, error: str) -> UserError:
-        """msgspec ends its message with a path, as in "... - at `$.metric[1].better`"."""
-        message, _, place = error.partition(" - at `$")
-        if match := re.match(r"\.(\w+)\[\.\.\.\]", place):
-            place = self._with_name(kind, match[1], error) + place[match.end() :]
-        parts = re.findall(r"\.([^.\[`]+)|\[(\d+)\]", place)
-        key: Key = tuple(name or int(index) for name, index in parts)
-        if match := re.fullmatch(r"Object contains unknown field `(.*)`", message):
-            known = _keys(kind, key)
-            hint = suggestion(match[1], known) or f"known: {', '.join(known)}"
-            return self.error(f"unknown key {match[1]!r}", *key, match[1], hint=hint)
-        if match := re.fullmatch(r"Object missing required field `(.*)`", message):
-            message = f"the key {match[1]!r} is missing"
-        name = place.strip(".`")
-        return self.error(f"{name}: {message}" if name else message, *key)
+    def _faults(self, kind: Any, value: Any, key: Key) -> Iterator[UserError]:
+        """All that is wrong with a value: in its parts, or if they are sound, as a whole."""
+        parts = list(self._part_faults(_plain(kind), value, key))
+        yield from parts
+        if parts:
+            return
+        try:
+            msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            yield self.error(_at(key) + _said(str(error).partition(" - at `$")[0], value, kind), *key)
 
-    def _with_name(self, kind: type, table: str, error: str) -> str:
-        """The path of the entry that is wrong in a table of any names, for which msgspec writes `[...]`."""
-        for name, value in self.values[table].items():
-            try:
-                msgspec.convert({**self.values, table: {name: value}}, kind)
-            except msgspec.ValidationError as again:
-                if str(again) == error:
-                    return f".{table}.{name}"
-        return f".{table}"
+    def _part_faults(self, kind: Any, value: Any, key: Key) -> Iterator[UserError]:
+        if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            fields = {field.encode_name: field for field in structs.fields(kind)}
+            meant = ""
+            for name in value:
+                if name not in fields and kind.__struct_config__.forbid_unknown_fields:
+                    meant += suggestion(name, fields) or ""
+                    hint = suggestion(name, fields) or f"known: {', '.join(fields)}"
+                    yield self.error(f"unknown key {name!r}", *key, name, hint=hint)
+            for name, field in fields.items():
+                if name in value:
+                    yield from self._faults(field.type, value[name], (*key, name))
+                elif field.required and not re.search(rf"\b{re.escape(name)}\b", meant):
+                    yield self.error(f"{_at(key)}the key {name!r} is missing", *key)
+        elif isinstance(value, list) and get_origin(kind) in (list, tuple):
+            kinds = get_args(kind)
+            for index, item in enumerate(value):
+                own = kinds[0] if len(kinds) == 1 or kinds[1] is ... else kinds[min(index, len(kinds) - 1)]
+                yield from self._faults(own, item, (*key, index))
+        elif isinstance(value, dict) and get_origin(kind) is dict:
+            for name, item in value.items():
+                yield from self._faults(get_args(kind)[1], item, (*key, name))
 
     @cached_property
     def _lines(self) -> dict[Key, int]:
@@ -137,16 +146,53 @@ def _note(lines: dict[Key, int], key: Key, value: Any, line: int) -> None:
             _note(lines, (*key, name), item, line)
 
 
-def _keys(kind: type, path: Key) -> list[str]:
-    """The keys that are known in the table at a path."""
-    node: Any = inspect.type_info(kind)
-    for part in (*path, None):
-        if isinstance(node, inspect.UnionType):
-            node = next(option for option in node.types if not isinstance(option, inspect.NoneType))
-        if part is None:
-            break
-        if isinstance(node, inspect.StructType):
-            node = next(field.type for field in node.fields if field.encode_name == part)
-        else:
-            node = node.value_type if isinstance(node, inspect.DictType) else node.item_type
-    return [field.encode_name for field in node.fields]
+def together(faults: Sequence[UserError]) -> UserError:
+    """Several errors of a file as one, a line each."""
+    if len(faults) == 1:
+        return faults[0]
+    return UserError("\n".join(f"{one.message} ({one.hint})" if one.hint else one.message for one in faults))
+
+
+def _at(key: Key) -> str:
+    """A key in front of what is wrong with its value: `row[1].name: `."""
+    name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in key).lstrip(".")
+    return f"{name}: " if name else ""
+
+
+def _plain(kind: Any) -> Any:
+    """A type without its constraints, and without None."""
+    while get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    if get_origin(kind) in (Union, UnionType):
+        some = [one for one in get_args(kind) if one is not NoneType]
+        return _plain(some[0]) if len(some) == 1 else kind
+    return kind
+
+
+_TYPES = {
+    "str": "a string", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list",
+    "object": "a table", "null": "nothing", "datetime": "a time", "date": "a date",
+}  # fmt: skip
+_BOUNDS = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
+
+
+def _said(message: str, value: Any, kind: Any) -> str:
+    """The words of the lab for an error of msgspec about a value."""
+    if match := re.fullmatch(r"Expected `(.*?)`, got `(.*)`", message):
+        wanted, found = (" or ".join(_TYPES.get(one, one) for one in each.split(" | ")) for each in match.groups())
+        return f"must be {wanted}, not {found}"
+    if match := re.fullmatch(r"Expected `.*?` (>=|<=|>|<) (.*)", message):
+        return f"{value} is not {_BOUNDS[match[1]]} {match[2]}"
+    if match := re.fullmatch(r"Expected `.*?` of length (>=|<=) (\d+)", message):
+        return "must not be empty" if match[1] == ">=" and match[2] == "1" else f"length is not {match[1]} {match[2]}"
+    if match := re.fullmatch(r"Expected `str` matching regex (.*)", message):
+        return f"{value!r} is not of the form {match[1]}"
+    if message.startswith("Invalid enum value"):
+        return f"{value!r} is none of {', '.join(map(str, _choices(kind)))}"
+    return message
+
+
+def _choices(kind: Any) -> list[Any]:
+    """The values of a Literal or of an enum."""
+    plain = _plain(kind)
+    return list(get_args(plain)) or list(plain)

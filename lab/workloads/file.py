@@ -14,7 +14,7 @@ from lab.core import paths
 from lab.core.errors import UserError, suggestion
 from lab.core.records import Record
 from lab.core.text import listed
-from lab.core.toml import Key, TomlFile
+from lab.core.toml import Key, TomlFile, together
 from lab.kernels.spec import check_setting
 from lab.workloads.spec import HUGE_PAGE_MIB, Case, Limit, Metric, Program, Workload
 
@@ -50,16 +50,19 @@ def turns_note(vcpus: int) -> str:
 
 
 def read(file: Path) -> Workload:
-    """The workload of a file; `UserError` names the line of the error."""
+    """The workload of a file; `UserError` has a line for each error, with its place."""
     toml = TomlFile(file)
     parsed = toml.convert(_File)
-    settings = _settings(toml, parsed)
-    _check_sense(toml, parsed)
-    _check_files(toml, parsed)
-    _check_guest(toml, parsed)
-    _check_unseen(toml, parsed)
+    faults = []
+    for check in (_check_sense, _check_commands, _check_metrics, _check_files, _check_guest, _check_unseen, _settings):
+        try:
+            check(toml, parsed)
+        except UserError as error:
+            faults.append(error)
+    if faults:
+        raise together(faults)
     values = {name: getattr(parsed, name) for name in Program.__struct_fields__}
-    return Workload(**{**values, "settings": settings}, folder=file.parent.resolve())
+    return Workload(**{**values, "settings": _settings(toml, parsed)}, folder=file.parent.resolve())
 
 
 def _check_sense(toml: TomlFile, parsed: _File) -> None:
@@ -79,8 +82,6 @@ def _check_sense(toml: TomlFile, parsed: _File) -> None:
         raise toml.error(
             "there is no [[case]]", hint="write at least one, or case_files for cases that are the user's files"
         )
-    _check_commands(toml, parsed)
-    _check_metrics(toml, parsed)
     try:
         re.compile(parsed.case_pattern)
     except re.error as error:

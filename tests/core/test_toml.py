@@ -76,12 +76,12 @@ def test_a_file_without_errors(tmp_path: Path) -> None:
         ("names = [", "zzz = 1\nnames = [", ":6: unknown key 'zzz'", "known: schema, seeds, text, names"),
         ('"name" = "second"', 'nam = "second"', ":15: unknown key 'nam'", "did you mean name?"),
         ('"name" = "second"', "size = 2", ":14: row[1]: the key 'name' is missing", None),
-        ('"name" = "second"', "name = 2", ":15: row[1].name: Expected `str`, got `int`", None),
+        ('"name" = "second"', "name = 2", ":15: row[1].name: must be a string, not a whole number", None),
         ('name = "x"', 'name = "x"\nsizes = 1', ":19: unknown key 'sizes'", "did you mean size?"),
-        ('name = "x"', 'name = "x"\nsize.a = 1', ":19: inner.size: Expected `int`, got `object`", None),
+        ('name = "x"', 'name = "x"\nsize.a = 1', ":19: inner.size: must be a whole number, not a table", None),
         ("[inner]", "[outer]", ":17: unknown key 'outer'", "known: "),
-        ('"b",', "2,", ":6: names[1]: Expected `str`, got `int`", None),
-        ('name = "2"', "name = 2", ":24: by_name.two = 2.name: Expected `str`, got `int`", None),
+        ('"b",', "2,", ":6: names[1]: must be a string, not a whole number", None),
+        ('name = "2"', "name = 2", ":24: by_name.two = 2.name: must be a string, not a whole number", None),
         ('name = "2"', 'nam = "2"', ":24: unknown key 'nam'", "did you mean name?"),
         ('name = "2"', "", ":23: by_name.two = 2: the key 'name' is missing", None),
         ("schema = 1", "schema = 2", ":1: schema 2 is not known; this lab reads 1", None),
@@ -132,3 +132,16 @@ def test_numbers_and_depths_that_python_refuses_are_errors_of_the_file(tmp_path:
     (tmp_path / "it.toml").write_text(text)
     with pytest.raises(UserError, match="not valid TOML"):
         toml.TomlFile(tmp_path / "it.toml")
+
+
+def test_all_errors_are_named_at_once(tmp_path: Path) -> None:
+    text = GOOD.replace("names = [", "nams = 1\nseeds = 0\nnames = [").replace('"name" = "second"', "size = true")
+    path = write(tmp_path, text)
+    with pytest.raises(UserError) as caught:
+        toml.load(path, Document)
+    assert caught.value.message.splitlines() == [
+        f"{path}:6: unknown key 'nams' (did you mean names?)",
+        f"{path}:7: seeds: 0 is not at least 1",
+        f"{path}:16: row[1]: the key 'name' is missing",
+        f"{path}:17: row[1].size: must be a whole number, not true or false",
+    ]

@@ -122,3 +122,21 @@ def test_a_misspelt_key_comes_with_what_was_meant(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         selection.load(folder(tmp_path, GOOD.replace("primary = true", "primry = true")))
     assert caught.value.hint == "did you mean primary?"
+
+
+def test_all_mistakes_are_named_at_once_in_words_of_the_lab(tmp_path: Path) -> None:
+    text = GOOD.replace("memory_mb = 512", 'memory_mb = "much"').replace("vcpus = 1", "vcpus = 0\nmodel = 'best'")
+    with pytest.raises(UserError) as caught:
+        selection.load(folder(tmp_path, text))
+    lines = [line.partition("workload.toml:")[2] for line in caught.value.message.splitlines()]
+    assert lines == [
+        "4: memory_mb: must be a whole number, not a string",
+        "5: vcpus: 0 is not at least 1",
+        "6: model: 'best' is none of none, tlb, full",
+    ]
+    text = GOOD.replace("control = true", "memory_mb = 513\nunseen = ['heat']\nfile = 'none'")
+    (tmp_path / "mine" / "workload.toml").write_text(text)
+    with pytest.raises(UserError) as caught:
+        selection.load(str(tmp_path / "mine"))
+    said = caught.value.message
+    assert "no such file" in said and "needs 513 MiB" in said and "no limit called 'heat'" in said
