@@ -206,7 +206,7 @@ def check_guest(workload: Workload, cases: Sequence[Case], arms: Sequence[Arm], 
         _require_name(workload, case, image[1] / "root")
     for arm in arms:
         _require_hugepages(workload, arm)
-        _require_kconfig(workload, arm)
+        _require_kconfig(workload, cases, arm)
 
 
 def _require_hugepages(workload: Workload, arm: Arm) -> None:
@@ -219,13 +219,13 @@ def _require_hugepages(workload: Workload, arm: Arm) -> None:
         )
 
 
-def _require_kconfig(workload: Workload, arm: Arm) -> None:
+def _require_kconfig(workload: Workload, cases: Sequence[Case], arm: Arm) -> None:
     have = arm.kernel.configuration() if workload.kconfig else None
     if have is None:
         return
     for option in workload.kconfig:
         value = have.get(option, "n")
-        if value in ("n", "m"):
+        if value in ("n", "m") and workload.is_used(option, cases):
             how = "a module, which no guest loads," if value == "m" else "not set"
             raise UserError(
                 f"workload {workload.name} needs {option}, which is {how} in {arm.kernel.spec.text}",

@@ -118,6 +118,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, Word] = msgspec.field(default_factory=dict)
     kconfig: tuple[Option, ...] = ()
     case_kconfig: dict[str, tuple[Option, ...]] = msgspec.field(default_factory=dict)
+    kconfig_if: dict[Option, Word] = msgspec.field(default_factory=dict)
     model: CostModel = "tlb"
     isolate: bool = False
     parse: Parse = "json"
@@ -190,6 +191,13 @@ class Workload(Program, frozen=True, kw_only=True):
     def kconfig_of(self, case: Case) -> tuple[str, ...]:
         """The kernel options of a case, beside those of the workload."""
         return tuple(option for name, found in self.case_kconfig.items() if case.is_called(name) for option in found)
+
+    def is_used(self, option: str, cases: Sequence[Case]) -> bool:
+        """True unless a kernel option is only for case files with a word that none of these cases' files has."""
+        word = self.kconfig_if.get(option)
+        return word is None or any(
+            not case.file or word in (self.folder / case.file).read_text(errors="replace") for case in cases
+        )
 
     def needs(self, cases: Sequence[Case]) -> Needs:
         """The kernel options that a kernel for some cases has built in."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.compare.check import check_guest
+from lab.compare.check import _require_kconfig, check_guest
 from lab.core.errors import HostFailed, UserError
 from lab.guests import initrd
 from lab.guests.image import Image
@@ -62,6 +62,17 @@ def test_a_kernel_without_an_option_is_refused(tmp_path: Path, option: str, word
     with pytest.raises(UserError, match=f"workload mine .*{words}") as caught:
         check(workload(tmp_path, f'kconfig = ["CONFIG_AIO", "{option}"]'), which=built(CONFIG))
     assert f"%{option}=y" in str(caught.value.hint)
+
+
+def test_an_option_for_some_job_files_is_needed_by_these_alone(tmp_path: Path) -> None:
+    for name, directory in (("tmp", "directory=/tmp"), ("null", "filename=/dev/nullb0")):
+        (tmp_path / f"{name}.fio").write_text(f"[job]\n{directory}\nioengine=psync\n")
+    fio, plain = selection.select(f"fio:{tmp_path / 'tmp.fio'}")
+    null = selection.select(f"fio:{tmp_path / 'null.fio'}")[1]
+    arm = Arm(name="test", kernel=built(CONFIG + "CONFIG_HUGETLBFS=y\nCONFIG_SYSVIPC=y\n"), settings={})
+    _require_kconfig(fio, plain, arm)
+    with pytest.raises(UserError, match="workload fio needs CONFIG_BLK_DEV_NULL_BLK, which is a module"):
+        _require_kconfig(fio, [*plain, *null], arm)
 
 
 def test_what_a_kernel_has_is_enough(tmp_path: Path) -> None:
