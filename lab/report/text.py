@@ -232,7 +232,7 @@ def _robustness(result: AbResult) -> list[Text]:
 def _verdict(result: AbResult) -> Text:
     verdict = Text("verdict: ", style="bold")
     verdict.append(str(result.verdict), style=_STYLES[result.verdict])
-    verdict.append(f": {result.reason} ({wording.threshold(result)}, {len(result.seeds)} {result.pairs}s)")
+    verdict.append(f": {result.reason} ({wording.threshold(result)}, {text.plural(len(result.seeds), result.pairs)})")
     return verdict
 
 

@@ -90,7 +90,7 @@ def sentence(result: AbResult) -> str:
         primary = case.primary
         text += f"; most in {case.name}: {primary.name} {change(primary)} {primary.interval_text}".rstrip()
         text += f", in {unit(primary, result)}{instructions(case)}"
-    return f"{text} ({threshold(result)}, {len(result.seeds)} {result.pairs}s, {result.mode} mode)"
+    return f"{text} ({threshold(result)}, {plural(len(result.seeds), result.pairs)}, {result.mode} mode)"
 
 
 MANY_CASES = 24

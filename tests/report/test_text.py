@@ -12,7 +12,7 @@ from rich.console import Console
 
 from lab.compare.results import AbResult, ArmResult, CaseResult, GuestShape, ResultEnvironment
 from lab.core.text import number
-from lab.report import text
+from lab.report import text, wording
 from lab.stats import verdict
 from lab.stats.verdict import Comparison, Metric, Outcome
 
@@ -77,6 +77,12 @@ def test_everything_a_reader_needs_is_there() -> None:
         "lab report 20261121-090000-aaaa", "lab replay 20261121-090000-aaaa",
     ):  # fmt: skip
         assert words in text, words
+
+
+def test_one_seed_is_no_seeds() -> None:
+    result = msgspec.structs.replace(_result(SLOWER, EQUAL), seeds=[1])
+    assert "(threshold 2 %, 1 seed)\n" in _text(result)
+    assert wording.sentence(result).endswith("(threshold 2 %, 1 seed, exact mode)")
 
 
 def test_into_a_pipe_no_line_is_broken() -> None:
