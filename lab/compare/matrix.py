@@ -26,7 +26,7 @@ from lab.guests import costs
 from lab.guests import exact as guest_exact
 from lab.guests.run import Arm
 from lab.kernels import spec
-from lab.kernels.kernel import KernelSpec
+from lab.kernels.kernel import KernelSpec, kconfig_of
 from lab.stats import multiple, verdict
 from lab.stats.multiple import CaseVerdict
 from lab.stats.sequential import SequentialTest
@@ -48,7 +48,7 @@ def _with_suffixes(kernel: KernelSpec, text: str) -> KernelSpec:
     """A resolved kernel as another spec of it has it: settings and kconfig do not change its source."""
     parsed = spec.parse(text)
     return KernelSpec(
-        text=text, source=kernel.source, kconfig=parsed.kconfig, settings=parsed.settings, note=kernel.note
+        text=text, source=kernel.source, kconfig=kconfig_of(parsed), settings=parsed.settings, note=kernel.note
     )  # fmt: skip
 
 

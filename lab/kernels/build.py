@@ -20,6 +20,7 @@ from lab.core.executor import Work
 from lab.core.git import Repo
 from lab.core.progress import Progress, follow_log
 from lab.core.records import Record
+from lab.core.text import plural
 from lab.kernels import compilers, kconfig, store
 from lab.kernels.compilers import Compiler
 from lab.kernels.files import PATCH, KernelFiles, bootable
@@ -76,11 +77,19 @@ class TreeSource(Record, frozen=True, kw_only=True, tag="tree"):
         return self.commit
 
     def obtain(
-        self, work: Work, *, text: str, kconfig: tuple[Pair, ...], optional: tuple[Pair, ...], cc: str
+        self,
+        work: Work,
+        *,
+        text: str,
+        kconfig: tuple[Pair, ...],
+        optional: tuple[Pair, ...],
+        base: tuple[Pair, ...],
+        cc: str,
     ) -> KernelFiles:
         """Build the kernel, or take it from the store."""
-        compiler = compilers.identify(cc)
-        request = BuildRequest(text=text, source=self, kconfig=kconfig, optional=optional, compiler=compiler)
+        request = BuildRequest(
+            text=text, source=self, kconfig=kconfig, optional=optional, base=base, compiler=compilers.identify(cc)
+        )
         build = obtain(request, work)
         folder = store.folder_of(build.key)
         return KernelFiles(
@@ -120,19 +129,20 @@ class TreeSource(Record, frozen=True, kw_only=True, tag="tree"):
 class BuildRequest:
     """A revision to build, its kconfig changes, and the compiler. text: the spec as typed, for people.
 
-    optional: kconfig changes that the tree may drop.
+    optional: kconfig changes that the tree may drop. base: a whole configuration in place of the lab's fragments.
     """
 
     text: str
     source: TreeSource
     kconfig: tuple[Pair, ...]
     optional: tuple[Pair, ...] = ()
+    base: tuple[Pair, ...] = ()
     compiler: Compiler
 
     @property
     def key(self) -> str:
         """Digest of the request, before kconfig is resolved."""
-        required, optional = kconfig.requested(self.kconfig, self.optional)
+        required, optional = kconfig.requested(self.kconfig, self.optional, self.base)
         return records.digest([self.source.tree_id, required, optional, self.compiler, MAKE_VARIABLES])
 
 
@@ -169,7 +179,7 @@ class Workspace:
         self.request = request
         self.source = request.source
         self.compiler = request.compiler
-        self.required, self.optional = kconfig.requested(request.kconfig, request.optional)
+        self.required, self.optional = kconfig.requested(request.kconfig, request.optional, request.base)
         self.repo: Repo = open_tree(self.source.tree).repo
         self.worktree = worktree_of(self.source.tree)
         configuration = records.digest([self.required, self.optional, self.compiler.version])[:12]
@@ -205,8 +215,18 @@ class Workspace:
             raise kconfig.explain_dropped(lost, self.required, self._kconfig_symbols())
         for name in kconfig.dropped(self.required, kept):
             progress.log(f"{name}={self.required[name]} gives way to the spec's own options")
+        if self.request.base:
+            progress.log(self._write_dropped(kept))
         records.save(cached, resolved)
         return resolved
+
+    def _write_dropped(self, kept: Mapping[str, str]) -> str:
+        """Keep a list of what became of a package's options beside the build; gives its summary."""
+        became = kconfig.dropped(self.optional, kept)
+        path = self.out / "lab.dropped"
+        path.write_text("".join(f"{name}={self.optional[name]} became {value}\n" for name, value in became.items()))
+        same = plural(len(self.optional) - len(became), "option")
+        return f"{same} of the package without its modules, and {len(became)} not: {path}"
 
     def _kconfig_inputs(self) -> str:
         """Digest of everything that affects a resolved kconfig: Kconfig files, kbuild's scripts, compiler, request."""
@@ -222,12 +242,16 @@ class Workspace:
         return {line.split()[-1] for line in lines}
 
     def _configure(self, progress: Progress) -> str:
-        """Resolve the requested options on top of allnoconfig."""
+        """Resolve the requested options on top of allnoconfig, or a package's on top of the tree's own defaults."""
         self._start()
         fragment = self.out / "lab.fragment"
         fragment.write_text(kconfig.fragment({**self.optional, **self.required}))
         progress.log("resolving the kernel configuration")
-        self._play("kernel_configure", {"kernel_build_fragment": str(fragment)}, progress)
+        variables = {
+            "kernel_build_fragment": str(fragment),
+            "kernel_build_base": "alldefconfig" if self.request.base else "allnoconfig",
+        }
+        self._play("kernel_configure", variables, progress)
         self._finish()
         return (self.out / ".config").read_text()
 

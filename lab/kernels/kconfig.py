@@ -46,14 +46,24 @@ def guest_fragments() -> tuple[Path, Path]:
     return folder / "guest.config", folder / "guest-optional.config"
 
 
+def of_package(options: Mapping[str, str]) -> dict[str, str]:
+    """A package's configuration for a kernel without modules: what differs from host to host is left out."""
+    ours = parse((room("kernels") / "fragments" / "package.config").read_text())
+    return {name: "n" if value == "m" else value for name, value in options.items() if name not in ours} | ours
+
+
 def requested(
-    extra: Iterable[tuple[str, str]], wanted: Iterable[tuple[str, str]] = ()
+    extra: Iterable[tuple[str, str]],
+    wanted: Iterable[tuple[str, str]] = (),
+    base: Iterable[tuple[str, str]] = (),
 ) -> tuple[dict[str, str], dict[str, str]]:
     """The options that a guest kernel requests: (required, optional). The spec's win over the fragments'.
 
-    wanted: more optional ones.
+    wanted: more optional ones. base: optional ones in place of the fragments.
     """
     own = dict(extra)
+    if package := dict(base):
+        return own, {name: value for name, value in (package | dict(wanted)).items() if name not in own}
     required, optional = (
         {name: value for name, value in parse(path.read_text()).items() if name not in own}
         for path in guest_fragments()
@@ -62,10 +72,12 @@ def requested(
     return required | own, optional  # the spec's own last: kconfig takes the last of two members of a choice
 
 
-def missing(extra: Iterable[tuple[str, str]], needs: Iterable[str]) -> tuple[tuple[str, str], ...]:
+def missing(
+    extra: Iterable[tuple[str, str]], needs: Iterable[str], base: Iterable[tuple[str, str]] = ()
+) -> tuple[tuple[str, str], ...]:
     """The options, of those that a kernel needs built in, that are neither a guest kernel's nor decided by the spec."""
     own = dict(extra)
-    required, optional = requested(own.items())
+    required, optional = requested(own.items(), base=base)
     return tuple(
         (name, "y") for name in sorted(needs) if name not in own and {**optional, **required}.get(name, "n") == "n"
     )

@@ -22,7 +22,7 @@ from lab.kernels.build import BuildRequest, TreeSource
 from lab.kernels.debs import DebSource
 from lab.kernels.files import FileSource, KernelFiles
 from lab.kernels.kconfig import NOTHING, Needs
-from lab.kernels.spec import Pair, parse
+from lab.kernels.spec import Pair, ParsedSpec, parse
 from lab.kernels.trees import Tree
 
 
@@ -41,9 +41,19 @@ class KernelSource(Protocol):
         """The kernel's name in its collection, which others can look up; None without such a name."""
 
     def obtain(
-        self, work: Work, *, text: str, kconfig: tuple[Pair, ...], optional: tuple[Pair, ...], cc: str
+        self,
+        work: Work,
+        *,
+        text: str,
+        kconfig: tuple[Pair, ...],
+        optional: tuple[Pair, ...],
+        base: tuple[Pair, ...],
+        cc: str,
     ) -> KernelFiles:
-        """Put the kernel's files on this machine. text: the spec, for people. optional: kconfig that may be dropped."""
+        """Put the kernel's files on this machine.
+
+        text: the spec, for people. optional: kconfig that may be dropped. base: kconfig in place of the lab's own.
+        """
 
     def provenance(self, folder: Path) -> Iterator[str]:
         """Lines for people about how to get the kernel's source; patch and kconfig are written into a folder."""
@@ -53,7 +63,10 @@ Source = TreeSource | DebSource | FileSource
 
 
 class KernelSpec(Record, frozen=True, kw_only=True):
-    """One kernel and the settings around it. note: a choice that the lab made for the user."""
+    """One kernel and the settings around it. note: a choice that the lab made for the user.
+
+    The value of `config` in kconfig is that of a package, as apt takes it.
+    """
 
     text: str
     source: Source
@@ -67,23 +80,42 @@ class KernelSpec(Record, frozen=True, kw_only=True):
         A build has the workloads' needs built in, unless the spec says otherwise.
         """
         source: KernelSource = self.source
-        required, optional = self._options(needs)
-        found = source.obtain(work, text=self.text, kconfig=required, optional=optional, cc=cc)
+        required, optional, base = self._options(needs, work)
+        found = source.obtain(work, text=self.text, kconfig=required, optional=optional, base=base, cc=cc)
         return Kernel(spec=self, **asdict(found))
 
     def request_key(self, *, cc: str = compilers.DEFAULT, needs: Needs = NOTHING) -> str:
         """A key of the kernel that is known before it is made: the store's, where it is built."""
         if (source := self.tree_source) is None:
             return records.digest(self.source)
-        required, optional = self._options(needs)
+        required, optional, base = self._options(needs, Work(progress=QUIET))
         compiler = compilers.identify(cc)
-        request = BuildRequest(text=self.text, source=source, kconfig=required, optional=optional, compiler=compiler)
+        request = BuildRequest(
+            text=self.text, source=source, kconfig=required, optional=optional, base=base, compiler=compiler
+        )
         return request.key
 
-    def _options(self, needs: Needs) -> tuple[tuple[Pair, ...], tuple[Pair, ...]]:
-        """The kconfig of a build for workloads: the required one, and what the tree may drop."""
-        required = self.kconfig + kconfig.missing(self.kconfig, needs.required)
-        return required, kconfig.missing(required, needs.optional)
+    def _options(self, needs: Needs, work: Work) -> tuple[tuple[Pair, ...], tuple[Pair, ...], tuple[Pair, ...]]:
+        """The kconfig of a build for workloads: the required one, what the tree may drop, and a package's below."""
+        own = dict(self.kconfig)
+        base = self._package_configuration(own.pop("config", None), work)
+        required = tuple(own.items())
+        required += kconfig.missing(required, needs.required, base)
+        return required, kconfig.missing(required, needs.optional, base), base
+
+    def _package_configuration(self, label: str | None, work: Work) -> tuple[Pair, ...]:
+        """The configuration of a package, without its modules; nothing for none."""
+        if label is None:
+            return ()
+        package, _, version = label.partition("=")
+        files = DebSource(package=package, version=version).obtain(work)
+        found = Kernel(spec=self, **asdict(files)).configuration()
+        if found is None:
+            raise UserError(
+                f"the package {package} {version} does not contain the configuration of its kernel",
+                hint="name another one, of which the suite still has the configuration: %config=deb:PACKAGE",
+            )
+        return tuple(kconfig.of_package(found).items())
 
     @property
     def tree_source(self) -> TreeSource | None:
@@ -107,7 +139,23 @@ def resolve(text: str, tree: Tree | str | None = None, *, progress: Progress = Q
             source = debs.resolve(spec.body, progress)
         case "file":
             source = files.resolve(paths.expanded(spec.body))
-    return KernelSpec(text=spec.text, source=source, kconfig=spec.kconfig, settings=spec.settings, note=note)
+    options = kconfig_of(spec, progress)
+    return KernelSpec(text=spec.text, source=source, kconfig=options, settings=spec.settings, note=note)
+
+
+def kconfig_of(spec: ParsedSpec, progress: Progress = QUIET) -> tuple[Pair, ...]:
+    """The kconfig of a spec; `config` names a package at one version."""
+    options = dict(spec.kconfig)
+    value = options.get("config")
+    if value is None:
+        return spec.kconfig
+    if value == "distro" and spec.kind != "src":
+        raise UserError(
+            f"{spec.text}: config=distro is the configuration of the package that a src: tree is the source of",
+            hint="name a package, e.g. %config=deb:trixie/6.12",
+        )
+    body = spec.body if value == "distro" else value.removeprefix("deb:")
+    return tuple((options | {"config": debs.resolve(body, progress).label}).items())
 
 
 class MachineType(StrEnum):

@@ -4,6 +4,9 @@
     deb:[SUITE/]VERSION-OR-PACKAGE   file:PATH
     each with  %CONFIG_FOO=y[,...]  (kconfig)  and  @key=value[,...]  (settings), in either order
 
+`%config=deb:[SUITE/]VERSION-OR-PACKAGE` is kconfig, too: the configuration of a package in place of the lab's own, of
+its own package for a `src:` tree as `%config=distro` or `@config:distro`.
+
 Revisions contain `@{1}` and `^{/x}`, package versions `+`, paths anything. So an `@` or `%` begins a suffix only
 before a word and `=` (a scheduler's feature as `@sched_feat.NO_NAME` needs no `=`), and a `+` begins a patch only
 before a name like that of a patch, an existing file, the name of patches that come with the lab, or that of a layout
@@ -42,7 +45,7 @@ _DEFRAG = ("always", "defer", "defer+madvise", "madvise", "never")
 
 
 class ParsedSpec(Record, frozen=True, kw_only=True):
-    """The parts of a spec. Names in `kconfig` begin with CONFIG_; patches are as typed."""
+    """The parts of a spec. Names in `kconfig` begin with CONFIG_, or are `config`; patches are as typed."""
 
     text: str
     kind: Kind
@@ -55,6 +58,7 @@ class ParsedSpec(Record, frozen=True, kw_only=True):
 def parse(text: str) -> ParsedSpec:
     """Parse a spec; `UserError` where it is malformed. `worktree` alone is `worktree:.`."""
     text = re.sub(r"^worktree(?=[+%@]|$)", "worktree:.", text)
+    text = re.sub(r"@config:([^@%,]*)(,?)", lambda match: f"%config={match[1]}{'@' if match[2] else ''}", text)
     if any(ord(char) < 32 for char in text):
         raise UserError(f"kernel spec {text!r} contains a control character")
     rest, kconfig, settings = _split_suffixes(text)
@@ -162,6 +166,13 @@ def _last_patch(text: str) -> int | None:
 def _symbol(part: str) -> Pair:
     """Check one kconfig change."""
     name, _, value = part.partition("=")
+    if name == "config":
+        if value != "distro" and not re.match("deb:.", value):
+            raise UserError(
+                f"config={value}: a configuration is that of a package",
+                hint="write e.g. %config=deb:trixie/6.12, or for a src: tree %config=distro",
+            )
+        return name, value
     name = name.removeprefix("CONFIG_")
     if not re.fullmatch(r"[A-Z0-9][A-Za-z0-9_]*", name):
         raise UserError(f"{name!r} is not the name of a kconfig symbol", hint=f"did you mean {name.upper()}?")

@@ -1,9 +1,9 @@
 """A kernel tree that the real Ansible role builds in a moment, with real gcc, and that fails or waits on demand.
 
-Its makefile knows what the role asks of kbuild: `O=`, `allnoconfig` with KCONFIG_ALLCONFIG, `bzImage vmlinux`. A
-syntax error in a source file fails like a real one. Two variables of the environment reach it: FAKE_MADE is a file
-that gets a line per object that is compiled; while the file FAKE_HOLD exists, linking waits, and says so in
-FAKE_HOLD.reached.
+Its makefile knows what the role asks of kbuild: `O=`, `allnoconfig` and `alldefconfig` with KCONFIG_ALLCONFIG,
+`bzImage vmlinux`. A syntax error in a source file fails like a real one. Two variables of the environment reach it:
+FAKE_MADE is a file that gets a line per object that is compiled; while the file FAKE_HOLD exists, linking waits, and
+says so in FAKE_HOLD.reached.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SUBLEVEL = 0
 
 OBJECTS := $(O)/init/main.o $(O)/mm/mmap.o
 
-allnoconfig:
+allnoconfig alldefconfig:
 	@mkdir -p $(O)
 	@sh scripts/allnoconfig "$(KCONFIG_ALLCONFIG)" $(O)/.config "$(CC)"
 

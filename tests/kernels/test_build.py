@@ -7,6 +7,7 @@ one run of Ansible. Every test makes commits of its own.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import os
 import shutil
@@ -25,9 +26,11 @@ from lab.core.executor import Work
 from lab.core.git import Repo
 from lab.core.process import kill_tagged
 from lab.core.progress import Progress
-from lab.kernels import build, compilers, store
+from lab.kernels import build, compilers, debs, store
 from lab.kernels.build import BuildRequest
 from lab.kernels.compilers import Compiler
+from lab.kernels.debs import DebSource
+from lab.kernels.files import KernelFiles
 from lab.kernels.kconfig import Needs
 from lab.kernels.kernel import KernelSpec, MachineType
 from lab.kernels.store import Build
@@ -214,6 +217,34 @@ def test_what_cases_need_is_built_in_where_the_tree_has_it_and_the_spec_lets_it(
     assert spec_of(linux, built.commit).obtain(work, needs=Needs(frozenset({"CONFIG_AIO"}))).key == built.key
     with pytest.raises(UserError, match="CONFIG_NOT_OF_THIS_TREE: no such kconfig symbol"):
         spec_of(linux, built.commit).obtain(work, needs=Needs(required=needs.optional))
+
+
+def test_the_configuration_of_a_package_takes_the_place_of_the_lab_s(
+    built: Build, linux: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = home / "config-6.12.5-cloud-amd64"
+    package.write_text("CONFIG_SMP=y\nCONFIG_AIO=m\nCONFIG_SLUB_DEBUG=y\nCONFIG_NEEDY=y\n# CONFIG_NUMA is not set\n")
+    files = KernelFiles(
+        key="k", release="6.12.5", commit=None, bzimage=None, vmlinux=None, symbols=None, config=package
+    )
+    monkeypatch.setattr(debs, "resolve", lambda body, *_: DebSource(package=f"linux-image-{body}", version="6.12.5-1"))
+    monkeypatch.setattr(DebSource, "obtain", lambda *_, **__: files)
+    said: list[str] = []
+    progress = quiet()
+    monkeypatch.setattr(progress, "log", said.append)
+    spec = spec_of(linux, f"{built.commit}%config=deb:6.12,SLUB_DEBUG=n")
+    assert dict(spec.kconfig) == {"config": "linux-image-6.12=6.12.5-1", "CONFIG_SLUB_DEBUG": "n"}
+    kernel = spec.obtain(Work(jobs=2, progress=progress), needs=Needs(optional=frozenset({"CONFIG_HUGETLBFS"})))
+    found = kernel.configuration() or {}
+    chosen = {name for name, value in found.items() if value != "n"}
+    assert chosen == {"CONFIG_DEBUG_INFO_NONE", "CONFIG_HUGETLBFS", "CONFIG_SMP"}, "no module, and nothing of the lab's"
+    (line,) = (line for line in said if "of the package without its modules" in line)
+    assert Path(line.rpartition(": ")[2]).read_text().startswith("CONFIG_NEEDY=y became n\n")
+    monkeypatch.setattr(DebSource, "obtain", lambda *_, **__: dataclasses.replace(files, config=None))
+    with pytest.raises(UserError, match=r"linux-image-6\.12 6\.12\.5-1 does not contain the configuration"):
+        spec.obtain(Work(jobs=2, progress=quiet()))
+    with pytest.raises(UserError, match="the package that a src: tree is the source of"):
+        spec_of(linux, f"{built.commit}@config:distro")
 
 
 def test_a_compile_error_names_the_first_one_and_the_log(built: Build, linux: Path) -> None:
