@@ -17,11 +17,12 @@ from click.shell_completion import CompletionItem
 from lab.cluster import connect
 from lab.compare import results
 from lab.compare.plan import GUEST_TIMEOUT_S, ComparisonPlan
-from lab.core import records
+from lab.core import records, toml
 from lab.core.errors import UserError
 from lab.core.executor import Work, default_jobs
 from lab.core.progress import Progress
-from lab.core.text import listed
+from lab.core.records import Record
+from lab.core.text import listed, visible
 from lab.guests import hardware
 from lab.guests.costs import BASES
 from lab.guests.exact import QEMU
@@ -235,8 +236,59 @@ _GROUPS = {
 """The groups of a measurement's options in its help, by their names in the program. All others come last."""
 
 
+class Defaults(Record, frozen=True, kw_only=True):
+    """`lab.toml` at the top of a checkout: values of options that are not given on the command line."""
+
+    base: str | None = None
+    test: str | None = None
+    workload: list[str] | None = None
+    suite: str | None = None
+    mode: str | None = None
+    threshold: str | None = None
+    seeds: int | None = None
+    max_seeds: int | None = None
+    budget: str | None = None
+    machine: str | None = None
+    fail_on: str | None = None
+
+
+_DEFAULTS = "lab.toml"
+_CHOICES = ("-w", "--workload", "--suite", "--exec")
+
+
+def defaults_file() -> Path | None:
+    """The `lab.toml` of the checkout that one is in, if it has one."""
+    here = Path.cwd()
+    top = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), None)
+    return top / _DEFAULTS if top and (top / _DEFAULTS).is_file() else None
+
+
 class MeasuringCommand(click.Command):
-    """A command with so many options that its help lists them in groups."""
+    """A command with so many options that its help lists them in groups, and a checkout may have defaults for them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse with the defaults of the checkout; a result that is resumed and a pipeline have their own."""
+        given = [arg.partition("=")[0] for arg in args]
+        file = defaults_file()
+        if file and self.name != "ci" and "--resume" not in given:
+            values = records.plain(toml.load(file, Defaults))
+            if any(arg.startswith(_CHOICES) for arg in given):
+                values |= {"workload": None, "suite": None}
+            ctx.default_map = {name: value for name, value in values.items() if value is not None}
+        try:
+            return super().parse_args(ctx, args)
+        except click.BadParameter as error:
+            if error.param and ctx.get_parameter_source(error.param.name or "") is ParameterSource.DEFAULT_MAP:
+                raise click.BadParameter(f"{error.message} (in {file})", ctx, error.param) from error
+            raise
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it, after a line about the defaults that were used."""
+        used = [name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP]
+        if used and not ctx.meta.get(_QUIET):
+            values = [f"--{name.replace('_', '-')}" for name in used]
+            click.echo(visible(f"{listed(values, 'and')} as in {defaults_file()}"), err=True)
+        return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, each group under its name."""

@@ -154,3 +154,57 @@ def test_the_help_of_a_measurement_is_in_groups(capsys: pytest.CaptureFixture[st
         assert len(listed) == len(set(listed))
         others = said[said.index("Other options") :]
         assert len(re.findall(r"^  -", others, re.MULTILINE)) <= 5
+
+
+# --- lab.toml of a checkout
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout, in whose inner folder the command runs."""
+    (tmp_path / "linux" / ".git").mkdir(parents=True)
+    (tmp_path / "linux" / "mm").mkdir()
+    monkeypatch.chdir(tmp_path / "linux" / "mm")
+    return tmp_path / "linux"
+
+
+def _parsed(command: str, *words: str) -> dict[str, object]:
+    found = main.lab.get_command(click.Context(main.lab), command)
+    assert found is not None
+    return found.make_context(command, list(words)).params
+
+
+def test_a_checkout_has_defaults_and_the_command_line_wins(checkout: Path) -> None:
+    (checkout / "lab.toml").write_text(
+        'base = "v6.12"\ntest = "HEAD"\nsuite = "quick"\nthreshold = "5%"\nfail_on = "x"\n'
+    )
+    params = _parsed("ab", "--test", "worktree")
+    assert (params["base"], params["test"], params["threshold"], params["fail_on"]) == ("v6.12", "worktree", 0.05, "x")
+    assert params["suite"] == "quick" and len(params["workload"]) > 1  # type: ignore[arg-type]
+    chosen = _parsed("ab", "-wfio")
+    assert (chosen["suite"], chosen["workload"]) == (None, ("fio",))
+    assert _parsed("aa")["threshold"] == 0.05
+    assert _parsed("ab", "--resume", "x")["base"] is None
+    assert _parsed("ci")["base"] == ""
+
+
+def test_the_file_that_was_used_is_named(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (checkout / "lab.toml").write_text('base = "v6.12"\nworkload = ["nosuch"]\n')
+    line = f"--base and --workload as in {checkout}/lab.toml\n"
+    assert main.run(["ab"]) == 2
+    assert capsys.readouterr().err.startswith(line)
+    assert main.run(["ab", "--base", "A", "-w", "nosuch"]) == 2
+    assert "lab.toml" not in capsys.readouterr().err
+
+
+def test_what_no_option_is_called_is_refused(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (checkout / "lab.toml").write_text('base = "v6.12"\nbudgt = "40m"\n')
+    assert main.run(["ab"]) == 2
+    assert capsys.readouterr().err == (f"lab: {checkout}/lab.toml:2: unknown key 'budgt'; did you mean budget?\n")
+
+
+def test_a_value_that_cannot_be_is_refused_by_file(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (checkout / "lab.toml").write_text('mode = "fast"\n')
+    assert main.run(["ab"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "Invalid value for '--mode': 'fast' is not one of" in said and f"(in {checkout}/lab.toml)" in said
