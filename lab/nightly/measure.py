@@ -83,6 +83,7 @@ def comparison_plan(
     """The plan of a comparison; with an accelerator, of live mode."""
     options = MeasureOptions(
         workload=plan.workloads_of(branch),
+        suite=plan.suite_of(branch),
         model=plan.model,
         metric=plan.metric if accelerator is None else None,
         machine=plan.machine,

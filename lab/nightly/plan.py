@@ -29,11 +29,12 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class BranchPlan(Record, frozen=True, kw_only=True):
-    """One branch. workloads: replace those of the plan. releases: a pattern of git for the tags of releases."""
+    """One branch. workloads, suite: replace those of the plan. releases: a pattern of git for the tags of releases."""
 
     tree: str = "default"
     branch: str = "HEAD"
     workloads: tuple[str, ...] = ()
+    suite: str | None = None
     baselines: tuple[BaselineName, ...] = BASELINES
     releases: str = "v[0-9]*"
 
@@ -70,15 +71,17 @@ class LiveOptions(Record, frozen=True, kw_only=True):
 class NightlyPlan(Record, frozen=True, kw_only=True):
     """A plan. Keys that are left out have the defaults of `lab ab`.
 
-    metric: what decides in exact mode, as in `lab ab`. budget: of a whole night. modes: `live` adds live mode where
-    the host supports it. bisect: False leaves regressions without a culprit. creep_days: the age of the tip that slow
-    losses are measured against. cluster, share: for builds and exact mode, as in `lab ab`.
+    suite: the suite to measure instead of workloads. metric: what decides in exact mode, as in `lab ab`. budget: of a
+    whole night. modes: `live` adds live mode where the host supports it. bisect: False leaves regressions without a
+    culprit. creep_days: the age of the tip that slow losses are measured against. cluster, share: for builds and
+    exact mode, as in `lab ab`.
     """
 
     schema: Literal[1]
     name: Annotated[str, msgspec.Meta(pattern=_NAME, max_length=64)] = ""
     branch: list[BranchPlan]
     workloads: tuple[str, ...] = ("alloc-burst",)
+    suite: str | None = None
     threshold: Share = defaults.THRESHOLD
     seeds: Annotated[int, msgspec.Meta(ge=3)] = defaults.SEEDS
     max_seeds: Annotated[int, msgspec.Meta(ge=6)] = defaults.MATRIX_MAX_SEEDS
@@ -108,8 +111,13 @@ class NightlyPlan(Record, frozen=True, kw_only=True):
         return self.threshold / 2
 
     def workloads_of(self, branch: BranchPlan) -> tuple[str, ...]:
-        """The workloads of a branch."""
-        return branch.workloads or self.workloads
+        """The workloads of a branch, or the selections of its suite."""
+        suite = self.suite_of(branch)
+        return selection.suite(suite).selections if suite else branch.workloads or self.workloads
+
+    def suite_of(self, branch: BranchPlan) -> str | None:
+        """The suite of a branch; None if workloads are named."""
+        return None if branch.workloads else branch.suite or self.suite
 
 
 def _seconds(span: str) -> float:
@@ -148,9 +156,9 @@ def _check(file: TomlFile, plan: NightlyPlan) -> None:
     for number, branch in enumerate(plan.branch):
         if branch.name in names[:number]:
             raise file.error(f"{branch.name} is named twice", "branch", number, "branch")
-    _check_workloads(file, plan.workloads, "workloads")
+    _check_workloads(file, plan.workloads if "workloads" in file.values else (), plan.suite)
     for number, branch in enumerate(plan.branch):
-        _check_workloads(file, branch.workloads, "branch", number, "workloads")
+        _check_workloads(file, branch.workloads, branch.suite, "branch", number)
     for option, check in (("machine", hardware.load), ("cc", compilers.identify), ("qemu", exact.find_qemu)):
         try:
             check(getattr(plan, option))
@@ -158,11 +166,16 @@ def _check(file: TomlFile, plan: NightlyPlan) -> None:
             raise file.error(f"{option}: {error.message}", option, hint=error.hint) from error
 
 
-def _check_workloads(file: TomlFile, names: tuple[str, ...], *key: str | int) -> None:
+def _check_workloads(file: TomlFile, names: tuple[str, ...], suite: str | None, *table: str | int) -> None:
+    if suite is not None and names:
+        raise file.error("suite: it is given instead of workloads", *table, "suite", hint="leave one of them out")
+    key = "workloads" if suite is None else "suite"
     try:
         for text in names:
             selection.select(text)
         if names:
             selection.select_all(names)
+        if suite is not None:
+            selection.suite(suite)
     except UserError as error:
-        raise file.error(f"workloads: {error.message}", *key, hint=error.hint) from error
+        raise file.error(f"{key}: {error.message}", *table, key, hint=error.hint) from error

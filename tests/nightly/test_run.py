@@ -14,12 +14,16 @@ import pytest
 from lab.bisection import search, session
 from lab.cli import main
 from lab.compare import exact
+from lab.compare.plan import ArmPlan
 from lab.core.errors import DiskFull, GuestFailed, GuestFailure
 from lab.history import database
+from lab.kernels.debs import DebSource
+from lab.kernels.kernel import KernelSpec
+from lab.nightly import measure, record, run
 from lab.nightly import plan as nightly_plan
-from lab.nightly import record, run
 from lab.nightly.bisect import CulpritSearch
 from lab.nightly.record import Event
+from lab.workloads import selection
 
 from ..fakes import nights as fakenights
 from ..fakes import smalldisk
@@ -382,6 +386,10 @@ def test_the_metric_of_a_plan_decides_its_comparisons_and_bisections(
         ("schema = 1\nthreshold = 2\n[[branch]]\n", ":2: threshold:"),
         ('schema = 1\nworkloads = ["aloc-burst"]\n[[branch]]\n', ":2: workloads: "),
         ('schema = 1\n[[branch]]\nworkloads = ["alloc-burst:nothing"]\n', ":3: workloads: "),
+        ('schema = 1\nsuite = "quik"\n[[branch]]\n', ":2: suite: no suite is called 'quik'"),
+        ('schema = 1\n[[branch]]\nsuite = "mn"\n', ":3: suite: no suite is called 'mn'"),
+        ('schema = 1\nworkloads = ["boot"]\nsuite = "mm"\n[[branch]]\n', ":3: suite: it is given instead of"),
+        ('schema = 1\n[[branch]]\nworkloads = ["boot"]\nsuite = "mm"\n', ":4: suite: it is given instead of"),
         ('schema = 1\n[[branch]]\nbaselines = ["today"]\n', ":3: branch[0].baselines[0]:"),
         ('schema = 1\nmachine = "abacus"\n[[branch]]\n', ":2: machine: "),
         ('schema = 1\n[[branch]]\n[[branch]]\n', "default/HEAD is named twice"),
@@ -406,3 +414,18 @@ def test_what_is_left_out_of_a_plan(tmp_path: Path) -> None:
     plan = nightly_plan.load(path)
     assert plan.name == "my-nights" and plan.branch[0].name == "default/HEAD"
     assert plan.budget_s == 8 * 3600
+
+
+def test_a_suite_stands_for_its_cases(tmp_path: Path) -> None:
+    path = tmp_path / "nightly.toml"
+    path.write_text(
+        'schema = 1\nsuite = "net"\n[[branch]]\n[[branch]]\nbranch = "a"\nsuite = "fs"\n'
+        '[[branch]]\nbranch = "b"\nworkloads = ["boot"]\n'
+    )
+    plan = nightly_plan.load(path)
+    net, fs, boot = (plan.workloads_of(branch) for branch in plan.branch)
+    assert net == selection.suite("net").selections and fs == selection.suite("fs").selections
+    assert boot == ("boot",) and [plan.suite_of(branch) for branch in plan.branch] == ["net", "fs", None]
+    arm = ArmPlan(spec=KernelSpec(text="deb:x", source=DebSource(package="x", version="1")), cc="gcc")
+    made = measure.comparison_plan(plan, plan.branch[1], arm, arm, None)
+    assert made.suite == "fs" and set(made.groups) == set(selection.suite("fs").groups)
