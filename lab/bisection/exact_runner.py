@@ -31,7 +31,7 @@ from lab.bisection.journal import Reading, Seeds, commit_folder, untestable
 from lab.bisection.plan import FIRST_SEED, BisectPlan
 from lab.bisection.session import PLAN, Conditions, Session
 from lab.compare import exact, results, sampling
-from lab.compare.results import AbResult
+from lab.compare.results import AbResult, CaseResult
 from lab.compare.sampling import Series
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed, LabError, Undecided, UserError
@@ -435,8 +435,8 @@ def choose_case(session: Session, work: Work) -> None:
     if work.out_of_time:
         raise _too_short(session, "a case was chosen")
     chosen = _most_changed(result, worse_only=plan.worse_only)
-    only = selection.only([plan.selection], plan.workload, chosen)
-    session.plan = replace(plan, case=chosen, selection=only)
+    only = selection.only(plan.selections, chosen.workload, chosen.case)
+    session.plan = replace(plan, workload=chosen.workload, case=chosen.case, selection=only)
     records.save(session.folder / PLAN, session.plan)
 
 
@@ -447,7 +447,7 @@ def _too_short(session: Session, until: str) -> Undecided:
     )
 
 
-def _most_changed(result: AbResult, *, worse_only: bool) -> str:
+def _most_changed(result: AbResult, *, worse_only: bool) -> CaseResult:
     moved = [
         case
         for case in result.cases
@@ -460,4 +460,4 @@ def _most_changed(result: AbResult, *, worse_only: bool) -> str:
             f"no culprit: the ends do not differ in any of {plural(len(result.cases), 'case')} ({result.reason})",
             hint="name one case, as in --workload NAME:CASE, to look between the ends as well",
         )
-    return max(moved, key=lambda case: distance(case.primary.ratio)).case
+    return max(moved, key=lambda case: distance(case.primary.ratio))

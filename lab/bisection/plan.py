@@ -8,6 +8,7 @@ import msgspec
 
 from lab.compare.plan import ArmPlan, CommonPlan, Plan
 from lab.stats.defaults import CONFIDENCE, SEEDS
+from lab.workloads import selection
 
 Panics = Literal["untestable", "bad"]
 
@@ -21,6 +22,7 @@ class BisectPlan(CommonPlan, frozen=True, kw_only=True):
     terms: the names of the ends, (good, bad) or (old, new); with the former only a change for the worse counts.
     selection: the workload and its cases, as `lab ab` takes them.
     case: None until the ends have shown the case that changed most.
+    suite: the suite that this case is chosen from; until then `workload` and `selection` are its name.
     metric: `cycles` or `instructions`, by which the workload's own one is counted, or a name; None for the primary one.
     seeds: exactly that many; None for as many as the ends need.
     probes: the number of commits to measure between ends that are alike.
@@ -47,6 +49,7 @@ class BisectPlan(CommonPlan, frozen=True, kw_only=True):
     command: list[str]
     layouts_sd: float | None = None
     inside: bool = True
+    suite: str | None = None
 
     @property
     def alpha(self) -> float:
@@ -63,12 +66,19 @@ class BisectPlan(CommonPlan, frozen=True, kw_only=True):
         """True if only a change for the worse counts."""
         return self.terms == ("good", "bad")
 
+    @property
+    def selections(self) -> list[str]:
+        """What a comparison measures: the selection, or all of the suite as long as no case is chosen."""
+        if self.suite and self.case is None:
+            return list(selection.suite(self.suite).selections)
+        return [self.selection]
+
     def comparison(self, base: ArmPlan, test: ArmPlan, threshold: float | None = None) -> Plan:
         """A comparison of two kernels under this plan's conditions, as `lab ab` makes it, or to another threshold."""
         common = {name: getattr(self, name) for name in CommonPlan.__struct_fields__}
         common["threshold"] = self.threshold if threshold is None else threshold
         common["max_seeds"] = max(self.max_seeds, SEEDS)
         return Plan(
-            **common, base=base, test=test, workloads=[self.selection], alpha=self.alpha, seeds=SEEDS,
+            **common, base=base, test=test, workloads=self.selections, alpha=self.alpha, seeds=SEEDS,
             fixed_seeds=False, metric=None if self.is_live else self.metric,
         )  # fmt: skip

@@ -105,6 +105,7 @@ class BisectRequest(Options, frozen=True, kw_only=True):
     """The options of `lab bisect`; None where nothing was typed."""
 
     workload: str | None = None
+    suite: str | None = None
     recipe: str | None = None
     series: str | None = None
     options: tuple[str, str] | None = None
@@ -130,7 +131,8 @@ class BisectRequest(Options, frozen=True, kw_only=True):
             # One end may be typed, and the other come from the recipe.
             names += ["first_parent", "paths", *(term for pair in self.terms() or TERMS for term in pair)]
         values = {name: getattr(recipe, name) for name in names if getattr(self, name) in (None, ())}
-        return replace(self, workload=self.workload or recipe.selection, **values)
+        workload = self.workload or (None if self.suite else recipe.selection)
+        return replace(self, workload=workload, **values)
 
     def _refuse_exact_options(self) -> None:
         if self.seeds is not None:
@@ -209,28 +211,33 @@ def plan_for(
     request: BisectRequest, terms: Terms, ends: tuple[str, str], command: Sequence[str], progress: Progress
 ) -> BisectPlan:
     """A plan for two ends."""
-    if not request.workload:
-        raise UserError("what is to be measured? give --workload NAME[:CASE], or a --recipe")
+    if not request.workload and not request.suite:
+        raise UserError("what is to be measured? give --workload NAME[:CASE], --suite NAME, or a --recipe")
+    if request.workload and request.suite:
+        raise UserError("--suite and --workload exclude each other", hint="leave one of them out")
+    selections = (request.workload,) if request.workload else selection.suite(request.suite or "").selections
     names = ("tree", "model", "machine", "threshold", "cc")
     given = {name: value for name in names if (value := getattr(request, name)) is not None}
     options = MeasureOptions(
-        workload=(request.workload,), max_seeds=request.max_seeds, qemu=request.qemu,
+        workload=selections, max_seeds=request.max_seeds, qemu=request.qemu,
         guest_timeout=request.guest_timeout, **given,
     )  # fmt: skip
     options.require()
-    workload, cases = selection.select(request.workload)
+    workload, cases = selection.select(selections[0])
     live = _live_plan(request, workload, cases)
     if live is None:
-        require_metric(request.metric, workload, modelled=model_of(options.model, workload) != "none")
+        for each, _ in selection.select_all(selections):
+            require_metric(request.metric, each, modelled=model_of(options.model, each) != "none")
     old, new = (ArmPlan(spec=spec, cc=options.cc) for spec in options.resolve(ends, progress))
     return BisectPlan(
         **options.common(live),
         terms=terms,
         old=old,
         new=new,
-        workload=workload.name,
-        case=cases[0].name if len(cases) == 1 else None,
-        selection=selection.canonical(request.workload),
+        workload=request.suite or workload.name,
+        case=None if request.suite or len(cases) > 1 else cases[0].name,
+        selection=request.suite or selection.canonical(selections[0]),
+        suite=request.suite,
         metric=request.metric or None,
         confidence=defaults.CONFIDENCE if request.confidence is None else request.confidence,
         seeds=request.seeds,
@@ -260,6 +267,8 @@ def _live_plan(request: BisectRequest, workload: Workload, cases: Sequence[Case]
         if request.accel != "auto" or request.cpus is not None or request.iterations is not None:
             raise UserError("--accel, --cpus and --iterations require --mode live")
         return None
+    if request.suite:
+        raise UserError("live mode searches with one case, and a suite has many", hint="name one by --workload")
     if request.panics == "bad":
         raise UserError(
             "a search for a panic needs exact mode, in which a kernel panics each time or never",

@@ -82,6 +82,12 @@ _result_id = click.argument("result_id", metavar="[ID]", default="latest", shell
 
 @click.group(cls=WithPaths, invoke_without_command=True, subcommand_metavar="[COMMAND] [-- PATH...]")
 @_ends
+@click.option(
+    "--suite",
+    metavar="NAME",
+    shell_complete=options.complete_suite,
+    help="Choose the case that changed most from all of a suite, such as quick.",
+)
 @options.tree
 @click.option(
     "--series", metavar="deb:PATTERN|MAILBOX|FOLDER", help="Search packages by version, or patches put on --good."

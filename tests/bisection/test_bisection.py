@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from lab.bisection.answer import Answer
 from lab.cli import main
 from lab.compare import exact, results
 from lab.core.errors import UserError
+from lab.workloads import selection
 
-from ..fakes.bisection import commit, dice, line, start, wobbly
+from ..fakes.bisection import commit, dice, line, start, wobbly, write_workload
 from ..fakes.bisector import Bisector, culprits
 from ..fakes.guest import FakeInstrument
 from ..fakes.kernel import fingerprint, git
@@ -390,6 +393,27 @@ def test_of_several_cases_the_one_that_changed_most_decides(bisector: Bisector, 
     bisector.workload = str(tmp_path / "mine")
     answer = bisector.search(commits[0], commits[-1])
     assert answer.case == "large" and culprits(answer) == [commits[4]]
+
+
+def test_of_a_suite_the_case_that_changed_most_decides(
+    bisector: Bisector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    write_workload(other)
+    toml = (other / "workload.toml").read_text()
+    (other / "workload.toml").write_text(toml.replace('name = "mine"', 'name = "other"'))
+    groups = {"one": (f"{other}:small",), "two": (str(tmp_path / "mine"),)}
+    made = selection.Suite(name="both", description="two workloads", groups=groups)
+    monkeypatch.setattr(selection, "suites", lambda: {"both": made})
+    commits = line(bisector.tree, [100.0] * 4 + [60.0] * 4)
+    ends = ("--good", commits[0], "--bad", commits[-1], "--tree", str(bisector.tree))
+    assert bisector.run(*ends, "--suite", "both", "--json") == 0
+    answer = msgspec.json.decode(bisector.printed, type=Answer)
+    assert (answer.workload, answer.case) == ("mine", "large") and culprits(answer) == [commits[4]]
+    assert "in all cases of both" in bisector.said
+    assert "exclude each other" in bisector.refused(2, *ends[:4], "--suite", "both")
+    assert bisector.run(*ends, "--suite", "bth") == 2 and "no suite is called 'bth'" in bisector.said
+    assert bisector.run(*ends, "--suite", "both", "--mode", "live") == 2 and "a suite has many" in bisector.said
 
 
 def test_a_tree_of_the_users_is_not_touched(bisector: Bisector) -> None:
