@@ -376,13 +376,10 @@ def _repricing(one: Series, case: Case, found: CaseResult, plan: Plan) -> _Repri
         return None
     if costs.count_of(found.primary.name) is None:
         return None
-    base, test = (one.runs_of(arm, case) for arm in ("base", "test"))
-    pairs = [(base[seed].events.get(case.name), test[seed].events.get(case.name)) for seed in base if seed in test]
-    known = [(b, t) for b, t in pairs if b and t]
-    if not known or len(known) < len(pairs):
+    if (events := one.events(case)) is None:
         return None
-    arms = {"base": [b for b, _ in known], "test": [t for _, t in known]}
-    return _Repricing(machine=instrument.machine, series=one, case=case, found=found, plan=plan, **arms)
+    base, test = events
+    return _Repricing(machine=instrument.machine, series=one, case=case, found=found, plan=plan, base=base, test=test)
 
 
 def _robustness(of: _Repricing, others: Mapping[str, Mapping[str, float | None]]) -> Robustness:
@@ -478,6 +475,7 @@ def _compare(one: Series, case: Case, plan: Plan, failed: FailedCase | None) -> 
         for _, base, test in [one.pairs(case, metric.name)]
     ]
     primary = _weigh(one, case, plan, verdict.primary_of(compared), _count(compared))
+    primary = sampling.weigh_strings(primary, one, case, plan)
     return [primary if c.primary else c for c in compared]
 
 

@@ -171,7 +171,9 @@ def _cell(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan) -> Cell
     comparison = count = None
     if not failure and arm.label != plan.baseline:
         comparison, count = _compare(one, case, metric, arm, plan), _compare_count(one, case, metric, arm, plan)
-        comparison = exact.weigh_count(comparison, count, plan) if comparison else None
+        if comparison:
+            comparison = exact.weigh_count(comparison, count, plan)
+            comparison = sampling.weigh_strings(comparison, one, case, plan, (_baseline(plan).name, arm.name))
     return Cell(
         arm=arm.label,
         workload=one.bench.workload.name,

@@ -25,9 +25,11 @@ from lab.core.errors import GuestFailed, GuestFailure
 from lab.core.executor import Work
 from lab.core.progress import Task
 from lab.core.text import plural
+from lab.guests import costs
 from lab.guests.run import Arm, RunningGuests
 from lab.stats.defaults import FIRST_LOOK_SEEDS, MIN_PAIRS, MORE_SEEDS
-from lab.stats.verdict import Comparison, Outcome, percent
+from lab.stats.verdict import Comparison, Outcome, beside_strings, compare_metric, percent
+from lab.stats.verdict import Metric as Compared
 from lab.workloads.spec import WINDOWS_MAX, Case, Metric
 
 Loss = Literal["all", "arm", "case"]
@@ -89,6 +91,15 @@ class Series:
         base, test = (self.values(arm, case, metric) for arm in arms)
         seeds = [seed for seed in base if seed in test]
         return seeds, [base[seed] for seed in seeds], [test[seed] for seed in seeds]
+
+    def events(
+        self, case: Case, arms: tuple[str, str] = ("base", "test")
+    ) -> tuple[list[dict[str, float]], list[dict[str, float]]] | None:
+        """The counts that the modelled cycles of each pair are the sum of; None unless they are known of all pairs."""
+        base, test = (self.runs_of(arm, case) for arm in arms)
+        pairs = [(base[seed].events.get(case.name), test[seed].events.get(case.name)) for seed in base if seed in test]
+        known = [(b, t) for b, t in pairs if b and t]
+        return ([b for b, _ in known], [t for _, t in known]) if known and len(known) == len(pairs) else None
 
     def seeds(self, arms: Sequence[str] = ("base", "test")) -> list[int]:
         """All seeds that all of the arms have run; none as long as there is a case without any."""
@@ -317,6 +328,22 @@ def weigh(primary: Comparison, *, three_decide: bool, threshold: float, max_seed
     three_decide: the arms are one kernel under equal settings, or all of their counters are equal.
     """
     return _hopeless(_odd(_provisional(primary, three_decide=three_decide), threshold), max_seeds)
+
+
+def weigh_strings(
+    primary: Comparison, one: Series, case: Case, plan: ComparisonPlan, arms: tuple[str, str] = ("base", "test")
+) -> Comparison:
+    """A case's primary metric: `unknown` where the starts of strings make it, unless the user chose what decides."""
+    instrument = one.bench.instrument
+    if instrument is None or plan.metric or not primary.is_change or costs.count_of(primary.name) is None:
+        return primary
+    if (events := one.events(case, arms)) is None:
+        return primary
+    prices = costs.without_string_starts(costs.prices_of(instrument.machine))
+    base, test = ([costs.cycles(each, prices) for each in arm] for arm in events)
+    metric = Compared(name=primary.name, unit=primary.unit, better=primary.better, primary=True)
+    again = compare_metric(metric, base, test, threshold=plan.threshold, alpha=plan.alpha, exact=True)
+    return beside_strings(primary, again, plan.threshold)
 
 
 def can_be_settled(primary: Comparison, max_seeds: int) -> bool:

@@ -98,7 +98,7 @@ class Comparison(Record, frozen=True, kw_only=True):
 
     @property
     def rests_on_model(self) -> bool:
-        """True of modelled cycles that the count of instructions contradicts."""
+        """True of modelled cycles that the count of instructions contradicts, or that hang on the starts of strings."""
         return self.verdict == Outcome.UNKNOWN and self.reason.endswith(_RESTS_ON_MODEL)
 
     @property
@@ -487,6 +487,21 @@ def beside_count(cycles: Comparison, count: Comparison, threshold: float) -> Com
     if not apart or low <= math.log(count.ratio) <= high:
         return cycles
     reason = f"model {percent(cycles.ratio)}, {count_remark(count)}: {_RESTS_ON_MODEL}"
+    return msgspec.structs.replace(cycles, verdict=Outcome.UNKNOWN, reason=reason, more_blocks=None)
+
+
+def beside_strings(cycles: Comparison, without: Comparison, threshold: float) -> Comparison:
+    """The comparison of modelled cycles; `unknown` where the starts of strings take it across the threshold.
+
+    without: of the same runs, with string instructions that begin for nothing.
+    """
+    if not cycles.is_change or not cycles.ratio or not without.ratio:
+        return cycles
+    low, high = band(threshold)
+    change = math.log(without.ratio)
+    if change > high if cycles.ratio > 1 else change < low:
+        return cycles
+    reason = f"model {percent(cycles.ratio)}, {percent(without.ratio)} without the starts of strings: {_RESTS_ON_MODEL}"
     return msgspec.structs.replace(cycles, verdict=Outcome.UNKNOWN, reason=reason, more_blocks=None)
 
 

@@ -357,6 +357,38 @@ def test_verdicts_at_other_costs(
     assert guests.boots.count(("test", 1)) == 3 and guests.boots.count(("test", 2)) == 1, "one seed on each machine"
 
 
+@pytest.mark.parametrize(
+    ("base", "test", "reason"),
+    [
+        # rep_start and rep_long cost 1 cycle each, an instruction 0.3
+        (
+            {"instruction": 100, "rep_start": 10}, {"instruction": 100},
+            "model -25.0 %, 0.0 % without the starts of strings: rests on the model",
+        ),
+        (
+            {"instruction": 100}, {"instruction": 95, "rep_start": 5, "rep_long": 5},
+            "model +28.3 %, -5.0 % without the starts of strings: rests on the model",
+        ),
+        ({"instruction": 100, "rep_start": 10}, {"instruction": 90}, None),
+    ],
+)  # fmt: skip
+def test_a_change_that_hangs_on_the_starts_of_strings_is_unknown(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    base: dict[str, float],
+    test: dict[str, float],
+    reason: str | None,
+) -> None:
+    result, _ = robust(monkeypatch, tmp_path, base, test)
+    small, large = result.cases
+    assert small.verdict == Outcome.SAME and large.robustness is None if reason else large.robustness
+    assert large.verdict == (Outcome.UNKNOWN if reason else Outcome.IMPROVEMENT)
+    assert not reason or (large.primary.reason, large.primary.rests_on_model) == (reason, True)
+    (tmp_path / "chosen").mkdir()
+    chosen, _ = robust(monkeypatch, tmp_path / "chosen", base, test, metric="cycles")
+    assert chosen.cases[1].verdict.is_change, "the user has chosen"
+
+
 def test_an_open_case_and_one_without_events_say_nothing_of_other_costs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

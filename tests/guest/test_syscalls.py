@@ -41,6 +41,8 @@ def test_every_case_runs_on_a_distributors_kernel(lab: Lab) -> None:
     # More instructions, but less for strings among them.
     assert found["fstat"] in ("same", "unknown")
     assert found["getppid"] == "same"
+    # 6.1 copies 16 bytes by a string, as kernels do on CPUs without ERMS; 6.12 does not.
+    assert found["clock-gettime"] == "unknown"
     assert require_agreement(document) > 180
 
 
@@ -58,5 +60,7 @@ def require_agreement(document: Any) -> int:
         if other:
             assert case["verdict"] in ("same", "unknown"), (case["case"], cycles["ratio"], count["ratio"])
         if "rests on the model" in cycles["reason"]:
-            assert case["verdict"] == "unknown" and (cycles["ratio"] > 1) != (count["ratio"] > 1), case["case"]
+            assert case["verdict"] == "unknown", case["case"]
+            strings = "without the starts of strings" in cycles["reason"]
+            assert strings or (cycles["ratio"] > 1) != (count["ratio"] > 1), case["case"]
     return compared
