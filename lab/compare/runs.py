@@ -317,7 +317,9 @@ def boot_and_read(
     The initrd is removed in any case: it is large, and can be made again.
     """
     try:
-        ended = run.boot(argv, folder=folder, timeout_s=timeout_s, running=running, file_max=run.FILE_MAX)
+        ended = run.boot(
+            [*argv, *exact.sandbox(argv[0])], folder=folder, timeout_s=timeout_s, running=running, file_max=run.FILE_MAX
+        )
         report = run.read_report(ended)
         output.collect_some(report, workload, cases, folder)
         found = _modelled(folder / COSTS, workload, report) if modelled else _Modelled({}, {}, {})

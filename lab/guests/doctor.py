@@ -125,7 +125,10 @@ def _exact_mode(command: str) -> Finding:
         qemu = exact.find_qemu(command)
     except LabError as error:
         return _missing(name, error.message, error.hint)
-    return _ok(name, f"works: QEMU {qemu.version}; needs no KVM, PMU or root")
+    free = (
+        "" if exact.sandbox(qemu.path) else "; guests are not confined, since this host or QEMU filters no system calls"
+    )
+    return _ok(name, f"works: QEMU {qemu.version}; needs no KVM, PMU or root{free}")
 
 
 def _live_mode(command: str) -> Finding:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lab.core import records, toml
-from lab.core.errors import HostFailed
+from lab.core.errors import HostFailed, LabError
 from lab.core.paths import room
 from lab.core.process import find_tool, run, run_text
 from lab.core.records import Record
@@ -195,6 +195,23 @@ def _registers(words: list[dict[str, Any]]) -> dict[tuple[int, int, str], int]:
         (word["cpuid-input-eax"], word.get("cpuid-input-ecx", 0), word["cpuid-register"]): word["features"]
         for word in words
     }
+
+
+@cache
+def sandbox(qemu: str) -> tuple[str, ...]:
+    """QEMU's options that deny it to start programs, to gain privileges and to change its scheduling; none where the
+    host or this QEMU cannot filter system calls.
+
+    They are against a kernel that has broken out of its guest. No number depends on them, so no fingerprint does.
+    """
+    options = ("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny")
+    argv = [qemu, "-machine", "none", "-S", "-nodefaults", "-no-user-config", "-display", "none", "-qmp", "stdio"]
+    stdin = b'{"execute": "qmp_capabilities"}\n{"execute": "quit"}\n'
+    try:
+        run([*argv, *options], stdin=stdin, timeout_s=60)
+    except LabError:
+        return ()
+    return options
 
 
 def find_qemu(command: str = QEMU) -> Qemu:

@@ -111,7 +111,7 @@ def boot(
     running = running or RunningGuests()
     started = time.monotonic()
     # The guest must not outlive the lab, not even when the lab is killed: an exact guest that hangs never sleeps.
-    command = ["setpriv", "--pdeathsig", "KILL", "--", *argv]
+    command = ["setpriv", "--pdeathsig", "KILL", "--no-new-privs", "--", *argv]
     with (folder / "qemu.log").open("w+b") as log:
         try:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import shutil
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,8 @@ from lab.core.errors import HostFailed, UserError
 from lab.guests import exact
 from lab.guests.exact import Environment, ExactGuest, Qemu
 from lab.kernels.kernel import MachineType
+
+sandbox = exact.sandbox  # which no other test calls
 
 QEMU = Qemu(path="/usr/bin/qemu-system-x86_64", version="7.2.22", numbers=(7, 2))
 
@@ -202,3 +207,26 @@ def test_a_machine_file_that_is_wrong_is_named(tmp_path: Path, monkeypatch: pyte
             exact.exact_machine()
     finally:
         exact.exact_machine.cache_clear()
+
+
+def test_qemu_is_confined_where_it_can_be() -> None:
+    found = shutil.which("qemu-system-x86_64")
+    if found is None or not (options := sandbox(found)):
+        pytest.skip("needs a QEMU that filters system calls")
+    argv = [found, "-machine", "none", "-S", "-nodefaults", "-no-user-config", "-display", "none", *options]
+    with subprocess.Popen(argv) as process:
+        status = Path(f"/proc/{process.pid}/status")
+        deadline = time.monotonic() + 30
+        while "Seccomp:\t2\n" not in status.read_text() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        filtered = status.read_text()
+        process.kill()
+    assert "Seccomp:\t2\n" in filtered and "NoNewPrivs:\t1\n" in filtered
+
+
+def test_a_qemu_without_filters_runs_as_it_is(tmp_path: Path) -> None:
+    qemu = tmp_path / "qemu"
+    qemu.write_text("#!/bin/sh\necho '-sandbox support is not enabled in this QEMU binary' >&2\nexit 1\n")
+    qemu.chmod(0o755)
+    assert sandbox(str(qemu)) == ()
+    assert sandbox(str(tmp_path / "missing")) == ()
