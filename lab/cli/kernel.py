@@ -17,7 +17,7 @@ from lab.guests import exact, kvm
 from lab.guests import image as guest_image
 from lab.guests import shell as guest_shell
 from lab.guests.image import Image
-from lab.kernels import compilers, debs, store, trees
+from lab.kernels import compilers, debs, kconfig, store, trees
 from lab.kernels.kernel import Kernel, resolve
 from lab.kernels.package_lists import Offer
 
@@ -251,7 +251,7 @@ def shell(
         resolved = resolve(spec, opened, progress=work.progress)
         settings = dict(resolved.settings)
         accelerator = kvm.accelerator(accel, qemu, work.progress, measuring=False)
-        kernel = resolved.obtain(work, cc=cc)
+        kernel = resolved.obtain(work, cc=cc, needs=kconfig.shell_needs())
         root = guest_shell.prepare(kernel, command, settings=settings, progress=work.progress)
     return guest_shell.run(
         kernel, root, command, qemu=program, accelerator=accelerator, cpus=cpus, memory_mb=memory, settings=settings

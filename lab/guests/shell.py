@@ -20,7 +20,7 @@ from lab.guests.live_machine import Accelerator
 from lab.kernels.kernel import Kernel
 
 # virtme-ng's root comes by 9p, and the guest loads no modules.
-_NEEDS = ("CONFIG_9P_FS", "CONFIG_NET_9P_VIRTIO", "CONFIG_VIRTIO_PCI", "CONFIG_VIRTIO_CONSOLE", "CONFIG_OVERLAY_FS")
+NEEDS = ("CONFIG_9P_FS", "CONFIG_NET_9P_VIRTIO", "CONFIG_VIRTIO_PCI", "CONFIG_VIRTIO_CONSOLE", "CONFIG_OVERLAY_FS")
 _LOST = 255  # vng's status when the guest ended before the command
 
 
@@ -33,11 +33,11 @@ def require_terminal(command: Sequence[str]) -> None:
 def prepare(kernel: Kernel, command: Sequence[str], *, settings: Mapping[str, str], progress: Progress) -> Path:
     """The guest's root. Refuses a kernel that cannot mount it."""
     have = kernel.configuration()
-    missing = [option for option in _NEEDS if have is not None and have.get(option, "n") != "y"]
+    missing = [option for option in NEEDS if have is not None and have.get(option, "n") != "y"]
     if missing:
         raise UserError(
             f"{kernel.spec.text} has not built in what a shell's root needs: {', '.join(missing)}",
-            hint="kernels that the lab builds have it; `lab ab` does without and boots this one, too",
+            hint="kernels that the lab builds for a shell have it; `lab ab` does without and boots this one, too",
         )
     if not command and (commands := _setting_commands(settings)):
         progress.log(f"for the spec's settings, type: {'; '.join(commands)}")

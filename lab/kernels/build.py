@@ -45,7 +45,7 @@ MAKE_VARIABLES = [
 _CLEARED = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "KCFLAGS", "KAFLAGS", "KCPPFLAGS", "CROSS_COMPILE", "LDFLAGS")
 
 # Steps that a full build of the guest's kconfig prints on 6.12; the bar's first guess.
-_TYPICAL_STEPS = 1700
+_TYPICAL_STEPS = 1660
 
 _SPACE_NEEDED = 3 << 30
 

@@ -46,6 +46,11 @@ def guest_fragments() -> tuple[Path, Path]:
     return folder / "guest.config", folder / "guest-optional.config"
 
 
+def shell_needs() -> Needs:
+    """The options that `lab shell` needs beside those of every guest."""
+    return Needs(frozenset(parse((room("kernels") / "fragments" / "shell.config").read_text())))
+
+
 def of_package(options: Mapping[str, str]) -> dict[str, str]:
     """A package's configuration for a kernel without modules: what differs from host to host is left out."""
     ours = parse((room("kernels") / "fragments" / "package.config").read_text())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lab.guests import shell
 from lab.kernels import kconfig
 from lab.kernels.kconfig import NOTHING, Needs
 
@@ -40,6 +41,15 @@ def test_every_line_of_the_shipped_fragments_is_understood_and_none_is_in_both()
         lines = [line for line in text.splitlines() if "CONFIG_" in line and not line.startswith("# ")]
         assert len(kconfig.parse(text)) == len(lines) > 5
     assert not kconfig.parse(required).keys() & kconfig.parse(optional).keys()
+
+
+def test_a_shell_adds_what_its_root_needs_and_other_guests_do_not() -> None:
+    needs = kconfig.shell_needs()
+    assert not needs.optional and needs.required >= set(shell.NEEDS)
+    assert not needs.required & {name for options in kconfig.requested([]) for name in options}
+    assert dict(kconfig.missing([("CONFIG_OVERLAY_FS", "n")], needs.required)) == dict.fromkeys(
+        needs.required - {"CONFIG_OVERLAY_FS"}, "y"
+    )
 
 
 def test_the_specs_own_options_win() -> None:
