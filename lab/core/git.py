@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from lab.core import process
 from lab.core.errors import HostFailed
@@ -38,6 +38,14 @@ _OVERRIDES = {
     "maintenance.auto": "false",
 }
 _IDENTITY = ("kernel-ab-lab", "lab@localhost")
+
+
+class Signature(NamedTuple):
+    """An author or a committer, with git's raw date: seconds and time zone."""
+
+    name: str
+    email: str
+    date: str
 
 
 def short(commit: str) -> str:
@@ -186,13 +194,16 @@ class Repo:
         with pack.open("rb") as stream:
             self.git("index-pack", "--stdin", stdin=stream.read())
 
-    def commit_tree(self, tree: str, parents: Sequence[str], message: str, *, seconds: int) -> str:
-        """Make a commit, on no branch, whose id depends on the arguments alone."""
-        name, email = _IDENTITY
-        when = f"@{seconds} +0000"
-        env = {f"GIT_{who}_NAME": name for who in ("AUTHOR", "COMMITTER")}
-        env |= {f"GIT_{who}_EMAIL": email for who in ("AUTHOR", "COMMITTER")}
-        env |= {f"GIT_{who}_DATE": when for who in ("AUTHOR", "COMMITTER")}
+    def commit_tree(
+        self, tree: str, parents: Sequence[str], message: str, *, seconds: int, author: Signature | None = None
+    ) -> str:
+        """Make a commit of the lab's, on no branch, whose id depends on the arguments alone."""
+        committer = Signature(*_IDENTITY, f"@{seconds} +0000")
+        env = {
+            f"GIT_{who}_{field.upper()}": value
+            for who, signature in (("AUTHOR", author or committer), ("COMMITTER", committer))
+            for field, value in signature._asdict().items()
+        }
         lineage = [arg for parent in parents for arg in ("-p", parent)]
         return self.git("commit-tree", tree, *lineage, "-F", "-", env=env, stdin=message.encode())
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from lab.core.errors import HostFailed
-from lab.core.git import PatchFailed, Repo, init_bare
+from lab.core.git import PatchFailed, Repo, Signature, init_bare
 from lab.core.paths import room
 from lab.core.process import run_text
 from lab.core.progress import Progress
@@ -28,6 +28,7 @@ from lab.kernels.package_lists import HOST
 PACKAGE = "linux-source-6.12"
 INSTALLED = Path("/usr/src") / f"{PACKAGE}.tar.xz"
 _PRISTINE = "refs/lab/package"
+_STORY_BEGINS = 1_704_067_200  # 2024-01-01: when the first commit was committed, each further one a second later
 
 
 class Source(Record, frozen=True, kw_only=True):
@@ -86,9 +87,9 @@ def build_single(git_dir: Path, archive: Path, package: str, version: str, progr
 
 
 def _commit_story(repo: Repo, pristine: str, version: str, patches: list[Path]) -> str:
-    """Make one commit for each patch, in a row; returns the last one."""
+    """Make one commit for each patch, in a row; returns the last one. Upstream's have their authors and dates."""
     tree, parents = pristine, list[str]()
-    for patch in patches:
+    for seconds, patch in enumerate(patches, start=_STORY_BEGINS):
         try:
             tree = repo.patched_tree(tree, [patch])
         except PatchFailed as error:
@@ -96,20 +97,21 @@ def _commit_story(repo: Repo, pristine: str, version: str, patches: list[Path]) 
                 f"{patch.name} does not apply to {PACKAGE} {version}: {error.where}",
                 hint="this version of the source has other code there; name another tree with --tree",
             ) from error
-        message, seconds = message_of(patch)
+        message, author = commit_of(patch)
         if not parents:
             message += f"\nSource: {PACKAGE} {version}\n"
-        parents = [repo.commit_tree(tree, parents, message, seconds=seconds)]
+        parents = [repo.commit_tree(tree, parents, message, seconds=seconds, author=author)]
     return parents[0]
 
 
-def message_of(patch: Path) -> tuple[str, int]:
-    """A patch file's commit message and its date in seconds."""
+def commit_of(patch: Path) -> tuple[str, Signature]:
+    """A patch file's commit message and author."""
     mail = email.parser.Parser(policy=email.policy.compat32).parsestr(patch.read_text())
     subject = re.sub(r"^\[PATCH[^]]*\] ", "", " ".join(str(mail["Subject"]).split()))
     body = str(mail.get_payload()).split("\n---\n", 1)[0].strip()
     date = email.utils.parsedate_to_datetime(str(mail["Date"]))
-    return f"{subject}\n\n{body}\n", int(date.timestamp())
+    author = Signature(*email.utils.parseaddr(str(mail["From"])), f"@{int(date.timestamp())} {date:%z}")
+    return f"{subject}\n\n{body}\n", author
 
 
 def _import_archive(repo: Repo, archive: Path, package: str, version: str, progress: Progress) -> str:

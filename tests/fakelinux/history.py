@@ -228,7 +228,7 @@ class _Planner:
             have = ", ".join(sorted(effects)) or "nothing"
             raise LayoutError(f"{word!r} cannot be commit {len(self.planned) + 1}: what was planted so far is {have}")
         patch = self.patches[kind.effect]
-        message, _ = default_tree.message_of(patch)
+        message, _ = default_tree.commit_of(patch)
         if kind.reverse:
             subject = message.partition("\n")[0]
             message = f'Revert "{subject}"\n'
