@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab.bisection import classify
+from lab.bisection import exact_state
 from lab.bisection.commit_range import Candidate, History, suffix_of
 from lab.bisection.exact_runner import ExactRunner
 from lab.bisection.exact_state import ExactState
@@ -135,7 +135,7 @@ def decided(state: ExactState, reading: Reading) -> Decision:
     if not reading.values:
         return Decision(BAD, text)
     ends = [state.readings[end.id].values for end in state.history.ends]
-    far = [classify.distance(reading.values[: len(end)], end[: len(reading.values)]).size for end in ends]
+    far = [exact_state.distance(reading.values[: len(end)], end[: len(reading.values)]).size for end in ends]
     if 2 * min(far) > max(far):
         return Decision(UNTESTABLE, f"{text}: between {old} and {new}, perhaps another change")
     nearest = far.index(min(far))

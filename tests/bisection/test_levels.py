@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from lab.bisection import classify
-from lab.bisection.classify import Level
+from lab.bisection import exact_state
+from lab.bisection.exact_state import Level
 
 OLD, NEW = [100.0, 102.0, 104.0], [60.0, 61.2, 62.4]
 BAND = math.log1p(0.02)
@@ -18,9 +18,9 @@ def times(factor: float, values: list[float] = OLD) -> list[float]:
 
 
 def test_the_band_is_the_threshold_but_never_more_than_a_third_of_the_effect() -> None:
-    assert classify.band(OLD, NEW, 0.02) == pytest.approx(BAND)
-    assert classify.band(OLD, times(1.03), 0.02) == pytest.approx(math.log(1.03) / 3)
-    assert classify.band(OLD, OLD, 0.02) == classify.band(OLD, times(1.01), 0.02) == pytest.approx(BAND)
+    assert exact_state.band(OLD, NEW, 0.02) == pytest.approx(BAND)
+    assert exact_state.band(OLD, times(1.03), 0.02) == pytest.approx(math.log(1.03) / 3)
+    assert exact_state.band(OLD, OLD, 0.02) == exact_state.band(OLD, times(1.01), 0.02) == pytest.approx(BAND)
 
 
 @pytest.mark.parametrize(
@@ -36,23 +36,23 @@ def test_the_band_is_the_threshold_but_never_more_than_a_third_of_the_effect() -
     ],
 )
 def test_values_without_spread_decide(values: list[float], expected: Level) -> None:
-    assert classify.classify(values, [OLD, NEW], BAND) == expected
+    assert exact_state.level_of(values, [OLD, NEW], BAND) == expected
 
 
 def test_seeds_that_disagree_decide_nothing_near_an_edge() -> None:
-    found = classify.classify([100.0, 110.0, 101.0], [OLD, NEW], BAND)
+    found = exact_state.level_of([100.0, 110.0, 101.0], [OLD, NEW], BAND)
     assert (found.number, found.new) in ((0, False), (None, False))
-    unsure = classify.classify([80.0, 110.0, 70.0], [OLD, NEW], BAND)
+    unsure = exact_state.level_of([80.0, 110.0, 70.0], [OLD, NEW], BAND)
     assert unsure.number is None and not unsure.new and "disagree" in unsure.why
 
 
 def test_noise_beyond_the_band_is_still_told_from_a_large_effect() -> None:
-    found = classify.classify([104.0, 104.0, 108.5], [OLD, [20.0, 20.4, 20.8]], 0.001)
+    found = exact_state.level_of([104.0, 104.0, 108.5], [OLD, [20.0, 20.4, 20.8]], 0.001)
     assert found.number == 0 or found.new
 
 
 def test_as_near_to_one_as_to_another_is_not_told() -> None:
-    found = classify.classify(times(1.015), [OLD, times(1.03)], BAND)
+    found = exact_state.level_of(times(1.015), [OLD, times(1.03)], BAND)
     assert found.number is None and "as near" in found.why
 
 
@@ -66,18 +66,18 @@ def test_as_near_to_one_as_to_another_is_not_told() -> None:
     ],
 )
 def test_distances_with_zeros(values: list[float], reference: list[float], size: float) -> None:
-    assert classify.distance(values, reference).size == pytest.approx(size)
+    assert exact_state.distance(values, reference).size == pytest.approx(size)
 
 
 def test_counters_from_zero_make_a_level() -> None:
-    assert classify.classify([0.0, 0.0], [[0.0, 0.0], [9.0, 9.0]], BAND) == Level(0)
-    assert classify.classify([4.0, 4.0], [[0.0, 0.0], [9.0, 9.0]], BAND) == Level(None, new=True)
+    assert exact_state.level_of([0.0, 0.0], [[0.0, 0.0], [9.0, 9.0]], BAND) == Level(0)
+    assert exact_state.level_of([4.0, 4.0], [[0.0, 0.0], [9.0, 9.0]], BAND) == Level(None, new=True)
 
 
 def test_what_is_no_number_is_not_told() -> None:
-    assert classify.classify([math.nan, 1.0, 1.0], [OLD, NEW], BAND).why == "a value is not a number"
+    assert exact_state.level_of([math.nan, 1.0, 1.0], [OLD, NEW], BAND).why == "a value is not a number"
 
 
 def test_values_and_reference_must_be_as_many() -> None:
     with pytest.raises(ValueError, match="2 values against 3"):
-        classify.distance([1.0, 2.0], OLD)
+        exact_state.distance([1.0, 2.0], OLD)
