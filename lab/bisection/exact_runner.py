@@ -42,7 +42,8 @@ from lab.core.text import plural
 from lab.guests import costs
 from lab.guests.run import Arm
 from lab.kernels import build
-from lab.kernels.kernel import Kernel, KernelSpec, MachineType
+from lab.kernels.architecture import MachineType
+from lab.kernels.kernel import Kernel, KernelSpec
 from lab.stats.defaults import FIRST_LOOK_SEEDS, MORE_SEEDS, SEEDS
 from lab.stats.verdict import Metric, Outcome, distance, percent
 from lab.workloads import selection

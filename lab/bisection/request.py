@@ -229,6 +229,7 @@ def plan_for(
         for each, _ in selection.select_all(selections):
             require_metric(request.metric, each, modelled=model_of(options.model, each) != "none")
     old, new = (ArmPlan(spec=spec, cc=options.cc) for spec in options.resolve(ends, progress))
+    options = msgspec.structs.replace(options, metric=request.metric or None).for_kernels((old.spec, new.spec))
     return BisectPlan(
         **options.common(live),
         terms=terms,
@@ -238,7 +239,7 @@ def plan_for(
         case=None if request.suite or len(cases) > 1 else cases[0].name,
         selection=request.suite or selection.canonical(selections[0]),
         suite=request.suite,
-        metric=request.metric or None,
+        metric=options.metric,
         confidence=defaults.CONFIDENCE if request.confidence is None else request.confidence,
         seeds=request.seeds,
         probes=PROBES if request.probe is None else request.probe,

@@ -16,7 +16,7 @@ from lab.core.errors import UserError
 from lab.core.process import CommandFailed
 from lab.core.progress import QUIET, Progress
 from lab.core.text import plural
-from lab.kernels import debs, spec
+from lab.kernels import architecture, debs, spec
 
 _PATCHES = ("*.patch", "*.diff", "*.eml")
 _UNSET = re.compile(r"# (CONFIG_\w+) is not set")
@@ -24,9 +24,9 @@ _UNSET = re.compile(r"# (CONFIG_\w+) is not set")
 
 def packages(pattern: str, old: str | None, new: str | None, progress: Progress = QUIET) -> History:
     """The packages of a name pattern (`deb:linux-image-6.12.*-cloud-amd64`) by version, all or between two of them."""
-    suite, slash, _ = pattern.rpartition("/")
-    prefix = f"{suite}/" if slash else "deb:"
-    versions = debs.matching(pattern.removeprefix("deb:"), progress)
+    bare, colon, guests = pattern.removeprefix("deb:").partition(":")
+    suite, slash, _ = bare.rpartition("/")
+    versions = debs.matching(bare, progress, guests=guests or architecture.DEFAULT)
     names = list(versions)
     if len(names) < 2:
         raise UserError(
@@ -36,13 +36,16 @@ def packages(pattern: str, old: str | None, new: str | None, progress: Progress 
     first, last = (_index(names, end, default) for end, default in ((old, 0), (new, len(names) - 1)))
     if first >= last:
         raise UserError(f"{names[last]} does not come after {names[first]}, so there are no packages between them")
-    return _line("packages", [(name, versions[name], f"{prefix}{name}") for name in names[first : last + 1]])
+    return _line(
+        "packages",
+        [(name, versions[name], f"deb:{suite}{slash}{name}{colon}{guests}") for name in names[first : last + 1]],
+    )
 
 
 def _index(names: Sequence[str], end: str | None, default: int) -> int:
     if end is None:
         return default
-    name = end.removeprefix("deb:").rpartition("/")[2]
+    name = end.removeprefix("deb:").rpartition("/")[2].partition(":")[0]
     if name not in names:
         raise UserError(f"{end} is not in the series", hint=f"it has {', '.join(names)}")
     return names.index(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,9 +25,9 @@ from lab.core.progress import Progress
 from lab.core.text import plural, visible
 from lab.guests import kvm
 from lab.history import remember
-from lab.kernels import compilers
+from lab.kernels import architecture, compilers
 from lab.kernels.kernel import Source, resolve
-from lab.kernels.spec import parse
+from lab.kernels.spec import for_architecture, parse
 from lab.report import explain_text, text
 from lab.stats import defaults
 from lab.stats.verdict import Outcome, percent
@@ -36,6 +37,11 @@ from lab.workloads import selection
 @click.command(cls=options.MeasuringCommand)
 @click.option("--base", metavar="SPEC", shell_complete=options.complete_spec, help="The kernel to compare with.")
 @click.option("--test", metavar="SPEC", shell_complete=options.complete_spec, help="The kernel in question.")
+@click.option(
+    "--arch",
+    metavar="NAME[,NAME...]",
+    help="Architecture of the guests of deb: kernels; several: one beside the other.",
+)
 @options.metric
 @options.measured(max_seeds=defaults.MAX_SEEDS)
 @options.live()
@@ -77,6 +83,10 @@ def ab(
         _require_watchable(asked, once=resume or result or explain or robust or as_json or fail_on)
         with options.work(asked.jobs, asked.budget, cluster, share) as work:
             return _watch(asked, work)
+    if len(guests := asked.architectures) > 1:
+        _require_one_result("--arch with several names", once=resume or result or explain or robust)
+        with options.work(asked.jobs, asked.budget, cluster, share) as work:
+            return _side_by_side(asked, guests, fail_on, work, as_json=as_json)
     with (
         options.work(asked.jobs, asked.budget, cluster, share) as work,
         options.result_folder(resume, result, results.load_plan, lambda: plan_of(asked, work.progress)) as (
@@ -100,6 +110,29 @@ def ab(
     return 0
 
 
+def _side_by_side(
+    asked: AbOptions, guests: Sequence[str], fail_on: Container[Outcome], work: Work, *, as_json: bool
+) -> int:
+    """Compare in guests of each architecture, by what all of them have, and print the results as one table."""
+    from lab.report import document, inputs  # they bring bisections along
+
+    counted = not all(architecture.load(name).modelled for name in guests)
+    asked = msgspec.structs.replace(asked, metric=asked.metric or ("instructions" if counted else None))
+    one_each = [msgspec.structs.replace(asked, arch=name) for name in guests]
+    finished = []
+    for plan in [plan_of(one, work.progress) for one in one_each]:
+        folder = results.new_folder(None)
+        with results.claimed(folder):
+            results.store_plan(folder, plan)
+            finished.append(measure(plan, folder, work))
+        remember(folder, work.progress)
+    comparisons = inputs.open_comparisons([one.result for one in finished])
+    click.echo(document.comparison(comparisons) if as_json else text.comparison(comparisons), nl=False)
+    for one in finished:
+        require_every_case(one)
+    return 1 if any(one.verdict in fail_on for one in finished) else 0
+
+
 _WATCH_SEEDS = 6
 _POLL_S = 0.5
 
@@ -114,6 +147,14 @@ def _require_watchable(asked: AbOptions, *, once: object) -> None:
         raise UserError(
             "--watch gives many results, and --resume, --result, --explain, --robust, --fail-on and --json are for one",
             hint="leave them out; `lab report` lists the results",
+        )
+
+
+def _require_one_result(what: str, *, once: object) -> None:
+    if once:
+        raise UserError(
+            f"{what} gives several results, and --resume, --result, --explain and --robust are for one",
+            hint="leave them out; `lab explain ID` and `lab ab --resume ID` take one of the results",
         )
 
 
@@ -195,6 +236,7 @@ class AbOptions(MeasureOptions, frozen=True, kw_only=True):
 
     base: str | None
     test: str | None
+    arch: str | None = None
     mode: str
     budget: float | None
     base_cc: str | None
@@ -213,6 +255,12 @@ class AbOptions(MeasureOptions, frozen=True, kw_only=True):
     require_verdict: bool
     explain: bool
     robust: bool
+
+    @property
+    def architectures(self) -> list[str]:
+        """The architectures asked for, each once; `UserError` for one that is not known."""
+        names = [name for name in (self.arch or "").split(",") if name]
+        return [architecture.load(name).name for name in dict.fromkeys(names)]
 
 
 def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
@@ -236,8 +284,14 @@ def plan_of(asked: AbOptions, progress: Progress) -> Plan:
             exact.require_metric(asked.metric, workload, modelled=exact.model_of(asked.model, workload) != "none")
     if asked.robust and asked.mode != "live":
         exact.require_cycles(asked)
-    specs = asked.resolve((asked.base, asked.test), progress)
+    texts = (asked.base, asked.test)
+    for name in asked.architectures:
+        texts = (for_architecture(texts[0], name), for_architecture(texts[1], name))
+    specs = asked.resolve(texts, progress)
     base, test = (ArmPlan(spec=spec, cc=cc) for spec, cc in zip(specs, compiled_by, strict=True))
+    if asked.mode == "live":
+        architecture.require_default("--mode live", [spec.architecture for spec in specs])
+    asked = asked.for_kernels(specs)
     return Plan.of(asked, live=_live_plan(asked, progress), base=base, test=test, robust=asked.robust)
 
 
@@ -298,8 +352,8 @@ def _verdicts(names: str | None) -> set[Outcome]:
 
 def _print(result: AbResult, reason: CaseExplanation | None, *, as_json: bool) -> None:
     if as_json:
-        document = {**records.plain(result), "explain": reason.document()} if reason else result
-        options.print_json(document)
+        found = {**records.plain(result), "explain": reason.document()} if reason else result
+        options.print_json(found)
         return
     console = Console()
     text.show(result, console)

@@ -189,7 +189,7 @@ def _plan(
     asked = msgspec.convert({**fields, "tree": tree}, MeasureOptions)
     asked.require()
     base, test = (ArmPlan(spec=spec, cc=asked.cc) for spec in asked.resolve(specs, progress))
-    return Plan.of(asked, base=base, test=test)
+    return Plan.of(asked.for_kernels((base.spec, test.spec)), base=base, test=test)
 
 
 def _require_inputs_changed(plan: Plan) -> None:

@@ -108,11 +108,12 @@ def _plan(asked: MatrixOptions, progress: Progress) -> MatrixPlan:
     check_metrics(asked.workload, asked.metric, asked.model)
     asked.require()
     options.require_exact(asked.mode)
+    specs = asked.resolve(span.kernels, progress)
     return MatrixPlan.of(
-        asked,
+        asked.for_kernels(specs),
         axes=span.axes,
         kernels=span.kernels,
-        arms=plan_arms(span, asked.resolve(span.kernels, progress)),
+        arms=plan_arms(span, specs),
         baseline=baseline.label,
         cc=asked.cc,
     )

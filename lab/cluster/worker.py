@@ -49,7 +49,7 @@ Result = TypeVar("Result")
 _DIFFERENCES = {
     "lab": "the lab itself",
     "qemu": "QEMU",
-    "parameters": "machines/exact.toml",
+    "parameters": "machines/x86_64/exact.toml",
     "plugin": "the cost plugin, or what compiles it",
 }
 

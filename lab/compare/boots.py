@@ -22,7 +22,7 @@ from lab.guests.perf_record import Profile
 from lab.guests.perf_stat import Event, PerfSummary
 from lab.guests.run import Arm, RunningGuests
 from lab.guests.topology import CpuSet
-from lab.kernels.kernel import MachineType
+from lab.kernels.architecture import MachineType
 from lab.workloads.spec import Case, Workload
 
 _LEAST_FREE = 32 << 20

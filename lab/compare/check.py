@@ -26,6 +26,7 @@ from lab.guests import image as guest_image
 from lab.guests.image import Image
 from lab.guests.plugin import load_instrument
 from lab.guests.run import Arm, RunningGuests
+from lab.kernels import architecture
 from lab.kernels.kernel import Kernel, common_machine, resolve
 from lab.workloads import selection
 from lab.workloads.spec import HUGE_PAGE_MIB, Case, Workload
@@ -96,26 +97,28 @@ def check(ref: str, *, run: str | None, timeout_s: float, work: Work) -> Workloa
     run: a kernel spec; its guest runs the workload's smallest case.
     """
     workload, cases = selection.select(ref)
-    image = guest_image.obtain(work.progress, packages=workload.packages)
+    spec = resolve(run, progress=work.progress) if run else None
+    guests = spec.architecture if spec else architecture.DEFAULT
+    image = guest_image.obtain(work.progress, packages=workload.packages, guests=guests)
     check_guest(workload, cases, [], image)
     packed = initrd.pack_initrd(image, workload)
     size = round(packed.stat().st_size / (1 << 20), 1)
-    if run is None or not cases:
+    if spec is None or not cases:
         return WorkloadCheck(workload=workload.name, cases=len(cases), vcpus=workload.vcpus, slice_mb=size)
     case = smallest(cases)
-    spec = resolve(run, progress=work.progress)
     arm = Arm(name="check", kernel=spec.obtain(work, needs=workload.needs([case])), settings=dict(spec.settings))
     check_guest(workload, [case], [arm], image)
     folder = paths.cache_dir("checks") / workload.name
     (folder / "runs").mkdir(parents=True, exist_ok=True)
     bench = Bench(
-        qemu=exact.find_qemu(),
+        qemu=exact.find_qemu(guests=architecture.load(guests)),
         machine=common_machine(arm.kernel),
         workload=workload,
         packed_root=packed,
         timeout_s=timeout_s,
         folder=folder,
         instrument=load_instrument(None, "count"),
+        parameters=exact.exact_machine(guests),
     )
     with work.progress.task("running", 2) as task:
         first, second = _at_two_rates(bench, arm, [case], lambda: task.advance())
@@ -142,7 +145,7 @@ def _at_two_rates(
     bench: Bench, arm: Arm, cases: Sequence[Case], advance: Callable[[], None] = lambda: None
 ) -> tuple[Run, Run]:
     """The runs of two guests, the second one with a slower machine."""
-    parameters = exact.exact_machine()
+    parameters = bench.parameters
     slower = msgspec.structs.replace(parameters, shift=parameters.shift + _SLOWER)
     found = []
     for bench_ in (bench, dataclasses.replace(bench, parameters=slower)):

@@ -35,7 +35,7 @@ from lab.guests.exact import Qemu
 from lab.guests.hardware import Machine
 from lab.guests.plugin import load_instrument
 from lab.guests.run import Arm
-from lab.kernels import alternatives, symbols
+from lab.kernels import alternatives, architecture, symbols
 from lab.kernels.kconfig import Needs
 from lab.kernels.kernel import Kernel, KernelSpec, common_machine
 from lab.stats import multiple, verdict
@@ -58,7 +58,7 @@ class ExactGuests:
 def prepare(plan: Plan, folder: Path, work: Work) -> ExactGuests:
     """Build or fetch both kernels and the image, and describe the guests around them."""
     selection.require_unchanged(plan.files)
-    qemu = exact.find_qemu(plan.qemu)
+    qemu = exact.find_qemu(plan.qemu, architecture.load(plan.base.spec.architecture))
     guests = prepare_around(obtain_arms(plan, work), qemu, plan, folder, work.progress)
     require_fixed_work(guests)
     return guests
@@ -100,11 +100,14 @@ def prepare_around(
     arms: tuple[Arm, ...], qemu: Qemu, plan: ComparisonPlan, folder: Path, progress: Progress
 ) -> ExactGuests:
     """The guests of every workload around arms whose kernels are at hand."""
-    machine, parameters = common_machine(*(arm.kernel for arm in arms)), exact.exact_machine()
-    name_refused_features(qemu, plan.machine, progress)
+    machine = common_machine(*(arm.kernel for arm in arms))
+    guests = architecture.of_machine(machine)
+    parameters = exact.exact_machine(guests.name)
+    if guests.modelled:
+        name_refused_features(qemu, plan.machine, progress)
     series, shapes, images = [], {}, []
     for workload, cases in selection.select_all(plan.workloads):
-        image = guest_image.obtain(progress, packages=workload.packages)
+        image = guest_image.obtain(progress, packages=workload.packages, guests=guests.name)
         images.append(image[0])
         check_guest(workload, cases, arms, image)
         bench = Bench(
@@ -115,6 +118,7 @@ def prepare_around(
             timeout_s=plan.guest_timeout_s,
             folder=folder,
             instrument=load_instrument(plan.machine, model_of(plan.model, workload)),
+            parameters=parameters,
         )
         facts = bench.environment()
         shapes[workload.name] = GuestShape.of(
@@ -209,7 +213,7 @@ def code_remarks(one: Series, case: Case, progress: Progress, arms: tuple[str, s
     apart, ends = state.odd_code(base, test)
     if not apart and not ends:
         return []
-    tables = _program_symbols(one.bench.workload, progress)
+    tables = _program_symbols(one.bench.workload, architecture.of_machine(one.bench.machine).name, progress)
 
     def code(arm: str, seed: int) -> state.Code:
         name = runs.run_name(one.bench.workload, arm, seed, [case])
@@ -224,10 +228,11 @@ _PROGRAMS = 0x555555554000
 """The address of position-independent programs under `norandmaps`."""
 
 
-def _program_symbols(workload: Workload, progress: Progress) -> list[symbols.SymbolTable]:
+def _program_symbols(workload: Workload, guests: str, progress: Progress) -> list[symbols.SymbolTable]:
     """The functions of a workload's program at either address; none if it has no names."""
-    own = initrd.own_files(workload).get(workload.program)
-    program = own or guest_image.obtain(progress, packages=workload.packages)[1] / "root" / workload.program.lstrip("/")
+    own = initrd.own_files(workload, guests).get(workload.program)
+    image = guest_image.obtain(progress, packages=workload.packages, guests=guests)
+    program = own or image[1] / "root" / workload.program.lstrip("/")
     try:
         return [symbols.from_elf(program, bias=bias) for bias in (0, _PROGRAMS)]
     except UserError:
@@ -549,6 +554,7 @@ def arm_result(arm: Arm, machine: Mapping[str, str] | None = None) -> ArmResult:
     """An arm as the document describes it. machine: the settings of every guest; None for exact mode's."""
     kernel: Kernel = arm.kernel
     source = kernel.spec.tree_source
+    own = exact.exact_machine(kernel.architecture).settings
     return ArmResult(
         spec=kernel.spec.text,
         tree=source.tree if source else None,
@@ -557,7 +563,7 @@ def arm_result(arm: Arm, machine: Mapping[str, str] | None = None) -> ArmResult:
         build=kernel.key,
         subject=source.subject if source else None,
         compiler=kernel.compiler(),
-        settings={**(exact.exact_machine().settings if machine is None else machine), **arm.settings},
+        settings={**(own if machine is None else machine), **arm.settings},
         note=kernel.spec.note,
     )
 

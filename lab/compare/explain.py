@@ -24,7 +24,7 @@ from lab.core.executor import Work
 from lab.core.records import Record
 from lab.guests import exact as guest_exact
 from lab.guests import hardware
-from lab.kernels import alternatives
+from lab.kernels import alternatives, architecture
 from lab.kernels.alternatives import CpuChoices
 from lab.kernels.kernel import Kernel
 from lab.kernels.symbols import KERNEL_HALF, Symbol, SymbolTable, base_name
@@ -331,6 +331,7 @@ def find(
     """
     chosen = profiles.choose(result, case)
     found = profiles.collect(folder, chosen, work, machine=machine, model=model)
+    cost = "instructions" if found.model == "count" else cost
     explanation = explain(found.base, found.test, cost=cost)
     kept = StoredExplanation(
         workload=chosen.workload,
@@ -387,6 +388,7 @@ def cpu_choices(
     cost: Mapping[str, int] | None = None,
 ) -> CpuChoices:
     """What kernels look for in the CPU of a machine's guests, or in another (QEMU's `-cpu`)."""
+    architecture.require_default("--cpu", [kernel.architecture for kernel in kernels])
     emulator, modelled = guest_exact.find_qemu(qemu), hardware.load(machine or hardware.DEFAULT)
     own = modelled.guest.cpu if modelled.guest else guest_exact.exact_machine().cpu
     seen = guest_exact.cpuid(emulator, cpu or own)

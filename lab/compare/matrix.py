@@ -25,7 +25,7 @@ from lab.core.text import from_to, plural
 from lab.guests import costs
 from lab.guests import exact as guest_exact
 from lab.guests.run import Arm
-from lab.kernels import spec
+from lab.kernels import architecture, spec
 from lab.kernels.kernel import KernelSpec, kconfig_of
 from lab.stats import multiple, verdict
 from lab.stats.multiple import CaseVerdict
@@ -79,7 +79,7 @@ def _kernel_of(arm: MatrixArmPlan) -> str:
 def prepare(plan: MatrixPlan, folder: Path, work: Work) -> ExactGuests:
     """Build or fetch every kernel once, and the image, and describe the guests around them."""
     selection.require_unchanged(plan.files)
-    qemu = guest_exact.find_qemu(plan.qemu)
+    qemu = guest_exact.find_qemu(plan.qemu, architecture.load(plan.arms[0].spec.architecture))
     specs: dict[str, KernelSpec] = {}
     for arm in plan.arms:
         specs.setdefault(_kernel_of(arm), arm.spec)

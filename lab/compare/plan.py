@@ -7,11 +7,12 @@ from typing import Annotated, Any, Self
 
 import msgspec
 
+from lab.core.errors import UserError
 from lab.core.progress import Progress
 from lab.core.records import Record
 from lab.guests import exact, hardware
 from lab.guests.live_machine import Accelerator
-from lab.kernels import compilers, trees
+from lab.kernels import architecture, compilers, trees
 from lab.kernels.kernel import KernelSpec, resolve
 from lab.stats import defaults
 from lab.workloads import selection
@@ -170,6 +171,22 @@ class MeasureOptions(msgspec.Struct, frozen=True, kw_only=True):
             progress.log_once(note)
         return specs
 
+    def for_kernels(self, specs: Iterable[KernelSpec]) -> Self:
+        """The options where guests of the kernels' architecture cannot be modelled: instructions decide.
+
+        `UserError` for a model, or a metric of it.
+        """
+        found = [architecture.load(name) for name in {spec.architecture for spec in specs}]
+        counted = next((guests for guests in found if not guests.modelled), None)
+        if counted is None:
+            return self
+        if self.model not in {"auto", "count"} or self.metric == "cycles":
+            raise UserError(
+                f"{counted.name} guests have no cost model: their instructions are counted",
+                hint="leave out --model and --metric; instructions decide",
+            )
+        return msgspec.structs.replace(self, model="count", metric=self.metric or "instructions")
+
     def common(self, live: LivePlan | None) -> dict[str, Any]:
         """The fields of `CommonPlan`."""
         model = "none" if live else self.model
@@ -180,7 +197,7 @@ class MeasureOptions(msgspec.Struct, frozen=True, kw_only=True):
             "qemu": self.qemu,
             "guest_timeout_s": self.guest_timeout,
             "model": model,
-            "machine": self.machine if model != "none" else None,
+            "machine": self.machine if model not in {"none", "count"} else None,
             "files": selection.user_files(self.workload),
             "live": live,
         }

@@ -23,7 +23,7 @@ from lab.core.errors import GuestFailed, GuestFailure, UserError
 from lab.core.executor import Work
 from lab.guests import hardware, image, initrd, plugin
 from lab.guests.plugin import COSTS
-from lab.kernels import symbols
+from lab.kernels import architecture, symbols
 from lab.kernels.symbols import SymbolTable
 from lab.stats.verdict import distance
 from lab.workloads import selection
@@ -105,12 +105,15 @@ def collect(folder: Path, case: CaseResult, work: Work, *, machine: str | None, 
     guest of each arm is run again, once.
     """
     asked = results.load_plan(folder)
+    guests = architecture.load(asked.base.spec.architecture)
+    if not guests.modelled and (machine or model):
+        raise UserError(f"{guests.name} guests have no cost model", hint="leave out --machine and --model")
     own = kept(folder, case, machine or asked.machine, model)
     plan = msgspec.structs.replace(
         asked,
         workloads=[selection.only(asked.workloads, case.workload, case.case)],
         machine=machine or asked.machine or hardware.DEFAULT,
-        model=model or own or "full",
+        model=model or own or ("full" if guests.modelled else "count"),
     )
     place = folder
     if plan.model != own:
@@ -119,10 +122,11 @@ def collect(folder: Path, case: CaseResult, work: Work, *, machine: str | None, 
     ready = exact.prepare(plan, place, work)
     (series,) = ready.series
     if plan.model != own:
-        guests = [(series, series.guest(arm, runs.PROFILED_SEED, series.cases)) for arm in ready.arms]
+        again = [(series, series.guest(arm, runs.PROFILED_SEED, series.cases)) for arm in ready.arms]
         with work.progress.task("profiling", None) as task:
-            sampling.run_all(guests, work.until(None), task)
-    root = image.obtain(work.progress, packages=series.bench.workload.packages)[1] / "root"
+            sampling.run_all(again, work.until(None), task)
+    packages = series.bench.workload.packages
+    root = image.obtain(work.progress, packages=packages, guests=guests.name)[1] / "root"
     base, test = (
         _profile(series.guest(arm, runs.PROFILED_SEED, [series.bench.workload.case(case.case)]), root)
         for arm in ready.arms
@@ -157,7 +161,8 @@ def _profile(guest: GuestRun, root: Path) -> ArmProfile:
         raise GuestFailed(GuestFailure.NO_REPORT, "the cost model saw nothing of the case", log=path)
     counted = runs.operations_of(workload, run.report, case.name)
     kernel = guest.arm.kernel
-    program = initrd.own_files(workload).get(workload.program, root / workload.program.lstrip("/"))
+    own = initrd.own_files(workload, kernel.architecture)
+    program = own.get(workload.program, root / workload.program.lstrip("/"))
     return ArmProfile(
         blocks=[block for window in windows for block in window.blocks],
         operations=sum(len(window.operations) for window in windows) or round(counted or len(windows)),

@@ -303,7 +303,7 @@ class CaseResult(Record, frozen=True, kw_only=True):
         names = {"kernel_cycles": ["kernel"], "user_cycles": ["user"]}
         if other := costs.beside(self.primary.name):
             names[other[1]] = [*names.get(other[1], []), other[0]]
-        return {heading: c for c in self.metrics for heading in names.get(c.name, [])}
+        return {heading: c for c in self.metrics if c.method != "none" for heading in names.get(c.name, [])}
 
     @property
     def instructions(self) -> Comparison | None:
@@ -702,4 +702,6 @@ def growth(base: float, test: float) -> float:
 
 def clock(model: str) -> str:
     """The unit of exact mode's primary numbers; whatever is modelled says so, and on which machine."""
+    if model.startswith("count "):
+        return f"counted instructions ({model})"
     return "guest clock (instructions)" if model == "none" else f"modelled cycles ({model})"

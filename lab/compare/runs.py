@@ -24,7 +24,8 @@ from lab.guests.channel import GuestReport
 from lab.guests.exact import Environment, ExactGuest, ExactMachine, Qemu
 from lab.guests.plugin import COSTS, Instrument, by_case, marks_windows
 from lab.guests.run import INITRD, Arm, RunningGuests
-from lab.kernels.kernel import MachineType
+from lab.kernels import architecture
+from lab.kernels.architecture import MachineType
 from lab.workloads import selection
 from lab.workloads.spec import Case, Workload
 
@@ -67,7 +68,7 @@ class Bench:
             machine=self.machine,
             vcpus=self.workload.vcpus,
             memory_mb=self.workload.memory_mb,
-            cmdline=exact.cmdline(self.workload.arguments(settings)),
+            cmdline=exact.cmdline(self.workload.arguments(settings), self.parameters),
             instrument=self.instrument,
             parameters=self.parameters,
         )
@@ -82,7 +83,7 @@ class Bench:
     def environment(self) -> Environment:
         """Everything that the numbers depend on besides kernel, settings and seed."""
         return self.guest({}).environment(
-            settings=self.workload.guest_settings(exact.exact_machine().settings, {}),
+            settings=self.workload.guest_settings(self.parameters.settings, {}),
             env=self.workload.env,
             initrd_sha256=records.file_digest(self.packed_root),
         )
@@ -138,7 +139,7 @@ class GuestRun:
                 for case in shuffled(self.cases, self.seed)
                 for _ in range(self.windows.get(case.name, 1))
             ],
-            settings=workload.guest_settings(exact.exact_machine().settings, self.arm.settings),
+            settings=workload.guest_settings(self.bench.parameters.settings, self.arm.settings),
             env=workload.environment(self.arm.settings),
             setup=workload.setup,
         )
@@ -246,10 +247,11 @@ def boot(guest: GuestRun, running: RunningGuests) -> GuestOutput:
     with paths.writing(initrd):
         initrd.write_bytes(bench.packed_root.read_bytes() + guest.job())
     try:
-        return boot_and_read(
+        found = boot_and_read(
             guest.argv(), guest.folder, bench.workload, guest.seed, guest.cases,
             modelled=bench.instrument is not None, timeout_s=bench.timeout_s, running=running,
         )  # fmt: skip
+        return found if architecture.of_machine(bench.machine).modelled else found.counted()
     except GuestFailed as error:
         error.message = f"{guest.arm.name} arm ({guest.arm.kernel.spec.text}), seed {guest.seed}: {error.message}"
         raise
@@ -287,6 +289,10 @@ class GuestOutput(NamedTuple):
     cpu_s: float = 0.0
     windows: dict[str, list[float]] = {}  # noqa: RUF012  (never written to)
     events: dict[str, dict[str, float]] = {}  # noqa: RUF012
+
+    def counted(self) -> GuestOutput:
+        """The output without what only a model has."""
+        return self._replace(costs={case: costs.counts(values) for case, values in self.costs.items()}, events={})
 
     def metrics(self, case: str) -> dict[str, float]:
         """The numbers of one case: the workload's own, and the modelled ones where a model was run."""
@@ -487,7 +493,7 @@ def _by_table(workload: Workload, cases: Sequence[Case], *, built: bool, model: 
     else:
         other = median(known.values())
         work = max(0.0, sum(known.get(case.name, other) - boot for case in cases))
-    return boot + work * table.model[model] / own + (0.0 if built else table.package - table.built)
+    return boot + work * table.model.get(model, own) / own + (0.0 if built else table.package - table.built)
 
 
 def _factor(workload: Workload) -> float:

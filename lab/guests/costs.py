@@ -56,6 +56,10 @@ METRICS = (
     Metric(name="counted_operations", unit="operations", better="neither"),
 )
 
+_PLAIN_COUNTS = {
+    "instructions_per_op", "kernel_instructions", "user_instructions", "interruptions", "counted_operations",
+}  # fmt: skip
+
 Basis = Literal["cycles", "instructions"]
 """What a cost is counted in: modelled cycles, or executed instructions."""
 
@@ -152,6 +156,11 @@ def summarize(windows: Sequence[Window], counted: float | None = None, *, center
     _sum(values, "user_dtlb_misses", _SUMS["dtlb_misses"], [spent.user for spent in own], count)
     values["counted_operations"] = count
     return values
+
+
+def counts(values: Mapping[str, float]) -> dict[str, float]:
+    """The metrics of a case that need neither a model nor the classes of instructions that it knows."""
+    return {name: value for name, value in values.items() if name in _PLAIN_COUNTS}
 
 
 def _sum(

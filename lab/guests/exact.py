@@ -23,15 +23,14 @@ from lab.core.process import find_tool, run, run_text
 from lab.core.records import Record
 from lab.guests.plugin import COSTS, Instrument, escape
 from lab.guests.run import CONSOLE, INITRD, REPORT, overridden
-from lab.kernels.kernel import MachineType
+from lab.kernels import architecture
+from lab.kernels.architecture import Architecture, MachineType
 
-QEMU = "qemu-system-x86_64"
+QEMU = architecture.load().qemu
+"""Stands for the QEMU of the guest's architecture."""
 
-_BOARDS = {
-    MachineType.MICROVM: "microvm,rtc=on",
-    MachineType.Q35_PVH: "q35,hpet=off",
-    MachineType.Q35: "q35,hpet=off",
-}
+# The architecture's options for a serial port stand behind its character device.
+_PORTS = {"console": "file,id=console,path={console}", "report": "file,id=report,path={report}"}
 
 # QEMU's options. A word in braces is a fact of the guest, or the path of a file.
 _OPTIONS = (
@@ -45,8 +44,7 @@ _OPTIONS = (
     ("-smp", "{vcpus}"),
     ("-m", "{memory_mb}M"),
     ("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
-    ("-chardev", "file,id=console,path={console}", "-device", "isa-serial,chardev=console"),
-    ("-chardev", "file,id=report,path={report}", "-device", "isa-serial,chardev=report"),
+    *(("-chardev", device) for device in _PORTS.values()),
     ("-kernel", "{kernel}"),
     ("-initrd", "{initrd}"),
     ("-append", "{append}"),
@@ -58,7 +56,7 @@ _FIRST_OPTIONS = "ffef0ddd42bb9be7423631fb1836635685119ca1055e4c8a1132cf2dfd6c88
 
 
 class ExactMachine(Record, frozen=True, kw_only=True):
-    """`machines/exact.toml`."""
+    """`machines/<architecture>/exact.toml`."""
 
     schema: int
     cpu: str
@@ -95,14 +93,21 @@ class Environment(Record, frozen=True, kw_only=True):
 
 
 @cache
-def exact_machine() -> ExactMachine:
-    """The parameters of exact mode's guest."""
-    return toml.load(room("machines") / "exact.toml", ExactMachine)
+def exact_machine(name: str = architecture.DEFAULT) -> ExactMachine:
+    """The parameters of exact mode's guest of an architecture."""
+    return toml.load(room("machines") / name / "exact.toml", ExactMachine)
 
 
-def cmdline(extra: Sequence[str]) -> list[str]:
+def cmdline(extra: Sequence[str], parameters: ExactMachine | None = None) -> list[str]:
     """The kernel command line: the machine's, then that of the workload and the arm."""
-    return overridden(exact_machine().cmdline, extra)
+    return overridden((parameters or exact_machine()).cmdline, extra)
+
+
+def _options(guest: Architecture) -> tuple[tuple[str, ...], ...]:
+    """QEMU's options for guests of an architecture."""
+    ports = {device: getattr(guest, name) for name, device in _PORTS.items()}
+    rows = tuple((*row, *ports.get(row[-1], ())) for row in _OPTIONS)
+    return (*rows, tuple(guest.options)) if guest.options else rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,22 +133,25 @@ class ExactGuest:
             "console": escape(folder / CONSOLE),
             "report": escape(folder / REPORT),
         }
-        values = {**self._facts(), **files, "board": _BOARDS[self.machine], "append": " ".join(self.cmdline)}
+        own = architecture.of_machine(self.machine)
+        values = {**self._facts(), **files, "board": own.boards[self.machine], "append": " ".join(self.cmdline)}
         plugin = self.instrument.arguments(root, folder / COSTS) if self.instrument else []
-        return [self.qemu.path, *(word.format_map(values) for option in _OPTIONS for word in option), *plugin]
+        return [self.qemu.path, *(word.format_map(values) for option in _options(own) for word in option), *plugin]
 
     def environment(self, *, settings: Mapping[str, str], env: Mapping[str, str], initrd_sha256: str) -> Environment:
         """The environment of the guest's numbers. settings: applied before its program runs. env: its program's."""
         facts = {**self._facts(), "settings": settings, "env": env, "initrd_sha256": initrd_sha256}
         described: list[Any] = [facts, facts.pop("rtc")]
-        if (options := records.digest([_OPTIONS, _BOARDS])) != _FIRST_OPTIONS:
+        own = architecture.of_machine(self.machine)
+        if (options := records.digest([_options(own), own.boards])) != _FIRST_OPTIONS:
             described.append(options)
         return msgspec.convert({**facts, "fingerprint": records.digest(described)[:16]}, Environment)
 
     @property
     def cpu(self) -> str:
         """QEMU's `-cpu`: that of the modelled machine, or every guest's."""
-        guest = self.instrument.machine.guest if self.instrument else None
+        is_modelled = architecture.of_machine(self.machine).modelled
+        guest = self.instrument.machine.guest if self.instrument and is_modelled else None
         return guest.cpu if guest else self.parameters.cpu
 
     def _facts(self) -> dict[str, Any]:
@@ -214,9 +222,13 @@ def sandbox(qemu: str) -> tuple[str, ...]:
     return options
 
 
-def find_qemu(command: str = QEMU) -> Qemu:
-    """The QEMU to use. `HostFailed` when it is missing, does not run, or is too old to count instructions right."""
-    path = find_tool(command, package="qemu-system-x86")
+def find_qemu(command: str = QEMU, guests: Architecture | None = None) -> Qemu:
+    """The QEMU to use for guests of an architecture.
+
+    `HostFailed` when it is missing, does not run, or is too old to count instructions right.
+    """
+    guests = guests or architecture.load()
+    path = find_tool(guests.qemu if command == QEMU else command, package=guests.qemu_package)
     line = run_text([path, "--version"]).partition("\n")[0]
     version = re.search(r"version (\d+)\.(\d+)", line)
     if not version:
@@ -226,6 +238,6 @@ def find_qemu(command: str = QEMU) -> Qemu:
     if numbers < minimum:
         raise HostFailed(
             f"{path} is QEMU {numbers[0]}.{numbers[1]}, exact mode needs {minimum[0]}.{minimum[1]} or newer",
-            hint="install a newer qemu-system-x86, or name one with --qemu",
+            hint=f"install a newer {guests.qemu_package}, or name one with --qemu",
         )
     return Qemu(path=path, version=line.removeprefix("QEMU emulator version "), numbers=numbers)

@@ -201,7 +201,7 @@ class Reading(Record, frozen=True, kw_only=True):
 
 
 class Machine(Record, frozen=True, kw_only=True):
-    """`machines/<name>.toml`. guest: None for the CPU of `machines/exact.toml`."""
+    """`machines/<name>.toml`. guest: None for the CPU of `machines/x86_64/exact.toml`."""
 
     schema: int
     name: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]*\Z")]

@@ -16,7 +16,7 @@ from lab.core.locks import make_once
 from lab.core.paths import room
 from lab.core.progress import Progress
 from lab.core.records import Record
-from lab.kernels import compilers
+from lab.kernels import architecture, compilers
 from lab.kernels.compilers import Compiler
 from lab.workloads.selection import list_workloads
 
@@ -54,6 +54,7 @@ class Image(Record, frozen=True, kw_only=True):
 
     schema: int
     name: str
+    architecture: str = architecture.DEFAULT
     key: str
     sha256: str
     suite: str
@@ -62,20 +63,31 @@ class Image(Record, frozen=True, kw_only=True):
     programs: dict[str, str]
 
 
-def obtain(progress: Progress, *, packages: Iterable[str] = (), compiler: Compiler | None = None) -> tuple[Image, Path]:
-    """The guest image of the current sources that has these packages, and its folder; built if it is not there."""
-    compiler = compiler or compilers.identify()
+def obtain(
+    progress: Progress,
+    *,
+    packages: Iterable[str] = (),
+    compiler: Compiler | None = None,
+    guests: str = architecture.DEFAULT,
+) -> tuple[Image, Path]:
+    """The guest image of the current sources that has these packages, and its folder; built if it is not there.
+
+    guests: their architecture.
+    """
+    compiler = compiler or compilers.of_guests(guests)
     recipe, programs, suite = read_recipe().including(packages), own_programs(), host_suite()
-    key = _key(recipe, programs, suite, compiler)
+    key = _key(recipe, programs, suite, compiler, guests)
     folder = paths.cache_dir("images") / key[:24]
     if not folder.is_dir():
         paths.require_space(folder.parent, _SPACE_NEEDED, "the guest image")
         progress.log("building the guest image")
         make_once(
-            folder, lambda partial: _build(partial, recipe, programs, suite, compiler, key, progress), progress=progress
+            folder,
+            lambda partial: _build(partial, recipe, programs, suite, compiler, guests, key, progress),
+            progress=progress,
         )
     if not locks.hold(folder / "image.json") and not folder.is_dir():  # `lab gc` removed it just now
-        return obtain(progress, packages=recipe.packages, compiler=compiler)
+        return obtain(progress, packages=recipe.packages, compiler=compiler, guests=guests)
     return records.load(folder / "image.json", Image), folder
 
 
@@ -133,14 +145,21 @@ def host_suite() -> str:
     raise HostFailed(f"{_OS_RELEASE} does not name a release", hint="the guest image is made from Debian's packages")
 
 
-def _key(recipe: Recipe, programs: Sequence[Program], suite: str, compiler: Compiler) -> str:
+def _key(
+    recipe: Recipe,
+    programs: Sequence[Program],
+    suite: str,
+    compiler: Compiler,
+    guests: str = architecture.DEFAULT,
+) -> str:
     sources = {
         f"{Path(program.source).name}/{path.relative_to(program.source)}": records.file_digest(path)
         for program in programs
         for path in sorted(Path(program.source).rglob("*"))
         if path.is_file() and path.suffix in {".c", ".h", ""}
     }
-    return records.digest([recipe, sources, shared_sources(), suite, compiler.version])
+    others = [] if guests == architecture.DEFAULT else [guests]
+    return records.digest([recipe, sources, shared_sources(), suite, compiler.version, *others])
 
 
 def shared_sources() -> list[str]:
@@ -154,6 +173,7 @@ def _build(
     programs: Sequence[Program],
     suite: str,
     compiler: Compiler,
+    guests: str,
     key: str,
     progress: Progress,
 ) -> None:
@@ -162,6 +182,7 @@ def _build(
     log.write_bytes(b"")
     variables = {
         "guest_image_suite": suite,
+        "guest_image_architecture": architecture.load(guests).debian,
         "guest_image_sources": [str(path) for path in _APT if path.is_file()],
         "guest_image_packages": recipe.packages,
         "guest_image_trim": recipe.trim,
@@ -182,6 +203,7 @@ def _build(
     image = Image(
         schema=1,
         name=recipe.name,
+        architecture=guests,
         key=key,
         sha256=records.file_digest(partial / "root.cpio"),
         suite=suite,

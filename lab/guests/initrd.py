@@ -23,7 +23,7 @@ from lab.core.locks import make_once
 from lab.core.paths import room
 from lab.guests import image
 from lab.guests.image import Image
-from lab.kernels import compilers
+from lab.kernels import architecture, compilers
 from lab.kernels.compilers import Compiler
 from lab.workloads import selection
 from lab.workloads.spec import GUEST_FOLDER, Workload
@@ -38,8 +38,8 @@ _SHELLS = ("/bin/sh", "/bin/ash", "/usr/bin/env")
 
 def pack_initrd(image: tuple[Image, Path], workload: Workload) -> Path:
     """The cpio of all that a workload's guest needs; packed once for the current files."""
-    _, folder = image
-    own = own_files(workload)
+    record, folder = image
+    own = own_files(workload, record.architecture)
     key = records.digest(
         [workload.image_files, workload.setup, {name: records.file_digest(path) for name, path in own.items()}]
     )
@@ -51,14 +51,17 @@ def pack_initrd(image: tuple[Image, Path], workload: Workload) -> Path:
     return target
 
 
-def own_files(workload: Workload) -> dict[str, Path]:
-    """A workload's own files by their path in the guest: with its compiled program, if it is a user's."""
+def own_files(workload: Workload, guests: str = architecture.DEFAULT) -> dict[str, Path]:
+    """A workload's own files by their path in the guest: with its compiled program, if it is a user's.
+
+    guests: their architecture.
+    """
     own = dict(workload.own_files)
     for case in workload.cases:
         if case.file.startswith("/") and not Path(case.file).is_file():
             raise UserError(f"{workload.name}:{case.name}: {case.file} is gone")
     if workload.compiled and not selection.is_shipped(workload):
-        own[workload.program] = compile_program(workload)
+        own[workload.program] = compile_program(workload, compilers.of_guests(guests))
     return own
 
 
@@ -277,7 +280,11 @@ def _start(program: Path, name: str, brought: dict[str, Path]) -> list[str]:
 # ---- libraries
 
 # The search path of ld.so(8) on Debian. A root that never ran has no /etc/ld.so.cache.
-_DEFAULT = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
+_TRIPLETS = [architecture.load(name).triplet for name in architecture.names()]
+_DEFAULT = (
+    *(f"{folder}/{triplet}" for triplet in _TRIPLETS for folder in ("/lib", "/usr/lib")),
+    *("/lib64", "/usr/lib64", "/lib", "/usr/lib"),
+)
 _LINKS_MAX = 40
 
 

@@ -308,6 +308,8 @@ class Instrument:
     @property
     def identity(self) -> str:
         """Names all that modelled numbers depend on: part of the fingerprint, and shown with the numbers."""
+        if self.model is Model.COUNT:
+            return f"{self.model} {self.library.parent.name[:8]}"
         return f"{self.model} {self.machine.name} {self.machine.key[:8]} {self.library.parent.name[:8]}"
 
     def arguments(self, root: Path, out: Path) -> list[str]:

@@ -17,6 +17,7 @@ from lab.core.progress import Progress
 from lab.guests import channel, image, live_machine
 from lab.guests.exact import Qemu
 from lab.guests.live_machine import Accelerator
+from lab.kernels import architecture
 from lab.kernels.kernel import Kernel
 
 # virtme-ng's root comes by 9p, and the guest loads no modules.
@@ -32,6 +33,7 @@ def require_terminal(command: Sequence[str]) -> None:
 
 def prepare(kernel: Kernel, command: Sequence[str], *, settings: Mapping[str, str], progress: Progress) -> Path:
     """The guest's root. Refuses a kernel that cannot mount it."""
+    architecture.require_default("a shell", [kernel.architecture])
     have = kernel.configuration()
     missing = [option for option in NEEDS if have is not None and have.get(option, "n") != "y"]
     if missing:

@@ -12,6 +12,7 @@ from lab.core.locks import make_once
 from lab.core.paths import room
 from lab.core.process import CommandFailed, find_tool, run, run_text
 from lab.core.records import Record
+from lab.kernels import architecture
 
 DEFAULT = "gcc"
 
@@ -69,6 +70,19 @@ def identify(command: str = DEFAULT) -> Compiler:
         raise UserError(f"{command} is neither gcc nor clang", hint="choose a compiler with --cc")
     linker = run_text([find_tool("ld", package="binutils"), "--version"]).splitlines()[0]
     return Compiler(command=command, family=family, major=int(major[1]), version=version, linker=linker)
+
+
+def of_guests(guests: str) -> Compiler:
+    """The compiler of programs for guests of an architecture."""
+    if guests == architecture.DEFAULT:
+        return identify()
+    found = architecture.load(guests)
+    if shutil.which(found.compiler) is None:
+        raise HostFailed(
+            f"the compiler {found.compiler} is not installed, which {found.name} guests' programs need",
+            hint=f"install it: apt-get install {found.compiler_package}",
+        )
+    return identify(found.compiler)
 
 
 def age_hint(compiler: Compiler, kernel_version: tuple[int, int]) -> str | None:

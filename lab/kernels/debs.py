@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+import msgspec
 from debian.debian_support import Version
 
 from lab.core import paths
@@ -23,13 +24,14 @@ from lab.core.executor import Work
 from lab.core.locks import make_once
 from lab.core.progress import QUIET, Progress
 from lab.core.records import Record
+from lab.kernels import architecture
+from lab.kernels.architecture import Architecture
 from lab.kernels.files import CONFIG, KernelFiles, prebuilt
 from lab.kernels.package_lists import HOST, SUITES, Offer, PackageLists, all_suites, suites_named
 
 if TYPE_CHECKING:
     from debian.deb822 import Packages
 
-_FLAVOUR = "cloud-amd64"
 # The release of a metapackage has two numbers.
 _KERNEL = re.compile(
     r"linux-(?P<kind>image|binary)-(unsigned-)?(?P<release>\d+\.\d+\.\d(?!.*-dbg$)[\w.+~-]*?)(-unsigned)?"
@@ -38,11 +40,12 @@ _LIST = "`lab kernel list --available` shows all, and with --refresh what is new
 _BINARY = re.compile(r"linux-binary-(?:unsigned-)?(.+)")
 
 
-class DebSource(Record, frozen=True, kw_only=True, tag="deb"):
-    """A kernel package at one version."""
+class DebSource(Record, frozen=True, kw_only=True, tag="deb", omit_defaults=True):
+    """A kernel package at one version, for guests of an architecture."""
 
     package: str
     version: str
+    architecture: str = architecture.DEFAULT
 
     is_buildable: ClassVar[bool] = False
     origin: ClassVar[str] = "packages"
@@ -59,20 +62,22 @@ class DebSource(Record, frozen=True, kw_only=True, tag="deb"):
 
     def fetch(self, progress: Progress = QUIET) -> Path:
         """The folder of the unpacked package, downloaded if it is new."""
-        folder = paths.cache_dir("debs") / f"{self.package}_{self.version.replace(':', '%3a')}"
+        name = "debs" if self.architecture == architecture.DEFAULT else f"debs-{self.architecture}"
+        folder = paths.cache_dir(name) / f"{self.package}_{self.version.replace(':', '%3a')}"
         if not folder.is_dir():
             make_once(folder, lambda partial: self._download(partial, progress), progress=progress)
         return folder
 
     def _download(self, folder: Path, progress: Progress) -> None:
         progress.log_once(f"downloading {self.package} {self.version}")
-        lists = HOST if self._is_in(HOST) else all_suites(progress)
+        is_hosts = self.architecture == architecture.DEFAULT and self._is_in(HOST)
+        lists = HOST if is_hosts else all_suites(progress, guests=self.architecture)
         hint = f"check the network; a version that no suite has any more is at {_snapshot(self.package)}"
         lists.download(self.label, folder, hint=hint)
         if not any(images(folder)):
             raise UserError(f"the package {self.package} contains no kernel", hint="name a linux-image package")
         if binary := _BINARY.fullmatch(self.package):
-            base = DebSource(package=f"linux-base-{binary[1]}", version=self.version)
+            base = DebSource(package=f"linux-base-{binary[1]}", version=self.version, architecture=self.architecture)
             # Suites keep it for fewer versions than the kernel itself.
             if base._is_in(lists):
                 lists.download(base.label, folder, hint=hint)
@@ -106,34 +111,40 @@ def downloaded() -> Iterator[Path]:
 
 
 def resolve(body: str, progress: Progress = QUIET) -> DebSource:
-    """The package of `[SUITE/]WANTED`: the newest cloud kernel of a version, or a package's name.
+    """The package of `[SUITE/]WANTED[:ARCHITECTURE]`: the newest cloud kernel of a version, or a package's name.
 
     Without a suite, the host's own package sources come before all suites.
     """
+    body, colon, guests = body.partition(":")
+    flavour = architecture.load(guests if colon else architecture.DEFAULT)
     suite, slash, wanted = body.rpartition("/")
     suites = suites_named(suite) if slash else ()
     if not wanted:
         raise UserError(
             f"deb:{body} names no kernel", hint="give a version or a package, e.g. deb:trixie-backports/7.2"
         )
-    found = None if slash else _find(HOST, wanted, suites)
-    if found is None:
-        lists = all_suites(progress)
-        found = _find(lists, wanted, suites)
-        if found is None:
-            raise _no_such_version(wanted, lists, suites) if wanted[0].isdigit() else _no_such_package(wanted, lists)
-    return found
+    for lists in _lists(flavour.name, progress, suites):
+        if found := _find(lists, wanted, suites, flavour):
+            return found
+    raise _no_such_version(wanted, lists, suites, flavour) if wanted[0].isdigit() else _no_such_package(wanted, lists)
 
 
-def _find(lists: PackageLists, wanted: str, suites: Sequence[str]) -> DebSource | None:
-    if wanted[0].isdigit():
-        return _newest(lists, wanted, suites)
-    return _by_name(lists, wanted, suites)
+def _lists(guests: str, progress: Progress, suites: Sequence[str] = ()) -> Iterator[PackageLists]:
+    """The lists to look into, one after the other: the host's where no suite is named, then those of all suites."""
+    if guests == architecture.DEFAULT and not suites:
+        yield HOST
+    yield all_suites(progress, guests=guests)
 
 
-def _newest(lists: PackageLists, version: str, suites: Sequence[str]) -> DebSource | None:
+def _find(lists: PackageLists, wanted: str, suites: Sequence[str], guests: Architecture) -> DebSource | None:
+    found = _newest(lists, wanted, suites, guests) if wanted[0].isdigit() else _by_name(lists, wanted, suites)
+    return found and msgspec.structs.replace(found, architecture=guests.name)
+
+
+def _newest(lists: PackageLists, version: str, suites: Sequence[str], guests: Architecture) -> DebSource | None:
     """The newest cloud kernel of a version; a signed image before its unsigned twin."""
-    offers = [offer for offer in kernels(lists) if _is_cloud(offer) and (not suites or offer.suite in suites)]
+    found = [offer for offer in kernels(lists) if _is_cloud(offer, guests)]
+    offers = [offer for offer in found if not suites or offer.suite in suites]
     exact = [offer for offer in offers if offer.version == version]
     of_version = exact or [offer for offer in offers if _is_of(version, offer)]
     signed = [offer for offer in of_version if "unsigned" not in offer.package] or of_version
@@ -151,9 +162,9 @@ def kernels(lists: PackageLists) -> list[Offer]:
     return lists.offers(real)
 
 
-def _is_cloud(offer: Offer) -> bool:
+def _is_cloud(offer: Offer, guests: Architecture) -> bool:
     match = _KERNEL.fullmatch(offer.package)
-    return match is not None and match["release"].endswith(f"-{_FLAVOUR}")
+    return match is not None and match["release"].endswith(f"-{guests.flavour}")
 
 
 def _is_of(wanted: str, offer: Offer) -> bool:
@@ -213,8 +224,8 @@ def source_of(body: str, progress: Progress = QUIET) -> tuple[PackageLists, Offe
     )
 
 
-def _no_such_version(version: str, lists: PackageLists, suites: Sequence[str]) -> UserError:
-    offers = [offer for offer in kernels(lists) if _is_cloud(offer)]
+def _no_such_version(version: str, lists: PackageLists, suites: Sequence[str], guests: Architecture) -> UserError:
+    offers = [offer for offer in kernels(lists) if _is_cloud(offer, guests)]
     elsewhere = {offer.suite for offer in offers if _is_of(version, offer)}
     there = {offer.version.partition("-")[0] for offer in offers if not suites or offer.suite in suites}
     all_series = {_series(upstream) for upstream in there}
@@ -223,7 +234,7 @@ def _no_such_version(version: str, lists: PackageLists, suites: Sequence[str]) -
     hints = [f"it is in {', '.join(sorted(elsewhere))}"] if elsewhere else []
     hints += [f"there are kernels of {', '.join(near)}"] if near else []
     where = f"in {suites[0]}" if suites else "in any suite of Debian"
-    return UserError(f"no {_FLAVOUR} kernel of version {version} {where}", hint="; ".join([*hints, _LIST]))
+    return UserError(f"no {guests.flavour} kernel of version {version} {where}", hint="; ".join([*hints, _LIST]))
 
 
 def _around(version: str, others: Sequence[str]) -> list[str]:
@@ -245,16 +256,18 @@ def _no_such_package(package: str, lists: PackageLists) -> UserError:
     return UserError(f"no package called {package} in any suite of Debian", hint=f"{hint}; {_LIST}")
 
 
-def matching(pattern: str, progress: Progress = QUIET) -> dict[str, str]:
+def matching(pattern: str, progress: Progress = QUIET, *, guests: str = architecture.DEFAULT) -> dict[str, str]:
     """The packages of `[SUITE/]NAME-PATTERN` and the newest version of each, the oldest first.
 
-    Without a suite they are the host's, or where these are fewer than two, those of all suites.
+    Without a suite they are the host's, or where these are fewer than two, those of all suites. guests: the
+    architecture of the kernels.
     """
     suite, slash, wanted = pattern.rpartition("/")
     suites = suites_named(suite) if slash else ()
-    found = {} if slash else _newest_versions(HOST, wanted, suites)
-    if len(found) < 2:
-        found = _newest_versions(all_suites(progress), wanted, suites)
+    found: dict[str, Version] = {}
+    for lists in _lists(guests, progress, suites):
+        if len(found) < 2:
+            found = _newest_versions(lists, wanted, suites)
     return {name: str(found[name]) for name in sorted(found, key=lambda name: (found[name], name))}
 
 

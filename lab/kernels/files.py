@@ -23,6 +23,7 @@ from lab.core.errors import HostFailed, UserError
 from lab.core.executor import Work
 from lab.core.process import CommandFailed, find_tool
 from lab.core.records import Record, file_digest, is_sealed, seal, write_atomic
+from lab.kernels import architecture
 
 Buffer = bytes | mmap.mmap
 
@@ -30,6 +31,8 @@ _XEN_ELFNOTE_PHYS32_ENTRY = 18
 PT_LOAD = 1
 """Type of a segment that is loaded into memory."""
 _PT_NOTE = 4
+ARM64_IMAGES = (0xFFFF_8000_8000_0000, 0xFFFF_8000_0800_0000)
+"""Where arm64 has its image without KASLR, from 6.5 on and before (KIMAGE_VADDR in arch/arm64/include/asm/memory.h)."""
 
 
 UNPACKED_MAX = 512 << 20
@@ -42,13 +45,14 @@ PATCH, CONFIG = "source.patch", "config"
 """Names of the files that `provenance` writes."""
 
 
-class FileSource(Record, frozen=True, kw_only=True, tag="file"):
+class FileSource(Record, frozen=True, kw_only=True, tag="file", omit_defaults=True):
     """A kernel image that the lab did not build. modules: the folder of its modules, if there is one."""
 
     path: str
     sha256: str
     release: str
     modules: str | None = None
+    architecture: str = architecture.DEFAULT
 
     is_buildable: ClassVar[bool] = False
     origin: ClassVar[str] = "files"
@@ -73,6 +77,7 @@ def resolve(path: Path) -> FileSource:
         sha256=image.sha256,
         release=image.release,
         modules=str(modules) if modules else None,
+        architecture=image.architecture,
     )
 
 
@@ -80,7 +85,8 @@ def resolve(path: Path) -> FileSource:
 class KernelFiles:
     """The files of a kernel on this machine.
 
-    key: hash of the kernel. commit: of a kernel from a tree. vmlinux: None where it cannot be booted by PVH.
+    key: hash of the kernel. commit: of a kernel from a tree. bzimage: the kernel as it is packed for a boot loader.
+    vmlinux: None where it cannot be booted by PVH.
     config: its kconfig, where that is a file of its own.
     """
 
@@ -91,20 +97,24 @@ class KernelFiles:
     vmlinux: Path | None
     symbols: Path | None
     config: Path | None = None
+    architecture: str = architecture.DEFAULT
 
 
 def prebuilt(path: Path, symbols: Path | None) -> KernelFiles:
     """The files of a kernel that the lab did not build; its vmlinux is unpacked once."""
     image = inspect(path)
-    is_bzimage = image.kind == "bzImage"
+    vmlinux = None
+    if image.kind != "Image":
+        vmlinux = _unpacked(path, image.sha256) if image.kind == "bzImage" else bootable(path)
     return KernelFiles(
         key=image.sha256,
         release=image.release,
         commit=None,
-        bzimage=path if is_bzimage else None,
-        vmlinux=_unpacked(path, image.sha256) if is_bzimage else bootable(path),
+        bzimage=None if image.kind == "vmlinux" else path,
+        vmlinux=vmlinux,
         symbols=symbols,
         config=_config_of(path, image.release),
+        architecture=image.architecture,
     )
 
 
@@ -129,12 +139,20 @@ def bootable(vmlinux: Path) -> Path | None:
     return vmlinux if has_pvh(vmlinux) else None
 
 
+Kind = Literal["bzImage", "Image", "vmlinux"]
+
+
 class KernelFile(Record, frozen=True, kw_only=True):
     """A kernel image: how it is packed, its release as `uname -r` gives it, and its content's hash."""
 
-    kind: Literal["bzImage", "vmlinux"]
+    kind: Kind
     release: str
     sha256: str
+
+    @property
+    def architecture(self) -> str:
+        """The architecture of its guests."""
+        return architecture.of_image(self.kind).name
 
 
 def inspect(path: Path) -> KernelFile:
@@ -152,7 +170,8 @@ def inspect(path: Path) -> KernelFile:
 
 
 def _no_kernel(path: Path) -> UserError:
-    return UserError(f"{path} is not a Linux kernel", hint="give a bzImage (vmlinuz) or an x86-64 ELF vmlinux")
+    hint = "give a bzImage (vmlinuz), an x86-64 ELF vmlinux or an arm64 Image"
+    return UserError(f"{path} is not a Linux kernel", hint=hint)
 
 
 def _mapped(path: Path) -> Buffer:
@@ -163,13 +182,24 @@ def _mapped(path: Path) -> Buffer:
         return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def _recognise(image: Buffer) -> tuple[Literal["bzImage", "vmlinux"] | None, str | None]:
+def _recognise(image: Buffer) -> tuple[Kind | None, str | None]:
     if _is_bzimage(image):
         return "bzImage", _bzimage_release(image)
+    if _is_arm64(image):
+        return "Image", _banner_release(image)
     if image[:6] == b"\x7fELF\x02\x01":  # 64 bit, little endian
-        match = re.search(rb"Linux version (%b) \(" % _RELEASE, image)
-        return "vmlinux", match[1].decode() if match else None
+        return "vmlinux", _banner_release(image)
     return None, None
+
+
+def _is_arm64(image: Buffer) -> bool:
+    """True for an Image as Documentation/arch/arm64/booting.rst has it, not compressed."""
+    return image[0x38:0x3C] == b"ARM\x64"
+
+
+def _banner_release(image: Buffer) -> str | None:
+    match = re.search(rb"Linux version (%b) \(" % _RELEASE, image)
+    return match[1].decode() if match else None
 
 
 def _is_bzimage(image: Buffer) -> bool:
@@ -187,7 +217,7 @@ def _bzimage_release(image: Buffer) -> str | None:
 def extract_vmlinux(path: Path) -> bytes:
     """The ELF kernel inside a bzImage (a vmlinux gives itself)."""
     image = _mapped(path)
-    if image[:4] == b"\x7fELF":
+    if image[:4] == b"\x7fELF" or _is_arm64(image):
         return bytes(image)
     if not _is_bzimage(image):
         raise _no_kernel(path)
@@ -276,7 +306,9 @@ class Segment(NamedTuple):
 
 
 def segments(image: Buffer) -> Iterator[Segment]:
-    """The program headers of an ELF kernel; none for any other file."""
+    """The program headers of an ELF kernel; an arm64 Image as one; none for any other file."""
+    if _is_arm64(image):
+        yield Segment(PT_LOAD, 0, ARM64_IMAGES[0], len(image))
     if image[:6] != b"\x7fELF\x02\x01" or len(image) < 64:
         return
     (table,) = struct.unpack_from("<Q", image, 32)

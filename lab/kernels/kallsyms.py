@@ -29,6 +29,7 @@ _TOKENS = 256
 _MARKED = 256  # one marker for so many names
 _LONGEST = 0x3FFF  # of a name, in tokens: two bytes of length
 _LOWEST = 0xFFFF_8000_0000_0000  # of a kernel address
+_R_AARCH64_RELATIVE = 1027
 
 
 class ListedSymbol(NamedTuple):
@@ -51,7 +52,7 @@ class _Names(NamedTuple):
 
 
 def read(image: bytes) -> list[ListedSymbol] | None:
-    """All symbols of an uncompressed x86-64 kernel, by address; None when it has no such tables."""
+    """All symbols of an uncompressed kernel, by address; None when it has no such tables."""
     for tokens in _token_tables(image):
         # Words of one layout can pass for a table of a single name in the other, so the longer table is the real one.
         listed = max(_listed(image, tokens), key=len, default=None)
@@ -214,8 +215,23 @@ def _address_at(image: bytes, offset: int) -> int | None:
     return None
 
 
+def _relocated(image: bytes, base_at: int) -> int:
+    """The base that an arm64 kernel writes there when it boots; 0 where no relocation says so.
+
+    An entry of .rela.dyn has the address of a word, R_AARCH64_RELATIVE, and what to write there.
+    """
+    places = {image_at + base_at for image_at in files.ARM64_IMAGES}
+    for match in re.finditer(re.escape(struct.pack("<Q", _R_AARCH64_RELATIVE)), image):
+        if match.start() % 8 == 0 and 8 <= match.start() <= len(image) - 16:
+            address, _, value = struct.unpack_from("<3Q", image, match.start() - 8)
+            if value >= _LOWEST and address in places:
+                return int(value)
+    return 0
+
+
 def _decoded(image: bytes, offsets_at: int, base_at: int, count: int) -> list[int] | None:
     (base,) = struct.unpack_from("<Q", image, base_at)
+    base = base or _relocated(image, base_at)
     if base < _LOWEST:
         return None
     offsets = struct.unpack_from(f"<{count}i", image, offsets_at)

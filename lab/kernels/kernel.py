@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar, Protocol
 
@@ -17,7 +16,8 @@ from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.progress import QUIET, Progress
 from lab.core.records import Record
-from lab.kernels import compilers, debs, files, kconfig, revisions, store
+from lab.kernels import architecture, compilers, debs, files, kconfig, revisions, store
+from lab.kernels.architecture import Architecture, MachineType
 from lab.kernels.build import BuildRequest, TreeSource
 from lab.kernels.debs import DebSource
 from lab.kernels.files import FileSource, KernelFiles
@@ -118,6 +118,11 @@ class KernelSpec(Record, frozen=True, kw_only=True):
         return tuple(kconfig.of_package(found).items())
 
     @property
+    def architecture(self) -> str:
+        """The architecture of its guests."""
+        return getattr(self.source, "architecture", architecture.DEFAULT)
+
+    @property
     def tree_source(self) -> TreeSource | None:
         """The source, if it is a revision of a git tree."""
         return self.source if isinstance(self.source, TreeSource) else None
@@ -158,28 +163,27 @@ def kconfig_of(spec: ParsedSpec, progress: Progress = QUIET) -> tuple[Pair, ...]
     return tuple((options | {"config": debs.resolve(body, progress).label}).items())
 
 
-class MachineType(StrEnum):
-    """The kind of virtual machine around a guest. Both arms of a comparison get the same one."""
-
-    MICROVM = "microvm"  # PVH boot of an uncompressed vmlinux: the fastest
-    Q35_PVH = "q35-pvh"  # the same on a PC, for kernels that want one
-    Q35 = "q35"  # bzImage through the decompressor: boots anything
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel(KernelFiles):
     """A kernel on this machine, with its spec."""
 
     spec: KernelSpec
 
+    @property
+    def guest_architecture(self) -> Architecture:
+        """The architecture of its guests."""
+        return architecture.load(self.architecture)
+
     def machines(self) -> list[MachineType]:
         """The machine types that it boots on, fastest first."""
+        if self.architecture != architecture.DEFAULT:
+            return list(self.guest_architecture.boards)
         fast = [MachineType.MICROVM, MachineType.Q35_PVH] if self.vmlinux else []
         return [*fast, MachineType.Q35] if self.bzimage else fast
 
     def image(self, machine: MachineType) -> Path:
         """The file to boot on a machine type."""
-        image = self.bzimage if machine is MachineType.Q35 else self.vmlinux
+        image = self.vmlinux if machine in (MachineType.MICROVM, MachineType.Q35_PVH) else self.bzimage
         if image is None:
             raise ValueError(f"{self.spec.text} does not boot on {machine}")
         return image
@@ -204,6 +208,12 @@ class Kernel(KernelFiles):
 
 def common_machine(*kernels: Kernel) -> MachineType:
     """The fastest machine type that all kernels boot on: both arms get the same guest."""
+    if len(found := {kernel.architecture for kernel in kernels}) > 1:
+        arms = ", ".join(f"{kernel.spec.text} is of {kernel.architecture}" for kernel in kernels)
+        raise UserError(
+            f"the arms are of different architectures: {arms}",
+            hint=f"compare kernels of one; --arch {','.join(sorted(found))} measures each and shows them side by side",
+        )
     for machine in MachineType:
         if all(machine in kernel.machines() for kernel in kernels):
             return machine

@@ -20,6 +20,7 @@ from lab.core.locks import file_lock
 from lab.core.process import CommandFailed, find_tool, run, run_text
 from lab.core.progress import QUIET, Progress
 from lab.core.records import write_atomic
+from lab.kernels import architecture
 
 if TYPE_CHECKING:
     from debian.deb822 import Packages
@@ -36,8 +37,8 @@ _MAX_AGE_S = 86400.0
 _CONFIGURATION = """\
 #clear APT::Update;
 #clear APT::Architectures;
-APT::Architecture "amd64";
-APT::Architectures "amd64";
+APT::Architecture "{architecture}";
+APT::Architectures "{architecture}";
 APT::Update::Error-Mode "any";
 Acquire::GzipIndexes "true";
 Acquire::Languages "none";
@@ -127,22 +128,27 @@ HOST = PackageLists()
 """The lists of the host's own package sources."""
 
 
-def all_suites(progress: Progress = QUIET, *, refresh: bool = False) -> PackageLists:
-    """The lab's own lists of all suites, renewed when they are older than a day. refresh: renew them now."""
-    folder = paths.cache_dir("packages")
+def all_suites(
+    progress: Progress = QUIET, *, guests: str = architecture.DEFAULT, refresh: bool = False
+) -> PackageLists:
+    """The lab's own lists of all suites for guests of an architecture, renewed when they are older than a day.
+
+    refresh: renew them now.
+    """
+    folder = paths.cache_dir("packages" if guests == architecture.DEFAULT else f"packages-{guests}")
     lists = PackageLists(("-c", str(folder / "apt.conf")))
     fetched = folder / "fetched"
     with file_lock(folder / ".lock", "another lab is fetching the package lists: waiting for it", progress):
         is_fresh = fetched.exists() and time.time() - fetched.stat().st_mtime < _MAX_AGE_S
         if refresh or not is_fresh:
             progress.log_once("fetching the package lists of Debian's suites")
-            _write_configuration(folder)
+            _write_configuration(folder, architecture.load(guests).debian)
             _update(lists, progress)
             fetched.touch()
     return lists
 
 
-def _write_configuration(folder: Path) -> None:
+def _write_configuration(folder: Path, debian: str) -> None:
     if not _KEYRING.exists():
         raise HostFailed(
             f"there is no {_KEYRING}, so Debian's package lists cannot be checked",
@@ -152,10 +158,10 @@ def _write_configuration(folder: Path) -> None:
         (folder / name).mkdir(parents=True, exist_ok=True)
     (folder / "status").touch()
     mirrors = _mirrors()
-    options = f"[arch=amd64 signed-by={_KEYRING} target=Packages]"
+    options = f"[arch={debian} signed-by={_KEYRING} target=Packages]"
     sources = (f"deb {options} {mirrors[_archive_of(suite)]} {suite} main\n" for suite in SUITES)
     write_atomic(folder / "sources.list", "".join(sources).encode())
-    write_atomic(folder / "apt.conf", _CONFIGURATION.format(folder=folder).encode())
+    write_atomic(folder / "apt.conf", _CONFIGURATION.format(folder=folder, architecture=debian).encode())
 
 
 def _archive_of(suite: str) -> str:

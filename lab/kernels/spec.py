@@ -1,7 +1,7 @@
 """The syntax of kernel specs and settings: parsed and checked, with nothing looked up.
 
     REV[+PATCH...]   worktree[:PATH][+PATCH...]   src:[SUITE/]VERSION[+PATCH...]
-    deb:[SUITE/]VERSION-OR-PACKAGE   file:PATH
+    deb:[SUITE/]VERSION-OR-PACKAGE[:ARCHITECTURE]   file:PATH
     each with  %CONFIG_FOO=y[,...]  (kconfig)  and  @key=value[,...]  (settings), in either order
 
 `%config=deb:[SUITE/]VERSION-OR-PACKAGE` is kconfig, too: the configuration of a package in place of the lab's own, of
@@ -23,7 +23,7 @@ from typing import Literal
 from lab.core import paths
 from lab.core.errors import UserError, suggestion
 from lab.core.records import Record
-from lab.kernels import default_tree, layout
+from lab.kernels import architecture, default_tree, layout
 
 Kind = Literal["rev", "worktree", "src", "deb", "file"]
 Pair = tuple[str, str]
@@ -85,6 +85,19 @@ def split(text: str) -> tuple[str, str]:
         raise UserError(f"{text} is a built kernel: patches need a revision or a worktree")
     kept = _revision(parsed, parsed.patches)
     return kept, parsed.text.removeprefix(kept)
+
+
+def for_architecture(text: str, guests: str) -> str:
+    """A spec of a package, for guests of an architecture. `UserError` for other kernels, and for another one's."""
+    parsed = parse(text)
+    if parsed.kind != "deb":
+        if guests == architecture.DEFAULT:
+            return text
+        raise UserError(f"{text}: the lab has {guests} kernels from packages only", hint=f"e.g. deb:6.12:{guests}")
+    body, colon, own = parsed.body.partition(":")
+    if colon and own != guests:
+        raise UserError(f"{text} is for {own}, and --arch asks for {guests}", hint="leave one of them out")
+    return text if colon else text.replace(f"deb:{body}", f"deb:{body}:{guests}", 1)
 
 
 def with_layout(text: str, number: int) -> str:
@@ -258,6 +271,14 @@ def _debugfs(key: str, value: str) -> None:
         )
 
 
+def _folio(key: str, value: str) -> None:
+    """The sizes of folios are powers of two between a page and a huge page of the largest kind."""
+    match = re.fullmatch(r"mthp\.([1-9]\d{0,5})([km])", key)
+    if match is None or int(match[1]) & (int(match[1]) - 1):
+        raise UserError(f"{key!r} is no size of folios", hint="e.g. mthp.64k=always, or mthp.2m=never")
+    _one_of(*_THP, "inherit")(key, value)
+
+
 def _cgroup(key: str, value: str) -> None:
     name = key.removeprefix("cgroup.")
     if not value.strip():
@@ -299,6 +320,7 @@ _OPEN: dict[str, Check] = {
     "sched_feat.": _feature,
     "debugfs.": _debugfs,
     "cgroup.": _cgroup,
+    "mthp.": _folio,
 }
 READ_BACK = tuple(_SHORT.values())
 """Parameters of the kernel command line of which the guest reads back what they did."""

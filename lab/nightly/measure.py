@@ -96,7 +96,7 @@ def comparison_plan(
     )
     options.require()
     if accelerator is None:
-        return Plan.of(options, base=base, test=test)
+        return Plan.of(options.for_kernels((base.spec, test.spec)), base=base, test=test)
     live = live_guests.plan(
         selection.select_all(options.workload), accelerator, plan.live.cpus, max_rounds=plan.live.rounds,
         iterations=plan.live.iterations, perf=accelerator == "kvm",

@@ -23,6 +23,7 @@ from lab.compare.runs import Run
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.text import visible_record
+from lab.kernels.architecture import of_machine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +153,8 @@ def open_comparisons(references: Sequence[str], *, anyway: bool = False) -> Comp
 
 def _mark(items: Sequence[StoredComparison], *, anyway: bool) -> str:
     environments = [item.result.environment for item in items]
+    if len(names := {of_machine(environment.machine).name for environment in environments}) > 1:
+        return f"different architectures ({', '.join(sorted(names))}): directions compare, counts do not"
     differing = ", ".join(results.differing(environments))
     if not differing:
         return ""

@@ -8,6 +8,7 @@ from typing import Any
 
 from lab.compare.results import AbResult, ArmResult, CaseResult, mean
 from lab.core import records
+from lab.kernels.architecture import of_machine
 from lab.report import junit, wording
 from lab.report.inputs import Comparisons, StoredComparison
 from lab.stats.verdict import Outcome
@@ -46,7 +47,7 @@ def _arm(item: StoredComparison, arm: str) -> tuple[dict[str, Any], dict[str, An
         "id": f"{ORIGIN}:b-{_sha(chosen.build)}",
         "checkout_id": checkout["id"],
         "origin": ORIGIN,
-        "architecture": "x86_64",
+        "architecture": of_machine(item.result.environment.machine).name,
         "status": "PASS",
         "comment": f"Linux {chosen.release}",
         "misc": {"lab_build": chosen.build},

@@ -12,6 +12,7 @@ from lab.compare import counters
 from lab.compare.results import BESIDE, AbResult, CaseResult
 from lab.core import text
 from lab.core.text import aligned, visible_record
+from lab.kernels import architecture
 from lab.report import wording
 from lab.report.curves import sweeps_of
 from lab.report.wording import shown
@@ -41,6 +42,8 @@ def comparison(comparisons: Comparisons) -> str:
         return text.plain(lambda width: _table(comparisons.items[0].result, width))
     lines = [*_legend(comparisons), ""]
     lines += text.columns([("case", "metric", *comparisons.letters), *side_by_side(comparisons)])
+    if opposite := _opposite(comparisons):
+        lines += ["", f"opposite directions: {', '.join(opposite)}"]
     if comparisons.mark:
         lines += ["", comparisons.mark]
     return "\n".join(lines) + "\n"
@@ -266,6 +269,16 @@ def side_by_side(comparisons: Comparisons) -> list[tuple[str, ...]]:
     return rows
 
 
+def _opposite(comparisons: Comparisons) -> list[str]:
+    """The cases that some of the results call better, and others worse."""
+    verdicts: dict[str, set[str]] = {}
+    for item in comparisons.items:
+        for case in item.result.cases:
+            if case.verdict.is_change:
+                verdicts.setdefault(case.name, set()).add(case.verdict)
+    return [name for name, found in verdicts.items() if len(found) > 1]
+
+
 def _metric(item: StoredComparison, case: CaseResult) -> str:
     primary = case.primary
     return f"{primary.name}, {wording.unit(primary, item.result)}"
@@ -277,6 +290,11 @@ def _cell(case: CaseResult) -> str:
     return f"{wording.change(primary)} {primary.interval_text} {case.word}{beside}".replace("  ", " ")
 
 
+def _guests(result: AbResult) -> str:
+    found = architecture.of_machine(result.environment.machine).name
+    return "" if found == architecture.DEFAULT else f", {found}"
+
+
 def _legend(comparisons: Comparisons) -> list[str]:
     lines = []
     for letter, item in zip(comparisons.letters, comparisons.items, strict=True):
@@ -285,6 +303,6 @@ def _legend(comparisons: Comparisons) -> list[str]:
             f"{letter}  {result.result}  {wording.sentence(result)}",
             f"   base  {result.base}",
             f"   test  {result.test}",
-            f"   fingerprint {result.environment.fingerprint}, QEMU {result.environment.qemu}",
+            f"   fingerprint {result.environment.fingerprint}, QEMU {result.environment.qemu}{_guests(result)}",
         ]
     return lines

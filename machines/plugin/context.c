@@ -10,10 +10,17 @@
  * to the program once it has returned to user code, with all that it did since
  * it was switched to.
  *
+ * On arm64 an interrupt begins in the kernel's table of vectors and ends in the
+ * next eret of its task, and a task is known by where cpu_switch_to() keeps its
+ * registers. An eret leads to user code if the registers that it restored lay
+ * at the end of the task's stack (task_pt_regs() in
+ * arch/arm64/include/asm/processor.h).
+ *
  * What interrupts the program finds and leaves caches of its own: those of the
  * program are put back after it, so that when a tick comes does not matter.
  */
 #include "context.h"
+#include "a64.h"
 #include "access.h"
 #include "vcpu.h"
 
@@ -25,6 +32,8 @@
 #define FRAME		40			/* bytes: what an iretq reads, in five loads */
 #define FRAME_LOADS	5
 #define FRED_PADDING	16			/* bytes above it, where the kernel supports FRED */
+#define LINK_REGISTER	240			/* bytes: its place in what an eret restores */
+#define STACK_STEP	16384			/* bytes: what the size of a task's stack is a multiple of, on arm64 */
 #define NESTING		8			/* interrupts in interrupts; softirqs allow them */
 #define HASH_BITS	12
 
@@ -48,6 +57,7 @@ static struct tally since;			/* when it began, or was settled last */
 static struct tally segment;			/* of the kernel's thread, since it was switched to */
 static uint32_t frame_loads;
 static uint64_t frame_at;
+static uint32_t frame_size;			/* arm64: of the registers that an eret restores */
 
 /* --- Accounts ----------------------------------------------------------- */
 
@@ -200,6 +210,29 @@ static void on_sysret(unsigned int vcpu, void *unused)
 		context_in_program();
 }
 
+static void on_link_register(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *unused)
+{
+	(void)vcpu;
+	(void)info;
+	(void)unused;
+	frame_at = address - LINK_REGISTER;
+}
+
+static void on_eret(unsigned int vcpu, void *unused)
+{
+	(void)vcpu;
+	(void)unused;
+	if (!((frame_at + frame_size) % STACK_STEP)) {
+		if (!current->user || current->depth)
+			context_in_program();
+		return;
+	}
+	if (!current->depth)	/* of a fault in the kernel */
+		return;
+	current->depth--;
+	turn_to(context_of(current));
+}
+
 /* --- Tasks -------------------------------------------------------------- */
 
 static struct task **find_head(uint64_t address)
@@ -246,6 +279,8 @@ static void on_enter_task(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_
 	(void)vcpu;
 	(void)info;
 	(void)unused;
+	if (address == current->address + sizeof(uint64_t))	/* the other one of a pair */
+		return;
 	if (measuring)
 		contexts_settle();
 	memset(&segment, 0, sizeof(segment));
@@ -262,6 +297,23 @@ static enum turn turn_at(struct qemu_plugin_tb *tb, size_t index, size_t count)
 	if (index >= count)
 		return TURN_NONE;
 	return turn_decode(bytes, qemu_instruction_bytes(qemu_plugin_tb_get_insn(tb, index), bytes, sizeof(bytes)));
+}
+
+void context_watch_vector(struct qemu_plugin_tb *tb, size_t count)
+{
+	uint64_t address = qemu_plugin_tb_vaddr(tb);
+	uint32_t words[2], size;
+
+	if (count < 2)
+		return;
+	for (size_t i = 0; i < 2; i++)
+		qemu_instruction_bytes(qemu_plugin_tb_get_insn(tb, i), (uint8_t *)&words[i], sizeof(words[i]));
+	size = a64_vector_room(address, words[0], words[1]);
+	if (!size)
+		return;
+	frame_size = size;
+	if (a64_interrupts(address))
+		qemu_plugin_register_vcpu_tb_exec_cb(tb, on_interrupt, QEMU_NO_REGISTERS, NULL);
 }
 
 /* An interrupt's stub. Between push and call the block may end, if the guest's clock is due then. */
@@ -294,6 +346,12 @@ void context_watch(struct qemu_plugin_insn *insn, enum turn turn)
 		break;
 	case TURN_SYSRET:
 		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_sysret, QEMU_NO_REGISTERS, NULL);
+		break;
+	case TURN_FRAME:
+		qemu_plugin_register_vcpu_mem_cb(insn, on_link_register, QEMU_NO_REGISTERS, QEMU_ALL, NULL);
+		break;
+	case TURN_ERET:
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_eret, QEMU_NO_REGISTERS, NULL);
 		break;
 	case TURN_LEAVE_TASK:
 		qemu_plugin_register_vcpu_mem_cb(insn, on_leave_task, QEMU_NO_REGISTERS, QEMU_ALL, NULL);

@@ -29,6 +29,7 @@ void context_in_program(void);
 
 /* At translation, before anything is counted. */
 void context_watch_block(struct qemu_plugin_tb *tb, size_t count);
+void context_watch_vector(struct qemu_plugin_tb *tb, size_t count);	/* arm64 */
 void context_watch(struct qemu_plugin_insn *insn, enum turn turn);
 
 #endif

@@ -181,7 +181,7 @@ static enum direction direction(const uint8_t *at, size_t left)
 	return DIRECTION_ANY;
 }
 
-struct decoded decode(const uint8_t *bytes, size_t size)
+struct decoded x86_decode(const uint8_t *bytes, size_t size)
 {
 	struct decoded decoded = { .kind = KIND_PLAIN, .class = CLASS_NONE };
 	struct prefixes prefixes = { .rep = false };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Recognising the few x86-64 instructions that the model treats apart. */
+/* The few instructions that the model treats apart; those of x86-64 are recognised here, those of arm64 in a64.h. */
 #ifndef LAB_DECODE_H
 #define LAB_DECODE_H
 
@@ -47,6 +47,6 @@ struct decoded {
 	bool redirects;		/* the return behind it, see class.h */
 };
 
-struct decoded decode(const uint8_t *bytes, size_t size);
+struct decoded x86_decode(const uint8_t *bytes, size_t size);
 
 #endif

@@ -6,6 +6,7 @@
  * as possible: most guest time is spent outside a measurement, where every
  * callback must be over at once.
  */
+#include "a64.h"
 #include "access.h"
 #include "block.h"
 #include "context.h"
@@ -19,11 +20,16 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define NEAR		128	/* bytes */
 #define NEAR_KERNEL	4096	/* which maps most of its memory by huge pages */
 
 static qemu_plugin_id_t plugin_id;
+
+/* What the guest's architecture decides. */
+static struct decoded (*decode)(const uint8_t *bytes, size_t size) = x86_decode;
+static void (*watch_interrupt)(struct qemu_plugin_tb *tb, size_t count) = context_watch_block;
 
 /* One instruction on the way through translation. */
 struct step {
@@ -327,7 +333,7 @@ static void watch_block(struct qemu_plugin_tb *tb)
 	bool redirected = false;
 
 	if (told_apart)
-		context_watch_block(tb, count);
+		watch_interrupt(tb, count);
 	for (size_t i = 0; i < count; i++) {
 		struct step step = look(tb, i, block);
 
@@ -402,6 +408,20 @@ static void begin_watching(void)
 __attribute__((visibility("default"))) int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info,
 							       int argc, char **argv);
 
+/* Of other architectures than x86-64, instructions are counted and nothing is modelled. */
+static bool choose_architecture(const char *target)
+{
+	if (!strcmp(target, "x86_64"))
+		return true;
+	if (strcmp(target, "aarch64") || machine.model != MODEL_COUNT) {
+		fprintf(stderr, "cost plugin: %s guests are not known, or only counted\n", target);
+		return false;
+	}
+	decode = a64_decode;
+	watch_interrupt = context_watch_vector;
+	return true;
+}
+
 int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
 {
 	unsigned int count;
@@ -410,7 +430,7 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 		fputs("cost plugin: this QEMU's plugin interface is not one that is known\n", stderr);
 		return 1;
 	}
-	if (!machine_read(argc, argv) || !vcpus_make(count) || !totals_make() ||
+	if (!machine_read(argc, argv) || !choose_architecture(info->target_name) || !vcpus_make(count) || !totals_make() ||
 	    !output_open(machine.out, info->version.cur))
 		return 1;
 	plugin_id = id;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* The instructions by which an x86-64 kernel turns to something else, and those that lead to them. */
+/* The instructions by which a kernel turns to something else, and those that lead to them. */
 #ifndef LAB_TURN_H
 #define LAB_TURN_H
 
@@ -15,8 +15,10 @@ enum turn {
 	TURN_JUMP,
 	TURN_IRET,
 	TURN_SYSRET,
-	TURN_LEAVE_TASK,	/* mov %rsp, OFFSET(%rdi) */
-	TURN_ENTER_TASK,	/* mov OFFSET(%rsi), %rsp */
+	TURN_FRAME,		/* arm64: ldr x30, [sp, #240] */
+	TURN_ERET,		/* arm64 */
+	TURN_LEAVE_TASK,	/* mov %rsp, OFFSET(%rdi); stp x29, x9, [x8], #16 */
+	TURN_ENTER_TASK,	/* mov OFFSET(%rsi), %rsp; ldp x29, x9, [x8], #16 */
 };
 
 enum turn turn_decode(const uint8_t *bytes, size_t size);

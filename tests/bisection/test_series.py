@@ -43,7 +43,7 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> None:
             return [Offer("sid", name, NAMES[name]) for name in packages]
 
     monkeypatch.setattr(debs, "HOST", Lists())
-    monkeypatch.setattr(debs, "all_suites", lambda progress: Lists())
+    monkeypatch.setattr(debs, "all_suites", lambda progress, **_: Lists())
 
 
 @pytest.mark.usefixtures("offered")

@@ -19,7 +19,7 @@ from lab.guests.host import RoundHost
 from lab.guests.live_machine import LiveGuest
 from lab.guests.run import Arm
 from lab.guests.topology import CpuSet, Shape
-from lab.kernels.kernel import MachineType
+from lab.kernels.architecture import MachineType
 from lab.stats.sequential import RoundPlan
 from lab.stats.verdict import Outcome
 from lab.workloads import selection, spec

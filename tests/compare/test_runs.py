@@ -17,7 +17,7 @@ from lab.guests import channel
 from lab.guests.exact import Qemu, exact_machine
 from lab.guests.plugin import WINDOW_MARK
 from lab.guests.run import Arm, RunningGuests
-from lab.kernels.kernel import MachineType
+from lab.kernels.architecture import MachineType
 from lab.workloads import selection
 from lab.workloads.spec import Case
 

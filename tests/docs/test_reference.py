@@ -143,7 +143,7 @@ def test_each_case_is_a_line_with_a_note(workload: Workload) -> None:
 WRITTEN = {
     "lab.bisection.request.Recipe", "lab.guests.exact.ExactMachine", "lab.guests.image.Recipe",
     "lab.guests.hardware.Machine", "lab.guests.live_machine.LiveMachine", "lab.compare.counters._File",
-    "lab.kernels.compilers._File", "lab.nightly.plan.NightlyPlan",
+    "lab.kernels.architecture.Architecture", "lab.kernels.compilers._File", "lab.nightly.plan.NightlyPlan",
     "lab.compare.plan.CommonPlan", "lab.compare.plan.ComparisonPlan", "lab.compare.runs._Table",
     "lab.workloads.selection._Suites", "lab.workloads.file._Limits",
 }  # fmt: skip

@@ -15,7 +15,8 @@ import pytest
 from lab.core.errors import HostFailed, UserError
 from lab.guests import exact
 from lab.guests.exact import Environment, ExactGuest, Qemu
-from lab.kernels.kernel import MachineType
+from lab.kernels import architecture
+from lab.kernels.architecture import MachineType
 
 sandbox = exact.sandbox  # which no other test calls
 
@@ -38,7 +39,7 @@ def after(words: list[str], option: str) -> list[str]:
     return [value for name, value in itertools.pairwise(words) if name == option]
 
 
-@pytest.mark.parametrize("machine", list(MachineType))
+@pytest.mark.parametrize("machine", list(architecture.load().boards))
 def test_nothing_outside_can_disturb_a_guest(machine: MachineType) -> None:
     words = argv(machine)
     assert after(words, "-accel") == ["tcg,thread=single"]
@@ -53,6 +54,16 @@ def test_nothing_outside_can_disturb_a_guest(machine: MachineType) -> None:
     assert after(words, "-device") == ["isa-serial,chardev=console", "isa-serial,chardev=report"]
     for forbidden in ("kvm", "-drive", "-netdev", "-virtfs", "-nic", "virtio", "-monitor", "-hda", "rng"):
         assert not [word for word in words if forbidden in word], forbidden
+
+
+def test_an_arm64_guest_has_ports_of_its_own_and_numbers_from_a_fixed_seed() -> None:
+    words = guest(machine=MachineType.VIRT, parameters=exact.exact_machine("arm64")).argv(
+        kernel=Path("/k/Image"), folder=Path("/r"), root=Path("/slice.cpio")
+    )
+    assert after(words, "-machine") == ["virt,gic-version=3,memory-backend=ram"]
+    assert after(words, "-cpu") == ["cortex-a76"] and after(words, "-seed") == ["1"]
+    assert after(words, "-serial") == ["chardev:console"] and after(words, "-device") == ["pci-serial,chardev=report"]
+    assert after(words, "-accel") == ["tcg,thread=single"] and after(words, "-rtc")[0].endswith(",clock=vm")
 
 
 def test_what_is_booted(tmp_path: Path) -> None:
@@ -132,15 +143,16 @@ def test_every_word_of_the_command_line_is_in_the_fingerprint(monkeypatch: pytes
         "/usr/bin/qemu-system-x86_64", "file,id=console,path=/r/console.log", "file,id=report,path=/r/report.jsonl",
         "/k/vmlinux", "/r/initrd.cpio",
     ]  # fmt: skip
-    options, before = exact._OPTIONS, environment().fingerprint
+    options, before = exact._options(architecture.load()), environment().fingerprint
     words = [(i, j) for i, option in enumerate(options) for j in range(len(option))]
     assert len(argv()) == 1 + len(words)
     for i, j in words:
         option = [*options[i]]
         option[j] += "x"
-        monkeypatch.setattr(exact, "_OPTIONS", (*options[:i], tuple(option), *options[i + 1 :]))
+        others = (*options[:i], tuple(option), *options[i + 1 :])
+        monkeypatch.setattr(exact, "_options", lambda _, others=others: others)
         assert environment().fingerprint != before, option
-    monkeypatch.setattr(exact, "_OPTIONS", (*options, ("-device", "edu")))
+    monkeypatch.setattr(exact, "_options", lambda _: (*options, ("-device", "edu")))
     assert environment().fingerprint != before
 
 
@@ -198,8 +210,8 @@ def test_a_program_that_says_nothing_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_machine_file_that_is_wrong_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "machines").mkdir()
-    (tmp_path / "machines" / "exact.toml").write_text("schema = 1\nshift = 'four'\n")
+    (tmp_path / "machines" / "x86_64").mkdir(parents=True)
+    (tmp_path / "machines" / "x86_64" / "exact.toml").write_text("schema = 1\nshift = 'four'\n")
     monkeypatch.setenv("LAB_HOME", str(tmp_path))
     exact.exact_machine.cache_clear()
     try:

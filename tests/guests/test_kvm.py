@@ -25,7 +25,7 @@ def probing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reason: str | None)
         return reason
 
     monkeypatch.setattr(paths, "cache_dir", lambda *parts: tmp_path)
-    monkeypatch.setattr(exact, "find_qemu", lambda command="": QEMU)
+    monkeypatch.setattr(exact, "find_qemu", lambda command="", guests=None: QEMU)
     monkeypatch.setattr(kvm, "some_kernel", lambda: tmp_path / "kernel")
     monkeypatch.setattr(kvm, "probe_kvm", probe)
     return asked
@@ -39,7 +39,9 @@ def test_the_probe_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(kvm.Refusal, match="it does not nest"):
             kvm.require("qemu", device)
     assert len(asked) == 1
-    monkeypatch.setattr(exact, "find_qemu", lambda command="": Qemu(path="/q", version="10.0", numbers=(10, 0)))
+    monkeypatch.setattr(
+        exact, "find_qemu", lambda command="", guests=None: Qemu(path="/q", version="10.0", numbers=(10, 0))
+    )
     with pytest.raises(kvm.Refusal):
         kvm.require("qemu", device)
     assert len(asked) == 2, "another QEMU is another question"

@@ -27,12 +27,13 @@ from lab.core.git import Repo
 from lab.core.process import kill_tagged
 from lab.core.progress import Progress
 from lab.kernels import build, compilers, debs, store
+from lab.kernels.architecture import MachineType
 from lab.kernels.build import BuildRequest
 from lab.kernels.compilers import Compiler
 from lab.kernels.debs import DebSource
 from lab.kernels.files import KernelFiles
 from lab.kernels.kconfig import Needs
-from lab.kernels.kernel import KernelSpec, MachineType
+from lab.kernels.kernel import KernelSpec
 from lab.kernels.store import Build
 
 from ..fakes.build import commit_change, compiler, make_buildable, own_folders, quiet, spec_of, start_build

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from lab.core.errors import UserError
-from lab.kernels.kernel import Kernel, MachineType, common_machine, resolve
+from lab.kernels.architecture import MachineType
+from lab.kernels.kernel import Kernel, common_machine, resolve
 
 from ..fakes.build import own_folders
 from ..fakes.guest import kernel

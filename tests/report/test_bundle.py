@@ -18,7 +18,7 @@ from lab.core.errors import UserError
 from lab.guests import exact, hardware
 from lab.guests.exact import Qemu
 from lab.guests.plugin import Instrument, Model
-from lab.kernels.kernel import MachineType
+from lab.kernels.architecture import MachineType
 from lab.report.bundle import archive, contents, texts, write
 from lab.report.bundle import replay as bundle_replay
 from lab.report.bundle.contents import Boot, Bundle, Expected, Guest, Plugin
@@ -158,7 +158,7 @@ def test_other_bytes_of_a_report_are_told_too(bundle: Path) -> None:
 
 def test_another_qemu_is_named(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = Qemu(path=str(bundle.parent / "qemu"), version="10.0.2", numbers=(10, 0))
-    monkeypatch.setattr(exact, "find_qemu", lambda command="": other)
+    monkeypatch.setattr(exact, "find_qemu", lambda command="", guests=None: other)
     found = bundle_replay.replay(bundle, asked(), quiet(jobs=2))
     assert found.environment == [f"qemu ({VERSION} then, 10.0.2 here)"]
 

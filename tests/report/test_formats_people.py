@@ -149,6 +149,15 @@ def test_several_results_are_columns(tmp_path: Path) -> None:
     assert lines["alloc-burst:layout-512k"].count("same") == 2
 
 
+def test_a_case_that_is_better_in_one_and_worse_in_the_other_is_named(tmp_path: Path) -> None:
+    (tmp_path / "alike").mkdir()
+    slower, faster = (case("fork", [100.0] * 6, [test] * 6) for test in (120.0, 80.0))
+    text = report_text.comparison(reports(tmp_path, result(slower), result(faster, name="other")))
+    assert "opposite directions: alloc-burst:fork" in text
+    text = report_text.comparison(reports(tmp_path / "alike", result(slower), result(slower, name="other")))
+    assert "opposite" not in text
+
+
 def test_numbers_of_different_units_are_never_in_one_row(tmp_path: Path) -> None:
     rate = case("layout-4632k", [100.0] * 6, [90.0] * 6, primary=fakeresult.RATE)
     text = report_text.comparison(reports(tmp_path, result(SLOWER), result(rate, name="other")))

@@ -24,6 +24,20 @@ static inline __attribute__((always_inline)) long call6(long number, long a, lon
 			 : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
 			 : "rcx", "r11", "memory");
 	return result;
+#elif defined(__aarch64__)
+	register long x8 __asm__("x8") = number;
+	register long x0 __asm__("x0") = a;
+	register long x1 __asm__("x1") = b;
+	register long x2 __asm__("x2") = c;
+	register long x3 __asm__("x3") = d;
+	register long x4 __asm__("x4") = e;
+	register long x5 __asm__("x5") = f;
+
+	__asm__ volatile("svc #0"
+			 : "+r"(x0)
+			 : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+			 : "memory");
+	return x0;
 #else
 	long result = syscall(number, a, b, c, d, e, f);
 
@@ -34,6 +48,27 @@ static inline __attribute__((always_inline)) long call6(long number, long a, lon
 #define SYS_PICK(number, a, b, c, d, e, f, ...) \
 	call6(number, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
 #define SYS(name, ...) SYS_PICK(SYS_##name __VA_OPT__(,) __VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
+
+/*
+ * Calls that architectures since arm64 do not have (include/uapi/asm-generic/unistd.h
+ * leaves them out), where these have what took their place.
+ */
+#ifdef SYS_fork
+#define call_fork()			SYS(fork)
+#define call_open(...)			SYS(open, __VA_ARGS__)
+#define call_pause()			SYS(pause)
+#define call_poll(polled, count)	SYS(poll, polled, count, 0)
+#define call_select(...)		SYS(select, __VA_ARGS__)
+#define call_epoll_wait(...)		SYS(epoll_wait, __VA_ARGS__)
+#else
+#define call_fork()			SYS(clone, SIGCHLD)
+#define call_open(...)			SYS(openat, AT_FDCWD, __VA_ARGS__)
+#define call_pause()			SYS(ppoll, NULL, 0, NULL, NULL)
+#define call_poll(polled, count)	SYS(ppoll, polled, count, &(struct timespec){ 0 }, NULL, 8)
+/* Both kinds of time have two words, and none is left. */
+#define call_select(...)		SYS(pselect6, __VA_ARGS__, NULL)
+#define call_epoll_wait(...)		SYS(epoll_pwait, __VA_ARGS__, NULL, 8)
+#endif
 
 /* The end of the program: what failed, and why. */
 _Noreturn void call_failed(const char *what, long result);

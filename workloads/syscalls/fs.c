@@ -36,8 +36,8 @@ PREPARE(prepare_file)
 PREPARE(prepare_zero)
 {
 	touch(buffer, sizeof(buffer));
-	file = (int)must(SYS(open, "/dev/zero", O_RDONLY));
-	null = (int)must(SYS(open, "/dev/null", O_WRONLY));
+	file = (int)must(call_open("/dev/zero", O_RDONLY));
+	null = (int)must(call_open("/dev/null", O_WRONLY));
 }
 
 PREPARE(prepare_pipe)

@@ -151,6 +151,13 @@ PREPARE(prepare_protect_shared)
 	touch(area, (size_t)argument);
 }
 
+/* In folios as the kernel is set to make them. */
+PREPARE(prepare_protect_folios)
+{
+	area = map_aligned((size_t)argument, MAP_PRIVATE);
+	touch(area, (size_t)argument);
+}
+
 OPERATION(protect)
 {
 	must(SYS(mprotect, area, argument, PROT_READ));
@@ -167,6 +174,7 @@ const struct operation *mm_sized(const char *name)
 	} kinds[] = {
 		{ "mprotect-private-", prepare_protect_private },
 		{ "mprotect-shared-", prepare_protect_shared },
+		{ "mprotect-folios-", prepare_protect_folios },
 	};
 	static struct operation sized = { .run = protect };
 
@@ -210,7 +218,7 @@ PREPARE(prepare_shared_huge)
 	use_scratch();
 	offered(SYS(mount, "tmpfs", ".", "tmpfs", 0, "huge=always"));
 	must(SYS(chdir, "/tmp/syscalls"));
-	file = (int)must(SYS(open, "file", O_RDWR | O_CREAT, 0600));
+	file = (int)must(call_open("file", O_RDWR | O_CREAT, 0600));
 	must(SYS(ftruncate, file, pages_in_all(HUGE)));
 	/* At a multiple of 2 MiB. */
 	area = map_huge(pages_in_all(HUGE), MAP_PRIVATE);
@@ -236,7 +244,7 @@ PREPARE(prepare_file_around)
 static _Noreturn void keep_pages(__attribute__((unused)) void *data)
 {
 	for (;;)
-		SYS(pause);
+		call_pause();
 }
 
 PREPARE(prepare_copied)

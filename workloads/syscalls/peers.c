@@ -32,7 +32,7 @@ void peer_start(void (*run)(void *), void *data)
 {
 	pid_t parent = getpid();
 
-	if (must(SYS(fork)))
+	if (must(call_fork()))
 		return;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	/* The parent may have ended before that. */
@@ -94,7 +94,7 @@ _Noreturn void drain(void *data)
 	}
 }
 
-static char *map_aligned(size_t length, int flags)
+char *map_aligned(size_t length, int flags)
 {
 	char *memory = mmap(NULL, length + HUGE, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0), *start;
 

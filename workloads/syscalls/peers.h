@@ -24,10 +24,13 @@ struct sink {
 };
 _Noreturn void drain(void *data);
 
-/* Anonymous memory in small pages, not touched yet; at a multiple of 2 MiB. flags: MAP_PRIVATE or MAP_SHARED. */
+/* Anonymous memory, not touched yet; at a multiple of 2 MiB. flags: MAP_PRIVATE or MAP_SHARED. */
+char *map_aligned(size_t length, int flags);
+
+/* The same, in small pages. */
 char *map_small(size_t length, int flags);
 
-/* The same, allowed to be huge pages. */
+/* The same, in huge pages where there are any. */
 char *map_huge(size_t length, int flags);
 
 /* Write to each page. */

@@ -62,7 +62,7 @@ PREPARE(prepare_all_ready)
 
 OPERATION(poll_call)
 {
-	must(SYS(poll, polled, argument, 0));
+	must(call_poll(polled, argument));
 }
 
 OPERATION(ppoll_call)
@@ -75,12 +75,12 @@ OPERATION(select_call)
 	struct timeval timeout = { 0 };
 
 	none = readable;
-	must(SYS(select, nr_fds, &none, NULL, NULL, &timeout));
+	must(call_select(nr_fds, &none, NULL, NULL, &timeout));
 }
 
 OPERATION(epoll_one)
 {
-	must(SYS(epoll_wait, epoll_fd, ready, PIPES, 0));
+	must(call_epoll_wait(epoll_fd, ready, PIPES, 0));
 }
 
 OPERATION(epoll_add_delete)

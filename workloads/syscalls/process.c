@@ -77,7 +77,7 @@ PREPARE(prepare_vmas)
 
 OPERATION(fork_exit)
 {
-	long child = must(SYS(fork));
+	long child = must(call_fork());
 
 	if (!child)
 		SYS(exit, 0);
@@ -90,6 +90,17 @@ OPERATION(fork_exits)
 		fork_exit(argument, number);
 }
 
+/* exit(0) */
+#if defined(__aarch64__)
+#define TINY_MACHINE	EM_AARCH64
+/* mov x0, xzr; mov x8, #93; svc #0 */
+#define TINY_CODE	{ 0xe0, 0x03, 0x1f, 0xaa, 0xa8, 0x0b, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4 }
+#else
+#define TINY_MACHINE	EM_X86_64
+/* xor %edi, %edi; mov $60, %eax; syscall */
+#define TINY_CODE	{ 0x31, 0xff, 0xb8, 0x3c, 0x00, 0x00, 0x00, 0x0f, 0x05 }
+#endif
+
 /* A program of one instruction or two: all that exec costs is the kernel's. */
 static const struct {
 	Elf64_Ehdr header;
@@ -99,7 +110,7 @@ static const struct {
 	.header = {
 		.e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT },
 		.e_type = ET_EXEC,
-		.e_machine = EM_X86_64,
+		.e_machine = TINY_MACHINE,
 		.e_version = EV_CURRENT,
 		.e_entry = 0x400000 + sizeof(Elf64_Ehdr) + sizeof(Elf64_Phdr),
 		.e_phoff = sizeof(Elf64_Ehdr),
@@ -115,8 +126,7 @@ static const struct {
 		.p_memsz = sizeof(tiny_program),
 		.p_align = PAGE,
 	},
-	/* xor %edi, %edi; mov $60, %eax; syscall: exit(0) */
-	.code = { 0x31, 0xff, 0xb8, 0x3c, 0x00, 0x00, 0x00, 0x0f, 0x05 },
+	.code = TINY_CODE,
 };
 
 PREPARE(prepare_program)
@@ -147,7 +157,7 @@ static void wait_for_success(long child)
 
 OPERATION(fork_exec)
 {
-	long child = must(SYS(fork));
+	long child = must(call_fork());
 
 	if (!child)
 		become_tiny();
@@ -166,6 +176,22 @@ static long clone_on_stack(unsigned long flags, _Atomic int *tid, void (*run)(vo
 		.stack = (unsigned long)stack,
 		.stack_size = STACK,
 	};
+#if defined(__aarch64__)
+	register void (*child)(void) __asm__("x19") = run;
+	register long number __asm__("x8") = SYS_clone3;
+	register void *result __asm__("x0") = &arguments;
+	register long size __asm__("x1") = sizeof(arguments);
+
+	__asm__ volatile("svc #0\n\t"
+			 "cbnz x0, 1f\n\t"
+			 "mov x29, xzr\n\t"
+			 "blr x19\n\t"
+			 "1:"
+			 : "+r"(result)
+			 : "r"(number), "r"(size), "r"(child)
+			 : "memory");
+	return (long)result;
+#else
 	register void (*child)(void) __asm__("r12") = run;
 	long result;
 
@@ -179,6 +205,7 @@ static long clone_on_stack(unsigned long flags, _Atomic int *tid, void (*run)(vo
 			 : "a"((long)SYS_clone3), "D"(&arguments), "S"(sizeof(arguments)), "r"(child)
 			 : "rcx", "r11", "memory");
 	return result;
+#endif
 }
 
 static _Noreturn void leave(void)

@@ -171,7 +171,7 @@ PREPARE(prepare_landlock)
 	rules = SYS(landlock_create_ruleset, &handled, sizeof(handled), 0);
 	if (rules < 0)
 		not_supported("Landlock", strerror((int)-rules));
-	below.parent_fd = (int)must(SYS(open, ".", O_PATH | O_DIRECTORY));
+	below.parent_fd = (int)must(call_open(".", O_PATH | O_DIRECTORY));
 	must(SYS(landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &below, 0));
 	must(SYS(prctl, PR_SET_NO_NEW_PRIVS, 1));
 	must(SYS(landlock_restrict_self, rules, 0));

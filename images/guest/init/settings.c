@@ -83,8 +83,22 @@ static bool sysctl_path(const char *name, char *path, size_t size)
 	return !strstr(path, "/../");
 }
 
+/* mthp.64k: whether folios of that size are made. */
+static bool folio_path(const char *name, char *path, size_t size)
+{
+	char *unit;
+	unsigned long number = strtoul(name, &unit, 10);
+
+	if (unit == name || (strcmp(unit, "k") && strcmp(unit, "m")))
+		return false;
+	snprintf(path, size, THP "hugepages-%lukB/enabled", *unit == 'm' ? number << 10 : number);
+	return true;
+}
+
 static bool setting_path(const char *name, char *path, size_t size)
 {
+	if (!strncmp(name, "mthp.", 5))
+		return folio_path(name + 5, path, size);
 	if (!strncmp(name, "sysctl.", 7))
 		return sysctl_path(name + 7, path, size);
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {

@@ -25,7 +25,7 @@ from lab.core.records import Record
 from lab.core.text import visible
 from lab.guests.exact import ExactGuest, ExactMachine, Qemu
 from lab.guests.plugin import Instrument, Model
-from lab.kernels.kernel import MachineType
+from lab.kernels.architecture import MachineType
 from lab.workloads.spec import Case, Workload
 
 SCHEMA = "lab.bundle/1"

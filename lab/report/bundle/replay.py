@@ -25,6 +25,7 @@ from lab.guests import exact, hardware, plugin
 from lab.guests.exact import Qemu
 from lab.guests.plugin import COSTS, Instrument, Model
 from lab.guests.run import INITRD, REPORT, RunningGuests
+from lab.kernels.architecture import of_machine
 from lab.report.bundle import archive, contents, texts
 from lab.report.bundle.contents import BundleFolder, ExpectedGuest, Guest
 
@@ -46,10 +47,10 @@ def is_bundle(reference: str) -> bool:
 
 def replay(path: Path, options: ReplayOptions, work: Work) -> Replay:
     """Run all guests of a bundle; `UserError` before anything runs if the bundle is damaged."""
-    qemu = exact.find_qemu(options.qemu)
     with tempfile.TemporaryDirectory(prefix="lab-replay-") as scratch, _folder(path, Path(scratch)) as folder:
         contents.check(folder)
         opened = contents.load(folder)
+        qemu = exact.find_qemu(options.qemu, of_machine(opened.bundle.boots[0].machine))
         library = _library(opened, Path(scratch), options)
         differences_of = _run_all(opened, qemu, library, Path(scratch), options, work)
     differing = [line for guest in opened.bundle.guests for line in differences_of[guest.name]]

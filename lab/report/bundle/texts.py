@@ -13,6 +13,7 @@ from lab.core.text import visible, visible_record
 from lab.guests.exact import ExactMachine, Qemu
 from lab.guests.image import Image
 from lab.guests.plugin import Instrument
+from lab.kernels.architecture import of_machine
 from lab.report import wording
 from lab.report.bundle import contents
 from lab.report.bundle.contents import Boot, Bundle
@@ -32,7 +33,7 @@ _HEAD = """\
 # Runs the guests of {result} again: sh run.sh [NAME...]
 #
 # Needs QEMU alone; the numbers are those of QEMU {qemu}.
-# QEMU=program      another qemu-system-x86_64
+# QEMU=program      another {program}
 # OUT=folder        where each guest's report.jsonl goes (default: out, beside this file)
 {plugin}
 # Without NAMEs all of these, one after the other:
@@ -41,7 +42,7 @@ _HEAD = """\
 set -eu
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
-qemu=${{QEMU:-qemu-system-x86_64}}
+qemu=${{QEMU:-{program}}}
 out=${{OUT:-$here/out}}
 wanted=" $* "
 
@@ -97,6 +98,7 @@ def render(
     head = _HEAD.format(
         result=visible(bundle.result),
         qemu=visible(qemu),
+        program=of_machine(bundle.boots[0].machine).qemu,
         plugin=_PLUGIN_NOTE.format(build=BUILD).rstrip("\n") if modelled else "#",
         names="\n".join(f"#   {guest.name}" for guest in bundle.guests),
     )

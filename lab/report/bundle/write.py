@@ -31,9 +31,10 @@ from lab.guests import image as guest_image
 from lab.guests.exact import Qemu
 from lab.guests.plugin import COSTS
 from lab.guests.run import REPORT, Arm
-from lab.kernels import store
+from lab.kernels import architecture, store
+from lab.kernels.architecture import MachineType
 from lab.kernels.files import CONFIG
-from lab.kernels.kernel import Kernel, MachineType
+from lab.kernels.kernel import Kernel
 from lab.kernels.store import Build
 from lab.report.bundle import archive, contents, texts
 from lab.report.bundle.contents import Boot, Bundle, Expected, ExpectedGuest, Guest, Plugin
@@ -164,7 +165,7 @@ def _require_argv(report: StoredComparison, part: _Part) -> None:
     if run.kernel != part.arm.kernel.key:
         raise _gone(report, f"the kernel of {run.arm}")
     qemu = Qemu(path=argv[0], version="", numbers=(0, 0))
-    guest = contents.guest_of(_boot(part), qemu, guest_exact.exact_machine(), part.bench.instrument)
+    guest = contents.guest_of(_boot(part), qemu, part.bench.parameters, part.bench.instrument)
     again = guest.argv(
         kernel=Path(argv[argv.index("-kernel") + 1]),
         folder=Path(argv[argv.index("-initrd") + 1]).parent,
@@ -204,7 +205,7 @@ def _boot(part: _Part) -> Boot:
         machine=part.bench.machine,
         vcpus=workload.vcpus,
         memory_mb=workload.memory_mb,
-        append=guest_exact.cmdline(workload.arguments(part.arm.settings)),
+        append=guest_exact.cmdline(workload.arguments(part.arm.settings), part.bench.parameters),
         model=instrument.model if instrument else None,
     )
 
@@ -244,7 +245,8 @@ def _kernels(folder: Path, parts: Sequence[_Part]) -> None:
 def _roots(folder: Path, benches: Mapping[str, Bench]) -> None:
     """Write the guests' roots and parameters, and the sources of the lab's own programs in them."""
     (folder / "guests").mkdir()
-    shutil.copyfile(room("machines") / "exact.toml", folder / contents.MACHINE)
+    guests = architecture.of_machine(next(iter(benches.values())).machine).name
+    shutil.copyfile(room("machines") / guests / "exact.toml", folder / contents.MACHINE)
     _copy_sources(room("images") / "guest" / "init", folder / "sources" / "init")
     _copy_sources(room("workloads") / "include", folder / "sources" / "include")
     for name, bench in benches.items():
@@ -321,7 +323,8 @@ def _script(folder: Path, bundle: Bundle, benches: Mapping[str, Bench], report: 
     instruments = {
         name: replace(bench.instrument, library=library) for name, bench in benches.items() if bench.instrument
     }
-    text = texts.render(bundle, guest_exact.exact_machine(), instruments, folder, report.raw.environment.qemu)
+    parameters = next(iter(benches.values())).parameters
+    text = texts.render(bundle, parameters, instruments, folder, report.raw.environment.qemu)
     (folder / contents.SCRIPT).write_text(text)
     (folder / contents.SCRIPT).chmod(0o755)
 
@@ -330,7 +333,8 @@ def _texts(
     folder: Path, bundle: Bundle, benches: Mapping[str, Bench], report: StoredComparison, progress: Progress
 ) -> None:
     packages = [package for bench in benches.values() for package in bench.workload.packages]
-    image, _ = guest_image.obtain(progress, packages=packages)
+    guests = architecture.of_machine(next(iter(benches.values())).machine).name
+    image, _ = guest_image.obtain(progress, packages=packages, guests=guests)
     foreign = [name for name in bundle.readings if not (folder / "sources" / name).is_dir()]
     (folder / "README.txt").write_text(texts.readme(report.raw, bundle))
     (folder / "LICENCES.txt").write_text(texts.licences(image, foreign))

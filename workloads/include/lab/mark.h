@@ -2,7 +2,8 @@
 /*
  * Marks: where a measurement begins and ends, and each operation in it.
  *
- * A mark is a long NOP whose operand nobody would write by accident. It does
+ * A mark is a long NOP whose operand nobody would write by accident, or a move
+ * to the register that is always zero of a constant of that kind. It does
  * nothing, on any CPU and under any emulator; exact mode's plugin
  * (machines/plugin) recognises it when the code around it is translated. It is
  * not counted, and the compiler moves no memory access across it.
@@ -14,6 +15,9 @@
 /* nopl 0x4c4142xx(%rax), always in its form of 7 bytes */
 #define LAB_MARK(code) \
 	__asm__ volatile(".byte 0x0f, 0x1f, 0x80, " #code ", 0x42, 0x41, 0x4c" ::: "memory")
+#elif defined(__aarch64__)
+/* movz xzr, #0x42CODE, lsl #48 */
+#define LAB_MARK(code) __asm__ volatile(".inst 0xd2e8401f + (" #code " << 5)" ::: "memory")
 #else
 #define LAB_MARK(code) __asm__ volatile("" ::: "memory")
 #endif

@@ -1,0 +1,126 @@
+"""Architectures: a folder each, and what is refused."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lab.compare.plan import MeasureOptions
+from lab.core import records
+from lab.core.errors import UserError
+from lab.guests import exact
+from lab.kernels import architecture, debs, files, kallsyms
+from lab.kernels.architecture import MachineType
+from lab.kernels.debs import DebSource
+from lab.kernels.files import FileSource
+from lab.kernels.kernel import Kernel, KernelSpec, common_machine
+from lab.kernels.spec import for_architecture
+
+ARM64 = architecture.load("arm64")
+
+
+def image(banner: bytes = b"Linux version 6.12.1-arm (me@here) (gcc) #1 SMP\0") -> bytes:
+    """An arm64 Image: a header of 64 bytes, and a banner."""
+    return bytes(0x38) + b"ARM\x64" + bytes(4) + banner
+
+
+def kernel_of(path: Path) -> Kernel:
+    source = files.resolve(path)
+    found = files.prebuilt(path, symbols=None)
+    spec = KernelSpec(text=f"file:{path}", source=source)
+    return Kernel(spec=spec, **{name: getattr(found, name) for name in found.__dataclass_fields__})
+
+
+@pytest.fixture
+def arm64(tmp_path: Path) -> Kernel:
+    path = tmp_path / "Image"
+    path.write_bytes(image())
+    return kernel_of(path)
+
+
+def test_every_machine_and_image_is_of_one_architecture() -> None:
+    found = [architecture.load(name) for name in architecture.names()]
+    assert sorted(board for one in found for board in one.boards) == sorted(MachineType)
+    assert [architecture.of_machine(board) for one in found for board in one.boards] == [
+        one for one in found for _ in one.boards
+    ]
+    assert {architecture.of_image(kind).name for kind in ("bzImage", "vmlinux")} == {architecture.DEFAULT}
+    assert all(exact.exact_machine(one.name).cmdline for one in found)
+
+
+def test_an_arm64_image_is_a_kernel_of_its_board_alone(arm64: Kernel) -> None:
+    assert (arm64.architecture, arm64.release) == ("arm64", "6.12.1-arm")
+    assert arm64.machines() == [MachineType.VIRT] and arm64.vmlinux is None
+    assert common_machine(arm64, arm64) is MachineType.VIRT
+    assert arm64.image(MachineType.VIRT) == arm64.bzimage
+    assert arm64.spec.architecture == "arm64"
+
+
+def test_kernels_of_two_architectures_are_not_compared(arm64: Kernel) -> None:
+    other = Kernel(
+        key="k", release="6", commit=None, bzimage=Path("b"), vmlinux=None, symbols=None,
+        spec=KernelSpec(text="deb:6.12", source=DebSource(package="p", version="1")),
+    )  # fmt: skip
+    with pytest.raises(UserError, match=r"Image is of arm64, deb:6\.12 is of x86_64") as raised:
+        common_machine(arm64, other)
+    assert "--arch arm64,x86_64" in str(raised.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("text", "guests", "expected"),
+    [
+        ("deb:6.12", "arm64", "deb:6.12:arm64"),
+        ("deb:trixie/6.12@thp=never", "arm64", "deb:trixie/6.12:arm64@thp=never"),
+        ("deb:6.12:arm64", "arm64", "deb:6.12:arm64"),
+        ("v6.12", "x86_64", "v6.12"),
+    ],
+)
+def test_a_spec_for_an_architecture(text: str, guests: str, expected: str) -> None:
+    assert for_architecture(text, guests) == expected
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda: architecture.load("arm46"), "no architecture called 'arm46'"),
+        (lambda: debs.resolve("6.12:mips"), "no architecture called 'mips'"),
+        (lambda: for_architecture("v6.12", "arm64"), "v6.12: the lab has arm64 kernels from packages only"),
+        (lambda: for_architecture("deb:6.12:arm64", "x86_64"), "is for arm64, and --arch asks for x86_64"),
+        (lambda: architecture.require_default("a shell", ["arm64"]), "a shell: for x86_64 guests only, not for arm64"),
+    ],
+)
+def test_what_is_refused(ask: Callable[[], object], message: str) -> None:
+    with pytest.raises(UserError) as raised:
+        ask()
+    assert message in raised.value.message and raised.value.hint
+
+
+def test_packages_of_the_default_architecture_keep_their_keys() -> None:
+    """The digest of a source is the key of what was measured before there were others."""
+    plain = KernelSpec(text="deb:6.12", source=DebSource(package="p", version="1"))
+    assert plain.request_key() == records.digest({"type": "deb", "package": "p", "version": "1"})
+    other = KernelSpec(text="deb:6.12:arm64", source=DebSource(package="p", version="1", architecture="arm64"))
+    assert plain.request_key() != other.request_key()
+
+
+def test_without_a_model_instructions_decide() -> None:
+    specs = [KernelSpec(text="f", source=FileSource(path="/f", sha256="0", release="6", architecture="arm64"))]
+    asked = MeasureOptions(workload=("syscalls",))
+    counted = asked.for_kernels(specs)
+    assert (counted.model, counted.metric, counted.common(None)["machine"]) == ("count", "instructions", None)
+    assert asked.for_kernels([KernelSpec(text="d", source=DebSource(package="p", version="1"))]) is asked
+    for wrong in (MeasureOptions(workload=("w",), model="tlb"), MeasureOptions(workload=("w",), metric="cycles")):
+        with pytest.raises(UserError, match="arm64 guests have no cost model"):
+            wrong.for_kernels(specs)
+
+
+def test_the_base_of_symbols_that_arm64_writes_at_boot() -> None:
+    """The word is zero in the file, and a relocation of that word says what it becomes."""
+    at, becomes = 0x40, files.ARM64_IMAGES[1] + 0x10000
+    entries = [(files.ARM64_IMAGES[1] + 0x48, 1027, becomes + 8), (files.ARM64_IMAGES[1] + at, 1027, becomes)]
+    packed = bytes(0x80) + b"".join(struct.pack("<3Q", *entry) for entry in entries)
+    assert kallsyms._relocated(packed, at) == becomes
+    assert kallsyms._relocated(packed, at + 0x10) == 0
