@@ -161,6 +161,15 @@ def obtain(request: BuildRequest, work: Work) -> Build:
     return build
 
 
+def is_orphan(worktree: Path) -> bool:
+    """True for a worktree whose repository is gone or was made anew: its `.git` names a folder that is not there."""
+    try:
+        text = (worktree / ".git").read_text()
+    except OSError:
+        return False
+    return not Path(text.removeprefix("gitdir: ").rstrip("\n")).exists()
+
+
 def worktree_of(tree: str) -> Path:
     """The worktree of a tree: beside its build folders, so that it is `../src` in each of them.
 
@@ -315,6 +324,8 @@ class Workspace:
         for folder, marker in self._markers.items():
             if marker.exists():
                 shutil.rmtree(folder, ignore_errors=True)
+        if is_orphan(self.worktree):
+            shutil.rmtree(self.worktree)
         if not self.worktree.exists():
             self.repo.git("worktree", "prune")
         paths.require_space(self.out.parent, _SPACE_NEEDED, "a kernel build")

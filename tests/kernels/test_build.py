@@ -399,3 +399,13 @@ def test_a_tree_source_becomes_a_kernel_that_names_its_files(built: Build, linux
 )
 def test_the_first_error_of_a_log(log: str, line: str | None) -> None:
     assert build.first_error(log) == line
+
+
+def test_a_worktree_of_a_tree_that_was_made_anew_is_checked_out_again(tmp_path: Path) -> None:
+    worktree = tmp_path / "src"
+    assert not build.is_orphan(worktree)
+    worktree.mkdir()
+    (worktree / ".git").write_text(f"gitdir: {tmp_path}/default.git/worktrees/src\n")
+    assert build.is_orphan(worktree)
+    (tmp_path / "default.git" / "worktrees" / "src").mkdir(parents=True)
+    assert not build.is_orphan(worktree)
