@@ -82,5 +82,5 @@ def of_image(kind: str) -> Architecture:
 
 
 def of_machine(machine: str) -> Architecture:
-    """The architecture of a kind of machine."""
-    return next(found for found in map(load, names()) if machine in found.boards)
+    """The architecture of a kind of machine; the host's own of those that only live mode has."""
+    return next((found for found in map(load, names()) if machine in found.boards), load())
