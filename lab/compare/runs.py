@@ -251,7 +251,7 @@ def boot(guest: GuestRun, running: RunningGuests) -> GuestOutput:
             guest.argv(), guest.folder, bench.workload, guest.seed, guest.cases,
             modelled=bench.instrument is not None, timeout_s=bench.timeout_s, running=running,
         )  # fmt: skip
-        return found if architecture.of_machine(bench.machine).modelled else found.counted()
+        return found.on(bench.machine)
     except GuestFailed as error:
         error.message = f"{guest.arm.name} arm ({guest.arm.kernel.spec.text}), seed {guest.seed}: {error.message}"
         raise
@@ -290,8 +290,10 @@ class GuestOutput(NamedTuple):
     windows: dict[str, list[float]] = {}  # noqa: RUF012  (never written to)
     events: dict[str, dict[str, float]] = {}  # noqa: RUF012
 
-    def counted(self) -> GuestOutput:
-        """The output without what only a model has."""
+    def on(self, machine: MachineType) -> GuestOutput:
+        """The output of a guest on a kind of machine: where nothing is modelled, without what only a model has."""
+        if architecture.of_machine(machine).modelled:
+            return self
         return self._replace(costs={case: costs.counts(values) for case, values in self.costs.items()}, events={})
 
     def metrics(self, case: str) -> dict[str, float]:

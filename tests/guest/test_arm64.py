@@ -31,6 +31,10 @@ def test_numbers_are_the_same_again_and_functions_have_names(story: Lab) -> None
     why = story.json("explain", first["result"], "--case", "mprotect-private-256k")
     names = {row["name"] for row in why["rows"]}
     assert {"change_protection", "tlb_flush"} <= names
+    bundle = story.home / "arm64.tar"
+    assert story.run("report", first["result"], "--format", "bundle", "--output", str(bundle)).returncode == 0
+    assert ", 0 numbers differ" in story.run("replay", str(bundle)).stdout
+    bundle.unlink()
 
 
 def test_both_architectures_stand_side_by_side(story: Lab) -> None:

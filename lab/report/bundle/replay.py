@@ -159,10 +159,11 @@ def _boot(
     exact_guest = contents.guest_of(boot, qemu, opened.machine, instrument)
     argv = exact_guest.argv(kernel=opened.folder / boot.kernel, folder=folder, root=root)
     try:
-        return runs.boot_and_read(
+        found = runs.boot_and_read(
             argv, folder, workload, guest.seed, [workload.case(name) for name in guest.cases],
             modelled=instrument is not None, timeout_s=options.guest_timeout_s, running=running,
         )  # fmt: skip
+        return found.on(boot.machine)
     except GuestFailed as error:
         error.message = f"{guest.name}: {error.message}"
         error.log = None  # the scratch folder with the log is deleted
