@@ -6,7 +6,7 @@ every version of the plugin interface.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -209,19 +209,18 @@ _decoder: msgspec.json.Decoder[_Line] = msgspec.json.Decoder(_Line)
 def read(path: Path) -> Output:
     """The plugin's output. `GuestFailed` when it is missing or cut off."""
     try:
-        content = path.read_bytes()
+        with path.open("rb") as lines:
+            return parse(lines)
     except OSError as error:
         raise GuestFailed(
             GuestFailure.MALFORMED, f"the cost plugin left no output: {error.strerror}", log=path
         ) from error
-    try:
-        return parse(content)
     except GuestFailed as error:
         error.log = path
         raise
 
 
-def parse(content: bytes) -> Output:
+def parse(content: Iterable[bytes]) -> Output:
     """Read the plugin's JSON lines."""
     lines = _decode(content)
     header = next(lines, None)
@@ -231,6 +230,7 @@ def parse(content: bytes) -> Output:
         raise _malformed(1, f"schema {header.schema} is not known; this lab reads {_OLDEST} to {SCHEMA}")
     windows: list[Window] = []
     pending: Window | None = None
+    number = 1
     for number, line in enumerate(lines, start=2):
         match line:
             case Window() if pending is None:
@@ -242,11 +242,11 @@ def parse(content: bytes) -> Output:
                 return Output(interface=header.interface, model=header.model, vcpus=header.vcpus, windows=windows)
             case _:
                 raise _malformed(number, "a line is out of order")
-    raise _malformed(len(content.splitlines()), "its end is missing")
+    raise _malformed(number, "its end is missing")
 
 
-def _decode(content: bytes) -> Iterator[_Line]:
-    for number, line in enumerate(content.splitlines(), start=1):
+def _decode(content: Iterable[bytes]) -> Iterator[_Line]:
+    for number, line in enumerate(content, start=1):
         try:
             record: _Line = _decoder.decode(line)
         except DAMAGED as error:

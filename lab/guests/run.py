@@ -23,8 +23,11 @@ from lab.kernels.kernel import Kernel
 # Files in a guest's folder.
 CONSOLE, REPORT, INITRD = "console.log", "report.jsonl", "initrd.cpio"
 
-FILE_MAX = 256 << 20
-"""The most bytes of each file of an exact guest: twenty times what all of syscalls leaves."""
+TOO_MUCH = "cost plugin: the guest's"
+"""The beginning of the plugin's complaint about a guest that would make it grow without bound."""
+
+FILE_MAX = 64 << 20
+"""The most bytes of each file of an exact guest: five times what all of syscalls leaves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +210,13 @@ def _require_complete(ended: GuestExit, report: GuestReport) -> None:
             f"the guest wrote more than {FILE_MAX >> 20} MiB to its console, its report or the plugin's output",
             hint="does a program print, or mark operations, without end?",
             log=log,
+        )
+    if (complaint := ended.complaints[-1:]) and complaint[0].startswith(TOO_MUCH):
+        raise GuestFailed(
+            GuestFailure.WORKLOAD,
+            complaint[0].removeprefix("cost plugin: "),
+            hint="mark fewer operations, or larger ones",
+            log=log.with_name("qemu.log"),
         )
     if ended.status != 0:
         how = f"signal {-ended.status}" if ended.status < 0 else f"status {ended.status}"

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Blocks live as long as QEMU: code that is translated again finds its counters again. */
 #include "block.h"
+#include "memory.h"
 #include "tlb.h"
-
-#include <stdio.h>
-#include <stdlib.h>
 
 #define CHUNK		2048
 #define HASH_BITS	16
@@ -29,15 +27,10 @@ static struct block **find_head(uint64_t start, uint32_t length)
 
 static void add_chunk(void)
 {
-	struct chunk *chunk = calloc(1, sizeof(*chunk));
+	struct chunk *chunk = memory_get(1, sizeof(*chunk));
 
-	/* There is nobody to return an error to: QEMU is in the middle of a translation. */
-	if (chunk)
-		chunk->left = calloc(NR_BLOCK_COUNTERS * CHUNK, sizeof(*chunk->left));
-	if (!chunk || !chunk->left || !counters_make(&chunk->counters, NR_BLOCK_COUNTERS * CHUNK)) {
-		fputs("cost plugin: out of memory\n", stderr);
-		abort();
-	}
+	chunk->left = memory_get(NR_BLOCK_COUNTERS * CHUNK, sizeof(*chunk->left));
+	counters_make(&chunk->counters, NR_BLOCK_COUNTERS * CHUNK);
 	if (last)
 		last->next = chunk;
 	else

@@ -22,9 +22,9 @@
 #include "context.h"
 #include "a64.h"
 #include "access.h"
+#include "memory.h"
 #include "vcpu.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define ENTRY_STACKS	0xfffffe0000000000ULL	/* where the CPU puts its frame when it leaves user code */
@@ -248,9 +248,7 @@ static struct task *find_task(uint64_t address)
 		task = task->next;
 	if (task)
 		return task;
-	task = calloc(1, sizeof(*task));
-	if (!task)
-		abort();
+	task = memory_get(1, sizeof(*task));
 	task->address = address;
 	task->next = *head;
 	*head = task;

@@ -13,6 +13,7 @@
 #include "decode.h"
 #include "fetch.h"
 #include "machine.h"
+#include "memory.h"
 #include "output.h"
 #include "total.h"
 #include "translate.h"
@@ -66,9 +67,7 @@ static void watch_string(const struct step *step)
 	if (iterates(step))
 		return;
 	/* As long as generated code may call with it: for ever. */
-	at = malloc(sizeof(*at));
-	if (!at)
-		abort();
+	at = memory_get(1, sizeof(*at));
 	*at = (struct string_site){ step->site, step->decoded.stores, step->decoded.size, 0 };
 	if (!step->leads)
 		qemu_plugin_register_vcpu_insn_exec_cb(step->insn, on_string, QEMU_NO_REGISTERS, at);
@@ -430,9 +429,10 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 		fputs("cost plugin: this QEMU's plugin interface is not one that is known\n", stderr);
 		return 1;
 	}
-	if (!machine_read(argc, argv) || !choose_architecture(info->target_name) || !vcpus_make(count) || !totals_make() ||
+	if (!machine_read(argc, argv) || !choose_architecture(info->target_name) || !vcpus_make(count) ||
 	    !output_open(machine.out, info->version.cur))
 		return 1;
+	totals_make();
 	plugin_id = id;
 	/* A reset interrupts the vCPU's turn, so with several it would change which runs when: then watch from the start. */
 	if (count == 1 && machine.brackets != BRACKETS_BOOT)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* One face for the versions of QEMU's plugin interface. */
 #include "qemu.h"
+#include "memory.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -97,10 +98,8 @@ struct addition {
 
 static struct addition *addition(const struct counters *counters, size_t index, uint64_t add)
 {
-	struct addition *made = malloc(sizeof(*made));
+	struct addition *made = memory_get(1, sizeof(*made));
 
-	if (!made)
-		abort();
 	*made = (struct addition){ &counters->plain[index], add };
 	return made;
 }
@@ -121,14 +120,13 @@ static void add_on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_
 	add_on_execution(vcpu, data);
 }
 
-bool counters_make(struct counters *counters, size_t count)
+void counters_make(struct counters *counters, size_t count)
 {
 	counters->count = count;
 	if (scoreboard_new && !by_callback())
 		counters->score = scoreboard_new(count * sizeof(uint64_t));
 	else
-		counters->plain = calloc(count, sizeof(uint64_t));
-	return counters->score || counters->plain;
+		counters->plain = memory_get(count, sizeof(uint64_t));
 }
 
 static const uint64_t *values(const struct counters *counters)

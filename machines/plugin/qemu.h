@@ -89,7 +89,7 @@ struct counters {
 bool qemu_adapt(const qemu_info_t *info, unsigned int *vcpus);
 size_t qemu_instruction_bytes(const struct qemu_plugin_insn *insn, uint8_t *bytes, size_t limit);
 
-bool counters_make(struct counters *counters, size_t count);
+void counters_make(struct counters *counters, size_t count);
 uint64_t counters_sum(const struct counters *counters, size_t index);
 void counters_copy(const struct counters *counters, uint64_t *to);
 void counters_add_on_block(struct qemu_plugin_tb *tb, const struct counters *counters, size_t index, uint64_t add);

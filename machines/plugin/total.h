@@ -41,7 +41,7 @@ static inline size_t total_at(enum mode mode, enum total total)
 	return (size_t)mode * NR_TOTALS + (size_t)total;
 }
 
-bool totals_make(void);
+void totals_make(void);
 
 /* Of all that was executed since power-on, with what was modelled since the window began. */
 struct tally tally_look(void);

@@ -10,9 +10,10 @@
 #include "window.h"
 #include "access.h"
 #include "context.h"
+#include "memory.h"
 #include "output.h"
 
-#include <stdlib.h>
+#define ROOM_STEP	1024		/* operations */
 
 void (*windows_ready)(void);
 
@@ -57,10 +58,9 @@ static void end(bool complete)
 static struct operation *operation(uint64_t number)
 {
 	if (number >= operations_room) {
-		operations_room = operations_room ? 2 * operations_room : 1024;
-		window.operations = realloc(window.operations, operations_room * sizeof(*window.operations));
-		if (!window.operations)
-			abort();
+		window.operations =
+			memory_grow(window.operations, operations_room, ROOM_STEP, sizeof(*window.operations));
+		operations_room += ROOM_STEP;
 	}
 	if (number == window.nr_operations)
 		window.operations[window.nr_operations++] = (struct operation){ 0 };

@@ -56,7 +56,7 @@ class Bench:
 
     def output(self, *cases: str, model: Model = Model.FULL) -> Output:
         """Run cases of the probe under the plugin."""
-        return plugin.parse(self.boot(*cases, model=model)[1])
+        return plugin.parse(self.boot(*cases, model=model)[1].splitlines())
 
     def window(self, case: str, model: Model = Model.FULL) -> Window:
         """Run one case of the probe, which has one window."""
@@ -266,12 +266,12 @@ def test_several_vcpus_are_not_disturbed_either(bench: Bench) -> None:
     plain, _ = bench.boot(*cases, model=None, vcpus=2)
     report, costs = bench.boot(*cases, model=Model.FULL, vcpus=2)
     assert report == plain
-    assert [window.user["loads"] for window in plugin.parse(costs).windows] == [1024, 0]
+    assert [window.user["loads"] for window in plugin.parse(costs.splitlines()).windows] == [1024, 0]
 
 
 def test_a_case_is_measured_as_a_whole_unless_it_has_a_window(bench: Bench) -> None:
-    whole = plugin.parse(bench.boot("loads 1 1", model=Model.COUNT, brackets=Brackets.CASE)[1]).windows
-    both = plugin.parse(bench.boot("loads 1 1", model=Model.COUNT, brackets=Brackets.BOTH)[1]).windows
+    whole = plugin.parse(bench.boot("loads 1 1", model=Model.COUNT, brackets=Brackets.CASE)[1].splitlines()).windows
+    both = plugin.parse(bench.boot("loads 1 1", model=Model.COUNT, brackets=Brackets.BOTH)[1].splitlines()).windows
     assert [window.own for window in whole] == [False]
     assert [window.own for window in both] == [True]
     assert whole[0].instructions > 100 * both[0].instructions

@@ -27,7 +27,7 @@ END = '{"t":"end"}'
 
 
 def _parse(*lines: str) -> plugin.Output:
-    return plugin.parse("".join(line + "\n" for line in lines).encode())
+    return plugin.parse([f"{line}\n".encode() for line in lines])
 
 
 def test_output() -> None:
