@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#define MEMORY_MAX	(96UL << 20)	/* bytes, of all that a guest makes grow */
+#define MEMORY_MAX	(64UL << 20)	/* bytes, of all that a guest makes grow */
 
 /* Zeroed, and never given back. Both end QEMU where a guest makes more than MEMORY_MAX grow. */
 void *memory_get(size_t count, size_t size);

@@ -42,7 +42,7 @@ def after(words: list[str], option: str) -> list[str]:
 @pytest.mark.parametrize("machine", list(architecture.load().boards))
 def test_nothing_outside_can_disturb_a_guest(machine: MachineType) -> None:
     words = argv(machine)
-    assert after(words, "-accel") == ["tcg,thread=single,tb-size=112"]
+    assert after(words, "-accel") == ["tcg,thread=single,tb-size=96"]
     assert after(words, "-icount") == [f"shift={exact.exact_machine().shift},sleep=off"]
     (rtc,) = after(words, "-rtc")
     assert rtc.startswith("base=20") and rtc.endswith(",clock=vm")
@@ -63,7 +63,7 @@ def test_an_arm64_guest_has_ports_of_its_own_and_numbers_from_a_fixed_seed() -> 
     assert after(words, "-machine") == ["virt,gic-version=3,memory-backend=ram"]
     assert after(words, "-cpu") == ["cortex-a76"] and after(words, "-seed") == ["1"]
     assert after(words, "-serial") == ["chardev:console"] and after(words, "-device") == ["pci-serial,chardev=report"]
-    assert after(words, "-accel") == ["tcg,thread=single,tb-size=112"] and after(words, "-rtc")[0].endswith(",clock=vm")
+    assert after(words, "-accel") == ["tcg,thread=single,tb-size=96"] and after(words, "-rtc")[0].endswith(",clock=vm")
 
 
 def test_what_is_booted(tmp_path: Path) -> None:

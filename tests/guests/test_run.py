@@ -211,9 +211,9 @@ def test_a_guest_that_writes_without_end_is_ended(tmp_path: Path) -> None:
 
 
 def test_a_guest_that_would_make_the_plugin_grow_is_its_programs_failure(tmp_path: Path) -> None:
-    said = "cost plugin: the guest's operations and code take more than 96 MiB to count"
+    said = "cost plugin: the guest's operations and code take more than 64 MiB to count"
     left = guest_run.boot(qemu(tmp_path, f'echo "{said}" >&2; exit 1'), folder=tmp_path, timeout_s=60)
-    with pytest.raises(GuestFailed, match="the guest's operations and code take more than 96 MiB") as caught:
+    with pytest.raises(GuestFailed, match="the guest's operations and code take more than 64 MiB") as caught:
         guest_run.read_report(left)
     assert caught.value.kind == "workload"
 
