@@ -25,7 +25,7 @@ MODULES = sorted(
 # A package imports only from those before it.
 ORDER = (
     "core", "stats", "kernels", "workloads", "guests", "compare", "bisection", "report", "cluster", "history",
-    "nightly", "cli",
+    "atlas", "nightly", "cli",
 )  # fmt: skip
 
 
@@ -86,8 +86,8 @@ def test_no_module_leads_back_to_itself() -> None:
 
 
 def test_the_tree_stays_a_house() -> None:
-    assert len({name.split(".")[1] for name in MODULES if "." in name} | {"__init__"}) <= 14
-    assert len(MODULES) <= 180
+    assert len({name.split(".")[1] for name in MODULES if "." in name} | {"__init__"}) <= 15
+    assert len(MODULES) <= 192
     lines = {name: len(_path(name).read_text().splitlines()) for name in MODULES}
     packages = {name for name in MODULES if _path(name).name == "__init__.py"} | {"lab.__main__"}
     assert not {name: size for name, size in lines.items() if size < 40 and name not in packages}

@@ -31,6 +31,7 @@ _ABORT = 128
 _COMMANDS = {
     "aa": "Compare a kernel with itself: the noise, and the smallest change that can be told.",
     "ab": "Compare two kernels on a workload.",
+    "atlas": "Look up what every operation costs in every kernel, and measure that.",
     "bisect": "Find the commit that changed a measurement.",
     "ci": "Compare a change with its base in a pipeline: a comment, and red only for a regression.",
     "completion": "Print the script by which a shell completes the lab's command lines.",

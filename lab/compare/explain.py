@@ -126,14 +126,17 @@ class Explanation(Record, frozen=True, kw_only=True):
 
 
 @dataclass(slots=True)
-class _Sum:
+class FunctionSum:
+    """The cost of one function in one arm, over all operations. entered: its first instruction was executed."""
+
     instructions: int = 0
     cycles: int = 0
     entries: int = 0
     entered: bool = False
 
 
-_Key = tuple[Space, str]
+FunctionKey = tuple[Space, str]
+"""A function: where it runs, and its name in the source."""
 
 
 def explain(base: ArmProfile, test: ArmProfile, *, cost: Cost = "cycles", cycle_units: int = MILLI) -> Explanation:
@@ -145,7 +148,7 @@ def explain(base: ArmProfile, test: ArmProfile, *, cost: Cost = "cycles", cycle_
     """
     if base.operations < 1 or test.operations < 1:
         raise ValueError(f"no operations to divide by: base {base.operations}, test {test.operations}")
-    sums = {"base": _by_function(base), "test": _by_function(test)}
+    sums = {"base": by_function(base), "test": by_function(test)}
     rows = [_row(key, sums["base"].get(key), sums["test"].get(key)) for key in sums["base"].keys() | sums["test"]]
     return Explanation(
         base_operations=base.operations,
@@ -155,12 +158,13 @@ def explain(base: ArmProfile, test: ArmProfile, *, cost: Cost = "cycles", cycle_
     )
 
 
-def _by_function(profile: ArmProfile) -> dict[_Key, _Sum]:
-    sums: dict[_Key, _Sum] = {}
+def by_function(profile: ArmProfile) -> dict[FunctionKey, FunctionSum]:
+    """A profile's sums by function."""
+    sums: dict[FunctionKey, FunctionSum] = {}
     for block in profile.blocks:
         space: Space = "kernel" if block.address >= KERNEL_HALF else "user"
         key, entry = _place(block.address, space, profile.kernel if space == "kernel" else profile.user)
-        found = sums.setdefault(key, _Sum())
+        found = sums.setdefault(key, FunctionSum())
         found.instructions += block.instructions
         found.cycles += block.cycles
         if entry:
@@ -169,7 +173,7 @@ def _by_function(profile: ArmProfile) -> dict[_Key, _Sum]:
     return sums
 
 
-def _place(address: int, space: Space, tables: Sequence[SymbolTable]) -> tuple[_Key, bool]:
+def _place(address: int, space: Space, tables: Sequence[SymbolTable]) -> tuple[FunctionKey, bool]:
     """The row that an address belongs to, and whether code there is a function's entry."""
     for table in tables:
         symbol: Symbol | None = table.find(address)
@@ -178,8 +182,8 @@ def _place(address: int, space: Space, tables: Sequence[SymbolTable]) -> tuple[_
     return (space, f"[unknown {space}]"), False
 
 
-def _row(key: _Key, base: _Sum | None, test: _Sum | None) -> FunctionRow:
-    b, t = base or _Sum(entered=True), test or _Sum(entered=True)
+def _row(key: FunctionKey, base: FunctionSum | None, test: FunctionSum | None) -> FunctionRow:
+    b, t = base or FunctionSum(entered=True), test or FunctionSum(entered=True)
     return FunctionRow(
         space=key[0],
         name=key[1],

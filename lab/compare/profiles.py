@@ -128,7 +128,7 @@ def collect(folder: Path, case: CaseResult, work: Work, *, machine: str | None, 
     packages = series.bench.workload.packages
     root = image.obtain(work.progress, packages=packages, guests=guests.name)[1] / "root"
     base, test = (
-        _profile(series.guest(arm, runs.PROFILED_SEED, [series.bench.workload.case(case.case)]), root)
+        of_guest(series.guest(arm, runs.PROFILED_SEED, [series.bench.workload.case(case.case)]), root)[case.case]
         for arm in ready.arms
     )
     return Profiles(
@@ -150,25 +150,29 @@ def kept(folder: Path, case: CaseResult, machine: str | None, model: str | None)
     return kind if wanted is not None and wanted.identity == stored else None
 
 
-def _profile(guest: GuestRun, root: Path) -> ArmProfile:
-    workload, (case,) = guest.bench.workload, guest.cases
+def of_guest(guest: GuestRun, root: Path) -> dict[str, ArmProfile]:
+    """The profiles that a guest of the profiled seed left, by case. root: of the guest image."""
+    workload, kernel = guest.bench.workload, guest.arm.kernel
     run, path = records.load(guest.record_path, Run), guest.folder / COSTS
     # The plugin knows cases by their order in the boot.
     by_number = plugin.by_case(path)
-    numbers = [number for number, outcome in enumerate(run.report.cases, start=1) if outcome.name == case.name]
-    windows = [window for number in numbers for window in by_number.get(number, [])]
-    if not windows:
-        raise GuestFailed(GuestFailure.NO_REPORT, "the cost model saw nothing of the case", log=path)
-    counted = runs.operations_of(workload, run.report, case.name)
-    kernel = guest.arm.kernel
+    found = {}
     own = initrd.own_files(workload, kernel.architecture)
     program = own.get(workload.program, root / workload.program.lstrip("/"))
-    return ArmProfile(
-        blocks=[block for window in windows for block in window.blocks],
-        operations=sum(len(window.operations) for window in windows) or round(counted or len(windows)),
-        kernel=[symbols.kernel_symbols(kernel.vmlinux or kernel.bzimage, kernel.symbols)],
-        user=[symbols.from_elf(program)],
-    )
+    names = symbols.kernel_symbols(kernel.vmlinux or kernel.bzimage, kernel.symbols), symbols.from_elf(program)
+    for case in guest.cases:
+        numbers = [number for number, outcome in enumerate(run.report.cases, start=1) if outcome.name == case.name]
+        windows = [window for number in numbers for window in by_number.get(number, [])]
+        if not windows:
+            raise GuestFailed(GuestFailure.NO_REPORT, f"the cost model saw nothing of case {case.name}", log=path)
+        counted = runs.operations_of(workload, run.report, case.name)
+        found[case.name] = ArmProfile(
+            blocks=[block for window in windows for block in window.blocks],
+            operations=sum(len(window.operations) for window in windows) or round(counted or len(windows)),
+            kernel=[names[0]],
+            user=[names[1]],
+        )
+    return found
 
 
 # ---- the initcalls of a boot

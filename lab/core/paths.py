@@ -17,7 +17,7 @@ import platformdirs
 
 from lab.core.errors import DiskFull
 
-ROOMS = ("ansible", "bisect", "images", "kernels", "machines", "reports", "workloads")
+ROOMS = ("ansible", "atlas", "bisect", "images", "kernels", "machines", "reports", "workloads")
 
 _APP = "kernel-ab-lab"
 

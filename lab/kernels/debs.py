@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shutil
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -269,6 +269,30 @@ def matching(pattern: str, progress: Progress = QUIET, *, guests: str = architec
         if len(found) < 2:
             found = _newest_versions(lists, wanted, suites)
     return {name: str(found[name]) for name in sorted(found, key=lambda name: (found[name], name))}
+
+
+def offered(pattern: str, progress: Progress = QUIET, *, guests: str = architecture.DEFAULT) -> list[Offer]:
+    """The cloud kernels of `SUITE/PATTERN` at every version, the oldest first, each once.
+
+    The pattern is of names or versions (`trixie-backports/7.*`). A signed image comes before its unsigned twin.
+    """
+    suite, slash, wanted = pattern.rpartition("/")
+    if not slash or not wanted:
+        raise UserError(f"{pattern!r} names no packages of a suite", hint="write e.g. trixie-backports/*")
+    suites, flavour = suites_named(suite), architecture.load(guests)
+    found: dict[str, Offer] = {}
+    for offer in kernels(all_suites(progress, guests=guests)):
+        is_wanted = fnmatchcase(offer.package, wanted) or fnmatchcase(offer.version, wanted)
+        if is_wanted and offer.suite in suites and _is_cloud(offer, flavour):
+            known = found.get(offer.version)
+            if known is None or ("unsigned" in known.package and "unsigned" not in offer.package):
+                found[offer.version] = offer
+    return [found[version] for version in in_order(found)]
+
+
+def in_order(versions: Iterable[str]) -> list[str]:
+    """Versions of packages, the oldest first, as Debian compares them."""
+    return sorted(versions, key=Version)
 
 
 def _newest_versions(lists: PackageLists, pattern: str, suites: Sequence[str]) -> dict[str, Version]:

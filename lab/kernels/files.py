@@ -360,6 +360,18 @@ def compiler_of(path: Path) -> str | None:
     return match[1].decode(errors="replace") if match else None
 
 
+_BUILT = re.compile(rb"Linux version \d[^\n]*?\((\d{4}-\d\d-\d\d)\)")
+
+
+def built_on(path: Path) -> str | None:
+    """The date in a distributor's banner, that of the package's version; None where it has none."""
+    try:
+        match = _BUILT.search(extract_vmlinux(path))
+    except (UserError, OSError):  # the file may be gone by now
+        return None
+    return match[1].decode() if match else None
+
+
 def modules_of(path: Path, release: str) -> Path | None:
     """The modules of a kernel image: beside it, where a package has them, or installed."""
     beside = path.resolve().parent

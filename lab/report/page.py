@@ -7,7 +7,8 @@ import hashlib
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -30,17 +31,10 @@ MOST_ROWS = 100
 """Pairs that are listed number by number; of more, the page shows the plot and a few quantiles."""
 
 
-def fill(name: str, *, more_style: str = "", **values: object) -> str:
-    """The page that a template makes of some values. more_style: rules of ours beside those of all pages."""
-    style, script = _source("page.css") + more_style, _source("page.js")
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(paths.room("reports") / "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template(name).render(
+def fill(name: str, *, more_style: str = "", more_script: str = "", **values: object) -> str:
+    """The page that a template makes of some values. more_style, more_script: of ours beside those of all pages."""
+    style, script = _source("page.css") + more_style, _source("page.js") + more_script
+    return _environment(paths.room("reports") / "templates").get_template(name).render(
         style=Markup(style),  # noqa: S704  (a file of ours)
         script=Markup(script),  # noqa: S704
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -48,6 +42,18 @@ def fill(name: str, *, more_style: str = "", **values: object) -> str:
         number=number,
         **values,
     )  # fmt: skip
+
+
+@cache
+def _environment(folder: Path) -> jinja2.Environment:
+    """The templates of a folder, each compiled once."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
 
 
 def _source(name: str) -> str:

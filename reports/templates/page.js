@@ -31,7 +31,7 @@ for (const heading of document.querySelectorAll("table.sortable th[aria-sort]"))
   heading.querySelector("button").addEventListener("click", () => sortBy(heading));
 }
 
-for (const form of document.querySelectorAll("form.filters")) {
+for (const form of document.querySelectorAll("form.filters[data-for]")) {
   const rows = [...document.getElementById(form.dataset.for).tBodies[0].rows];
   const apply = () => {
     const text = form.elements.text.value.trim().toLowerCase();

@@ -1,0 +1,1 @@
+"""The atlas: what every operation costs in every kernel, and when that changed."""

@@ -1,0 +1,336 @@
+"""Measuring an atlas: column by column, each cell once. What is measured stays as long as nothing that it depends on
+changes, so a new package costs one column.
+
+<data>/atlas/<plan>/<architecture>/<column>/column.json    the kernel
+<data>/atlas/<plan>/<architecture>/<column>/<guests>.json  the cells of the cases that share their guests
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+
+import msgspec
+
+from lab.atlas.data import Cell, FunctionCost, Hole
+from lab.atlas.plan import AtlasPlan, PlannedColumn
+from lab.compare import exact, explain, profiles, runs, sampling
+from lab.compare.exact import ExactGuests
+from lab.compare.sampling import Series
+from lab.core import paths, records
+from lab.core.errors import DiskFull, GuestFailed, HostFailed, LabError
+from lab.core.executor import Work
+from lab.core.progress import Task
+from lab.core.records import Record
+from lab.guests import costs
+from lab.guests import exact as guest_exact
+from lab.guests import image as guest_image
+from lab.guests.run import Arm
+from lab.kernels import architecture, files
+from lab.kernels.kernel import Kernel
+from lab.workloads import selection
+from lab.workloads.spec import Case, Workload
+
+DIGITS = 3
+"""Behind the point, of all costs of an operation."""
+
+
+class KernelFacts(Record, frozen=True, kw_only=True):
+    """What a column's kernel says of itself. hole: the reason why there is no kernel, until it is tried again."""
+
+    schema: int = 1
+    release: str = ""
+    builder: str = ""
+    date: str = ""
+    hole: Hole | None = None
+
+
+class Sheet(Record, frozen=True, kw_only=True):
+    """The cells of one column that share their guests, stored in one piece.
+
+    key: of all that the numbers follow from. settled: False where the host was to blame for a hole, so that the next
+    run tries again. profiles: of each case, the functions of the first seed. wall_s: of all guests, one by one.
+    """
+
+    schema: int = 1
+    key: str
+    fingerprint: str
+    machine: str
+    measured: str
+    wall_s: float
+    settled: bool = True
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
+    cells: dict[str, Cell | Hole]
+    profiles: dict[str, list[FunctionCost]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The folder of an architecture's columns of a plan."""
+
+    plan: AtlasPlan
+    guests: str
+
+    @property
+    def folder(self) -> Path:
+        """Where all columns are."""
+        return paths.data_dir("atlas", self.plan.name, self.guests)
+
+    def facts(self, column: PlannedColumn) -> Path:
+        """The file about a column's kernel."""
+        return self.folder / column.id / "column.json"
+
+    def sheet(self, column: PlannedColumn, text: str) -> Path:
+        """The file of the cells of a selection."""
+        return self.folder / column.id / f"{file_name(text)}.json"
+
+    def work(self, column: PlannedColumn, text: str) -> Path:
+        """The folder of guests that are under way."""
+        return paths.cache_dir("atlas", self.plan.name, self.guests, column.id, file_name(text))
+
+    def load_facts(self, column: PlannedColumn) -> KernelFacts | None:
+        """What is known of a column's kernel; None before it was there."""
+        path = self.facts(column)
+        return records.load(path, KernelFacts) if path.is_file() else None
+
+    def load_sheet(self, column: PlannedColumn, text: str) -> Sheet | None:
+        """The stored cells of a selection; None where there are none."""
+        path = self.sheet(column, text)
+        return records.load(path, Sheet) if path.is_file() else None
+
+
+def file_name(text: str) -> str:
+    """A selection as the name of a file; long ones end in a digest."""
+    name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    return name if len(name) <= 60 else f"{name[:50]}-{records.digest(text)[:8]}"
+
+
+def key_of(plan: AtlasPlan, column: PlannedColumn, series: Series, kernel: str) -> str:
+    """The key of a selection's cells: all that their numbers follow from."""
+    workload, cases = series.bench.workload, [case.name for case in series.cases]
+    identity = [kernel, list(column.spec.settings), workload.name, cases, plan.seeds, series.bench.fingerprint]
+    return records.digest(identity)
+
+
+@dataclass(kw_only=True)
+class _Guests:
+    """The guests of one selection in a column, prepared."""
+
+    text: str
+    ready: ExactGuests
+    key: str
+    folder: Path
+
+    @property
+    def series(self) -> Series:
+        (series,) = self.ready.series
+        return series
+
+
+def measure(place: Place, found: Sequence[PlannedColumn], work: Work, *, patterns: Sequence[str] = ()) -> int:
+    """Measure columns in their order as far as they are not there, until the budget is used up; returns how many are
+    whole then. patterns: of the selections to measure; all without any.
+    """
+    whole = 0
+    texts = [text for text in place.plan.selections if not patterns or text in patterns]
+    with work.progress.task(f"columns of {place.guests}", len(found)) as task:
+        for column in found:
+            if work.out_of_time:
+                break
+            whole += _column(place, column, texts, work, task)
+            task.advance()
+    return whole
+
+
+def _column(place: Place, column: PlannedColumn, texts: Sequence[str], work: Work, task: Task) -> bool:
+    """Measure what a column lacks; True once it is whole."""
+    try:
+        kernel = column.spec.obtain(work, cc=place.plan.cc, needs=selection.needs_of(texts))
+    except DiskFull:
+        raise
+    except LabError as error:
+        known = place.load_facts(column)
+        if known is None or known.hole:  # what was measured while the archive had it stays
+            _save(place.facts(column), KernelFacts(hole=_reason(error)))
+        work.progress.log(f"{column.version}: no kernel: {error.message}")
+        return False
+    _save(place.facts(column), facts_of(kernel))
+    arm = Arm(name="kernel", kernel=kernel, settings=dict(column.spec.settings))
+    wanted, began = [], time.monotonic()
+    for text in texts:
+        guests = _prepare(place, column, text, arm, work)
+        if guests is not None:
+            wanted.append(guests)
+    if not wanted:
+        return True
+    work.progress.log(f"{column.version} ({column.series}): {', '.join(one.text for one in wanted)}")
+    run(wanted, arm, place.plan.seeds, work)
+    complete = True
+    for one in wanted:
+        sheet = _sheet(one, arm, place.plan.seeds, work)
+        if sheet is None:
+            complete = False
+            continue
+        _save(place.sheet(column, one.text), sheet)
+        shutil.rmtree(one.folder, ignore_errors=True)
+    work.progress.log(f"{column.version}: {time.monotonic() - began:.0f} s")
+    return complete
+
+
+def run(wanted: Sequence[_Guests], arm: Arm, seeds: int, work: Work) -> None:
+    """Run the guests of several selections side by side. A guest that dies costs its arm the case it died in."""
+    guests = [
+        (one.series, one.series.guest(arm, seed, together))
+        for seed in range(1, seeds + 1)
+        for one in wanted
+        for together in one.series.bench.workload.by_guest(one.series.cases)
+    ]
+    with work.progress.task("guests", None) as task:
+        sampling.run_all(guests, work, task, loss="arm")
+
+
+def facts_of(kernel: Kernel) -> KernelFacts:
+    """What a kernel's banner says."""
+    image = kernel.bzimage or kernel.vmlinux
+    return KernelFacts(
+        release=kernel.release,
+        builder=kernel.compiler() or "",
+        date=(files.built_on(image) or "") if image else "",
+    )
+
+
+def _prepare(place: Place, column: PlannedColumn, text: str, arm: Arm, work: Work) -> _Guests | None:
+    """The guests of a selection; None where its cells are stored already, or the kernel lacks what all need."""
+    stored = place.load_sheet(column, text)
+    try:
+        ready = prepare(place.plan, column, text, arm, place.work(column, text), work)
+    except (DiskFull, HostFailed):
+        raise
+    except LabError as error:
+        cells: dict[str, Cell | Hole] = {
+            f"{workload.name}:{case.name}": _reason(error)
+            for workload, cases in selection.select_all([text])
+            for case in cases
+        }
+        sheet = Sheet(
+            key="", fingerprint="", machine="", measured=_now(), wall_s=0.0, settled=False, cells=cells,
+            profiles={},
+        )  # fmt: skip
+        _save(place.sheet(column, text), sheet)
+        return None
+    return None if stored and stored.settled and stored.key == ready.key else ready
+
+
+def prepare(plan: AtlasPlan, column: PlannedColumn, text: str, arm: Arm, folder: Path, work: Work) -> _Guests:
+    """Describe the guests of a selection around a kernel, in a folder for their runs."""
+    (folder / "runs").mkdir(parents=True, exist_ok=True)
+    comparison = plan.comparison(text, column.spec)
+    qemu = guest_exact.find_qemu(plan.qemu, architecture.load(column.spec.architecture))
+    ready = exact.prepare_around((arm,), qemu, comparison, folder, work.progress)
+    exact.require_fixed_work(ready)
+    (series,) = ready.series
+    return _Guests(text=text, ready=ready, key=key_of(plan, column, series, arm.kernel.key), folder=folder)
+
+
+def _sheet(one: _Guests, arm: Arm, seeds: int, work: Work) -> Sheet | None:
+    """The cells of guests that ran; None where the budget ended first."""
+    series = one.series
+    if any(len(series.runs_of(arm.name, case)) < seeds and not series.failure(arm.name, case) for case in series.cases):
+        return None
+    name = series.bench.workload.name
+    failures = [failure for case in series.cases if (failure := series.failure(arm.name, case))]
+    shape = one.ready.environment
+    return Sheet(
+        key=one.key,
+        fingerprint=series.bench.fingerprint,
+        machine=str(series.bench.machine),
+        measured=_now(),
+        wall_s=sum(run.wall_s for run in series.done.values()),
+        settled=not any(failure.kind.blames == "host" for failure in failures),
+        environment={"qemu": shape.qemu, "cpu": shape.cpu, "model": shape.model},
+        cells={f"{name}:{case.name}": cell_of(series, arm, case) for case in series.cases},
+        profiles=dict(_profiles(series, arm, work)),
+    )
+
+
+def cell_of(series: Series, arm: Arm, case: Case) -> Cell | Hole:
+    """The numbers of a case, or the reason why it has none."""
+    if (failure := series.failure(arm.name, case)) is not None:
+        return _reason(failure)
+    cycles, instructions = metrics_of(series.bench.workload)
+    found = series.runs_of(arm.name, case)
+    costs_of = [run.costs.get(case.name, {}) for run in found.values()]
+    counted = tuple(round(values.get(instructions, math.nan), DIGITS) for values in costs_of)
+    if not all(map(math.isfinite, counted)):
+        return "no number: the cost model saw nothing of the case"
+    modelled = tuple(round(values[cycles], DIGITS) for values in costs_of if cycles in values)
+    strings = tuple(_string_starts(series, run.events.get(case.name)) for run in found.values())
+    return Cell(modelled, counted, strings if any(strings) else ())
+
+
+def metrics_of(workload: Workload) -> tuple[str, str]:
+    """The metrics that decide by cycles and by instructions."""
+    cycles = costs.metrics_of(workload.measures, workload.center)[0].name
+    return cycles, costs.metrics_of(workload.measures, workload.center, "instructions")[0].name
+
+
+def _string_starts(series: Series, events: dict[str, float] | None) -> float:
+    """The cycles of an operation that are the starts of string instructions (see `costs.without_string_starts`)."""
+    instrument = series.bench.instrument
+    if not events or instrument is None:
+        return 0.0
+    prices = costs.prices_of(instrument.machine)
+    return round(costs.cycles(events, prices) - costs.cycles(events, costs.without_string_starts(prices)), DIGITS)
+
+
+def _profiles(series: Series, arm: Arm, work: Work) -> Iterator[tuple[str, list[FunctionCost]]]:
+    """The functions of each case by the first seed, as far as its guest lived."""
+    workload = series.bench.workload
+    root = guest_image.obtain(work.progress, packages=workload.packages, guests=arm.kernel.architecture)[1] / "root"
+    alive = [case for case in series.cases if series.failure(arm.name, case) is None]
+    for together in workload.by_guest(alive):
+        guest = series.guest(arm, runs.PROFILED_SEED, together)
+        try:
+            found = profiles.of_guest(guest, root)
+        except GuestFailed as error:
+            work.progress.log(f"{workload.name}: no profile: {error.message}")
+            continue
+        for name, profile in found.items():
+            yield f"{workload.name}:{name}", functions_of(profile)
+
+
+def functions_of(profile: profiles.ArmProfile) -> list[FunctionCost]:
+    """The functions of a profile by their cost of an operation, the dearest first."""
+    found = [
+        FunctionCost(
+            name,
+            float(round(Fraction(cost.cycles, explain.MILLI * profile.operations), DIGITS)),
+            float(round(Fraction(cost.instructions, profile.operations), DIGITS)),
+            space == "user",
+        )
+        for (space, name), cost in explain.by_function(profile).items()
+    ]
+    return sorted(found, key=lambda one: (-one.cycles, -one.instructions, one.name))
+
+
+def _reason(error: LabError) -> Hole:
+    """The reason for a hole: the kind of a guest's failure, and its message."""
+    message = re.sub(r"^kernel arm( \([^)]*\))?, seed \d+: ", "", error.message)
+    return f"{error.kind.value}: {message}" if isinstance(error, GuestFailed) else message
+
+
+def _now() -> str:
+    """The time to the microsecond: of two sheets, one is newer."""
+    return datetime.now(UTC).isoformat()
+
+
+def _save(path: Path, record: Record) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    records.save(path, record)

@@ -1,0 +1,184 @@
+"""The plan of an atlas, `atlas.toml`: series of kernels, the cases, and changes that others have published."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+import msgspec
+
+from lab.compare.plan import GUEST_TIMEOUT_S, ComparisonPlan, MeasureOptions
+from lab.core.errors import UserError
+from lab.core.progress import Progress
+from lab.core.records import Record
+from lab.core.toml import TomlFile
+from lab.guests import exact, hardware
+from lab.kernels import architecture, compilers, debs
+from lab.kernels.debs import DebSource
+from lab.kernels.kernel import KernelSpec, resolve
+from lab.stats import defaults
+from lab.workloads import selection
+
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z"
+
+
+class SeriesPlan(Record, frozen=True, kw_only=True):
+    """Kernels of one builder, the oldest first.
+
+    packages: patterns as in `debs.offered`, such as `trixie-backports/*`. kernels: specs, such as `src:trixie/6.12`.
+    """
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=40)]
+    packages: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = ()
+
+
+class Known(Record, frozen=True, kw_only=True):
+    """A published change. cases: patterns of full names. releases: the first ones with it, backports included."""
+
+    cases: tuple[str, ...]
+    releases: tuple[str, ...]
+    commit: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{12,40}\Z")]
+    subject: str
+    link: Annotated[str, msgspec.Meta(pattern=r"^https?://\S+\Z")]
+
+    def explains(self, case: str, base: str, test: str) -> bool:
+        """True of a step of a case between two releases, if the change came between them."""
+        came = any(version_of(base) < version_of(release) <= version_of(test) for release in self.releases)
+        return came and any(fnmatchcase(case, pattern) for pattern in self.cases)
+
+
+def version_of(release: str) -> tuple[int, ...]:
+    """The numbers of an upstream release, comparable: 6.12.5 of `6.12.5-1~bpo12+1`, 7.0.0 of `7.0`."""
+    match = re.match(r"\d+(?:\.\d+)*", release)
+    numbers = [int(number) for number in match[0].split(".")] if match else []
+    return tuple((*numbers, 0, 0, 0)[:3])
+
+
+class AtlasPlan(Record, frozen=True, kw_only=True):
+    """A plan. Keys that are left out have the defaults of `lab ab`.
+
+    suite: its cases, or those of the workloads; the cases of one selection share their guests. seeds: of each cell.
+    tree, budget: where steps are bisected, and how long that may take.
+    """
+
+    schema: Literal[1]
+    name: Annotated[str, msgspec.Meta(pattern=_NAME, max_length=64)] = ""
+    architectures: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = (architecture.DEFAULT,)
+    suite: str | None = None
+    workloads: tuple[str, ...] = ()
+    seeds: Annotated[int, msgspec.Meta(ge=2, le=24)] = defaults.FIRST_LOOK_SEEDS
+    threshold: Annotated[float, msgspec.Meta(gt=0, lt=1)] = defaults.THRESHOLD
+    model: Literal["auto", "tlb", "full"] = "auto"
+    machine: str = hardware.DEFAULT
+    cc: str = compilers.DEFAULT
+    qemu: str = exact.QEMU
+    guest_timeout_s: Annotated[float, msgspec.Meta(gt=0)] = GUEST_TIMEOUT_S
+    series: Annotated[list[SeriesPlan], msgspec.Meta(min_length=1)]
+    known: list[Known] = msgspec.field(default_factory=list)
+    tree: str | None = None
+
+    @property
+    def selections(self) -> tuple[str, ...]:
+        """The selections whose cases share their guests."""
+        return selection.suite(self.suite).selections if self.suite else self.workloads
+
+    def comparison(self, text: str, spec: KernelSpec) -> ComparisonPlan:
+        """The plan of the guests of one selection around a kernel."""
+        asked = MeasureOptions(
+            workload=(text,),
+            model=self.model,
+            machine=self.machine,
+            threshold=self.threshold,
+            seeds=self.seeds,
+            cc=self.cc,
+            qemu=self.qemu,
+            guest_timeout=self.guest_timeout_s,
+        )
+        return ComparisonPlan.of(asked.for_kernels([spec]))
+
+
+def load(path: Path) -> AtlasPlan:
+    """Read and check a plan. `UserError` names the file and line of a mistake."""
+    file = TomlFile(path)
+    plan = file.convert(AtlasPlan)
+    if (plan.suite is None) == (not plan.workloads):
+        raise file.error("a plan has either a suite or workloads", "suite", hint='e.g. suite = "all"')
+    checks: dict[str, Callable[[], object]] = {
+        "suite": lambda: selection.select_all(plan.selections),
+        "machine": lambda: hardware.load(plan.machine),
+        "architectures": lambda: [architecture.load(name) for name in plan.architectures],
+    }
+    for key, check in checks.items():
+        try:
+            check()
+        except UserError as error:
+            raise file.error(f"{key}: {error.message}", key, hint=error.hint) from error
+    names = [series.name for series in plan.series]
+    for number, series in enumerate(plan.series):
+        if series.name in names[:number]:
+            raise file.error(f"{series.name} is named twice", "series", number, "name")
+        if not series.packages and not series.kernels:
+            raise file.error(f"{series.name} has no kernels", "series", number, hint='e.g. packages = ["trixie/*"]')
+    if not plan.name:
+        plan = msgspec.structs.replace(plan, name=re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._") or "atlas")
+    return plan
+
+
+class PlannedColumn(NamedTuple):
+    """A kernel of a series. version: the package's, else the spec."""
+
+    series: str
+    version: str
+    spec: KernelSpec
+
+    @property
+    def id(self) -> str:
+        """A name for files and links: the version, without what a file's name cannot have."""
+        return re.sub(r"[^A-Za-z0-9.+~-]+", "-", self.version).strip("-.")
+
+
+def columns(plan: AtlasPlan, guests: str, progress: Progress) -> list[PlannedColumn]:
+    """The kernels of an architecture, series by series, the oldest first."""
+    return [column for series in plan.series for column in _of_series(plan, series, guests, progress)]
+
+
+def _of_series(plan: AtlasPlan, series: SeriesPlan, guests: str, progress: Progress) -> list[PlannedColumn]:
+    found: dict[str, PlannedColumn] = {}
+    for pattern in series.packages:
+        for offer in debs.offered(pattern, progress, guests=guests):
+            suffix = "" if guests == architecture.DEFAULT else f":{guests}"
+            source = DebSource(package=offer.package, version=offer.version, architecture=guests)
+            spec = KernelSpec(text=f"deb:{offer.suite}/{offer.version}{suffix}", source=source)
+            found.setdefault(offer.version, PlannedColumn(series.name, offer.version, spec))
+    ordered = [found[version] for version in debs.in_order(found)]
+    for text in series.kernels:
+        spec = resolve(text, plan.tree, progress=progress)
+        if spec.architecture == guests:
+            ordered.append(PlannedColumn(series.name, text, spec))
+    return ordered
+
+
+def chosen(found: Sequence[PlannedColumn], patterns: Sequence[str]) -> list[PlannedColumn]:
+    """The columns of which the version or the series is like one of some patterns; all without any."""
+    return [
+        column
+        for column in found
+        if not patterns or any(fnmatchcase(word, one) for one in patterns for word in (column.version, column.series))
+    ]
+
+
+def by_interest(found: Iterable[PlannedColumn]) -> list[PlannedColumn]:
+    """The columns in the order of measuring: the newest of each release of each series, the oldest, then the others.
+
+    So an atlas that is not finished has all releases before it has all point releases.
+    """
+    releases: dict[tuple[str, tuple[int, ...]], list[PlannedColumn]] = {}
+    for column in found:
+        releases.setdefault((column.series, version_of(column.version)[:2]), []).append(column)
+    ends = [columns[-1] for columns in releases.values()] + [columns[0] for columns in releases.values()]
+    every = [*ends, *(column for columns in releases.values() for column in columns)]
+    return list({(column.series, column.version): column for column in every}.values())

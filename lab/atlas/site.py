@@ -1,0 +1,415 @@
+"""The site of an atlas: a matrix, a page for each case and each kernel, one for any two kernels, and all data as files.
+
+Every page is a file that loads nothing: the site needs no server, and any page may be sent on alone.
+"""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+import math
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
+from msgspec.structs import replace
+
+from lab.atlas import data, text
+from lab.atlas.data import Atlas, CaseInfo, Cell, Column, Explained
+from lab.atlas.judgement import Change, Judgement
+from lab.core import paths, records
+from lab.core.text import number, visible_lines, visible_record
+from lab.guests.costs import Basis
+from lab.report import page
+from lab.stats.defaults import ALPHA
+from lab.stats.verdict import percent
+
+LEVELS = (0.02, 0.1, 0.25, 0.5)
+"""The changes from which a cell of the matrix has a darker colour, on either side."""
+
+_LARGEST = 25
+_SIZE = 1000
+_MARGIN = 20
+
+
+def write(atlases: Sequence[Atlas], output: Path) -> int:
+    """Write the site of atlases into a folder: the first at its top, each other one below it. Returns the files."""
+    count = 0
+    for index, atlas in enumerate(atlases):
+        folder = output / _folder(atlases, index)
+        others = [
+            (other.architecture, f"{'../' if index else ''}{_folder(atlases, place)}index.html")
+            for place, other in enumerate(atlases)
+            if place != index
+        ]
+        for name, content in Site(atlas, others).files():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with paths.writing(path):
+                path.write_text(content)
+            count += 1
+        records.write_atomic(folder / "atlas.json", data.encode(atlas))
+        count += 1
+    return count
+
+
+def _folder(atlases: Sequence[Atlas], index: int) -> str:
+    return f"{atlases[index].architecture}/" if index else ""
+
+
+class Curve(NamedTuple):
+    """A curve over the kernels: inline SVG, its ends, its A/A band, and the labels below it."""
+
+    svg: Markup
+    low: str
+    high: str
+    band: str
+    ticks: list[tuple[float, str]]
+
+
+class Site:
+    """The pages of an atlas. others: the names of other atlases, and the way to them."""
+
+    percent = staticmethod(percent)
+
+    def __init__(self, atlas: Atlas, others: Sequence[tuple[str, str]] = ()) -> None:
+        self.atlas = atlas = _visible(atlas)
+        self.others = others
+        self.judged = Judgement(atlas)
+        self._style = _source("atlas.css")
+        self._script = _source("atlas.js")
+
+    def files(self) -> Iterator[tuple[str, str]]:
+        """The path and the content of every file but the data itself."""
+        about = text.about(self.atlas)
+        yield "index.html", self._page("index", about=about)
+        yield "pair.html", self._page("pair", about=about)
+        for case in self.atlas.cases:
+            yield f"case/{case.slug}.html", self._case(case, about)
+        for column in self.atlas.columns:
+            yield f"kernel/{column.id}.html", self._kernel(column, about)
+        yield "cells.csv", data.rows(self.atlas)
+        yield "steps.csv", self._steps_csv()
+
+    def _page(self, name: str, **values: Any) -> str:
+        return page.fill(
+            f"atlas/{name}.html.j2",
+            more_style=self._style,
+            more_script=self._script,
+            site=self,
+            **values,
+        )
+
+    # ---- the matrix
+
+    @cached_property
+    def reference(self) -> Column:
+        """The kernel that the matrix is relative to at first: the oldest of the series with most kernels."""
+        there = [column for column in self.atlas.columns if not column.hole] or list(self.atlas.columns)
+        longest = Counter(column.series for column in there).most_common(1)[0][0]
+        return next(column for column in there if column.series == longest)
+
+    @property
+    def newest(self) -> Column:
+        """The newest kernel of that series."""
+        return [one for one in self.atlas.columns if not one.hole and one.series == self.reference.series][-1]
+
+    @property
+    def series(self) -> list[tuple[str, int]]:
+        """The series, and the number of columns of each."""
+        return list(Counter(column.series for column in self.atlas.columns).items())
+
+    @cached_property
+    def _chain_of(self) -> dict[str, int]:
+        return {column.id: number for number, chain in enumerate(self.judged.chains) for column in chain}
+
+    def starts(self, column: Column) -> str:
+        """The reason why a series, or a part of one, starts at a column; empty where it goes on."""
+        index = self.atlas.columns.index(column)
+        before = self.atlas.columns[index - 1] if index else None
+        if before is not None and before.series != column.series:
+            return f"{column.series}, built by {column.builder or 'an unknown compiler'}"
+        return next((one.why for one in self.judged.breaks if one.test.id == column.id), "")
+
+    @cached_property
+    def _labels(self) -> dict[str, str]:
+        """The upstream version of a column, with the package's revision where two have the same."""
+        counts = Counter((column.series, column.upstream) for column in self.atlas.columns)
+        return {
+            column.id: column.upstream if counts[column.series, column.upstream] == 1 else column.version
+            for column in self.atlas.columns
+        }
+
+    def label(self, column: Column) -> str:
+        """A short name."""
+        return self._labels[column.id]
+
+    @property
+    def legend(self) -> list[tuple[str, str]]:
+        """The colours of the matrix."""
+        shares = [f"{100 * level:g} %" for level in LEVELS]
+        up = [(f"u{n}", f"{share} dearer and more") for n, share in enumerate(shares, start=1)]
+        down = [(f"d{n}", f"{share} cheaper and more") for n, share in enumerate(shares, start=1)]
+        return [*down[::-1], *up]
+
+    @cached_property
+    def _steps(self) -> dict[tuple[str, Basis], list[int]]:
+        """The columns at which a case has a step or ends a creep."""
+        found: dict[tuple[str, Basis], list[int]] = {}
+        for basis, changes in self.judged.changes.items():
+            for change in changes:
+                found.setdefault((change.case.name, basis), []).append(self.atlas.at(change.test.id))
+        return found
+
+    @property
+    def rows(self) -> Markup:
+        """The body of the matrix, relative to the reference."""
+        basis = self.atlas.bases[0]
+        at = self.atlas.at(self.reference.id)
+        breaks = [bool(self.starts(column)) for column in self.atlas.columns]
+        places = {case.name: number for number, case in enumerate(self.atlas.cases)}
+        parts = []
+        for group, cases in self.atlas.groups.items():
+            columns = len(self.atlas.columns)
+            parts.append(f'<tbody><tr class="group"><th scope="rowgroup" colspan="{columns + 1}">')
+            parts.append(f"<bdi>{html.escape(group)}</bdi></th></tr>")
+            for case in cases:
+                costs = self._means(case, basis)
+                steps = self._steps.get((case.name, basis), [])
+                link = f'<a href="case/{html.escape(case.slug)}.html"><bdi>{html.escape(case.short)}</bdi></a>'
+                parts.append(f'<tr data-row="{places[case.name]}"><th scope="row">{link}</th>')
+                for index, cost in enumerate(costs):
+                    kind, shown = _field(cost, costs[at])
+                    words = [kind, "b" * breaks[index], "s" * (index in steps)]
+                    parts.append(f'<td tabindex="-1" class="{" ".join(filter(None, words))}">{shown}</td>')
+                parts.append("</tr>\n")
+            parts.append("</tbody>")
+        return Markup("".join(parts))  # noqa: S704  (escaped)
+
+    def _means(self, case: CaseInfo, basis: Basis) -> list[float | None]:
+        return [cell.mean(basis) if isinstance(cell, Cell) else None for cell in self.atlas.cells[case.name]]
+
+    @cached_property
+    def embedded(self) -> Markup:
+        """What the script needs: means, bands, steps and the reasons of holes."""
+        reasons = list(dict.fromkeys(hole for _, _, hole in self.atlas.holes))
+        places = {reason: place for place, reason in enumerate(reasons)}
+        share = ALPHA / max(1, len(self.atlas.cases))
+        document = {
+            "threshold": self.atlas.threshold,
+            "levels": LEVELS,
+            "holes": reasons,
+            "columns": [
+                {
+                    "id": column.id, "version": column.version, "series": column.series, "builder": column.builder,
+                    "machine": column.machine, "chain": self._chain_of.get(column.id, -1),
+                }
+                for column in self.atlas.columns
+            ],
+            "cases": [
+                {
+                    "name": case.name,
+                    "slug": case.slug,
+                    "group": case.group,
+                    **{basis: self._means(case, basis) for basis in self.atlas.bases},
+                    "steps": {basis: self._steps.get((case.name, basis), []) for basis in self.atlas.bases},
+                    "bands": {basis: self._half_width(case, basis, ALPHA) for basis in self.atlas.bases},
+                    "wide": {basis: self._half_width(case, basis, share) for basis in self.atlas.bases},
+                    "holes": {
+                        str(index): places[cell]
+                        for index, cell in enumerate(self.atlas.cells[case.name])
+                        if isinstance(cell, str)
+                    },
+                }
+                for case in self.atlas.cases
+            ],
+        }  # fmt: skip
+        packed = json.dumps(document, separators=(",", ":")).replace("<", "\\u003c")
+        return Markup(packed)  # noqa: S704  (JSON without the beginning of a tag)
+
+    def _half_width(self, case: CaseInfo, basis: Basis, alpha: float) -> float:
+        """The A/A band as a log ratio; wider than any change where it is not known."""
+        half = self.judged.band(case, basis).half_width(self.atlas.seeds, alpha)
+        return round(half, 6) if math.isfinite(half) else 99.0
+
+    @property
+    def largest(self) -> list[Change]:
+        """The largest changes by the first basis."""
+        return self.judged.changes[self.atlas.bases[0]][:_LARGEST]
+
+    @property
+    def holes(self) -> list[tuple[str, int, str]]:
+        """The reasons for holes, how many there are of each, and an example."""
+        return _grouped([(hole, f"{case.name} in {column.version}") for case, column, hole in self.atlas.holes])
+
+    # ---- words about changes
+
+    def reasons(self, change: Change) -> list[str]:
+        """What is known of a change."""
+        return text.reasons(self.judged, change)
+
+    def why(self, change: Change) -> str:
+        """The functions that make most of a change."""
+        return self.judged.why(change)
+
+    def explained(self, change: Change) -> Explained | None:
+        """The functions that moved most."""
+        return self.judged.explained(change)
+
+    def compare_command(self, change: Change) -> str:
+        """The command that compares both kernels of a change."""
+        base, test = change.base.spec, change.test.spec
+        return shlex.join(["lab", "ab", "--base", base, "--test", test, "-w", change.case.name])
+
+    def again(self, case: CaseInfo, column: Column) -> str:
+        """The command that measures a cell again."""
+        return shlex.join(self.atlas.repeat(case, column))
+
+    # ---- a case
+
+    def _case(self, case: CaseInfo, about: str) -> str:
+        return self._page(
+            "case",
+            case=case,
+            about=about,
+            curves=[(basis, self.curve(case, basis)) for basis in self.atlas.bases],
+            breaks=self.judged.breaks,
+            changes=text.of_case(self.judged, case),
+            cells=list(zip(self.atlas.columns, self.atlas.cells[case.name], strict=True)),
+        )
+
+    def curve(self, case: CaseInfo, basis: Basis) -> Curve:
+        """The cost over the kernels, a line for each chain, and the steps."""
+        costs = self._means(case, basis)
+        known = [cost for cost in costs if cost is not None]
+        low, high = (min(known), max(known)) if known else (0.0, 0.0)
+        band = self.judged.band(case, basis).half_width(self.atlas.seeds)
+        last = max(len(costs) - 1, 1)
+
+        def x(index: float) -> float:
+            return round(_MARGIN + index / last * (_SIZE - 2 * _MARGIN), 1)
+
+        def y(cost: float) -> float:
+            share = (cost - low) / (high - low) if high > low else 0.5
+            return round(_SIZE - 3 * _MARGIN - share * (_SIZE - 6 * _MARGIN), 1)
+
+        points = {index: f"{x(index)} {y(cost)}" for index, cost in enumerate(costs) if cost is not None}
+        chain = [self._chain_of.get(column.id, -1) for column in self.atlas.columns]
+        path, before = "", -1
+        for index, point in points.items():
+            path += f"{'L' if before >= 0 and chain[before] == chain[index] else 'M'}{point}"
+            before = index
+        cuts = [x(i - 0.5) for i, column in enumerate(self.atlas.columns) if self.starts(column)]
+        marked = [points[index] for index in self._steps.get((case.name, basis), []) if index in points]
+        label = f"{case.name}: {number(low)} to {number(high)} {basis} in {len(known)} kernels"
+        svg = (
+            f'<svg viewBox="0 0 {_SIZE} {_SIZE}" preserveAspectRatio="none" role="img" '
+            f'aria-label="{html.escape(label)}"><path class="cut" d="{"".join(f"M{cut} 0V{_SIZE}" for cut in cuts)}"/>'
+            f'<path class="level" d="{path}"/><path class="points" d="{"".join(f"M{p}h0" for p in points.values())}"/>'
+            f'<path class="steps" d="{"".join(f"M{p}h0" for p in marked)}"/></svg>'
+        )
+        every = max(1, len(costs) // 30)
+        ticks = [
+            (x(index) / _SIZE * 100, self.label(column))
+            for index, column in enumerate(self.atlas.columns)
+            if index % every == 0
+        ]
+        width = f"±{100 * math.expm1(band):.1f} %" if math.isfinite(band) else "not known"
+        return Curve(Markup(svg), number(low), number(high), width, ticks)  # noqa: S704  (escaped)
+
+    # ---- a kernel
+
+    def _kernel(self, column: Column, about: str) -> str:
+        base = self._before(column)
+        cells = [(case, self.atlas.cells[case.name][self.atlas.at(column.id)]) for case in self.atlas.cases]
+        groups: dict[str, dict[str, Change]] = {}
+        for basis in self.atlas.bases:
+            for change in self.judged.changes[basis]:
+                if change.test.id == column.id:
+                    groups.setdefault(change.case.group, {}).setdefault(change.case.name, change)
+        judged = [change for found in groups.values() for change in found.values()]
+        slower = sum(change.word == "slower" for change in judged)
+        return self._page(
+            "kernel",
+            column=column,
+            base=base,
+            about=about,
+            why=column.hole or ("" if base else self.starts(column) or "the first kernel of its series"),
+            counts=f"{slower} of {len(cells)} cases slower, {len(judged) - slower} faster",
+            groups=[(group, list(found.values())) for group, found in groups.items()],
+            holes=_grouped([(cell, case.name) for case, cell in cells if isinstance(cell, str)]),
+            facts_of=[
+                (name, words)
+                for name, words in (
+                    ("spec", column.spec), ("release", column.release), ("built by", column.builder),
+                    ("date", column.date), ("machine", column.machine),
+                )
+                if words
+            ],
+        )  # fmt: skip
+
+    def _before(self, column: Column) -> Column | None:
+        """The neighbour before a column."""
+        for chain in self.judged.chains:
+            ids = [one.id for one in chain]
+            if column.id in ids[1:]:
+                return chain[ids.index(column.id) - 1]
+        return None
+
+    # ---- files
+
+    def _steps_csv(self) -> str:
+        """Every step and creep as CSV."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        names = ["architecture", "case", "group", "kind", "basis", "base", "test", "date", "verdict", "ratio", "why"]
+        writer.writerow(names)
+        for changes in self.judged.changes.values():
+            for change in changes:
+                kind = "creep" if change.creep else "step"
+                row = [self.atlas.architecture, change.case.name, change.case.group, kind, change.basis]
+                row += [change.base.id, change.test.id, change.test.date, str(change.comparison.verdict)]
+                writer.writerow([*row, change.comparison.ratio, "; ".join(self.reasons(change))])
+        return out.getvalue()
+
+
+def _visible(atlas: Atlas) -> Atlas:
+    """The atlas without hidden characters; code keeps its lines."""
+    shown = visible_record(atlas)
+    cases = [
+        replace(case, code=visible_lines(before.code.expandtabs(8)))
+        for case, before in zip(shown.cases, atlas.cases, strict=True)
+    ]
+    return replace(shown, cases=tuple(cases))
+
+
+def _grouped(found: Sequence[tuple[str, str]]) -> list[tuple[str, int, str]]:
+    """Reasons with their number and their first example, the most frequent first."""
+    counts = Counter(reason for reason, _ in found)
+    examples = dict(reversed(found))
+    return [(reason, count, examples[reason]) for reason, count in counts.most_common()]
+
+
+def _field(cost: float | None, base: float | None) -> tuple[str, str]:
+    """The class and the text of a cell, as the script makes them."""
+    if cost is None:
+        return "h", "·"
+    if not base:
+        return "", "n/a"
+    ratio = cost / base
+    level = sum(abs(math.log(ratio)) >= math.log1p(one) for one in LEVELS) if ratio > 0 else 0
+    kind = f"{'u' if ratio > 1 else 'd'}{level}" if level else ""
+    if ratio >= 10:
+        return kind, f"x{ratio:.0f}"
+    change = math.floor(100 * (ratio - 1) + 0.5)
+    return kind, f"{'+' if change > 0 else '-'}{abs(change)}" if change else "0"
+
+
+def _source(name: str) -> str:
+    return (paths.room("reports") / "templates" / "atlas" / name).read_text()

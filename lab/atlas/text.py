@@ -1,0 +1,235 @@
+"""An atlas in the terminal: one case over all kernels, and two kernels over all cases; as text and as JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Group
+from rich.text import Text
+
+from lab.atlas.data import Atlas, CaseInfo, Cell, Column
+from lab.atlas.judgement import Change, Judgement
+from lab.core import records
+from lab.core.text import columns, number, plural, visible, visible_lines, wrapped
+from lab.guests.costs import BASES
+from lab.stats.verdict import Outcome, percent
+
+_STYLES = {"regression": "bold red", "improvement": "bold green", "unknown": "yellow"}
+_SIGNS = {"regression": "▼", "improvement": "▲", "same": "=", "unknown": "?"}
+_RIGHT = (3, 4, 5, 6)
+
+
+# ---- one case
+
+
+def case(judged: Judgement, info: CaseInfo, width: int) -> Group:
+    """A case: its cost in each kernel, and its steps and creeps."""
+    atlas = judged.atlas
+    changes = of_case(judged, info)
+    lines = [Text(f"{info.name}: {info.note} ({info.group})", "bold"), Text(about(atlas))]
+    lines.append(Text(""))
+    lines += [Text(line) for line in columns(_rows(judged, info), _RIGHT)]
+    lines.append(Text(""))
+    lines += [part for change in changes for part in _told(judged, change, width)]
+    if not changes:
+        lines.append(Text("no step and no creep beyond the threshold and the A/A band"))
+    for broken in judged.breaks:
+        lines.append(Text(f"the series breaks at {broken.test.version}: {broken.why}"))
+    return Group(*(Text(visible_lines(line.plain), style=line.style) for line in lines))
+
+
+def _rows(judged: Judgement, info: CaseInfo) -> list[list[str]]:
+    """A line for each kernel: its costs, and the changes from the neighbour before it."""
+    bases = judged.atlas.bases
+    before = {test.id: base for base, test in judged.neighbours(info)}
+    rows = [["series", "kernel", "date", *bases, *(f"change of {basis}" for basis in bases)]]
+    for column in judged.atlas.columns:
+        cell = judged.cell(info, column)
+        if not isinstance(cell, Cell):
+            rows.append(
+                [
+                    column.series,
+                    column.version,
+                    column.date,
+                    *["-"] * len(bases),
+                    _short(cell),
+                    *[""] * (len(bases) - 1),
+                ]
+            )
+            continue
+        costs = [number(cell.mean(basis) or 0.0) for basis in bases]
+        moved = []
+        for basis in bases:
+            base = before.get(column.id)
+            found = judged.compare(info, base, column, basis) if base else None
+            moved.append(f"{percent(found.ratio)} {_SIGNS[str(found.verdict)]}" if found else "")
+        rows.append([column.series, column.version, column.date, *costs, *moved])
+    return rows
+
+
+def _short(hole: str) -> str:
+    return hole if len(hole) <= 60 else f"{hole[:57]}..."
+
+
+def of_case(judged: Judgement, info: CaseInfo) -> list[Change]:
+    """The changes of a case, by either basis, in the order of the kernels; those of both bases once."""
+    order = {column.id: index for index, column in enumerate(judged.atlas.columns)}
+    found: dict[tuple[str, str], Change] = {}
+    for basis in judged.atlas.bases:
+        for change in judged.changes[basis]:
+            if change.case.name == info.name:
+                found.setdefault((change.base.id, change.test.id), change)
+    return sorted(found.values(), key=lambda change: (order[change.test.id], order[change.base.id]))
+
+
+def _told(judged: Judgement, change: Change, width: int) -> list[Text]:
+    """A step or a creep in a few lines."""
+    style = _STYLES.get(str(change.comparison.verdict), "")
+    lines = [Text(sentence(change), style)]
+    lines += [Text(wrapped(f"  {line}", 4, width)) for line in reasons(judged, change)]
+    return lines
+
+
+def sentence(change: Change) -> str:
+    """A change in a line: its size, its dates, its reason."""
+    kind = "creep" if change.creep else "step"
+    ratio = percent(change.comparison.ratio)
+    return f"{kind} {change.dated}: {ratio} {change.basis}, {change.word}; {change.comparison.reason}"
+
+
+def reasons(judged: Judgement, change: Change) -> list[str]:
+    """What is known of a change: functions, a published change, a commit that was found."""
+    lines = [judged.why(change)]
+    if known := judged.known(change):
+        lines.append(f'published: {known.commit[:12]} ("{known.subject}"), {known.link}')
+    if found := judged.bisected(change):
+        lines.append(f'bisected: {found.commit[:12]} ("{found.subject}")')
+    return [line for line in lines if line]
+
+
+def about(atlas: Atlas) -> str:
+    """The origin of an atlas's numbers, in a line."""
+    made = "SYNTHETIC, made up for tests; " if atlas.synthetic else ""
+    model = atlas.environment.get("model", "")
+    return (
+        f"{made}{atlas.name} on {atlas.architecture}, {plural(len(atlas.columns), 'kernel')}, "
+        f"measured {atlas.measured[:10]}, "
+        f"{plural(atlas.seeds, 'seed')}; costs of one operation{f', {model}' if model else ''}"
+    )
+
+
+# ---- two kernels
+
+
+def pair(judged: Judgement, base: Column, test: Column, width: int) -> Group:
+    """Two kernels: what changes, the largest first."""
+    atlas = judged.atlas
+    basis = atlas.bases[0]
+    found = judged.pair(base, test, basis)
+    changed = [change for change in found if change.comparison.is_change]
+    others = {change.case.name: change for other in atlas.bases[1:] for change in judged.pair(base, test, other)}
+    lines = [Text(f"{base.version} ({base.series}) to {test.version} ({test.series})", "bold"), Text(about(atlas))]
+    lines += [Text(f"note: {line}", "yellow") for line in remarks(base, test)]
+    lines.append(Text(""))
+    rows = [["group", "case", f"{basis} before", "after", "change", "instructions", ""]]
+    for change in changed:
+        other = others.get(change.case.name)
+        old, new = (number(_mean(judged, change, column)) for column in (base, test))
+        count = percent(other.comparison.ratio) if other else ""
+        sign = f"{_SIGNS[str(change.comparison.verdict)]} {change.comparison.verdict}"
+        rows.append([change.case.group, change.case.short, old, new, percent(change.ratio), count, sign])
+    styles = ["bold", *(_STYLES.get(str(change.comparison.verdict), "") for change in changed)]
+    lines += [Text(line, style) for line, style in zip(columns(rows, (2, 3, 4, 5)), styles, strict=True)]
+    lines += [Text(""), *(Text(line) for line in _by_group(found)), Text(_rest(judged, base, test, found))]
+    return Group(*(Text(visible(line.plain), style=line.style) for line in lines))
+
+
+def _mean(judged: Judgement, change: Change, column: Column) -> float:
+    cell = judged.cell(change.case, column)
+    return (cell.mean(change.basis) or 0.0) if isinstance(cell, Cell) else 0.0
+
+
+def remarks(base: Column, test: Column) -> list[str]:
+    """What else than the kernel's source is different between two columns."""
+    lines = []
+    if base.builder != test.builder:
+        lines.append(f"two compilers: {base.builder or 'unknown'}, and {test.builder or 'unknown'}")
+    if base.machine != test.machine:
+        lines.append(f"two kinds of machine, {base.machine} and {test.machine}: nothing is compared")
+    return lines
+
+
+def _by_group(found: Sequence[Change]) -> list[str]:
+    """The number of cases of each verdict, by group."""
+    groups: dict[str, Counter[str]] = {}
+    for change in found:
+        groups.setdefault(change.case.group, Counter())[str(change.comparison.verdict)] += 1
+    words = [str(word) for word in Outcome]
+    rows = [["group", *words]] + [
+        [group, *(str(counts[word] or "") for word in words)] for group, counts in groups.items()
+    ]
+    return columns(rows, (1, 2, 3, 4))
+
+
+def _rest(judged: Judgement, base: Column, test: Column, found: Sequence[Change]) -> str:
+    holes = len(judged.atlas.cases) - len(found)
+    return f"{plural(holes, 'case')} without numbers in one of the two" if holes else "every case has numbers in both"
+
+
+# ---- JSON
+
+
+def case_document(judged: Judgement, info: CaseInfo) -> dict[str, Any]:
+    """A case as `lab atlas show --json` prints it."""
+    cells = []
+    for column in judged.atlas.columns:
+        cell = judged.cell(info, column)
+        numbers: dict[str, Any] = {"hole": cell}
+        if isinstance(cell, Cell):
+            numbers = {basis: list(cell.values(basis)) for basis in BASES}
+        cells.append({"kernel": column.id, "series": column.series, "date": column.date, **numbers})
+    return {
+        "schema": "lab.atlas.case/1",
+        "architecture": judged.atlas.architecture,
+        "case": info.name,
+        "group": info.group,
+        "cells": cells,
+        "changes": [change_document(judged, change) for change in of_case(judged, info)],
+    }
+
+
+def pair_document(judged: Judgement, base: Column, test: Column) -> dict[str, Any]:
+    """Two kernels as `lab atlas diff --json` prints them."""
+    return {
+        "schema": "lab.atlas.diff/1",
+        "architecture": judged.atlas.architecture,
+        "base": base.id,
+        "test": test.id,
+        "remarks": remarks(base, test),
+        "cases": {
+            basis: [change_document(judged, change) for change in judged.pair(base, test, basis)]
+            for basis in judged.atlas.bases
+        },
+    }
+
+
+def change_document(judged: Judgement, change: Change) -> dict[str, Any]:
+    """A change with its numbers and reasons."""
+    found = judged.explained(change)
+    comparison = change.comparison
+    return {
+        "case": change.case.name,
+        "base": change.base.id,
+        "test": change.test.id,
+        "date": change.test.date,
+        "basis": change.basis,
+        "kind": "creep" if change.creep else "step",
+        "verdict": str(comparison.verdict),
+        "ratio": comparison.ratio,
+        "interval": list(comparison.interval) if comparison.interval else None,
+        "reason": comparison.reason,
+        "functions": records.plain(found.functions) if found else [],
+        "why": reasons(judged, change),
+    }

@@ -1,0 +1,205 @@
+"""`lab atlas`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from lab.atlas import assembly, checking, columns, data, site, text
+from lab.atlas import plan as atlas_plan
+from lab.atlas.columns import Place
+from lab.atlas.judgement import Judgement
+from lab.cli import options
+from lab.core import records
+from lab.core.errors import UserError
+from lab.core.text import plural, show
+from lab.kernels import architecture
+
+_plan = click.option(
+    "--plan",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The plan (default: the one that comes with the lab).",
+)
+_data = click.option(
+    "--data", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE",
+    help="An atlas (default: the one that comes with the lab).",
+)  # fmt: skip
+_arch = click.option(
+    "--arch", default=architecture.DEFAULT, show_default=True, metavar="NAME", help="The architecture of the kernels."
+)
+
+
+@click.group()
+def atlas() -> None:
+    """Look up what an operation costs in every kernel, and when that changed; measure it; make a site of it."""
+
+
+def _load_plan(path: Path | None) -> atlas_plan.AtlasPlan:
+    return atlas_plan.load(path or data.folder() / "atlas.toml")
+
+
+@atlas.command()
+@_plan
+@click.option("--arch", multiple=True, metavar="NAME", help="Only this architecture of the plan; several times.")
+@click.option("--only", multiple=True, metavar="PATTERN", help="Only kernels of such a version or series: '6.12.*'.")
+@click.option(
+    "--output", type=click.Path(path_type=Path, file_okay=False), default=Path(), help="The folder of the data (.)."
+)
+@options.budget
+@options.jobs
+@options.quiet
+@options.executor()
+def run(
+    plan: Path | None,
+    arch: tuple[str, ...],
+    only: tuple[str, ...],
+    output: Path,
+    budget: float | None,
+    jobs: int | None,
+    cluster: str | None,
+    share: str | None,
+) -> None:
+    """Measure what a plan's kernels lack, and write the atlas of each architecture: OUTPUT/ARCHITECTURE.json.
+
+    Nothing is measured twice: a second call goes on where the first one stopped, and a new package costs one column.
+
+    \b
+    Example:
+      lab atlas run --plan atlas.toml --budget 2h
+    """
+    loaded = _load_plan(plan)
+    if missing := set(arch) - set(loaded.architectures):
+        raise UserError(f"the plan has no {missing.pop()}", hint=f"it has {', '.join(loaded.architectures)}")
+    output.mkdir(parents=True, exist_ok=True)
+    with options.work(jobs, budget, cluster, share) as work:
+        for guests in arch or loaded.architectures:
+            place = Place(plan=loaded, guests=guests)
+            found = atlas_plan.columns(loaded, guests, work.progress)
+            wanted = atlas_plan.by_interest(atlas_plan.chosen(found, only))
+            if not wanted:
+                raise UserError(f"no kernel of the plan is like {' or '.join(only)}")
+            whole = columns.measure(place, wanted, work)
+            file = output / f"{guests}.json"
+            before = data.load(file).bisected if file.is_file() else ()
+            made = assembly.assemble(place, found, before)
+            records.write_atomic(file, data.encode(made))
+            holes = sum(1 for _ in made.holes)
+            click.echo(
+                f"{file}: {whole} of {plural(len(wanted), 'column')} whole, {plural(len(made.cases), 'case')}, "
+                f"{plural(holes, 'hole')}"
+            )
+
+
+@atlas.command("show")
+@click.argument("case")
+@_data
+@_arch
+@options.json_output
+def show_(case: str, data: Path | None, arch: str, as_json: bool) -> None:
+    """Show what a case costs in every kernel, and its steps with the functions that make them.
+
+    \b
+    Example:
+      lab atlas show fork-exit
+    """
+    judged = _judged(data, arch)
+    info = judged.atlas.case(case)
+    if as_json:
+        options.print_json(text.case_document(judged, info))
+    else:
+        show(lambda width: text.case(judged, info, width), Console())
+
+
+@atlas.command()
+@click.argument("base")
+@click.argument("test")
+@_data
+@_arch
+@options.json_output
+def diff(base: str, test: str, data: Path | None, arch: str, as_json: bool) -> None:
+    """Show what changes from one kernel to another: `6.12` is its newest package, `6.12.95` that one.
+
+    \b
+    Example:
+      lab atlas diff 6.1 6.12
+    """
+    judged = _judged(data, arch)
+    first, last = judged.atlas.pair(base, test)
+    if as_json:
+        options.print_json(text.pair_document(judged, first, last))
+    else:
+        show(lambda width: text.pair(judged, first, last, width), Console())
+
+
+def _judged(path: Path | None, guests: str) -> Judgement:
+    return Judgement(data.load(path, guests))
+
+
+@atlas.command("site")
+@click.option(
+    "--data",
+    "files",
+    type=click.Path(path_type=Path, exists=True),
+    multiple=True,
+    metavar="FILE",
+    help="An atlas; several times for several architectures (default: all that come with the lab).",
+)
+@click.option(
+    "--output", type=click.Path(path_type=Path, file_okay=False), required=True, help="The folder of the site."
+)
+def site_(files: tuple[Path, ...], output: Path) -> None:
+    """Write an atlas as a static site, which needs no server.
+
+    \b
+    Example:
+      lab atlas site --output public
+    """
+    atlases = [data.load(path) for path in files or data.shipped()]
+    if not atlases:
+        raise UserError("no atlas comes with this lab", hint="`lab atlas run` measures one; give it as --data")
+    count = site.write(atlases, output)
+    click.echo(f"{output / 'index.html'}: {plural(count, 'file')}")
+
+
+@atlas.command()
+@click.argument("cells", metavar="CASE@KERNEL...", nargs=-1)
+@click.option("--random", "number", type=click.IntRange(min=1), help="Draw so many cells instead.")
+@click.option("--draw", type=int, default=1, show_default=True, help="The seed of the draw.")
+@_plan
+@_data
+@_arch
+@options.jobs
+@options.quiet
+@options.json_output
+def check(
+    cells: tuple[str, ...],
+    number: int | None,
+    draw: int,
+    plan: Path | None,
+    data: Path | None,
+    arch: str,
+    jobs: int | None,
+    as_json: bool,
+) -> int:
+    """Measure cells of an atlas again, and compare every number. Exits 1 if one differs.
+
+    \b
+    Examples:
+      lab atlas check fork-exit@6.12.117-1
+      lab atlas check --random 10
+    """
+    known = _judged(data, arch).atlas
+    if bool(cells) == (number is not None):
+        raise UserError("name cells, or draw some with --random", hint="e.g. lab atlas check fork-exit@6.12.117-1")
+    with options.work(jobs) as work:
+        wanted = checking.draw(known, number, draw) if number else [checking.named(known, cell) for cell in cells]
+        found = checking.check(known, _load_plan(plan), wanted, work)
+    if as_json:
+        options.print_json({"schema": "lab.atlas.check/1", "cells": records.plain(found)})
+    else:
+        for line in checking.lines(found):
+            click.echo(line)
+    return 0 if all(one.is_equal for one in found) else 1

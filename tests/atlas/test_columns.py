@@ -1,0 +1,161 @@
+"""Measuring: each cell once, whatever interrupts it; what fails is a hole with its reason, and never a number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.atlas import assembly, checking, columns, plan
+from lab.atlas.columns import Place
+from lab.atlas.data import Atlas, Cell, FunctionCost
+from lab.atlas.plan import PlannedColumn
+from lab.compare import exact, profiles
+from lab.core.errors import HostFailed
+from lab.kernels.kernel import KernelSpec
+
+from ..fakes.build import own_folders
+from ..fakes.guest import WORKLOAD, Broken, FakeGuests, FakeInstrument, Unsupported, kernel, pretend, write_workload
+from ..fakes.work import quiet
+
+Setup = Callable[..., tuple[FakeGuests, Place, list[PlannedColumn]]]
+
+
+def plain(arm: str, seed: int, case: str) -> float:
+    return 100.0 + seed
+
+
+@pytest.fixture
+def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setup:
+    """Guests of a formula, the plan of two kernels, and its columns."""
+    own_folders(monkeypatch, tmp_path)
+
+    def prepare(formula: Any = plain, **more: Any) -> tuple[FakeGuests, Place, list[PlannedColumn]]:
+        guests = pretend(monkeypatch, tmp_path, FakeGuests(formula, **more))
+        monkeypatch.setattr(exact, "load_instrument", lambda machine, model: FakeInstrument(machine))
+        monkeypatch.setattr(exact, "require_fixed_work", lambda ready: None)
+        monkeypatch.setattr(profiles, "of_guest", lambda guest, root: {one.name: None for one in guest.cases})
+        monkeypatch.setattr(columns, "functions_of", lambda profile: [FunctionCost("do_it", 10.0, 20.0)])
+        workload = write_workload(tmp_path / "mine", WORKLOAD.replace('model = "none"', 'model = "tlb"'))
+        path = tmp_path / "plan.toml"
+        path.write_text(
+            f'schema = 1\nworkloads = ["{workload}"]\n[[series]]\nname = "mine"\nkernels = ["file:/boot/a"]\n'
+        )
+        found = [PlannedColumn("mine", name, kernel(name).spec) for name in ("a", "b")]
+        return guests, Place(plan=plan.load(path), guests="x86_64"), found
+
+    return prepare
+
+
+def measured(place: Place, found: list[PlannedColumn], **work: Any) -> Atlas:
+    columns.measure(place, found, quiet(**work))
+    return assembly.assemble(place, found)
+
+
+def test_every_cell_has_its_numbers_by_seed(setup: Setup) -> None:
+    guests, place, found = setup()
+    atlas = measured(place, found)
+    assert sorted(guests.boots) == sorted([("kernel", seed) for seed in (1, 2, 3)] * 2)
+    cell = atlas.cells["mine:small"][1]
+    assert cell == Cell(tuple(round(1e6 / (100.0 + seed) ** 0.5, 3) for seed in (1, 2, 3)), (1000.0,) * 3)
+    assert [column.id for column in atlas.columns] == ["a", "b"] and atlas.cases[0].metrics[0] == "cycles_per_op"
+    assert atlas.cases[0].profile[0].name == "do_it"
+
+
+def test_a_new_kernel_costs_one_column_and_nothing_is_measured_twice(setup: Setup) -> None:
+    guests, place, found = setup()
+    first = measured(place, found[:1])
+    assert len(guests.calls) == 3 and len(first.columns) == 1
+    both = measured(place, found)
+    assert len(guests.calls) == 6 and both.cells["mine:large"][0] == first.cells["mine:large"][0]
+    measured(place, found)
+    assert len(guests.calls) == 6
+
+
+def test_other_guests_are_measured_anew_and_old_numbers_are_holes_until_then(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guests, place, found = setup()
+    measured(place, found)
+    monkeypatch.setattr(FakeInstrument, "identity", "tlb some-machine 12345678 another")
+    columns.measure(place, found[:1], quiet())
+    atlas = assembly.assemble(place, found)
+    assert len(guests.calls) == 9
+    assert isinstance(atlas.cells["mine:small"][0], Cell)
+    assert str(atlas.cells["mine:small"][1]).startswith("measured with an older guest")
+
+
+def test_a_case_that_a_kernel_lacks_is_a_hole(setup: Setup) -> None:
+    def formula(arm: str, seed: int, case: str) -> float:
+        if case == "large":
+            raise Unsupported("needs a newer kernel")
+        return 100.0
+
+    _, place, found = setup(formula)
+    atlas = measured(place, found)
+    assert atlas.cells["mine:large"] == ("unsupported: mine:large needs a newer kernel",) * 2
+    assert isinstance(atlas.cells["mine:small"][0], Cell)
+
+
+def test_a_case_that_fails_with_one_seed_is_a_hole(setup: Setup) -> None:
+    def formula(arm: str, seed: int, case: str) -> float:
+        if case == "small" and seed == 2:
+            raise Broken("fell over")
+        return 100.0
+
+    _, place, found = setup(formula)
+    assert "fell over" in str(measured(place, found).cells["mine:small"][0])
+
+
+def test_a_package_that_is_gone_is_a_hole_of_all_cases_and_is_tried_again(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guests, place, found = setup()
+    obtain = KernelSpec.obtain
+
+    def gone(spec: KernelSpec, *more: Any, **rest: Any) -> Any:
+        if spec.text.endswith("/a"):
+            raise HostFailed("cannot download a: 404")
+        return obtain(spec, *more, **rest)
+
+    monkeypatch.setattr(KernelSpec, "obtain", gone)
+    atlas = measured(place, found)
+    assert atlas.columns[0].hole == "cannot download a: 404"
+    assert atlas.cells["mine:small"][0] == "cannot download a: 404" and isinstance(atlas.cells["mine:small"][1], Cell)
+    monkeypatch.setattr(KernelSpec, "obtain", obtain)
+    assert isinstance(measured(place, found).cells["mine:small"][0], Cell) and len(guests.calls) == 6
+
+
+def test_a_column_that_the_budget_cuts_goes_on_with_the_seed_that_is_missing(setup: Setup) -> None:
+    guests, place, found = setup()
+    end = [0.0]
+
+    class Cut(type(quiet())):  # type: ignore[misc]
+        @property
+        def out_of_time(self) -> bool:
+            return len(guests.calls) >= end[0]
+
+    work = Cut(progress=quiet().progress, jobs=1)
+    end[0] = 2
+    assert columns.measure(place, found[:1], work) == 0
+    assert not list(place.folder.glob("a/mine*.json")) and len(guests.calls) == 2
+    end[0] = 100
+    assert columns.measure(place, found[:1], work) == 1
+    assert len(guests.calls) == 3
+
+
+def test_checking_measures_again_and_tells_what_differs(setup: Setup) -> None:
+    guests, place, found = setup()
+    atlas = measured(place, found)
+    wanted = [checking.Wanted(atlas.cases[0], atlas.columns[1])]
+    specs = {one.spec.text: one.spec for one in found}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checking, "resolve", lambda text, tree=None, progress=None: specs[text])
+        (same,) = checking.check(atlas, place.plan, wanted, quiet())
+        assert same.is_equal and same.fingerprint == "" and len(guests.calls) == 9
+        guests.formula = lambda arm, seed, case: 100.0 + seed + 1e-3
+        (other,) = checking.check(atlas, place.plan, wanted, quiet())
+    assert not other.is_equal
+    assert list(checking.lines([same, other]))[-1] == "1 of 2 cells equal to the last digit"

@@ -1,0 +1,133 @@
+"""The file of an atlas, and how kernels and cases are found in it; the terminal shows what it holds."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from lab.atlas import data, source, text
+from lab.atlas.data import Atlas, Cell, FunctionCost
+from lab.atlas.judgement import Judgement
+from lab.cli import main
+from lab.core.errors import UserError
+from lab.core.text import plain
+from lab.workloads import selection
+
+from ..fakes import atlas as fake
+from ..fakes.result import HOSTILE
+
+
+@pytest.fixture
+def atlas() -> Atlas:
+    return fake.atlas(6, 9, steps={(1, 4): 1.2}, holes={(2, 3): "panic: it did not boot"})
+
+
+@pytest.fixture
+def file(tmp_path: Path, atlas: Atlas) -> Path:
+    path = tmp_path / "atlas.json"
+    path.write_bytes(data.encode(atlas))
+    return path
+
+
+def test_a_file_gives_the_atlas_again(file: Path, atlas: Atlas) -> None:
+    assert data.load(file) == atlas
+    assert len(file.read_text().splitlines()) > len(atlas.cases) + len(atlas.columns)
+
+
+def test_a_file_that_is_no_atlas_is_named(tmp_path: Path, atlas: Atlas) -> None:
+    path = tmp_path / "bad.json"
+    document = json.loads(data.encode(atlas))
+    document["cells"]["syscalls:case-1"].pop()
+    for content in ("{}", "[", json.dumps(document)):
+        path.write_text(content)
+        with pytest.raises(UserError, match=r"bad\.json is no atlas"):
+            data.load(path)
+
+
+def test_kernels_are_found_by_release_point_and_version(atlas: Atlas) -> None:
+    assert atlas.find("6.4").version == "6.4.1-1" and atlas.find("v6.4.1").version == "6.4.1-1"
+    assert atlas.find("6.1.1-1~deb12u1").series == "Debian 12"
+    with pytest.raises(UserError, match=r"no kernel 5\.10"):
+        atlas.find("5.10")
+
+
+def test_a_pair_is_of_one_series_where_one_has_both() -> None:
+    made = fake.atlas(2, 9)
+    twin = msgspec.structs.replace(made.columns[4], id="6.2.1-1", version="6.2.1-1")
+    both = msgspec.structs.replace(
+        made, columns=(*made.columns, twin), cells={name: (*row, row[4]) for name, row in made.cells.items()}
+    )
+    assert both.find("6.2").version == "6.2.1-1"
+    assert [one.version for one in both.pair("6.1", "6.2")] == ["6.1.1-1~deb12u1", "6.2.1-1~deb12u1"]
+    assert [one.version for one in both.pair("6.2", "6.5")] == ["6.2.1-1", "6.5.1-1"]
+
+
+def test_a_case_that_is_not_there_is_guessed(atlas: Atlas) -> None:
+    assert atlas.case("case-2") is atlas.case("syscalls:case-2")
+    with pytest.raises(UserError, match="no case 'cas-2'"):
+        atlas.case("cas-2")
+
+
+def test_the_csv_has_every_number_and_the_reason_of_every_hole(atlas: Atlas) -> None:
+    rows = list(csv.DictReader(io.StringIO(data.rows(atlas))))
+    assert len(rows) == 6 * 9
+    for row in rows:
+        cell = atlas.cells[row["case"]][atlas.at(row["kernel"])]
+        if isinstance(cell, Cell):
+            assert tuple(float(row[f"cycles_{seed}"]) for seed in (1, 2, 3)) == cell.cycles and not row["hole"]
+        else:
+            assert row["hole"] == cell and not row["cycles"] and not row["instructions_1"]
+
+
+def test_functions_are_compared_by_what_moved_most() -> None:
+    old = [FunctionCost("kept", 50.0, 100.0), FunctionCost("inlined", 30.0, 60.0)]
+    new = [FunctionCost("kept", 90.0, 170.0), FunctionCost("kept", 1.0, 2.0, True)]
+    found = data.explained("c", "a", "b", old, new, most=2)
+    assert [(one.name, one.delta("cycles")) for one in found.functions] == [("kept", 40.0), ("inlined", -30.0)]
+    assert found.total.cycles == (80.0, 91.0)
+
+
+def test_every_case_of_syscalls_has_its_code() -> None:
+    workload = selection.load("syscalls")
+    for case in workload.cases:
+        code = source.of_case(workload, case.name)
+        assert code.startswith("OPERATION(") and '{ "' in code
+    assert "SYS(mprotect, area, argument" in source.of_case(workload, "mprotect-private-4k")
+    assert source.of_case(selection.load("boot"), "boot") == ""
+
+
+def test_a_case_is_shown_with_its_step_and_its_reason(atlas: Atlas) -> None:
+    shown = plain(lambda width: text.case(Judgement(atlas), atlas.case("case-1"), width))
+    assert "step 6.4.1-1 to 6.5.1-1 (2026-01-05): +20." in shown and "do_it +50 cycles: 100 % of +50" in shown
+    assert 'published: 0123456789ab ("a change")' in shown and "SYNTHETIC" in shown
+    assert "panic: it did not boot" in plain(lambda width: text.case(Judgement(atlas), atlas.case("case-2"), width))
+
+
+def test_a_pair_of_two_builders_says_so(atlas: Atlas) -> None:
+    base, test = atlas.pair("6.1", "6.4")
+    shown = plain(lambda width: text.pair(Judgement(atlas), base, test, width))
+    assert "note: two compilers: gcc-12, and gcc-14" in shown
+    assert "1 case without numbers in one of the two" in shown
+
+
+def test_the_commands_print_the_same_as_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["atlas", "show", "case-1", "--data", str(file), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [one["verdict"] for one in document["changes"]] == ["regression"]
+    assert main.run(["atlas", "diff", "6.4", "6.5", "--data", str(file), "--json"]) == 0
+    cases = json.loads(capsys.readouterr().out)["cases"]["cycles"]
+    assert (cases[0]["case"], cases[0]["verdict"]) == ("syscalls:case-1", "regression")
+    assert main.run(["atlas", "diff", "6.4", "6.6", "--data", str(file)]) == 0
+    assert "case-1" in capsys.readouterr().out
+    assert main.run(["atlas", "show", "nothing", "--data", str(file)]) == 2
+
+
+def test_hostile_words_are_escaped_in_the_terminal() -> None:
+    made = fake.atlas(2, 9, steps={(1, 4): 1.2}, words=HOSTILE)
+    shown = plain(lambda width: text.case(Judgement(made), made.case("case-1"), width))
+    assert "\x1b" not in shown and "\u202e" not in shown

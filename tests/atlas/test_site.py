@@ -1,0 +1,96 @@
+"""The site: every page is there, every link leads somewhere, every number is that of the data; it is fast."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import re
+import time
+from pathlib import Path
+from urllib.parse import unquote
+
+from msgspec.structs import replace
+
+from lab.atlas import data, site
+from lab.atlas.data import Cell
+from lab.atlas.site import Site
+
+from ..fakes import atlas as fake
+from ..fakes.result import HOSTILE
+
+
+class Links(html.parser.HTMLParser):
+    """The links of a page and its ids."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.ids: set[str] = set()
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name == "href" and tag == "a":
+                self.links.append(value or "")
+            if name == "id":
+                self.ids.add(value or "")
+
+
+def test_every_link_leads_to_a_page_of_the_site(tmp_path: Path) -> None:
+    one = fake.atlas(4, 9, steps={(1, 4): 1.2}, holes={(2, 3): "panic"})
+    other = replace(one, architecture="arm64")
+    site.write([one, other], tmp_path)
+    pages = list(tmp_path.rglob("*.html"))
+    assert len(pages) == 2 * (2 + 4 + 9)
+    for page in pages:
+        for link in Links(page).links:
+            name, _, anchor = unquote(link).partition("#")
+            target = (page.parent / name).resolve() if name else page
+            assert target.is_file(), f"{page} links to {link}"
+            if anchor and ".." not in anchor:
+                assert anchor in Links(target).ids, f"{page} links to {link}"
+
+
+def test_the_matrix_says_what_the_data_says(tmp_path: Path) -> None:
+    atlas = fake.atlas(4, 9, steps={(1, 4): 1.2}, holes={(2, 3): "panic: it did not boot"})
+    site.write([atlas], tmp_path)
+    page = (tmp_path / "index.html").read_text()
+    embedded = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])  # type: ignore[index]
+    for case, row in zip(atlas.cases, embedded["cases"], strict=True):
+        means = [cell.mean("cycles") if isinstance(cell, Cell) else None for cell in atlas.cells[case.name]]
+        assert row["cycles"] == means
+    assert embedded["cases"][1]["steps"]["cycles"] == [4]
+    assert embedded["holes"][embedded["cases"][2]["holes"]["3"]] == "panic: it did not boot"
+    assert data.load(tmp_path / "atlas.json") == atlas
+
+
+def test_a_case_s_page_has_its_step_its_functions_its_code_and_its_commands(tmp_path: Path) -> None:
+    site.write([fake.atlas(4, 9, steps={(1, 4): 1.2})], tmp_path)
+    page = (tmp_path / "case" / "syscalls-case-1.html").read_text()
+    for words in (
+        "do_it +50 cycles: 100 % of +50", "OPERATION(1)", "lab atlas check syscalls:case-1@6.5.1-1",
+        "lab ab --base deb:suite/6.4.1-1 --test deb:suite/6.5.1-1 -w syscalls:case-1",
+        "https://example.org/a", "Synthetic",
+    ):  # fmt: skip
+        assert words in page, words
+
+
+def test_words_of_others_are_text_and_nothing_else(tmp_path: Path) -> None:
+    site.write([fake.atlas(3, 6, steps={(1, 4): 1.2}, holes={(0, 1): HOSTILE}, words=HOSTILE)], tmp_path)
+    for page in tmp_path.rglob("*.html"):
+        written = page.read_text()
+        assert "<script>alert" not in written and "<img" not in written
+
+
+def test_an_atlas_without_any_number_is_still_a_site(tmp_path: Path) -> None:
+    empty = fake.atlas(2, 3, holes={(case, index): "not measured yet" for case in range(2) for index in range(3)})
+    assert site.write([empty], tmp_path) > 0
+    assert list(Site(empty).reference.id) == list(empty.columns[1].id)
+
+
+def test_the_site_of_a_large_atlas_is_made_in_seconds(tmp_path: Path) -> None:
+    """Sixty cases by sixty kernels; seconds of processor time, whatever else runs."""
+    atlas = fake.atlas(60, 60, steps={(case, 5 + case // 2): 1.2 for case in range(0, 60, 3)})
+    began = time.process_time()
+    site.write([atlas], tmp_path)
+    assert time.process_time() - began < 10
