@@ -13,7 +13,7 @@ from lab.compare.explain import Cost, cpu_choices, cpu_of_result, find
 from lab.core import records
 from lab.core.errors import UserError
 from lab.kernels.kernel import resolve
-from lab.report import explain_text, flame_graph
+from lab.report import explain_text, function_chart
 
 
 @click.command()
@@ -36,7 +36,7 @@ from lab.report import explain_text, flame_graph
     "--test", metavar="SPEC", shell_complete=options.complete_spec, help="With --cpu, in place of ID: another kernel."
 )
 @click.option("--folded", type=options.OutputFile(), help="Write folded stacks for flame graph viewers.")
-@click.option("--svg", type=options.OutputFile(), help="Write a differential flame graph.")
+@click.option("--svg", type=options.OutputFile(), help="Write a chart of the functions that differ most.")
 @options.jobs
 @options.json_output
 def explain(
@@ -77,9 +77,9 @@ def explain(
     with options.work(jobs) as work:
         why = find(folder, result, work, case, machine=machine, model=model, cost=cost)
     if folded:
-        records.write_atomic(folded, flame_graph.folded(why.explanation, cost).encode())
+        records.write_atomic(folded, function_chart.folded(why.explanation, cost).encode())
     if svg:
-        graph = flame_graph.svg(why.explanation, cost, title=why.title, machine=why.machine)
+        graph = function_chart.svg(why.explanation, cost, title=why.title, machine=why.machine)
         records.write_atomic(svg, graph.encode())
     if as_json:
         options.print_json(why.document())

@@ -114,19 +114,23 @@ def all_counters(case: CaseResult, runs: Iterable[Run]) -> list[Comparison]:
 
 
 def movers(case: CaseResult, most: int = 3) -> list[Comparison]:
-    """The counters of a case that moved most, by |log ratio|; from and to zero first, by their change.
+    """The counters of a case that moved most, by |log ratio|; from and to zero first, by their change."""
+    return sorted(explaining(case, case.metrics), key=_change, reverse=True)[:most]
+
+
+def explaining(case: CaseResult, comparisons: Iterable[Comparison]) -> list[Comparison]:
+    """The counters among some comparisons of a case that may explain its change, in their order.
 
     Percentiles and the other clock follow the cost and explain nothing, so they are left out, as are the instructions
     that stand beside it, and counters that are equal in every pair or have no usable number. Changes by noise stay in.
     """
     aside = [case.guest_clock, *(c.name for c in case.beside.values())]
-    moved = [
+    return [
         c
-        for c in case.metrics
+        for c in comparisons
         if not (c.primary or c.name in aside or c.name.startswith(_PERCENTILES) or c.name in _COSTS)
         if c.method != "none" and c.base != c.test
     ]
-    return sorted(moved, key=_change, reverse=True)[:most]
 
 
 def _change(c: Comparison) -> tuple[float, float]:

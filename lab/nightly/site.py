@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,15 +21,14 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import jinja2
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from lab import report
 from lab.compare import results
-from lab.core import paths, records
+from lab.core import records
 from lab.core.errors import LabError, UserError
 from lab.core.progress import Progress
-from lab.core.text import number, visible, visible_lines, visible_record
+from lab.core.text import visible, visible_lines, visible_record
 from lab.history import index, trends
 from lab.history.database import opened
 from lab.history.trends import Change, Trend
@@ -36,8 +36,10 @@ from lab.nightly import record, team
 from lab.nightly.events import PlanState
 from lab.nightly.record import Ack, BranchNight, Event, Night
 from lab.nightly.status import line
-from lab.report import bisection_text, inputs, mail
+from lab.report import bisection_text, inputs, mail, page, plots
 from lab.report.bench_formats import family, sample
+from lab.report.plots import SIZE, Axis, Scale, Tick
+from lab.stats.defaults import THRESHOLD
 from lab.stats.verdict import percent
 
 _MARK = ".lab-nightly-site"
@@ -83,7 +85,6 @@ class _Site:
         self.state = PlanState.after(self.nights, acks)
         self.reports = _reports(nights)
         self.bisections = _bisections(nights)
-        self._environment = _environment()
 
     def files(self) -> Iterator[tuple[str, str]]:
         """The path in the site and the content of every file."""
@@ -97,26 +98,33 @@ class _Site:
             yield f"changes/{event.id}.html", self._change(event, draft)
             if draft is not None:
                 yield f"mails/{event.id}.eml", draft
-        for name, page in self.reports.items():
-            yield f"results/{name}.html", page
-        for name, page in {one.name: one.page for one in self.bisections.values() if one.page}.items():
-            yield f"bisections/{name}.html", page
+        for name, text in self.reports.items():
+            yield f"results/{name}.html", text
+        for name, text in {one.name: one.page for one in self.bisections.values() if one.page}.items():
+            yield f"bisections/{name}.html", text
         yield "feed.xml", render_feed(self.plan, self.nights, self.url)
         yield "metrics.txt", render_metrics(self.plan, self.nights, self.state, self.trends)
 
     def _page(self, name: str, top: str, **values: Any) -> str:
-        template = self._environment.get_template(f"nightly/{name}.html.j2")
-        return template.render(plan=self.plan, top=top, acks=self.state.acks, **values)
+        return page.fill(
+            f"nightly/{name}.html.j2", plan=self.plan, top=top, acks=self.state.acks, tone=_tone,
+            night_tone=_night_tone, step_tone=_step_tone, **values,
+        )  # fmt: skip
 
     def _index(self) -> str:
         return self._page(
             "index", "", nights=self.nights, last=self.nights[-1], open=list(self.state.open.values()),
-            broken=list(self.state.broken.values()), rows=[self._row(trend) for trend in self.trends],
-            first=self.nights[0].number,
+            broken=list(self.state.broken.values()), rows=self._rows(), first=self.nights[0].number,
+            threshold=THRESHOLD,
         )  # fmt: skip
 
-    def _row(self, trend: Trend) -> Mapping[str, Any]:
-        """A trend in the table of the index, with the verdict of the last night's first comparison."""
+    def _rows(self) -> list[Mapping[str, Any]]:
+        """The trends in the table of the index, all drawn on one scale."""
+        scale = Scale.holding([ratio for trend in self.trends for ratio in _ratios(trend) if ratio], THRESHOLD)
+        return [self._row(trend, scale) for trend in self.trends]
+
+    def _row(self, trend: Trend, scale: Scale) -> Mapping[str, Any]:
+        """A trend with the verdict of the last night's first comparison."""
         series = trend.series
         verdicts = [
             str(case.verdict)
@@ -126,12 +134,12 @@ class _Site:
             for case in comparison.cases
             if case.name == (series.workload, series.case)
         ]
-        values = [dot.value for dot in trend.points if dot.value is not None]
-        ratio = values[-1] / values[0] if len(values) > 1 and values[0] else None
+        ratios = [ratio for ratio in _ratios(trend) if ratio is not None]
+        change = percent(ratios[-1]) if len(ratios) > 1 else ""
+        label = f"{series.workload}:{series.case} over {len(trend.points)} nights: {change or 'no change known'}"
         return {
-            "trend": trend, "slug": _slug(trend), "verdict": verdicts[0] if verdicts else "",
-            "change": percent(ratio) if ratio else "",
-            "spark": picture(trend, label=f"trend of {series.workload}:{series.case}").svg,
+            "trend": trend, "slug": _slug(trend), "verdict": verdicts[0] if verdicts else "", "change": change,
+            "spark": plots.spark(_ratios(trend), scale, label),
         }  # fmt: skip
 
     def _trend(self, trend: Trend) -> str:
@@ -144,7 +152,11 @@ class _Site:
             if event.branch_key == (series.tree, series.branch) and key in {case.key for case in event.cases}
         ]
         label = f"{series.metric} of {series.workload}:{series.case} over {len(trend.points)} nights"
-        return self._page("trend", "../", trend=trend, picture=picture(trend, label=label), events=events)
+        ratios = [ratio for ratio in _ratios(trend) if ratio is not None]
+        return self._page(
+            "trend", "../", trend=trend, picture=picture(trend, label=label), events=events, threshold=THRESHOLD,
+            change=percent(ratios[-1]) if len(ratios) > 1 else "", direction=_direction(trend, ratios),
+        )  # fmt: skip
 
     def _change(self, event: Event, draft: str | None) -> str:
         events = [event for night in self.nights for event in night.events]
@@ -156,31 +168,28 @@ class _Site:
         )  # fmt: skip
 
 
-def _environment() -> jinja2.Environment:
-    folder = paths.room("reports") / "templates"
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folder),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    css = (folder / "page.css").read_text() + (folder / "nightly" / "nightly.css").read_text()
-    environment.globals |= {
-        "style": Markup(css),  # noqa: S704  (the lab's own)
-        "percent": percent,
-        "number": number,
-        "tone": lambda event: _TONES.get(event.kind, "regression"),
-        "night_tone": lambda night: _NIGHT_TONES.get(night.outcome, "unknown"),
-        "step_tone": _step_tone,
-    }
-    return environment
+def _tone(event: Event) -> str:
+    return _TONES.get(event.kind, "regression")
+
+
+def _night_tone(night: Night) -> str:
+    return _NIGHT_TONES.get(night.outcome or "", "unknown")
 
 
 def _step_tone(trend: Trend, change: Change) -> str:
     if trend.series.better == "neither":
         return "same"
     return "regression" if (change.ratio > 1) == (trend.series.better == "lower") else "improvement"
+
+
+def _direction(trend: Trend, ratios: Sequence[float]) -> str:
+    """The word for the last value against the first one."""
+    ratio = ratios[-1] if ratios else 1.0
+    if 1 / (1 + THRESHOLD) <= ratio <= 1 + THRESHOLD:
+        return "steady"
+    if trend.series.better == "neither":
+        return "changed"
+    return "worse" if (ratio > 1) == (trend.series.better == "lower") else "better"
 
 
 def _slug(trend: Trend) -> str:
@@ -242,8 +251,8 @@ def _bisection_page(reference: str) -> BisectionPage:
     try:
         folder = results.open_folder(reference)
         bisection = inputs.open_bisection(folder)
-        page = report.render("html", bisection)
-        return BisectionPage(name=folder.name, text=visible_lines(bisection_text.bisection(bisection)), page=page)
+        text = visible_lines(bisection_text.bisection(bisection))
+        return BisectionPage(name=folder.name, text=text, page=report.render("html", bisection))
     except LabError as error:
         return BisectionPage(name=reference, text=visible(f"the bisection is gone: {error.message}"))
 
@@ -263,44 +272,51 @@ def _mail(event: Event) -> str | None:
 
 # ---- pictures
 
-_SIZE = 1000
 _MARGIN = 30
+_MOST_NIGHTS = 12
+"""Labels below a trend."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """Inline SVG without text, stretched to its container, and the values at its lower and upper edge."""
+    """A trend as inline SVG, stretched to its container, and the labels at its left side and below."""
 
     svg: Markup
-    low: float
-    high: float
+    up: list[Tick]
+    along: list[Tick]
 
 
 def picture(trend: Trend, *, label: str) -> Picture:
-    """Draw points in their order, steps as vertical lines between them, and rings around outliers."""
-    numbers = {i: dot.value for i, dot in enumerate(trend.points) if dot.value is not None}
-    values = [*numbers.values()] or [0.0]
-    low, high = min(values), max(values)
-    last = max(len(trend.points) - 1, 1)
+    """Draw points in their order, steps as vertical lines between them, rings around outliers.
+
+    The band is the threshold around the first value.
+    """
+    values = {i: dot.value for i, dot in enumerate(trend.points) if dot.value is not None}
+    first = next(iter(values.values()), 0.0)
+    band = (first / (1 + THRESHOLD), first * (1 + THRESHOLD))
+    axis, last = Axis.of([*values.values(), *band]), max(len(trend.points) - 1, 1)
 
     def x(i: float) -> float:
-        return round(_MARGIN + i / last * (_SIZE - 2 * _MARGIN), 1)
+        return round(_MARGIN + i / last * (SIZE - 2 * _MARGIN), 1)
 
-    def y(value: float) -> float:
-        share = (value - low) / (high - low) if high > low else 0.5
-        return round(_SIZE - 2 * _MARGIN - share * (_SIZE - 4 * _MARGIN), 1)
-
-    points = {i: f"{x(i)} {y(value)}" for i, value in numbers.items()}
+    points = {i: f"{x(i)} {axis.at(value)}" for i, value in values.items()}
     outliers = [point for i, point in points.items() if i in trend.outliers]
-    parts = [f'<path class="step" d="M{x(change.at - 0.5)} 0V{_SIZE}"/>' for change in trend.changes]
+    top, bottom = axis.at(band[1]), axis.at(band[0])
+    parts = [f'<rect class="band" y="{top}" width="{SIZE}" height="{bottom - top}"/>', axis.grid()]
+    parts += [f'<path class="step" d="M{x(change.at - 0.5)} 0V{SIZE}"/>' for change in trend.changes]
     parts.append(f'<path class="outliers" d="{"".join(f"M{point}h0" for point in outliers)}"/>')
     parts.append(f'<path class="level" d="M{"L".join(points.values())}"/>' if points else "")
     parts.append(f'<path class="points" d="{"".join(f"M{point}h0" for point in points.values())}"/>')
-    svg = (
-        f'<svg viewBox="0 0 {_SIZE} {_SIZE}" preserveAspectRatio="none" role="img" aria-label="{escape(label)}">'
-        f"{''.join(parts)}</svg>"
-    )
-    return Picture(svg=Markup(svg), low=low, high=high)  # noqa: S704  (numbers and an escaped label)
+    each = math.ceil(len(trend.points) / _MOST_NIGHTS)
+    along = [Tick(at=x(i) / 10, text=str(trend.points[i].night)) for i in range(0, len(trend.points), each or 1)]
+    return Picture(svg=plots.drawn(parts, label), up=axis.ticks(), along=along)
+
+
+def _ratios(trend: Trend) -> list[float | None]:
+    """The values of a trend against its first one."""
+    values = [dot.value for dot in trend.points]
+    first = next((value for value in values if value), None)
+    return [value / first if first and value is not None else None for value in values]
 
 
 # ---- the feed, RFC 4287

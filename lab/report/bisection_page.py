@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -22,7 +22,8 @@ from lab.compare import explain
 from lab.compare.results import numbers
 from lab.core.git import short
 from lab.core.text import visible
-from lab.report import flame_graph, page, plots, wording
+from lab.report import function_chart, page, plots, wording
+from lab.report.function_chart import Functions
 from lab.report.inputs import StoredBisection, StoredComparison
 from lab.report.plots import SIZE, Axis, Scale, Tick, drawn
 from lab.report.wording import shown
@@ -86,9 +87,9 @@ class ChangeView:
         return plots.strip(effect.base, effect.test, label)
 
     @property
-    def ends(self) -> tuple[str, str]:
-        """The labels at both ends of the samples' axis."""
-        return plots.axis_of(*((self.effect.base, self.effect.test) if self.effect else ())).ends
+    def ticks(self) -> list[Tick]:
+        """The labels of the samples' axis."""
+        return plots.axis_of(*((self.effect.base, self.effect.test) if self.effect else ())).ticks()
 
     @cached_property
     def proof(self) -> StoredComparison | None:
@@ -96,12 +97,12 @@ class ChangeView:
         return self.stored.proof(self.change)
 
     @cached_property
-    def flame(self) -> dict[str, Any] | None:
-        """The differential flame graph, if the comparison was explained."""
+    def functions(self) -> Functions | None:
+        """The functions that differ most, if the comparison was explained."""
         if self.proof is None or not self.proof.result.cases:
             return None
         explanation = explain.remembered(self.proof.folder, self.proof.raw.cases[0])
-        return flame_graph.view(explanation, self.proof.result.cases[0], self.proof.result) if explanation else None
+        return function_chart.view(explanation, self.proof.result.cases[0]) if explanation else None
 
     @property
     def suspects(self) -> list[tuple[str, str, str]]:
@@ -211,9 +212,12 @@ class Range:
         return Axis(low=min(logs) - room, high=max(logs) + room)
 
     @property
-    def ends(self) -> tuple[str, str]:
-        """The labels at both ends of the changes' axis."""
-        return percent(math.exp(self._axis.high)), percent(math.exp(self._axis.low))
+    def ticks(self) -> list[Tick]:
+        """Labels of the changes' axis, at round changes."""
+        axis = self._axis
+        low, high = math.exp(axis.low) - 1, math.exp(axis.high) - 1
+        changes, step = plots.round_values(low, high, most=4)
+        return [Tick(at=axis.at(math.log1p(x)) / 10, text=plots.in_percent(1 + x, step)) for x in changes]
 
     def steps(self, label: str) -> Markup:
         """The way from one measured commit to the next, a row each."""
@@ -448,14 +452,22 @@ class BisectionView:
             return "same"
         return "regression" if "regression" in directions or not directions else directions[0]
 
+    @property
+    def word(self) -> str:
+        """The answer in a word or two: the kind of the changes, or why there is none."""
+        kinds = [view.kind for view in self.changes]
+        if not kinds or self.answer.outcome == "undecided":
+            return str(self.answer.outcome)
+        return kinds[0] if len(kinds) == 1 else f"{len(kinds)} changes"
+
+    @property
+    def size(self) -> str:
+        """The change of the only culprit; of several, the change from end to end."""
+        effect = self.changes[0].effect if len(self.changes) == 1 else self.answer.ends
+        return percent(effect.ratio) if effect else ""
+
 
 def bisection(stored: StoredBisection) -> str:
     """The whole page."""
     view = BisectionView(stored=stored)
-    return page.fill(
-        "bisection.html.j2",
-        view=view,
-        answer=view.answer,
-        percent=percent,
-        short=short,
-    )
+    return page.fill("bisection.html.j2", view=view, answer=view.answer, short=short)

@@ -71,19 +71,28 @@ class TimelineView:
         return KNOWN.get(self.name) or Meaning(f"{self.name}, as the program reported it", number, number)
 
     @property
-    def top(self) -> str:
-        """The label of the largest value."""
-        return self.meaning.up(self.timeline.largest)
+    def _axis(self) -> Axis:
+        return Axis(low=0.0, high=self.timeline.largest * 1.03)
+
+    @property
+    def up(self) -> list[Tick]:
+        """Labels of the values; sizes at powers of two."""
+        if self.meaning.up is not _bytes:
+            return self._axis.ticks()
+        step = 2 ** math.ceil(math.log2(self.timeline.largest / 4))
+        sizes = range(0, math.floor(self._axis.high) + 1, max(step, 1))
+        return [Tick(at=self._axis.at(size) / 10, text=_bytes(size)) for size in sizes]
 
     @property
     def ticks(self) -> list[Tick]:
-        """Labels along: quarters of the longest time."""
-        return [Tick(at=25.0 * i, text=self.meaning.along(self.timeline.longest * i / 4)) for i in range(5)]
+        """Labels along, at round times."""
+        longest = self.timeline.longest
+        return [Tick(at=100 * t / longest, text=self.meaning.along(t)) for t in plots.round_values(0.0, longest)[0]]
 
     @property
     def plot(self) -> Markup:
         """All curves."""
-        axis, longest = Axis(low=0.0, high=self.timeline.largest * 1.03), self.timeline.longest
+        axis, longest = self._axis, self.timeline.longest
         parts = []
         for arm in _ARMS:
             curves = list(self.timeline.curves[arm].values())[:MOST_SEEDS]
@@ -165,12 +174,13 @@ class Sweep:
             Curve(arm="base", points=[(size, 1.0, 1.0, 1.0) for size, *_ in spans]),
             Curve(arm="test", points=spans),
         ]
+        axis = Axis.of([1.0, *(ratio for _, *span in spans for ratio in span)])
         return {
             "name": self.name,
             "verdict": self.verdict,
-            "plot": plots.curves(curves, self.line, at=lambda size: places[int(size)]),
+            "plot": plots.curves(curves, self.line, at=lambda size: places[int(size)], axis=axis),
             "ticks": [Tick(at=place / 10, text=shown_size(size)) for size, place in places.items()],
-            "top": f"x{number(plots.curves_axis(curves).high)}",
+            "up": axis.ticks(plots.in_percent),
         }
 
     def _places(self) -> list[int]:

@@ -13,7 +13,7 @@ from lab.report import heatmap, matrix_text, page, wording
 from lab.report.heatmap import COLOURS
 from lab.report.inputs import StoredMatrix
 from lab.report.matrix_text import Grid
-from lab.stats.verdict import percent
+from lab.stats.verdict import distance, percent
 
 MOST_VALUES = 3000
 """Raw values that are listed; of more, the JSON and the CSV have them."""
@@ -55,6 +55,12 @@ class MatrixView:
         return next(
             (word for word in ("regression", "failed", "unknown", "improvement") if word in self.states), "same"
         )
+
+    @property
+    def size(self) -> str:
+        """The change of the cell that moved most in the direction of the tone."""
+        cells = [cell for cell in self.result.cells if self.result.state(cell) == self.tone and cell.ratio]
+        return percent(max(cells, key=lambda cell: distance(cell.ratio)).ratio) if cells else ""
 
     @cached_property
     def grids(self) -> list[Grid]:
@@ -116,8 +122,9 @@ class MatrixView:
 
     @property
     def legend(self) -> list[tuple[str, str]]:
-        """Colours and what they stand for."""
-        return list(heatmap.legend(self.result).items())
+        """The colours of the map and what they stand for."""
+        kinds = {field.kind for field in self.fields}
+        return [(kind, words) for kind, words in heatmap.legend(self.result).items() if kind in kinds]
 
     @property
     def kernels(self) -> list[tuple[str, str]]:
@@ -141,6 +148,7 @@ class MatrixView:
             *wording.guest_facts(around),
             ("started", f"{result.started}, {result.seconds:g} s"),
             ("lab", around.lab),
+            ("result", result.result),
         ]
 
     @property
@@ -164,9 +172,7 @@ class MatrixView:
 def matrix(stored: StoredMatrix) -> str:
     """The whole page."""
     view = MatrixView(stored)
-    return page.fill(
-        "matrix.html.j2", more_style=_style(), view=view, result=view.result, percent=percent, zip=zip
-    )  # fmt: skip
+    return page.fill("matrix.html.j2", more_style=_style(), view=view, result=view.result, zip=zip)
 
 
 def _style() -> str:

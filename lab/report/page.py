@@ -18,42 +18,52 @@ from lab.compare import counters, explain
 from lab.compare.live_results import Live
 from lab.compare.results import AbResult, CaseResult, mean, numbers
 from lab.core import paths
-from lab.core.text import number, visible
+from lab.core.text import listed, number, plural, visible
+from lab.guests import costs
 from lab.guests.host import HostFact
-from lab.report import by_hand, flame_graph, plots, wording
+from lab.report import by_hand, function_chart, plots, wording
 from lab.report.curves import TimelineView, sweeps_of
+from lab.report.function_chart import Functions
 from lab.report.inputs import Comparisons, StoredComparison
 from lab.report.plots import Curve, Scale, Tick
 from lab.report.wording import shown
-from lab.stats.verdict import Comparison, Outcome
+from lab.stats.verdict import Comparison, percent
 
 MOST_ROWS = 100
 """Pairs that are listed number by number; of more, the page shows the plot and a few quantiles."""
+
+MOST_COUNTERS = 10
+"""Counters that are drawn; a table has all of them."""
+
+_FEWEST_FOR_DISTRIBUTION = 12
+"""Pairs from which on it says something how often which value came."""
+
+_MOST_WORKLOADS = 4
 
 
 def fill(name: str, *, more_style: str = "", more_script: str = "", **values: object) -> str:
     """The page that a template makes of some values. more_style, more_script: of ours beside those of all pages."""
     style, script = _source("page.css") + more_style, _source("page.js") + more_script
     return _environment(paths.room("reports") / "templates").get_template(name).render(
-        style=Markup(style),  # noqa: S704  (a file of ours)
+        style=Markup(style),  # noqa: S704  (files of ours)
         script=Markup(script),  # noqa: S704
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        wording=wording,
-        number=number,
         **values,
     )  # fmt: skip
 
 
 @cache
 def _environment(folder: Path) -> jinja2.Environment:
-    """The templates of a folder, each compiled once."""
-    return jinja2.Environment(
+    """The templates of a folder, each compiled once, and the words that all may use."""
+    environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals |= {"wording": wording, "number": number, "percent": percent}
+    return environment
 
 
 def _source(name: str) -> str:
@@ -127,14 +137,15 @@ class CaseView:
         return plots.strip(self.primary.base, self.primary.test, label)
 
     @property
-    def distribution(self) -> Markup:
-        """The same values by how often they were seen."""
-        return plots.distribution(self.primary.base, self.primary.test)
+    def distribution(self) -> Markup | None:
+        """The same values by how often they were seen; None of few values."""
+        few = len(self.primary.base) < _FEWEST_FOR_DISTRIBUTION
+        return None if few else plots.distribution(self.primary.base, self.primary.test)
 
     @property
-    def ends(self) -> tuple[str, str]:
-        """The labels at both ends of the samples' axis."""
-        return plots.axis_of(self.primary.base, self.primary.test).ends
+    def ticks(self) -> list[Tick]:
+        """The labels of the samples' axis."""
+        return plots.axis_of(self.primary.base, self.primary.test).ticks()
 
     @cached_property
     def rows(self) -> list[tuple[Any, Any, Any]]:
@@ -163,16 +174,25 @@ class CaseView:
         """Curves of what the program reported over time."""
         return [TimelineView(timeline) for timeline in counters.timelines(self.case, self.stored.runs)]
 
-    @property
+    @cached_property
     def counters(self) -> list[Comparison]:
         """All other metrics and the kernel's own counters that are known, what moved most first."""
         return counters.all_counters(self.case, self.stored.runs)
 
+    @property
+    def largest(self) -> list[tuple[Comparison, str, Markup]]:
+        """The counters that moved most and may explain the change: each with its change and a picture of both arms."""
+        moved = []
+        for counter in counters.explaining(self.case, self.counters)[:MOST_COUNTERS]:
+            base, test = mean(counter.base) or 0.0, mean(counter.test) or 0.0
+            moved.append((counter, wording.change(counter) if base else "from 0", plots.pair(base, test)))
+        return moved
+
     @cached_property
-    def flame(self) -> dict[str, Any] | None:
-        """The differential flame graph, where `lab explain` was run."""
+    def functions(self) -> Functions | None:
+        """The functions that differ most, where `lab explain` was run."""
         explanation = explain.remembered(self.stored.folder, self.case)
-        return flame_graph.view(explanation, self.case, self.stored.result) if explanation else None
+        return function_chart.view(explanation, self.case) if explanation else None
 
     def _curves(self, family: str, points: Sequence[tuple[float, Comparison]]) -> dict[str, Any]:
         curves = []
@@ -187,7 +207,7 @@ class CaseView:
             "unit": unit,
             "plot": plots.curves(curves, f"percentiles of {family} in {unit}; {'; '.join(means)}"),
             "ticks": [Tick(at=plots.share_at(share) / 10, text=f"{share:g} %") for share, _ in points],
-            "top": number(plots.curves_axis(curves).high),
+            "up": plots.curves_axis(curves).ticks(),
         }
 
 
@@ -235,9 +255,31 @@ class ResultView:
         return units.pop() if len(units) == 1 else "the primary metric of each case"
 
     @property
+    def beside(self) -> list[str]:
+        """The columns beside the change: the other basis of the cost. Each case has the shares of its sides."""
+        return [name for name in self.result.beside if name in costs.BASES]
+
+    @property
+    def groups(self) -> list[tuple[str, ...]]:
+        """The cases of a result that is summarised by group and verdict, without verdicts that no case has."""
+        summary = wording.summary(self.result)
+        columns = list(zip(*summary.counts, strict=True)) if summary else []
+        return list(zip(*(column for column in columns if set(column[1:]) != {"0"}), strict=True))
+
+    @property
     def words(self) -> list[str]:
         """The words that cases can be filtered by."""
-        return list(dict.fromkeys([*map(str, Outcome), *(case.word for case in self.result.cases)]))
+        return list(dict.fromkeys(case.word for case in self.result.cases))
+
+    @property
+    def what(self) -> str:
+        """The case that the verdict's number is of, and how many there are."""
+        names = list(dict.fromkeys(case.workload for case in self.result.cases))
+        of = f"suite {self.result.suite}" if self.result.suite else listed(names[:_MOST_WORKLOADS], "and")
+        many = f"{plural(len(self.cases), 'case')} of {of}"
+        if self.result.headline is None:
+            return many if len(self.cases) > 1 else self.cases[0].case.name
+        return f"{self.result.headline.name}, most of {many}" if len(self.cases) > 1 else self.result.headline.name
 
     @property
     def opened(self) -> CaseResult | None:
@@ -256,6 +298,7 @@ class ResultView:
             (f"{result.pairs}s", ", ".join(map(str, result.seeds[:MOST_ROWS]))),
             ("started", f"{result.started}, {result.seconds:g} s"),
             ("lab", around.lab),
+            ("result", result.result),
         ]
 
     def _measured_by(self) -> list[tuple[str, str]]:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 from lab.compare.results import numbers
-from lab.core.text import number
 from lab.stats.verdict import Comparison, percent
 
 SIZE = 1000
@@ -22,7 +21,7 @@ SIZE = 1000
 _BINS = 24
 _COARSE = 200  # pairs; more of them would hide each other as large dots
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 5, 10, 20, 50, 100)
-_TICK_ROOM = 90
+_TICK_ROOM = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +43,11 @@ class Scale:
     @classmethod
     def of(cls, comparisons: Iterable[Comparison], threshold: float) -> Scale:
         """A scale that holds all ratios with their intervals, and the threshold band with room around it."""
-        ratios = [ratio for c in comparisons for ratio in (c.ratio or 0.0, *(c.interval or ()))]
+        return cls.holding([ratio for c in comparisons for ratio in (c.ratio or 0.0, *(c.interval or ()))], threshold)
+
+    @classmethod
+    def holding(cls, ratios: Iterable[float], threshold: float) -> Scale:
+        """A scale that holds all ratios above zero, and the threshold band with room around it."""
         positions = [math.asinh(math.log(ratio) / threshold) for ratio in ratios if ratio > 0]
         edge = math.asinh(2)
         low, high = min([-edge, *positions]), max([edge, *positions])
@@ -101,21 +104,53 @@ class Axis:
         """The place of a value, counted from above as in SVG."""
         return round(SIZE * (self.high - value) / (self.high - self.low))
 
-    @property
-    def ends(self) -> tuple[str, str]:
-        """The labels of the upper and the lower end."""
-        return number(self.high), number(self.low)
+    def ticks(self, show: Callable[[float, float], str] | None = None) -> list[Tick]:
+        """Labels at round values, counted from above. show: writes a value, given the step between two of them."""
+        values, step = round_values(self.low, self.high)
+        return [Tick(at=self.at(value) / 10, text=(show or rounded)(value, step)) for value in values]
+
+    def grid(self) -> str:
+        """Lines at the round values."""
+        values, _ = round_values(self.low, self.high)
+        return f'<path class="grid" d="{"".join(f"M0 {self.at(value)}H{SIZE}" for value in values)}"/>'
+
+
+def round_values(low: float, high: float, most: int = 6) -> tuple[list[float], float]:
+    """Multiples of 1, 2 or 5 times a power of ten between two values, so many at most, and the step between them."""
+    power = 10.0 ** math.floor(math.log10((high - low) / most))
+    step = next(power * factor for factor in (1, 2, 5, 10) if (high - low) / (power * factor) <= most)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [i * step for i in range(first, last + 1)], step
+
+
+def rounded(value: float, step: float) -> str:
+    """A value with the digits that tell it from its neighbours a step away."""
+    for unit, size in (("G", 1e9), ("M", 1e6)):
+        if step >= size:
+            value, step = value / size, step / size
+            return f"{value:.{_decimals(step)}f} {unit}" if value else "0"
+    return f"{value:,.{_decimals(step)}f}"
+
+
+def in_percent(ratio: float, step: float) -> str:
+    """A ratio as a change, with the digits that tell it from its neighbours a step away."""
+    decimals = 0 if step >= 0.01 else 1
+    return f"{100 * (ratio - 1):+,.{decimals}f} %" if abs(ratio - 1) > step / 2 else "0 %"
+
+
+def _decimals(step: float) -> int:
+    return max(0, -math.floor(math.log10(step) + 1e-9))
 
 
 def strip(base: Sequence[float | None], test: Sequence[float | None], label: str) -> Markup:
     """All values of both arms, one column a pair: round dots are base, square ones test."""
     axis = axis_of(base, test)
     size = " fine" if len(base) > _COARSE else ""
-    parts = [
+    dots = [
         f'<path class="dots {arm}{size}" d="{_dots(values, axis)}"/>'
         for arm, values in (("base", base), ("test", test))
     ]
-    return drawn(parts, label)
+    return drawn([axis.grid(), *dots], label)
 
 
 def axis_of(*arms: Sequence[float | None]) -> Axis:
@@ -129,7 +164,8 @@ def _dots(values: Sequence[float | None], axis: Axis) -> str:
     points = dict.fromkeys(
         (round(step * (i + 0.5)), axis.at(value)) for i, value in enumerate(values) if value is not None
     )
-    return "".join(f"M{x} {y}h0" for x, y in points)
+    # Not quite of no length: some printers leave out a square end without a direction.
+    return "".join(f"M{x} {y}h0.1" for x, y in points)
 
 
 def distribution(base: Sequence[float | None], test: Sequence[float | None]) -> Markup:
@@ -164,10 +200,12 @@ class Curve:
     points: Sequence[tuple[float, float, float, float]]
 
 
-def curves(arms: Sequence[Curve], label: str, *, at: Callable[[float], float] | None = None) -> Markup:
+def curves(
+    arms: Sequence[Curve], label: str, *, at: Callable[[float], float] | None = None, axis: Axis | None = None
+) -> Markup:
     """A curve of each arm, the mean as a line, what the seeds span as a band. at: places; None for percentiles'."""
-    axis = curves_axis(arms)
-    parts = []
+    axis = axis or curves_axis(arms)
+    parts = [axis.grid()]
     for curve in arms:
         xs = [(at or share_at)(point[0]) for point in curve.points]
         up = [f"{x} {axis.at(point[3])}" for x, point in zip(xs, curve.points, strict=True)]
@@ -175,7 +213,7 @@ def curves(arms: Sequence[Curve], label: str, *, at: Callable[[float], float] | 
         middle = [f"{x} {axis.at(point[2])}" for x, point in zip(xs, curve.points, strict=True)]
         parts.append(f'<path class="span {curve.arm}" d="M{"L".join([*up, *reversed(down)])}z"/>')
         parts.append(f'<path class="line {curve.arm}" d="M{"L".join(middle)}"/>')
-        parts.append(f'<path class="dots {curve.arm}" d="{"".join(f"M{point}h0" for point in middle)}"/>')
+        parts.append(f'<path class="dots {curve.arm}" d="{"".join(f"M{point}h0.1" for point in middle)}"/>')
     return drawn(parts, label)
 
 
@@ -184,12 +222,46 @@ def curves_axis(arms: Sequence[Curve]) -> Axis:
     return Axis(low=0.0, high=1.05 * max([p[3] for curve in arms for p in curve.points] or [1.0]) or 1.0)
 
 
+def pair(base: float, test: float) -> Markup:
+    """Two values as bars from zero, base above test; the text beside them says the same."""
+    most = max(base, test) or 1.0
+    return drawn(
+        f'<rect class="bar {arm}" y="{top}" width="{round(SIZE * max(value, 0.0) / most)}" height="400"/>'
+        for arm, value, top in (("base", base, 50), ("test", test, 550))
+    )
+
+
+def diverging(value: float, low: float, high: float) -> Markup:
+    """A bar from zero to a value: to the right where it is positive. low, high: the ends of all bars, around zero."""
+    zero, at = (SIZE * (x - low) / ((high - low) or 1.0) for x in (0.0, value))
+    left, width = min(zero, at), max(abs(at - zero), 1.0 if value else 0.0)
+    kind = "more" if value > 0 else "less"
+    return drawn(
+        [
+            f'<rect class="bar {kind}" x="{left:.1f}" width="{width:.1f}" y="150" height="700"/>',
+            f'<path class="axis" d="M{zero:.1f} 0V{SIZE}"/>',
+        ]
+    )
+
+
 def share_at(share: float) -> float:
     """The place of a percentile: each nine is as wide as the one before."""
     return round(SIZE * min(-math.log10(max(1 - share / 100, 1e-4)) / 2.2, 1.0))
 
 
-def drawn(parts: Sequence[str], label: str = "") -> Markup:
+def spark(ratios: Sequence[float | None], scale: Scale, label: str) -> Markup:
+    """Changes over time on a scale that others share, upwards: the threshold's band, and a line through all values."""
+    high, low = SIZE - scale.at(1 + scale.threshold), SIZE - scale.at(1 / (1 + scale.threshold))
+    step = SIZE / max(len(ratios), 1)
+    points = [f"{step * (i + 0.5):.1f} {SIZE - scale.at(r):.1f}" for i, r in enumerate(ratios) if r is not None]
+    parts = [f'<rect class="band" y="{high:.1f}" width="{SIZE}" height="{low - high:.1f}"/>']
+    if points:
+        parts.append(f'<path class="level" d="M{"L".join(points)}"/>')
+        parts.append(f'<path class="last" d="M{points[-1]}h0"/>')
+    return drawn(parts, label)
+
+
+def drawn(parts: Iterable[str], label: str = "") -> Markup:
     """A picture: described by its label, or hidden from screen readers where text beside it says the same."""
     role = f' role="img" aria-label="{escape(label)}"' if label else ' aria-hidden="true"'
     svg = f'<svg{role} viewBox="0 0 {SIZE} {SIZE}" preserveAspectRatio="none">{"".join(parts)}</svg>'

@@ -59,10 +59,10 @@ function unfoldTarget() {
 addEventListener("hashchange", unfoldTarget);
 unfoldTarget();
 
-// Paper has no folds.
+// Paper has no folds, but for long tables of numbers.
 let folded = [];
 addEventListener("beforeprint", () => {
-  folded = [...document.querySelectorAll("details:not([open])")];
+  folded = [...document.querySelectorAll("details:not([open], .raw, .all-counters)")];
   for (const one of folded) one.open = true;
 });
 addEventListener("afterprint", () => folded.forEach((one) => (one.open = false)));

@@ -21,10 +21,11 @@ def require_same_comparison(opened: Opened, stored: Any) -> None:
         assert row.get_attribute("data-case") == f"{one['workload']}:{one['case']}"
         assert row.get_attribute("data-verdict") == one["verdict"]
         shown = [cell.get_attribute("data-value") for cell in row.locator("td[data-value]").all()][:3]
-        wanted = [mean(primary["base"]), mean(primary["test"]), primary["ratio"]]
+        wanted = [primary["ratio"], mean(primary["base"]), mean(primary["test"])]
         assert [float(text) if text else None for text in shown] == wanted
-    forest = opened.page.locator("ul.forest li .word").all_inner_texts()
-    assert forest == [one["verdict"] for one in stored["cases"]]
+    words = opened.page.locator("#r1-table tbody .word").all_inner_texts()
+    assert words == [one["verdict"] for one in stored["cases"]]
+    assert opened.page.locator("p.verdict .word").inner_text() == stored["verdict"]
     raw = opened.page.locator("#r1-case-1 details.raw tbody tr").all()
     pairs = [[cell.text_content() for cell in row.locator("td").all()] for row in raw]
     primary = _primary(stored["cases"][0])
@@ -66,6 +67,7 @@ def require_same_matrix(opened: Opened, stored: Any) -> None:
     """Every cell of heat map and table."""
     rows = opened.page.locator("#cells tbody tr").all()
     records = msgspec.convert(stored, MatrixResult).cells
+    opened.unfold()
     for record, cell, row in zip(records, stored["cells"], rows, strict=True):
         state = matrix_results.state(record, stored["baseline"])
         ratio = cell["comparison"]["ratio"] if cell["comparison"] else None

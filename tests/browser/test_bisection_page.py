@@ -14,7 +14,7 @@ from lab.report import bisection_page, document
 from ..fakes.answer import BROKEN, CULPRIT, answer, bisection, name_of
 from ..fakes.result import HOSTILE
 from .compared import require_same_bisection
-from .opened import Opened, require_nothing_serious, require_quiet_and_narrow
+from .opened import Opened, require_fit_for_all
 
 pytestmark = pytest.mark.browser
 
@@ -59,14 +59,9 @@ def test_commits_are_filtered_by_state_and_words(browser: Any, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [375, 1280])
-def test_nothing_is_said_asked_or_wider_than_the_screen(browser: Any, tmp_path: Path, scheme: str, width: int) -> None:
-    require_quiet_and_narrow(browser, _write(tmp_path)[0], scheme, width)
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious(browser: Any, tmp_path: Path, scheme: str) -> None:
-    require_nothing_serious(browser, _write(tmp_path)[0], scheme)
+@pytest.mark.parametrize("width", [390, 1280])
+def test_it_is_fit_for_all(browser: Any, tmp_path: Path, scheme: str, width: int) -> None:
+    require_fit_for_all(browser, _write(tmp_path)[0], scheme, width)
 
 
 def test_hostile_words_do_nothing(browser: Any, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from ..fakes import answer as fakeanswer
 from ..fakes.answer import stored_matrix
 from ..fakes.result import HOSTILE
 from .compared import require_same_matrix
-from .opened import Opened, require_nothing_serious, require_quiet_and_narrow
+from .opened import Opened, require_fit_for_all
 
 pytestmark = pytest.mark.browser
 
@@ -59,19 +59,15 @@ def test_rows_are_headed_so_that_a_screen_reader_can_name_every_cell(browser: An
 def test_cells_are_filtered_by_state(browser: Any, tmp_path: Path) -> None:
     path, _ = _write(tmp_path)
     opened = Opened(browser, path)
+    opened.unfold()
     opened.page.locator("select[name=verdict]").select_option("failed")
     assert opened.texts("form.filters output") == ["1 of 8 cells"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [375, 1280])
-def test_nothing_is_said_asked_or_wider_than_the_screen(browser: Any, tmp_path: Path, scheme: str, width: int) -> None:
-    require_quiet_and_narrow(browser, _write(tmp_path)[0], scheme, width)
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious(browser: Any, tmp_path: Path, scheme: str) -> None:
-    require_nothing_serious(browser, _write(tmp_path)[0], scheme)
+@pytest.mark.parametrize("width", [390, 1280])
+def test_it_is_fit_for_all(browser: Any, tmp_path: Path, scheme: str, width: int) -> None:
+    require_fit_for_all(browser, _write(tmp_path)[0], scheme, width)
 
 
 def test_hostile_words_do_nothing(browser: Any, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from lab.report.inputs import Comparisons
 from ..fakes import result as fakeresult
 from ..fakes.result import HOSTILE, SLOWER, case, hostile, large, live, result
 from .compared import require_same_comparison
-from .opened import Opened, require_nothing_serious, require_quiet_and_narrow
+from .opened import Opened, require_fit_for_all
 
 pytestmark = pytest.mark.browser
 
@@ -48,39 +48,30 @@ def test_values_on_the_page_are_those_of_the_json(browser: Any, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [375, 1280])
-def test_nothing_is_said_asked_or_wider_than_the_screen(browser: Any, tmp_path: Path, scheme: str, width: int) -> None:
-    path, _ = _write(tmp_path, result(), result(name="other", fingerprint="e" * 16), mark="ENVIRONMENTS DIFFER (qemu)")
-    require_quiet_and_narrow(browser, path, scheme, width)
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious_in_live_mode(browser: Any, tmp_path: Path, scheme: str) -> None:
-    path, _ = _write(tmp_path, result(mode="live", live=live()))
-    require_nothing_serious(browser, path, scheme)
-    require_quiet_and_narrow(browser, path, scheme, 375)
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious(browser: Any, tmp_path: Path, scheme: str) -> None:
-    path, _ = _write(tmp_path, result(), result(name="other", fingerprint="e" * 16), mark="ENVIRONMENTS DIFFER (qemu)")
-    require_nothing_serious(browser, path, scheme)
+@pytest.mark.parametrize("width", [390, 1280])
+def test_it_is_fit_for_all(browser: Any, tmp_path: Path, scheme: str, width: int) -> None:
+    two = (result(), result(name="other", fingerprint="e" * 16))
+    several, _ = _write(tmp_path / "several", *two, mark="ENVIRONMENTS DIFFER (qemu)")
+    lively, _ = _write(tmp_path / "live", result(mode="live", live=live()))
+    suite, _ = _write(tmp_path / "suite", result(suite="quick"))
+    for path in (several, lively, suite):
+        require_fit_for_all(browser, path, scheme, width)
 
 
 def test_tables_are_sorted_and_filtered_by_keyboard(browser: Any, tmp_path: Path) -> None:
     path, _ = _write(tmp_path, result())
     opened = Opened(browser, path)
     changes = [one.primary.ratio for one in result().cases]
-    heading = opened.page.locator("#r1-table th[data-kind=number]").nth(2)
+    heading = opened.page.locator("#r1-table th[data-kind=number]").first
     heading.locator("button").focus()
     opened.page.keyboard.press("Enter")
     assert heading.get_attribute("aria-sort") == "ascending"
-    values = [cell.get_attribute("data-value") for cell in opened.page.locator("#r1-table tbody td:nth-child(4)").all()]
+    values = [cell.get_attribute("data-value") for cell in opened.page.locator("#r1-table tbody td.moved").all()]
     numbers = [float(value) for value in values if value]
     assert numbers == sorted(ratio for ratio in changes if ratio is not None) and values[-1] == ""
     opened.page.keyboard.press("Space")
     assert heading.get_attribute("aria-sort") == "descending"
-    values = [cell.get_attribute("data-value") for cell in opened.page.locator("#r1-table tbody td:nth-child(4)").all()]
+    values = [cell.get_attribute("data-value") for cell in opened.page.locator("#r1-table tbody td.moved").all()]
     assert [float(value) for value in values if value] == numbers[::-1] and values[-1] == ""
 
     opened.page.locator("input[name=text]").first.focus()
@@ -96,7 +87,7 @@ def test_a_link_unfolds_its_case(browser: Any, tmp_path: Path) -> None:
     opened = Opened(browser, path)
     assert opened.page.locator("#r1-case-1").get_attribute("open") is not None  # the headline
     assert opened.page.locator("#r1-case-3").get_attribute("open") is None
-    opened.page.locator("ul.forest a").nth(2).click()
+    opened.page.locator("#r1-table a").nth(2).click()
     opened.page.wait_for_function("document.getElementById('r1-case-3').open")
 
 
@@ -123,9 +114,9 @@ def test_paper_has_no_folds(browser: Any, tmp_path: Path) -> None:
     opened = Opened(browser, path)
     opened.page.emulate_media(media="print")
     opened.page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert opened.page.locator("details:not([open])").count() == 0
+    assert opened.page.locator("details:not([open], .raw, .all-counters)").count() == 0
     opened.page.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert opened.page.locator("details:not([open])").count() > 0
+    assert opened.page.locator("details.case:not([open])").count() > 0
 
 
 def test_ten_thousand_samples_open_in_two_seconds(browser: Any, tmp_path: Path) -> None:
@@ -150,7 +141,7 @@ def test_numbers_are_drawn_where_they_belong(browser: Any, tmp_path: Path) -> No
     opened = Opened(browser, path)
     boxes = [
         (row.locator(".band").bounding_box(), row.locator(".middle").bounding_box())
-        for row in opened.page.locator("ul.forest li").all()
+        for row in opened.page.locator("#r1-table tbody tr").all()
     ]
     (band, dot), (other_band, other_dot) = boxes
     assert dot["x"] > band["x"] + band["width"]

@@ -49,7 +49,7 @@ def test_the_page_says_in_a_browser_what_the_json_says(story: Lab, found: Any, t
     with launched() as browser:
         opened = Opened(browser, path)
         require_same_bisection(opened, found)
-        assert opened.page.locator(".flame svg").count() == 2, "both changes were explained"
+        assert opened.page.locator("table.functions").count() == 2, "both changes were explained"
         assert "__handle_mm_fault" in opened.texts("table.functions tbody th")
 
 

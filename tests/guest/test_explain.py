@@ -107,11 +107,11 @@ def test_a_comparison_explains_itself_from_its_own_guests(explained: Any) -> Non
     assert moved["pgfault"]["ratio"] > 1.5
 
 
-def test_the_flame_graph_and_the_folded_stacks_are_written(story: Lab, explained: Any) -> None:
+def test_the_chart_and_the_folded_stacks_are_written(story: Lab, explained: Any) -> None:
     svg, folded = story.home / "why.svg", story.home / "why.folded"
     text = story.run("explain", explained["result"], "--svg", str(svg), "--folded", str(folded)).stdout
     assert "modelled cycles" in text
-    assert Path(svg).read_text().startswith("<")
+    assert "__handle_mm_fault" in Path(svg).read_text()
     assert any(line.startswith("test;kernel;") for line in folded.read_text().splitlines())
 
 

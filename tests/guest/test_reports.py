@@ -97,10 +97,10 @@ def test_the_mail_asks_the_trees_own_script_whom_to_tell(story: Lab, measured: A
     assert "#regzbot introduced: efa7df3e3bb5da8e6abbe37727417f32a37fba47\n" in message.get_content()
 
 
-def test_an_explained_case_has_its_flame_graph_on_the_page(story: Lab, measured: Any) -> None:
+def test_an_explained_case_has_its_functions_on_the_page(story: Lab, measured: Any) -> None:
     story.json("explain", measured["result"], "--case", "layout-4632k")
     text = _report(story, measured, "html")
-    assert "Differential flame graph" in text and "__handle_mm_fault" in text
+    assert "Difference in modelled cycles/op" in text and "__handle_mm_fault" in text
 
 
 def test_the_page_says_in_a_browser_what_the_json_says(story: Lab, measured: Any, tmp_path: Path) -> None:

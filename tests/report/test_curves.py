@@ -38,7 +38,8 @@ def test_when_it_had_grown_how_far_is_a_median_over_the_seeds(tmp_path: Path) ->
     assert series.rows[0] == ("64 MiB", "259 ms", "518 ms")
     assert series.rows[-1] == ("256 MiB", "1.03 s", "2.07 s")
     assert "256 MiB after 1.03 s in base, 2.07 s in test" in series.description
-    assert series.top == "256 MiB" and series.ticks[-1].text == "2.12 s"
+    assert [tick.text for tick in series.up] == ["0 KiB", "64 MiB", "128 MiB", "192 MiB", "256 MiB"]
+    assert [tick.text for tick in series.ticks] == ["0 ns", "500 ms", "1 s", "1.5 s", "2 s"]
 
 
 def test_each_seed_is_a_line_and_the_faster_arm_ends_on_the_left(tmp_path: Path) -> None:

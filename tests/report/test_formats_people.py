@@ -89,7 +89,7 @@ def test_a_case_that_failed_is_shown_with_its_error(name: str, tmp_path: Path) -
     [
         ("text", r"^layout-2m .* unsupported +unsupported in the base arm only: base arm, seed 1: .*Invalid argument$"),
         ("md", r"layout-2m`? .*unsupported"),
-        ("html", '<li class="unsupported">'),
+        ("html", '<tr class="unsupported" '),
         ("junit", '<skipped message="unsupported in the base arm only: .*Invalid argument'),
         ("ktap", "ok 2 layout-2m # SKIP unsupported in the base arm only: .*Invalid argument"),
         ("kcidb", '"status": "SKIP"'),

@@ -102,9 +102,10 @@ def test_a_stored_explanation_is_drawn_and_written_out(tmp_path: Path) -> None:
     )  # fmt: skip
     explain.remember(together.items[0].folder, kept)
     reader = _read(page.comparison(together))
-    flames = [attrs for tag, attrs in reader.tags if tag == "svg" and "flame" in (attrs.get("aria-label") or "")]
-    assert len(flames) == 1 and "modelled cycles/op (full made-up-machine)" in (flames[0]["aria-label"] or "")
-    assert re.search(r"clear_page_rep\s*kernel\s*1\s*9\s*\+8", reader.text)
+    assert "Difference in modelled cycles/op (full made-up-machine), by function" in reader.text
+    assert re.search(r"clear_page_rep\s*\+8\s*114.3 %\s*1\s*9\s*kernel", reader.text)
+    drawn = [attrs["class"] for tag, attrs in reader.tags if tag == "rect"]
+    assert [kind for kind in drawn if kind in ("bar more", "bar less")] == ["bar more", "bar less"]
     assert re.search(r"<i>init\s*2\.0\s*12\.3\s*\+10\.3\s*gone\s*1\.0\s*-\s*-1\.0\s*total\s*3\.0", reader.text)
 
 

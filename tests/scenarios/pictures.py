@@ -44,12 +44,12 @@ LARGEST = 200_000
 WIDTH = 1200
 PARTS: dict[str, Sequence[tuple[str, str, str]]] = {
     "comparison": [
-        ("comparison", "header", ".forest.axis"),
-        ("case", "details.case[open]", "details.case[open] > .plots"),
-        ("functions", "details.case[open] h4", "details.case[open] table.functions"),
+        ("comparison", "header", "table.cases"),
+        ("case", "details.case[open] > figure", "details.case[open] .multiples"),
+        ("functions", "details.case[open]", "details.case[open] table.functions"),
     ],
     "bisection": [
-        ("bisection", "header", "section.change .forest.axis"),
+        ("bisection", "header", "section.change table.cases"),
         ("range", "#commits-title", "figure.range"),
         ("commits", "form.filters", "table.commits"),
     ],

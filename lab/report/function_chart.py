@@ -1,0 +1,193 @@
+"""An explanation as pictures: a chart of what each function adds to the difference, and folded text.
+
+The profile has no call chains, so a flame graph of it would be flat. The chart has the twenty functions that differ
+most, each as a bar from zero: to the right what the test kernel spends more, to the left what it spends less.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from lab.compare.explain import (
+    Arm,
+    Cost,
+    Explanation,
+    FunctionRow,
+    StoredExplanation,
+    by_cost,
+    differing,
+    total,
+)
+from lab.compare.results import CaseResult
+from lab.core.text import visible_record, xml
+from lab.report import plots
+from lab.report.explain_text import cells, change, initcall_cells, short, unit_of
+from lab.stats.verdict import Outcome
+
+MOST_FUNCTIONS = 20
+
+_ARMS: tuple[Arm, ...] = ("base", "test")
+
+WIDTH = 960
+_MARGIN, _TOP, _ROW, _FOOT = 16, 72, 24, 40
+_NAMES, _NUMBERS = 300, 150
+"""Pixels for the names at the left and the numbers at the right."""
+
+_CHARACTER = 7.9
+"""Pixels of one character of 13-pixel type: 0.6 of its size, and a little for wider ones."""
+
+
+# ---- folded text
+
+
+def folded(explanation: Explanation, cost: Cost = "cycles") -> str:
+    """Lines `arm;space;function count` of both arms, for flame graph viewers.
+
+    Counts are the profiles' own sums, in instructions or in the explanation's units of a cycle, over all
+    operations; functions of no cost are left out.
+    """
+    rows = sorted(explanation.rows, key=lambda row: (row.space, row.name))
+    lines = [
+        f"{arm};{row.space};{_folded_name(row.name)} {row.cost(arm, cost)}\n"
+        for arm in _ARMS
+        for row in rows
+        if row.cost(arm, cost)
+    ]
+    return "".join(lines)
+
+
+def _folded_name(name: str) -> str:
+    """A name without what the format is made of: semicolons, spaces, ends of lines."""
+    return re.sub(r"\s+", "_", name.replace(";", ":"))
+
+
+# ---- the functions that matter
+
+
+class _Bars(NamedTuple):
+    """The functions of a chart, largest difference first; the sum of all others; the ends of the scale."""
+
+    rows: list[FunctionRow]
+    others: FunctionRow | None
+    low: float
+    high: float
+
+
+def _bars(explanation: Explanation, cost: Cost) -> _Bars:
+    """The functions that differ most, or that cost most where none differs."""
+    rows = list(differing(explanation, cost) or by_cost(explanation, cost))[:MOST_FUNCTIONS]
+    names = {(row.space, row.name) for row in rows}
+    left = [row for row in explanation.rows if (row.space, row.name) not in names]
+    others = total(left, name=f"[{len(left)} others]") if left else None
+    deltas = [float(explanation.delta(row, cost)) for row in [*rows, *([others] if others else [])]]
+    return _Bars(rows, others, min([0.0, *deltas]), max([0.0, *deltas]))
+
+
+# ---- SVG
+
+
+def svg(explanation: Explanation, cost: Cost = "cycles", *, title: str, machine: str = "") -> str:
+    """The chart as one SVG document that needs nothing else, light or dark as the reader has it.
+
+    title: what was compared. machine: the machine file's name; needed with cycles, which only it gives.
+    """
+    if cost == "cycles" and not machine:
+        raise ValueError("modelled cycles are never shown without the machine file's name")
+    bars = _bars(explanation, cost)
+    rows = [*bars.rows, *([bars.others] if bars.others else [])]
+    height = _TOP + len(rows) * _ROW + _FOOT
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
+        f'viewBox="0 0 {WIDTH} {height}" font-family="DejaVu Sans Mono, Menlo, Consolas, monospace" font-size="13">',
+        _STYLE,
+        f'<rect class="paper" width="{WIDTH}" height="{height}"/>',
+        _text(_MARGIN, 28, title, WIDTH - 2 * _MARGIN, 'font-weight="bold"'),
+        _text(_MARGIN, 50, _subtitle(explanation, cost, unit_of(cost, machine)), WIDTH - 2 * _MARGIN),
+        *(_drawn(row, number, explanation, cost, bars) for number, row in enumerate(rows)),
+        _text(_MARGIN, height - 14, f"{unit_of(cost)} per operation: < less than base, > more", WIDTH, 'class="soft"'),
+        "</svg>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+_STYLE = (
+    "<style>.paper{fill:#fff}text{fill:#16191d}.soft{fill:#57606a}.more{fill:#c8531c}.less{fill:#2f74c0}"
+    ".zero{fill:#57606a}@media (prefers-color-scheme:dark){.paper{fill:#12161b}text{fill:#e3e8ee}"
+    ".soft{fill:#a3adb8}.more{fill:#ff9a52}.less{fill:#6aaeff}.zero{fill:#a3adb8}}</style>"
+)
+
+
+def _drawn(row: FunctionRow, number: int, explanation: Explanation, cost: Cost, bars: _Bars) -> str:
+    """A function's name, bar and difference; everything else in its tooltip."""
+    base, test = explanation.costs(row, cost)
+    delta, top = float(test - base), _TOP + number * _ROW
+    space = WIDTH - _NAMES - _NUMBERS - 2 * _MARGIN
+    zero, end = (_MARGIN + _NAMES + space * (x - bars.low) / ((bars.high - bars.low) or 1.0) for x in (0.0, delta))
+    kind = "more" if delta > 0 else "less"
+    label = cells(explanation, row, cost, same=False)
+    tip = f"{row.name} ({row.space})\nbase {short(base)}, test {short(test)}\n{label[3]} ({change(base, test)})"
+    left, width = min(zero, end), abs(end - zero)
+    return (
+        f"<g><title>{xml(tip)}</title>{_text(_MARGIN, top + 16, row.name, _NAMES - 10)}"
+        f'<rect class="{kind}" x="{left:.2f}" width="{width:.2f}" y="{top + 4}" height="{_ROW - 8}"/>'
+        f'<rect class="zero" x="{zero:.2f}" y="{top}" width="1" height="{_ROW}"/>'
+        f"{_text(WIDTH - _MARGIN - _NUMBERS + 10, top + 16, label[3], _NUMBERS)}</g>"
+    )
+
+
+def _subtitle(explanation: Explanation, cost: Cost, unit: str) -> str:
+    base, test = explanation.costs(total(explanation.rows), cost)
+    return f"{unit} per operation: {short(base)} -> {short(test)} ({change(base, test)})"
+
+
+def _text(left: float, baseline: int, text: str, width: float, style: str = "") -> str:
+    """Text cut to so many pixels."""
+    characters = int(width / _CHARACTER)
+    if len(text) > characters:
+        text = text[: characters - 1] + "…"
+    return f'<text x="{left:g}" y="{baseline}"{f" {style}" if style else ""}>{xml(text)}</text>'
+
+
+# ---- on a page
+
+
+class Function(NamedTuple):
+    """A row of the chart on a page: the cells of the explanation's table, the raw difference, and its bar."""
+
+    name: str
+    space: str
+    base: str
+    test: str
+    difference: str
+    share: str
+    raw: float
+    bar: Markup
+
+
+class Functions(NamedTuple):
+    """A stored explanation on a page."""
+
+    unit: str
+    rows: list[Function]
+    initcalls: list[tuple[str, str, str, str]]
+
+
+def view(stored: StoredExplanation, case: CaseResult) -> Functions:
+    """The functions of a stored explanation that differ most, and the sum of all others."""
+    explanation, cost = visible_record(stored.explanation), stored.cost
+    unit = f"modelled cycles/op ({stored.model} {stored.machine})" if cost == "cycles" else "instructions/op"
+    bars = _bars(explanation, cost)
+    same = case.verdict == Outcome.SAME
+
+    def shown(row: FunctionRow, space: str) -> Function:
+        name, base, test, difference, share, *_ = cells(explanation, row, cost, same=same)
+        raw = float(explanation.delta(row, cost))
+        return Function(name, space, base, test, difference, share, raw, plots.diverging(raw, bars.low, bars.high))
+
+    rows = [shown(row, row.space) for row in bars.rows]
+    return Functions(
+        unit, [*rows, *([shown(bars.others, "")] if bars.others else [])], initcall_cells(stored.initcalls)
+    )
