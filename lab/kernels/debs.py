@@ -60,10 +60,15 @@ class DebSource(Record, frozen=True, kw_only=True, tag="deb", omit_defaults=True
         image = next(images(self.fetch(work.progress)))
         return prebuilt(image, symbols=next(image.parent.glob("System.map*"), None))
 
+    @property
+    def folder(self) -> Path:
+        """Where the unpacked package is, once it was downloaded."""
+        name = "debs" if self.architecture == architecture.DEFAULT else f"debs-{self.architecture}"
+        return paths.cache_dir(name) / f"{self.package}_{self.version.replace(':', '%3a')}"
+
     def fetch(self, progress: Progress = QUIET) -> Path:
         """The folder of the unpacked package, downloaded if it is new."""
-        name = "debs" if self.architecture == architecture.DEFAULT else f"debs-{self.architecture}"
-        folder = paths.cache_dir(name) / f"{self.package}_{self.version.replace(':', '%3a')}"
+        folder = self.folder
         if not folder.is_dir():
             make_once(folder, lambda partial: self._download(partial, progress), progress=progress)
         return folder

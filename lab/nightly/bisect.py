@@ -15,9 +15,11 @@ from lab.bisection.answer import Answer, Culprit
 from lab.bisection.commit_range import is_ancestor, merge_base
 from lab.bisection.request import BisectRequest
 from lab.compare import results
+from lab.compare.plan import ArmPlan
 from lab.core.errors import DiskFull, LabError, UserError
 from lab.history import remember
 from lab.history.trends import Mode
+from lab.kernels.kernel import resolve
 from lab.kernels.trees import Tree
 from lab.nightly import measure
 from lab.nightly.context import BranchContext
@@ -145,7 +147,7 @@ class CulpritSearch:
         selections = night.plan.workloads_of(self.branch.plan)
         workloads = {text for text in selections if selection.select(text)[0].name in names}
         base, test = (
-            measure.resolve_arm(self.tree, spec, night.plan.cc, night.work.progress)
+            ArmPlan(spec=resolve(spec, self.tree, progress=night.work.progress), cc=night.plan.cc)
             for spec in (f"{culprit}^", culprit)
         )
         branch = replace(self.branch.plan, workloads=tuple(sorted(workloads)))

@@ -6,20 +6,19 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab.bisection.commit_range import is_ancestor
 from lab.compare import results
 from lab.core.errors import BuildFailed, DiskFull, GuestFailed, HostFailed, LabError
 from lab.history import index, trends
 from lab.history.database import opened
 from lab.history.index import Label
 from lab.history.trends import Mode
-from lab.kernels.trees import Tree
-from lab.nightly import events, measure
+from lab.nightly import events, measure, tips
 from lab.nightly.bisect import CulpritSearch
 from lab.nightly.context import BranchContext
 from lab.nightly.events import Baseline, EventSource, SeriesStep
 from lab.nightly.measure import BrokenTip
-from lab.nightly.record import started_key, tip_comparison
+from lab.nightly.record import short, started_key, tip_comparison
+from lab.nightly.tips import Tips
 
 
 def run(branch: BranchContext) -> None:
@@ -27,12 +26,12 @@ def run(branch: BranchContext) -> None:
     if branch.record.state not in ("pending", "failed"):
         return
     try:
-        tree = _fetch(branch)
+        line = _fetch(branch)
         if branch.record.tip == branch.record.before:
             branch.update(state="nothing new", why="")
         else:
-            _measure(branch, tree)
-            _judge(branch, tree)
+            _measure(branch, line)
+            _judge(branch, line)
     except BrokenTip as error:
         found = branch.record.events or events.broken(_source(branch), branch.night.state, str(error))
         branch.update(state="broken", why=str(error), events=found)
@@ -44,32 +43,32 @@ def run(branch: BranchContext) -> None:
         branch.night.work.progress.log(f"{branch.record.name} was not measured: {branch.record.why}")
 
 
-def _fetch(branch: BranchContext) -> Tree:
+def _fetch(branch: BranchContext) -> Tips:
     """Fetch the branch, and set its tip unless this night did so before."""
-    tree = measure.fetch(branch.plan.tree, branch.plan.branch, branch.night.work.progress)
+    line = tips.fetch(branch.plan, branch.night.work.progress)
     if not branch.record.tip:
-        tip = measure.find_tip(tree, branch.plan.branch)
+        tip = line.newest()
         last = branch.night.state.last_tip(branch.plan.key)
         before = last.commit if last else ""
-        branch.update(tip=tip, before=before, subject=tree.source.subject(tip))
-        if before and tree.source.commit(before) and not is_ancestor(tree.source, before, tip):
+        branch.update(tip=tip, before=before, subject=line.subject(tip))
+        if before and line.has(before) and not line.is_behind(before, tip):
             branch.update(forced=True)
-            branch.note(f"the branch was pushed anew: {before[:12]} is not behind {tip[:12]}")
-    return tree
+            branch.note(f"the branch was pushed anew: {short(before)} is not behind {short(tip)}")
+    return line
 
 
 # ---- measuring
 
 
-def _measure(branch: BranchContext, tree: Tree) -> None:
+def _measure(branch: BranchContext, line: Tips) -> None:
     """Measure the tip in exact mode, then in live mode. If live mode fails, exact mode's results stand alone."""
     night = branch.night
-    measure.build(night.plan, branch.plan, tree, branch.record.tip, night.work)
-    _measure_mode(branch, tree, "exact")
+    measure.build(night.plan, branch.plan, line, branch.record.tip, night.work)
+    _measure_mode(branch, line, "exact")
     branch.update(missed={})
     if night.live.accelerator is not None:
         try:
-            _measure_mode(branch, tree, "live")
+            _measure_mode(branch, line, "live")
         except DiskFull:
             raise
         except LabError as error:
@@ -77,31 +76,31 @@ def _measure(branch: BranchContext, tree: Tree) -> None:
             branch.note(f"live mode did not measure all: {error.message}")
 
 
-def _measure_mode(branch: BranchContext, tree: Tree, mode: Mode) -> None:
+def _measure_mode(branch: BranchContext, line: Tips, mode: Mode) -> None:
     """Measure the tip against every baseline, each once. The first that works gives the night's point."""
-    for baseline in _baselines(branch, tree, mode):
+    for baseline in _baselines(branch, line, mode):
         if all(comparison.commit != baseline.commit for comparison in branch.record.measured_in(mode)):
-            _measure_against(branch, tree, baseline, mode)
+            _measure_against(branch, line, baseline, mode)
     if not branch.record.measured_in(mode):
         # Nothing to compare with yet: the tip against itself gives later nights their point.
-        _measure_against(branch, tree, Baseline(commit=branch.record.tip, names=("itself",)), mode)
+        _measure_against(branch, line, Baseline(commit=branch.record.tip, names=("itself",)), mode)
 
 
-def _baselines(branch: BranchContext, tree: Tree, mode: Mode) -> list[Baseline]:
+def _baselines(branch: BranchContext, line: Tips, mode: Mode) -> list[Baseline]:
     night, tip = branch.night, branch.record.tip
-    release = measure.last_release(tree, tip, branch.plan.releases)
+    release = line.last_release(tip)
     available = []
     for baseline in events.baselines(
         branch.plan, night.state, tip, release, night.record.date, night.plan.creep_days, mode
     ):
-        if tree.source.commit(baseline.commit) is not None:
+        if line.has(baseline.commit):
             available.append(baseline)
         else:
-            branch.note(f"{baseline.shown} is no longer in the tree")
+            branch.note(f"{baseline.shown} is no longer {'in the tree' if line.tree else 'offered'}")
     return available
 
 
-def _measure_against(branch: BranchContext, tree: Tree, baseline: Baseline, mode: Mode) -> None:
+def _measure_against(branch: BranchContext, line: Tips, baseline: Baseline, mode: Mode) -> None:
     """Run one comparison. A baseline that can no longer be built or booted is left out."""
     night, tip = branch.night, branch.record.tip
     if night.out_of_time("exact"):
@@ -110,8 +109,8 @@ def _measure_against(branch: BranchContext, tree: Tree, baseline: Baseline, mode
         raise HostFailed(f"its budget of {night.plan.live.budget} is used up")
     started = branch.record.started_in(mode).get(baseline.commit)
     try:
-        folder = results.open_folder(started) if started else _begin(branch, tree, baseline, mode)
-        branch.log(f"{tip[:12]} against {', '.join(baseline.names)}{' in live mode' if mode == 'live' else ''}")
+        folder = results.open_folder(started) if started else _begin(branch, line, baseline, mode)
+        branch.log(f"{short(tip)} against {', '.join(baseline.names)}{' in live mode' if mode == 'live' else ''}")
         with night.spend(mode) as work:
             result = measure.finish(folder, work, database=night.plan.database)
     except BuildFailed as error:
@@ -121,7 +120,7 @@ def _measure_against(branch: BranchContext, tree: Tree, baseline: Baseline, mode
             raise
         if baseline.commit == tip:
             raise BrokenTip(f"its guest fails: {error.message}") from error
-        _measure_against(branch, tree, Baseline(commit=tip, names=("itself",)), mode)
+        _measure_against(branch, line, Baseline(commit=tip, names=("itself",)), mode)
         branch.note(f"{baseline.shown} does not run: {error.message}")
     else:
         for case in result.failed:
@@ -132,17 +131,16 @@ def _measure_against(branch: BranchContext, tree: Tree, baseline: Baseline, mode
         branch.update(measured=[*branch.record.measured, comparison])
 
 
-def _begin(branch: BranchContext, tree: Tree, baseline: Baseline, mode: Mode) -> Path:
+def _begin(branch: BranchContext, line: Tips, baseline: Baseline, mode: Mode) -> Path:
     """Create the folder of a comparison."""
     night = branch.night
     base, test = (
-        measure.resolve_arm(tree, commit, night.plan.cc, night.work.progress)
-        for commit in (baseline.commit, branch.record.tip)
+        line.arm(commit, night.plan.cc, night.work.progress) for commit in (baseline.commit, branch.record.tip)
     )
     plan = measure.comparison_plan(night.plan, branch.plan, base, test, night.accelerator(mode))
     label = Label(
-        plan=night.plan.name, night=night.record.number, date=night.record.date, tree=branch.plan.tree,
-        branch=branch.plan.branch, baseline=", ".join(baseline.names), trend=not branch.record.started_in(mode),
+        plan=night.plan.name, night=night.record.number, date=night.record.date, tree=branch.plan.key[0],
+        branch=branch.plan.key[1], baseline=", ".join(baseline.names), trend=not branch.record.started_in(mode),
     )  # fmt: skip
     folder = measure.begin(plan, label)
     branch.update(started={**branch.record.started, started_key(baseline.commit, mode): results.reference(folder)})
@@ -152,13 +150,15 @@ def _begin(branch: BranchContext, tree: Tree, baseline: Baseline, mode: Mode) ->
 # ---- judging
 
 
-def _judge(branch: BranchContext, tree: Tree) -> None:
+def _judge(branch: BranchContext, line: Tips) -> None:
     """Find the events of the tip, and bisect them."""
     source, state = _source(branch), branch.night.state
     found = events.mended(source, state)
     source = replace(source, first=source.first + len(found))
     found += events.find_events(source, state, branch.record.measured, _history_steps(branch))
-    branch.update(state="measured", why="", events=CulpritSearch(branch, tree).run(found))
+    if line.tree is not None:
+        found = CulpritSearch(branch, line.tree).run(found)
+    branch.update(state="measured", why="", events=found)
 
 
 def _source(branch: BranchContext) -> EventSource:

@@ -28,6 +28,7 @@ from lab.nightly.record import (
     Night,
     NightOutcome,
     TipComparison,
+    short,
 )  # fmt: skip
 from lab.stats.verdict import Better, Outcome
 
@@ -155,7 +156,7 @@ class Baseline:
     @property
     def shown(self) -> str:
         """The commit and the baselines for people."""
-        return f"{self.commit[:12]} ({', '.join(self.names)})"
+        return f"{short(self.commit)} ({', '.join(self.names)})"
 
 
 def baselines(

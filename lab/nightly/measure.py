@@ -1,4 +1,4 @@
-"""Fetching a branch, building its tip, and comparing it: each comparison is a stored result like those of `lab ab`."""
+"""Building a tip, and comparing it: each comparison is a stored result like those of `lab ab`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,13 @@ from lab.compare import live, live_guests, results
 from lab.compare.plan import ArmPlan, MeasureOptions, Plan
 from lab.compare.results import AbResult
 from lab.core import records
-from lab.core.errors import BuildFailed, HostFailed, UserError
+from lab.core.errors import BuildFailed
 from lab.core.executor import Work
-from lab.core.process import CommandFailed
-from lab.core.progress import Progress
 from lab.guests.live_machine import Accelerator
 from lab.history import remember
 from lab.history.index import LABEL, Label
-from lab.kernels import trees
-from lab.kernels.kernel import resolve
-from lab.kernels.trees import Tree
 from lab.nightly.plan import BranchPlan, NightlyPlan
+from lab.nightly.tips import Tips
 from lab.workloads import selection
 
 
@@ -27,54 +23,14 @@ class BrokenTip(Exception):
     """The tip does not build, or its guests fail: a finding, not an error of the night."""
 
 
-def fetch(name: str, branch: str, progress: Progress) -> Tree:
-    """The tree with the newest commits of a branch. Only a clone is fetched; other trees are used as they are."""
-    tree = trees.open_tree(name, progress=progress)
-    if tree.record.kind != "clone":
-        return tree
-    refs = f"refs/heads/{'*' if branch == 'HEAD' else branch}"
-    progress.log_once(f"fetching {branch} of {tree.origin}")
-    try:
-        # Forced, to follow a branch that was pushed anew. Its old commits stay: the lab's trees collect no garbage.
-        tree.repo.git("fetch", "--quiet", "--force", "--tags", "origin", f"+{refs}:{refs}")
-    except CommandFailed as error:
-        raise HostFailed(
-            f"cannot fetch {branch} of {tree.origin}: {error.message}", hint="check the network, and the branch's name"
-        ) from error
-    return tree
-
-
-def find_tip(tree: Tree, branch: str) -> str:
-    """The commit that a branch is at."""
-    for revision in (f"refs/heads/{branch}", branch):
-        if (commit := tree.source.commit(revision)) is not None:
-            return commit
-    raise UserError(f"tree {tree.name} has no branch {branch}", hint="the plan's [[branch]] names it")
-
-
-def last_release(tree: Tree, commit: str, pattern: str) -> str | None:
-    """The last tagged release before a commit, release candidates excluded."""
-    argv = ("describe", "--tags", "--abbrev=0", f"--match={pattern}", "--exclude=*-rc*")
-    try:
-        tag = tree.source.git(*argv, "--end-of-options", f"{commit}^")
-    except CommandFailed:
-        return None
-    return tree.source.commit(f"refs/tags/{tag}")
-
-
-def build(plan: NightlyPlan, branch: BranchPlan, tree: Tree, commit: str, work: Work) -> None:
+def build(plan: NightlyPlan, branch: BranchPlan, tips: Tips, tip: str, work: Work) -> None:
     """Build a tip before anything is compared with it. Raises `BrokenTip` if it does not build."""
     try:
         needs = selection.needs_of(plan.workloads_of(branch))
-        resolve_arm(tree, commit, plan.cc, work.progress).spec.obtain(work, cc=plan.cc, needs=needs)
+        tips.arm(tip, plan.cc, work.progress).spec.obtain(work, cc=plan.cc, needs=needs)
     except BuildFailed as error:
         log = f" (log: {error.log})" if error.log else ""
         raise BrokenTip(f"it does not build: {error.message}{log}") from error
-
-
-def resolve_arm(tree: Tree, commit: str, cc: str, progress: Progress) -> ArmPlan:
-    """A commit as an arm of a comparison."""
-    return ArmPlan(spec=resolve(commit, tree, progress=progress), cc=cc)
 
 
 def comparison_plan(

@@ -29,8 +29,12 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class BranchPlan(Record, frozen=True, kw_only=True):
-    """One branch. workloads, suite: replace those of the plan. releases: a pattern of git for the tags of releases."""
+    """One branch, or with `packages` the packages of a suite: `deb:trixie-backports/*`.
 
+    workloads, suite: replace those of the plan. releases: a pattern of git for the tags of releases.
+    """
+
+    packages: Annotated[str, msgspec.Meta(pattern=r"^(deb:[a-z-]+/\S+)?\Z")] = ""
     tree: str = "default"
     branch: str = "HEAD"
     workloads: tuple[str, ...] = ()
@@ -40,8 +44,8 @@ class BranchPlan(Record, frozen=True, kw_only=True):
 
     @property
     def key(self) -> BranchKey:
-        """The tree and the branch."""
-        return self.tree, self.branch
+        """The tree and the branch; `packages` and which ones."""
+        return ("packages", self.packages) if self.packages else (self.tree, self.branch)
 
     @property
     def name(self) -> str:
@@ -152,6 +156,11 @@ def _check(file: TomlFile, plan: NightlyPlan) -> None:
         raise file.error("cluster: it requires a share", "cluster", hint='e.g. share = "/net/lab"')
     if plan.max_seeds < plan.seeds:
         raise file.error(f"max_seeds: {plan.max_seeds} is less than seeds, {plan.seeds}", "max_seeds")
+    for number, branch in enumerate(plan.branch):
+        if branch.packages and {"tree", "branch", "releases"} & file.values["branch"][number].keys():
+            raise file.error(
+                "packages: they are not of a tree", "branch", number, "packages", hint="leave tree and branch out"
+            )
     names = [branch.name for branch in plan.branch]
     for number, branch in enumerate(plan.branch):
         if branch.name in names[:number]:

@@ -28,8 +28,14 @@ HARMFUL = ("regression", "creep", "step")
 """The kinds of events that report something slower."""
 
 BranchKey = tuple[str, str]
+"""The tree and the branch; `packages` and the pattern of packages."""
 CaseName = tuple[str, str]
 CaseKey = tuple[str, str, Mode]
+
+
+def short(tip: str) -> str:
+    """A commit's abbreviated id, or the version of a package."""
+    return tip.partition("=")[2] or tip[:12]
 
 
 class CaseChange(Record, frozen=True, kw_only=True):

@@ -72,7 +72,7 @@ def _run(plan: NightlyPlan, work: Work) -> tuple[Night, bool]:
 def _new_night(plan: NightlyPlan, number: int, date: str, earlier: list[Night]) -> Night:
     last = max((night.date for night in earlier), default="")
     notes = [f"the clock went back: it says {date}, and a night before was {last}"] if date < last else []
-    branches = [BranchNight(tree=branch.tree, branch=branch.branch) for branch in plan.branch]
+    branches = [BranchNight(tree=branch.key[0], branch=branch.key[1]) for branch in plan.branch]
     return Night(
         plan=plan.name, number=number, date=date, started=records.now(), notes=notes, branches=branches
     )  # fmt: skip

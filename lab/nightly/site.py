@@ -108,7 +108,7 @@ class _Site:
     def _page(self, name: str, top: str, **values: Any) -> str:
         return page.fill(
             f"nightly/{name}.html.j2", plan=self.plan, top=top, acks=self.state.acks, tone=_tone,
-            night_tone=_night_tone, step_tone=_step_tone, **values,
+            night_tone=_night_tone, step_tone=_step_tone, short=record.short, **values,
         )  # fmt: skip
 
     def _index(self) -> str:

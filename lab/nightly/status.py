@@ -10,7 +10,7 @@ from lab.core.records import Record
 from lab.core.text import visible
 from lab.nightly import record, team
 from lab.nightly.events import PlanState
-from lab.nightly.record import HARMFUL, Ack, BranchNight, Event, Night
+from lab.nightly.record import HARMFUL, Ack, BranchNight, Event, Night, short
 from lab.stats.verdict import percent
 
 
@@ -102,7 +102,7 @@ def night_lines(night: Night) -> Iterator[str]:
 
 
 def _branch(branch: BranchNight) -> str:
-    tip = f' {branch.tip[:12]} ("{branch.subject}")' if branch.tip else ""
+    tip = f' {short(branch.tip)} ("{branch.subject}")' if branch.tip else ""
     live = len(branch.measured_in("live"))
     count = f", {len(branch.measured) - live} baselines" if branch.measured else ""
     count += f", {live} in live mode" if live else ""
@@ -121,7 +121,7 @@ def line(event: Event) -> str:
         if event.also:
             parts.append(f"and {len(event.also)} more")
     elif event.kind in HARMFUL and event.base:
-        parts.append(f"in {event.base[:12]}..{event.test[:12]}")
+        parts.append(f"in {short(event.base)}..{short(event.test)}")
     if event.closes:
         parts.append(f"({event.closes})")
     return " ".join(parts) + (f": {event.text}" if event.text else "")

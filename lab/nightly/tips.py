@@ -1,0 +1,163 @@
+"""The line that a branch's tips come from: a branch of a tree, or the packages of a suite, one after the other."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Protocol
+
+from lab.bisection.commit_range import is_ancestor
+from lab.compare.plan import ArmPlan
+from lab.core.errors import HostFailed, UserError
+from lab.core.process import CommandFailed
+from lab.core.progress import Progress
+from lab.kernels import debs, package_lists, trees
+from lab.kernels.debs import DebSource
+from lab.kernels.kernel import KernelSpec, resolve
+from lab.kernels.trees import Tree
+from lab.nightly.plan import BranchPlan
+
+
+class Tips(Protocol):
+    """A line of kernels, each of which has an id: a commit, or a package at a version."""
+
+    @property
+    def tree(self) -> Tree | None:
+        """The tree that steps are bisected in; None where kernels are packages."""
+
+    def newest(self) -> str:
+        """The id of the tip."""
+
+    def subject(self, tip: str) -> str:
+        """A title for people."""
+
+    def has(self, tip: str) -> bool:
+        """True while the kernel can still be had."""
+
+    def is_behind(self, before: str, tip: str) -> bool:
+        """True if a kernel comes before another one, or is it."""
+
+    def last_release(self, tip: str) -> str | None:
+        """The last release before a kernel."""
+
+    def arm(self, tip: str, cc: str, progress: Progress) -> ArmPlan:
+        """A kernel as an arm of a comparison."""
+
+
+def fetch(branch: BranchPlan, progress: Progress) -> Tips:
+    """The line of a branch as it is now."""
+    return PackageTips(branch.packages, progress) if branch.packages else TreeTips(branch, progress)
+
+
+class TreeTips:
+    """The commits of a branch. Only a clone is fetched; other trees are used as they are."""
+
+    tree: Tree
+
+    def __init__(self, branch: BranchPlan, progress: Progress) -> None:
+        self.branch = branch
+        self.tree = trees.open_tree(branch.tree, progress=progress)
+        if self.tree.record.kind == "clone":
+            self._fetch(progress)
+
+    def _fetch(self, progress: Progress) -> None:
+        name, origin = self.branch.branch, self.tree.origin
+        refs = f"refs/heads/{'*' if name == 'HEAD' else name}"
+        progress.log_once(f"fetching {name} of {origin}")
+        try:
+            # Forced, to follow a branch that was pushed anew. Its old commits stay: the lab's trees collect no garbage.
+            self.tree.repo.git("fetch", "--quiet", "--force", "--tags", "origin", f"+{refs}:{refs}")
+        except CommandFailed as error:
+            raise HostFailed(
+                f"cannot fetch {name} of {origin}: {error.message}", hint="check the network, and the branch's name"
+            ) from error
+
+    def newest(self) -> str:
+        """The commit that the branch is at."""
+        for revision in (f"refs/heads/{self.branch.branch}", self.branch.branch):
+            if (commit := self.tree.source.commit(revision)) is not None:
+                return commit
+        raise UserError(
+            f"tree {self.tree.name} has no branch {self.branch.branch}", hint="the plan's [[branch]] names it"
+        )
+
+    def subject(self, tip: str) -> str:
+        """The commit's subject."""
+        return self.tree.source.subject(tip)
+
+    def has(self, tip: str) -> bool:
+        """True if the tree has the commit."""
+        return self.tree.source.commit(tip) is not None
+
+    def is_behind(self, before: str, tip: str) -> bool:
+        """True of an ancestor."""
+        return is_ancestor(self.tree.source, before, tip)
+
+    def last_release(self, tip: str) -> str | None:
+        """The last tagged release before a commit, release candidates excluded."""
+        argv = ("describe", "--tags", "--abbrev=0", f"--match={self.branch.releases}", "--exclude=*-rc*")
+        try:
+            tag = self.tree.source.git(*argv, "--end-of-options", f"{tip}^")
+        except CommandFailed:
+            return None
+        return self.tree.source.commit(f"refs/tags/{tag}")
+
+    def arm(self, tip: str, cc: str, progress: Progress) -> ArmPlan:
+        """A commit as an arm of a comparison."""
+        return ArmPlan(spec=resolve(tip, self.tree, progress=progress), cc=cc)
+
+
+class PackageTips:
+    """The packages of a suite, by version: `deb:trixie-backports/*`. The lists are fetched anew."""
+
+    tree: Tree | None = None
+
+    def __init__(self, packages: str, progress: Progress) -> None:
+        self.packages = packages
+        package_lists.all_suites(progress, refresh=True)
+        self.progress = progress
+
+    @cached_property
+    def _offered(self) -> dict[str, str]:
+        """The version of each package, the oldest first, by the package at its version."""
+        offers = debs.offered(self.packages.removeprefix("deb:"), self.progress)
+        return {DebSource(package=offer.package, version=offer.version).label: offer.version for offer in offers}
+
+    def newest(self) -> str:
+        """The package of the newest version."""
+        if not self._offered:
+            raise UserError(f"no package is like {self.packages}", hint="`lab kernel list --available` shows all")
+        return [*self._offered][-1]
+
+    def subject(self, tip: str) -> str:
+        """The package's name."""
+        return tip.partition("=")[0]
+
+    def has(self, tip: str) -> bool:
+        """True of a package that a suite offers, or that was downloaded."""
+        return tip in self._offered or _source_of(tip).folder.is_dir()
+
+    def is_behind(self, before: str, tip: str) -> bool:
+        """True of an older version."""
+        versions = [one.partition("=")[2] for one in (before, tip)]
+        return debs.in_order(versions) == versions
+
+    def last_release(self, tip: str) -> str | None:
+        """The newest package of the release before a package's: of 7.1 before one of 7.2."""
+        version = tip.partition("=")[2]
+        series = version.split(".")[:2]
+        older = [
+            label
+            for label, other in self._offered.items()
+            if other.split(".")[:2] != series and debs.in_order([other, version])[0] == other
+        ]
+        return older[-1] if older else None
+
+    def arm(self, tip: str, cc: str, progress: Progress) -> ArmPlan:
+        """A package as an arm of a comparison."""
+        source = _source_of(tip)
+        return ArmPlan(spec=KernelSpec(text=f"deb:{source.package}", source=source), cc=cc)
+
+
+def _source_of(tip: str) -> DebSource:
+    package, _, version = tip.partition("=")
+    return DebSource(package=package, version=version)
