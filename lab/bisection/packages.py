@@ -27,7 +27,8 @@ from lab.core.progress import Progress
 from lab.kernels import trees
 
 _UPSTREAM = re.compile(r"(?:\d+:)?(\d+\.\d+(?:\.\d+)?)(?:~(rc\d+))?")
-_STABLE = "https://git.kernel.org/pub/scm/linux/kernel/git/stable/linux.git"
+STABLE = "https://git.kernel.org/pub/scm/linux/kernel/git/stable/linux.git"
+"""The tree that has the source of every release."""
 
 
 class SourceRange(NamedTuple):
@@ -66,7 +67,7 @@ def advice(plan: BisectPlan, before: Candidate, culprit: Candidate) -> str:
     old, new = pairs[-1]
     if old == new:
         return f"both were made from {old}: it is in what the distributor changed"
-    add = shlex.join(["lab", "tree", "add", _STABLE, "--name", "stable"])
+    add = shlex.join(["lab", "tree", "add", STABLE, "--name", "stable"])
     search = shlex.join(SourceRange("stable", old, new).argv(plan))
     return f"no tree known here leads from {old} to {new}; {add}; {search}"
 

@@ -7,14 +7,15 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from lab.atlas import assembly, checking, columns, data, site, text
+from lab.atlas import assembly, checking, columns, commits, site, text
+from lab.atlas import data as atlas_data
 from lab.atlas import plan as atlas_plan
 from lab.atlas.columns import Place
 from lab.atlas.judgement import Judgement
 from lab.cli import options
 from lab.core import records
 from lab.core.errors import UserError
-from lab.core.text import plural, show
+from lab.core.text import plural, show, visible
 from lab.kernels import architecture
 
 _plan = click.option(
@@ -38,7 +39,7 @@ def atlas() -> None:
 
 
 def _load_plan(path: Path | None) -> atlas_plan.AtlasPlan:
-    return atlas_plan.load(path or data.folder() / "atlas.toml")
+    return atlas_plan.load(path or atlas_data.folder() / "atlas.toml")
 
 
 @atlas.command()
@@ -83,9 +84,9 @@ def run(
                 raise UserError(f"no kernel of the plan is like {' or '.join(only)}")
             whole = columns.measure(place, wanted, work)
             file = output / f"{guests}.json"
-            before = data.load(file).bisected if file.is_file() else ()
+            before = atlas_data.load(file).bisected if file.is_file() else ()
             made = assembly.assemble(place, found, before)
-            records.write_atomic(file, data.encode(made))
+            records.write_atomic(file, atlas_data.encode(made))
             holes = sum(1 for _ in made.holes)
             click.echo(
                 f"{file}: {whole} of {plural(len(wanted), 'column')} whole, {plural(len(made.cases), 'case')}, "
@@ -135,7 +136,51 @@ def diff(base: str, test: str, data: Path | None, arch: str, as_json: bool) -> N
 
 
 def _judged(path: Path | None, guests: str) -> Judgement:
-    return Judgement(data.load(path, guests))
+    return Judgement(atlas_data.load(path, guests))
+
+
+@atlas.command()
+@click.argument("case")
+@click.argument("base")
+@click.argument("test")
+@_data
+@_arch
+@options.budget
+@options.jobs
+@options.quiet
+@options.executor()
+@options.json_output
+def bisect(
+    case: str,
+    base: str,
+    test: str,
+    data: Path | None,
+    arch: str,
+    budget: float | None,
+    jobs: int | None,
+    cluster: str | None,
+    share: str | None,
+    as_json: bool,
+) -> None:
+    """Find the commit of a case's step between two kernels, where a tree of `lab tree list` has both releases.
+
+    With --data, the commit is written into that atlas. Exits 5 when there is no culprit.
+
+    \b
+    Example:
+      lab atlas bisect mprotect-private-4k 6.16.12 6.17.8 --budget 2h
+    """
+    known = _judged(data, arch).atlas
+    first, last = known.pair(base, test)
+    info = known.case(case)
+    with options.work(jobs, budget, cluster, share) as work:
+        found = commits.bisect(info, first, last, known.bases[0], work)
+    if data:
+        records.write_atomic(data, atlas_data.encode(commits.added(known, found)))
+    if as_json:
+        options.print_json(found)
+    else:
+        click.echo(visible(f'{info.name}, {first.version} to {last.version}: {found.commit[:12]} ("{found.subject}")'))
 
 
 @atlas.command("site")
@@ -157,7 +202,7 @@ def site_(files: tuple[Path, ...], output: Path) -> None:
     Example:
       lab atlas site --output public
     """
-    atlases = [data.load(path) for path in files or data.shipped()]
+    atlases = [atlas_data.load(path) for path in files or atlas_data.shipped()]
     if not atlases:
         raise UserError("no atlas comes with this lab", hint="`lab atlas run` measures one; give it as --data")
     count = site.write(atlases, output)

@@ -1,0 +1,66 @@
+"""Steps are bisected between the sources of two kernels, and the atlas keeps the commit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from lab.atlas import commits, data
+from lab.atlas.data import Atlas
+from lab.atlas.judgement import Judgement
+from lab.cli import main
+from lab.kernels import trees
+
+from ..fakes import atlas as fake
+from ..fakes import bisection as fakebisect
+from ..fakes import bisector
+from ..fakes.kernel import git
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """A tree with two tagged releases; the second of the commits between them loses a fifth. The commits."""
+    made = bisector.make(tmp_path, monkeypatch, capsys)
+    fakebisect.start(made.tree)
+    git(made.tree, "tag", "v6.5.1")
+    found = [fakebisect.commit(made.tree, f"mm: change {number}", fate) for number, fate in enumerate((100, 80, 80))]
+    git(made.tree, "tag", "v6.6.1")
+    trees.add(str(made.tree), "linux")
+    return found
+
+
+def atlas_of(tmp_path: Path) -> Atlas:
+    """An atlas whose first case is that of the fake workload, with a step between the two releases."""
+    made = fake.atlas(2, 9, steps={(0, 5): 1.25})
+    name = f"{tmp_path / 'mine'}:large"
+    case = replace(made.cases[0], name=name)
+    cells = {name: made.cells["syscalls:case-0"], made.cases[1].name: made.cells[made.cases[1].name]}
+    return replace(made, cases=(case, made.cases[1]), cells=cells, explained=())
+
+
+def test_a_step_is_bisected_and_the_atlas_keeps_its_commit(
+    tmp_path: Path, tree: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "atlas.json"
+    file.write_bytes(data.encode(atlas_of(tmp_path)))
+    case = f"{tmp_path / 'mine'}:large"
+    assert main.run(["atlas", "bisect", case, "6.5", "6.6", "--data", str(file)]) == 0, capsys.readouterr().err
+    assert f'{tree[1][:12]} ("mm: change 1")' in capsys.readouterr().out
+    kept = data.load(file)
+    judged = Judgement(kept)
+    (step,) = judged.changes["cycles"]
+    found = judged.bisected(step)
+    assert found is not None and found.commit == tree[1]
+    assert commits.added(kept, replace(found, subject="another")).bisected == (replace(found, subject="another"),)
+
+
+def test_kernels_that_no_tree_has_are_refused_with_the_way_to_one(
+    tmp_path: Path, tree: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "atlas.json"
+    file.write_bytes(data.encode(atlas_of(tmp_path)))
+    assert main.run(["atlas", "bisect", "case-1", "6.7", "6.8", "--data", str(file)]) == 2
+    said = capsys.readouterr().err
+    assert "no tree known here leads from 6.7.1-1 to 6.8.1-1" in said and "lab tree add" in said
