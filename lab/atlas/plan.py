@@ -11,6 +11,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 
 from lab.compare.plan import GUEST_TIMEOUT_S, ComparisonPlan, MeasureOptions
+from lab.core import records
 from lab.core.errors import UserError
 from lab.core.progress import Progress
 from lab.core.records import Record
@@ -137,8 +138,9 @@ class PlannedColumn(NamedTuple):
 
     @property
     def id(self) -> str:
-        """A name for files and links: the version, without what a file's name cannot have."""
-        return re.sub(r"[^A-Za-z0-9.+~-]+", "-", self.version).strip("-.")
+        """A name for files and links: the version; where that is none for a file, what can be of it and a digest."""
+        name = re.sub(r"[^A-Za-z0-9.+~-]+", "-", self.version).strip("-.")
+        return name if name == self.version else f"{name}-{records.digest(self.version)[:6]}"
 
 
 def columns(plan: AtlasPlan, guests: str, progress: Progress) -> list[PlannedColumn]:

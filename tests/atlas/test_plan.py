@@ -76,6 +76,13 @@ def column(version: str, series: str = "Debian 13") -> PlannedColumn:
     return PlannedColumn(series, version, KernelSpec(text=version, source=DebSource(package="p", version=version)))
 
 
+def test_kernels_of_other_names_have_other_ids() -> None:
+    names = ["7.2.9-1~bpo13+1", "efa7df3e3bb5", "efa7df3e3bb5^", "src:trixie/6.12", "src:trixie-6.12"]
+    ids = [column(name).id for name in names]
+    assert ids[:2] == names[:2] and len(set(ids)) == len(ids)
+    assert not any("/" in one or ":" in one for one in ids)
+
+
 def test_all_releases_come_before_all_point_releases() -> None:
     found = [column(one) for one in ("6.12.90-1", "6.12.94-1", "6.12.95-1", "6.16.3-1", "6.16.12-1", "7.0.4-1")]
     assert [one.version for one in plan.by_interest(found)] == [
