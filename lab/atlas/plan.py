@@ -10,13 +10,14 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
-from lab.compare.plan import GUEST_TIMEOUT_S, ComparisonPlan, MeasureOptions
+from lab.compare.plan import ComparisonPlan, MeasureOptions
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.progress import Progress
 from lab.core.records import Record
 from lab.core.toml import TomlFile
 from lab.guests import exact, hardware
+from lab.guests.run import GUEST_TIMEOUT_S
 from lab.kernels import architecture, compilers, debs
 from lab.kernels.debs import DebSource
 from lab.kernels.kernel import KernelSpec, resolve

@@ -16,13 +16,14 @@ from lab.bisection.exact_runner import chosen_metric
 from lab.bisection.plan import BisectPlan, Panics
 from lab.compare import certificates, live_guests
 from lab.compare.exact import metrics_of, model_of, require_metric
-from lab.compare.plan import GUEST_TIMEOUT_S, ArmPlan, LivePlan, MeasureOptions
+from lab.compare.plan import ArmPlan, LivePlan, MeasureOptions
 from lab.core import paths, records, toml
 from lab.core.errors import UserError
 from lab.core.progress import Progress
 from lab.core.records import Record
 from lab.guests import exact, kvm
 from lab.guests.costs import BASES
+from lab.guests.run import GUEST_TIMEOUT_S
 from lab.kernels import trees
 from lab.stats import defaults
 from lab.workloads import selection
@@ -282,7 +283,8 @@ def _live_plan(request: BisectRequest, workload: Workload, cases: Sequence[Case]
         )
     chosen_metric(metrics_of(workload, workload.metrics, modelled=False), request.metric)
     return live_guests.plan(
-        [(workload, cases)], kvm.accelerator(request.accel, request.qemu, Progress()), request.cpus,
+        [(workload, cases)],
+        kvm.accelerator(request.accel, request.qemu, Progress(), guest_timeout_s=request.guest_timeout), request.cpus,
         # Of the comparison with the culprit taken out; the search has limits of its own.
         max_rounds=defaults.MAX_ROUNDS, iterations=request.iterations,
     )  # fmt: skip

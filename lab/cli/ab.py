@@ -23,7 +23,7 @@ from lab.core.errors import BuildFailed, GuestFailed, LabError, Undecided, UserE
 from lab.core.executor import Work
 from lab.core.progress import Progress
 from lab.core.text import plural, visible
-from lab.guests import kvm
+from lab.guests import kvm, perf_stat
 from lab.history import remember
 from lab.kernels import architecture, compilers
 from lab.kernels.kernel import Source, resolve
@@ -309,8 +309,10 @@ def _live_plan(asked: AbOptions, progress: Progress) -> LivePlan | None:
             )
         return None
     exact_mode = asked.seeds or asked.explain or asked.metric or asked.model != "auto" or asked.robust
-    if asked.mode == "auto" and not any(chosen) and (exact_mode or _is_exact_only(asked) or not kvm.works(asked.qemu)):
-        return None
+    if asked.mode == "auto" and not any(chosen):
+        is_exact = exact_mode or _is_exact_only(asked)
+        if is_exact or not kvm.works(asked.qemu, asked.guest_timeout):
+            return None
     if asked.seeds:
         raise UserError("--seeds requires --mode exact", hint="in live mode it is --rounds")
     if asked.metric:
@@ -319,7 +321,7 @@ def _live_plan(asked: AbOptions, progress: Progress) -> LivePlan | None:
         raise UserError("--robust requires --mode exact: live mode measures real time", hint="leave one of them out")
     if asked.model not in ("auto", "none"):
         raise UserError("--model requires --mode exact: live mode measures real time", hint="leave one of them out")
-    accelerator = kvm.accelerator(asked.accel, asked.qemu, progress)
+    accelerator = kvm.accelerator(asked.accel, asked.qemu, progress, guest_timeout_s=asked.guest_timeout)
     return live_guests.plan(
         selection.select_all(asked.workload),
         accelerator,
@@ -329,7 +331,7 @@ def _live_plan(asked: AbOptions, progress: Progress) -> LivePlan | None:
         max_rounds=asked.rounds or asked.max_rounds,
         fixed_rounds=asked.rounds is not None,
         iterations=asked.iterations,
-        perf=accelerator == "kvm" if asked.perf is None else asked.perf,
+        perf=accelerator == "kvm" and perf_stat.has_pmu() if asked.perf is None else asked.perf,
         perf_record=asked.perf_record,
     )
 

@@ -251,8 +251,10 @@ def shell(
         resolved = resolve(spec, opened, progress=work.progress)
         settings = dict(resolved.settings)
         accelerator = kvm.accelerator(accel, qemu, work.progress, measuring=False)
+        cpu = kvm.require(qemu) if accelerator == "kvm" else "max"
         kernel = resolved.obtain(work, cc=cc, needs=kconfig.shell_needs())
         root = guest_shell.prepare(kernel, command, settings=settings, progress=work.progress)
     return guest_shell.run(
-        kernel, root, command, qemu=program, accelerator=accelerator, cpus=cpus, memory_mb=memory, settings=settings
-    )
+        kernel, root, command, qemu=program, accelerator=accelerator, cpu=cpu, cpus=cpus, memory_mb=memory,
+        settings=settings,
+    )  # fmt: skip

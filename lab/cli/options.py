@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 
 from lab.cluster import connect
 from lab.compare import results
-from lab.compare.plan import GUEST_TIMEOUT_S, ComparisonPlan
+from lab.compare.plan import ComparisonPlan
 from lab.core import records, toml
 from lab.core.errors import UserError
 from lab.core.executor import Work, default_jobs
@@ -27,6 +27,7 @@ from lab.guests import hardware
 from lab.guests.costs import BASES
 from lab.guests.exact import QEMU
 from lab.guests.initrd import command_workload
+from lab.guests.run import GUEST_TIMEOUT_S
 from lab.kernels import compilers, package_lists, trees
 from lab.stats import defaults
 from lab.workloads import selection
@@ -446,7 +447,7 @@ def live() -> Decorator:
             help="Stop adding rounds here.",
         ),
         click.option(
-            "--perf/--no-perf", default=None, help="Count events by `perf stat` (default: under KVM)."
+            "--perf/--no-perf", default=None, help="Count events by `perf stat` (default: under KVM with a PMU)."
         ),
         click.option(
             "--perf-record", is_flag=True,

@@ -16,13 +16,13 @@ from lab.bisection.answer import Answer
 from lab.cli import options
 from lab.compare import results
 from lab.compare.matrix_results import MatrixResult
-from lab.compare.plan import GUEST_TIMEOUT_S
 from lab.compare.replay import replay as replay_result
 from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure, UserError
 from lab.core.text import ago, columns, visible
 from lab.guests.exact import QEMU
+from lab.guests.run import GUEST_TIMEOUT_S
 from lab.report import inputs, matrix_text, text
 from lab.report.bundle import write
 from lab.report.bundle.replay import ReplayOptions, is_bundle
@@ -192,15 +192,14 @@ def _id(result: AbResult | MatrixResult | Answer) -> dict[str, str]:
 @click.option(
     "--guest-timeout",
     type=options.Duration(positive=True),
-    default=GUEST_TIMEOUT_S,
-    help="As long a bundle's guest may take (300s).",
+    help="A guest that runs longer hangs (as in the stored result; a bundle's 300s).",
 )
 @click.option("--trust-plugin", is_flag=True, help="Build and run a bundle's cost plugin that is not this lab's.")
 @options.jobs
 @options.quiet
 @options.json_output
 def replay(
-    what: str, qemu: str | None, guest_timeout: float, trust_plugin: bool, jobs: int | None, as_json: bool
+    what: str, qemu: str | None, guest_timeout: float | None, trust_plugin: bool, jobs: int | None, as_json: bool
 ) -> None:
     """Measure a stored result again, guest by guest, and compare every number to the last digit.
 
@@ -214,14 +213,14 @@ def replay(
     """
     with options.work(jobs) as work:
         if is_bundle(what):
-            how = ReplayOptions(qemu=qemu or QEMU, guest_timeout_s=guest_timeout, trust=trust_plugin)
+            how = ReplayOptions(qemu=qemu or QEMU, guest_timeout_s=guest_timeout or GUEST_TIMEOUT_S, trust=trust_plugin)
             replayed = replay_bundle(Path(what), how, work)
         elif qemu or trust_plugin:
             raise UserError(
                 "--qemu and --trust-plugin require a bundle", hint="a stored result is measured again as it was"
             )
         else:
-            replayed = replay_result(what, work)
+            replayed = replay_result(what, work, guest_timeout_s=guest_timeout)
     count = len(replayed.differences)
     if as_json:
         options.print_json(replayed)

@@ -133,7 +133,9 @@ def boot(
     paths.require_space(setup.folder, _LEAST_FREE, "a guest")
     folder.mkdir(parents=True)
     record_path(setup.folder, name).parent.mkdir(exist_ok=True)
-    composed, argv = live_machine.compose(setup.guest_of(arm, cpu_set), arm.kernel.image(setup.machine), setup.root)
+    composed, argv = live_machine.compose(
+        setup.guest_of(arm, cpu_set), arm.kernel.image(setup.machine), setup.root, setup.timeout_s
+    )
     record = BootRecord(
         name=name,
         arm=arm.name,
@@ -179,7 +181,7 @@ def _run(
             folder=folder,
             timeout_s=setup.timeout_s,
             running=running,
-            on_start=lambda process: live_machine.pin_and_start(process, folder, cpu_set),
+            on_start=lambda process: live_machine.pin_and_start(process, folder, cpu_set, timeout_s=setup.timeout_s),
         )
         report = run.read_report(ended)
         counted = _take_events(report) if setup.perf else []

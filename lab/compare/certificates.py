@@ -92,6 +92,8 @@ class Certificate(Record, frozen=True, kw_only=True):
 
     def smallest(self, rounds: int) -> float | None:
         """The change that so many rounds find with 80 % chance; None where they cannot find any."""
+        if self.mode == "live" and self.pairs < 2:
+            return None  # one pair scatters by nothing
         if self.block_sd == 0:
             return 0.0
         sd = self.block_sd * math.sqrt(1 - self.helps.correlation**2) if self.helps else self.block_sd

@@ -328,6 +328,12 @@ def _profiles(guests: LiveGuests, progress: Progress) -> dict[str, Difference]:
     return {case: perf_record.difference(arms.get("base"), arms.get("test")) for case, arms in both.items()}
 
 
+def _planned_rounds(plan: LivePlan, rounds: Rounds) -> int | None:
+    """The rounds that are planned. A number that the user fixed can be smaller than any verdict needs."""
+    planned = rounds.round_plan.rounds if rounds.round_plan else None
+    return min(planned, plan.max_rounds) if planned and plan.fixed_rounds else planned
+
+
 def _live(
     plan: LivePlan,
     guests: LiveGuests,
@@ -346,7 +352,7 @@ def _live(
         commands=guests.commands,
         host=facts,
         rounds=runner.tried,
-        planned_rounds=rounds.round_plan.rounds if rounds.round_plan else None,
+        planned_rounds=_planned_rounds(plan, rounds),
         sampling=rounds.sampling(),
         covariates=rounds.covariates,
         certificates=certificates.quotes(

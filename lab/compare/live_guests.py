@@ -19,7 +19,7 @@ from lab.compare.results import GuestShape, ResultEnvironment
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.progress import Progress
-from lab.guests import host, initrd, live_machine, perf_stat, topology
+from lab.guests import host, initrd, kvm, live_machine, perf_stat, topology
 from lab.guests import image as guest_image
 from lab.guests.exact import Qemu
 from lab.guests.live_machine import Accelerator, LiveGuest, live_parameters
@@ -98,6 +98,7 @@ def prepare(
     root = live_machine.obtain_root(own[1])
     machine = common_machine(*(arm.kernel for arm in arms))
     counted = _events(plan, own[1])
+    cpu = kvm.require(qemu.path, guest_timeout_s=timeout_s) if plan.accelerator == "kvm" else "max"
     setups, shapes, commands, images = [], {}, {}, []
     for workload, cases in chosen:
         image = guest_image.obtain(progress, packages=workload.packages)
@@ -113,6 +114,7 @@ def prepare(
             memory_mb=memory_mb,
             hugepage_kb=host.hugepage_kb(memory_mb, layout),
             arguments=[],
+            cpu=cpu,
         )
         packed_root = initrd.pack_initrd(image, _with_perf(workload) if counted or plan.perf_record else workload)
         shape = shapes[workload.name] = _shape(guest, qemu, workload, cases, packed_root, counted)
@@ -136,7 +138,7 @@ def prepare(
         guest_image.digest_of(images),
         qemu=qemu.version,
         machine=f"{live_parameters().machine}, {plan.accelerator}",
-        cpu="host" if plan.accelerator == "kvm" else "max",
+        cpu=cpu,
         shift=0,
         cmdline=live_parameters().cmdline,
         settings=live_parameters().settings,
@@ -148,8 +150,9 @@ def _events(plan: LivePlan, image: Path) -> tuple[Event, ...]:
     """The events that perf counts around every case."""
     if not plan.perf:
         return ()
-    known = perf_stat.known_events(image / "root") if plan.accelerator == "kvm" else ()
-    return perf_stat.events(plan.accelerator, known)
+    if plan.accelerator == "tcg" or not perf_stat.has_pmu():
+        return perf_stat.SOFTWARE
+    return perf_stat.events(perf_stat.known_events(image / "root"))
 
 
 def _with_perf(workload: Workload) -> Workload:
@@ -160,7 +163,7 @@ def _with_perf(workload: Workload) -> Workload:
 def command(setup: GuestSetup, arm: Arm) -> Command:
     """The commands that make and start an arm's guest of a workload, on its first cpu_set."""
     composed, argv = live_machine.compose(
-        setup.guest_of(arm, setup.guest.cpu_set), arm.kernel.image(setup.machine), setup.root
+        setup.guest_of(arm, setup.guest.cpu_set), arm.kernel.image(setup.machine), setup.root, setup.timeout_s
     )
     return Command(vng=composed, qemu=argv)
 
@@ -173,6 +176,7 @@ def _shape(
     facts = [
         qemu.version, guest.accelerator, guest.shape, guest.memory_mb, guest.hugepage_kb, parameters, settings,
         workload.cmdline, workload.env, workload.setup, initrd_sha256, *([counted] if counted else []),
+        *live_machine.cpu_options(guest.cpu if guest.accelerator == "kvm" else "host"),
     ]  # fmt: skip
     return GuestShape.of(
         workload,

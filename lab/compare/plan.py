@@ -12,13 +12,13 @@ from lab.core.progress import Progress
 from lab.core.records import Record
 from lab.guests import exact, hardware
 from lab.guests.live_machine import Accelerator
+from lab.guests.run import GUEST_TIMEOUT_S
 from lab.kernels import architecture, compilers, trees
 from lab.kernels.kernel import KernelSpec, resolve
 from lab.stats import defaults
 from lab.workloads import selection
 from lab.workloads.spec import Case, Workload
 
-GUEST_TIMEOUT_S = 300.0
 """A guest that runs longer hangs."""
 
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+import msgspec
 
 from lab.compare import exact, matrix, matrix_results, results, runs, sampling
 from lab.compare.exact import ExactGuests
+from lab.compare.plan import ComparisonPlan
 from lab.compare.results import AbResult
 from lab.compare.runs import Run
 from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.records import Record
 
+_AnyPlan = TypeVar("_AnyPlan", bound=ComparisonPlan)
 Numbers = Mapping[str, Mapping[str, float]]
 
 
@@ -51,8 +55,8 @@ def differences(guest: _Guest, before: Numbers, after: Numbers) -> list[str]:
     return lines
 
 
-def replay(result_id: str, work: Work) -> Replay:
-    """Run all guests of a stored comparison or matrix once more."""
+def replay(result_id: str, work: Work, *, guest_timeout_s: float | None = None) -> Replay:
+    """Run all guests of a stored comparison or matrix once more. guest_timeout_s: another than in its plan."""
     folder = results.open_folder(result_id)
     is_matrix = results.kind(folder) == matrix_results.KIND
     stored = matrix_results.load_result(folder) if is_matrix else results.load_result(folder)
@@ -65,9 +69,9 @@ def replay(result_id: str, work: Work) -> Replay:
     with tempfile.TemporaryDirectory(prefix="lab-replay-") as scratch:
         into = results.new_folder(Path(scratch))
         if is_matrix:
-            guests = matrix.prepare(matrix_results.load_plan(folder), into, work)
+            guests = matrix.prepare(_patient(matrix_results.load_plan(folder), guest_timeout_s), into, work)
         else:
-            guests = exact.prepare(results.load_plan(folder), into, work)
+            guests = exact.prepare(_patient(results.load_plan(folder), guest_timeout_s), into, work)
         after = _run_again(before, guests, work)
     return Replay(
         result=stored.result,
@@ -83,6 +87,10 @@ def replay(result_id: str, work: Work) -> Replay:
             if getattr(stored.environment, name) != getattr(guests.environment, name)
         ],
     )
+
+
+def _patient(plan: _AnyPlan, guest_timeout_s: float | None) -> _AnyPlan:
+    return plan if guest_timeout_s is None else msgspec.structs.replace(plan, guest_timeout_s=guest_timeout_s)
 
 
 def _run_again(before: list[Run], guests: ExactGuests, work: Work) -> list[Run]:

@@ -29,6 +29,10 @@ class CommandFailed(HostFailed):
         self.stderr = stderr
 
 
+class TimedOut(HostFailed):
+    """A program did not end in time."""
+
+
 def find_tool(name: str, *, package: str) -> str:
     """The full path of a program, or an error that names the Debian package to install."""
     path = shutil.which(name)
@@ -64,7 +68,7 @@ def run(
     except FileNotFoundError as error:
         raise HostFailed(f"{args[0]} is not installed", hint="run `lab doctor --install`") from error
     except subprocess.TimeoutExpired as error:
-        raise HostFailed(f"{args[0]} did not finish within {timeout_s:g} s") from error
+        raise TimedOut(f"{args[0]} did not finish within {timeout_s:g} s") from error
     if done.returncode != 0:
         raise CommandFailed(args, done.returncode, done.stderr.decode(errors="replace"))
     return done.stdout

@@ -20,8 +20,7 @@ from lab.core.errors import HostFailed, LabError
 from lab.core.process import run_text
 from lab.core.records import Record
 from lab.core.text import listed
-from lab.guests import exact, host
-from lab.guests.kvm import probe_kvm, some_kernel
+from lab.guests import exact, host, kvm
 
 State = Literal["ok", "limited", "missing"]
 
@@ -151,21 +150,21 @@ def _live_mode(command: str) -> Finding:
         qemu = exact.find_qemu(command)
     except LabError as error:
         return _limited(name, f"cannot be tried: {error.message}", error.hint)
-    kernel = some_kernel()
-    if kernel is None:
+    if next(kvm.kernels_to_try(), None) is None:
         return _limited(
             name,
             "/dev/kvm opens; not tried, because there is no kernel to boot yet",
             "build or fetch one (`lab kernel build deb:6.12`), then ask again",
         )
-    reason = probe_kvm(qemu.path, kernel)
-    if reason is None:
-        return _ok(name, "a kernel boots under KVM")
-    return _limited(
-        name,
-        f"/dev/kvm opens, but no kernel boots under it: {reason}",
-        "use exact mode (--mode auto does); a hypervisor that does not nest cannot be mended from inside",
-    )
+    try:
+        cpu = kvm.require(qemu.path, device, anew=True)
+    except kvm.Refusal as error:
+        return _limited(
+            name,
+            error.message,
+            "use exact mode (--mode auto does); a hypervisor that does not nest cannot be mended from inside",
+        )
+    return _ok(name, "a kernel boots under KVM" + (f", with -cpu {cpu}" if cpu != "host" else ""))
 
 
 _PERF_EVENT_OPEN = 298

@@ -1,13 +1,17 @@
 """The accelerator of live guests and shells: KVM only where a kernel really boots under it, else TCG.
 
-A probe boots a kernel. Its result is kept until this machine is booted again, or QEMU changes.
+A probe boots a kernel. That one came up is kept until this machine is booted again, or QEMU changes; that none did
+is kept for minutes, since it may have been this moment's fault.
 """
 
 from __future__ import annotations
 
 import grp
+import itertools
 import os
 import tempfile
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -16,7 +20,9 @@ from lab.core.errors import HostFailed, LabError
 from lab.core.progress import Progress
 from lab.core.records import Record
 from lab.guests import exact, run
+from lab.guests.exact import Qemu
 from lab.guests.live_machine import Accelerator
+from lab.guests.run import GUEST_TIMEOUT_S
 from lab.kernels import debs, store
 
 _DEVICE = Path("/dev/kvm")
@@ -29,29 +35,44 @@ _CAME_UP = ("No working init found", "Unable to mount root fs", "VFS: Cannot ope
 _CPU_MODELS = ("host", "host,-arch-capabilities")
 
 
+_NO_KEPT_S = 600
+_MOST_KERNELS = 3
+"""Kernels that a probe tries: a bisection leaves many that boot nowhere."""
+
+# Of the time that a guest may take. A kernel that comes up says nothing until it finds no root.
+_TOTAL, _SILENCE = 0.4, 0.2
+
+
 class Refusal(HostFailed):
     """KVM cannot be used here; the message says why, the hint what would help."""
 
 
 class _Probe(Record, frozen=True, kw_only=True):
-    """The result of a probe: `reason` is None where a kernel came up."""
+    """The result of a probe: `reason` is None where a kernel came up, with the CPU model. at: seconds of the epoch."""
 
     boot_id: str
     qemu: str
     reason: str | None
+    cpu: str = _CPU_MODELS[0]
+    at: float = 0.0
 
 
 def accelerator(
-    wanted: Literal["auto", "kvm", "tcg"], qemu: str, progress: Progress, *, measuring: bool = True
+    wanted: Literal["auto", "kvm", "tcg"],
+    qemu: str,
+    progress: Progress,
+    *,
+    measuring: bool = True,
+    guest_timeout_s: float = GUEST_TIMEOUT_S,
 ) -> Accelerator:
     """The accelerator to use; `auto` is KVM where it works, else TCG, which is logged.
 
-    measuring: numbers depend on it, so the reason matters.
+    measuring: numbers depend on it, so the reason matters. guest_timeout_s: the longest that any guest may take.
     """
     if wanted == "tcg":
         return "tcg"
     try:
-        require(qemu)
+        require(qemu, guest_timeout_s=guest_timeout_s)
     except Refusal as error:
         if wanted == "kvm":
             raise
@@ -63,17 +84,17 @@ def accelerator(
     return "kvm"
 
 
-def works(qemu: str) -> bool:
+def works(qemu: str, guest_timeout_s: float = GUEST_TIMEOUT_S) -> bool:
     """True if a guest boots under KVM."""
     try:
-        require(qemu)
+        require(qemu, guest_timeout_s=guest_timeout_s)
     except LabError:
         return False
     return True
 
 
-def require(qemu: str, device: Path = _DEVICE) -> None:
-    """Raise `Refusal` unless a guest boots under KVM."""
+def require(qemu: str, device: Path = _DEVICE, *, guest_timeout_s: float = GUEST_TIMEOUT_S, anew: bool = False) -> str:
+    """The CPU model with which guests boot under KVM; raises `Refusal` if none does. anew: never by what is kept."""
     if not device.exists():
         raise Refusal(f"there is no {device}", hint="use --accel tcg, or --mode exact; `lab doctor` says more")
     if not os.access(device, os.R_OK | os.W_OK):
@@ -82,8 +103,14 @@ def require(qemu: str, device: Path = _DEVICE) -> None:
             f"{device} is there, but not for this user",
             hint=f"add the user to the group {group} (`sudo adduser $USER {group}`) and log in again; or --accel tcg",
         )
-    if reason := _reason_against(qemu):
-        raise Refusal(f"{device} opens, but no kernel boots under it: {reason}", hint="use --accel tcg")
+    found = _probe(exact.find_qemu(qemu), guest_timeout_s, anew=anew)
+    if found.reason:
+        raise Refusal(
+            f"{device} opens, but no kernel boots under it: {found.reason}",
+            hint=f"use --accel tcg; `lab doctor` tries again, this is kept for {_NO_KEPT_S // 60} minutes in "
+            f"{_path()}; on a slow machine give --guest-timeout",
+        )
+    return found.cpu
 
 
 def _group(device: Path) -> str:
@@ -94,57 +121,75 @@ def _group(device: Path) -> str:
         return str(gid)
 
 
-def _reason_against(command: str) -> str | None:
-    """The reason why no guest boots under KVM, from the kept probe or a new one."""
-    qemu = exact.find_qemu(command)
+def _path() -> Path:
+    return paths.cache_dir("checks") / "kvm.json"
+
+
+def _probe(qemu: Qemu, guest_timeout_s: float, *, anew: bool) -> _Probe:
+    """The kept probe of this QEMU, or a new one."""
     boot_id = _BOOT_ID.read_text().strip()
-    path = paths.cache_dir("checks") / "kvm.json"
-    if path.is_file():
-        try:
-            kept = records.load(path, _Probe)
-        except HostFailed:
-            kept = None
-        if kept is not None and (kept.boot_id, kept.qemu) == (boot_id, qemu.version):
-            return kept.reason
-    kernel = some_kernel()
-    if kernel is None:
-        return "there is no kernel to try it with; build or fetch one first (`lab kernel build deb:6.12`)"
-    reason = probe_kvm(qemu.path, kernel)
-    records.save(path, _Probe(boot_id=boot_id, qemu=qemu.version, reason=reason))
-    return reason
+    if not anew and (kept := _kept(boot_id, qemu.version)):
+        return kept
+    kernels = list(itertools.islice(kernels_to_try(), _MOST_KERNELS))
+    if not kernels:
+        none = "there is no kernel to try it with; build or fetch one first (`lab kernel build deb:6.12`)"
+        return _Probe(boot_id=boot_id, qemu=qemu.version, reason=none)
+    cpu, reason = probe_kvm(qemu.path, kernels, guest_timeout_s=guest_timeout_s)
+    probe = _Probe(boot_id=boot_id, qemu=qemu.version, reason=reason, cpu=cpu, at=time.time())
+    records.save(_path(), probe)
+    return probe
 
 
-def some_kernel() -> Path | None:
-    """A kernel to try KVM with: the newest of the store, else a downloaded one, else the host's own."""
-    built = sorted(store.builds(), key=lambda build: build[2])
-    if built:
-        return built[-1][1] / "bzImage"
-    others = [*debs.downloaded(), *Path("/boot").glob("vmlinuz-*")]
-    return next((path for path in others if os.access(path, os.R_OK)), None)
+def _kept(boot_id: str, version: str) -> _Probe | None:
+    try:
+        kept = records.load(_path(), _Probe) if _path().is_file() else None
+    except HostFailed:
+        return None
+    if kept is None or (kept.boot_id, kept.qemu) != (boot_id, version):
+        return None
+    return kept if kept.reason is None or abs(time.time() - kept.at) < _NO_KEPT_S else None
 
 
-def probe_kvm(qemu: str, kernel: Path, *, timeout_s: float = 10.0) -> str | None:
-    """Boot a kernel under KVM; None if it came up, else the reasons why it did not, by CPU model."""
-    reasons = []
-    for model in _CPU_MODELS:
-        reason = _probe(qemu, kernel, model, timeout_s)
-        if reason is None:
-            return None
-        reasons.append(f"{reason} (-cpu {model})")
-    return "; ".join(reasons)
+def kernels_to_try() -> Iterator[Path]:
+    """Kernels to try KVM with: those of the store, newest first, the downloaded ones, the host's own."""
+    built = sorted(store.builds(), key=lambda build: build[2], reverse=True)
+    images = [*(folder / "bzImage" for _, folder, _ in built), *debs.downloaded(), *Path("/boot").glob("vmlinuz-*")]
+    return (image for image in images if os.access(image, os.R_OK))
 
 
-def _probe(qemu: str, kernel: Path, model: str, timeout_s: float) -> str | None:
+def probe_kvm(
+    qemu: str, kernels: Sequence[Path], *, guest_timeout_s: float = GUEST_TIMEOUT_S
+) -> tuple[str, str | None]:
+    """Boot a kernel under KVM: the CPU model with which one came up and None, else a model and the reasons.
+
+    A kernel that does not come up without KVM either says nothing about KVM, and the next one is tried.
+    """
+    for kernel in kernels:
+        reasons = []
+        for model in _CPU_MODELS:
+            reason = _boot(qemu, kernel, ("kvm", "-cpu", model), guest_timeout_s)
+            if reason is None:
+                return model, None
+            reasons.append(f"{reason} (-cpu {model})")
+        if _boot(qemu, kernel, ("tcg", "-cpu", "max"), guest_timeout_s) is None:
+            return _CPU_MODELS[0], "; ".join(reasons)
+    return _CPU_MODELS[0], f"no kernel comes up, without KVM neither ({len(kernels)} tried)"
+
+
+def _boot(qemu: str, kernel: Path, accel: Sequence[str], guest_timeout_s: float) -> str | None:
     """Boot a kernel without a root; None if it came up, else the reason why it did not."""
     with tempfile.TemporaryDirectory(prefix="lab-probe-") as folder:
         argv = [
             qemu,
-            *("-machine", "q35", "-accel", "kvm", "-cpu", model),
+            *("-machine", "q35", "-accel", *accel),
             *("-m", "512M", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
             *("-chardev", f"file,id=console,path={run.CONSOLE}", "-device", "isa-serial,chardev=console"),
-            *("-kernel", str(kernel), "-append", "console=ttyS0 panic=-1 reboot=t"),
+            # A serial line is slow where a hypervisor emulates each byte: only errors, and the panic at the end.
+            *("-kernel", str(kernel), "-append", "console=ttyS0 loglevel=4 panic=-1 reboot=t"),
         ]
-        ended = run.boot(argv, folder=Path(folder), timeout_s=timeout_s)
+        ended = run.boot(
+            argv, folder=Path(folder), timeout_s=_TOTAL * guest_timeout_s, silence_s=_SILENCE * guest_timeout_s
+        )
         console = ended.console_text
     return None if any(message in console for message in _CAME_UP) else _failure(ended, console)
 

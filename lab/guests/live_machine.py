@@ -39,6 +39,8 @@ Accelerator = Literal["kvm", "tcg"]
 # In a guest's folder.
 KERNEL, ROOT, QMP = "kernel", "room", "qmp.sock"
 
+_SLOW = "if this machine is slow or busy, give it longer with --guest-timeout"
+
 
 class LiveMachine(Record, frozen=True, kw_only=True):
     """`machines/live.toml`."""
@@ -50,7 +52,10 @@ class LiveMachine(Record, frozen=True, kw_only=True):
 
 
 class LiveGuest(Record, frozen=True, kw_only=True):
-    """A guest of live mode: all that its command line depends on, besides the names of its files."""
+    """A guest of live mode: all that its command line depends on, besides the names of its files.
+
+    cpu: QEMU's CPU model under KVM, as `lab.guests.kvm` found it.
+    """
 
     qemu: str
     accelerator: Accelerator
@@ -59,6 +64,7 @@ class LiveGuest(Record, frozen=True, kw_only=True):
     memory_mb: int
     hugepage_kb: int | None
     arguments: list[str]
+    cpu: str = "host"
 
 
 @cache
@@ -101,12 +107,17 @@ def qemu_options(guest: LiveGuest) -> list[str]:
         machine.append("memory-backend=mem0")
     return [
         *("-machine", ",".join(machine)),
-        *(["-accel", "tcg,thread=multi"] if guest.accelerator == "tcg" else []),
+        *(["-accel", "tcg,thread=multi"] if guest.accelerator == "tcg" else cpu_options(guest.cpu)),
         *_memory(guest),
         *("-initrd", INITRD),
         *("-chardev", f"file,id=report,path={REPORT}", "-device", "isa-serial,chardev=report"),
         *("-qmp", f"unix:{QMP},server=on,wait=off", "-S"),
     ]
+
+
+def cpu_options(cpu: str) -> list[str]:
+    """The option for a CPU model that is not virtme-ng's own. QEMU takes the last one."""
+    return [] if cpu == "host" else ["-cpu", cpu]
 
 
 def _memory(guest: LiveGuest) -> Iterator[str]:
@@ -116,6 +127,8 @@ def _memory(guest: LiveGuest) -> Iterator[str]:
     for node in range(nodes):
         kind = "memory-backend-ram"
         options = [f"id=mem{node}", f"size={guest.memory_mb // nodes}M", "prealloc=on", "merge=off", "dump=off"]
+        if per_node > 1:  # one thread takes seconds for some GiB
+            options.append(f"prealloc-threads={per_node}")
         if guest.hugepage_kb:
             kind = "memory-backend-memfd"
             options += ["hugetlb=on", f"hugetlbsize={guest.hugepage_kb}K"]
@@ -189,22 +202,24 @@ def link_files(folder: Path, kernel: Path, root: Path) -> None:
     (folder / ROOT).symlink_to(root)
 
 
-def compose(guest: LiveGuest, kernel: Path, root: Path) -> tuple[list[str], list[str]]:
-    """The `vng` command of a guest, and the QEMU command that `vng` prints for it."""
+def compose(guest: LiveGuest, kernel: Path, root: Path, timeout_s: float) -> tuple[list[str], list[str]]:
+    """The `vng` command of a guest, and the QEMU command that `vng` prints for it within a time."""
     argv = vng_argv(guest)
-    return ["vng", *argv], list(_composed(tuple(argv), kernel, root))
+    return ["vng", *argv], list(_composed(tuple(argv), kernel, root, timeout_s))
 
 
 @cache
-def _composed(argv: tuple[str, ...], kernel: Path, root: Path) -> tuple[str, ...]:
+def _composed(argv: tuple[str, ...], kernel: Path, root: Path, timeout_s: float) -> tuple[str, ...]:
     """Run `vng --dry-run` in a folder like a guest's: it reads the kernel, and looks for the root."""
     with tempfile.TemporaryDirectory(prefix="lab-vng-") as folder:
         link_files(Path(folder), kernel, root)
         command = [find_vng(), "--dry-run", *argv]
         try:
-            printed = process.run(command, cwd=Path(folder), env=vng_environment(folder), timeout_s=60)
+            printed = process.run(command, cwd=Path(folder), env=vng_environment(folder), timeout_s=timeout_s)
         except process.CommandFailed as error:
             raise HostFailed(f"vng cannot put a guest together: {error.message}", hint="run `lab doctor`") from error
+        except process.TimedOut as error:
+            raise HostFailed(f"vng does not put a guest together: {error.message}", hint=_SLOW) from error
         return tuple(qemu_argv(printed.decode(errors="replace")))
 
 
@@ -293,33 +308,34 @@ def _hard_link(source: str, target: str) -> str:
 
 # --- the threads of a guest that was started paused: each vCPU's on its host CPU, all others off those ---
 
-_CONNECT_S = 30.0
-_ANSWER_S = 10.0
 _LOOK_S = 0.01
 
 # It logs an error for each attempt while QEMU does not listen yet.
 logging.getLogger("qemu.qmp").setLevel(logging.CRITICAL)
 
 
-def pin_and_start(process: subprocess.Popen[bytes], folder: Path, cpu_set: CpuSet) -> None:
+def pin_and_start(process: subprocess.Popen[bytes], folder: Path, cpu_set: CpuSet, *, timeout_s: float) -> None:
     """Pin the threads of a paused QEMU, then let its guest run. Returns early if QEMU has ended.
 
+    timeout_s: until QEMU listens, which allocates the guest's memory first, and for each of its answers.
     Threads that QEMU starts later inherit the CPUs of the thread that starts them.
     """
     from qemu.qmp import QMPError  # imports asyncio: only when there is a guest
 
-    monitor = _connected(process, folder / QMP)
+    monitor = _connected(process, folder / QMP, timeout_s)
     if monitor is None:
         return
     try:
         with monitor:
-            monitor.settimeout(_ANSWER_S)
+            monitor.settimeout(timeout_s)
             threads = vcpu_threads(monitor.cmd("query-cpus-fast"))
             pin(process.pid, threads, cpu_set)
             monitor.cmd("cont")
     except (QMPError, TimeoutError, OSError) as error:
         if process.poll() is None:
-            raise GuestFailed(GuestFailure.QEMU_DIED, f"QEMU does not answer on {folder / QMP}: {error}") from error
+            raise GuestFailed(
+                GuestFailure.QEMU_DIED, f"QEMU does not answer on {folder / QMP}: {error}", hint=_SLOW
+            ) from error
 
 
 def vcpu_threads(answer: Any) -> list[int]:
@@ -339,7 +355,7 @@ def pin(pid: int, threads: Sequence[int], cpu_set: CpuSet, *, proc: Path = Path(
                 os.sched_setaffinity(int(path.name), set(cpu_set.others))
 
 
-def _connected(process: subprocess.Popen[bytes], socket: Path) -> QEMUMonitorProtocol | None:
+def _connected(process: subprocess.Popen[bytes], socket: Path, timeout_s: float) -> QEMUMonitorProtocol | None:
     """A connection, as soon as QEMU listens, which allocates the guest's memory first. None if it has ended.
 
     The path goes through the folder's descriptor: a socket's path has at most 107 bytes, a result's can have more.
@@ -347,7 +363,7 @@ def _connected(process: subprocess.Popen[bytes], socket: Path) -> QEMUMonitorPro
     from qemu.qmp import ConnectError
     from qemu.qmp.legacy import QEMUMonitorProtocol
 
-    deadline = time.monotonic() + _CONNECT_S
+    deadline = time.monotonic() + timeout_s
     folder = os.open(socket.parent, os.O_PATH | os.O_DIRECTORY)
     try:
         while process.poll() is None:
@@ -356,7 +372,8 @@ def _connected(process: subprocess.Popen[bytes], socket: Path) -> QEMUMonitorPro
                 monitor.connect()
                 return monitor
             if time.monotonic() > deadline:
-                raise GuestFailed(GuestFailure.QEMU_DIED, f"QEMU did not listen on {socket} within {_CONNECT_S:.0f} s")
+                message = f"QEMU did not listen on {socket} within {timeout_s:.0f} s"
+                raise GuestFailed(GuestFailure.QEMU_DIED, message, hint=_SLOW)
             time.sleep(_LOOK_S)
     finally:
         os.close(folder)

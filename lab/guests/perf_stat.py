@@ -17,7 +17,6 @@ import msgspec
 
 from lab.core.records import DAMAGED, Record
 from lab.guests.initrd import BUSYBOX, run_inside
-from lab.guests.live_machine import Accelerator
 from lab.stats.verdict import Metric
 from lab.workloads.spec import Better
 
@@ -69,12 +68,15 @@ def metric_name(event: str) -> str:
     return f"perf-{event.lower().replace('_', '-')}"
 
 
-def events(accelerator: Accelerator, known: Iterable[str] = ()) -> tuple[Event, ...]:
-    """The events to count. known: all names that perf has for this processor. TCG gives its guests no PMU."""
-    if accelerator == "tcg":
-        return SOFTWARE
+def events(known: Iterable[str]) -> tuple[Event, ...]:
+    """The events to count with a PMU, which TCG does not give its guests. known: perf's names for this processor."""
     names = set(known)
     return (*SOFTWARE, *HARDWARE, *(event for event in WALKS if event.name in names))
+
+
+def has_pmu(root: Path = Path("/")) -> bool:
+    """True if this host has a PMU. Who may use it does not matter: guests get theirs from KVM."""
+    return any((root / "sys/bus/event_source/devices").glob("cpu*"))
 
 
 def known_events(root: Path) -> set[str]:

@@ -23,6 +23,9 @@ from lab.kernels.kernel import Kernel
 # Files in a guest's folder.
 CONSOLE, REPORT, INITRD = "console.log", "report.jsonl", "initrd.cpio"
 
+GUEST_TIMEOUT_S = 300.0
+"""The longest that a guest may take, unless the user says otherwise."""
+
 TOO_MUCH = "cost plugin: the guest's"
 """The beginning of the plugin's complaint about a guest that would make it grow without bound."""
 
@@ -105,11 +108,13 @@ def boot(
     running: RunningGuests | None = None,
     on_start: Callable[[subprocess.Popen[bytes]], None] | None = None,
     file_max: int | None = None,
+    silence_s: float | None = None,
 ) -> GuestExit:
     """Run a guest to its end, or kill it after `timeout_s` of wall time.
 
     argv: has the guest write CONSOLE and REPORT in the folder. on_start: called with the new process; an exception
     from it ends the guest. file_max: the most bytes of a file that it writes; not for one whose memory is a file.
+    silence_s: a guest whose console says nothing for so long is killed, too.
     """
     running = running or RunningGuests()
     started = time.monotonic()
@@ -128,7 +133,7 @@ def boot(
         try:
             if on_start is not None:
                 on_start(process)
-            cpu_s = _wait(process, timeout_s)
+            cpu_s = _wait(process, timeout_s, folder / CONSOLE, silence_s)
         except subprocess.TimeoutExpired:
             timed_out = True
         finally:
@@ -148,20 +153,28 @@ def boot(
     )
 
 
-def _wait(process: subprocess.Popen[bytes], timeout_s: float) -> float:
+def _wait(process: subprocess.Popen[bytes], timeout_s: float, console: Path, silence_s: float | None) -> float:
     """Wait for a process to end; its processor time, which is known until it is reaped."""
     descriptor = os.pidfd_open(process.pid)
+    deadline = time.monotonic() + timeout_s
+    said = _size(console)
     try:
         ended = select.poll()
         ended.register(descriptor, select.POLLIN)
-        if not ended.poll(1000 * timeout_s):
-            raise subprocess.TimeoutExpired(process.args, timeout_s)
+        while not ended.poll(1000 * max(0.0, min(deadline - time.monotonic(), silence_s or timeout_s))):
+            before, said = said, _size(console)
+            if time.monotonic() >= deadline or said == before:
+                raise subprocess.TimeoutExpired(process.args, timeout_s)
     finally:
         os.close(descriptor)
     # The name of the program is in parentheses, and may contain anything.
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     process.wait()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 _PANIC = re.compile(r"Kernel panic - not syncing: (.*)")

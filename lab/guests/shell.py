@@ -53,11 +53,15 @@ def run(
     *,
     qemu: Qemu,
     accelerator: Accelerator,
+    cpu: str,
     cpus: int,
     memory_mb: int,
     settings: Mapping[str, str],
 ) -> int:
-    """Boot the kernel and give the user a shell, or run one command; the status it ended with."""
+    """Boot the kernel and give the user a shell, or run one command; the status it ended with.
+
+    cpu: the CPU model under KVM.
+    """
     bootable = kernel.bzimage or kernel.vmlinux
     if bootable is None:
         raise UserError(f"{kernel.spec.text} is not a kernel that boots here")
@@ -67,6 +71,7 @@ def run(
         argv = [
             *("setpriv", "--pdeathsig", "TERM", "--", live_machine.find_vng()),
             *live_machine.vng_options(accelerator, qemu.path, str(cpus), memory_mb),
+            *accelerator_options(accelerator, cpu),
             *guest_options(command, settings),
         ]
         env = live_machine.vng_environment(name)
@@ -80,6 +85,13 @@ def run(
             hint="its kernel died, or lacks what virtme-ng's guest needs",
         )
     return status
+
+
+def accelerator_options(accelerator: Accelerator, cpu: str) -> list[str]:
+    """The options of `vng` that keep QEMU to KVM: by itself, virtme-ng lets it fall back to TCG."""
+    if accelerator == "tcg":
+        return []
+    return [f"--qemu-opts={' '.join(['-machine', 'accel=kvm', *live_machine.cpu_options(cpu)])}"]
 
 
 def _run_through_pipes(argv: Sequence[str], folder: Path, env: Mapping[str, str]) -> int:

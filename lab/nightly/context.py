@@ -58,7 +58,7 @@ def live_budget(plan: NightlyPlan, work: Work) -> LiveBudget:
         return LiveBudget(work=work)
     try:
         live_machine.find_vng()
-        accelerator = kvm.accelerator(plan.live.accel, plan.qemu, work.progress)
+        accelerator = kvm.accelerator(plan.live.accel, plan.qemu, work.progress, guest_timeout_s=plan.guest_timeout_s)
     except LabError as error:
         return LiveBudget(work=work, why=f"live mode is not measured on this host: {error.message}")
     return LiveBudget(work=work, accelerator=accelerator, left_s=plan.live.budget_s)

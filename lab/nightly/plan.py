@@ -8,12 +8,12 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from lab.compare.plan import GUEST_TIMEOUT_S
 from lab.core.errors import UserError
 from lab.core.records import Record
 from lab.core.toml import TomlFile
 from lab.guests import exact, hardware
 from lab.guests.costs import Basis
+from lab.guests.run import GUEST_TIMEOUT_S
 from lab.history.trends import Mode
 from lab.kernels import compilers
 from lab.nightly.record import BranchKey

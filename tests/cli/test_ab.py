@@ -57,8 +57,8 @@ def asked(**more: object) -> ab.AbOptions:
     ],
 )
 def test_the_mode(monkeypatch: pytest.MonkeyPatch, works: bool, more: dict[str, object], mode: str) -> None:
-    monkeypatch.setattr(kvm, "works", lambda qemu: works)
-    monkeypatch.setattr(kvm, "accelerator", lambda asked, qemu, progress: "tcg")
+    monkeypatch.setattr(kvm, "works", lambda qemu, timeout_s: works)
+    monkeypatch.setattr(kvm, "accelerator", lambda asked, qemu, progress, **how: "tcg")
     monkeypatch.setattr(live_guests, "check", lambda chosen, plan: None)
     plan = ab._live_plan(asked(**more), QUIET)
     assert (plan is not None) == (mode == "live")

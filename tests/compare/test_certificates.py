@@ -67,6 +67,12 @@ def live_result(sd: float = 0.02, rounds: int = 40, **more: Any) -> AbResult:
     return result(made, mode="live", live=live, seeds=list(range(1, rounds + 1)), **more)
 
 
+def test_one_round_resolves_nothing(bench: Path) -> None:
+    """It scatters by nothing, which is not to say that nothing scatters."""
+    (made,) = certify(live_result(rounds=1), bench)
+    assert made.smallest(40) is None and not made.resolves
+
+
 def test_a_certificate_says_how_far_a_kernel_is_from_itself(bench: Path) -> None:
     (made,) = certify(live_result(), bench)
     assert (made.case, made.mode, made.accelerator, made.pairs, made.disturbed) == (NAME, "live", "kvm", 40, 1)

@@ -45,7 +45,9 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Host:
     monkeypatch.setattr(round_runner, "Watch", lambda cpus: found)
     monkeypatch.setattr(guest_host, "survey", lambda cpus, root=None: [FACT])
     monkeypatch.setattr(live_machine, "obtain_root", lambda image: tmp_path / "room")
-    monkeypatch.setattr(live_machine, "compose", lambda guest, kernel, room: (["vng", "--run"], ["qemu", "-S"]))
+    monkeypatch.setattr(
+        live_machine, "compose", lambda guest, kernel, room, timeout_s: (["vng", "--run"], ["qemu", "-S"])
+    )
     monkeypatch.setattr(topology, "host_cpus", lambda allowed: [HostCpu(cpu=n, core=n) for n in range(4)])
     return found
 
@@ -120,6 +122,11 @@ def test_the_planned_rounds_are_in_the_document_and_older_ones_are_read_without(
     assert read.live.planned_rounds is None
     assert str(read.live).startswith(f"{len(found.seeds)} rounds")
     jsonschema.validate(older, document.schema())
+
+
+def test_rounds_that_the_user_fixed_are_all_that_are_planned(tmp_path: Path, host: Host) -> None:
+    wanted = planned(tmp_path, max_rounds=1, fixed_rounds=True)
+    assert str(measured(tmp_path, wanted).live) == "1 round"
 
 
 def test_the_covariates_of_a_comparison_are_those_of_its_beginning(

@@ -17,7 +17,7 @@ from lab import report
 from lab.cli import main
 from lab.compare import exact, matrix, matrix_results, results
 from lab.compare.matrix_results import Cell, MatrixPlan, MatrixResult
-from lab.core.errors import GuestFailed, GuestFailure, HostFailed
+from lab.core.errors import GuestFailed, GuestFailure, HostFailed, UserError
 from lab.core.executor import Work
 from lab.core.progress import Progress
 from lab.kernels.kernel import KernelSpec
@@ -381,6 +381,19 @@ def test_a_stored_matrix_is_shown_and_replayed(command: Callable[..., int], caps
     assert main.run(["replay", "latest", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["differences"], document["environment"]) == ([], [])
+
+
+def test_a_replay_can_have_more_time(command: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert command(by_setting) == 0
+    asked = []
+
+    def prepare(plan: MatrixPlan, folder: Path, work: object) -> None:
+        asked.append(plan.guest_timeout_s)
+        raise UserError("enough")
+
+    monkeypatch.setattr(matrix, "prepare", prepare)
+    assert main.run(["replay", "latest"]) == main.run(["replay", "latest", "--guest-timeout", "20m"]) == 2
+    assert asked == [300, 1200]
 
 
 def test_a_failed_cell_is_status_4_after_everything_was_printed(

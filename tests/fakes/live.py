@@ -101,11 +101,14 @@ def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> LiveHost:
     monkeypatch.setattr(guest_host, "survey", lambda cpus, root=None: [])
     monkeypatch.setattr(live_machine, "obtain_root", lambda image: tmp_path / "room")
     monkeypatch.setattr(live_machine, "find_vng", lambda: "/usr/bin/vng")
-    monkeypatch.setattr(live_machine, "compose", lambda guest, kernel, room: (["vng", "--run"], ["qemu", "-S"]))
+    monkeypatch.setattr(
+        live_machine, "compose", lambda guest, kernel, room, timeout_s: (["vng", "--run"], ["qemu", "-S"])
+    )
     monkeypatch.setattr(topology, "host_cpus", lambda allowed: [HostCpu(cpu=n, core=n) for n in range(4)])
     monkeypatch.setattr(guest_host, "require_memory", lambda memory_mb, guests: None)
-    monkeypatch.setattr(kvm, "require", lambda qemu, device=None: None)
+    monkeypatch.setattr(kvm, "require", lambda qemu, device=None, **how: "host")
     monkeypatch.setattr(perf_stat, "known_events", lambda root: ())
-    monkeypatch.setattr(perf_stat, "events", lambda accelerator, known=(): ())
+    monkeypatch.setattr(perf_stat, "events", lambda known: ())
+    monkeypatch.setattr(perf_stat, "has_pmu", lambda: True)
     monkeypatch.setattr(Prover, "explain", lambda *_: [])
     return host

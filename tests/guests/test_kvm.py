@@ -2,58 +2,117 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 from lab.core import paths
 from lab.core.progress import Progress
-from lab.guests import exact, kvm
+from lab.guests import exact, kvm, run
 from lab.guests.exact import Qemu
+from lab.guests.run import GuestExit
 
 from ..fakes.guest import QEMU
 
 QUIET = Progress(quiet=True)
 
 
-def probing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reason: str | None) -> list[str]:
-    """A machine whose /dev/kvm is a file, and whose probe answers with a reason; gives the probes that were made."""
-    asked: list[str] = []
+@pytest.fixture
+def device(tmp_path: Path) -> Path:
+    """A /dev/kvm that opens."""
+    path = tmp_path / "device"
+    path.touch()
+    return path
 
-    def probe(qemu: str, image: Path) -> str | None:
-        asked.append(qemu)
-        return reason
+
+def probing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reason: str | None, cpu: str = "host") -> list[float]:
+    """A machine whose probe finds a reason against KVM, or none; gives the time limit of each probe that was made."""
+    asked: list[float] = []
+
+    def probe(qemu: str, kernels: object, *, guest_timeout_s: float) -> tuple[str, str | None]:
+        asked.append(guest_timeout_s)
+        return cpu, reason
 
     monkeypatch.setattr(paths, "cache_dir", lambda *parts: tmp_path)
     monkeypatch.setattr(exact, "find_qemu", lambda command="", guests=None: QEMU)
-    monkeypatch.setattr(kvm, "some_kernel", lambda: tmp_path / "kernel")
+    monkeypatch.setattr(kvm, "kernels_to_try", lambda: iter([tmp_path / "kernel"]))
     monkeypatch.setattr(kvm, "probe_kvm", probe)
     return asked
 
 
-def test_the_probe_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_no_is_kept_for_minutes_and_says_where(tmp_path: Path, device: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = probing(monkeypatch, tmp_path, "it does not nest")
-    device = tmp_path / "kvm"
-    device.touch()
     for _ in range(2):
-        with pytest.raises(kvm.Refusal, match="it does not nest"):
+        with pytest.raises(kvm.Refusal, match="it does not nest") as refused:
             kvm.require("qemu", device)
-    assert len(asked) == 1
-    monkeypatch.setattr(
-        exact, "find_qemu", lambda command="", guests=None: Qemu(path="/q", version="10.0", numbers=(10, 0))
-    )
+    assert len(asked) == 1 and refused.value.hint and str(tmp_path / "kvm.json") in refused.value.hint
+    later = time.time() + 601
+    monkeypatch.setattr(time, "time", lambda: later)
     with pytest.raises(kvm.Refusal):
         kvm.require("qemu", device)
-    assert len(asked) == 2, "another QEMU is another question"
+    assert len(asked) == 2
 
 
-def test_kvm_that_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_yes_is_kept_until_qemu_changes_or_somebody_asks_anew(
+    tmp_path: Path, device: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = probing(monkeypatch, tmp_path, None, cpu="host,-arch-capabilities")
+    monkeypatch.setattr(time, "time", iter(range(0, 10**9, 10**6)).__next__)
+    assert [kvm.require("qemu", device) for _ in range(3)] == ["host,-arch-capabilities"] * 3
+    assert len(asked) == 1
+    kvm.require("qemu", device, anew=True)
+    assert len(asked) == 2, "the doctor asks anew"
+    other = Qemu(path="/q", version="10.0", numbers=(10, 0))
+    monkeypatch.setattr(exact, "find_qemu", lambda command="", guests=None: other)
+    kvm.require("qemu", device, guest_timeout_s=900)
+    assert asked == [300.0, 300.0, 900], "another QEMU is another question, and has the time that guests have"
+
+
+def test_kvm_that_works(tmp_path: Path, device: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     probing(monkeypatch, tmp_path, None)
-    device = tmp_path / "kvm"
     with pytest.raises(kvm.Refusal, match="there is no"):
-        kvm.require("qemu", device)
-    device.touch()
-    kvm.require("qemu", device)
+        kvm.require("qemu", tmp_path / "nothing")
+    assert kvm.require("qemu", device) == "host"
+
+
+class Qemus:
+    """Stands for the QEMUs of a probe: which kernel comes up with which accelerator and CPU model."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *up: tuple[str, str]) -> None:
+        self.booted: list[tuple[str, str]] = []
+        self._up = up
+        monkeypatch.setattr(run, "boot", self._boot)
+
+    def _boot(self, argv: list[str], *, folder: Path, timeout_s: float, silence_s: float) -> GuestExit:
+        self.limits_s = (timeout_s, silence_s)
+        one = (Path(argv[argv.index("-kernel") + 1]).name, argv[argv.index("-cpu") + 1])
+        assert ("tcg" in argv) == (one[1] == "max") and "loglevel=4" in argv[argv.index("-append") + 1]
+        self.booted.append(one)
+        console = folder / run.CONSOLE
+        console.write_text("Kernel panic: No working init found" if one in self._up else "")
+        return GuestExit(status=1, timed_out=True, stderr="", wall_s=1.0, console=console, report=folder / run.REPORT)
+
+
+def test_a_kernel_that_boots_nowhere_says_nothing_about_kvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    qemus = Qemus(monkeypatch, ("good", "host"))
+    assert kvm.probe_kvm("qemu", [Path("broken"), Path("good")]) == ("host", None)
+    hosts = ["host", "host,-arch-capabilities"]
+    assert qemus.booted == [*(("broken", model) for model in [*hosts, "max"]), ("good", "host")]
+    _, reason = kvm.probe_kvm("qemu", [Path("broken")])
+    assert reason == "no kernel comes up, without KVM neither (1 tried)"
+
+
+def test_a_kernel_that_boots_without_kvm_alone_ends_the_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    qemus = Qemus(monkeypatch, ("one", "max"))
+    _, reason = kvm.probe_kvm("qemu", [Path("one"), Path("two")], guest_timeout_s=1000)
+    assert reason and "printed nothing" in reason and ("two", "host") not in qemus.booted
+    assert qemus.limits_s == (400, 200), "as much longer as guests may take"
+
+
+def test_the_cpu_model_that_works_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    Qemus(monkeypatch, ("one", "host,-arch-capabilities"))
+    assert kvm.probe_kvm("qemu", [Path("one")]) == ("host,-arch-capabilities", None)
 
 
 def test_a_device_for_others_names_the_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +126,7 @@ def test_a_device_for_others_names_the_group(tmp_path: Path, monkeypatch: pytest
 
 
 def test_auto_falls_back_and_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def refuse(qemu: str) -> None:
+    def refuse(qemu: str, **how: object) -> None:
         raise kvm.Refusal("there is no /dev/kvm")
 
     monkeypatch.setattr(kvm, "require", refuse)

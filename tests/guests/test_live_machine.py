@@ -8,9 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab.core.errors import HostFailed
+from lab.core.errors import GuestFailed, HostFailed
 from lab.guests import initrd, live_machine, topology
 from lab.guests.live_machine import LiveGuest
+from lab.guests.topology import CpuSet
 
 from ..fakes.lscpu import LAPTOP, host
 
@@ -64,5 +65,32 @@ def test_vng_is_asked_for_a_guest_without_network_or_balloon() -> None:
     words = live_machine.vng_argv(guest)
     assert words[:4] == ["--run", "./kernel", "--root", "./room"]
     assert not {"--network", "--balloon", "--rw", "--disable-kvm", "--pin"} & set(words)
+    assert (
+        "-cpu host,-arch-capabilities"
+        in live_machine.vng_argv(msgspec.structs.replace(guest, cpu="host,-arch-capabilities"))[-3]
+    ), "the CPU model with which KVM works"
     assert "'odd=a b'" in words[words.index("--append") + 1], "one argument of the kernel's"
     assert "--disable-kvm" in live_machine.vng_argv(msgspec.structs.replace(guest, accelerator="tcg"))
+
+
+def test_a_slow_vng_has_the_time_that_guests_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = topology.plan(host(LAPTOP), vcpus=1)
+    guest = LiveGuest(
+        qemu="/q", accelerator="kvm", shape=layout.shape, cpu_set=layout.cpu_sets[0], memory_mb=640, hugepage_kb=None,
+        arguments=[],
+    )  # fmt: skip
+    vng = tmp_path / "vng"
+    vng.write_text("#!/bin/sh\nexec sleep 60\n")
+    vng.chmod(0o755)
+    monkeypatch.setattr(live_machine, "find_vng", lambda: str(vng))
+    with pytest.raises(HostFailed, match=r"within 0\.2 s") as late:
+        live_machine.compose(guest, tmp_path, tmp_path, 0.2)
+    assert late.value.hint and "--guest-timeout" in late.value.hint
+
+
+def test_a_qemu_that_does_not_listen_is_waited_for_as_long_as_a_guest(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        with pytest.raises(GuestFailed, match="did not listen") as late:
+            live_machine.pin_and_start(process, tmp_path, CpuSet(cpus=[0], others=[], nodes=[]), timeout_s=0.2)
+        process.kill()
+    assert late.value.hint and "--guest-timeout" in late.value.hint

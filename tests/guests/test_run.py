@@ -294,3 +294,11 @@ def _gone(pid_file: Path) -> bool:
             return False
         time.sleep(0.01)
     return True
+
+
+def test_a_console_that_is_silent_for_too_long_ends_the_guest(tmp_path: Path) -> None:
+    talk = f"for i in 1 2 3 4 5 6; do echo $i >>{guest_run.CONSOLE}; sleep 0.2; done"
+    ended = guest_run.boot(["sh", "-c", talk], folder=tmp_path, timeout_s=60, silence_s=1)
+    assert not ended.timed_out and ended.console_text.endswith("6\n")
+    ended = guest_run.boot(["sh", "-c", f"{talk}; sleep 60"], folder=tmp_path, timeout_s=60, silence_s=1)
+    assert ended.timed_out and ended.wall_s < 30

@@ -40,3 +40,10 @@ def test_what_a_command_writes_is_passed_on(tmp_path: Path, capfdbinary: pytest.
     script = "printf out > /proc/self/fd/1; printf err > /proc/self/fd/2; exit 7"
     assert shell._run_through_pipes(["sh", "-c", script], tmp_path, {"PATH": "/usr/bin:/bin"}) == 7
     assert capfdbinary.readouterr() == (b"out", b"err")
+
+
+def test_a_shell_under_kvm_never_falls_back_to_an_emulator() -> None:
+    assert shell.accelerator_options("tcg", "max") == []
+    assert shell.accelerator_options("kvm", "host") == ["--qemu-opts=-machine accel=kvm"]
+    (options,) = shell.accelerator_options("kvm", "host,-arch-capabilities")
+    assert options.endswith(" -cpu host,-arch-capabilities")

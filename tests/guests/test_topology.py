@@ -39,7 +39,7 @@ def test_every_vcpu_has_a_core_of_its_own_while_there_are_enough() -> None:
     assert cpu_sets(layout) == [([0, 1], [])]
     assert layout.shape.smp == "2,sockets=1,cores=2,threads=1"
     assert layout.cpu_sets[0].others == [2, 3], "the cores' second threads: no others are left"
-    assert qemu(layout) == f"{ONE_NODE} -object memory-backend-ram,id=mem0,size=1024M,{RAM}{REST}"
+    assert qemu(layout) == f"{ONE_NODE} -object memory-backend-ram,id=mem0,size=1024M,{RAM},prealloc-threads=2{REST}"
 
 
 def test_more_vcpus_than_cores_are_threads_of_cores() -> None:
@@ -53,7 +53,7 @@ def test_a_server_gives_one_node_and_binds_the_memory_to_it() -> None:
     layout = topology.plan(host(SERVER), vcpus=4)
     assert cpu_sets(layout) == [([0, 1, 2, 3], [0])]
     assert layout.cpu_sets[0].others == [4, 5, 52, 53], "of the same node, and no thread of the guest's cores"
-    memory_words = f"-object memory-backend-ram,id=mem0,size=1024M,{RAM},host-nodes=0,policy=bind"
+    memory_words = f"-object memory-backend-ram,id=mem0,size=1024M,{RAM},prealloc-threads=4,host-nodes=0,policy=bind"
     assert qemu(layout) == f"{ONE_NODE} {memory_words}{REST}"
 
 
@@ -63,9 +63,9 @@ def test_a_guest_too_large_for_a_node_gets_more_of_them() -> None:
     assert layout.cpu_sets[0].nodes == [0, 1]
     assert qemu(layout) == (
         f"{MORE_NODES}"
-        f" -object memory-backend-ram,id=mem0,size=512M,{RAM},host-nodes=0,policy=bind"
+        f" -object memory-backend-ram,id=mem0,size=512M,{RAM},prealloc-threads=12,host-nodes=0,policy=bind"
         " -numa node,nodeid=0,memdev=mem0,cpus=0-11"
-        f" -object memory-backend-ram,id=mem1,size=512M,{RAM},host-nodes=1,policy=bind"
+        f" -object memory-backend-ram,id=mem1,size=512M,{RAM},prealloc-threads=12,host-nodes=1,policy=bind"
         f" -numa node,nodeid=1,memdev=mem1,cpus=12-23{REST}"
     )
 

@@ -100,7 +100,7 @@ def test_without_time_for_a_bisection_it_is_news_without_a_culprit(nights: Night
 
 
 def test_a_host_without_live_mode_says_so_once_and_judges_by_exact_mode(nights: Nights, host: LiveHost) -> None:
-    def refuse(qemu: str, device: object = None) -> None:
+    def refuse(qemu: str, **how: object) -> None:
         raise kvm.Refusal("there is no /dev/kvm")
 
     nights.monkeypatch.setattr(kvm, "require", refuse)
@@ -113,7 +113,7 @@ def test_a_host_without_live_mode_says_so_once_and_judges_by_exact_mode(nights: 
 
 
 def test_tcg_has_to_be_asked_for(nights: Nights, host: LiveHost) -> None:
-    def refuse(qemu: str, device: object = None) -> None:
+    def refuse(qemu: str, **how: object) -> None:
         raise kvm.Refusal("there is no /dev/kvm")
 
     nights.monkeypatch.setattr(kvm, "require", refuse)
