@@ -353,6 +353,8 @@ class Workspace:
                 *MAKE_VARIABLES,
                 f"CC={self.compiler.make_command}",
                 f"HOSTCC={self.compiler.make_command}",
+                # BUG() and WARN() hold paths: the same ones in every worktree, with ccache and without it.
+                f"KCPPFLAGS=-fmacro-prefix-map={self.worktree}/=../{self.worktree.name}/",
             ],
             "kernel_build_environment": {
                 **dict.fromkeys(_CLEARED, ""),
@@ -361,8 +363,9 @@ class Workspace:
                 # Objects are shared between worktrees and build folders, whatever their paths.
                 "CCACHE_BASEDIR": str(paths.cache_dir()),
                 "CCACHE_NOHASHDIR": "1",
-                # No CCACHE_DEPEND and no CCACHE_NOCPP2, though a first build would take a sixth less CPU time: paths
-                # in BUG() and WARN() of objects, or the kconfig's checks of the compiler, come out differently.
+                # Without a preprocessor run of its own for each object, a first build takes a fifth less CPU time.
+                # (With CCACHE_NOCPP2, the kconfig's checks of the compiler come out differently.)
+                "CCACHE_DEPEND": "1",
             },
             "kernel_build_log": str(self.log),
         }

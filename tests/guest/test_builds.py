@@ -59,7 +59,7 @@ def test_the_same_key_in_another_folder_gives_the_same_bytes(
     assert there["build"] == here["build"]
     assert there["sha256"] == here["sha256"]
     assert there["files"]["bzImage"] != here["files"]["bzImage"]
-    # What earlier builds with ccache have in BUG() and WARN(); its depend mode gives "mm/mmap.c", another kernel.
+    # What earlier kernels have in BUG() and WARN(), whose digests are the same.
     assert b"\0../src/mm/mmap.c\0" in Path(here["files"]["vmlinux"]).read_bytes()
 
 
