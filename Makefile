@@ -21,7 +21,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Ansible asks for sudo's password only where sudo would.
 ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-become-pass)
 
-.PHONY: ab test test-packages setup lint quick unit fuzz browser chromium pictures database docs man wheel container vagrant guest guest-exact guest-live stories agreement nights bench bench-search bench-verdict truth schema clean
+.PHONY: ab test test-packages setup lint quick unit fuzz browser chromium pictures recording database docs man wheel container vagrant guest guest-exact guest-live stories agreement nights bench bench-search bench-verdict truth schema clean
 
 ab: setup
 	@$(BIN)/lab ab --base '$(BASE)' --test '$(TEST)' $(ARGS)
@@ -106,6 +106,10 @@ chromium: $(VENV)/tools
 # docs/pictures: pages of results that were measured before. ARGS="--ab ID --bisect ID --matrix ID" chooses them.
 pictures: chromium
 	$(BIN)/python -m tests.scenarios.pictures $(ARGS)
+
+# docs/_static/first.cast: the first page's recording of a terminal, from real runs.
+recording: setup
+	$(BIN)/python -m tests.scenarios.recording
 
 SPHINX := $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -d build/doctrees
 

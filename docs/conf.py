@@ -18,7 +18,7 @@ COMMANDS = commandpages.write(HERE / "commands")
 project = "lab"
 author = "the lab's authors"
 version = release = __version__
-extensions = ["myst_parser", "sphinx_copybutton", "recordtables", "workloadlists"]
+extensions = ["myst_parser", "sphinx_copybutton", "sphinxcontrib.asciinema", "recordtables", "workloadlists"]
 exclude_patterns = ["_*"]
 # `--base` stays two hyphens.
 smartquotes = False
