@@ -21,7 +21,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Ansible asks for sudo's password only where sudo would.
 ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-become-pass)
 
-.PHONY: ab test test-packages setup lint quick unit fuzz browser chromium pictures recording database docs man wheel container vagrant guest guest-exact guest-live stories agreement nights bench bench-search bench-verdict truth schema clean
+.PHONY: ab test test-packages setup lint quick unit fuzz browser chromium pictures recording database docs man wheel container vagrant guest guest-exact guest-live stories agreement nights bench bench-search bench-verdict scatter truth schema clean
 
 ab: setup
 	@$(BIN)/lab ab --base '$(BASE)' --test '$(TEST)' $(ARGS)
@@ -174,6 +174,10 @@ bench-search: $(VENV)/ready
 # The model beside this host: operations natively and in exact mode, with a machine file that is measured first.
 truth: setup
 	$(BIN)/python -m tests.scenarios.truth $(ARGS)
+
+# How far the numbers of one kernel differ from seed to seed.
+scatter: setup
+	$(BIN)/python -m tests.scenarios.scatter $(ARGS)
 
 # Neither does this: how often the verdict of live mode is wrong, and what it finds.
 bench-verdict: $(VENV)/ready

@@ -269,7 +269,8 @@ PREPARE(prepare_shm)
 
 OPERATION(shm_attach)
 {
-	must(SYS(shmdt, must(SYS(shmat, to_peer, NULL, 0))));
+	for (int i = 0; i < BATCH; i++)
+		must(SYS(shmdt, must(SYS(shmat, to_peer, NULL, 0))));
 }
 
 const struct operation ipc_operations[] = {
@@ -281,16 +282,16 @@ const struct operation ipc_operations[] = {
 	{ "unix", byte_to_and_fro, prepare_socket, SOCK_STREAM, 200 },
 	{ "unix-dgram", byte_to_and_fro, prepare_socket, SOCK_DGRAM, 200 },
 	{ "unix-create", socket_create, NULL, 0, 80 },
-	{ "unix-pingpong", ping_pong, prepare_socket_peer, SOCK_STREAM, 24 },
+	{ "unix-pingpong", ping_pong, prepare_socket_peer, SOCK_STREAM, 48 },
 	{ "unix-dgram-pingpong", ping_pong, prepare_socket_peer, SOCK_DGRAM, 24 },
-	{ "unix-stream", stream, prepare_socket_drain, SOCK_STREAM, 7 },
+	{ "unix-stream", stream, prepare_socket_drain, SOCK_STREAM, 20 },
 	{ "eventfd", event, prepare_eventfd, 0, 500 },
 	{ "futex-wake", futex_wake, prepare_futex, 0, 1000 },
 	{ "futex-pingpong", futex_hand_over, prepare_hand_over, 0, 24 },
 	{ "futex-pingpong-threads", futex_hand_over, prepare_thread_hand_over, 0, 24 },
 	{ "sysv-sem", semaphore, prepare_semaphore, 0, 400 },
 	{ "sysv-msg", messages, prepare_messages, 0, 200 },
-	{ "sysv-shm", shm_attach, prepare_shm, 0, 80 },
+	{ "sysv-shm", shm_attach, prepare_shm, 0, 24 },
 	{ "posix-mq", queue, prepare_queue, 0, 200 },
 	{ 0 },
 };

@@ -46,9 +46,11 @@ PREPARE(prepare_file)
 
 OPERATION(map_unmap)
 {
-	long at = must(SYS(mmap, NULL, CHUNK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+	for (int i = 0; i < BATCH; i++) {
+		long at = must(SYS(mmap, NULL, CHUNK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 
-	must(SYS(munmap, at, CHUNK));
+		must(SYS(munmap, at, CHUNK));
+	}
 }
 
 OPERATION(map_touch_unmap)
@@ -124,8 +126,10 @@ PREPARE(prepare_break)
 
 OPERATION(break_grow)
 {
-	must(SYS(brk, area + CHUNK));
-	must(SYS(brk, area));
+	for (int i = 0; i < BATCH; i++) {
+		must(SYS(brk, area + CHUNK));
+		must(SYS(brk, area));
+	}
 }
 
 OPERATION(break_touch)
@@ -373,7 +377,7 @@ OPERATION(read_memory)
 }
 
 const struct operation mm_operations[] = {
-	{ "mmap-munmap", map_unmap, NULL, 0, 200 },
+	{ "mmap-munmap", map_unmap, NULL, 0, 40 },
 	{ "mmap-touch-munmap", map_touch_unmap, NULL, 0, 8 },
 	{ "mmap-file", map_file, prepare_file, 0, 20 },
 	{ "munmap-split", split_unmap, prepare_area, 0, 100 },
@@ -381,7 +385,7 @@ const struct operation mm_operations[] = {
 	{ "mremap-grow", grow_shrink, prepare_grow, 0, 20 },
 	{ "mremap-move-64k", move, prepare_move, CHUNK, 16 },
 	{ "mremap-move-2m", move, prepare_move, HUGE, 16 },
-	{ "brk", break_grow, prepare_break, 0, 150 },
+	{ "brk", break_grow, prepare_break, 0, 32 },
 	{ "brk-touch", break_touch, prepare_break, 0, 8 },
 	{ "fault-anon", write_page, prepare_anonymous, MAP_PRIVATE, 400 },
 	{ "fault-anon-huge", write_huge, prepare_anonymous_huge, 0, 16 },

@@ -209,7 +209,7 @@ const struct operation security_operations[] = {
 	{ "seccomp-argument-10", filtered, prepare_filter_by_argument, 10, 600 },
 	{ "seccomp-argument-200", filtered, prepare_filter_by_argument, COMPARED_MAX, 300 },
 	{ "unshare-uts", unshare_namespaces, NULL, CLONE_NEWUTS, 20 },
-	{ "unshare-mount", unshare_namespaces, NULL, CLONE_NEWNS, 20 },
+	{ "unshare-mount", unshare_namespaces, NULL, CLONE_NEWNS, 48 },
 	{ "unshare-net", unshare_namespace, NULL, CLONE_NEWNET, 16 },
 	{ "key-add", key_add, prepare_key, 0, 100 },
 	{ "key-read", key_read, prepare_key, 0, 300 },
