@@ -41,7 +41,7 @@ def assemble(place: Place, found: Sequence[PlannedColumn], bisected: Sequence[Bi
     sheets = {
         (column.id, text): sheet
         for column in begun
-        for text in place.plan.selections
+        for text in place.selections
         if (sheet := place.load_sheet(column, text)) is not None
     }
     current = _current(list(sheets.values()), place)
@@ -72,7 +72,7 @@ def assemble(place: Place, found: Sequence[PlannedColumn], bisected: Sequence[Bi
 def _cases(place: Place) -> list[_Selected]:
     """The cases of a plan, each once."""
     found: dict[str, _Selected] = {}
-    for text in place.plan.selections:
+    for text in place.selections:
         for workload, cases in selection.select_all([text]):
             for case in cases:
                 one = _Selected(text, workload, case)

@@ -85,7 +85,7 @@ def _measure(
 ) -> tuple[dict[str, Cell | Hole], str]:
     """The cells of all cases that share a case's guests, and the guests' fingerprint."""
     spec = resolve(column.spec, plan.tree, progress=work.progress)
-    kernel = spec.obtain(work, cc=plan.cc, needs=selection.needs_of(plan.selections))
+    kernel = spec.obtain(work, cc=plan.cc, needs=selection.needs_of(plan.selections(atlas.architecture)))
     arm = Arm(name="kernel", kernel=kernel, settings=dict(spec.settings))
     planned = PlannedColumn(column.series, column.version, spec)
     guests = columns.prepare(plan, planned, case.selection, arm, folder, work)

@@ -12,12 +12,14 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
 import msgspec
+from filelock import FileLock, Timeout
 
 from lab.atlas.data import Cell, FunctionCost, Hole
 from lab.atlas.plan import AtlasPlan, PlannedColumn
@@ -25,9 +27,8 @@ from lab.compare import exact, explain, profiles, runs, sampling
 from lab.compare.exact import ExactGuests
 from lab.compare.sampling import Series
 from lab.core import paths, records
-from lab.core.errors import DiskFull, GuestFailed, HostFailed, LabError
+from lab.core.errors import DiskFull, GuestFailed, HostFailed, LabError, UserError
 from lab.core.executor import Work
-from lab.core.progress import Task
 from lab.core.records import Record
 from lab.guests import costs
 from lab.guests import exact as guest_exact
@@ -83,6 +84,11 @@ class Place:
         """Where all columns are."""
         return paths.data_dir("atlas", self.plan.name, self.guests)
 
+    @property
+    def selections(self) -> tuple[str, ...]:
+        """What is measured in each column."""
+        return self.plan.selections(self.guests)
+
     def facts(self, column: PlannedColumn) -> Path:
         """The file about a column's kernel."""
         return self.folder / column.id / "column.json"
@@ -134,23 +140,37 @@ class _Guests:
         return series
 
 
-def measure(place: Place, found: Sequence[PlannedColumn], work: Work, *, patterns: Sequence[str] = ()) -> int:
+def measure(place: Place, found: Sequence[PlannedColumn], work: Work) -> int:
     """Measure columns in their order as far as they are not there, until the budget is used up; returns how many are
-    whole then. patterns: of the selections to measure; all without any.
+    whole then.
     """
     whole = 0
-    texts = [text for text in place.plan.selections if not patterns or text in patterns]
-    with work.progress.task(f"columns of {place.guests}", len(found)) as task:
+    with _alone(place), work.progress.task(f"columns of {place.guests}", len(found)) as task:
         for column in found:
             if work.out_of_time:
                 break
-            whole += _column(place, column, texts, work, task)
+            whole += _column(place, column, work)
             task.advance()
     return whole
 
 
-def _column(place: Place, column: PlannedColumn, texts: Sequence[str], work: Work, task: Task) -> bool:
+@contextmanager
+def _alone(place: Place) -> Iterator[None]:
+    """Refuse to work beside another process on the same columns: both would write into the same folders."""
+    lock = FileLock(place.folder / ".lock")
+    try:
+        held = lock.acquire(timeout=0)
+    except Timeout:
+        raise UserError(
+            f"another lab atlas is at work on {place.plan.name} on {place.guests}", hint="it keeps what it measured"
+        ) from None
+    with held:
+        yield
+
+
+def _column(place: Place, column: PlannedColumn, work: Work) -> bool:
     """Measure what a column lacks; True once it is whole."""
+    texts = place.selections
     try:
         kernel = column.spec.obtain(work, cc=place.plan.cc, needs=selection.needs_of(texts))
     except DiskFull:

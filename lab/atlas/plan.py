@@ -63,8 +63,8 @@ def version_of(release: str) -> tuple[int, ...]:
 class AtlasPlan(Record, frozen=True, kw_only=True):
     """A plan. Keys that are left out have the defaults of `lab ab`.
 
-    suite: its cases, or those of the workloads; the cases of one selection share their guests. seeds: of each cell.
-    tree, budget: where steps are bisected, and how long that may take.
+    suite: its cases, or those of the workloads; the cases of one selection share their guests. only: more workloads, by
+    the architecture that alone has them. seeds: of each cell. tree: of revisions among the kernels.
     """
 
     schema: Literal[1]
@@ -72,6 +72,7 @@ class AtlasPlan(Record, frozen=True, kw_only=True):
     architectures: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = (architecture.DEFAULT,)
     suite: str | None = None
     workloads: tuple[str, ...] = ()
+    only: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     seeds: Annotated[int, msgspec.Meta(ge=2, le=24)] = defaults.FIRST_LOOK_SEEDS
     threshold: Annotated[float, msgspec.Meta(gt=0, lt=1)] = defaults.THRESHOLD
     model: Literal["auto", "tlb", "full"] = "auto"
@@ -83,10 +84,10 @@ class AtlasPlan(Record, frozen=True, kw_only=True):
     known: list[Known] = msgspec.field(default_factory=list)
     tree: str | None = None
 
-    @property
-    def selections(self) -> tuple[str, ...]:
-        """The selections whose cases share their guests."""
-        return selection.suite(self.suite).selections if self.suite else self.workloads
+    def selections(self, guests: str) -> tuple[str, ...]:
+        """The selections of an architecture, whose cases share their guests."""
+        shared = selection.suite(self.suite).selections if self.suite else self.workloads
+        return (*shared, *self.only.get(guests, ()))
 
     def comparison(self, text: str, spec: KernelSpec) -> ComparisonPlan:
         """The plan of the guests of one selection around a kernel."""
@@ -110,9 +111,9 @@ def load(path: Path) -> AtlasPlan:
     if (plan.suite is None) == (not plan.workloads):
         raise file.error("a plan has either a suite or workloads", "suite", hint='e.g. suite = "all"')
     checks: dict[str, Callable[[], object]] = {
-        "suite": lambda: selection.select_all(plan.selections),
+        "suite": lambda: [selection.select_all(plan.selections(guests)) for guests in plan.architectures],
         "machine": lambda: hardware.load(plan.machine),
-        "architectures": lambda: [architecture.load(name) for name in plan.architectures],
+        "architectures": lambda: [architecture.load(name) for name in (*plan.architectures, *plan.only)],
     }
     for key, check in checks.items():
         try:

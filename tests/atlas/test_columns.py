@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from lab.atlas import assembly, checking, columns, plan
 from lab.atlas.columns import Place
 from lab.atlas.data import Atlas, Cell, FunctionCost
 from lab.atlas.plan import PlannedColumn
 from lab.compare import exact, profiles
-from lab.core.errors import HostFailed
+from lab.core.errors import HostFailed, UserError
 from lab.kernels.kernel import KernelSpec
 
 from ..fakes.build import own_folders
@@ -144,6 +145,12 @@ def test_a_column_that_the_budget_cuts_goes_on_with_the_seed_that_is_missing(set
     end[0] = 100
     assert columns.measure(place, found[:1], work) == 1
     assert len(guests.calls) == 3
+
+
+def test_two_do_not_measure_the_same_columns(setup: Setup) -> None:
+    _, place, found = setup()
+    with FileLock(place.folder / ".lock"), pytest.raises(UserError, match="another lab atlas is at work"):
+        columns.measure(place, found, quiet())
 
 
 def test_checking_measures_again_and_tells_what_differs(setup: Setup) -> None:

@@ -33,7 +33,7 @@ def written(tmp_path: Path, text: str = PLAN) -> plan.AtlasPlan:
 def test_a_plan_has_its_file_s_name_and_the_cases_of_its_suite(tmp_path: Path) -> None:
     loaded = written(tmp_path)
     assert loaded.name == "mine" and loaded.seeds == 3
-    assert loaded.selections[0].startswith("syscalls:")
+    assert loaded.selections("x86_64")[0].startswith("syscalls:")
 
 
 @pytest.mark.parametrize(
@@ -104,4 +104,5 @@ def test_a_known_change_belongs_to_the_step_that_it_came_with() -> None:
 def test_the_plan_that_comes_with_the_lab_can_be_read() -> None:
     loaded = plan.load(data.folder() / "atlas.toml")
     assert loaded.architectures == ("x86_64", "arm64") and len(loaded.series) >= 2
-    assert len({name for text in loaded.selections for name in text.split(",")}) >= 10
+    assert len({name for text in loaded.selections("arm64") for name in text.split(",")}) >= 10
+    assert set(loaded.selections("x86_64")) - set(loaded.selections("arm64")) == {"boot"}
