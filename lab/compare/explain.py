@@ -6,6 +6,7 @@ operation, and are exact too; nothing is rounded.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,7 +17,7 @@ import msgspec
 
 from lab.compare import exact, profiles, results, runs
 from lab.compare.counters import Mechanism, kernel_counters, mechanisms
-from lab.compare.profiles import OUTSIDE, ArmProfile
+from lab.compare.profiles import ASYNC, OUTSIDE, ArmProfile, Call
 from lab.compare.results import AbResult, CaseResult
 from lab.core import records
 from lab.core.errors import UserError
@@ -27,7 +28,7 @@ from lab.guests import hardware
 from lab.kernels import alternatives, architecture
 from lab.kernels.alternatives import CpuChoices
 from lab.kernels.kernel import Kernel
-from lab.kernels.symbols import KERNEL_HALF, Symbol, SymbolTable, base_name
+from lab.kernels.symbols import KERNEL_HALF, LEVELS, Symbol, SymbolTable, base_name
 
 Arm = Literal["base", "test"]
 Cost = Literal["cycles", "instructions"]
@@ -74,6 +75,8 @@ class Initcall(Record, frozen=True, kw_only=True):
     name: str
     base: int | None
     test: int | None
+    level: str = ""
+    """Such as `subsys`; `async` for what runs beside the initcalls; empty where the kernel does not name it."""
 
     @property
     def delta(self) -> int:
@@ -234,21 +237,37 @@ def differing(explanation: Explanation, cost: Cost = "cycles", *, least: Fractio
     ]
 
 
-def initcalls(base: Mapping[str, int], test: Mapping[str, int]) -> list[Initcall]:
+def initcalls(base: Mapping[Call, int], test: Mapping[Call, int]) -> list[Initcall]:
     """The initcalls of both arms, what moved most first; what is outside of them last."""
-    rows = [Initcall(name=name, base=base.get(name), test=test.get(name)) for name in base.keys() | test]
-    return sorted(rows, key=lambda row: (row.name == OUTSIDE, -abs(row.delta), row.name))
+    rows = [
+        Initcall(name=call.name, level=call.level, base=base.get(call), test=test.get(call))
+        for call in base.keys() | test
+    ]
+    return sorted(rows, key=lambda row: (row.name == OUTSIDE, -abs(row.delta), row.name, row.level))
 
 
 def largest_initcalls(rows: Sequence[Initcall], most: int = 10) -> list[Initcall]:
-    """Those that moved most, then the sum of the others, what is outside, and the sum of all."""
+    """Those that moved most, then the sum of the others, what is outside, and the sum of all.
+
+    What runs asynchronously is in no sum: initcalls wait for it, or it runs while they do.
+    """
     if not rows:
         return []
     inside = [row for row in rows if row.name != OUTSIDE]
     moved = [row for row in inside if row.delta][:most]
-    others = [row for row in inside if row not in moved]
+    others = [row for row in inside if row not in moved and row.level != ASYNC]
     rest = [_summed(f"[{len(others)} others]", others)] if others else []
-    return [*moved, *rest, *(row for row in rows if row.name == OUTSIDE), _summed("total", rows)]
+    whole = [row for row in rows if row.level != ASYNC]
+    return [*moved, *rest, *(row for row in rows if row.name == OUTSIDE), _summed("total", whole)]
+
+
+def initcalls_by_level(rows: Iterable[Initcall]) -> list[Initcall]:
+    """The sums of the levels that are named, in the order in which the kernel runs them; `async` last."""
+    by_level: dict[str, list[Initcall]] = defaultdict(list)
+    for row in rows:
+        if row.level:
+            by_level[row.level].append(row)
+    return [_summed(level, by_level[level]) for level in (*LEVELS, ASYNC) if level in by_level]
 
 
 def _summed(name: str, rows: Iterable[Initcall]) -> Initcall:

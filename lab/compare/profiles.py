@@ -7,10 +7,10 @@ messages cost time, which no number of the measurement has.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -32,12 +32,24 @@ from lab.workloads.spec import Metric, Workload
 OUTSIDE = "[outside initcalls]"
 """What the boot took before, between and after them, with the messages of the log."""
 
-_LOG_INITCALLS = ("initcall_debug", "log_buf_len=4M")
+ASYNC = "async"
+"""The level of functions that the kernel runs beside its initcalls (kernel/async.c)."""
+
+# Kernels with CONFIG_DYNAMIC_DEBUG also log what runs asynchronously.
+_LOG_INITCALLS = ("initcall_debug", "log_buf_len=4M", "async.dyndbg=+p")
 _TIMED = r"\[ *(\d+)\.(\d{6})\] "
 _CALLING = re.compile(rf"{_TIMED}calling  (\S+?)\+0x")
-_RETURNED = re.compile(rf"{_TIMED}initcall (\S+?)\+0x\S+ returned -?\d+ after (\d+) usecs")
+_RETURNED = re.compile(rf"{_TIMED}initcall (\S+?)\+0x\S+ returned (?:-?\d+ )?after (\d+) usecs")
+_ASYNC_NAME = re.compile(r"\d+_(.+)")
 _CLOCK = "clocksource: Switched to clocksource"
 _INIT = re.compile(rf"{_TIMED}Run /init as init process")
+
+
+class Call(NamedTuple):
+    """A function of the boot. level: of its initcall, such as `subsys`; `async`; or empty where nothing names it."""
+
+    name: str
+    level: str = ""
 
 
 class BlockLike(Protocol):
@@ -80,7 +92,7 @@ class Profiles:
     test: ArmProfile
     machine: str
     model: str
-    initcalls: Sequence[dict[str, int]] = field(default_factory=list)
+    initcalls: Sequence[dict[Call, int]] = field(default_factory=list)
     """Microseconds of guest time of each initcall in both arms, where the case is a boot."""
 
 
@@ -178,7 +190,7 @@ def of_guest(guest: GuestRun, root: Path) -> dict[str, ArmProfile]:
 # ---- the initcalls of a boot
 
 
-def _initcalls(ready: exact.ExactGuests, folder: Path, work: Work) -> list[dict[str, int]]:
+def _initcalls(ready: exact.ExactGuests, folder: Path, work: Work) -> list[dict[Call, int]]:
     """The initcalls of both arms; none where the case is no boot."""
     (series,) = ready.series
     if not plugin.measures_boot(series.bench.packed_root):
@@ -189,8 +201,12 @@ def _initcalls(ready: exact.ExactGuests, folder: Path, work: Work) -> list[dict[
     guests = [(logging, logging.guest(arm, runs.PROFILED_SEED, series.cases)) for arm in ready.arms]
     with work.progress.task("initcalls", 0) as task:
         sampling.run_all(guests, work.until(None), task)
-    found = [records.load(guest.record_path, Run) for _, guest in guests]
-    return [initcalls_of(run.report.cases[0].stdout) for run in found]
+    found = []
+    for _, guest in guests:
+        kernel, run = guest.arm.kernel, records.load(guest.record_path, Run)
+        levels = symbols.initcall_levels(kernel.vmlinux or kernel.bzimage, kernel.symbols)
+        found.append(initcalls_of(run.report.cases[0].stdout, levels))
+    return found
 
 
 def _logging(bench: Bench, folder: Path, work: Work) -> Bench:
@@ -212,23 +228,28 @@ def _logging(bench: Bench, folder: Path, work: Work) -> Bench:
     return replace(bench, folder=folder, workload=workload, packed_root=root, instrument=None)
 
 
-def initcalls_of(log: Iterable[str]) -> dict[str, int]:
+def initcalls_of(log: Iterable[str], levels: Mapping[str, str]) -> dict[Call, int]:
     """Microseconds of each initcall, and of all else until init is started, by a kernel's log with `initcall_debug`.
 
     The kernel's own figures are in ticks until it takes a clock source; the times of its messages are not, and have
-    the first message with them. Two functions of one name are one.
+    the first message with them. Two functions of one name are one. What runs asynchronously is no part of the rest: it
+    runs while initcalls wait for it, or beside them.
     """
-    found: dict[str, int] = {}
-    clock, began = False, 0
+    found: dict[Call, int] = {}
+    clock, began = False, dict[str, int]()
     for line in log:
         clock = clock or _CLOCK in line
         if match := _CALLING.search(line):
-            began = _microseconds(match)
+            began[match[3]] = _microseconds(match)
         elif match := _RETURNED.search(line):
-            took = int(match[4]) if clock else _microseconds(match) - began
-            found[match[3]] = found.get(match[3], 0) + took
+            now = _microseconds(match)
+            took = int(match[4]) if clock else now - began.get(match[3], now)
+            beside = _ASYNC_NAME.fullmatch(match[3])
+            call = Call(beside[1], ASYNC) if beside else Call(match[3], levels.get(match[3], ""))
+            found[call] = found.get(call, 0) + took
         elif match := _INIT.search(line):
-            return {**found, OUTSIDE: _microseconds(match) - sum(found.values())}
+            inside = sum(took for call, took in found.items() if call.level != ASYNC)
+            return {**found, Call(OUTSIDE): _microseconds(match) - inside}
     return found
 
 

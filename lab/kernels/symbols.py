@@ -37,6 +37,16 @@ _PIECE = re.compile(r"\.(?:part|cold|hot|warm)\b")
 _MARKER = re.compile(r"^_(?:s|e|sinit|einit)?text$|^__\w+_(?:text|thunk)_(?:start|end)$")
 
 
+# include/linux/init.h: FILE__COUNTER_LINE_FUNCTION and the level, with `s` for initcalls that wait for those before.
+_INITCALL = re.compile(r"__initcall__kmod_.+?__\d+_\d+_(.+?)(early|con|rootfs|[0-7])s?")
+_LEVELS = {
+    "con": "console", "early": "early", "0": "pure", "1": "core", "2": "postcore", "3": "arch", "4": "subsys",
+    "5": "fs", "rootfs": "rootfs", "6": "device", "7": "late",
+}  # fmt: skip
+LEVELS = tuple(_LEVELS.values())
+"""The levels of initcalls in the order in which a kernel runs them, by the names that it has for them."""
+
+
 class Label(NamedTuple):
     """A name at an address. kind: nm's letter. size: bytes, None where only the next label ends it."""
 
@@ -130,13 +140,30 @@ def kernel_symbols(vmlinux: Path | None, system_map: Path | None) -> SymbolTable
     )
 
 
+def initcall_levels(vmlinux: Path | None, system_map: Path | None) -> dict[str, str]:
+    """The level of each initcall, such as `subsys`, by its function's name.
+
+    Empty where a kernel lists functions alone (packages have CONFIG_KALLSYMS_ALL).
+    """
+    labels = list(_map_labels(system_map)) if system_map is not None else []
+    names = [label.name for label in labels]
+    if not any(map(_INITCALL.fullmatch, names)) and vmlinux is not None:
+        names = [symbol.name for symbol in kallsyms.read(files.extract_vmlinux(vmlinux)) or []]
+    found = (match.groups() for name in names if (match := _INITCALL.fullmatch(name)))
+    return {function: _LEVELS[level] for function, level in found}
+
+
 def from_system_map(path: Path) -> SymbolTable:
     """The functions in a System.map (`nm` output: address, letter, name); `UserError` for any other file."""
+    return SymbolTable(_in_kernel(_map_labels(path)))
+
+
+def _map_labels(path: Path) -> Iterator[Label]:
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
-    return SymbolTable(_in_kernel(_map_label(path, number, line) for number, line in enumerate(lines, 1) if line))
+    return (_map_label(path, number, line) for number, line in enumerate(lines, 1) if line)
 
 
 def _map_label(path: Path, number: int, line: str) -> Label:

@@ -17,6 +17,7 @@ from lab.compare.explain import (
     Initcall,
     by_cost,
     differing,
+    initcalls_by_level,
     largest_initcalls,
     total,
 )
@@ -171,12 +172,21 @@ def _cut(name: str, longest: int) -> str:
 # ---- initcalls
 
 
-def initcall_cells(rows: Sequence[Initcall]) -> list[tuple[str, str, str, str]]:
-    """The initcalls that moved most with their times in ms, and the sum of all others; `-` where there is none such."""
-    return [
-        (visible(row.name), _milliseconds(row.base), _milliseconds(row.test), f"{row.delta / 1000:+,.1f}")
-        for row in largest_initcalls(rows)
-    ]
+def initcall_cells(rows: Sequence[Initcall]) -> list[tuple[str, str, str, str, str]]:
+    """The initcalls that moved most with their levels and their times in ms, and the sum of all others.
+
+    `-` stands for a time where there is no such initcall.
+    """
+    return [(visible(row.name), row.level, *_times(row)) for row in largest_initcalls(rows)]
+
+
+def level_cells(rows: Sequence[Initcall]) -> list[tuple[str, str, str, str]]:
+    """The sums of the levels that are named, in ms."""
+    return [(row.name, *_times(row)) for row in initcalls_by_level(rows)]
+
+
+def _times(row: Initcall) -> tuple[str, str, str]:
+    return _milliseconds(row.base), _milliseconds(row.test), f"{row.delta / 1000:+,.1f}"
 
 
 def _milliseconds(microseconds: int | None) -> str:
@@ -184,10 +194,13 @@ def _milliseconds(microseconds: int | None) -> str:
 
 
 def _initcalls(rows: Sequence[Initcall]) -> Text:
-    """One line an initcall, in guests in which the kernel logs them."""
+    """One line an initcall, in guests in which the kernel logs them, and one a level."""
     table = Text("initcalls, ms of guest time\n", style="bold")
-    heading = ("initcall", "base", "test", "difference")
-    table.append("\n".join(columns([heading, *initcall_cells(rows)], right=(1, 2, 3))))
+    heading = ("initcall", "level", "base", "test", "difference")
+    table.append("\n".join(columns([heading, *initcall_cells(rows)], right=(2, 3, 4))))
+    if levels := level_cells(rows):
+        table.append("\n\nby level\n", style="bold")
+        table.append("\n".join(columns([("level", "base", "test", "difference"), *levels], right=(1, 2, 3))))
     return table
 
 

@@ -24,7 +24,7 @@ from lab.compare.explain import (
 from lab.compare.results import CaseResult
 from lab.core.text import visible_record, xml
 from lab.report import plots
-from lab.report.explain_text import cells, change, initcall_cells, short, unit_of
+from lab.report.explain_text import cells, change, initcall_cells, level_cells, short, unit_of
 from lab.stats.verdict import Outcome
 
 MOST_FUNCTIONS = 20
@@ -172,7 +172,8 @@ class Functions(NamedTuple):
 
     unit: str
     rows: list[Function]
-    initcalls: list[tuple[str, str, str, str]]
+    initcalls: list[tuple[str, str, str, str, str]]
+    levels: list[tuple[str, str, str, str]]
 
 
 def view(stored: StoredExplanation, case: CaseResult) -> Functions:
@@ -189,5 +190,8 @@ def view(stored: StoredExplanation, case: CaseResult) -> Functions:
 
     rows = [shown(row, row.space) for row in bars.rows]
     return Functions(
-        unit, [*rows, *([shown(bars.others, "")] if bars.others else [])], initcall_cells(stored.initcalls)
+        unit,
+        [*rows, *([shown(bars.others, "")] if bars.others else [])],
+        initcall_cells(stored.initcalls),
+        level_cells(stored.initcalls),
     )

@@ -12,7 +12,7 @@ import pytest
 
 from lab.compare import counters, explain
 from lab.compare.explain import CaseExplanation, Explanation, FunctionRow, Initcall
-from lab.compare.profiles import OUTSIDE, ArmProfile, initcalls_of
+from lab.compare.profiles import ASYNC, OUTSIDE, ArmProfile, Call, initcalls_of
 from lab.core import records
 from lab.core import text as core_text
 from lab.core.errors import UserError
@@ -262,30 +262,34 @@ LOG = """\
 <7>[    4.001200] initcall unpopulated_init+0x0/0x43 returned -19 after 1000 usecs
 <7>[    4.010000] calling  init_subsystem+0x0/0x20 @ 1
 <7>[    4.010300] initcall init_subsystem+0x0/0x20 returned 0 after 100 usecs
+<7>[    4.015000] calling  1_do_populate_rootfs+0x0/0x105 @ 24
 <7>[    4.020000] calling  init_subsystem+0x0/0x18 @ 1
 <7>[    4.020300] initcall init_subsystem+0x0/0x18 returned 0 after 50 usecs
+<7>[    4.229791] initcall 1_do_populate_rootfs+0x0/0x105 returned after 170293 usecs
 <6>[    6.091649] Run /init as init process
 <7>[    7.000000] initcall late+0x0/0x18 returned 0 after 5 usecs
 """.splitlines()
 
 
 def test_initcalls_are_read_from_the_log_and_the_rest_is_outside() -> None:
-    found = initcalls_of(LOG)
-    outside = found.pop(OUTSIDE)
+    found = initcalls_of(LOG, {"futex_init": "core"})
+    assert found.pop(Call("do_populate_rootfs", ASYNC)) == 170_293
+    outside = found.pop(Call(OUTSIDE))
     assert found == {
-        "init_kprobes": 6200, "futex_init": 196, "clocksource_done_booting": 200, "unpopulated_init": 1000,
-        "init_subsystem": 150,
+        Call("init_kprobes"): 6200, Call("futex_init", "core"): 196, Call("clocksource_done_booting"): 200,
+        Call("unpopulated_init"): 1000, Call("init_subsystem"): 150,
     }  # fmt: skip
     assert outside + sum(found.values()) == 6_091_649
-    assert initcalls_of(LOG[:3]) == {"init_kprobes": 6200}, "a log that ends before init"
+    assert initcalls_of(LOG[:3], {}) == {Call("init_kprobes"): 6200}, "a log that ends before init"
 
 
 def test_initcalls_of_two_arms_meet_by_name_and_add_up() -> None:
-    base = {"same": 5000, "gone": 3000, "slower": 1000, OUTSIDE: 70_000}
-    test = {"same": 5000, "new": 9000, "slower": 3500, OUTSIDE: 10_000}
+    outside, gone, work = Call(OUTSIDE), Call("gone", "late"), Call("work", ASYNC)
+    base = {Call("same"): 5000, gone: 3000, Call("slower", "core"): 1000, outside: 70_000, work: 100}
+    test = {Call("same"): 5000, Call("new"): 9000, Call("slower", "core"): 3500, outside: 10_000, work: 700}
     rows = explain.initcalls(base, test)
     assert [(row.name, row.delta) for row in rows] == [
-        ("new", 9000), ("gone", -3000), ("slower", 2500), ("same", 0), (OUTSIDE, -60_000),
+        ("new", 9000), ("gone", -3000), ("slower", 2500), ("work", 600), ("same", 0), (OUTSIDE, -60_000),
     ]  # fmt: skip
     assert rows[0].base is None and rows[1].test is None
     shown = explain.largest_initcalls(rows, 2)
@@ -294,6 +298,11 @@ def test_initcalls_of_two_arms_meet_by_name_and_add_up() -> None:
     assert (shown[-1].base, shown[-1].test) == (79_000, 27_500)
     assert sum(row.delta for row in shown[:-1]) == shown[-1].delta
     assert explain.largest_initcalls([]) == []
+    assert explain.initcalls_by_level(rows) == [
+        Initcall(name="core", base=1000, test=3500),
+        Initcall(name="late", base=3000, test=0),
+        Initcall(name=ASYNC, base=100, test=700),
+    ]
 
 
 # --- text
@@ -329,11 +338,13 @@ def test_text() -> None:
 
 
 def test_text_of_initcalls() -> None:
-    rows = explain.initcalls({"new\x1b[1m": 5000, OUTSIDE: 1_234_560}, {"other": 40, OUTSIDE: 1_234_560})
+    outside = {Call(OUTSIDE): 1_234_560}
+    rows = explain.initcalls({Call("new\x1b[1m", "fs"): 5000, **outside}, {Call("other"): 40, **outside})
     text = shown(explained(), initcalls=rows)
     lines = [" ".join(line.split()) for line in text.partition("initcalls, ms of guest time\n")[2].splitlines()]
-    assert lines[:2] == ["initcall base test difference", "new\\x1b[1m 5.0 - -5.0"]
+    assert lines[:2] == ["initcall level base test difference", "new\\x1b[1m fs 5.0 - -5.0"]
     assert lines[2:5] == ["other - 0.0 +0.0", f"{OUTSIDE} 1,234.6 1,234.6 +0.0", "total 1,239.6 1,234.6 -5.0"]
+    assert lines[6:9] == ["by level", "level base test difference", "fs 5.0 0.0 -5.0"]
     assert "initcalls" not in shown(explained())
 
 

@@ -65,6 +65,23 @@ def test_find_and_entry(tmp_path: Path) -> None:
     assert not table.entry(0)
 
 
+def test_levels_of_initcalls(tmp_path: Path) -> None:
+    names = (
+        "__initcall__kmod_core__765_2227_init_hw_perf_eventsearly", "__initcall__kmod_hvc_console__1_9_hvc_initcon",
+        "__initcall__kmod_initramfs__330_764_populate_rootfsrootfs", "__initcall__kmod_af_inet__9_2080_inet_init5",
+        "__initcall__kmod_x__2_1_of_reserved_mem3s", "__initcall_start", "str__initcall__trace_system_name",
+        "__initcall__kmod_mod6__3_2_init6_77",
+    )  # fmt: skip
+    path = tmp_path / "System.map"
+    path.write_text("".join(f"{TEXT:016x} d {name}\n" for name in names))
+    assert symbols.initcall_levels(None, path) == {
+        "init_hw_perf_events": "early", "hvc_init": "console", "populate_rootfs": "rootfs", "inet_init": "fs",
+        "of_reserved_mem": "arch", "init6_7": "late",
+    }  # fmt: skip
+    path.write_text(MAP)
+    assert symbols.initcall_levels(None, path) == {}
+
+
 def test_sizes_bound_functions() -> None:
     table = SymbolTable([Label(0x1000, "T", "a", 0x10), Label(0x1100, "T", "b"), Label(0x1200, "t", "last")])
     assert table.find(0x100F) == Symbol("a", 0x1000, 0x10)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from lab.compare import explain
 from lab.compare.explain import Explanation, FunctionRow
+from lab.compare.profiles import Call
 from lab.core.text import visible
 from lab.report import page
 
@@ -98,7 +99,7 @@ def test_a_stored_explanation_is_drawn_and_written_out(tmp_path: Path) -> None:
     kept = explain.StoredExplanation(
         workload="alloc-burst", case=SLOWER.case, machine="made-up-machine", model="full", cost="cycles",
         explanation=explanation,
-        initcalls=explain.initcalls({"<i>init": 2_000, "gone": 1_000}, {"<i>init": 12_345}),
+        initcalls=explain.initcalls({Call("<i>init"): 2_000, Call("gone"): 1_000}, {Call("<i>init"): 12_345}),
     )  # fmt: skip
     explain.remember(together.items[0].folder, kept)
     reader = _read(page.comparison(together))
