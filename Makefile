@@ -57,12 +57,13 @@ $(VENV)/ready: requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 		{ $(SUDO) apt-get update -q && $(SUDO) apt-get install -q -y --no-install-recommends python3-venv; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --no-compile --constraint requirements.txt --editable .
+	$(BIN)/pip install --quiet --no-compile --require-hashes --requirement requirements.txt
+	$(BIN)/pip install --quiet --no-compile --no-deps --editable .
 	@touch $@
 
 # What tests and documentation need beside it.
-$(VENV)/tools: $(VENV)/ready
-	$(BIN)/pip install --quiet --requirement requirements.txt
+$(VENV)/tools: $(VENV)/ready requirements-tools.txt
+	$(BIN)/pip install --quiet --require-hashes --requirement requirements-tools.txt
 	@touch $@
 
 # The host side: an Ansible role, the only part that needs root. Run again when the role changed.

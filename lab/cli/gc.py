@@ -75,7 +75,7 @@ def _kernels() -> Iterator[Item]:
 
 def _consoles() -> Iterator[Item]:
     """The guests' folders of finished results; an interrupted result's say why it was interrupted."""
-    for document in results.results_dir().glob("*/result.json"):
+    for document in paths.entries(results.results_dir(), "*/result.json"):
         for folder in (document.parent / "guests", *document.parent.glob("*/**/guests")):
             if folder.is_dir():
                 used, lock = document.stat().st_mtime, document.parent / ".lock"

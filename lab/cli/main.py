@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import locale
 import logging
 import os
 import signal
 import sys
 import traceback
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import NoReturn
@@ -140,6 +143,7 @@ add_completion_class(BashCompletion)
 
 def main() -> NoReturn:
     """Run the command line and exit with the lab's statuses."""
+    _require_streams()
     # Like Ctrl-C: guests are stopped, what was measured is kept. nohup ignores SIGHUP, and so do we then.
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -147,12 +151,30 @@ def main() -> NoReturn:
     sys.exit(run(sys.argv[1:]))
 
 
+def _require_streams() -> None:
+    """Read and write UTF-8 whatever the locale, and refuse a standard output that is closed.
+
+    The next file that is opened would take its number, and programs would write into that file.
+    """
+    if sys.flags.utf8_mode == 0 and locale.getencoding().lower() != "utf-8":
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606 - itself, no shell
+    for number, stream in enumerate((sys.stdin, sys.stdout, sys.stderr)):
+        if stream is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+    if sys.stdout is None:
+        _complain("standard output is closed, so nothing can be printed", None, None)
+        sys.exit(2)
+
+
 def run(arguments: list[str]) -> int:
     """Run one command line; its exit status."""
     if ("bisect", "step") in pairwise(arguments):
         return _run_for_git(arguments)
     try:
-        return _complete(arguments)
+        status = _complete(arguments)
+        # Else a full disk behind it would be noticed, and made a status, by the interpreter.
+        sys.stdout.flush()
+        return status
     except BaseException as error:
         return _status_of(error)
 
@@ -189,15 +211,20 @@ def _status_of(error: BaseException) -> int:
             _complain("interrupted", None, None)
             return 130
         case click.ClickException():
-            error.show()
+            with suppress(OSError):
+                error.show()
             return 2
         case BrokenPipeError() | SystemExit():
             # The reader went away; click's own answer to that is `exit(1)`, which here says that --fail-on matched.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         case OSError():
-            _complain(f"{error.filename or 'this machine'}: {error.strerror}", None, None)
-            return 4
+            from lab.core import paths
+
+            failed = paths.failure(error, "the output")
+            _complain(failed.message, failed.hint, None)
+            # A name that is longer than names can be was typed.
+            return 2 if error.errno == errno.ENAMETOOLONG else failed.exit_status
     _complain(f"a mistake of the lab's own: {type(error).__name__}: {error}", "please report it", _traceback_of(error))
     return 4
 
@@ -212,7 +239,8 @@ def _traceback_of(error: BaseException) -> Path | None:
         log = paths.cache_dir("logs") / f"error-{records.digest(text)[:12]}.log"
         log.write_text(text)
     except OSError:
-        click.echo(text, err=True)
+        with suppress(OSError):
+            click.echo(text, err=True)
     return log
 
 
@@ -229,4 +257,5 @@ def _complain(message: str, hint: str | None, log: object) -> None:
     # Only now: help should not wait for what it does not need.
     from lab.core.text import visible_lines
 
-    click.echo(visible_lines(text), err=True)
+    with suppress(OSError):  # what stderr is redirected to is full, or gone
+        click.echo(visible_lines(text), err=True)

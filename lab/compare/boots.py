@@ -131,7 +131,8 @@ def boot(
     folder = runs.guest_folder(setup.folder, name)
     shutil.rmtree(folder, ignore_errors=True)
     paths.require_space(setup.folder, _LEAST_FREE, "a guest")
-    folder.mkdir(parents=True)
+    # QEMU makes the socket by which it is controlled by the umask: nobody else may come near it.
+    folder.mkdir(mode=0o700, parents=True)
     record_path(setup.folder, name).parent.mkdir(exist_ok=True)
     composed, argv = live_machine.compose(
         setup.guest_of(arm, cpu_set), arm.kernel.image(setup.machine), setup.root, setup.timeout_s
@@ -181,6 +182,7 @@ def _run(
             folder=folder,
             timeout_s=setup.timeout_s,
             running=running,
+            file_max=(setup.workload.memory_mb << 20) + run.FILE_MAX,
             on_start=lambda process: live_machine.pin_and_start(process, folder, cpu_set, timeout_s=setup.timeout_s),
         )
         report = run.read_report(ended)

@@ -506,7 +506,7 @@ def open_folder(reference: str, *, unfinished: bool = False) -> Path:
     """
     if (Path(reference) / "plan.json").is_file():
         return Path(reference).resolve()
-    known = sorted(path.parent for path in results_dir().glob("*/plan.json"))
+    known = [path.parent for path in paths.entries(results_dir(), "*/plan.json")]
     if reference == LATEST and known:
         wanted = [folder for folder in known if is_finished(folder) != unfinished]
         return max(wanted or known, key=lambda folder: ((folder / "plan.json").stat().st_mtime_ns, folder.name))
@@ -530,7 +530,7 @@ def is_finished(folder: Path) -> bool:
 
 def unfinished() -> list[Path]:
     """The folders of results that are under way, or were stopped or failed, oldest first."""
-    return sorted(path.parent for path in results_dir().glob("*/plan.json") if not is_finished(path.parent))
+    return [path.parent for path in paths.entries(results_dir(), "*/plan.json") if not is_finished(path.parent)]
 
 
 def delete(folder: Path) -> None:
@@ -578,7 +578,7 @@ def kept(folder: Path, progress: Progress) -> Iterator[None]:
                 f"stopped; {runs} run{' is' if runs == 1 else 's are'} kept. To go on: {resume_command(folder)}"
             )
         if isinstance(error, OSError):
-            raise HostFailed(f"cannot write to {folder}: {error.strerror}", hint="free some space there") from error
+            raise paths.failure(error, folder) from error
         raise
 
 
@@ -659,7 +659,7 @@ def finished() -> list[AbResult]:
 def all_finished(kind_of_result: type[T]) -> list[T]:
     """All finished results of a kind, oldest first; what is of another or no longer readable is passed over."""
     found = []
-    for path in sorted(results_dir().glob("*/result.json")):
+    for path in paths.entries(results_dir(), "*/result.json"):
         try:
             found.append(records.decode(path.read_bytes(), kind_of_result))
         except (OSError, *records.DAMAGED):

@@ -481,8 +481,8 @@ def learn(workload: Workload, cases: Sequence[Case], seconds: float, *, built: b
     try:
         timing = Timing(table=_table_digest(), guests=before.guests + 1 if before else 1, factor=factor)
         records.save(_memo_path(workload.name), timing)
-    except OSError:
-        return  # a full disk is found where it matters
+    except (OSError, LabError):
+        return  # a full disk is found where it matters; another user's store can be read only
 
 
 def _by_table(workload: Workload, cases: Sequence[Case], *, built: bool, model: str) -> float:

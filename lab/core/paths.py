@@ -15,7 +15,7 @@ from pathlib import Path
 
 import platformdirs
 
-from lab.core.errors import DiskFull
+from lab.core.errors import DiskFull, HostFailed
 
 ROOMS = ("ansible", "atlas", "bisect", "images", "kernels", "machines", "reports", "workloads")
 
@@ -24,6 +24,7 @@ _APP = "kernel-ab-lab"
 LEAST_FREE = 1 << 20
 """Bytes. Where less is free, the last lines that a guest wrote may be missing."""
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _HINT = "free some, e.g. with `lab gc`; then repeat"
 
 
@@ -74,9 +75,24 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in _FULL:
             raise DiskFull(f"no disk space left to write {path}", hint=_HINT) from error
         raise
+
+
+def failure(error: OSError, path: Path | str) -> HostFailed:
+    """The operating system's error in the lab's words. path: what it is about, unless the error says that."""
+    # Of a copy, the second name is the target.
+    about = error.filename2 or error.filename or path
+    if error.errno in _FULL:
+        return DiskFull(f"no disk space left to write {about}", hint=_HINT)
+    return HostFailed(f"{about}: {error.strerror or error}")
+
+
+def entries(folder: Path, pattern: str = "*") -> list[Path]:
+    """The paths in a folder that match, sorted; an `OSError` where it cannot be read, which `glob` takes for empty."""
+    os.scandir(folder).close()
+    return sorted(folder.glob(pattern))
 
 
 def require_space(folder: Path, least: int = LEAST_FREE, what: str = "writing there") -> None:

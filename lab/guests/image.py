@@ -109,7 +109,7 @@ def rebuild(progress: Progress) -> tuple[Image, Path]:
 def built() -> list[tuple[Image, Path]]:
     """All finished images with their folders, but for those whose record is damaged."""
     found = []
-    for path in sorted(paths.cache_dir("images").glob("[!.]*/image.json")):
+    for path in paths.entries(paths.cache_dir("images"), "[!.]*/image.json"):
         with suppress(HostFailed):
             found.append((records.load(path, Image), path.parent))
     return found

@@ -113,7 +113,7 @@ def boot(
     """Run a guest to its end, or kill it after `timeout_s` of wall time.
 
     argv: has the guest write CONSOLE and REPORT in the folder. on_start: called with the new process; an exception
-    from it ends the guest. file_max: the most bytes of a file that it writes; not for one whose memory is a file.
+    from it ends the guest. file_max: the most bytes of a file that it writes, its memory included where that is one.
     silence_s: a guest whose console says nothing for so long is killed, too.
     """
     running = running or RunningGuests()
@@ -192,6 +192,9 @@ def read_report(ended: GuestExit) -> GuestReport:
 
     An oops is a failure even when the workload went on: numbers of a kernel that oopsed mean nothing.
     """
+    for path in (ended.console, ended.report):
+        if path.exists() and path.stat().st_size > FILE_MAX:
+            raise _flood(path)
     report = parse(ended.report.read_bytes() if ended.report.exists() else b"")
     try:
         _require_complete(ended, report)
@@ -218,12 +221,7 @@ def _require_complete(ended: GuestExit, report: GuestReport) -> None:
             log=log,
         )
     if ended.status == -signal.SIGXFSZ:
-        raise GuestFailed(
-            GuestFailure.WORKLOAD,
-            f"the guest wrote more than {FILE_MAX >> 20} MiB to its console, its report or the plugin's output",
-            hint="does a program print, or mark operations, without end?",
-            log=log,
-        )
+        raise _flood(log)
     if (complaint := ended.complaints[-1:]) and complaint[0].startswith(TOO_MUCH):
         raise GuestFailed(
             GuestFailure.WORKLOAD,
@@ -254,6 +252,15 @@ def _require_complete(ended: GuestExit, report: GuestReport) -> None:
         )
     if not report.complete:
         raise _incomplete(report, console, log)
+
+
+def _flood(log: Path) -> GuestFailed:
+    return GuestFailed(
+        GuestFailure.WORKLOAD,
+        f"the guest wrote more than {FILE_MAX >> 20} MiB to its console, its report or the plugin's output",
+        hint="does a program print, or mark operations, without end?",
+        log=log,
+    )
 
 
 def _panicked(why: str, console: str, log: Path) -> GuestFailed:

@@ -20,7 +20,7 @@ from lab.compare import matrix_results, results
 from lab.compare.matrix_results import MatrixPlan, MatrixResult
 from lab.compare.plan import Plan
 from lab.compare.results import AbResult, ArmResult, ResultEnvironment
-from lab.core import records
+from lab.core import paths, records
 from lab.core.errors import LabError, UserError
 from lab.core.progress import Progress
 from lab.core.records import Record
@@ -170,7 +170,7 @@ def index(base: Database, folders: Iterable[Path], progress: Progress) -> int:
 
 def _documents() -> list[Path]:
     """The documents of all finished results, oldest first."""
-    return sorted(results.results_dir().glob("*/result.json"))
+    return paths.entries(results.results_dir(), "*/result.json")
 
 
 # ---- reading

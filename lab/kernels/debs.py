@@ -27,7 +27,7 @@ from lab.core.records import Record
 from lab.kernels import architecture
 from lab.kernels.architecture import Architecture
 from lab.kernels.files import CONFIG, KernelFiles, prebuilt
-from lab.kernels.package_lists import HOST, SUITES, Offer, PackageLists, all_suites, suites_named
+from lab.kernels.package_lists import HOST, SUITES, Offer, PackageLists, all_suites, may_match_kernels, suites_named
 
 if TYPE_CHECKING:
     from debian.deb822 import Packages
@@ -270,6 +270,8 @@ def matching(pattern: str, progress: Progress = QUIET, *, guests: str = architec
     suite, slash, wanted = pattern.rpartition("/")
     suites = suites_named(suite) if slash else ()
     found: dict[str, Version] = {}
+    if not may_match_kernels(wanted):
+        return {}
     for lists in _lists(guests, progress, suites):
         if len(found) < 2:
             found = _newest_versions(lists, wanted, suites)

@@ -30,6 +30,9 @@ SUITES = (*(f"{release}{pocket}" for release in ("bookworm", "trixie") for pocke
 """The suites of which the lab keeps lists."""
 
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+_KERNELS = ("linux-image-", "linux-binary-")
+"""The beginnings of the names of kernels' packages."""
+
 _DEFAULT_MIRROR = "http://deb.debian.org"
 _MAX_AGE_S = 86400.0
 
@@ -76,7 +79,7 @@ class PackageLists:
     def kernel_names(self) -> list[str]:
         """The names of all packages of kernels."""
         names = self._ask("pkgnames", "linux-").split()
-        return sorted(name for name in names if name.startswith(("linux-image-", "linux-binary-")))
+        return sorted(name for name in names if name.startswith(_KERNELS))
 
     def source_names(self) -> list[str]:
         """The names of all packages of the kernel's source, one for each series."""
@@ -116,6 +119,12 @@ class PackageLists:
         run(["dpkg-deb", "-x", deb, folder])
         deb.unlink()
         return version
+
+
+def may_match_kernels(pattern: str) -> bool:
+    """True for a pattern that some name of a kernel's package could match; no list is asked."""
+    literal = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
+    return any(name.startswith(literal) or literal.startswith(name) for name in _KERNELS)
 
 
 def _suite_in(source: str) -> str:

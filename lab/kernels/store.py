@@ -140,7 +140,7 @@ def remember_request(request: str, key: str) -> None:
 
 def builds() -> Iterator[tuple[Build, Path, float]]:
     """All finished kernels: record, folder, time of last use (seconds since the epoch)."""
-    for path in sorted(kernels_dir().glob("*/build.json")):
+    for path in paths.entries(kernels_dir(), "*/build.json"):
         if path.parent.name.startswith("."):
             continue
         try:

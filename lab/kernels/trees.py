@@ -89,7 +89,7 @@ def current() -> str:
 
 def names() -> list[str]:
     """The names of all trees."""
-    return sorted(path.parent.stem for path in trees_dir().glob(f"[!.]*.git/{_RECORD}"))
+    return [path.parent.stem for path in paths.entries(trees_dir(), f"[!.]*.git/{_RECORD}")]
 
 
 def list_trees() -> list[TreeRecord]:

@@ -270,7 +270,7 @@ def load_all(plan: str) -> list[Night]:
 
 def files(plan: str) -> list[Path]:
     """The files of a plan's nights in order."""
-    return sorted(paths.data_dir("nightly", plan, "nights").glob("[0-9]*.json"))
+    return paths.entries(paths.data_dir("nightly", plan, "nights"), "[0-9]*.json")
 
 
 def plans() -> list[str]:

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from lab.compare.counters import Point, Timeline
 from lab.compare.results import AbResult, CaseResult
-from lab.core.text import number
+from lab.core.text import number, visible
 from lab.report import plots, wording
 from lab.report.plots import SIZE, Axis, Curve, Tick, drawn
 
@@ -63,7 +63,7 @@ class TimelineView:
     @property
     def name(self) -> str:
         """The series' own name."""
-        return self.timeline.name
+        return visible(self.timeline.name)
 
     @property
     def meaning(self) -> Meaning:

@@ -56,6 +56,13 @@ def test_packages_are_ordered_by_version() -> None:
     assert found.graph().is_line
 
 
+def test_a_pattern_of_no_kernels_asks_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(debs, "_lists", lambda *_: pytest.fail("lists were asked for"))
+    for pattern in ("deb:6.12.*", "deb:linux-source-6*", "deb:trixie/vim*"):
+        with pytest.raises(UserError, match="matches 0 packages"):
+            series.packages(pattern, None, None)
+
+
 @pytest.mark.usefixtures("offered")
 def test_packages_may_be_narrowed_to_two_ends() -> None:
     pattern, last = "deb:linux-image-6.*", "deb:linux-image-6.12.10-cloud-amd64"

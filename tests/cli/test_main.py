@@ -193,7 +193,9 @@ def test_each_error_has_its_status_and_no_traceback(
     [
         (KeyboardInterrupt(), 130, "lab: interrupted"),
         (PermissionError(13, "Permission denied", "/root/x"), 4, "lab: /root/x: Permission denied"),
-        (OSError(28, "No space left on device"), 4, ": No space left on device"),
+        (OSError(28, "No space left on device"), 4, "write the output; free some, e.g. with `lab gc`; then repeat"),
+        (OSError(28, "No space", "/from", None, "/to"), 4, "write /to; free some, e.g. with `lab gc`; then repeat"),
+        (OSError(36, "File name too long", "/long"), 2, "lab: /long: File name too long"),
     ],
 )
 def test_other_ends(
@@ -203,6 +205,42 @@ def test_other_ends(
     assert main.run(["report"]) == status
     said = capsys.readouterr().err
     assert said.endswith(f"{words}\n") and len(said.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("redirections", "status", "said"),
+    [
+        (">&-", 2, "lab: standard output is closed, so nothing can be printed"),
+        (">/dev/full", 4, "lab: no disk space left to write the output; free some, e.g. with `lab gc`; then repeat"),
+        ("2>/dev/full", 0, ""),
+        ("2>&-", 0, ""),
+    ],
+)
+def test_output_that_cannot_be_written(redirections: str, status: int, said: str) -> None:
+    command = f'exec "$0" -m lab workload list {redirections}'
+    done = subprocess.run(["sh", "-c", command, sys.executable], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.strip()) == (status, said)
+
+
+def test_a_complaint_that_nobody_can_read_leaves_the_status() -> None:
+    done = subprocess.run(["sh", "-c", 'exec "$0" -m lab nothing 2>/dev/full', sys.executable], check=False)
+    assert done.returncode == 2
+
+
+def test_a_locale_of_other_characters_changes_no_file_and_no_output() -> None:
+    ascii_only = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    assert (
+        _lab("workload", "show", "alloc-burst", **ascii_only).stdout == _lab("workload", "show", "alloc-burst").stdout
+    )
+
+
+def test_a_folder_that_may_not_be_read_is_not_taken_for_empty(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "scandir", _failing(PermissionError(13, "Permission denied", "/store")))
+    for words in (["kernel", "list"], ["image", "list"], ["tree", "list"], ["report"]):
+        assert main.run(words) == 4
+        assert capsys.readouterr().err == "lab: /store: Permission denied\n"
 
 
 def test_a_mistake_of_the_labs_own_is_one_line_and_a_log(

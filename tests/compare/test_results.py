@@ -195,6 +195,21 @@ def test_a_folder_in_which_nothing_was_measured_is_deleted() -> None:
     assert not empty.exists() and begun.exists()
 
 
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(28, "No space left on device", "/of", None, "/copy"), "no disk space left to write /copy"),
+        (OSError(28, "No space left on device"), "no disk space left to write .*bbbb"),
+        (PermissionError(13, "Permission denied", "/there"), "^/there: Permission denied$"),
+    ],
+)
+def test_an_error_of_the_system_is_a_full_disk_only_if_it_is(error: OSError, words: str) -> None:
+    folder = _stored("20261121-100000-bbbb")
+    with pytest.raises(HostFailed, match=words) as caught, results.kept(folder, QUIET):
+        raise error
+    assert bool(caught.value.hint) == ("space" in words)
+
+
 def test_a_result_that_is_written_to_is_not_deleted() -> None:
     folder = _stored("20261121-090000-aaaa")
     with results.claimed(folder), pytest.raises(UserError, match="another lab is writing"):

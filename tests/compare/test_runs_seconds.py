@@ -10,6 +10,7 @@ import pytest
 
 from lab.compare import runs
 from lab.core import paths
+from lab.core.errors import HostFailed
 from lab.workloads import selection
 
 from ..fakes.build import own_folders
@@ -56,6 +57,12 @@ def test_guests_that_ran_here_correct_it(tmp_path: Path) -> None:
     runs.learn(selection.load(mine), selection.load(mine).cases, 40.0, built=True, model="none")
     assert seconds(mine, model="none") == pytest.approx(40.0)
     assert seconds("pointer-chase") == pytest.approx(other, rel=0.05), "what a user measures says nothing of others"
+
+
+def test_a_memo_that_cannot_be_written_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = selection.load("alloc-burst")
+    monkeypatch.setattr("lab.core.records.write_atomic", Mock(side_effect=HostFailed("cannot write it")))
+    runs.learn(workload, workload.cases, 99.0, built=True, model="tlb")
 
 
 def test_a_model_that_no_comparison_uses_teaches_nothing() -> None:

@@ -210,6 +210,14 @@ def test_a_guest_that_writes_without_end_is_ended(tmp_path: Path) -> None:
     assert caught.value.kind == "workload"
 
 
+def test_a_file_that_is_larger_than_one_may_be_is_not_read(tmp_path: Path) -> None:
+    argv = qemu(tmp_path, f"truncate --size {guest_run.FILE_MAX + 1} report.jsonl")
+    left = guest_run.boot(argv, folder=tmp_path, timeout_s=60)
+    with pytest.raises(GuestFailed, match="wrote more than 64 MiB") as caught:
+        guest_run.read_report(left)
+    assert caught.value.kind == "workload"
+
+
 def test_a_guest_that_would_make_the_plugin_grow_is_its_programs_failure(tmp_path: Path) -> None:
     said = "cost plugin: the guest's operations and code take more than 64 MiB to count"
     left = guest_run.boot(qemu(tmp_path, f'echo "{said}" >&2; exit 1'), folder=tmp_path, timeout_s=60)

@@ -52,6 +52,8 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("--output", str(release.with_name("InRelease")), "--clearsign", str(release)),
     ):
         subprocess.run([*gpg, *words], check=True)
+    # gpg leaves its agent running.
+    subprocess.run(["gpgconf", "--kill", "all"], check=True)
     monkeypatch.setattr(package_lists, "SUITES", ("trixie",))
     monkeypatch.setattr(package_lists, "_KEYRING", keyring)
     # As root, apt would read the archive as a user who has no access to the folders of tests.

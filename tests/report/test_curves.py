@@ -32,6 +32,11 @@ def _with_curves(folder: Path, *, arms: tuple[str, ...] = ("base", "test")) -> S
     return StoredComparison(raw=one.raw, folder=one.folder)
 
 
+def test_a_name_cannot_turn_a_line_round() -> None:
+    shown = TimelineView(Timeline(name="\u202ereversed", curves={"base": {1: [(1.0, 1.0)]}, "test": {1: [(1.0, 1.0)]}}))
+    assert "\u202e" not in shown.name + shown.description and shown.name == "\\u202ereversed"
+
+
 def test_when_it_had_grown_how_far_is_a_median_over_the_seeds(tmp_path: Path) -> None:
     one = _with_curves(tmp_path)
     (series,) = map(TimelineView, counters.timelines(SLOWER, one.runs))
