@@ -267,10 +267,10 @@ def load(path: Path | None = None, guests: str = architecture.DEFAULT) -> Atlas:
     if path is None:
         path = folder() / f"{guests}.json"
         if not path.is_file():
-            there = ", ".join(one.stem for one in shipped())
+            there = "".join(f", there is {one.stem}" for one in shipped())
             raise UserError(
-                f"no atlas of {guests} comes with this lab",
-                hint=f"there is {there}" if there else "`lab atlas run` measures one",
+                f"no atlas of {guests} comes with this version{there}",
+                hint=f"measure one: `lab atlas run --arch {guests} --output DIR`, then give --data DIR/{guests}.json",
             )
     try:
         return records.decode(path.read_bytes(), Atlas)

@@ -204,7 +204,9 @@ def site_(files: tuple[Path, ...], output: Path) -> None:
     """
     atlases = [atlas_data.load(path) for path in files or atlas_data.shipped()]
     if not atlases:
-        raise UserError("no atlas comes with this lab", hint="`lab atlas run` measures one; give it as --data")
+        raise UserError(
+            "no atlas comes with this version", hint="measure one with `lab atlas run`, and give it as --data"
+        )
     count = site.write(atlases, output)
     click.echo(f"{output / 'index.html'}: {plural(count, 'file')}")
 

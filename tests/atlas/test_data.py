@@ -49,6 +49,19 @@ def test_a_file_that_is_no_atlas_is_named(tmp_path: Path, atlas: Atlas) -> None:
             data.load(path)
 
 
+def test_without_an_atlas_there_is_a_line_and_the_way_to_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(data, "folder", lambda: tmp_path)
+    for words in (["show", "fork-exit"], ["diff", "6.1", "6.12"]):
+        assert main.run(["atlas", *words]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line == (
+            "lab: no atlas of x86_64 comes with this version; measure one: `lab atlas run --arch x86_64 --output DIR`, "
+            "then give --data DIR/x86_64.json"
+        )
+
+
 def test_kernels_are_found_by_release_point_and_version(atlas: Atlas) -> None:
     assert atlas.find("6.4").version == "6.4.1-1" and atlas.find("v6.4.1").version == "6.4.1-1"
     assert atlas.find("6.1.1-1~deb12u1").series == "Debian 12"
