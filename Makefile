@@ -5,6 +5,7 @@
 # make nights  ten nights of real kernels with a regression and its fix: one alarm, the right commit, one fixed
 # make docs    the documentation as a site and as man pages
 # make quick   lint and the unit tests of what changed, in less than a minute
+# make kvm     live mode under KVM, in an emulated machine
 # make test    everything that must hold: lint, types, unit tests, pages in a browser, docs, guests,
 #              a real kernel build
 #
@@ -21,7 +22,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Ansible asks for sudo's password only where sudo would.
 ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-become-pass)
 
-.PHONY: ab test test-packages setup lint quick unit fuzz browser chromium pictures recording database docs man wheel container vagrant guest guest-exact guest-live stories agreement nights bench bench-search bench-verdict scatter truth schema clean
+.PHONY: ab test test-packages setup lint quick unit fuzz browser chromium pictures recording database docs man wheel container vagrant guest guest-exact guest-live guest-kvm kvm stories agreement nights bench bench-search bench-verdict scatter truth schema clean
 
 ab: setup
 	@$(BIN)/lab ab --base '$(BASE)' --test '$(TEST)' $(ARGS)
@@ -47,7 +48,7 @@ test: setup test-packages man
 	@$(TEST_HOME); \
 	nice timeout 5400 $(MAKE) guest-exact >"$$home/exact.log" 2>&1 & guests=$$!; \
 	$(MAKE) lint unit browser database docs vagrant && \
-	{ wait $$guests; status=$$?; cat "$$home/exact.log"; [ $$status = 0 ]; } && $(MAKE) guest-live
+	{ wait $$guests; status=$$?; cat "$$home/exact.log"; [ $$status = 0 ]; } && $(MAKE) guest-live guest-kvm
 
 setup: $(VENV)/host-ready
 
@@ -81,7 +82,7 @@ lint: $(VENV)/tools
 		$(BIN)/ansible-lint --offline -q ansible
 
 unit: $(VENV)/tools
-	$(BIN)/pytest -q -n auto -m 'not guest and not build and not network and not browser and not docs and not vagrant and not database'
+	$(BIN)/pytest -q -n auto -m 'not guest and not build and not network and not browser and not docs and not vagrant and not database and not kvm'
 
 # An hour of what `make unit` does for half a minute: damaged stores, and whatever is typed or printed. LAB_FUZZ_SEED=
 # chooses another hour.
@@ -150,6 +151,14 @@ guest-exact: setup $(VENV)/tools
 # Alone, because profiles miss what is slow where others run beside them.
 guest-live: setup $(VENV)/tools
 	@$(TEST_HOME); $(BIN)/pytest -q -m live tests/guest
+
+# An emulated machine that has KVM, where this host has none, and live mode in it; `guest-kvm` is the part in `make test`.
+# Debian's generic kernel is downloaded and not installed.
+kvm: setup $(VENV)/tools
+	@$(TEST_HOME); nice $(BIN)/pytest -q -s -m kvm --durations=0 tests/kvm
+
+guest-kvm: setup $(VENV)/tools
+	@$(TEST_HOME); nice $(BIN)/pytest -q -s -m kvm --durations=5 tests/kvm/test_live.py
 
 # The JSON Schema of `lab ab --json`, from the records themselves.
 schema: $(VENV)/ready

@@ -49,6 +49,7 @@ _COMMANDS = {
     "nightly": "Measure trees every night, and report what got slower, once.",
     "replay": "Measure a stored result, or a bundle, again and compare every number.",
     "report": "Show stored results, in any format, or list them.",
+    "selftest": "Test what this bench host can do, as a page and a document to post.",
     "shell": "Run a shell, or one command, in the guest image under a kernel.",
     "tree": "Add and list the kernel trees that revisions are looked up in.",
     "workload": "List, show, begin and check what can be measured.",

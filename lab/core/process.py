@@ -21,12 +21,13 @@ logger = logging.getLogger(__name__)
 class CommandFailed(HostFailed):
     """A program exited with a non-zero status."""
 
-    def __init__(self, argv: Sequence[str], status: int, stderr: str) -> None:
+    def __init__(self, argv: Sequence[str], status: int, stderr: str, stdout: bytes = b"") -> None:
         last = next((line for line in reversed(stderr.splitlines()) if line.strip()), "no message")
         super().__init__(f"{argv[0]} exited with status {status}: {last.strip()}")
         self.argv = list(argv)
         self.status = status
         self.stderr = stderr
+        self.stdout = stdout
 
 
 class TimedOut(HostFailed):
@@ -70,7 +71,7 @@ def run(
     except subprocess.TimeoutExpired as error:
         raise TimedOut(f"{args[0]} did not finish within {timeout_s:g} s") from error
     if done.returncode != 0:
-        raise CommandFailed(args, done.returncode, done.stderr.decode(errors="replace"))
+        raise CommandFailed(args, done.returncode, done.stderr.decode(errors="replace"), done.stdout)
     return done.stdout
 
 

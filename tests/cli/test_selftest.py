@@ -1,0 +1,112 @@
+"""`lab selftest`: its steps, what it does not do, and what it does not tell."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import platform
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.cli import main, selftest
+from lab.core.errors import HostFailed
+from lab.guests import exact, kvm, perf_stat
+
+from ..fakes.guest import QEMU
+
+
+def compared(mode: str, verdict: str, **counts: float) -> Any:
+    metrics = [{"name": "time", "primary": True, "ratio": 1.2, "base": [1.0]}]
+    metrics += [{"name": name, "primary": False, "ratio": 1.0, "base": [value]} for name, value in counts.items()]
+    return {"mode": mode, "cases": [{"verdict": verdict, "metrics": metrics}]}
+
+
+CERTIFICATE = {
+    "verdict": "same", "pairs": 10, "disturbed": 1, "quantiles": {}, "block_sd": 0.01, "resolves": {"10": 0.02},
+}  # fmt: skip
+
+
+class Commands:
+    """Stands for the lab's own commands: gives their documents."""
+
+    live = "regression"
+    broken = ""
+
+    def __call__(self, *argv: str, statuses: object = ()) -> Any:
+        if argv[0] == self.broken:
+            raise HostFailed(f"`lab {argv[0]}` failed: no {platform.node()} in {Path.home()}")
+        if argv[0] == "ab":
+            counts = {"perf-instructions": 101.0} if "live" in argv else {"instructions": 100.0}
+            return compared("", self.live if "live" in argv else "regression", **counts)
+        return {
+            "doctor": {"findings": [{"name": "disk", "state": "ok"}, {"name": "turbo", "state": "limited"}]},
+            "aa": {"certificates": [CERTIFICATE]},
+            "machine": {"machine": {"clock": {"ghz": 3.0}}, "notes": []},
+        }[argv[0]]
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Commands:
+    """A host where everything works."""
+    made = Commands()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(selftest, "_lab", made)
+    monkeypatch.setattr(exact, "find_qemu", lambda command="", guests=None: QEMU)
+    monkeypatch.setattr(kvm, "require", lambda qemu, **how: "host")
+    monkeypatch.setattr(perf_stat, "has_pmu", lambda: True)
+    return made
+
+
+def states(path: str = "selftest.json") -> dict[str, str]:
+    return {step["name"]: step["state"] for step in json.loads(Path(path).read_text())["steps"]}
+
+
+def test_a_host_where_everything_works(commands: Commands, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["selftest"]) == 0
+    assert {*states().values()} == {"ok"} and len(states()) == 7
+    page = capsys.readouterr().out
+    assert "agrees with exact mode" in page and "limited: turbo" in page
+    events = json.loads(Path("selftest.json").read_text())["steps"][5]["values"]
+    assert events == {"instructions": {"perf": 101.0, "model": 100.0, "ratio": 1.01}}
+    assert main.run(["selftest"]) == 2, "it is not overwritten"
+
+
+def test_what_a_host_cannot_do_is_named(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(qemu: str, **how: object) -> str:
+        raise kvm.Refusal("there is no /dev/kvm")
+
+    monkeypatch.setattr(kvm, "require", refuse)
+    assert main.run(["selftest"]) == 0
+    assert [name for name, state in states().items() if state == "ok"] == [
+        "doctor", "headline, exact mode", "machine measure",
+    ]  # fmt: skip
+    monkeypatch.setattr(kvm, "require", lambda qemu, **how: "host")
+    monkeypatch.setattr(perf_stat, "has_pmu", lambda: False)
+    assert main.run(["selftest", "--force"]) == 0
+    assert [name for name, state in states().items() if state != "ok"] == ["hardware events"]
+
+
+def test_opposite_signs_fail(commands: Commands) -> None:
+    commands.live = "improvement"
+    assert main.run(["selftest"]) == 4
+    assert states()["headline, live mode"] == "failed"
+    commands.live = "unknown"
+    assert main.run(["selftest", "--force"]) == 0, "a host that cannot tell does not contradict"
+
+
+def test_a_step_that_fails_stops_no_other_and_names_nobody(commands: Commands) -> None:
+    commands.broken = "machine"
+    assert main.run(["selftest"]) == 4
+    assert [name for name, state in states().items() if state == "failed"] == ["machine measure"]
+    text = Path("selftest.json").read_text()
+    assert "no HOST in ~" in text and platform.node() not in text
+
+
+def test_names_of_the_host_and_its_user_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "node", lambda: "bench7")
+    monkeypatch.setattr(getpass, "getuser", lambda: "ada")
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    value = {"bench7": [f"bench7: ada has {Path.home()}/x, a tree has a bench71", 1.5]}
+    assert selftest.anonymous(value) == {"bench7": ["HOST: USER has ~/x, a tree has a bench71", 1.5]}

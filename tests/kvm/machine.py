@@ -1,0 +1,195 @@
+"""A machine that has KVM, emulated on a host that has none.
+
+QEMU's TCG emulates AMD's SVM with nested paging, so Debian's generic kernel offers /dev/kvm in it. The root is the
+host's own, by 9p and read-only, below an overlay in memory: there is no image, and nothing that happens in the machine
+remains, but for the files of its shared folder. Its times say nothing about hardware.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from lab.core import cpio
+from lab.core.locks import make_once
+from lab.kernels import debs
+
+HERE = Path(__file__).resolve().parent
+BUILD = HERE.parents[1] / "build" / "kvm"
+SHARE = Path("/mnt")
+"""The shared folder, as the machine sees it."""
+
+_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "kvm-amd")
+_SERVER = """\
+mount -o remount,rw / 2>/dev/null
+[ -e /dev/ttyS1 ] || { echo no ttyS1; exit 1; }
+stty -F /dev/ttyS1 raw -echo
+exec 3<>/dev/ttyS1
+echo up >&3
+while read -r number <&3; do
+    { setsid bash "/mnt/$number.sh" </dev/null >"/mnt/$number.out" 2>"/mnt/$number.err"; echo "$number $?" >&3; } &
+done
+"""
+"""PID 1 of the machine, or a unit of systemd: runs the scripts whose numbers arrive, and answers with their status."""
+
+_SYSTEMD = """\
+cat > /etc/systemd/system/tests.service <<UNIT
+[Unit]
+DefaultDependencies=no
+[Service]
+ExecStart=/bin/bash /mnt/server.sh
+UNIT
+ln -sf /etc/systemd/system/tests.service /etc/systemd/system/multi-user.target.wants/ 2>/dev/null || {
+    mkdir -p /etc/systemd/system/multi-user.target.wants
+    ln -sf /etc/systemd/system/tests.service /etc/systemd/system/multi-user.target.wants/
+}
+systemd-machine-id-setup >/dev/null 2>&1
+exec /lib/systemd/systemd --unit=multi-user.target --log-target=kmsg --show-status=no
+"""
+
+
+class Machine:
+    """A running machine, in which commands run as root. folder: the shared one, which is kept."""
+
+    def __init__(self, folder: Path, *, systemd: bool = False, memory_mb: int = 4096, timeout_s: float = 300) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "server.sh").write_text(_SERVER)
+        (folder / "systemd.sh").write_text(_SYSTEMD)
+        program = "systemd.sh" if systemd else "server.sh"
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._sockets = tempfile.TemporaryDirectory(prefix="lab-kvm-")
+        self._listener.bind(f"{self._sockets.name}/control")
+        self._listener.listen(1)
+        started = time.monotonic()
+        with (folder / "qemu.log").open("wb") as log:
+            self._qemu = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", "--", *_argv(Path(self._sockets.name), folder, program, memory_mb)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
+        self._listener.settimeout(timeout_s)
+        self._control, _ = self._listener.accept()
+        self._control.settimeout(timeout_s)
+        self._pending = b""
+        self._statuses: dict[int, int] = {}
+        self._count = 0
+        assert self._line() == "up"
+        self.up_s = time.monotonic() - started
+
+    def start(self, *argv: str, env: Mapping[str, str] | None = None, cwd: str = "/") -> int:
+        """Start a command; its number."""
+        self._count += 1
+        exports = [f"export {name}={shlex.quote(value)}" for name, value in (env or {}).items()]
+        script = [*exports, f"cd {shlex.quote(cwd)}", f"exec {shlex.join(argv)}"]
+        (self.folder / f"{self._count}.sh").write_text("\n".join(script) + "\n")
+        self._control.sendall(b"%d\n" % self._count)
+        return self._count
+
+    def wait(self, number: int, timeout_s: float = 1200) -> subprocess.CompletedProcess[str]:
+        """Wait for a command, with its status and output."""
+        self._control.settimeout(timeout_s)
+        while number not in self._statuses:
+            ended, status = self._line().split()
+            self._statuses[int(ended)] = int(status)
+        out, err = ((self.folder / f"{number}.{stream}").read_text(errors="replace") for stream in ("out", "err"))
+        return subprocess.CompletedProcess(number, self._statuses[number], out, err)
+
+    def run(
+        self, *argv: str, env: Mapping[str, str] | None = None, cwd: str = "/", timeout_s: float = 1200
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        return self.wait(self.start(*argv, env=env, cwd=cwd), timeout_s)
+
+    def stop(self) -> None:
+        """Switch the machine off, as by its plug."""
+        self._qemu.kill()
+        self._qemu.wait()
+        self._control.close()
+        self._listener.close()
+        self._sockets.cleanup()
+
+    def _line(self) -> str:
+        while b"\n" not in self._pending:
+            try:
+                piece = self._control.recv(4096)
+            except TimeoutError as error:
+                raise AssertionError(f"the machine does not answer; see {self.folder}") from error
+            assert piece, f"the machine is gone: {(self.folder / 'qemu.log').read_text()}; see {self.folder}"
+            self._pending += piece
+        line, _, self._pending = self._pending.partition(b"\n")
+        return line.strip().decode()
+
+
+def _argv(sockets: Path, folder: Path, program: str, memory_mb: int) -> list[str]:
+    parts = obtain()
+    tsc = subprocess.run([parts / "tsc"], capture_output=True, text=True, check=True).stdout.strip()
+    cmdline = [
+        *("console=ttyS0", "loglevel=4", "mitigations=off", "panic=-1"),
+        # Emulated timers are too coarse to measure the TSC by.
+        *("tsc=reliable", f"tsc_early_khz={tsc}"),
+        *("--", "/bin/bash", str(SHARE / program)),
+    ]
+    mount = "security_model=none,multidevs=remap"
+    return [
+        *("nice", "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
+        # Without la57: KVM would give its guests page tables of five levels.
+        *("-machine", "q35", "-accel", "tcg,thread=multi,tb-size=1024", "-cpu", "max,la57=off"),
+        *("-smp", "2", "-m", str(memory_mb)),
+        *("-kernel", str(parts / "vmlinuz"), "-initrd", str(parts / "initrd.cpio"), "-append", " ".join(cmdline)),
+        *("-virtfs", f"local,path=/,mount_tag=root,readonly=on,{mount}"),
+        *("-virtfs", f"local,path={folder},mount_tag=share,{mount}"),
+        *("-device", "virtio-rng-pci"),
+        *("-chardev", f"file,id=console,path={folder / 'console.log'}", "-device", "isa-serial,chardev=console"),
+        *("-chardev", f"socket,id=control,path={sockets / 'control'}", "-device", "isa-serial,chardev=control"),
+    ]
+
+
+def obtain() -> Path:
+    """The folder with kernel, initrd and tsc; made once."""
+    make_once(BUILD, _make)
+    return BUILD
+
+
+def _make(folder: Path) -> None:
+    """Debian's generic kernel, which is downloaded and not installed, and an initrd with its modules."""
+    source = debs.resolve("linux-image-amd64")
+    package = source.fetch()
+    shutil.copy(next(debs.images(package)), folder / "vmlinuz")
+    for name, options in (("init", ["-static"]), ("tsc", [])):
+        subprocess.run(["gcc", "-O2", *options, "-o", folder / name, HERE / f"{name}.c"], check=True)
+    modules = next(path for path in package.glob("**/lib/modules/*") if (path / "kernel").is_dir())
+    (folder / "initrd.cpio").write_bytes(_initrd(modules, folder / "init"))
+
+
+def _initrd(modules: Path, init: Path) -> bytes:
+    by_name = {path.name.partition(".ko")[0].replace("-", "_"): path for path in modules.glob("kernel/**/*.ko*")}
+    order: dict[str, Path] = {}
+
+    def add(name: str) -> None:
+        name = name.replace("-", "_")
+        if name in order or name not in by_name:
+            return  # a module that is built in has no file
+        for needed in _field(by_name[name], "depends").split(","):
+            add(needed)
+        order[name] = by_name[name]
+
+    for name in _MODULES:
+        add(name)
+    entries = [cpio.entry(name, 0o040755) for name in ("dev", "modules", "memory", "host", "root")]
+    entries.append(cpio.entry("init", 0o100755, init.read_bytes()))
+    entries += [cpio.entry(f"modules/{path.name}", 0o100644, path.read_bytes()) for path in order.values()]
+    listed = "".join(f"/modules/{path.name}\n" for path in order.values())
+    entries.append(cpio.entry("modules/order", 0o100644, listed.encode()))
+    return b"".join(entries) + cpio.trailer()
+
+
+def _field(module: Path, name: str) -> str:
+    """A field of a module's .modinfo."""
+    done = subprocess.run(["/sbin/modinfo", "-F", name, str(module)], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
