@@ -22,7 +22,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Ansible asks for sudo's password only where sudo would.
 ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-become-pass)
 
-.PHONY: ab test test-packages setup lint quick unit fuzz browser chromium pictures recording database docs man wheel container vagrant guest guest-exact guest-live guest-kvm kvm stories agreement nights bench bench-search bench-verdict scatter truth schema clean
+.PHONY: ab test test-packages setup lint quick unit fuzz browser chromium pictures recording database docs man wheel container vagrant guest guest-exact guest-live guest-kvm kvm stories agreement nights kills bench bench-search bench-verdict scatter truth schema clean
 
 ab: setup
 	@$(BIN)/lab ab --base '$(BASE)' --test '$(TEST)' $(ARGS)
@@ -169,6 +169,10 @@ stories: setup
 
 agreement: setup
 	$(BIN)/python -m tests.scenarios.agreement $(ARGS)
+
+# Kills -9 of every long command, at instants of its whole course: the same answer, nothing left running, no litter.
+kills: setup
+	$(BIN)/python -m tests.scenarios.kills $(ARGS)
 
 # Goes on where it was stopped; from the beginning without build/nights.
 nights: setup
