@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -116,6 +118,46 @@ def test_a_workload_that_fails_is_told_from_one_that_ran_out_of_memory(story: La
     greedy = _workload(open_folder / "greedy", 320, ["--case", "layout-4096k", "--total", "600m"])
     line = story.refused(4, *arms, "-w", greedy)
     assert "memory" in line
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("marks", "the guest's operations and code take more than 64 MiB to count"),
+        ("code", "the guest's operations and code take more than 64 MiB to count"),
+        ("memory", "ran out of memory"),
+        ("number", "never reported its metric"),
+    ],
+)
+def test_a_harmful_guest_costs_its_memory_and_no_more_than_256_mib(
+    story: Lab, open_folder: Path, case: str, words: str
+) -> None:
+    """harm.c has more of them; these are the ones that end soon."""
+    harm = Path(shutil.copytree(Path(__file__).with_name("harm"), open_folder / "harm"))
+    words_of_it = ("-w", f"{harm}:{case}", "--seeds", "1", "--jobs", "1", "--guest-timeout", "40s")
+    folder = open_folder / "result"
+    process = subprocess.Popen(
+        story.command("ab", "--base", FIX, "--test", f"{FIX}@thp=never", *words_of_it, "--result", str(folder)),
+        cwd="/", env=story.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    peak_kib = 0
+    while process.poll() is None:
+        peak_kib = max(peak_kib, *_anonymous_kib(str(folder)), 0)
+        time.sleep(0.05)
+    said = process.communicate()[1]
+    assert process.returncode == 4 and words in said, said
+    assert 0 < peak_kib < (512 + 256) << 10
+
+
+def _anonymous_kib(folder: str) -> list[int]:
+    """The memory of each QEMU whose files are in a folder, without what it maps of files."""
+    found = [0]
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (path / "comm").read_text().startswith("qemu-system") and folder in (path / "cmdline").read_text():
+                fields = dict(line.split(":") for line in (path / "status").read_text().splitlines())
+                found.append(int(fields.get("RssAnon", "0 kB").split()[0]))
+    return found
 
 
 def test_a_result_folder_takes_one_comparison(story: Lab) -> None:
