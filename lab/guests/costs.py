@@ -53,11 +53,14 @@ METRICS = (
     Metric(name="exceptions", unit="exceptions/op", better="lower"),
     Metric(name="cr3_writes", unit="instructions/op", better="lower"),
     Metric(name="invlpgs", unit="instructions/op", better="lower"),
+    Metric(name="tlb_invalidations", unit="instructions/op", better="lower"),
+    Metric(name="zeroed_lines", unit="lines/op", better="lower"),
     Metric(name="counted_operations", unit="operations", better="neither"),
 )
 
 _PLAIN_COUNTS = {
     "instructions_per_op", "kernel_instructions", "user_instructions", "interruptions", "counted_operations",
+    "tlb_invalidations", "zeroed_lines",
 }  # fmt: skip
 
 Basis = Literal["cycles", "instructions"]
@@ -96,6 +99,8 @@ _SUMS = {
     "exceptions": ("exceptions",),
     "cr3_writes": ("cr3_writes",),
     "invlpgs": ("invlpgs",),
+    "tlb_invalidations": ("tlb_invalidations",),
+    "zeroed_lines": ("zeroed_lines",),
 }
 
 TRACE = 5_000
@@ -159,7 +164,7 @@ def summarize(windows: Sequence[Window], counted: float | None = None, *, center
 
 
 def counts(values: Mapping[str, float]) -> dict[str, float]:
-    """The metrics of a case that need neither a model nor the classes of instructions that it knows."""
+    """The metrics of a case that are counted, not modelled."""
     return {name: value for name, value in values.items() if name in _PLAIN_COUNTS}
 
 

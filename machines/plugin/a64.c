@@ -15,6 +15,10 @@
 #define ENTER_TASK	0xa8c1251d	/* ldp x29, x9, [x8], #16 */
 #define ROOM		0xd10003ff	/* sub sp, sp, #imm12 */
 #define ROOM_SIZE	0x003ffc00
+#define DC_ZVA		0xd50b7420	/* dc zva, xN */
+#define DC_ADDRESS	0x0000001f
+#define TLBI		0xd5088000	/* tlbi: system instructions of CRn 8, or 9 with nXS */
+#define TLBI_MASK	0xfff8e000
 #define LOOK		0x8b2063ff	/* add sp, sp, x0 */
 
 static uint32_t word_of(const uint8_t *bytes)
@@ -46,6 +50,13 @@ static bool may_access(uint32_t word)
 	return (word & 0x0a000000) == 0x08000000 || (word & 0xffc00000) == 0xd5000000;
 }
 
+static enum class class_of(uint32_t word)
+{
+	if ((word & ~DC_ADDRESS) == DC_ZVA)
+		return CLASS_ZEROED_LINE;
+	return (word & TLBI_MASK) == TLBI ? CLASS_TLB_INVALIDATION : CLASS_NONE;
+}
+
 struct decoded a64_decode(const uint8_t *bytes, size_t size)
 {
 	struct decoded decoded = { .kind = KIND_PLAIN, .class = CLASS_NONE };
@@ -64,6 +75,7 @@ struct decoded a64_decode(const uint8_t *bytes, size_t size)
 	}
 	decoded.memory = may_access(word);
 	decoded.turn = turn_of(word);
+	decoded.class = class_of(word);
 	return decoded;
 }
 

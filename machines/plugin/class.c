@@ -26,6 +26,8 @@ const char *const class_costs[NR_CLASSES] = {
 	[CLASS_INVLPG]		= "invlpg",
 	[CLASS_SYSCALL]		= "syscall",
 	[CLASS_EXCEPTION]	= "exception",
+	[CLASS_TLB_INVALIDATION] = "tlb_invalidation",
+	[CLASS_ZEROED_LINE]	= "zeroed_line",
 };
 
 const char *const class_counters[NR_CLASSES] = {
@@ -50,6 +52,8 @@ const char *const class_counters[NR_CLASSES] = {
 	[CLASS_INVLPG]		= "invlpgs",
 	[CLASS_SYSCALL]		= "syscalls",
 	[CLASS_EXCEPTION]	= "exceptions",
+	[CLASS_TLB_INVALIDATION] = "tlb_invalidations",
+	[CLASS_ZEROED_LINE]	= "zeroed_lines",
 };
 
 struct modrm {

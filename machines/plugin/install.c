@@ -417,6 +417,7 @@ static bool choose_architecture(const char *target)
 		return false;
 	}
 	decode = a64_decode;
+	output_classes(CLASS_TLB_INVALIDATION, NR_CLASSES);
 	watch_interrupt = context_watch_vector;
 	return true;
 }

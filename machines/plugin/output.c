@@ -16,6 +16,7 @@
 
 static FILE *file;
 static bool fresh;
+static int first_class, last_class = NR_X86_CLASSES;
 
 static const char *const names[NR_COUNTERS] = {
 	[STRINGS]		= "string_instructions",
@@ -46,6 +47,12 @@ bool output_open(const char *path, int interface)
 	return true;
 }
 
+void output_classes(enum class first, enum class end)
+{
+	first_class = first;
+	last_class = end;
+}
+
 /* Which counters a model has: those of a part that is not modelled are left out, not zero. */
 static bool has(enum counter counter)
 {
@@ -59,7 +66,7 @@ static void put_spent(const struct spent *spent)
 	fprintf(file, "{\"instructions\":%" PRIu64 ",\"string_bytes\":%" PRIu64, spent->instructions, spent->bytes);
 	if (machine.model >= MODEL_TLB)
 		fprintf(file, ",\"loads\":%" PRIu64 ",\"stores\":%" PRIu64, spent->loads, spent->stores);
-	for (int i = 0; i < NR_CLASSES; i++)
+	for (int i = first_class; i < last_class; i++)
 		fprintf(file, ",\"%s\":%" PRIu64, class_counters[i], spent->classes[i]);
 	for (int i = 0; i < NR_COUNTERS; i++)
 		if (names[i] && has((enum counter)i))

@@ -8,6 +8,10 @@
 #include <stdbool.h>
 
 bool output_open(const char *path, int interface);
+
+/* The classes that the guest's instructions are decoded to; without a call, those of x86-64. */
+void output_classes(enum class first, enum class end);
+
 void output_window(const struct window *window, bool complete);
 void output_close(void);
 

@@ -15,8 +15,8 @@ pytestmark = [
 ]
 
 KERNEL = "deb:trixie/6.12:arm64"
-# One that forks, one that is interrupted now and then, one of pages.
-CASES = "syscalls:getppid,fork-exec,mprotect-private-256k"
+# One that clears a page, one that forks, one that is interrupted now and then, one of pages.
+CASES = "syscalls:getppid,fault-anon,fork-exec,mprotect-private-256k"
 
 
 def test_numbers_are_the_same_again_and_functions_have_names(story: Lab) -> None:
@@ -28,6 +28,10 @@ def test_numbers_are_the_same_again_and_functions_have_names(story: Lab) -> None
         assert count["name"] == "kernel_instructions" and count["base"] == count["test"] and count["base"][0] > 100
         measured = {metric["name"] for metric in one["metrics"] if metric["method"] != "none"}
         assert not [name for name in measured if "cycles" in name or "misses" in name]
+    counted = {(case["case"], row["name"]): row["base"][0] for case in first["cases"] for row in case["metrics"]}
+    assert counted["getppid", "tlb_invalidations"] == counted["getppid", "zeroed_lines"] == 0
+    assert counted["mprotect-private-256k", "tlb_invalidations"] >= 1
+    assert counted["fault-anon", "zeroed_lines"] == 4096 / 64
     why = story.json("explain", first["result"], "--case", "mprotect-private-256k")
     names = {row["name"] for row in why["rows"]}
     assert {"change_protection", "tlb_flush"} <= names

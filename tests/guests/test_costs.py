@@ -141,7 +141,7 @@ def test_every_metric_is_filled_by_a_full_model(name: str) -> None:
     counters = dict.fromkeys(
         ("instructions", "string_bytes", "loads", "stores", "dtlb_walks_4k", "dtlb_walks_2m", "dtlb_l1_misses",
          "itlb_walks", "l1i_misses", "fetch_stalls", "l1d_misses", "l2_misses", "llc_misses", "atomics",
-         "mispredictions", "exceptions", "cr3_writes", "invlpgs"), 1,
+         "mispredictions", "exceptions", "cr3_writes", "invlpgs", "tlb_invalidations", "zeroed_lines"), 1,
     )  # fmt: skip
     one = window(1000, operations=[operation(1)], user=counters, kernel=counters)
     assert costs.summarize([one])[name] > 0 or name == "user_cycles"

@@ -61,6 +61,10 @@ static inline __attribute__((always_inline)) long call6(long number, long a, lon
 #define call_select(...)		SYS(select, __VA_ARGS__)
 #define call_epoll_wait(...)		SYS(epoll_wait, __VA_ARGS__)
 #else
+#include <fcntl.h>
+#include <signal.h>
+#include <time.h>
+
 #define call_fork()			SYS(clone, SIGCHLD)
 #define call_open(...)			SYS(openat, AT_FDCWD, __VA_ARGS__)
 #define call_pause()			SYS(ppoll, NULL, 0, NULL, NULL)
