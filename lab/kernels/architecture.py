@@ -30,7 +30,8 @@ class Architecture(Record, frozen=True, kw_only=True):
     """`machines/<name>/architecture.toml`.
 
     debian: its name in package archives. flavour: of the kernels that guests boot. images: the kinds of
-    their files. triplet: of its C libraries.
+    their files, which are also kbuild's targets. kbuild: its ARCH. tree: the folder of its code in a kernel's tree.
+    triplet: of its C libraries.
     compiler, qemu: commands, and the packages that they are in.
     modelled: cycles can be modelled; else instructions are counted.
     console, report: QEMU's options of the two serial ports. options: others.
@@ -42,6 +43,8 @@ class Architecture(Record, frozen=True, kw_only=True):
     debian: str
     flavour: str
     images: list[str]
+    kbuild: str
+    tree: str
     triplet: str
     compiler: str
     compiler_package: str
@@ -52,6 +55,16 @@ class Architecture(Record, frozen=True, kw_only=True):
     report: list[str]
     options: list[str] = msgspec.field(default_factory=list)
     boards: dict[MachineType, str]
+
+    @property
+    def packed(self) -> str:
+        """The kind of image that a boot loader takes."""
+        return self.images[0]
+
+    @property
+    def cross_prefix(self) -> str:
+        """What the names of its binutils begin with; nothing for the host's own."""
+        return self.compiler.removesuffix("gcc")
 
 
 @cache
@@ -79,6 +92,11 @@ def require_default(what: str, guests: Iterable[str]) -> None:
 def of_image(kind: str) -> Architecture:
     """The architecture of a kind of kernel image."""
     return next(found for found in map(load, names()) if kind in found.images)
+
+
+def image_of(machine: MachineType) -> str:
+    """The kind of kernel image that a kind of machine boots."""
+    return "vmlinux" if machine in (MachineType.MICROVM, MachineType.Q35_PVH) else of_machine(machine).packed
 
 
 def of_machine(machine: str) -> Architecture:

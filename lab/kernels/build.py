@@ -21,7 +21,7 @@ from lab.core.git import Repo
 from lab.core.progress import Progress, follow_log
 from lab.core.records import Record
 from lab.core.text import plural
-from lab.kernels import compilers, kconfig, store
+from lab.kernels import architecture, compilers, kconfig, store
 from lab.kernels.compilers import Compiler
 from lab.kernels.files import PATCH, KernelFiles, bootable
 from lab.kernels.spec import Pair
@@ -29,8 +29,7 @@ from lab.kernels.store import Build, BuildInputs
 from lab.kernels.trees import open_tree
 
 # Fixes whatever could differ between two hosts; part of the key.
-MAKE_VARIABLES = [
-    "ARCH=x86_64",
+_MAKE_VARIABLES = [
     "KBUILD_BUILD_TIMESTAMP=2024-01-01 00:00:00 +0000",
     "KBUILD_BUILD_USER=lab",
     "KBUILD_BUILD_HOST=lab",
@@ -40,6 +39,14 @@ MAKE_VARIABLES = [
     "RUSTC=none",
     "PAHOLE=none",
 ]
+
+
+def make_variables(guests: str = architecture.DEFAULT) -> list[str]:
+    """The variables of make that fix a build for an architecture; part of the key."""
+    found = architecture.load(guests)
+    cross = [f"CROSS_COMPILE={found.cross_prefix}"] if found.cross_prefix else []
+    return [f"ARCH={found.kbuild}", *cross, *_MAKE_VARIABLES]
+
 
 # Variables of the caller that would reach kbuild and are no part of the key, and make's own from `make ab`.
 _CLEARED = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "KCFLAGS", "KAFLAGS", "KCPPFLAGS", "CROSS_COMPILE", "LDFLAGS")
@@ -85,10 +92,17 @@ class TreeSource(Record, frozen=True, kw_only=True, tag="tree"):
         optional: tuple[Pair, ...],
         base: tuple[Pair, ...],
         cc: str,
+        guests: str,
     ) -> KernelFiles:
         """Build the kernel, or take it from the store."""
         request = BuildRequest(
-            text=text, source=self, kconfig=kconfig, optional=optional, base=base, compiler=compilers.identify(cc)
+            text=text,
+            source=self,
+            kconfig=kconfig,
+            optional=optional,
+            base=base,
+            compiler=compilers.of_guests(guests, cc),
+            guests=guests,
         )
         build = obtain(request, work)
         folder = store.folder_of(build.key)
@@ -96,10 +110,11 @@ class TreeSource(Record, frozen=True, kw_only=True, tag="tree"):
             key=build.key,
             release=build.release,
             commit=self.commit,
-            bzimage=folder / "bzImage",
-            vmlinux=bootable(folder / "vmlinux"),
+            bzimage=folder / architecture.load(guests).packed,
+            vmlinux=bootable(folder / "vmlinux") if "vmlinux" in build.files else None,
             symbols=folder / "System.map",
             config=folder / "config",
+            architecture=guests,
         )
 
     def provenance(self, folder: Path) -> Iterator[str]:
@@ -130,6 +145,7 @@ class BuildRequest:
     """A revision to build, its kconfig changes, and the compiler. text: the spec as typed, for people.
 
     optional: kconfig changes that the tree may drop. base: a whole configuration in place of the lab's fragments.
+    guests: the architecture.
     """
 
     text: str
@@ -138,12 +154,13 @@ class BuildRequest:
     optional: tuple[Pair, ...] = ()
     base: tuple[Pair, ...] = ()
     compiler: Compiler
+    guests: str = architecture.DEFAULT
 
     @property
     def key(self) -> str:
         """Digest of the request, before kconfig is resolved."""
-        required, optional = kconfig.requested(self.kconfig, self.optional, self.base)
-        return records.digest([self.source.tree_id, required, optional, self.compiler, MAKE_VARIABLES])
+        required, optional = kconfig.requested(self.kconfig, self.optional, self.base, guests=self.guests)
+        return records.digest([self.source.tree_id, required, optional, self.compiler, make_variables(self.guests)])
 
 
 def obtain(request: BuildRequest, work: Work) -> Build:
@@ -188,7 +205,11 @@ class Workspace:
         self.request = request
         self.source = request.source
         self.compiler = request.compiler
-        self.required, self.optional = kconfig.requested(request.kconfig, request.optional, request.base)
+        self.architecture = architecture.load(request.guests)
+        self.make = make_variables(request.guests)
+        self.required, self.optional = kconfig.requested(
+            request.kconfig, request.optional, request.base, guests=request.guests
+        )
         self.repo: Repo = open_tree(self.source.tree).repo
         self.worktree = worktree_of(self.source.tree)
         configuration = records.digest([self.required, self.optional, self.compiler.version])[:12]
@@ -205,7 +226,7 @@ class Workspace:
                 kconfig_sha256=records.digest(resolved),
                 compiler=self.compiler.version,
                 linker=self.compiler.linker,
-                make=MAKE_VARIABLES,
+                make=self.make,
             )
             return store.find(store.key_of(inputs)) or self._make(inputs, resolved, work)
 
@@ -240,9 +261,9 @@ class Workspace:
     def _kconfig_inputs(self) -> str:
         """Digest of everything that affects a resolved kconfig: Kconfig files, kbuild's scripts, compiler, request."""
         entries = self.repo.git("ls-tree", "-r", self.source.tree_id).splitlines()
-        decisive = re.compile(r"\t(scripts/|Makefile$|arch/x86/Makefile|.*/?Kconfig[^/]*$)")
+        decisive = re.compile(rf"\t(scripts/|Makefile$|{self.architecture.tree}/Makefile|.*/?Kconfig[^/]*$)")
         files = [entry for entry in entries if decisive.search(entry)]
-        return records.digest([files, self.required, self.optional, self.compiler, MAKE_VARIABLES])
+        return records.digest([files, self.required, self.optional, self.compiler, self.make])
 
     def _kconfig_symbols(self) -> set[str]:
         """Names of all symbols that the tree's Kconfig files define, without CONFIG_."""
@@ -276,6 +297,8 @@ class Workspace:
                 variables = {
                     "kernel_build_config": str(config),
                     "kernel_build_jobs": work.jobs,
+                    "kernel_build_images": self.architecture.images,
+                    "kernel_build_boot": f"{self.architecture.tree}/boot",
                     "kernel_build_staging": str(staging),
                     "kernel_build_record": self._record(inputs, key),
                 }
@@ -350,9 +373,9 @@ class Workspace:
             "kernel_build_commit": self.source.build_commit,
             "kernel_build_out": str(self.out),
             "kernel_build_make": [
-                *MAKE_VARIABLES,
+                *self.make,
                 f"CC={self.compiler.make_command}",
-                f"HOSTCC={self.compiler.make_command}",
+                f"HOSTCC={self.compiler.host_make_command}",
                 # BUG() and WARN() hold paths: the same ones in every worktree, with ccache and without it.
                 f"KCPPFLAGS=-fmacro-prefix-map={self.worktree}/=../{self.worktree.name}/",
             ],

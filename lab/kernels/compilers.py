@@ -29,7 +29,27 @@ class Compiler(Record, frozen=True, kw_only=True):
     @property
     def make_command(self) -> str:
         """The value of CC for kbuild: with ccache, if it is installed. ccache never changes the result."""
-        return f"ccache {self.command}" if shutil.which("ccache") else self.command
+        return _with_ccache(self.command)
+
+    @property
+    def host_make_command(self) -> str:
+        """The same of HOSTCC."""
+        return _with_ccache(host_command(self.command))
+
+
+def host_command(command: str) -> str:
+    """The compiler of programs that run while a kernel is built: the host's own beside a cross compiler."""
+    return DEFAULT if _cross_prefix(command) else command
+
+
+def _with_ccache(command: str) -> str:
+    return f"ccache {command}" if shutil.which("ccache") else command
+
+
+def _cross_prefix(command: str) -> str:
+    """The beginning of a cross compiler's name, which its binutils share; nothing for another compiler."""
+    prefixes = (architecture.load(name).cross_prefix for name in architecture.names())
+    return next((prefix for prefix in prefixes if prefix and Path(command).name.startswith(prefix)), "")
 
 
 class _Age(Record, frozen=True, kw_only=True):
@@ -68,21 +88,23 @@ def identify(command: str = DEFAULT) -> Compiler:
     major = major or re.search(r"^#define __GNUC__ (\d+)$", macros, re.MULTILINE)
     if not major:
         raise UserError(f"{command} is neither gcc nor clang", hint="choose a compiler with --cc")
-    linker = run_text([find_tool("ld", package="binutils"), "--version"]).splitlines()[0]
+    linker = run_text([find_tool(f"{_cross_prefix(command)}ld", package="binutils"), "--version"]).splitlines()[0]
     return Compiler(command=command, family=family, major=int(major[1]), version=version, linker=linker)
 
 
-def of_guests(guests: str) -> Compiler:
-    """The compiler of programs for guests of an architecture."""
-    if guests == architecture.DEFAULT:
-        return identify()
+def of_guests(guests: str, command: str = DEFAULT) -> Compiler:
+    """The compiler of kernels and programs for guests of an architecture: a cross compiler of the command's version."""
     found = architecture.load(guests)
-    if shutil.which(found.compiler) is None:
+    if not found.cross_prefix:
+        return identify(command)
+    cross = command if _cross_prefix(command) else f"{found.cross_prefix}{command}"
+    if shutil.which(cross) is None:
+        package = found.compiler_package.replace("gcc", command, 1)
         raise HostFailed(
-            f"the compiler {found.compiler} is not installed, which {found.name} guests' programs need",
-            hint=f"install it: apt-get install {found.compiler_package}",
+            f"the compiler {cross} is not installed, which kernels and programs of {found.name} guests need",
+            hint=f"install it: apt-get install {package}",
         )
-    return identify(found.compiler)
+    return identify(cross)
 
 
 def age_hint(compiler: Compiler, kernel_version: tuple[int, int]) -> str | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from lab.core.errors import UserError
 from lab.core.paths import room
+from lab.kernels import architecture
 
 _LINE = re.compile(r"(CONFIG_\w+)=(.+)")
 _UNSET = re.compile(r"# (CONFIG_\w+) is not set")
@@ -40,10 +41,18 @@ def parse(text: str) -> dict[str, str]:
     return options
 
 
-def guest_fragments() -> tuple[Path, Path]:
-    """The two fragments of every guest kernel: required options, and options that older kernels may lack."""
-    folder = room("kernels") / "fragments"
-    return folder / "guest.config", folder / "guest-optional.config"
+def guest_options(guests: str = architecture.DEFAULT) -> tuple[dict[str, str], dict[str, str]]:
+    """The options of every guest kernel of an architecture: required ones, and those that older kernels may lack."""
+    common, own = room("kernels") / "fragments", room("machines") / guests
+    required, optional = (
+        parse((common / name).read_text()) | parse(_text_of(own / name))
+        for name in ("guest.config", "guest-optional.config")
+    )
+    return required, optional
+
+
+def _text_of(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
 
 
 def shell_needs() -> Needs:
@@ -61,28 +70,33 @@ def requested(
     extra: Iterable[tuple[str, str]],
     wanted: Iterable[tuple[str, str]] = (),
     base: Iterable[tuple[str, str]] = (),
+    *,
+    guests: str = architecture.DEFAULT,
 ) -> tuple[dict[str, str], dict[str, str]]:
     """The options that a guest kernel requests: (required, optional). The spec's win over the fragments'.
 
-    wanted: more optional ones. base: optional ones in place of the fragments.
+    wanted: more optional ones. base: optional ones in place of the fragments. guests: the architecture.
     """
     own = dict(extra)
     if package := dict(base):
         return own, {name: value for name, value in (package | dict(wanted)).items() if name not in own}
     required, optional = (
-        {name: value for name, value in parse(path.read_text()).items() if name not in own}
-        for path in guest_fragments()
+        {name: value for name, value in options.items() if name not in own} for options in guest_options(guests)
     )
     optional |= wanted
     return required | own, optional  # the spec's own last: kconfig takes the last of two members of a choice
 
 
 def missing(
-    extra: Iterable[tuple[str, str]], needs: Iterable[str], base: Iterable[tuple[str, str]] = ()
+    extra: Iterable[tuple[str, str]],
+    needs: Iterable[str],
+    base: Iterable[tuple[str, str]] = (),
+    *,
+    guests: str = architecture.DEFAULT,
 ) -> tuple[tuple[str, str], ...]:
     """The options, of those that a kernel needs built in, that are neither a guest kernel's nor decided by the spec."""
     own = dict(extra)
-    required, optional = requested(own.items(), base=base)
+    required, optional = requested(own.items(), base=base, guests=guests)
     return tuple(
         (name, "y") for name in sorted(needs) if name not in own and {**optional, **required}.get(name, "n") == "n"
     )

@@ -49,10 +49,12 @@ class KernelSource(Protocol):
         optional: tuple[Pair, ...],
         base: tuple[Pair, ...],
         cc: str,
+        guests: str,
     ) -> KernelFiles:
         """Put the kernel's files on this machine.
 
         text: the spec, for people. optional: kconfig that may be dropped. base: kconfig in place of the lab's own.
+        guests: their architecture.
         """
 
     def provenance(self, folder: Path) -> Iterator[str]:
@@ -65,7 +67,7 @@ Source = TreeSource | DebSource | FileSource
 class KernelSpec(Record, frozen=True, kw_only=True):
     """One kernel and the settings around it. note: a choice that the lab made for the user.
 
-    The value of `config` in kconfig is that of a package, as apt takes it.
+    In kconfig, the value of `config` is that of a package, as apt takes it, and that of `arch` an architecture.
     """
 
     text: str
@@ -81,7 +83,9 @@ class KernelSpec(Record, frozen=True, kw_only=True):
         """
         source: KernelSource = self.source
         required, optional, base = self._options(needs, work)
-        found = source.obtain(work, text=self.text, kconfig=required, optional=optional, base=base, cc=cc)
+        found = source.obtain(
+            work, text=self.text, kconfig=required, optional=optional, base=base, cc=cc, guests=self.architecture
+        )
         return Kernel(spec=self, **asdict(found))
 
     def request_key(self, *, cc: str = compilers.DEFAULT, needs: Needs = NOTHING) -> str:
@@ -89,26 +93,32 @@ class KernelSpec(Record, frozen=True, kw_only=True):
         if (source := self.tree_source) is None:
             return records.digest(self.source)
         required, optional, base = self._options(needs, Work(progress=QUIET))
-        compiler = compilers.identify(cc)
         request = BuildRequest(
-            text=self.text, source=source, kconfig=required, optional=optional, base=base, compiler=compiler
+            text=self.text,
+            source=source,
+            kconfig=required,
+            optional=optional,
+            base=base,
+            compiler=compilers.of_guests(self.architecture, cc),
+            guests=self.architecture,
         )
         return request.key
 
     def _options(self, needs: Needs, work: Work) -> tuple[tuple[Pair, ...], tuple[Pair, ...], tuple[Pair, ...]]:
         """The kconfig of a build for workloads: the required one, what the tree may drop, and a package's below."""
         own = dict(self.kconfig)
+        guests = own.pop("arch", architecture.DEFAULT)
         base = self._package_configuration(own.pop("config", None), work)
         required = tuple(own.items())
-        required += kconfig.missing(required, needs.required, base)
-        return required, kconfig.missing(required, needs.optional, base), base
+        required += kconfig.missing(required, needs.required, base, guests=guests)
+        return required, kconfig.missing(required, needs.optional, base, guests=guests), base
 
     def _package_configuration(self, label: str | None, work: Work) -> tuple[Pair, ...]:
         """The configuration of a package, without its modules; nothing for none."""
         if label is None:
             return ()
         package, _, version = label.partition("=")
-        files = DebSource(package=package, version=version).obtain(work)
+        files = DebSource(package=package, version=version, architecture=self.architecture).obtain(work)
         found = Kernel(spec=self, **asdict(files)).configuration()
         if found is None:
             raise UserError(
@@ -120,7 +130,8 @@ class KernelSpec(Record, frozen=True, kw_only=True):
     @property
     def architecture(self) -> str:
         """The architecture of its guests."""
-        return getattr(self.source, "architecture", architecture.DEFAULT)
+        own = dict(self.kconfig).get("arch", architecture.DEFAULT)
+        return getattr(self.source, "architecture", own)
 
     @property
     def tree_source(self) -> TreeSource | None:
@@ -160,6 +171,8 @@ def kconfig_of(spec: ParsedSpec, progress: Progress = QUIET) -> tuple[Pair, ...]
             hint="name a package, e.g. %config=deb:trixie/6.12",
         )
     body = spec.body if value == "distro" else value.removeprefix("deb:")
+    if (guests := options.get("arch")) and ":" not in body:
+        body = f"{body}:{guests}"
     return tuple((options | {"config": debs.resolve(body, progress).label}).items())
 
 
@@ -183,7 +196,7 @@ class Kernel(KernelFiles):
 
     def image(self, machine: MachineType) -> Path:
         """The file to boot on a machine type."""
-        image = self.vmlinux if machine in (MachineType.MICROVM, MachineType.Q35_PVH) else self.bzimage
+        image = self.vmlinux if architecture.image_of(machine) == "vmlinux" else self.bzimage
         if image is None:
             raise ValueError(f"{self.spec.text} does not boot on {machine}")
         return image

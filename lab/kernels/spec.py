@@ -4,8 +4,9 @@
     deb:[SUITE/]VERSION-OR-PACKAGE[:ARCHITECTURE]   file:PATH
     each with  %CONFIG_FOO=y[,...]  (kconfig)  and  @key=value[,...]  (settings), in either order
 
-`%config=deb:[SUITE/]VERSION-OR-PACKAGE` is kconfig, too: the configuration of a package in place of the lab's own, of
-its own package for a `src:` tree as `%config=distro` or `@config:distro`.
+`%arch=NAME` builds for guests of another architecture. `%config=deb:[SUITE/]VERSION-OR-PACKAGE` is kconfig, too: the
+configuration of a package in place of the lab's own, of its own package for a `src:` tree as `%config=distro` or
+`@config:distro`.
 
 Revisions contain `@{1}` and `^{/x}`, package versions `+`, paths anything. So an `@` or `%` begins a suffix only
 before a word and `=` (a scheduler's feature as `@sched_feat.NO_NAME` needs no `=`), and a `+` begins a patch only
@@ -45,7 +46,7 @@ _DEFRAG = ("always", "defer", "defer+madvise", "madvise", "never")
 
 
 class ParsedSpec(Record, frozen=True, kw_only=True):
-    """The parts of a spec. Names in `kconfig` begin with CONFIG_, or are `config`; patches are as typed."""
+    """The parts of a spec. Names in `kconfig` begin with CONFIG_, or are `config` or `arch`; patches are as typed."""
 
     text: str
     kind: Kind
@@ -88,16 +89,20 @@ def split(text: str) -> tuple[str, str]:
 
 
 def for_architecture(text: str, guests: str) -> str:
-    """A spec of a package, for guests of an architecture. `UserError` for other kernels, and for another one's."""
+    """A spec for guests of an architecture; `UserError` where it names another one."""
     parsed = parse(text)
-    if parsed.kind != "deb":
-        if guests == architecture.DEFAULT:
-            return text
-        raise UserError(f"{text}: the lab has {guests} kernels from packages only", hint=f"e.g. deb:6.12:{guests}")
-    body, colon, own = parsed.body.partition(":")
-    if colon and own != guests:
+    if parsed.kind == "file":
+        return text  # the image tells its own
+    body, _, own = parsed.body.partition(":") if parsed.kind == "deb" else (parsed.body, "", "")
+    own = own or dict(parsed.kconfig).get("arch", "")
+    if own and own != guests:
         raise UserError(f"{text} is for {own}, and --arch asks for {guests}", hint="leave one of them out")
-    return text if colon else text.replace(f"deb:{body}", f"deb:{body}:{guests}", 1)
+    if own or (guests == architecture.DEFAULT and parsed.kind != "deb"):
+        return text
+    if parsed.kind == "deb":
+        return text.replace(f"deb:{body}", f"deb:{body}:{guests}", 1)
+    kept, suffix = split(text)
+    return f"{kept}%arch={guests}{suffix}"
 
 
 def with_layout(text: str, number: int) -> str:
@@ -186,6 +191,8 @@ def _symbol(part: str) -> Pair:
                 hint="write e.g. %config=deb:trixie/6.12, or for a src: tree %config=distro",
             )
         return name, value
+    if name == "arch":
+        return name, architecture.load(value).name
     name = name.removeprefix("CONFIG_")
     if not re.fullmatch(r"[A-Z0-9][A-Za-z0-9_]*", name):
         raise UserError(f"{name!r} is not the name of a kconfig symbol", hint=f"did you mean {name.upper()}?")

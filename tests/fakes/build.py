@@ -1,9 +1,9 @@
 """A kernel tree that the real Ansible role builds in a moment, with real gcc, and that fails or waits on demand.
 
 Its makefile knows what the role asks of kbuild: `O=`, `allnoconfig` and `alldefconfig` with KCONFIG_ALLCONFIG,
-`bzImage vmlinux`. A syntax error in a source file fails like a real one. Two variables of the environment reach it:
-FAKE_MADE is a file that gets a line per object that is compiled; while the file FAKE_HOLD exists, linking waits, and
-says so in FAKE_HOLD.reached.
+`bzImage vmlinux`, and arm64's `Image`. A syntax error in a source file fails like a real one. Two variables of the
+environment reach it: FAKE_MADE is a file that gets a line per object that is compiled; while the file FAKE_HOLD exists,
+linking waits, and says so in FAKE_HOLD.reached.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from lab.core.progress import Progress
-from lab.kernels import compilers, kconfig
+from lab.kernels import architecture, compilers, kconfig
 from lab.kernels.compilers import Compiler
 from lab.kernels.kernel import KernelSpec, resolve
 
@@ -38,6 +38,10 @@ bzImage: vmlinux
 	@mkdir -p $(O)/arch/x86/boot
 	@echo "  BUILD   arch/x86/boot/bzImage"
 	@{ cat $(O)/vmlinux; cat $(O)/.config; } > $(O)/arch/x86/boot/bzImage
+
+Image: vmlinux
+	@mkdir -p $(O)/arch/$(ARCH)/boot
+	@cp $(O)/vmlinux $(O)/arch/$(ARCH)/boot/Image
 
 vmlinux: $(O)/vmlinux
 
@@ -92,7 +96,7 @@ def write_buildable(top: Path, *, version: tuple[int, int] = (6, 99)) -> None:
 
 
 def _kconfig() -> str:
-    names = [name for path in kconfig.guest_fragments() for name in kconfig.parse(path.read_text())]
+    names = [name for guests in architecture.names() for part in kconfig.guest_options(guests) for name in part]
     lines = [f"config {name.removeprefix('CONFIG_')}\n\tbool\n" for name in dict.fromkeys(names)]
     lines.append("config SLUB_DEBUG\n\tbool\n")
     lines.append("config NEEDY\n\tbool\n\tdepends on NEVER_ASKED_FOR\n")

@@ -17,7 +17,7 @@ from lab.kernels.architecture import MachineType
 from lab.kernels.debs import DebSource
 from lab.kernels.files import FileSource
 from lab.kernels.kernel import Kernel, KernelSpec, common_machine
-from lab.kernels.spec import for_architecture
+from lab.kernels.spec import for_architecture, parse
 
 ARM64 = architecture.load("arm64")
 
@@ -76,6 +76,10 @@ def test_kernels_of_two_architectures_are_not_compared(arm64: Kernel) -> None:
         ("deb:trixie/6.12@thp=never", "arm64", "deb:trixie/6.12:arm64@thp=never"),
         ("deb:6.12:arm64", "arm64", "deb:6.12:arm64"),
         ("v6.12", "x86_64", "v6.12"),
+        ("v6.12", "arm64", "v6.12%arch=arm64"),
+        ("v6.12%CONFIG_HZ_1000=y@thp=never", "arm64", "v6.12%arch=arm64%CONFIG_HZ_1000=y@thp=never"),
+        ("v6.12%arch=arm64", "arm64", "v6.12%arch=arm64"),
+        ("worktree@thp=never", "arm64", "worktree:.%arch=arm64@thp=never"),
     ],
 )
 def test_a_spec_for_an_architecture(text: str, guests: str, expected: str) -> None:
@@ -87,7 +91,8 @@ def test_a_spec_for_an_architecture(text: str, guests: str, expected: str) -> No
     [
         (lambda: architecture.load("arm46"), "no architecture called 'arm46'"),
         (lambda: debs.resolve("6.12:mips"), "no architecture called 'mips'"),
-        (lambda: for_architecture("v6.12", "arm64"), "v6.12: the lab has arm64 kernels from packages only"),
+        (lambda: for_architecture("v6.12%arch=arm64", "x86_64"), "is for arm64, and --arch asks for x86_64"),
+        (lambda: parse("v6.12%arch=arm46"), "no architecture called 'arm46'"),
         (lambda: for_architecture("deb:6.12:arm64", "x86_64"), "is for arm64, and --arch asks for x86_64"),
         (lambda: architecture.require_default("a shell", ["arm64"]), "a shell: for x86_64 guests only, not for arm64"),
     ],

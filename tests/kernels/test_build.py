@@ -35,6 +35,7 @@ from lab.kernels.files import KernelFiles
 from lab.kernels.kconfig import Needs
 from lab.kernels.kernel import KernelSpec
 from lab.kernels.store import Build
+from lab.report.bundle.write import make_command
 
 from ..fakes.build import commit_change, compiler, make_buildable, own_folders, quiet, spec_of, start_build
 from ..fakes.compiler import write_compiler
@@ -191,6 +192,23 @@ def test_other_kconfig_and_another_compiler_are_another_kernel(built: Build, lin
     assert "CONFIG_SLUB_DEBUG=y" in (store.folder_of(other.key) / "config").read_text()
     assert (other.inputs.compiler, other.compiler_command) == ("gcc (fake) 77.1", cc.command)
     assert store.find(built.key) == built
+
+
+def test_a_revision_is_built_for_another_architecture(
+    built: Build, linux: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for tool in ("gcc", "ld"):
+        write_compiler(home / "cross", f"aarch64-linux-gnu-{tool}", f"cross {tool} 12.2")
+    monkeypatch.setenv("PATH", str(home / "cross"), prepend=os.pathsep)
+    kernel = spec_of(linux, f"{built.commit}%arch=arm64").obtain(Work(progress=quiet()))
+    assert kernel.architecture == "arm64" and kernel.machines() == [MachineType.VIRT]
+    assert kernel.vmlinux is None and kernel.bzimage == store.folder_of(kernel.key) / "Image"
+    other = store.find(kernel.key)
+    assert other is not None and other.inputs.tree_id == built.inputs.tree_id
+    assert other.inputs.make[:2] == ["ARCH=arm64", "CROSS_COMPILE=aarch64-linux-gnu-"]
+    assert other.inputs.make[2:] == built.inputs.make[1:] and built.inputs.make[0] == "ARCH=x86_64"
+    assert (other.inputs.compiler, other.inputs.linker) == ("cross gcc 12.2", "cross ld 12.2")
+    assert make_command(other, ["Image"]).endswith(" CC=aarch64-linux-gnu-gcc HOSTCC=gcc Image")
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from lab.core.paths import room
 from lab.guests import shell
-from lab.kernels import kconfig
+from lab.kernels import architecture, kconfig
 from lab.kernels.kconfig import NOTHING, Needs
 
 CONFIG = """\
@@ -35,12 +36,22 @@ def test_a_fragment_is_read_back_as_it_was() -> None:
     assert "# CONFIG_NUMA is not set\n" in kconfig.fragment(options)
 
 
-def test_every_line_of_the_shipped_fragments_is_understood_and_none_is_in_both() -> None:
-    required, optional = (path.read_text() for path in kconfig.guest_fragments())
-    for text in (required, optional):
-        lines = [line for line in text.splitlines() if "CONFIG_" in line and not line.startswith("# ")]
-        assert len(kconfig.parse(text)) == len(lines) > 5
-    assert not kconfig.parse(required).keys() & kconfig.parse(optional).keys()
+@pytest.mark.parametrize("guests", architecture.names())
+def test_every_line_of_the_shipped_fragments_is_understood_and_none_is_in_both(guests: str) -> None:
+    required, optional = kconfig.guest_options(guests)
+    for options, name in ((required, "guest.config"), (optional, "guest-optional.config")):
+        files = [room("kernels") / "fragments" / name, room("machines") / guests / name]
+        texts = [path.read_text() for path in files if path.exists()]
+        lines = [line for line in "".join(texts).splitlines() if "CONFIG_" in line and not line.startswith("# ")]
+        assert len(options) == len(lines) > 5
+    assert not required.keys() & optional.keys()
+
+
+def test_each_architecture_has_its_own_part() -> None:
+    (x86, _), (arm64, _) = kconfig.requested([]), kconfig.requested([], guests="arm64")
+    assert "CONFIG_PVH" in x86 and not {name for name in x86 if "ARM64" in name or "PL011" in name}
+    assert "CONFIG_SERIAL_AMBA_PL011" in arm64 and not {name for name in arm64 if "X86" in name or "KVM" in name}
+    assert x86["CONFIG_TRANSPARENT_HUGEPAGE"] == arm64["CONFIG_TRANSPARENT_HUGEPAGE"] == "y"
 
 
 def test_a_shell_adds_what_its_root_needs_and_other_guests_do_not() -> None:

@@ -31,8 +31,7 @@ from lab.guests import image as guest_image
 from lab.guests.exact import Qemu
 from lab.guests.plugin import COSTS
 from lab.guests.run import REPORT, Arm
-from lab.kernels import architecture, store
-from lab.kernels.architecture import MachineType
+from lab.kernels import architecture, compilers, store
 from lab.kernels.files import CONFIG
 from lab.kernels.kernel import Kernel
 from lab.kernels.store import Build
@@ -62,13 +61,13 @@ def _build(kernel: Kernel, folder: Path) -> Iterator[str]:
     yield ""
     yield "Build, from the source's folder (here is where this file is):"
     yield f"  mkdir ../out && cp here/{CONFIG} ../out/.config"
-    yield f"  {make_command(build)}"
+    yield f"  {make_command(build, kernel.guest_architecture.images)}"
 
 
-def make_command(build: Build) -> str:
-    """The make command that builds a kernel of the store."""
-    compiler = f"CC={build.compiler_command}"
-    return shlex.join(["make", "O=../out", *build.inputs.make, compiler, f"HOST{compiler}", "bzImage", "vmlinux"])
+def make_command(build: Build, images: Sequence[str]) -> str:
+    """The make command that builds a kernel of the store, as these images."""
+    compilers_of = [f"CC={build.compiler_command}", f"HOSTCC={compilers.host_command(build.compiler_command)}"]
+    return shlex.join(["make", "O=../out", *build.inputs.make, *compilers_of, *images])
 
 
 class _Part(NamedTuple):
@@ -141,7 +140,7 @@ def _parts(report: StoredComparison, plan: Plan, scratch: Path, work: Work) -> l
     for path in sorted((report.folder / "runs").glob("*.json")):
         run = records.load(path, Run)
         bench, arm = benches[run.workload], next(arm for arm in arms if arm.name == run.arm)
-        image = "bzImage" if bench.machine is MachineType.Q35 else "vmlinux"
+        image = architecture.image_of(bench.machine)
         part = _Part(path.stem, run, bench, arm, f"kernels/{folders[arm.kernel.key]}/{image}")
         _require_argv(report, part)
         parts.append(part)

@@ -17,11 +17,13 @@ from ansible.plugins.action import ActionBase
 
 _OPTIONS = {
     "out": {"type": "path", "required": True},
+    "images": {"type": "list", "elements": "str", "required": True},
+    "boot": {"type": "str", "required": True},
     "staging": {"type": "path", "required": True},
     "log": {"type": "path", "required": True},
     "record": {"type": "dict", "required": True},
 }
-KEPT = {"bzImage": "arch/x86/boot/bzImage", "System.map": "System.map", "config": ".config"}
+KEPT = {"System.map": "System.map", "config": ".config"}
 
 
 def sha256(path: Path) -> str:
@@ -30,25 +32,29 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def collect(out: Path, staging: Path, log: Path, record: dict[str, object]) -> dict[str, object]:
+def collect(
+    out: Path, staging: Path, log: Path, record: dict[str, object], images: list[str], boot: str
+) -> dict[str, object]:
     """Fill the staging folder; returns the finished record."""
     staging.mkdir(parents=True, exist_ok=True)
-    for name, source in KEPT.items():
+    kept = KEPT | {name: f"{boot}/{name}" for name in images if name != "vmlinux"}
+    for name, source in kept.items():
         shutil.copyfile(out / source, staging / name)
-    # PVH boots it without symbols and relocations, which are most of the file.
-    subprocess.run(["objcopy", "-S", out / "vmlinux", staging / "vmlinux"], check=True, capture_output=True)
+    if "vmlinux" in images:
+        # PVH boots it without symbols and relocations, which are most of the file.
+        subprocess.run(["objcopy", "-S", out / "vmlinux", staging / "vmlinux"], check=True, capture_output=True)
     shutil.copyfile(log, staging / "build.log")
     finished = {
         **record,
         "release": (out / "include/config/kernel.release").read_text().strip(),
-        "files": {name: sha256(staging / name) for name in (*KEPT, "vmlinux")},
+        "files": {name: sha256(staging / name) for name in {*kept, *images}},
     }
     (staging / "build.json").write_text(json.dumps(finished, indent=1, sort_keys=True))
     return finished
 
 
 class ActionModule(ActionBase):
-    """Options: out (build folder), staging, log, record (the content of build.json, except the files)."""
+    """Options: out (build folder), images and their folder boot, staging, log, record (build.json without files)."""
 
     def run(self, tmp: object = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Collect the build."""
@@ -56,7 +62,7 @@ class ActionModule(ActionBase):
         _, options = self.validate_argument_spec(_OPTIONS)
         folders = (Path(options[name]) for name in ("out", "staging", "log"))
         try:
-            finished = collect(*folders, options["record"])
+            finished = collect(*folders, options["record"], options["images"], options["boot"])
         except (OSError, subprocess.CalledProcessError) as error:
             return {**result, "failed": True, "msg": f"cannot collect the build: {error}"}
         return {**result, "changed": True, "record": finished}
