@@ -107,7 +107,13 @@ def svg(explanation: Explanation, cost: Cost = "cycles", *, title: str, machine:
         _text(_MARGIN, 28, title, WIDTH - 2 * _MARGIN, 'font-weight="bold"'),
         _text(_MARGIN, 50, _subtitle(explanation, cost, unit_of(cost, machine)), WIDTH - 2 * _MARGIN),
         *(_drawn(row, number, explanation, cost, bars) for number, row in enumerate(rows)),
-        _text(_MARGIN, height - 14, f"{unit_of(cost)} per operation: < less than base, > more", WIDTH, 'class="soft"'),
+        _text(
+            _MARGIN,
+            height - 14,
+            f"{unit_of(cost)} per operation, test against base: right more, left less",
+            WIDTH,
+            'class="soft"',
+        ),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"

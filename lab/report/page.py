@@ -125,7 +125,7 @@ class CaseView:
     @property
     def unit(self) -> str:
         """The primary metric's unit, with the machine if it is modelled."""
-        return wording.unit(self.primary, self.stored.result)
+        return wording.unit(self.primary, self.stored.result, versions=False)
 
     @property
     def strip(self) -> Markup:
@@ -200,7 +200,7 @@ class CaseView:
             arms = [(share, numbers(c.base if arm == "base" else c.test)) for share, c in points]
             spans = [(share, min(values), mean(values) or 0.0, max(values)) for share, values in arms if values]
             curves.append(Curve(arm=arm, points=spans))
-        unit = wording.unit(points[0][1], self.stored.result)
+        unit = wording.unit(points[0][1], self.stored.result, versions=False)
         means = [f"{share:g} %: base {shown(c.base)}, test {shown(c.test)}" for share, c in points]
         return {
             "family": family,

@@ -51,14 +51,17 @@ def guest_facts(around: ResultEnvironment) -> list[tuple[str, str]]:
     ]
 
 
-def unit(comparison: Comparison, result: AbResult) -> str:
+def unit(comparison: Comparison, result: AbResult, *, versions: bool = True) -> str:
     """The unit of a metric; a modelled one with the machine that it is modelled on."""
-    return f"{comparison.unit} ({model(result)})" if "modelled" in comparison.unit else comparison.unit
+    return (
+        f"{comparison.unit} ({model(result, versions=versions)})" if "modelled" in comparison.unit else comparison.unit
+    )
 
 
-def model(result: AbResult) -> str:
+def model(result: AbResult, *, versions: bool = True) -> str:
     """The basis of modelled numbers: model, machine file, and the versions of both. Some workloads have none."""
-    return ", ".join(part for part in result.environment.model.split(", ") if part != "none") or "none"
+    models = [part if versions else " ".join(part.split()[:2]) for part in result.environment.model.split(", ")]
+    return ", ".join(part for part in models if part != "none") or "none"
 
 
 def moved(case: CaseResult, result: AbResult) -> str:
@@ -83,13 +86,13 @@ def threshold(result: AbResult | Answer | MatrixResult) -> str:
     return f"threshold {100 * result.threshold:g} %"
 
 
-def sentence(result: AbResult) -> str:
-    """The verdict in a sentence."""
+def sentence(result: AbResult, *, versions: bool = True) -> str:
+    """The verdict in a sentence. versions: of the cost model and the machine file, too."""
     text = f"{result.verdict}: {result.reason}"
     if (case := result.headline) is not None:
         primary = case.primary
         text += f"; most in {case.name}: {primary.name} {change(primary)} {primary.interval_text}".rstrip()
-        text += f", in {unit(primary, result)}{instructions(case)}"
+        text += f", in {unit(primary, result, versions=versions)}{instructions(case)}"
     return f"{text} ({threshold(result)}, {plural(len(result.seeds), result.pairs)}, {result.mode} mode)"
 
 

@@ -45,14 +45,9 @@ WIDTH = 1200
 PARTS: dict[str, Sequence[tuple[str, str, str]]] = {
     "comparison": [
         ("comparison", "header", "table.cases"),
-        ("case", "details.case[open] > figure", "details.case[open] .multiples"),
         ("functions", "details.case[open]", "details.case[open] table.functions"),
     ],
-    "bisection": [
-        ("bisection", "header", "section.change table.cases"),
-        ("range", "#commits-title", "figure.range"),
-        ("commits", "form.filters", "table.commits"),
-    ],
+    "bisection": [("range", "#commits-title", "figure.range")],
     "matrix": [("matrix", "header", "section:first-of-type")],
 }
 
