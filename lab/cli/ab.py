@@ -288,6 +288,12 @@ def plan_of(asked: AbOptions, progress: Progress) -> Plan:
     for name in asked.architectures:
         texts = (for_architecture(texts[0], name), for_architecture(texts[1], name))
     specs = asked.resolve(texts, progress)
+    for spec in specs:
+        if asked.arch and spec.architecture not in asked.architectures:
+            raise UserError(
+                f"{spec.text} is of {spec.architecture}, and --arch asks for {asked.arch}",
+                hint=f"use --arch {spec.architecture}, or give a kernel of {asked.arch}",
+            )
     base, test = (ArmPlan(spec=spec, cc=cc) for spec, cc in zip(specs, compiled_by, strict=True))
     if asked.mode == "live":
         architecture.require_default("--mode live", [spec.architecture for spec in specs])

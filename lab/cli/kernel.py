@@ -17,7 +17,7 @@ from lab.guests import exact, kvm
 from lab.guests import image as guest_image
 from lab.guests import shell as guest_shell
 from lab.guests.image import Image
-from lab.kernels import compilers, debs, kconfig, store, trees
+from lab.kernels import architecture, compilers, debs, kconfig, store, trees
 from lab.kernels.kernel import Kernel, resolve
 from lab.kernels.package_lists import Offer
 
@@ -76,9 +76,10 @@ def _described(kernel: Kernel) -> dict[str, object]:
 @kernel.command("list")
 @click.option("--available", is_flag=True, help="List the kernel packages of all suites of Debian instead.")
 @click.option("--refresh", is_flag=True, help="With --available: fetch the package lists now, not once a day.")
+@click.option("--arch", metavar="NAME", help="With --available: packages of this architecture (default: x86_64).")
 @click.argument("words", metavar="[WORD]...", nargs=-1)
 @options.json_output
-def list_kernels(words: tuple[str, ...], available: bool, refresh: bool, as_json: bool) -> None:
+def list_kernels(words: tuple[str, ...], available: bool, refresh: bool, arch: str | None, as_json: bool) -> None:
     """List the kernels in the store, or the packages that deb: specs can name.
 
     With --available, WORDs choose packages: each must be in the suite, the name or the version.
@@ -88,11 +89,12 @@ def list_kernels(words: tuple[str, ...], available: bool, refresh: bool, as_json
       lab kernel list --available backports 7.2 cloud
     """
     if available:
+        guests = architecture.load(arch or architecture.DEFAULT).name
         with Progress() as progress:
-            _print_offers(debs.available(words, progress, refresh=refresh), as_json)
+            _print_offers(debs.available(words, progress, refresh=refresh, guests=guests), as_json)
         return
-    if words or refresh:
-        raise UserError(f"{words[0] if words else '--refresh'} requires --available")
+    if words or refresh or arch:
+        raise UserError(f"{words[0] if words else '--refresh' if refresh else '--arch'} requires --available")
     builds = list(store.builds())
     if as_json:
         rows = [{**records.plain(build), "folder": str(folder), "used": _when(used)} for build, folder, used in builds]

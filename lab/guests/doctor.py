@@ -21,6 +21,8 @@ from lab.core.process import run_text
 from lab.core.records import Record
 from lab.core.text import listed
 from lab.guests import exact, host, kvm
+from lab.kernels import architecture
+from lab.kernels.architecture import Architecture
 
 State = Literal["ok", "limited", "missing"]
 
@@ -37,8 +39,8 @@ class Finding(Record, frozen=True, kw_only=True):
 def examine(qemu: str = exact.QEMU) -> list[Finding]:
     """All findings about this machine. Boots a guest to judge KVM, where `/dev/kvm` exists at all."""
     return [
-        _packages(), _exact_mode(qemu), _live_mode(qemu), _counters(), _virtme_ng(), _default_tree(), _size(), _disk(),
-        _privileges(), *live_setup(),
+        _packages(), _exact_mode(qemu), *_other_architectures(), _live_mode(qemu), _counters(), _virtme_ng(),
+        _default_tree(), _size(), _disk(), _privileges(), *live_setup(),
     ]  # fmt: skip
 
 
@@ -128,6 +130,25 @@ def _exact_mode(command: str) -> Finding:
         "" if exact.sandbox(qemu.path) else "; guests are not confined, since this host or QEMU filters no system calls"
     )
     return _ok(name, f"works: QEMU {qemu.version}; needs no KVM, PMU or root{free}")
+
+
+def _other_architectures() -> list[Finding]:
+    """Exact mode of guests that are not of the default architecture, which needs more packages."""
+    return [_exact_mode_of(architecture.load(name)) for name in architecture.names() if name != architecture.DEFAULT]
+
+
+def _exact_mode_of(guests: Architecture) -> Finding:
+    name = f"exact mode, {guests.name}"
+    absent = [program for program in (guests.qemu, guests.compiler) if shutil.which(program) is None]
+    if absent:
+        text = f"{listed(absent, 'and')} {'are' if len(absent) > 1 else 'is'} not installed"
+        remedy = f"for {guests.name} guests: sudo apt-get install --no-install-recommends {' '.join(guests.packages)}"
+        return _limited(name, text, remedy)
+    try:
+        qemu = exact.find_qemu(guests=guests)
+    except LabError as error:
+        return _limited(name, error.message, error.hint)
+    return _ok(name, f"works: QEMU {qemu.version}, {guests.compiler}")
 
 
 def _live_mode(command: str) -> Finding:

@@ -24,6 +24,7 @@ from lab.core.paths import room
 from lab.guests import image
 from lab.guests.image import Image
 from lab.kernels import architecture, compilers
+from lab.kernels.architecture import Architecture
 from lab.kernels.compilers import Compiler
 from lab.workloads import selection
 from lab.workloads.spec import GUEST_FOLDER, Workload
@@ -62,7 +63,20 @@ def own_files(workload: Workload, guests: str = architecture.DEFAULT) -> dict[st
             raise UserError(f"{workload.name}:{case.name}: {case.file} is gone")
     if workload.compiled and not selection.is_shipped(workload):
         own[workload.program] = compile_program(workload, compilers.of_guests(guests))
+    for name, path in own.items():
+        _require_architecture(workload, name, path, architecture.load(guests))
     return own
+
+
+def _require_architecture(workload: Workload, name: str, path: Path, guests: Architecture) -> None:
+    """Refuse an ELF program of another architecture, which a guest would only say it cannot execute."""
+    with path.open("rb") as stream:
+        start = stream.read(20)
+    if start[:4] == b"\x7fELF" and int.from_bytes(start[18:20], "little") != guests.elf_machine:
+        raise UserError(
+            f"workload {workload.name}: {name} is a program of another architecture than {guests.name}",
+            hint=f"compile it with {guests.compiler} (package {guests.compiler_package})",
+        )
 
 
 def _names(image: tuple[Image, Path], workload: Workload, own: dict[str, Path]) -> set[str]:

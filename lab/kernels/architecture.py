@@ -31,7 +31,7 @@ class Architecture(Record, frozen=True, kw_only=True):
 
     debian: its name in package archives. flavour: of the kernels that guests boot. images: the kinds of
     their files, which are also kbuild's targets. kbuild: its ARCH. tree: the folder of its code in a kernel's tree.
-    triplet: of its C libraries.
+    elf_machine: in the headers of its programs. triplet: of its C libraries.
     compiler, qemu: commands, and the packages that they are in.
     modelled: cycles can be modelled; else instructions are counted.
     console, report: QEMU's options of the two serial ports. options: others.
@@ -45,6 +45,7 @@ class Architecture(Record, frozen=True, kw_only=True):
     images: list[str]
     kbuild: str
     tree: str
+    elf_machine: int
     triplet: str
     compiler: str
     compiler_package: str
@@ -60,6 +61,12 @@ class Architecture(Record, frozen=True, kw_only=True):
     def packed(self) -> str:
         """The kind of image that a boot loader takes."""
         return self.images[0]
+
+    @property
+    def packages(self) -> list[str]:
+        """The packages of a host that measures such guests: QEMU, and for other guests than the host's a compiler."""
+        cross = [self.compiler_package, f"libc6-dev-{self.debian}-cross"] if self.cross_prefix else []
+        return [self.qemu_package, *cross]
 
     @property
     def cross_prefix(self) -> str:

@@ -311,8 +311,13 @@ def _newest_versions(lists: PackageLists, pattern: str, suites: Sequence[str]) -
     return newest
 
 
-def available(words: Sequence[str], progress: Progress, *, refresh: bool) -> list[Offer]:
-    """The kernels in all suites of which suite, package or version contain each of some words, suite by suite."""
-    offers = kernels(all_suites(progress, refresh=refresh))
+def available(
+    words: Sequence[str], progress: Progress, *, refresh: bool, guests: str = architecture.DEFAULT
+) -> list[Offer]:
+    """The kernels in all suites of which suite, package or version contain each of some words, suite by suite.
+
+    guests: the architecture of the kernels.
+    """
+    offers = kernels(all_suites(progress, guests=guests, refresh=refresh))
     chosen = {offer for offer in offers if all(any(word in part for part in offer) for word in words)}
     return sorted(chosen, key=lambda offer: (SUITES.index(offer.suite), Version(offer.version), offer.package))

@@ -16,6 +16,7 @@ from lab.cli import main
 from lab.core import ansible
 from lab.core.ansible import PlaybookFailed
 from lab.guests import doctor
+from lab.kernels import architecture
 
 DPKG_QUERY = "#!/bin/sh\ncat <<END\n{}\nEND\n"
 
@@ -153,3 +154,15 @@ def test_packages_that_cannot_be_had_are_an_error_with_a_remedy(
 
 def test_installation_is_a_command_of_its_own() -> None:
     assert main.run(["doctor", "--install", "--fix"]) == 2
+
+
+def test_the_doctor_names_what_guests_of_other_architectures_need(installed: Callable[..., None]) -> None:
+    arm64 = architecture.load("arm64")
+    installed({}, arm64.qemu)
+    found = doctor._exact_mode_of(arm64)
+    assert (found.name, found.state) == ("exact mode, arm64", "limited")
+    assert found.text == "aarch64-linux-gnu-gcc is not installed"
+    assert found.remedy and found.remedy.endswith("qemu-system-arm gcc-aarch64-linux-gnu libc6-dev-arm64-cross")
+    assert [finding.name for finding in doctor._other_architectures()] == [
+        f"exact mode, {name}" for name in architecture.names() if name != architecture.DEFAULT
+    ]

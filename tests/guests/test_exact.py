@@ -242,3 +242,10 @@ def test_a_qemu_without_filters_runs_as_it_is(tmp_path: Path) -> None:
     qemu.chmod(0o755)
     assert sandbox(str(qemu)) == ()
     assert sandbox(str(tmp_path / "missing")) == ()
+
+
+def test_a_qemu_that_is_not_there_names_its_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(HostFailed, match="qemu-system-aarch64") as raised:
+        exact.find_qemu(guests=architecture.load("arm64"))
+    assert "qemu-system-arm" in str(raised.value.hint)

@@ -11,6 +11,7 @@ import pytest
 from lab.core.errors import BuildFailed, UserError
 from lab.guests import initrd
 from lab.guests.image import Image
+from lab.kernels import architecture
 from lab.kernels.compilers import Compiler
 from lab.workloads import selection
 from lab.workloads.spec import Workload
@@ -178,3 +179,16 @@ def test_an_error_of_the_compiler_is_quoted(image: tuple[Image, Path], tmp_path:
     with pytest.raises(BuildFailed, match=r"mine\.c:1:13: error: ") as caught:
         initrd.compile_program(chosen, Compiler(command="gcc", family="gcc", major=1, version="1", linker="ld"))
     assert caught.value.log is not None and "error:" in caught.value.log.read_text()
+
+
+@pytest.mark.parametrize(("machine", "guests"), [(62, "arm64"), (183, "x86_64")])
+def test_a_program_of_another_architecture_is_refused(machine: int, guests: str, tmp_path: Path) -> None:
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "tool").write_bytes(b"\x7fELF" + bytes(14) + machine.to_bytes(2, "little"))
+    chosen = workload(tmp_path / "w", 'files = ["tool"]')
+    name = next(name for name in chosen.own_files if name.endswith("/tool"))
+    with pytest.raises(UserError, match=f"/tool is a program of another architecture than {guests}") as raised:
+        initrd.own_files(chosen, guests)
+    assert "gcc" in str(raised.value.hint)
+    other = next(name for name in architecture.names() if name != guests)
+    assert initrd.own_files(chosen, other) == {name: chosen.folder / "tool"}

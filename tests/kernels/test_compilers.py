@@ -87,3 +87,13 @@ def test_ccache_is_used_when_there_is_one(monkeypatch: pytest.MonkeyPatch) -> No
     assert _compiler().make_command == "ccache gcc-12"
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert _compiler().make_command == "gcc-12"
+
+
+def test_a_cross_compiler_that_is_not_there_names_its_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(HostFailed, match="aarch64-linux-gnu-gcc is not installed") as raised:
+        compilers.of_guests("arm64")
+    assert raised.value.hint == "install it: apt-get install gcc-aarch64-linux-gnu"
+    with pytest.raises(HostFailed) as raised:
+        compilers.of_guests("arm64", "gcc-11")
+    assert raised.value.hint == "install it: apt-get install gcc-11-aarch64-linux-gnu"

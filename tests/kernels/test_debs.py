@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import types
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from lab.cli import main
 from lab.core.errors import HostFailed, UserError
 from lab.core.paths import cache_dir
 from lab.core.progress import Progress
-from lab.kernels import package_lists
+from lab.kernels import debs, package_lists
 from lab.kernels.debs import DebSource, downloaded, matching, resolve, source_of
 from lab.kernels.files import modules_of
 from lab.kernels.package_lists import all_suites
@@ -320,6 +321,23 @@ def test_what_is_available(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no such kernel package in any suite" in capsys.readouterr().err
     assert main.run(["kernel", "list", "7.2"]) == 2
     assert "7.2 requires --available" in capsys.readouterr().err
+    assert main.run(["kernel", "list", "--arch", "arm64"]) == 2
+    assert "--arch requires --available" in capsys.readouterr().err
+    assert main.run(["kernel", "list", "--available", "--arch", "arm46"]) == 2
+    assert "no architecture called 'arm46'" in capsys.readouterr().err
+
+
+def test_what_is_available_for_another_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    lists = types.SimpleNamespace(kernel_names=list, offers=lambda _names: [])
+
+    def all_suites(_progress: Progress, *, guests: str, refresh: bool) -> object:
+        asked.append(f"{guests} {refresh}")
+        return lists
+
+    monkeypatch.setattr(debs, "all_suites", all_suites)
+    assert debs.available([], Progress(quiet=True), refresh=True, guests="arm64") == []
+    assert asked == ["arm64 True"]
 
 
 def test_fetched_once_and_unpacked(apt: Path) -> None:
