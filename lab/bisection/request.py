@@ -24,7 +24,7 @@ from lab.core.records import Record
 from lab.guests import exact, kvm
 from lab.guests.costs import BASES
 from lab.guests.run import GUEST_TIMEOUT_S
-from lab.kernels import trees
+from lab.kernels import architecture, trees
 from lab.stats import defaults
 from lab.workloads import selection
 from lab.workloads.spec import Case, Workload
@@ -230,6 +230,8 @@ def plan_for(
         for each, _ in selection.select_all(selections):
             require_metric(request.metric, each, modelled=model_of(options.model, each) != "none")
     old, new = (ArmPlan(spec=spec, cc=options.cc) for spec in options.resolve(ends, progress))
+    if live is not None:
+        architecture.require_default("--mode live", [old.spec.architecture, new.spec.architecture])
     options = msgspec.structs.replace(options, metric=request.metric or None).for_kernels((old.spec, new.spec))
     return BisectPlan(
         **options.common(live),

@@ -14,6 +14,7 @@ from lab.core.executor import Work
 from lab.guests.live_machine import Accelerator
 from lab.history import remember
 from lab.history.index import LABEL, Label
+from lab.kernels import architecture
 from lab.nightly.plan import BranchPlan, NightlyPlan
 from lab.nightly.tips import Tips
 from lab.workloads import selection
@@ -53,6 +54,7 @@ def comparison_plan(
     options.require()
     if accelerator is None:
         return Plan.of(options.for_kernels((base.spec, test.spec)), base=base, test=test)
+    architecture.require_default("live mode", [base.spec.architecture, test.spec.architecture])
     live = live_guests.plan(
         selection.select_all(options.workload), accelerator, plan.live.cpus, max_rounds=plan.live.rounds,
         iterations=plan.live.iterations, perf=accelerator == "kvm",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.bisection.commit_range import suffix_of
 from lab.compare.plan import MeasureOptions
 from lab.core import records
 from lab.core.errors import UserError
@@ -84,6 +85,11 @@ def test_kernels_of_two_architectures_are_not_compared(arm64: Kernel) -> None:
 )
 def test_a_spec_for_an_architecture(text: str, guests: str, expected: str) -> None:
     assert for_architecture(text, guests) == expected
+
+
+def test_all_commits_of_a_range_are_for_the_architecture_of_its_ends() -> None:
+    suffix = suffix_of("v6.12%arch=arm64%CONFIG_HZ_1000=y@thp=never")
+    assert dict(parse(f"0123abc{suffix}").kconfig) == {"arch": "arm64", "CONFIG_HZ_1000": "y"}
 
 
 @pytest.mark.parametrize(
