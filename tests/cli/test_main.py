@@ -112,7 +112,7 @@ def test_every_command_has_help(words: tuple[str, ...], option: str, capsys: pyt
 
 @pytest.mark.parametrize(
     "words",
-    [words for words in ALL if words[-1] not in ("history", "image", "kernel", "nightly", "tree")],
+    [words for words in ALL if words[-1] not in ("atlas", "history", "image", "kernel", "nightly", "tree")],
     ids=" ".join,
 )
 def test_help_of_what_does_something_has_an_example(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
