@@ -79,19 +79,24 @@ def test_kvm_that_works(tmp_path: Path, device: Path, monkeypatch: pytest.Monkey
 class Qemus:
     """Stands for the QEMUs of a probe: which kernel comes up with which accelerator and CPU model."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *up: tuple[str, str]) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *up: tuple[str, str], needs_s: float = 1.0) -> None:
         self.booted: list[tuple[str, str]] = []
-        self._up = up
+        self.limits_s: list[tuple[float, float]] = []
+        self._up, self._needs_s = up, needs_s
         monkeypatch.setattr(run, "boot", self._boot)
 
     def _boot(self, argv: list[str], *, folder: Path, timeout_s: float, silence_s: float) -> GuestExit:
-        self.limits_s = (timeout_s, silence_s)
+        self.limits_s.append((timeout_s, silence_s))
         one = (Path(argv[argv.index("-kernel") + 1]).name, argv[argv.index("-cpu") + 1])
         assert ("tcg" in argv) == (one[1] == "max") and "loglevel=4" in argv[argv.index("-append") + 1]
         self.booted.append(one)
         console = folder / run.CONSOLE
-        console.write_text("Kernel panic: No working init found" if one in self._up else "")
-        return GuestExit(status=1, timed_out=True, stderr="", wall_s=1.0, console=console, report=folder / run.REPORT)
+        up = one in self._up and self._needs_s <= silence_s
+        console.write_text("Kernel panic: No working init found" if up else "")
+        wall_s = self._needs_s if up else min(silence_s, 1.0)
+        return GuestExit(
+            status=1, timed_out=not up, stderr="", wall_s=wall_s, console=console, report=folder / run.REPORT
+        )
 
 
 def test_a_kernel_that_boots_nowhere_says_nothing_about_kvm(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +112,13 @@ def test_a_kernel_that_boots_without_kvm_alone_ends_the_probe(monkeypatch: pytes
     qemus = Qemus(monkeypatch, ("one", "max"))
     _, reason = kvm.probe_kvm("qemu", [Path("one"), Path("two")], guest_timeout_s=1000)
     assert reason and "printed nothing" in reason and ("two", "host") not in qemus.booted
-    assert qemus.limits_s == (400, 200), "as much longer as guests may take"
+    assert qemus.limits_s == [(400, 40), (400, 40), (400, 400)], "as much longer as guests may take"
+
+
+def test_a_machine_that_is_slow_without_kvm_has_more_time_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    qemus = Qemus(monkeypatch, ("one", "max"), ("one", "host,-arch-capabilities"), needs_s=15)
+    assert kvm.probe_kvm("qemu", [Path("one")]) == ("host,-arch-capabilities", None)
+    assert qemus.limits_s == [(120, 12), (120, 12), (120, 120), (120, 120), (120, 120)]
 
 
 def test_the_cpu_model_that_works_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
