@@ -44,7 +44,7 @@ DIGITS = 3
 
 
 class KernelFacts(Record, frozen=True, kw_only=True):
-    """What a column's kernel says of itself. hole: the reason why there is no kernel, until it is tried again."""
+    """The facts in a kernel's own banner. hole: the reason why there is no kernel, until it is tried again."""
 
     schema: int = 1
     release: str = ""
@@ -86,7 +86,7 @@ class Place:
 
     @property
     def selections(self) -> tuple[str, ...]:
-        """What is measured in each column."""
+        """The selections of cases that are measured in each column."""
         return self.plan.selections(self.guests)
 
     def facts(self, column: PlannedColumn) -> Path:
@@ -102,7 +102,7 @@ class Place:
         return paths.cache_dir("atlas", self.plan.name, self.guests, column.id, file_name(text))
 
     def load_facts(self, column: PlannedColumn) -> KernelFacts | None:
-        """What is known of a column's kernel; None before it was there."""
+        """The stored facts about a column's kernel; None before it was there."""
         path = self.facts(column)
         return records.load(path, KernelFacts) if path.is_file() else None
 
@@ -217,7 +217,7 @@ def run(wanted: Sequence[_Guests], arm: Arm, seeds: int, work: Work) -> None:
 
 
 def facts_of(kernel: Kernel) -> KernelFacts:
-    """What a kernel's banner says."""
+    """The facts in a kernel's banner."""
     image = kernel.bzimage or kernel.vmlinux
     return KernelFacts(
         release=kernel.release,

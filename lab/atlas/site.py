@@ -197,7 +197,7 @@ class Site:
 
     @cached_property
     def embedded(self) -> Markup:
-        """What the script needs: means, bands, steps and the reasons of holes."""
+        """The data of the script: means, bands, steps and the reasons of holes."""
         reasons = list(dict.fromkeys(hole for _, _, hole in self.atlas.holes))
         places = {reason: place for place, reason in enumerate(reasons)}
         share = ALPHA / max(1, len(self.atlas.cases))
@@ -251,7 +251,7 @@ class Site:
     # ---- words about changes
 
     def reasons(self, change: Change) -> list[str]:
-        """What is known of a change."""
+        """The facts about a change that pages show."""
         return text.reasons(self.judged, change)
 
     def why(self, change: Change) -> str:

@@ -100,7 +100,7 @@ def sentence(change: Change) -> str:
 
 
 def reasons(judged: Judgement, change: Change) -> list[str]:
-    """What is known of a change: functions, a published change, a commit that was found."""
+    """The facts about a change: functions, a published change, a commit that was found."""
     lines = [judged.why(change)]
     if known := judged.known(change):
         lines.append(f'published: {known.commit[:12]} ("{known.subject}"), {known.link}')
@@ -152,7 +152,7 @@ def _mean(judged: Judgement, change: Change, column: Column) -> float:
 
 
 def remarks(base: Column, test: Column) -> list[str]:
-    """What else than the kernel's source is different between two columns."""
+    """Differences between two columns beside the kernel's source."""
     lines = []
     if base.builder != test.builder:
         lines.append(f"two compilers: {base.builder or 'unknown'}, and {test.builder or 'unknown'}")

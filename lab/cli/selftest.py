@@ -86,7 +86,7 @@ class SelfTester:
                 yield Step(name=name, state="failed", text=error.message)
 
     def doctor(self) -> Step:
-        """What is limited or missing, by name."""
+        """The limits and missing parts, by name."""
         findings = _lab("doctor", "--qemu", self.qemu, "--json", statuses=(0, 4))["findings"]
         by_state = {
             state: [one["name"] for one in findings if one["state"] == state] for state in ("limited", "missing")
@@ -198,7 +198,7 @@ def _means(document: Any) -> dict[str, float]:
 
 
 def describe_host(qemu: str, root: Path = Path("/")) -> dict[str, str]:
-    """What this host is, without its name and addresses."""
+    """The description of this host, without its name and addresses."""
     return {
         "CPU": host.cpu_model(root),
         "CPUs": str(len(host.online(root))),
