@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import re
 import secrets
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -91,11 +93,36 @@ def decode(content: bytes, kind: type[T]) -> T:
     """A record from its JSON; raises one of `DAMAGED` for anything else."""
     if _ENDLESS.search(content):
         raise ValueError("it has a number that is too large")
-    return msgspec.json.decode(content, type=kind)
+    return msgspec.json.decode(content, type=prepared(kind))
 
 
 _ENDLESS = re.compile(rb"[\[:,\s]-?\d{300}")
 """An integer that no float holds: what is calculated with it fails far from here."""
+
+
+def prepared(kind: type[T]) -> type[T]:
+    """The kind of record, ready to be decoded in several threads at once.
+
+    msgspec reads a struct's fields when it first meets the struct. A second thread that meets it meanwhile takes fields
+    that are not there yet, and the process dies of SIGSEGV (msgspec 0.22). So one thread reads them first.
+    """
+    any_kind: Any = kind  # mypy takes a type[T] for unhashable
+    _prepare(any_kind)
+    return kind
+
+
+_preparing = threading.Lock()
+
+
+@functools.cache
+def _prepare(kind: Any) -> None:
+    with _preparing:
+        msgspec.json.Decoder(kind)
+
+
+def convert(value: Any, kind: type[T]) -> T:
+    """A record from dicts and lists; raises one of `DAMAGED` for anything else."""
+    return msgspec.convert(value, prepared(kind))
 
 
 def load(path: Path, kind: type[T]) -> T:

@@ -18,6 +18,8 @@ from typing import Any, TypeVar
 import msgspec
 from rich.console import Console, RenderableType
 
+from lab.core.records import convert
+
 R = TypeVar("R", bound=msgspec.Struct)
 
 _SUSPECT = re.compile(r"[^ -~]")
@@ -52,7 +54,7 @@ def visible_lines(text: str) -> str:
 
 def visible_record(record: R) -> R:
     """A record with all of its strings made visible, also inside lists, dicts and inner records."""
-    return msgspec.convert(_mapped(msgspec.to_builtins(record)), type(record))
+    return convert(_mapped(msgspec.to_builtins(record)), type(record))
 
 
 def _mapped(value: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 import msgspec
 from msgspec import structs
 
+from lab.core import records
 from lab.core.errors import UserError, suggestion
 
 SCHEMA = 1
@@ -50,9 +51,9 @@ class TomlFile:
         """The values as a record."""
         if (schema := self.values.get("schema", SCHEMA)) != SCHEMA:
             raise self.error(f"schema {schema} is not known; this lab reads {SCHEMA}", "schema")
-        if faults := list(self._faults(kind, self.values, ())):
+        if faults := list(self._faults(records.prepared(kind), self.values, ())):
             raise together(faults)
-        return msgspec.convert(self.values, kind)
+        return records.convert(self.values, kind)
 
     def error(self, message: str, *key: str | int, hint: str | None = None) -> UserError:
         """An error at the line of a key; at that of its table where the key is missing."""

@@ -149,7 +149,7 @@ class ExactGuest:
         own = architecture.of_machine(self.machine)
         if (options := records.digest([_options(own), own.boards])) != _FIRST_OPTIONS:
             described.append(options)
-        return msgspec.convert({**facts, "fingerprint": records.digest(described)[:16]}, Environment)
+        return records.convert({**facts, "fingerprint": records.digest(described)[:16]}, Environment)
 
     @property
     def cpu(self) -> str:

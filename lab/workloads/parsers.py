@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from lab.core.records import DAMAGED
+from lab.core.records import DAMAGED, convert
 
 
 class Unparsable(Exception):
@@ -129,7 +129,7 @@ def read_fio(lines: Sequence[str]) -> Document:
         raise Unparsable(f"fio's JSON cannot be read: {error}") from error
     program = str(values.get("fio version", "fio of an unknown version"))
     try:
-        jobs = msgspec.convert(values, _Fio).jobs
+        jobs = convert(values, _Fio).jobs
     except DAMAGED as error:
         raise Unparsable(f"{program} printed other fields than it documents: {error}") from error
     if not jobs:

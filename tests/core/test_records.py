@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,3 +87,28 @@ def test_bytes_that_are_no_record_are_one_error(tmp_path: Path, content: bytes) 
     (tmp_path / "record.json").write_bytes(content)
     with pytest.raises(HostFailed, match="is not a readable"):
         records.load(tmp_path / "record.json", dict[str, str])
+
+
+def test_threads_may_meet_a_kind_of_record_at_the_same_time() -> None:
+    """Without `prepared`, msgspec 0.22 ends such a process by SIGSEGV after a few dozen kinds."""
+    program = """if True:
+        import sys
+        from concurrent.futures import ThreadPoolExecutor
+        from threading import Barrier
+        import msgspec
+        from lab.core import records
+
+        sys.setswitchinterval(1e-6)
+        met = Barrier(2)
+
+        def convert(kind):
+            met.wait()
+            return records.convert({"inner": {"number": 1}, "others": {}}, kind)
+
+        with ThreadPoolExecutor(2) as pool:
+            for _ in range(500):
+                inner = msgspec.defstruct("Inner", [("number", int), ("name", str, "")])
+                kind = msgspec.defstruct("Outer", [("inner", inner), ("others", dict[str, inner])])
+                assert len(list(pool.map(convert, [kind, kind]))) == 2
+    """
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

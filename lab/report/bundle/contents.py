@@ -194,7 +194,7 @@ def is_inside(path: str) -> bool:
 
 def _workload(folder: Path, name: str, raw: dict[str, Any]) -> Workload:
     try:
-        workload = msgspec.convert(raw, Workload, dec_hook=_path)
+        workload = msgspec.convert(raw, records.prepared(Workload), dec_hook=_path)
         for metric in workload.metrics:
             if metric.pattern and re.compile(metric.pattern).groups != 1:
                 raise UserError(f"{folder / DESCRIPTION}: {name}: {metric.name}: its pattern has not one group")
