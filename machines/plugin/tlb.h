@@ -16,6 +16,7 @@
 
 #define PAGE_SHIFT	12
 #define HUGE_SHIFT	21
+#define GIANT_SHIFT	30
 #define PAGE_BITS	37	/* 48 bits of address, less 12, and the kernel's bit with them */
 
 #define TLB_RECENT	64	/* pages, by the last bits of their numbers */

@@ -26,16 +26,6 @@ static uint64_t epoch_of(const struct vcpu *vcpu, uint64_t address)
 	return vcpu->epochs[address >> 63];
 }
 
-static uint64_t page_of(uint64_t address, bool huge)
-{
-	return address >> (huge ? HUGE_SHIFT : PAGE_SHIFT);
-}
-
-static uint64_t offset_in(uint64_t address, bool huge)
-{
-	return address & ((1ULL << (huge ? HUGE_SHIFT : PAGE_SHIFT)) - 1);
-}
-
 static uint16_t part_of(uint64_t address)
 {
 	return (uint16_t)((address >> PAGE_SHIFT) & (PARTS - 1));

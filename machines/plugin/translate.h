@@ -25,6 +25,32 @@ void flush_user(unsigned int vcpu, void *unused);
 void flush_all(unsigned int vcpu, void *unused);
 void flush_page(unsigned int vcpu, void *unused);
 
+/* Half of an address space: all of memory in order of its addresses, without KASLR (the kernel's x86_64/mm.rst). */
+#define DIRECT_MAP_START	0xffff888000000000ULL
+#define DIRECT_MAP_END		0xffffc88000000000ULL
+
+/*
+ * The page of an address. Machines map the direct map by 1 GiB; a guest, which
+ * has less memory than that, by 2 MiB, and where an object lies in it would
+ * decide which set of the first level it fills.
+ */
+static inline unsigned int page_shift(uint64_t address, bool huge)
+{
+	if (!huge)
+		return PAGE_SHIFT;
+	return address >= DIRECT_MAP_START && address < DIRECT_MAP_END ? GIANT_SHIFT : HUGE_SHIFT;
+}
+
+static inline uint64_t page_of(uint64_t address, bool huge)
+{
+	return address >> page_shift(address, huge);
+}
+
+static inline uint64_t offset_in(uint64_t address, bool huge)
+{
+	return address & ((1ULL << page_shift(address, huge)) - 1);
+}
+
 /* Where a page that was used lately translates to; NOWHERE if it is another one, or in doubt. */
 static inline uint64_t translate_small(struct vcpu *vcpu, uint64_t address, uint64_t epoch)
 {
@@ -39,14 +65,14 @@ static inline uint64_t translate_small(struct vcpu *vcpu, uint64_t address, uint
 
 static inline uint64_t translate_huge(struct vcpu *vcpu, uint64_t address, uint64_t epoch)
 {
-	uint64_t page = address >> HUGE_SHIFT;
+	uint64_t page = page_of(address, true);
 	struct entry *entry = *tlb_recent(vcpu->dtlb_huge, page);
 
 	if (entry->key != tlb_key(page, true, epoch) || entry->checked != vcpu->page_flushes ||
 	    entry->confirmed < TLB_CONFIRMATIONS)
 		return NOWHERE;
 	entry->used = ++vcpu->dtlb_huge->uses;
-	return entry->frame | (address & ((1ULL << HUGE_SHIFT) - 1));
+	return entry->frame | offset_in(address, true);
 }
 
 /*
