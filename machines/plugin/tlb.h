@@ -81,6 +81,18 @@ static inline struct entry *tlb_find(struct tlb *tlb, uint64_t page, uint64_t ke
 	return NULL;
 }
 
+/* The entry that the page had in the last epoch that used it; NULL if its place was taken since. */
+static inline const struct entry *tlb_flushed(const struct tlb *tlb, uint64_t page, bool huge)
+{
+	const struct entry *set = tlb_set(tlb, page), *last = NULL;
+
+	for (uint32_t way = 0; way < tlb->ways; way++)
+		if (!((set[way].key ^ tlb_key(page, huge, 0)) << (64 - PAGE_BITS - 1)) &&
+		    (!last || set[way].used > last->used))
+			last = &set[way];
+	return last;
+}
+
 /* Put an entry, known not to be there, in the place of the one unused longest. */
 static inline struct entry *tlb_put(struct tlb *tlb, uint64_t page, const struct entry *entry)
 {

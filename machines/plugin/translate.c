@@ -53,12 +53,21 @@ static uint64_t *small_slot(struct vcpu *vcpu, uint64_t region)
 	return &vcpu->small[region % SMALL_SLOTS];
 }
 
+/* Not of the direct map: what does not lie in it as it should is the firmware's memory, a few pages. */
+static void remember_small(struct vcpu *vcpu, uint64_t address)
+{
+	uint64_t region = page_of(address, true);
+
+	if (!in_direct_map(address))
+		*small_slot(vcpu, region) = tlb_key(region, true, epoch_of(vcpu, address));
+}
+
 static bool seems_huge(struct vcpu *vcpu, uint64_t address, uint64_t frame)
 {
 	uint64_t region = page_of(address, true), key = tlb_key(region, true, epoch_of(vcpu, address));
 
-	if (offset_in(address, true) != offset_in(frame, true)) {
-		*small_slot(vcpu, region) = key;
+	if (!congruent(address, frame)) {
+		remember_small(vcpu, address);
 		return false;
 	}
 	return *small_slot(vcpu, region) != key;
@@ -94,9 +103,8 @@ static bool still_right(const struct access *access, struct entry *entry, bool h
 		entry->confirmed = 0;
 	}
 	if (frame - offset_in(access->address, huge) != entry->frame) {
-		if (huge && offset_in(access->address, true) != offset_in(frame, true))
-			*small_slot(vcpu, page_of(access->address, true)) =
-				tlb_key(page_of(access->address, true), true, epoch_of(vcpu, access->address));
+		if (huge && !congruent(access->address, frame))
+			remember_small(vcpu, access->address);
 		forget(vcpu, access->address, huge);
 		return false;
 	}
@@ -206,11 +214,13 @@ uint64_t translate_slowly(const struct access *access)
 
 /*
  * Of an access that is over, QEMU no longer shows the physical address. If no
- * entry has it, it is guessed, and put right by the next access that is seen.
+ * entry has it, it is guessed, and put right by the next access that is seen:
+ * it is as before the last flush, or else behind the page before.
  */
 uint64_t translate_later(const struct access *access, uint64_t guess)
 {
 	struct vcpu *vcpu = access->vcpu;
+	const struct entry *flushed;
 	struct entry *entry;
 
 	for (int huge = 1; huge >= 0; huge--) {
@@ -223,9 +233,14 @@ uint64_t translate_later(const struct access *access, uint64_t guess)
 	}
 	if (guess == NOWHERE)
 		return NOWHERE;
+	flushed = tlb_flushed(&vcpu->stlb, page_of(access->address, false), false);
+	if (in_direct_map(access->address))
+		guess = access->address - DIRECT_MAP_START;
+	else if (flushed && flushed->key)
+		guess = through(flushed, access->address, false);
 	counts[access->site->mode][DTLB_L1_MISSES]++;
 	entry = walk(access, guess);
-	if (offset_in(access->address, true) != offset_in(guess, true)) {
+	if (!congruent(access->address, guess)) {
 		entry->confirmed = TLB_UNSEEN;
 		entry->checked--;
 	}

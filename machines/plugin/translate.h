@@ -29,6 +29,11 @@ void flush_page(unsigned int vcpu, void *unused);
 #define DIRECT_MAP_START	0xffff888000000000ULL
 #define DIRECT_MAP_END		0xffffc88000000000ULL
 
+static inline bool in_direct_map(uint64_t address)
+{
+	return address >= DIRECT_MAP_START && address < DIRECT_MAP_END;
+}
+
 /*
  * The page of an address. Machines map the direct map by 1 GiB; a guest, which
  * has less memory than that, by 2 MiB, and where an object lies in it would
@@ -38,7 +43,7 @@ static inline unsigned int page_shift(uint64_t address, bool huge)
 {
 	if (!huge)
 		return PAGE_SHIFT;
-	return address >= DIRECT_MAP_START && address < DIRECT_MAP_END ? GIANT_SHIFT : HUGE_SHIFT;
+	return in_direct_map(address) ? GIANT_SHIFT : HUGE_SHIFT;
 }
 
 static inline uint64_t page_of(uint64_t address, bool huge)
@@ -49,6 +54,12 @@ static inline uint64_t page_of(uint64_t address, bool huge)
 static inline uint64_t offset_in(uint64_t address, bool huge)
 {
 	return address & ((1ULL << page_shift(address, huge)) - 1);
+}
+
+/* True if a huge page can map the address to the frame. */
+static inline bool congruent(uint64_t address, uint64_t frame)
+{
+	return !((address ^ frame) & ((1ULL << page_shift(address, true)) - 1));
 }
 
 /* Where a page that was used lately translates to; NOWHERE if it is another one, or in doubt. */

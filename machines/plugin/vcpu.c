@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PAGE_WAYS	64
+
 bool measuring;
 struct vcpu *vcpus;
 unsigned int nr_vcpus;
@@ -14,10 +16,13 @@ uint64_t charges[NR_MODES][NR_CHARGES];
 
 static bool make(struct vcpu *vcpu)
 {
-	/* The other half is what everything else goes through. */
-	uint32_t lines = 2 * (1U << PAGE_SHIFT) / LINE * machine.l2.ways;
-	uint32_t sets = lines && machine.l2.entries > lines ? machine.l2.entries / lines : 1;
-	struct geometry pages = { sets * machine.l2.ways, machine.l2.ways };
+	/*
+	 * The other half is what everything else goes through. Which frames a
+	 * program gets is chance: by L2's own sets, some would have too many.
+	 */
+	uint32_t half = machine.l2.entries / 2 >> (PAGE_SHIFT - LINE_SHIFT);
+	uint32_t ways = half < PAGE_WAYS ? half : PAGE_WAYS;
+	struct geometry pages = { half, ways };
 
 	/* Keys of epoch 0 would match empty entries. */
 	vcpu->dtlb_huge = machine.dtlb_2m.ways ? &vcpu->dtlb_2m : &vcpu->dtlb_4k;

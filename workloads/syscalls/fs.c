@@ -21,6 +21,7 @@
 #define ENTRIES	100	/* files of a folder */
 #define BLOCK	4096
 #define FILE	(1UL << 20)
+#define CYCLE	64	/* blocks: fewer than the smallest L2 of the machines holds */
 
 static _Alignas(4096) char buffer[64 << 10];
 static struct stat status;
@@ -178,12 +179,12 @@ OPERATION(write_null)
 
 OPERATION(pread_block)
 {
-	must(SYS(pread64, file, buffer, BLOCK, number * BLOCK % (long)FILE));
+	must(SYS(pread64, file, buffer, BLOCK, number % CYCLE * BLOCK));
 }
 
 OPERATION(pwrite_block)
 {
-	must(SYS(pwrite64, file, buffer, BLOCK, number * BLOCK % (long)FILE));
+	must(SYS(pwrite64, file, buffer, BLOCK, number % CYCLE * BLOCK));
 }
 
 OPERATION(append_truncate)
