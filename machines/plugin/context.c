@@ -8,7 +8,10 @@
  * program ran, in one that returns to the program. A task is known by the place
  * in its task_struct where __switch_to_asm keeps its stack pointer. It belongs
  * to the program once it has returned to user code, with all that it did since
- * it was switched to.
+ * it was switched to. A new task may have the place of one that is gone: its
+ * stack has nothing on it but what copy_thread() put there, and
+ * __switch_to_asm, which pops r15 before r14 as no compiler does, tells where
+ * that is.
  *
  * On arm64 an interrupt begins in the kernel's table of vectors and ends in the
  * next eret of its task, and a task is known by where cpu_switch_to() keeps its
@@ -33,7 +36,8 @@
 #define FRAME_LOADS	5
 #define FRED_PADDING	16			/* bytes above it, where the kernel supports FRED */
 #define LINK_REGISTER	240			/* bytes: its place in what an eret restores */
-#define STACK_STEP	16384			/* bytes: what the size of a task's stack is a multiple of, on arm64 */
+#define STACK_STEP	16384			/* bytes: what the size of a task's stack is a multiple of */
+#define NEW_STACK	(7 * 8 + 21 * 8)	/* bytes: struct fork_frame of arch/x86/include/asm/switch_to.h */
 #define NESTING		8			/* interrupts in interrupts; softirqs allow them */
 #define HASH_BITS	12
 
@@ -286,6 +290,27 @@ static void on_enter_task(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_
 	turn_to(context_of(current));
 }
 
+static bool is_new_stack(uint64_t pointer)
+{
+	uint64_t end = (pointer + NEW_STACK) % STACK_STEP;
+
+	return !end || end == STACK_STEP - FRED_PADDING;
+}
+
+static void on_pop(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *unused)
+{
+	(void)vcpu;
+	(void)info;
+	(void)unused;
+	if (!is_new_stack(address) || !current->user)
+		return;
+	if (measuring)
+		contexts_settle();
+	current->user = false;
+	current->depth = 0;
+	turn_to(CONTEXT_THREAD);
+}
+
 /* --- Translation -------------------------------------------------------- */
 
 static enum turn turn_at(struct qemu_plugin_tb *tb, size_t index, size_t count)
@@ -337,6 +362,11 @@ void context_watch_block(struct qemu_plugin_tb *tb, size_t count)
 
 void context_watch(struct qemu_plugin_insn *insn, enum turn turn)
 {
+	static struct qemu_plugin_insn *pop;
+
+	if (turn == TURN_POP_R14 && pop)
+		qemu_plugin_register_vcpu_mem_cb(pop, on_pop, QEMU_NO_REGISTERS, QEMU_ALL, NULL);
+	pop = turn == TURN_POP_R15 ? insn : NULL;
 	switch (turn) {
 	case TURN_IRET:
 		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_iret, QEMU_NO_REGISTERS, NULL);

@@ -23,6 +23,8 @@ static const struct {
 	{ TURN_SYSRET,		3, 3, { 0x48, 0x0f, 0x07 } },
 	{ TURN_LEAVE_TASK,	7, 3, { 0x48, 0x89, 0xa7 } },
 	{ TURN_ENTER_TASK,	7, 3, { 0x48, 0x8b, 0xa6 } },
+	{ TURN_POP_R15,		2, 2, { 0x41, 0x5f } },
+	{ TURN_POP_R14,		2, 2, { 0x41, 0x5e } },
 };
 
 enum turn turn_decode(const uint8_t *bytes, size_t size)

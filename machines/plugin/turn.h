@@ -19,6 +19,8 @@ enum turn {
 	TURN_ERET,		/* arm64 */
 	TURN_LEAVE_TASK,	/* mov %rsp, OFFSET(%rdi); stp x29, x9, [x8], #16 */
 	TURN_ENTER_TASK,	/* mov OFFSET(%rsi), %rsp; ldp x29, x9, [x8], #16 */
+	TURN_POP_R15,
+	TURN_POP_R14,
 };
 
 enum turn turn_decode(const uint8_t *bytes, size_t size);

@@ -348,7 +348,7 @@ const struct operation fs_operations[] = {
 	{ "lseek", lseek_call, prepare_file, 0, 1000 },
 	{ "lock", lock_file, prepare_file, 0, 200 },
 	{ "read-zero-1", read_call, prepare_zero, 1, 800 },
-	{ "read-zero-64k", read_call, prepare_zero, sizeof(buffer), 60 },
+	{ "read-zero-64k", read_call, prepare_zero, sizeof(buffer), 240 },
 	{ "write-null-1", write_null, prepare_zero, 0, 800 },
 	{ "pread-4k", pread_block, prepare_file, 0, 400 },
 	{ "pwrite-4k", pwrite_block, prepare_file, 0, 300 },
