@@ -201,6 +201,25 @@ def test_a_guest_that_takes_too_long_is_killed(tmp_path: Path) -> None:
     assert _gone(tmp_path / "pid")
 
 
+def test_a_guest_that_waits_for_a_processor_does_not_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guest_run, "_queued_s", lambda process: 60.0)
+    left = guest_run.boot(qemu(tmp_path, "sleep 0.5"), folder=tmp_path, timeout_s=0.1)
+    assert (left.status, left.timed_out) == (0, False) and left.wall_s >= 0.5
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the host's kernel does not count it")
+def test_the_time_that_a_process_waits_for_a_processor_is_counted() -> None:
+    cpu = str(min(os.sched_getaffinity(0)))
+    both = [subprocess.Popen(["taskset", "-c", cpu, "sh", "-c", "while :; do :; done"]) for _ in range(2)]
+    try:
+        time.sleep(1)
+        assert sum(guest_run._queued_s(one.pid) for one in both) > 0.3
+    finally:
+        for one in both:
+            one.kill()
+            one.wait()
+
+
 def test_a_guest_that_writes_without_end_is_ended(tmp_path: Path) -> None:
     argv = qemu(tmp_path, "exec yes >console.log")
     left = guest_run.boot(argv, folder=tmp_path, timeout_s=60, file_max=1 << 20)
