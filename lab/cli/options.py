@@ -227,7 +227,7 @@ class Cpus(click.ParamType[int]):
 
 
 _GROUPS = {
-    "Kernels": "base test spec kernel kernels settings against tree cc base_cc test_cc layout",
+    "Kernels": "base test arch spec kernel kernels settings against tree cc base_cc test_cc layout",
     "Workload": "workload suite exec base_program file metric",
     "Evidence": "mode threshold seeds max_seeds budget fail_on require_verdict watch",
     "Exact mode": "model machine robust explain cluster share",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from textwrap import indent
 
 import click
 from rich.console import Console
@@ -20,7 +21,7 @@ from lab.compare.replay import replay as replay_result
 from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure, UserError
-from lab.core.text import ago, columns, visible
+from lab.core.text import UNBOUND, ago, columns, visible, width_of, wrapped
 from lab.guests.exact import QEMU
 from lab.guests.run import GUEST_TIMEOUT_S
 from lab.report import inputs, matrix_text, text
@@ -138,14 +139,26 @@ def _list(*, as_json: bool) -> None:
         return
     rows = [*map(_compared, compared), *map(_measured, matrices), *map(_bisected, bisected)]
     rows += [_unfinished(folder) for folder in results.unfinished()]
-    for line in columns([(name, ago(_age_s(when)), *cells) for when, name, *cells in sorted(rows)]):
-        click.echo(visible(line))
+    for line in _lines(sorted(rows), width_of()):
+        click.echo(line)
+
+
+def _lines(rows: Sequence[Row], width: int) -> Iterator[str]:
+    """A line for each result; on a terminal, what was compared goes below, indented."""
+    cells = [tuple(map(visible, (name, ago(_age_s(when)), *rest))) for when, name, *rest in rows]
+    if width >= UNBOUND:
+        yield from columns(cells)
+        return
+    for heading, (*_, compared) in zip(columns([row[:-1] for row in cells]), cells, strict=True):
+        yield wrapped(heading, _INDENT, width)
+        yield indent(wrapped(compared, 0, width - _INDENT), " " * _INDENT)
 
 
 def _age_s(started: str) -> float:
     return (datetime.now(UTC) - datetime.fromisoformat(started)).total_seconds()
 
 
+_INDENT = 4
 _MOST_NAMES = 3
 Row = tuple[str, str, str, str, str]
 """Of a listed result: its beginning, name, verdict, what was run, and what was compared."""

@@ -12,17 +12,18 @@ from lab.compare import check
 from lab.compare.check import WorkloadCheck
 from lab.core import records
 from lab.core.errors import LabError
-from lab.core.text import columns, listed, plural, width_of, wrapped
+from lab.core.text import UNBOUND, columns, listed, plural, width_of, wrapped
 from lab.workloads import selection
 from lab.workloads.file import limits, turns_note
 from lab.workloads.selection import Suite
 from lab.workloads.spec import Case, Metric, Workload
 
 
-def render(workload: Workload) -> str:
+def render(workload: Workload, width: int = UNBOUND) -> str:
     """A workload as text for people: what it needs, what it measures, its cases."""
-    lines = [f"{workload.name}: {workload.story}", *_guest(workload), "", "metrics (* is the one a verdict is about):"]
-    lines += columns([_metric(metric) for metric in workload.metrics])
+    lines = [wrapped(f"{workload.name}: {workload.story}", 2, width), *columns(_guest(workload), width=width)]
+    lines += ["", "metrics (* is the one a verdict is about):"]
+    lines += columns([_metric(metric) for metric in workload.metrics], width=width)
     if workload.open_metrics:
         lines.append("  and every number that its program prints beside them")
     if workload.operations:
@@ -34,7 +35,7 @@ def render(workload: Workload) -> str:
         lines.append(f"  a guest runs a case that marks no windows {workload.windows} times")
     if workload.cases:
         lines += ["", "cases (controls are expected not to change):"]
-        lines += columns([_case(workload, case) for case in workload.cases])
+        lines += columns([_case(workload, case) for case in workload.cases], width=width)
     if workload.groups:
         lines += ["", f"a group selects its cases (--workload {workload.name}:{next(iter(workload.groups))}):"]
         lines += columns([(f"  {name}", plural(len(cases), "case")) for name, cases in workload.groups.items()])
@@ -43,9 +44,9 @@ def render(workload: Workload) -> str:
     if workload.case_files:
         lines += ["", f"a file of yours is a case, too: --workload {workload.name}:PATH ({workload.case_files})"]
     lines += ["", "exact mode does not see (`unseen` names a case that is about one of these):"]
-    lines += columns([(f"  {limit.name}", limit.brief) for limit in limits().values()])
+    lines += columns([(f"  {limit.name}", limit.brief) for limit in limits().values()], width=width)
     if note := turns_note(workload.vcpus):
-        lines += ["", note]
+        lines += ["", wrapped(note, 2, width)]
     return "\n".join(lines)
 
 
@@ -57,7 +58,7 @@ def render_suite(suite: Suite) -> str:
     return "\n".join(lines)
 
 
-def _guest(workload: Workload) -> list[str]:
+def _guest(workload: Workload) -> list[tuple[str, str]]:
     """The guest, and what runs in it."""
     guests = "one for each case" if workload.isolate else "one for all cases"
     facts = [
@@ -73,7 +74,7 @@ def _guest(workload: Workload) -> list[str]:
         ("cost model", workload.model),
         ("read as", workload.parse),
     ]
-    return [f"{name + ':':<12}{value}" for name, value in facts if value]
+    return [(f"{name}:", value) for name, value in facts if value]
 
 
 def _case(workload: Workload, case: Case) -> tuple[str, ...]:
@@ -133,10 +134,9 @@ def list_command(as_json: bool) -> None:
     rows += [
         (each.name, f"{plural(sum(map(len, each.cases().values())), 'case'):>9}", each.description) for each in suites
     ]
-    width, story = width_of(), sum(max(map(len, column)) + 2 for column in list(zip(*rows, strict=True))[:2])
-    lines = columns(rows)
+    lines = columns(rows, width=width_of())
     for line in (*lines[: len(workloads)], "", "suites (--suite NAME):", *lines[len(workloads) :]):
-        click.echo(wrapped(line, story, width))
+        click.echo(line)
 
 
 @workload.command("show")
@@ -158,7 +158,7 @@ def show_command(name: str, as_json: bool) -> None:
         limited = {"limits": records.plain(list(limits().values()))}
         _print_json({"schema": "lab.workload/1", **msgspec.to_builtins(shown, enc_hook=str), **limited})
     else:
-        click.echo(render(shown))
+        click.echo(render(shown, width_of()))
 
 
 @workload.command("init")

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.core.text import visible_lines
+from lab.core.text import span, visible_lines
 
 if TYPE_CHECKING:
     from rich import progress as rich_progress
@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 _STEP = re.compile(rb"^  [A-Z][A-Z0-9_+]* +\S", re.MULTILINE)
 _PLAIN_EVERY_S = 15.0
+_TELLING = 0.05
+"""The share of all steps from which on the time of those that are done tells how long the others take."""
 
 
 class Progress:
@@ -135,16 +137,15 @@ class Task:
     def _left(self) -> str:
         """The time that is left; empty where nothing tells."""
         done = self.count - self._known
-        if not self.total or not 0 < self.count < self.total or not done:
+        if not self.total or not done or not self.total * _TELLING <= self.count < self.total:
             return ""
-        return f"about {(time.monotonic() - self._started) * (self.total - self.count) / done:.0f} s left"
+        return f"about {span((time.monotonic() - self._started) * (self.total - self.count) / done)} left"
 
     def _plain(self, note: str) -> str:
-        spent = time.monotonic() - self._started
-        if self.total and 0 < self.count < self.total:
+        if self.total and self.count < self.total:
             left = ", ".join(filter(None, [f"{self.label}: {self.count} of {self.total}", self._left()]))
             return f"{left} {note}".rstrip()
-        return f"{self.label}: {self.count} steps in {spent:.0f} s {note}".rstrip()
+        return f"{self.label}: {self.count} steps in {span(time.monotonic() - self._started)} {note}".rstrip()
 
 
 QUIET = Progress(quiet=True)

@@ -76,9 +76,15 @@ def aligned(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[l
     ]
 
 
-def columns(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[str]:
-    """Rows as lines of aligned columns, two blanks apart."""
-    return ["  ".join(row).rstrip() for row in aligned(rows, right)]
+UNBOUND = 1000
+"""The width of a pipe or a file, where no line is broken."""
+
+
+def columns(rows: Sequence[Sequence[str]], right: Container[int] = (), width: int = UNBOUND) -> list[str]:
+    """Rows as lines of aligned columns, two blanks apart. What does not fit into the width goes on in its column."""
+    cells = aligned(rows, right)
+    last = sum(len(cell) + 2 for cell in cells[0][:-1]) if cells else 0
+    return [wrapped("  ".join(row).rstrip(), last, width) for row in cells]
 
 
 def listed(words: Sequence[str], last: str) -> str:
@@ -94,10 +100,6 @@ def from_to(low: int, high: int) -> str:
 def plural(number: int, noun: str) -> str:
     """A number of things."""
     return f"{number} {noun}{'s' * (number != 1)}"
-
-
-UNBOUND = 1000
-"""The width of a pipe or a file, where no line is broken."""
 
 
 def width_of(console: Console | None = None) -> int:
@@ -119,6 +121,13 @@ def show(render: Callable[[int], RenderableType], console: Console) -> None:
     """Print as wide as the terminal; into a pipe or a file, without line breaks."""
     width = width_of(console)
     console.print(render(width), width=width, highlight=False, soft_wrap=not console.is_terminal)
+
+
+def span(seconds: float) -> str:
+    """A time span for people: `90 s`, `12 min`, `3.5 h`."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 120 * 60 else f"{seconds / 3600:.1f} h"
 
 
 def ago(seconds: float) -> str:

@@ -92,6 +92,22 @@ def test_the_time_left_follows_from_what_was_done_here(
     assert lines == ["measuring: 6 of 12", "measuring: 8 of 12, about 20 s left"]
 
 
+def test_the_first_steps_of_a_build_do_not_tell_how_long_it_takes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("lab.core.progress._PLAIN_EVERY_S", -1000.0)
+    monkeypatch.setattr("lab.core.progress.time.monotonic", lambda: now)
+    with Progress() as progress, progress.task("build", 1000) as task:
+        task.advance(0)
+        now = 60.0
+        task.advance(3)
+        now = 100.0
+        task.advance(97)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["build: 0 of 1000", "build: 3 of 1000", "build: 100 of 1000, about 15 min left"]
+
+
 def test_plain_lines_are_far_between(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress() as progress, progress.task("measuring", 100) as task:
         for _ in range(100):

@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from lab.core.text import visible, visible_record
+from lab.core.text import columns, span, visible, visible_record
 
 from ..fakes.result import HOSTILE, hostile, result
 
@@ -44,3 +44,17 @@ def test_all_strings_of_a_record_are_made_visible_and_nothing_else_changes() -> 
     assert shown.cases[0].case == visible(HOSTILE) == shown.base.subject
     assert shown.base.settings == {visible(HOSTILE): visible(HOSTILE)}
     assert shown.cases[0].metrics == hostile().cases[0].metrics
+
+
+def test_what_does_not_fit_goes_on_in_its_column() -> None:
+    rows = [("one", "a short text"), ("three", "a text that is too long")]
+    assert columns(rows) == ["one    a short text", "three  a text that is too long"]
+    assert columns(rows, width=20) == ["one    a short text", "three  a text that\n       is too long"]
+    assert columns([]) == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0.4, "0 s"), (119, "119 s"), (150, "2 min"), (7100, "118 min"), (58826, "16.3 h")]
+)
+def test_a_span_is_in_a_unit_that_people_read(seconds: float, shown: str) -> None:
+    assert span(seconds) == shown

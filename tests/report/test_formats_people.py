@@ -303,6 +303,20 @@ def test_the_list_says_what_was_run_and_what_can_go_on(kept: Path, capsys: pytes
     assert not (kept / "stopped").exists()
 
 
+def test_on_a_terminal_the_list_has_what_was_compared_below(
+    kept: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = arm("deb:6.12@" + ",".join(f"sysctl.vm.number_{n}={n}" for n in range(9)), "1")
+    fakeresult.store(kept / "long", replace(result(SLOWER, name="long"), base=long))
+    monkeypatch.setattr("lab.cli.report.width_of", lambda: 80)
+    assert main.run(["report"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert all(len(line) <= 80 for line in lines if long.spec not in line)
+    named = [i for i, line in enumerate(lines) if line.startswith("one ")]
+    assert len(named) == 1 and lines[named[0] + 1].startswith("    ") and " .. " in lines[named[0] + 1]
+    assert f"    {long.spec}" in lines
+
+
 @pytest.mark.parametrize("name", ["text", "md", "html"])
 def test_packages_of_two_compilers_are_noted(name: str, tmp_path: Path) -> None:
     base, test = arm("deb:6.12", "1", commit=None), arm("deb:7.2", "2", commit=None, compiler="gcc 14.2.0")

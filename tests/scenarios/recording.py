@@ -40,7 +40,7 @@ IDLE_S = 0.5
 FRAME_S = 0.5
 """Output that comes within this time is one event: a bar moves twice a second."""
 
-_ESTIMATE = re.compile(r"(about|less than) \d+ s left")
+_ESTIMATE = re.compile(r"about [0-9.]+ (s|min|h) left")
 _DRAWN_OVER = re.compile(r"\r\x1b\[2K[^\r\n]*(?=\r\x1b\[2K)")
 
 Event = tuple[float, str]
