@@ -237,7 +237,8 @@ def _default_tree() -> Finding:
     return _limited(
         name,
         "linux-source-6.12 is neither installed nor offered by the package sources",
-        "sudo apt-get update; or use a tree of your own with --tree",
+        "add the release's security updates to the package sources, then `lab doctor --install`; or use a tree of your "
+        "own with --tree",
     )
 
 

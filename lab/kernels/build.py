@@ -214,7 +214,9 @@ class Workspace:
         self.worktree = worktree_of(self.source.tree)
         configuration = records.digest([self.required, self.optional, self.compiler.version])[:12]
         self.out = self.worktree.with_name(configuration)
-        self.log = paths.cache_dir("logs") / f"build-{self.source.tree_id[:12]}-{configuration}.log"
+        # With the tree's name: two labs may build one source in two trees at a time.
+        name = f"build-{self.source.tree}-{self.source.tree_id[:12]}-{configuration}.log"
+        self.log = paths.cache_dir("logs") / name
 
     def build(self, work: Work) -> Build:
         """Build the kernel, unless the store has one of the same resolved kconfig."""

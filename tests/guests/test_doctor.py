@@ -11,9 +11,11 @@ from typing import Any
 
 import click
 import pytest
+import yaml
+from jinja2 import Environment
 
 from lab.cli import main
-from lab.core import ansible
+from lab.core import ansible, paths
 from lab.core.ansible import PlaybookFailed
 from lab.guests import doctor
 from lab.kernels import architecture
@@ -150,6 +152,22 @@ def test_packages_that_cannot_be_had_are_an_error_with_a_remedy(
     assert main.run(["doctor", "--install"]) == 4
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.startswith("lab: packages were not installed: No package matching 'bc' is available; check the network")
+
+
+def test_a_source_that_is_offered_nowhere_leaves_the_other_packages_installed() -> None:
+    """By the role's own text: it needs root, and a machine whose package sources lack the package."""
+    tasks = yaml.safe_load((paths.room("ansible") / "roles" / "host_ready" / "tasks" / "main.yml").read_text())
+    apt = {task["name"]: task for task in tasks if "ansible.builtin.apt" in task}
+    needed, of_release = apt.values()
+    assert "release" not in needed["ansible.builtin.apt"]["name"] and "failed_when" not in needed
+    language = Environment(autoescape=True)
+    language.tests["failed"] = lambda result: result["failed"]
+    fails = language.compile_expression(of_release["failed_when"])
+    assert not fails(host_ready_of_release={"failed": False})
+    assert not fails(
+        host_ready_of_release={"failed": True, "msg": "No package matching 'linux-source-6.12' is available"}
+    )
+    assert fails(host_ready_of_release={"failed": True, "msg": "Failed to fetch"})
 
 
 def test_installation_is_a_command_of_its_own() -> None:

@@ -152,6 +152,18 @@ def test_a_build_is_whole(built: Build, linux: Path) -> None:
     assert built.inputs.kconfig_sha256 == records.digest(config)
 
 
+def test_two_trees_with_one_source_have_logs_of_their_own(built: Build, linux: Path, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "-q", str(linux), "clone")
+    requests = []
+    for top in (linux, tmp_path / "clone"):
+        source = spec_of(top, built.commit).source
+        assert isinstance(source, build.TreeSource)
+        requests.append(BuildRequest(text="HEAD", source=source, kconfig=(), compiler=compiler()))
+    ours, theirs = requests
+    assert ours.source.tree_id == theirs.source.tree_id
+    assert build.Workspace(ours).log != build.Workspace(theirs).log
+
+
 def test_a_hit_runs_nothing(built: Build, linux: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = spec_of(linux, built.commit)
     record = store.folder_of(built.key) / "build.json"
