@@ -135,6 +135,8 @@ def _side_by_side(
 
 _WATCH_SEEDS = 6
 _POLL_S = 0.5
+_POLL_PAUSES = 3
+"""Pauses as long as a look: a kernel's worktree has 86,000 files, and each look asks for the times of all."""
 
 
 def _require_watchable(asked: AbOptions, *, once: object) -> None:
@@ -164,9 +166,10 @@ def _watch(asked: AbOptions, work: Work) -> int:
     before: AbResult | None = None
     seen: Source | None = None
     while not work.out_of_time:
+        began = time.monotonic()
         source = resolve(asked.test or "", asked.tree).source
         if source == seen:
-            time.sleep(_POLL_S)
+            time.sleep(max(_POLL_S, _POLL_PAUSES * (time.monotonic() - began)))
             continue
         seen, clock = source, Clock()
         try:

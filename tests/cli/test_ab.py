@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -217,6 +218,30 @@ def test_every_save_is_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     assert failed.endswith("mm/mmap.c:7: error (log: /log)")
     assert "+50.0 %" in last and "regression, +50.0 % against the last save" in last
     assert [bool(last) for last in before] == [False, True, True]
+
+
+@pytest.mark.parametrize(("look_s", "slept_s"), [(0.01, 0.5), (0.4, 1.2)])
+def test_looking_for_a_save_takes_a_quarter_of_a_core_at_most(
+    monkeypatch: pytest.MonkeyPatch, look_s: float, slept_s: float
+) -> None:
+    now, slept = 0.0, list[float]()
+
+    def source(text: str, tree: object) -> SimpleNamespace:
+        nonlocal now
+        now += look_s
+        return SimpleNamespace(source="a")
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(ab, "_turn", lambda *_: result(case("layout-512k", [100.0] * 3, [100.0] * 3)))
+    monkeypatch.setattr(ab, "resolve", source)
+    monkeypatch.setattr(ab, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep, strftime=time.strftime))
+    with pytest.raises(KeyboardInterrupt):
+        ab._watch(asked(test="worktree"), quiet())
+    assert slept == pytest.approx([slept_s] * 2)
 
 
 @pytest.mark.parametrize(
