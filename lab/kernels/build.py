@@ -426,9 +426,10 @@ class Workspace:
         complaint = first_error(text) or error.detail
         version = self._kernel_version()
         hint = compilers.age_hint(self.compiler, version) if version else None
+        name, commit = self.source.describe, self.source.commit[:12]
+        named = name if commit in name else f"{name} ({commit})"
         return BuildFailed(
-            f"{self.source.describe} ({self.source.commit[:12]}) does not build with "
-            f"{self.compiler.command}: {complaint}",
+            f"{named} does not build with {self.compiler.command}: {complaint}",
             hint=hint,
             log=self.log,
         )
