@@ -186,7 +186,10 @@ def _watch(asked: AbOptions, work: Work) -> int:
 
 
 def _turn(asked: AbOptions, before: AbResult | None, work: Work) -> AbResult:
-    """Compare once. The base's guests of the last turn are not run again where they would be the same."""
+    """Compare once. The base's guests of the last turn are not run again where they would be the same.
+
+    A turn that does not build or is interrupted leaves no result: the next one begins with the next save.
+    """
     plan, folder = plan_of(asked, work.progress), results.new_folder(None)
     if before:
         for part in ("runs", "guests"):
@@ -195,7 +198,7 @@ def _turn(asked: AbOptions, before: AbResult | None, work: Work) -> AbResult:
         results.store_plan(folder, plan)
         try:
             return exact.measure(plan, folder, work)
-        except BuildFailed:
+        except (BuildFailed, KeyboardInterrupt):
             shutil.rmtree(folder)
             raise
 

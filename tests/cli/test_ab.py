@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from lab.cli import ab, main
-from lab.compare import exact, live_guests
+from lab.compare import exact, live_guests, results
 from lab.compare.results import AbResult
 from lab.core.errors import BuildFailed, UserError
 from lab.core.progress import Progress
@@ -218,6 +218,23 @@ def test_every_save_is_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     assert failed.endswith("mm/mmap.c:7: error (log: /log)")
     assert "+50.0 %" in last and "regression, +50.0 % against the last save" in last
     assert [bool(last) for last in before] == [False, True, True]
+
+
+@pytest.mark.parametrize("error", [BuildFailed("mm/mmap.c:7: error"), KeyboardInterrupt()])
+def test_a_turn_that_gives_nothing_leaves_no_result(
+    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(plan: object, folder: Path, work: object) -> AbResult:
+        assert folder.is_dir()
+        raise error
+
+    own_folders(monkeypatch, tmp_path)
+    monkeypatch.setattr(ab, "plan_of", lambda *_: None)
+    monkeypatch.setattr(results, "store_plan", lambda *_: None)
+    monkeypatch.setattr(exact, "measure", measure)
+    with pytest.raises(type(error)):
+        ab._turn(asked(), None, quiet())
+    assert list(results.results_dir().iterdir()) == []
 
 
 @pytest.mark.parametrize(("look_s", "slept_s"), [(0.01, 0.5), (0.4, 1.2)])
