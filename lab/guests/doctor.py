@@ -87,10 +87,12 @@ def _packages() -> Finding:
     }
     if not absent:
         return _ok("packages", f"all {len(needed)} that the lab needs are installed")
-    text = f"{len(absent)} of {len(needed)} are not installed"
+    text = f"{len(absent)} of {len(needed)} {'is' if len(absent) == 1 else 'are'} not installed"
     remedy = f"lab doctor --install, or: sudo apt-get install --no-install-recommends {' '.join(absent)}"
     if not (required := absent.keys() - _OPTIONAL):
-        return _limited("packages", f"{text}: {listed(list(absent), 'and')} only save time", remedy)
+        return _limited(
+            "packages", f"{text}: {listed(list(absent), 'and')} only save{'s' * (len(absent) == 1)} time", remedy
+        )
     uses = dict.fromkeys(use for package, use in absent.items() if package in required)
     return _missing("packages", f"{text}; needed for {listed(list(uses), 'and')}", remedy)
 

@@ -77,7 +77,12 @@ def test_the_doctor_names_the_packages_that_are_missing(installed: Callable[...,
 def test_what_only_saves_time_is_not_missing(installed: Callable[..., None]) -> None:
     installed({name: "installed" for name in doctor.host_packages() if name != "ccache"})
     found = doctor._packages()
-    assert found.state == "limited" and "ccache only save" in found.text and str(found.remedy).endswith(" ccache")
+    assert (
+        found.state == "limited"
+        and "1 of" in found.text
+        and "is not installed: ccache only saves time" in found.text
+        and str(found.remedy).endswith(" ccache")
+    )
 
 
 def test_a_system_without_apt_is_told_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
