@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from lab.atlas import assembly, checking, columns, commits, site, text
+from lab.atlas import assembly, columns, commits, site, text
+from lab.atlas import check as atlas_check
 from lab.atlas import data as atlas_data
 from lab.atlas import plan as atlas_plan
 from lab.atlas.columns import Place
@@ -242,11 +243,11 @@ def check(
     if bool(cells) == (number is not None):
         raise UserError("name cells, or draw some with --random", hint="e.g. lab atlas check fork-exit@6.12.117-1")
     with options.work(jobs) as work:
-        wanted = checking.draw(known, number, draw) if number else [checking.named(known, cell) for cell in cells]
-        found = checking.check(known, _load_plan(plan), wanted, work)
+        wanted = atlas_check.draw(known, number, draw) if number else [atlas_check.named(known, cell) for cell in cells]
+        found = atlas_check.check(known, _load_plan(plan), wanted, work)
     if as_json:
         options.print_json({"schema": "lab.atlas.check/1", "cells": records.plain(found)})
     else:
-        for line in checking.lines(found):
+        for line in atlas_check.lines(found):
             click.echo(line)
     return 0 if all(one.is_equal for one in found) else 1

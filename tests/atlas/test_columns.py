@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from lab.atlas import assembly, checking, columns, plan
+from lab.atlas import assembly, check, columns, plan
 from lab.atlas.columns import Place
 from lab.atlas.data import Atlas, Cell, FunctionCost
 from lab.atlas.plan import PlannedColumn
@@ -156,13 +156,13 @@ def test_two_do_not_measure_the_same_columns(setup: Setup) -> None:
 def test_checking_measures_again_and_tells_what_differs(setup: Setup) -> None:
     guests, place, found = setup()
     atlas = measured(place, found)
-    wanted = [checking.Wanted(atlas.cases[0], atlas.columns[1])]
+    wanted = [check.Wanted(atlas.cases[0], atlas.columns[1])]
     specs = {one.spec.text: one.spec for one in found}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checking, "resolve", lambda text, tree=None, progress=None: specs[text])
-        (same,) = checking.check(atlas, place.plan, wanted, quiet())
+        patch.setattr(check, "resolve", lambda text, tree=None, progress=None: specs[text])
+        (same,) = check.check(atlas, place.plan, wanted, quiet())
         assert same.is_equal and same.fingerprint == "" and len(guests.calls) == 9
         guests.formula = lambda arm, seed, case: 100.0 + seed + 1e-3
-        (other,) = checking.check(atlas, place.plan, wanted, quiet())
+        (other,) = check.check(atlas, place.plan, wanted, quiet())
     assert not other.is_equal
-    assert list(checking.lines([same, other]))[-1] == "1 of 2 cells equal to the last digit"
+    assert list(check.lines([same, other]))[-1] == "1 of 2 cells equal to the last digit"
