@@ -103,13 +103,11 @@ class Place:
 
     def load_facts(self, column: PlannedColumn) -> KernelFacts | None:
         """The stored facts about a column's kernel; None before it was there."""
-        path = self.facts(column)
-        return records.load(path, KernelFacts) if path.is_file() else None
+        return records.find(self.facts(column), KernelFacts)
 
     def load_sheet(self, column: PlannedColumn, text: str) -> Sheet | None:
         """The stored cells of a selection; None where there are none."""
-        path = self.sheet(column, text)
-        return records.load(path, Sheet) if path.is_file() else None
+        return records.find(self.sheet(column, text), Sheet)
 
 
 def file_name(text: str) -> str:

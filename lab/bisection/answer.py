@@ -195,6 +195,24 @@ class Answer(Record, frozen=True, kw_only=True):
     instructions: Comparison | None = None
 
     @property
+    def contradiction(self) -> str:
+        """The first thing in which the answer contradicts itself; empty where it does not."""
+        if (seed := records.repeated(self.seeds)) is not None:
+            return f"the seed {seed} counts twice"
+        if commit := records.repeated(change.commit for change in self.changes):
+            return f"{commit} changed it twice"
+        for change in self.changes:
+            if change.commit not in change.suspects:
+                return f"{change.commit} is not among its own suspects"
+            if change.effect and (found := change.effect.contradiction):
+                return f"{change.commit}: {found}"
+        if self.outcome == "no culprit" and self.changes:
+            return f"it is called {self.outcome}, and names {self.changes[0].commit}"
+        if self.outcome == "found" and not self.changes:
+            return "it is called found, and names no commit"
+        return self.ends.contradiction if self.ends else ""
+
+    @property
     def repeat(self) -> str:
         """The command that repeats it, with the tree in which its revisions were looked up."""
         words = list(self.reproduce)
@@ -220,7 +238,7 @@ class Answer(Record, frozen=True, kw_only=True):
 
 def load(folder: Path) -> Answer:
     """The finished answer of a session."""
-    if not (folder / FILE).is_file():
+    if not (folder / FILE).exists():
         raise HostFailed(f"{folder.name} has no answer yet", hint=f"go on with it by `lab bisect resume {folder.name}`")
     return records.load(folder / FILE, Answer)
 

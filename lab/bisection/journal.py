@@ -17,7 +17,7 @@ import msgspec
 from lab.bisection.commit_range import Candidate
 from lab.core import paths
 from lab.core.errors import GuestFailure, HostFailed, LabError
-from lab.core.records import DAMAGED, Record, now
+from lab.core.records import DAMAGED, Record, now, sealed, unsealed
 
 
 class Reading(Record, frozen=True, kw_only=True, tag_field="event", tag="reading"):
@@ -104,6 +104,7 @@ class Undo(Record, frozen=True, kw_only=True, tag_field="event", tag="undone"):
     at: str = ""
 
 
+_HINT = "a newer lab wrote it, or the file is damaged; remove the lines from there on to go on before it"
 Event = Reading | Seeds | BuiltKernel | Boot | Undo
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
@@ -117,7 +118,7 @@ class Journal:
 
     def append(self, event: Event) -> None:
         """Add a line; it is on disk when this returns. The file must have no other writer."""
-        line = msgspec.json.encode(event) + b"\n"
+        line = sealed(msgspec.json.encode(event)) + b"\n"
         try:
             with paths.writing(self.path), self.path.open("r+b" if self.path.exists() else "w+b") as stream:
                 _drop_torn(stream.fileno(), self.path)
@@ -138,6 +139,8 @@ class Journal:
                 of_commit = [
                     i for i, e in enumerate(kept) if isinstance(e, Boot | Reading) and e.commit == event.commit
                 ]
+                if not of_commit:
+                    raise HostFailed(f"{self.path} takes back {event.commit}, which it does not have", hint=_HINT)
                 del kept[of_commit[-1]]
             else:
                 kept.append(event)
@@ -178,11 +181,11 @@ def _read(path: Path) -> Iterator[Event]:
     lines = path.read_bytes().split(b"\n")
     for number, line in enumerate(lines[:-1], start=1):  # what follows the last newline is torn, or nothing
         try:
-            yield _decoder.decode(line)
+            yield _decoder.decode(unsealed(line))
         except DAMAGED as error:
             raise HostFailed(
                 f"line {number} of {path} cannot be read: {error}",
-                hint="a newer lab wrote it, or the file is damaged; remove the lines from there on to go on before it",
+                hint=_HINT,
             ) from error
 
 

@@ -17,10 +17,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.bisection import answer
 from lab.bisection.answer import FILE, Status
 from lab.bisection.commit_range import Candidate, History
 from lab.bisection.exact_state import ExactState
-from lab.bisection.journal import Boot, Journal, Reading, Undo, put_aside
+from lab.bisection.journal import Boot, Journal, Reading, Seeds, Undo, put_aside
 from lab.bisection.plan import BisectPlan
 from lab.bisection.search_state import Remaining, SearchState
 from lab.compare import results
@@ -131,7 +132,22 @@ def find(reference: str) -> Session:
     """A session by its result's id, a unique beginning of one, `latest`, or path."""
     folder = _newest() if reference == "latest" else results.open_folder(reference)
     results.require_kind(folder, KIND)
-    return load(folder)
+    session = load(folder)
+    _require_whole(session)
+    return session
+
+
+def _require_whole(session: Session) -> None:
+    """Refuse a journal that lost what the finished answer rests on: it would look as if nothing had been measured."""
+    if not (session.folder / FILE).exists():
+        return
+    known = {event.commit for event in session.journal.events if not isinstance(event, Seeds)}
+    lost = [step.commit for step in answer.load(session.folder).path if step.commit not in known]
+    if lost:
+        raise HostFailed(
+            f"{session.journal.path} does not have the reading of {lost[0]}, which the answer has",
+            hint=f"`lab report {session.name}` shows the answer",
+        )
 
 
 def _newest() -> Path:
@@ -170,7 +186,7 @@ def status(session: Session) -> Status:
     untestable = sum(bool(reading.untestable) for reading in readings)
     return Status(
         result=session.name,
-        finished=(session.folder / FILE).is_file(),
+        finished=(session.folder / FILE).exists(),
         old=history.old.name,
         new=history.new.name,
         candidates=len(history.candidates),

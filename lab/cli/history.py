@@ -13,7 +13,7 @@ from lab.core.git import short
 from lab.core.progress import Progress
 from lab.core.text import number, plural, visible
 from lab.history import index, trends
-from lab.history.database import is_shared, opened
+from lab.history.database import anew, is_shared, opened
 from lab.history.trends import Change, Dot, SeriesFilter, SideBySide, Summary, Trend
 from lab.nightly import team
 from lab.stats.verdict import percent
@@ -150,7 +150,7 @@ def rebuild(database: str | None) -> None:
     Example:
       lab history rebuild --database postgresql://lab@db.example.org/lab
     """
-    with Progress() as progress, opened(database) as base:
+    with Progress() as progress, anew(database, progress) as base:
         count = index.rebuild(base, progress)
         if is_shared(database):
             team.write(base)

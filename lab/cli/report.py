@@ -20,7 +20,7 @@ from lab.compare.matrix_results import MatrixResult
 from lab.compare.replay import replay as replay_result
 from lab.compare.results import AbResult
 from lab.core import records
-from lab.core.errors import GuestFailed, GuestFailure, UserError
+from lab.core.errors import GuestFailed, GuestFailure, HostFailed, UserError
 from lab.core.text import UNBOUND, ago, columns, visible, width_of, wrapped
 from lab.guests.exact import QEMU
 from lab.guests.run import GUEST_TIMEOUT_S
@@ -192,7 +192,12 @@ def _cases(pairs: Iterable[tuple[str, str]]) -> str:
 
 def _unfinished(folder: Path) -> Row:
     began = datetime.fromtimestamp((folder / "plan.json").stat().st_mtime, UTC).isoformat()
-    return began, results.reference(folder), "unfinished", "", f"to go on: {results.resume_command(folder)}"
+    try:
+        then = f"to go on: {results.resume_command(folder)}"
+    except HostFailed as error:
+        records.warn_once(error.message)
+        then = "its plan cannot be read"
+    return began, results.reference(folder), "unfinished", "", then
 
 
 def _id(result: AbResult | MatrixResult | Answer) -> dict[str, str]:

@@ -228,14 +228,9 @@ def keep(made: Sequence[Certificate]) -> None:
 
 
 def kept() -> list[Certificate]:
-    """All certificates, newest first; what is no longer readable is passed over."""
-    found = []
-    for path in paths.data_dir("certificates").glob("*/*.json"):
-        try:
-            found.append(records.decode(path.read_bytes(), Certificate))
-        except (OSError, *records.DAMAGED):
-            continue
-    return sorted(found, key=lambda one: one.made, reverse=True)
+    """All certificates, newest first; what cannot be read is named, and passed over."""
+    files = paths.data_dir("certificates").glob("*/*.json")
+    return sorted((one for _, one in records.load_each(files, Certificate)), key=lambda one: one.made, reverse=True)
 
 
 def changed(one: Certificate, present: Mapping[str, str]) -> list[str]:

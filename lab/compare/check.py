@@ -174,9 +174,11 @@ def require_fixed_work(bench: Bench, cases: Sequence[Case], arm: Arm) -> None:
     together = workload.by_guest(cases)[0]
     key = records.digest([records.file_digest(bench.packed_root), *(workload.command(case) for case in together)])
     memo = paths.cache_dir("checks") / f"work-{key[:24]}.json"
-    if not memo.is_file():
-        records.save(memo, _FixedWork(clocked=_found_clocked(bench, together, arm)))
-    if said := records.load(memo, _FixedWork).clocked:
+    known = records.find(memo, _FixedWork)
+    if known is None:
+        known = _FixedWork(clocked=_found_clocked(bench, together, arm))
+        records.save(memo, known)
+    if said := known.clocked:
         message, _, hint = said.partition("\n")
         raise UserError(message, hint=hint)
 

@@ -297,8 +297,7 @@ def remember(folder: Path, found: StoredExplanation) -> None:
 
 def remembered(folder: Path, case: CaseResult) -> StoredExplanation | None:
     """The explanation of a case that was made last, if any."""
-    path = _remembered_path(folder, case.workload, case.case)
-    return records.load(path, StoredExplanation) if path.is_file() else None
+    return records.find(_remembered_path(folder, case.workload, case.case), StoredExplanation)
 
 
 def _remembered_path(folder: Path, workload: str, case: str) -> Path:

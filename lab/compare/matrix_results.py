@@ -61,10 +61,10 @@ def span(kernels: Sequence[str], settings: Sequence[str]) -> Span:
     labelled = [_labelled(text) for text in kernels]
     axes = [Axis(name=KERNEL, values=tuple(label for label, _ in labelled)), *map(setting_axis, settings)]
     for axis in axes:
-        if twice := _twice(axis.values):
+        if twice := records.repeated(axis.values):
             hint = "give each a name of its own: --kernel NAME=SPEC" if axis.name == KERNEL else "give each value once"
             raise UserError(f"{axis.name} {twice} is given twice", hint=hint)
-    if twice := _twice([axis.name for axis in axes]):
+    if twice := records.repeated(axis.name for axis in axes):
         raise UserError(f"--set {twice} is given twice", hint=f"give all values at once: --set {twice}=VALUE,VALUE,...")
     specs_of = dict(labelled)
     arms = [
@@ -132,10 +132,6 @@ def _labelled(text: str) -> tuple[str, str]:
     """A kernel's label and its spec; the default label is the spec."""
     found = _LABELLED.fullmatch(text)
     return (found[1], found[2]) if found else (text, text)
-
-
-def _twice(values: Sequence[str]) -> str | None:
-    return next((value for value in values if values.count(value) > 1), None)
 
 
 def _suffixes(axes: Sequence[Axis], at: Sequence[str]) -> str:
@@ -218,6 +214,16 @@ class Cell(Record, frozen=True, kw_only=True):
         return f"{self.workload}:{self.case}"
 
     @property
+    def contradiction(self) -> str:
+        """The first thing in which the cell contradicts itself; empty where it does not."""
+        if (seed := records.repeated(self.seeds)) is not None:
+            return f"the seed {seed} counts twice"
+        if len(self.values) != len(self.seeds):
+            return f"there are {len(self.values)} numbers and {len(self.seeds)} seeds"
+        compared = [one.contradiction for one in (self.comparison, self.instructions) if one]
+        return next(filter(None, compared), "")
+
+    @property
     def ratio(self) -> float | None:
         """The change against the baseline."""
         return self.comparison.ratio if self.comparison else None
@@ -256,6 +262,21 @@ class MatrixResult(Record, frozen=True, kw_only=True):
     result: str
     reproduce: str
     metric: str | None = None
+
+    @property
+    def contradiction(self) -> str:
+        """The first thing in which the matrix contradicts itself; empty where it does not."""
+        labels = [arm.label for arm in self.arms]
+        if arm := records.repeated(labels):
+            return f"the arm {arm} is there twice"
+        if missing := {self.baseline, *(cell.arm for cell in self.cells)} - {*labels}:
+            return f"there is no arm {min(missing)}"
+        if twice := records.repeated((cell.arm, cell.name) for cell in self.cells):
+            return f"{twice[1]} of the arm {twice[0]} is there twice"
+        for cell in self.cells:
+            if cell.contradiction:
+                return f"{cell.name} of the arm {cell.arm}: {cell.contradiction}"
+        return "it took less than no time" if self.seconds < 0 else ""
 
     @property
     def failed(self) -> list[Cell]:

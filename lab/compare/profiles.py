@@ -166,6 +166,7 @@ def of_guest(guest: GuestRun, root: Path) -> dict[str, ArmProfile]:
     """The profiles that a guest of the profiled seed left, by case. root: of the guest image."""
     workload, kernel = guest.bench.workload, guest.arm.kernel
     run, path = records.load(guest.record_path, Run), guest.folder / COSTS
+    records.require_unchanged(path)
     # The plugin knows cases by their order in the boot.
     by_number = plugin.by_case(path)
     found = {}

@@ -284,6 +284,18 @@ class CaseResult(Record, frozen=True, kw_only=True):
         return self.failed.word if self.failed else str(self.verdict)
 
     @property
+    def contradiction(self) -> str:
+        """The first thing in which the case contradicts itself; empty where it does not."""
+        decides = [metric for metric in self.metrics if metric.primary]
+        if len(decides) != 1:
+            return f"{self.name} has {len(decides)} primary metrics"
+        if metric := records.repeated(metric.name for metric in self.metrics):
+            return f"{self.name} has the metric {metric} twice"
+        if self.verdict.is_change and decides[0].verdict != self.verdict:
+            return f"{self.name} is called {self.verdict}, and its primary metric {decides[0].verdict}"
+        return next((f"{self.name}: {metric.contradiction}" for metric in self.metrics if metric.contradiction), "")
+
+    @property
     def primary(self) -> Comparison:
         """The comparison that the verdict is about."""
         return primary_of(self.metrics)
@@ -348,6 +360,22 @@ class AbResult(Record, frozen=True, kw_only=True):
     remarks: list[str] = msgspec.field(default_factory=list)
     metric: str | None = None
     suite: str | None = None
+
+    @property
+    def contradiction(self) -> str:
+        """The first thing in which the result contradicts itself; empty where it does not."""
+        if (seed := records.repeated(self.seeds)) is not None:
+            return f"the {self.pairs} {seed} counts twice"
+        if case := records.repeated(case.name for case in self.cases):
+            return f"{case} is there twice"
+        for case_result in self.cases:
+            if found := case_result.contradiction:
+                return found
+            if (pairs := len(case_result.primary.base)) > len(self.seeds):
+                return f"{case_result.name} has {pairs} pairs of numbers, and there are {len(self.seeds)} {self.pairs}s"
+        if self.verdict.is_change and all(case.verdict != self.verdict for case in self.cases):
+            return f"it is called {self.verdict}, and no case is"
+        return "it took less than no time" if self.seconds < 0 else ""
 
     @property
     def pairs(self) -> str:
@@ -525,7 +553,7 @@ def open_folder(reference: str, *, unfinished: bool = False) -> Path:
 
 def is_finished(folder: Path) -> bool:
     """True of a result that has its document; another can go on."""
-    return (folder / "result.json").is_file()
+    return (folder / "result.json").exists()
 
 
 def unfinished() -> list[Path]:
@@ -646,7 +674,7 @@ def load_result(folder: Path) -> AbResult:
 def load_finished(folder: Path, kind_of_result: type[T]) -> T:
     """A result's document, once there is one."""
     path = folder / "result.json"
-    if not path.is_file():
+    if not path.exists():
         raise UserError(f"{folder.name} is not finished", hint=f"go on with it by `{resume_command(folder)}`")
     return records.load(path, kind_of_result)
 
@@ -657,14 +685,17 @@ def finished() -> list[AbResult]:
 
 
 def all_finished(kind_of_result: type[T]) -> list[T]:
-    """All finished results of a kind, oldest first; what is of another or no longer readable is passed over."""
-    found = []
-    for path in paths.entries(results_dir(), "*/result.json"):
-        try:
-            found.append(records.decode(path.read_bytes(), kind_of_result))
-        except (OSError, *records.DAMAGED):
-            continue
-    return found
+    """All finished results of a kind, oldest first; what cannot be read is named, and passed over."""
+    documents = paths.entries(results_dir(), "*/result.json")
+    wanted = records.schema_of(kind_of_result).partition("/")[0]
+    own = [path for path, found in records.load_each(documents, _Schema) if found.schema.partition("/")[0] == wanted]
+    return [result for _, result in records.load_each(own, kind_of_result)]
+
+
+class _Schema(msgspec.Struct):
+    """The kind of a finished document."""
+
+    schema: str
 
 
 def differing(environments: Sequence[ResultEnvironment], aside: Collection[str] = ("lab",)) -> list[str]:

@@ -157,10 +157,9 @@ class RoundRunner:
 
     def _stored(self, block: Block, attempt: int) -> LiveRound | None:
         """A try of these very guests that was recorded before the comparison was interrupted."""
-        path = self._round_path(block, attempt)
-        if not path.is_file():
+        if (found := records.find(self._round_path(block, attempt), _Round)) is None:
             return None
-        stored = records.load(path, _Round).round
+        stored = found.round
         return stored if all(boot.failure or self._record(boot.name) for boot in stored.boots) else None
 
     def _round_path(self, block: Block, attempt: int) -> Path:
@@ -257,10 +256,8 @@ class RoundRunner:
 
     def _record(self, name: str) -> BootRecord | None:
         """A boot that was recorded, unless something around it has changed since."""
-        path = boots.record_path(self.folder, name)
-        if not path.is_file():
+        if (record := records.find(boots.record_path(self.folder, name), BootRecord)) is None:
             return None
-        record = records.load(path, BootRecord)
         kernels = {arm.name: arm.kernel.key for arm in self.arms}
         setups = {setup.workload.name: setup.fingerprint for setup in self.setups}
         same = kernels.get(record.arm) == record.kernel and setups.get(record.workload) == record.fingerprint

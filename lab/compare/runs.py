@@ -195,8 +195,8 @@ def run_path(folder: Path, name: str) -> Path:
 
 
 def load_all(folder: Path) -> list[Run]:
-    """The records of all runs in a result folder, by name."""
-    return [records.load(path, Run) for path in sorted((folder / "runs").glob("*.json"))]
+    """The records of all runs in a result folder, by name; one that cannot be read is named, and passed over."""
+    return [run for _, run in records.load_each(sorted((folder / "runs").glob("*.json")), Run)]
 
 
 def guest_folder(folder: Path, name: str) -> Path:
@@ -276,6 +276,8 @@ def save_run(guest: GuestRun, output: GuestOutput) -> Run:
     )
     if guest.seed != PROFILED_SEED:
         (guest.folder / COSTS).unlink(missing_ok=True)
+    elif (guest.folder / COSTS).exists():
+        records.seal(guest.folder / COSTS)
     records.save(guest.record_path, run)
     return run
 
@@ -367,14 +369,13 @@ def _modelled(path: Path, workload: Workload, report: GuestReport) -> _Modelled:
             each[name] = [costs.summarize(*one)["cycles_per_op"] for one in zip(found, counted, strict=True)]
         blocks = [block for window in whole for block in window.blocks if not block.kernel]
         code[name] = [(block.address, block.instructions, block.executions) for block in blocks]
-    path.with_name(USER_CODE).write_bytes(msgspec.json.encode(code))
+    records.write_atomic(path.with_name(USER_CODE), records.sealed(msgspec.json.encode(code)))
     return _Modelled(costs_of, each, events)
 
 
 def user_code(folder: Path, name: str) -> UserCode:
     """The program's own code in a run, from its guest's folder; empty where that was not kept."""
-    path = guest_folder(folder, name) / USER_CODE
-    return records.decode(path.read_bytes(), UserCode) if path.is_file() else {}
+    return records.find(guest_folder(folder, name) / USER_CODE, UserCode) or {}
 
 
 def operations_of(workload: Workload, report: GuestReport, case: str) -> float | None:
@@ -512,9 +513,8 @@ def _memo_path(workload: str) -> Path:
 
 def _memo(workload: str) -> Timing | None:
     """A memo that can be read, makes sense, and is of this table."""
-    try:
-        found = records.load(_memo_path(workload), Timing)
-    except (LabError, OSError, *records.DAMAGED):
+    found = records.find(_memo_path(workload), Timing)
+    if found is None:
         return None
     sound = math.isfinite(found.factor) and found.factor > 0 and found.table == _table_digest()
     return found if sound else None

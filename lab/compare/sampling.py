@@ -283,9 +283,8 @@ def _require_success(guest: GuestRun, run: Run) -> None:
 
 def _stored(guest: GuestRun) -> Run | None:
     """The run of this very guest that was recorded before the measurement was interrupted, unless a case failed."""
-    if not guest.record_path.is_file():
+    if (run := records.find(guest.record_path, Run)) is None:
         return None
-    run = records.load(guest.record_path, Run)
     same = run.kernel == guest.arm.kernel.key and run.fingerprint == guest.bench.fingerprint
     failed = any(outcome.failure and outcome.failure.kind != GuestFailure.UNSUPPORTED for outcome in run.report.cases)
     same = same and all(guest.windows.get(case) == times for case, times in run.repeats.items())

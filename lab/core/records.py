@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import logging
 import os
 import re
 import secrets
 import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -19,6 +22,7 @@ from lab.core.errors import DiskFull, HostFailed
 
 T = TypeVar("T")
 
+logger = logging.getLogger(__name__)
 
 _DAY = r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
 _CLOCK = r"([01]\d|2[0-3])(:[0-5]\d){2}(\.\d{1,6})?"
@@ -28,6 +32,11 @@ Time = Annotated[str, msgspec.Meta(pattern=rf"^{_DAY}T{_CLOCK}[+-]\d\d:\d\d$")]
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of all stored records. An unknown field is an error, so a newer lab's file is never half read."""
+
+    @property
+    def contradiction(self) -> str:
+        """The first thing in which the record contradicts itself, in words; empty where it does not."""
+        return ""
 
 
 DAMAGED = (msgspec.MsgspecError, ValueError, RecursionError)
@@ -53,6 +62,12 @@ def file_digest(path: Path) -> str:
 def seal(path: Path) -> None:
     """Write a file's digest beside it."""
     write_atomic(_seal_of(path), file_digest(path).encode())
+
+
+def require_unchanged(path: Path) -> None:
+    """Raise `HostFailed` for a file that is not as it was when it was sealed; one without a seal is taken as it is."""
+    if _seal_of(path).exists() and not is_sealed(path):
+        raise HostFailed(f"{path} is not what was written", hint="the disk or somebody changed it; measure again")
 
 
 def is_sealed(path: Path) -> bool:
@@ -85,15 +100,70 @@ def write_atomic(path: Path, content: bytes) -> None:
 
 
 def save(path: Path, value: Any) -> None:
-    """Write a record as JSON, atomically."""
-    write_atomic(path, encode(value))
+    """Write a record as JSON, atomically and sealed."""
+    write_atomic(path, sealed(encode(value)))
+
+
+_SEAL = re.compile(rb'\{"seal":"([0-9a-f]{64})",')
+_VALUE = b'"value":'
+
+
+def sealed(document: bytes) -> bytes:
+    """A JSON object with its own SHA-256 as the first member, `seal`; another value as the `value` beside it.
+
+    So a reader notices a bit that turned on the disk, which may leave a document that reads well with another number.
+    """
+    seal = b'{"seal":"%s",' % hashlib.sha256(document).hexdigest().encode()
+    is_object = document[:1] == b"{" and document[1:2] != b"}"
+    return seal + document[1:] if is_object else seal + _VALUE + document + b"}"
+
+
+def unsealed(content: bytes) -> bytes:
+    """The document that was sealed; a `ValueError` where it is another now. One without a seal is taken as it is."""
+    found = _SEAL.match(content)
+    if found is None:
+        return content
+    rest = content[found.end() :]
+    for document in (b"{" + rest, rest.removeprefix(_VALUE)[:-1]):
+        if hashlib.sha256(document).hexdigest().encode() == found[1]:
+            return document
+    raise ValueError("it is not what was written (its seal does not match)")
 
 
 def decode(content: bytes, kind: type[T]) -> T:
     """A record from its JSON; raises one of `DAMAGED` for anything else."""
+    content = unsealed(content)
     if _ENDLESS.search(content):
         raise ValueError("it has a number that is too large")
-    return msgspec.json.decode(content, type=prepared(kind))
+    value = msgspec.json.decode(content, type=prepared(kind))
+    if isinstance(value, Record):
+        _require_sound(value)
+    return value
+
+
+def _require_sound(record: Record) -> None:
+    """Raise a `ValueError` for a record of another schema than this lab's, or one that contradicts itself."""
+    schema, known = getattr(record, "schema", None), schema_of(type(record))
+    if known is not None and schema != known:
+        raise ValueError(f"it has schema {schema!r}, and this lab reads {known!r}")
+    if record.contradiction:
+        raise ValueError(f"it contradicts itself: {record.contradiction}")
+
+
+@functools.cache
+def _schema_of(kind: Any) -> Any:
+    return next((f.default for f in msgspec.structs.fields(kind) if f.name == "schema" and not f.required), None)
+
+
+def schema_of(kind: Any) -> Any:
+    """The schema that a kind of record is written with; None for one that does not say so."""
+    return _schema_of(kind)
+
+
+def repeated(values: Iterable[T]) -> T | None:
+    """The first value that occurs a second time; None where all differ."""
+    counted = Counter(values)
+    return next((value for value, count in counted.items() if count > 1), None)
 
 
 _ENDLESS = re.compile(rb"[\[:,\s]-?\d{300}")
@@ -131,6 +201,37 @@ def load(path: Path, kind: type[T]) -> T:
         return decode(path.read_bytes(), kind)
     except (OSError, *DAMAGED) as error:
         raise HostFailed(f"{path} is not a readable {kind.__name__} record: {error}") from error
+
+
+def find(path: Path, kind: type[T]) -> T | None:
+    """Read a record that may be missing; None also where it is damaged, which a warning says."""
+    if not path.exists():
+        return None
+    try:
+        return load(path, kind)
+    except HostFailed as error:
+        warn_once(error.message)
+        return None
+
+
+def load_each(files: Iterable[Path], kind: type[T]) -> Iterator[tuple[Path, T]]:
+    """Each record with its file; what is damaged is named in a warning, and passed over."""
+    for path in files:
+        if (record := find(path, kind)) is not None:
+            yield path, record
+
+
+def warn_once(message: str) -> None:
+    """Warn of something that several parts of a command meet."""
+    from lab.core.text import visible_lines  # which imports this module
+
+    if message not in _warned:
+        _warned.add(message)
+        logger.warning("%s", visible_lines(message))
+
+
+_warned: set[str] = set()
+forget_warnings = _warned.clear
 
 
 def plain(value: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -52,7 +51,7 @@ class Program(Record, frozen=True, kw_only=True):
 class Image(Record, frozen=True, kw_only=True):
     """A finished image: `image.json` in its folder. `sha256` is that of the whole root as a cpio."""
 
-    schema: int
+    schema: int = 1
     name: str
     architecture: str = architecture.DEFAULT
     key: str
@@ -108,11 +107,8 @@ def rebuild(progress: Progress) -> tuple[Image, Path]:
 
 def built() -> list[tuple[Image, Path]]:
     """All finished images with their folders, but for those whose record is damaged."""
-    found = []
-    for path in paths.entries(paths.cache_dir("images"), "[!.]*/image.json"):
-        with suppress(HostFailed):
-            found.append((records.load(path, Image), path.parent))
-    return found
+    files = paths.entries(paths.cache_dir("images"), "[!.]*/image.json")
+    return [(image, path.parent) for path, image in records.load_each(files, Image)]
 
 
 def digest_of(images: Iterable[Image]) -> str:

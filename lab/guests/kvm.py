@@ -144,10 +144,7 @@ def _probe(qemu: Qemu, guest_timeout_s: float, *, anew: bool) -> _Probe:
 
 
 def _kept(boot_id: str, version: str) -> _Probe | None:
-    try:
-        kept = records.load(_path(), _Probe) if _path().is_file() else None
-    except HostFailed:
-        return None
+    kept = records.find(_path(), _Probe)
     if kept is None or (kept.boot_id, kept.qemu) != (boot_id, version):
         return None
     return kept if kept.reason is None or abs(time.time() - kept.at) < _NO_KEPT_S else None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from lab.core import paths, toml
 from lab.core.errors import HostFailed, UserError
+from lab.core.progress import Progress
 from lab.core.records import Record
 from lab.history.schema import HEAD, series
 
@@ -69,6 +71,28 @@ def opened(url: str | None = None) -> Iterator[Database]:
         engine.dispose()
 
 
+@contextmanager
+def anew(url: str | None, progress: Progress) -> Iterator[Database]:
+    """The database, to be filled again from stored results; the lab's own file is put aside where it is damaged."""
+    if not is_shared(url) and (path := _own_file()).exists() and (reason := _damage(path)):
+        aside = path.with_name(f"{path.name}.damaged")
+        aside.unlink(missing_ok=True)
+        path.rename(aside)
+        progress.log(f"{path} is damaged ({reason}): it is now {aside.name}")
+    with opened(url) as base:
+        yield base
+
+
+def _damage(path: Path) -> str:
+    """The damage of a SQLite file; empty where there is none, or where another program holds it."""
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=_TIMEOUT_S)) as connection:
+            found = str(connection.execute("PRAGMA integrity_check(1)").fetchone()[0])
+    except sqlite3.DatabaseError as error:
+        found = "ok" if "locked" in str(error) else str(error)
+    return "" if found == "ok" else found.replace("\n", " ")
+
+
 # ---- configuration
 
 
@@ -76,7 +100,7 @@ def choose(url: str | None) -> URL:
     """The database to use: the given one, else $LAB_DATABASE, `database` in lab.toml, or a SQLite file."""
     text = _configured(url)
     if not text:
-        return URL.create("sqlite", database=str(paths.data_dir("history") / "history.sqlite"))
+        return URL.create("sqlite", database=str(_own_file()))
     try:
         chosen = sa.make_url(text)
     except (ArgumentError, ValueError) as error:
@@ -91,6 +115,10 @@ def choose(url: str | None) -> URL:
     if chosen.get_backend_name() == "sqlite" and not chosen.database:
         raise UserError("the database of the history names no file", hint="write sqlite:////path/to/file")
     return chosen
+
+
+def _own_file() -> Path:
+    return paths.data_dir("history") / "history.sqlite"
 
 
 def is_shared(url: str | None) -> bool:

@@ -193,7 +193,7 @@ def _read_all(
 
 def read(folder: Path) -> Entry | None:
     """Read a result; None if it is not finished. Raises `LabError` if it cannot be read."""
-    if not (folder / "result.json").is_file():
+    if not results.is_finished(folder):
         return None
     match results.kind(folder):
         case "ab":
@@ -207,7 +207,7 @@ def read(folder: Path) -> Entry | None:
 
 
 def _read_comparison(folder: Path, result: AbResult, plan: Plan) -> Entry:
-    label = records.load(folder / LABEL, Label) if (folder / LABEL).is_file() else None
+    label = records.load(folder / LABEL, Label) if (folder / LABEL).exists() else None
     points: list[Point] = []
     judgements: list[Judgement] = []
     for name, arm, planned in (("base", result.base, plan.base), ("test", result.test, plan.test)):

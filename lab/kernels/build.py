@@ -239,8 +239,8 @@ class Workspace:
         spec's (`%CONFIG_HZ_1000=y` is worth more than the fragment's HZ_250); then a line is logged.
         """
         cached = paths.cache_dir("kconfig") / f"{self._kconfig_inputs()[:24]}.json"
-        if cached.is_file():
-            return records.load(cached, str)
+        if (known := records.find(cached, str)) is not None:
+            return known
         resolved = self._configure(progress)
         kept = kconfig.parse(resolved)
         if lost := kconfig.dropped(dict(self.request.kconfig) or self.required, kept):

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lab.core import locks, paths, records
-from lab.core.errors import LabError
 from lab.core.records import Record
 
 logger = logging.getLogger(__name__)
@@ -35,7 +34,7 @@ class BuildInputs(Record, frozen=True, kw_only=True):
 class Build(Record, frozen=True, kw_only=True):
     """A finished kernel: `build.json`, written by the Ansible role."""
 
-    schema: int
+    schema: int = 1
     key: str
     inputs: BuildInputs
     spec: str
@@ -65,12 +64,7 @@ def folder_of(key: str) -> Path:
 def find(key: str) -> Build | None:
     """A finished kernel by key; None also for one of which a file is damaged or gone, so that it is made again."""
     path = folder_of(key) / "build.json"
-    if not path.is_file():
-        return None
-    try:
-        build = records.load(path, Build)
-    except LabError as error:
-        logger.warning("%s", error.message)
+    if (build := records.find(path, Build)) is None:
         return None
     damaged = [name for name, digest in build.files.items() if not _is_whole(path.with_name(name), digest)]
     if damaged:
@@ -95,6 +89,7 @@ def staging_dir() -> Path:
 def adopt(staging: Path, key: str) -> Build:
     """Move a filled staging folder into the store. If another process finished the same key first, its folder stays."""
     build = records.load(staging / "build.json", Build)
+    records.save(staging / "build.json", build)  # sealed
     for path in (*staging.iterdir(), staging):
         _sync(path)
     if (existing := find(key)) is not None:
@@ -127,10 +122,8 @@ def _request_path(request: str) -> Path:
 
 def find_request(request: str) -> Build | None:
     """The kernel of an earlier identical request, if it is still there."""
-    path = _request_path(request)
-    if not path.is_file():
-        return None
-    return find(records.load(path, str))
+    key = records.find(_request_path(request), str)
+    return None if key is None else find(key)
 
 
 def remember_request(request: str, key: str) -> None:
@@ -140,13 +133,9 @@ def remember_request(request: str, key: str) -> None:
 
 def builds() -> Iterator[tuple[Build, Path, float]]:
     """All finished kernels: record, folder, time of last use (seconds since the epoch)."""
-    for path in paths.entries(kernels_dir(), "*/build.json"):
-        if path.parent.name.startswith("."):
-            continue
-        try:
-            yield records.load(path, Build), path.parent, path.stat().st_mtime
-        except LabError:
-            continue
+    files = paths.entries(kernels_dir(), "[!.]*/build.json")
+    for path, build in records.load_each(files, Build):
+        yield build, path.parent, path.stat().st_mtime
 
 
 def hold(build: Build) -> bool:

@@ -94,7 +94,7 @@ def names() -> list[str]:
 
 def list_trees() -> list[TreeRecord]:
     """The records of all trees, by name."""
-    return [records.load(_folder(name) / _RECORD, TreeRecord) for name in names()]
+    return [tree for _, tree in records.load_each([_folder(name) / _RECORD for name in names()], TreeRecord)]
 
 
 def import_default(progress: Progress = QUIET) -> Tree:

@@ -126,7 +126,7 @@ class CulpritSearch:
 
     def _finish(self, folder: Path) -> Answer | None:
         """The answer of a bisection; None if the budget does not suffice to go on with it."""
-        if (folder / answer.FILE).is_file():
+        if (folder / answer.FILE).exists():
             return answer.load(folder)
         night, found = self.branch.night, session.load(folder)
         mode: Mode = "exact" if found.plan.live is None else "live"

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -260,12 +261,22 @@ def plan_dir(plan: str) -> Path:
 
 def save(night: Night) -> None:
     """Store a night."""
-    records.save(paths.data_dir("nightly", night.plan, "nights") / f"{night.number:04d}.json", night)
+    records.save(paths.data_dir("nightly", night.plan, "nights") / _file_name(night.number), night)
 
 
 def load_all(plan: str) -> list[Night]:
-    """All nights of a plan in order."""
-    return [records.load(path, Night) for path in files(plan)]
+    """All nights of a plan in order; one that cannot be read is named, and passed over."""
+    return [night for _, night in records.load_each(files(plan), Night)]
+
+
+def unread(plan: str, nights: Sequence[Night]) -> list[str]:
+    """The names of the files of a plan's nights that are not among those that were read."""
+    known = {_file_name(night.number) for night in nights}
+    return [path.name for path in files(plan) if path.name not in known]
+
+
+def _file_name(number: int) -> str:
+    return f"{number:04d}.json"
 
 
 def files(plan: str) -> list[Path]:
@@ -285,13 +296,13 @@ def load_acks() -> dict[str, Ack]:
 
 def all_acks() -> list[Ack]:
     """This machine's acknowledgements, of events of other machines too."""
-    path = _acks_file()
-    return records.load(path, list[Ack]) if path.is_file() else []
+    return records.find(_acks_file(), list[Ack]) or []
 
 
 def acknowledge(ack: Ack) -> None:
     """Store an acknowledgement; a second one of the same event replaces the first."""
-    acks = {(known.host, known.event): known for known in [*all_acks(), ack]}
+    kept = records.load(_acks_file(), list[Ack]) if _acks_file().exists() else []
+    acks = {(known.host, known.event): known for known in [*kept, ack]}
     records.save(_acks_file(), [acks[key] for key in sorted(acks)])
 
 

@@ -44,6 +44,8 @@ def _run(plan: NightlyPlan, work: Work) -> tuple[Night, bool]:
     if tonight is None:
         return next(night for night in reversed(nights) if night.date == date and night.finished), False
     number, begun = tonight
+    if not begun:  # a night that cannot be read keeps its number
+        number = max(number, *(int(path.stem) + 1 for path in record.files(plan.name)), 1)
     earlier = nights[:-1] if begun else nights
     if begun and [one.key for one in nights[-1].branches] == [one.key for one in plan.branch]:
         night = nights[-1]
@@ -72,6 +74,8 @@ def _run(plan: NightlyPlan, work: Work) -> tuple[Night, bool]:
 def _new_night(plan: NightlyPlan, number: int, date: str, earlier: list[Night]) -> Night:
     last = max((night.date for night in earlier), default="")
     notes = [f"the clock went back: it says {date}, and a night before was {last}"] if date < last else []
+    if lost := record.unread(plan.name, earlier):
+        notes.append(f"{', '.join(lost)} cannot be read: what was found then may be told again")
     branches = [BranchNight(tree=branch.key[0], branch=branch.key[1]) for branch in plan.branch]
     return Night(
         plan=plan.name, number=number, date=date, started=records.now(), notes=notes, branches=branches

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from lab.core.errors import UserError
 from lab.core.progress import Progress
 from lab.core.records import Record
@@ -15,12 +17,16 @@ from lab.stats.verdict import percent
 
 
 class Status(Record, frozen=True, kw_only=True):
-    """`lab nightly status --json`. host: the machine that the plan is on; empty for this one."""
+    """`lab nightly status --json`.
+
+    host: the machine that the plan is on; empty for this one. unread: the files of nights that cannot be read.
+    """
 
     schema: str = "lab.nightly/1"
     plan: str
     host: str = ""
     nights: int
+    unread: list[str] = msgspec.field(default_factory=list)
     last: Night | None
     open: list[Event]
     acks: list[Ack]
@@ -34,7 +40,8 @@ def find(name: str | None, database: str | None, progress: Progress) -> Status:
     if name in own or (name is None and len(own) == 1):
         plan = name or own[0]
         nights = record.load_all(plan)
-        return _status(plan, nights, PlanState.after(nights, others.own_acks()))
+        found = _status(plan, nights, PlanState.after(nights, others.own_acks()))
+        return msgspec.structs.replace(found, unread=record.unread(plan, nights))
     # A plan of another machine: as NAME, or as HOST/NAME where several have one of that name.
     host, _, plan = (name or "").rpartition("/")
     matches = [other for other in sorted(others.plans) if name is None or (other[1] == plan and host in ("", other[0]))]
@@ -84,7 +91,9 @@ def text(status: Status) -> Iterator[str]:
         yield visible(f"open    {line(event)}{notes.get(event.id, '')}")
     for event in status.broken:
         yield visible(f"broken  {line(event)}")
-    if not status.open and not status.broken:
+    if status.unread:
+        yield visible(f"unknown {', '.join(status.unread)} cannot be read: what changed then is not known")
+    elif not status.open and not status.broken:
         yield "nothing is open"
 
 

@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection
 
 from lab.core.errors import LabError, UserError, suggestion
 from lab.core.progress import Progress
-from lab.core.records import DAMAGED
+from lab.core.records import DAMAGED, decode, encode, load_each
 from lab.history.database import Database, is_shared, opened
 from lab.history.index import origin, stamp
 from lab.history.schema import acks, nights
@@ -70,7 +70,7 @@ def load_team(database: str | None) -> Team:
         plans: dict[HostPlan, list[Night]] = {}
         for row in connection.execute(sa.select(nights).where(nights.c.origin != origin()).order_by(nights.c.number)):
             try:
-                night = msgspec.json.decode(row.document, type=Night)
+                night = decode(row.document.encode(), Night)
             except DAMAGED:
                 continue  # another version of the lab wrote it
             plans.setdefault((row.origin, row.plan), []).append(night)
@@ -105,15 +105,14 @@ def write(base: Database) -> None:
         stamps = {(row.plan, row.number): row.stamp for row in connection.execute(own)}
     with base.writing() as connection:
         for plan in record.plans():
-            for path in record.files(plan):
+            changed = [path for path in record.files(plan) if stamps.get((plan, int(path.stem))) != stamp(path)]
+            for path, night in load_each(changed, Night):
                 number = int(path.stem)
-                if stamps.get((plan, number)) == stamp(path):
-                    continue
                 same = (nights.c.origin == here) & (nights.c.plan == plan) & (nights.c.number == number)
                 connection.execute(sa.delete(nights).where(same))
                 connection.execute(
                     sa.insert(nights).values(
-                        origin=here, plan=plan, number=number, stamp=stamp(path), document=path.read_text()
+                        origin=here, plan=plan, number=number, stamp=stamp(path), document=encode(night).decode()
                     )
                 )
         for ack in record.all_acks():

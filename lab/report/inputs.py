@@ -19,7 +19,7 @@ from lab.compare import matrix_results, results
 from lab.compare.matrix_results import MatrixResult
 from lab.compare.plan import Plan
 from lab.compare.results import AbResult, CaseResult
-from lab.compare.runs import Run
+from lab.compare.runs import Run, load_all
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.text import visible_record
@@ -41,14 +41,12 @@ class StoredComparison:
     @cached_property
     def plan(self) -> Plan | None:
         """The plan; None where only the finished document was kept."""
-        path = self.folder / "plan.json"
-        return records.load(path, Plan) if path.is_file() else None
+        return records.find(self.folder / "plan.json", Plan)
 
     @cached_property
     def runs(self) -> list[Run]:
         """The records of all guests that were kept, by seed."""
-        runs = [records.load(path, Run) for path in sorted((self.folder / "runs").glob("*.json"))]
-        return sorted(runs, key=lambda run: (run.workload, run.seed, run.arm))
+        return sorted(load_all(self.folder), key=lambda run: (run.workload, run.seed, run.arm))
 
     @cached_property
     def _seeds(self) -> dict[tuple[str, str], list[int]]:
@@ -111,7 +109,7 @@ class StoredBisection:
         """The stored comparison of a culprit with its parent, by fresh seeds."""
         name = self.history[self.history.number(change.commit)].name
         folder = self.folder / "proof" / safe_name(name) / "parent"
-        if not (folder / "result.json").is_file():
+        if not (folder / "result.json").exists():
             return None
         return StoredComparison(raw=results.load_result(folder), folder=folder)
 
@@ -168,7 +166,7 @@ def _mark(items: Sequence[StoredComparison], *, anyway: bool) -> str:
 
 def open_bisection(folder: Path) -> StoredBisection:
     """The bisection in a folder; of one that is not finished, what is known so far."""
-    finished = (folder / answer.FILE).is_file()
+    finished = (folder / answer.FILE).exists()
     so_far = None if finished else interim_answer(session.load(folder))
     return StoredBisection(raw=so_far or answer.load(folder), folder=folder)
 

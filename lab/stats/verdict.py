@@ -97,6 +97,19 @@ class Comparison(Record, frozen=True, kw_only=True):
         return self.verdict is not None and self.verdict.is_change
 
     @property
+    def contradiction(self) -> str:
+        """The first thing in which the comparison contradicts itself; empty where it does not."""
+        if len(self.base) != len(self.test):
+            return f"{self.name} has {len(self.base)} numbers of base and {len(self.test)} of test"
+        if self.interval is not None and self.interval[0] > self.interval[1]:
+            return f"the interval of {self.name} ends before it begins"
+        if self.is_change and self.ratio is not None and self.better != "neither":
+            worse = self.ratio > 1 if self.better == "lower" else self.ratio < 1
+            if worse != (self.verdict == Outcome.REGRESSION):
+                return f"{self.name} is called {self.verdict}, and moved by {percent(self.ratio)}"
+        return ""
+
+    @property
     def rests_on_model(self) -> bool:
         """True of modelled cycles that the count of instructions contradicts, or that hang on the starts of strings."""
         return self.verdict == Outcome.UNKNOWN and self.reason.endswith(_RESTS_ON_MODEL)

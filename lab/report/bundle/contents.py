@@ -212,7 +212,7 @@ def _path(kind: type[Any], value: Any) -> Any:
 def save(folder: Path, bundle: Bundle, expected: Expected, result: AbResult) -> None:
     """Write the records."""
     for name, record in ((DESCRIPTION, bundle), (EXPECTED, expected), (RESULT, result)):
-        records.save(folder / name, record)
+        records.write_atomic(folder / name, records.encode(record))
 
 
 # ---- checksums

@@ -1,0 +1,93 @@
+"""A home with a record of every kind in it, made once by the lab itself with fake kernels and guests."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from lab.cli import main
+from lab.compare import certificates, results
+from lab.core import paths, records
+from lab.guests.image import Image
+from lab.kernels import store
+from lab.kernels.store import Build, BuildInputs
+from lab.nightly import record
+from lab.nightly.record import Ack
+
+from . import nights as fakenights
+from .result import EQUAL, result
+
+UNFINISHED = "20261101-000000-0000"
+
+QUIET: Any = SimpleNamespace(readouterr=lambda: SimpleNamespace(out="", err=""))
+"""Stands for capsys, which a fixture of a whole module cannot have."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Store:
+    """The home. results: the newest finished result of each command."""
+
+    home: Path
+    results: dict[str, Path]
+
+
+def make(top: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """Three nights with a regression and its bisection, a matrix, a certificate, a kernel and an image."""
+    nights = fakenights.make(top, monkeypatch, QUIET)
+    nights.run()
+    nights.add(100.0, count=2)
+    nights.add(80.0, title="mm: lose a fifth")
+    nights.run()
+    nights.add(80.0)
+    nights.run()
+    record.acknowledge(Ack(event="0", note="known", at="2026-11-01T00:00:00+00:00"))
+    arms = [word for commit in nights.commits[-2:] for word in ("--kernel", commit)]
+    assert main.run(["matrix", "--tree", "linux", *arms, "-w", str(top / "mine"), "--seeds", "1", "-q"]) == 0
+    certificates.keep([_certificate("layout-512k"), _certificate("layout-1m")])
+    _unfinished()
+    _kernel()
+    _image()
+    folders = sorted(path.parent for path in paths.data_dir("results").glob("*/result.json"))
+    assert main.run(["history", "rebuild"]) == 0
+    return Store(home=top, results={results.kind(folder): folder for folder in folders})
+
+
+def _unfinished() -> None:
+    """A comparison that can go on."""
+    finished = sorted(path.parent for path in results.results_dir().glob("*/result.json"))
+    folder = next(folder for folder in finished if results.kind(folder) == "ab")
+    shutil.copytree(folder, folder.with_name(UNFINISHED))
+    (folder.with_name(UNFINISHED) / "result.json").unlink()
+
+
+def _certificate(case: str) -> certificates.Certificate:
+    alone = msgspec.structs.replace(EQUAL, case=case, metrics=[EQUAL.primary])
+    (one,) = certificates.certify(result(alone))
+    return one
+
+
+def _kernel() -> None:
+    inputs = BuildInputs(tree_id="t", kconfig_sha256="k", compiler="gcc", linker="ld", make=[])
+    key = store.key_of(inputs)
+    folder = store.folder_of(key)
+    folder.mkdir(parents=True)
+    (folder / "vmlinux").write_bytes(b"a kernel" * 100)
+    build = Build(
+        schema=1, key=key, inputs=inputs, spec="v1", commit="1" * 40, tree="linux", subject="a change",
+        compiler_command="gcc", release="6.99", files={"vmlinux": records.file_digest(folder / "vmlinux")},
+    )  # fmt: skip
+    records.save(folder / "build.json", build)
+
+
+def _image() -> None:
+    image = Image(
+        name="guest", key="i" * 24, sha256="s", suite="bookworm", compiler="gcc", packages={"busybox": "1"}, programs={}
+    )
+    folder = paths.cache_dir("images", image.key)
+    records.save(folder / "image.json", image)

@@ -1,0 +1,195 @@
+"""Stores of which one file is damaged: each command that reads it names it in a line, and shows no other number."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from lab.cli import main
+from lab.core import paths, records
+
+from ..fakes import capabilities
+from ..fakes import store as fakestore
+from ..fakes.store import Store
+
+FINE = {0, 2, 4}
+"""Never 1, which says that --fail-on matched, and never 3: nothing is built here."""
+
+Command = tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """A kind of file. pattern: below its folder. commands: all that read it; ID is the result's."""
+
+    folder: str = "data"
+    result: str = ""
+    pattern: str
+    commands: tuple[Command, ...]
+
+
+REPORT: Command = ("report", "ID")
+JSON: Command = ("report", "ID", "--json")
+PAGE: Command = ("report", "ID", "--format", "html")
+LIST: Command = ("report",)
+REBUILD: Command = ("history", "rebuild")
+STATUS: Command = ("bisect", "status", "ID")
+
+KINDS = {
+    "result": Kind(result="ab", pattern="result.json", commands=(LIST, REPORT, JSON, PAGE, REBUILD)),
+    "plan": Kind(result="ab", pattern="plan.json", commands=(REPORT, REBUILD, ("ab", "--resume", "ID"))),
+    "unfinished": Kind(pattern=f"results/{fakestore.UNFINISHED}/plan.json", commands=(LIST,)),
+    "run": Kind(result="ab", pattern="runs/*.json", commands=(PAGE,)),
+    "label": Kind(result="ab", pattern="night.json", commands=(REBUILD,)),
+    "matrix": Kind(result="matrix", pattern="result.json", commands=(LIST, REPORT, JSON, PAGE, REBUILD)),
+    "matrix-plan": Kind(result="matrix", pattern="plan.json", commands=(REPORT, REBUILD)),
+    "answer": Kind(result="bisect", pattern="result.json", commands=(LIST, REPORT, JSON, PAGE, REBUILD)),
+    "bisect-plan": Kind(result="bisect", pattern="plan.json", commands=(REPORT, STATUS, REBUILD)),
+    "history": Kind(result="bisect", pattern="history.json", commands=(PAGE, STATUS, ("bisect", "log", "ID"))),
+    "conditions": Kind(result="bisect", pattern="conditions.json", commands=(STATUS,)),
+    "journal": Kind(result="bisect", pattern="journal.jsonl", commands=(STATUS, ("bisect", "log", "ID"))),
+    "proof": Kind(result="bisect", pattern="proof/*/parent/result.json", commands=(PAGE,)),
+    "night": Kind(pattern="nightly/plan/nights/0002.json", commands=(("nightly", "status"),)),
+    "acks": Kind(pattern="nightly/acks.json", commands=(("nightly", "status"),)),
+    "database": Kind(pattern="history/history.sqlite", commands=(("history", "show"),)),
+    "certificate": Kind(pattern="certificates/*/*.json", commands=(("aa", "--list"),)),
+    "tree": Kind(pattern="trees/linux.git/tree.json", commands=(("tree", "list"),)),
+    "kernel": Kind(folder="cache", pattern="kernels/*/build.json", commands=(("kernel", "list"),)),
+    "image": Kind(folder="cache", pattern="images/*/image.json", commands=(("image", "list"),)),
+}
+
+AGE = re.compile(r"just now|\d+ \w+ ago|\s+")
+UNKNOWN = ("seed unknown", "cannot be read")
+"""Words of lines that say what a damaged file leaves open."""
+
+# All commands that list what there is: one damaged file must not keep the rest from them.
+LISTS: tuple[Command, ...] = (
+    LIST, ("history", "show"), REBUILD, ("nightly", "status"), ("aa", "--list"), ("tree", "list"), ("kernel", "list"),
+    ("image", "list"), ("gc", "--dry-run"),
+)  # fmt: skip
+
+
+def _cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def _turn(path: Path) -> None:
+    """Another number: the lowest bit of the last digit that there is, or of the byte in the middle."""
+    content = bytearray(path.read_bytes())
+    digits = [at for at, byte in enumerate(content) if byte in b"0123456789"]
+    content[digits[-1] if digits else len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def _folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    "emptied": lambda path: os.truncate(path, 0),
+    "cut": _cut,
+    "turned": _turn,
+    "folder": _folder,
+    "unreadable": lambda path: path.chmod(0),
+}
+
+# Nothing to name: an empty database is filled again, and SQLite has no checksums.
+UNSEEN = {("database", "emptied"), ("database", "turned")}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        yield fakestore.make(tmp_path_factory.mktemp("store"), monkeypatch)
+
+
+@pytest.fixture
+def kept(store: Store) -> Iterator[None]:
+    """The store is as it was, after each test."""
+    folders = [paths.data_dir(), paths.cache_dir()]
+    copies = [folder.with_name(f"{folder.name}.kept") for folder in folders]
+    for folder, copy in zip(folders, copies, strict=True):
+        shutil.copytree(folder, copy, symlinks=True)
+    yield
+    for folder, copy in zip(folders, copies, strict=True):
+        shutil.rmtree(folder)
+        copy.rename(folder)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def lab(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Callable[[Command], Ended]:
+    """Runs a command, which can read no more than its user may."""
+
+    def run(command: Command) -> Ended:
+        records.forget_warnings()
+        caplog.clear()
+        with caplog.at_level(logging.WARNING), capabilities.none():
+            status = main.run([*command])
+        said = capsys.readouterr()
+        warned = "\n".join(record.getMessage() for record in caplog.records)
+        return Ended(status, said.out, said.err + warned)
+
+    return run
+
+
+def _file(kind: Kind, store: Store) -> Path:
+    top = (
+        store.results[kind.result] if kind.result else paths.data_dir() if kind.folder == "data" else paths.cache_dir()
+    )
+    return min(top.glob(kind.pattern))
+
+
+def _named(path: Path, said: str) -> bool:
+    """True where a line names the file."""
+    return any(str(path) in line for line in said.splitlines())
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.usefixtures("kept")
+def test_a_damaged_file_is_named_and_costs_itself(
+    name: str, damage: str, store: Store, lab: Callable[[Command], Ended]
+) -> None:
+    kind = KINDS[name]
+    result = store.results[kind.result].name if kind.result else fakestore.UNFINISHED
+    commands = [tuple(result if word == "ID" else word for word in command) for command in kind.commands]
+    before = {command: lab(command) for command in dict.fromkeys([*commands, *LISTS])}
+    path = _file(kind, store)
+    DAMAGES[damage](path)
+    wrong = []
+    for command, was in before.items():
+        now = lab(command)
+        shown = f"lab {' '.join(command)}: status {now.status}: {now.err}"
+        if now.status not in FINE or "mistake of the lab's own" in now.err or "Traceback" in now.err:
+            wrong.append(f"broke: {shown}")
+        if command in commands and (name, damage) not in UNSEEN and not _named(path, now.err):
+            wrong.append(f"not named: {shown}")
+        if command in commands and command != REBUILD and now.status == 0 and (new := _news(was.out, now.out)):
+            wrong.append(f"other output: {shown}\n{new}")
+        if command in LISTS and command not in commands and now.status != was.status:
+            wrong.append(f"stopped: {shown}")
+    assert not wrong, "\n".join(wrong)
+
+
+def _news(was: str, now: str) -> list[str]:
+    """The lines of a command's output that it did not have before."""
+    known = {AGE.sub("", line) for line in was.splitlines()}
+    lines = [AGE.sub("", line) for line in now.splitlines() if not any(word in line for word in UNKNOWN)]
+    return [line for line in lines if line not in known]
