@@ -96,7 +96,20 @@ def lab(verbose: int) -> None:
       lab ab --base efa7df3e3bb5^ --test efa7df3e3bb5
     """
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
-    logging.basicConfig(level=level, format="%(name)s: %(message)s", stream=sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_VisibleFormatter("%(name)s: %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler])
+
+
+class _VisibleFormatter(logging.Formatter):
+    """Escapes what a terminal would obey: messages quote names from files that are damaged."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        # Only now: help should not wait for what it does not need.
+        from lab.core.text import visible_lines
+
+        return visible_lines(super().format(record))
 
 
 @click.command()

@@ -124,7 +124,7 @@ def unsealed(content: bytes) -> bytes:
     if found is None:
         return content
     rest = content[found.end() :]
-    for document in (b"{" + rest, rest.removeprefix(_VALUE)[:-1]):
+    for document in (b"{" + rest, rest.removeprefix(_VALUE).removesuffix(b"}")):
         if hashlib.sha256(document).hexdigest().encode() == found[1]:
             return document
     raise ValueError("it is not what was written (its seal does not match)")
@@ -223,11 +223,9 @@ def load_each(files: Iterable[Path], kind: type[T]) -> Iterator[tuple[Path, T]]:
 
 def warn_once(message: str) -> None:
     """Warn of something that several parts of a command meet."""
-    from lab.core.text import visible_lines  # which imports this module
-
     if message not in _warned:
         _warned.add(message)
-        logger.warning("%s", visible_lines(message))
+        logger.warning("%s", message)
 
 
 _warned: set[str] = set()

@@ -44,6 +44,26 @@ def test_a_file_that_is_no_record_is_named(tmp_path: Path, text: str) -> None:
         records.load(path, Thing)
 
 
+@pytest.mark.parametrize("value", [Thing(name="a", sizes={"z": 1}), ["a", "b"], "word", {}, 17])
+def test_any_bit_that_turns_is_noticed(tmp_path: Path, value: object) -> None:
+    path = tmp_path / "thing.json"
+    records.save(path, value)
+    content = path.read_bytes()
+    assert records.load(path, type(value)) == value
+    for at in range(8 * len(content)):
+        turned = bytearray(content)
+        turned[at // 8] ^= 1 << at % 8
+        path.write_bytes(turned)
+        with pytest.raises(HostFailed, match=r"thing\.json is not a readable"):
+            records.load(path, type(value))
+
+
+def test_a_record_without_a_seal_is_read(tmp_path: Path) -> None:
+    thing = Thing(name="a", sizes={})
+    (tmp_path / "thing.json").write_bytes(records.encode(thing))
+    assert records.load(tmp_path / "thing.json", Thing) == thing
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(HostFailed, match=r"gone\.json"):
         records.load(tmp_path / "gone.json", Thing)

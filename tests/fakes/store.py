@@ -31,7 +31,7 @@ QUIET: Any = SimpleNamespace(readouterr=lambda: SimpleNamespace(out="", err=""))
 
 @dataclass(frozen=True, kw_only=True)
 class Store:
-    """The home. results: the newest finished result of each command."""
+    """The home. results: a finished result of each command, that of `ab` with a regression."""
 
     home: Path
     results: dict[str, Path]
@@ -55,7 +55,9 @@ def make(top: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     _image()
     folders = sorted(path.parent for path in paths.data_dir("results").glob("*/result.json"))
     assert main.run(["history", "rebuild"]) == 0
-    return Store(home=top, results={results.kind(folder): folder for folder in folders})
+    found = {results.kind(folder): folder for folder in folders}
+    worse = [one.result for one in results.finished() if one.verdict == "regression"]
+    return Store(home=top, results={**found, "ab": results.open_folder(worse[0])})
 
 
 def _unfinished() -> None:

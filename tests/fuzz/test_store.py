@@ -9,7 +9,9 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from lab.cli import main
@@ -193,3 +195,45 @@ def _news(was: str, now: str) -> list[str]:
     known = {AGE.sub("", line) for line in was.splitlines()}
     lines = [AGE.sub("", line) for line in now.splitlines() if not any(word in line for word in UNKNOWN)]
     return [line for line in lines if line not in known]
+
+
+# ---- records that contradict themselves
+
+
+def _case(document: Any, name: str = "large") -> Any:
+    return next(case for case in document["cases"] if case["case"] == name)
+
+
+def _primary(document: Any) -> Any:
+    return next(metric for metric in _case(document)["metrics"] if metric["primary"])
+
+
+CONTRADICTIONS: dict[str, tuple[Callable[[Any], object], str]] = {
+    "seed twice": (lambda d: d["seeds"].append(d["seeds"][0]), "counts twice"),
+    "case twice": (lambda d: d["cases"].append(d["cases"][0]), "is there twice"),
+    "metric twice": (lambda d: _case(d)["metrics"].append({**_primary(d), "primary": False}), "twice"),
+    "no primary": (lambda d: _primary(d).update(primary=False), "has 0 primary metrics"),
+    "counts": (lambda d: _primary(d)["base"].pop(), "numbers of base and"),
+    "more pairs than seeds": (lambda d: d["seeds"].pop(), "pairs of numbers, and there are"),
+    "sign": (lambda d: _primary(d).update(ratio=1 / _primary(d)["ratio"]), "is called regression, and moved by"),
+    "verdict of a case": (lambda d: _case(d).update(verdict="improvement"), "is called improvement"),
+    "verdict of all": (lambda d: d.update(verdict="improvement"), "is called improvement, and no case is"),
+    "interval": (lambda d: _primary(d).update(interval=[2.0, 1.0]), "ends before it begins"),
+    "arm missing": (lambda d: d.pop("test"), "missing required field `test`"),
+    "time": (lambda d: d.update(seconds=-1.0), "less than no time"),
+    "schema": (lambda d: d.update(schema="lab.ab/2"), "it has schema 'lab.ab/2', and this lab reads 'lab.ab/1'"),
+}
+
+
+@pytest.mark.parametrize("name", CONTRADICTIONS)
+@pytest.mark.usefixtures("kept")
+def test_a_result_that_contradicts_itself_is_named(name: str, store: Store, lab: Callable[[Command], Ended]) -> None:
+    change, said = CONTRADICTIONS[name]
+    path = store.results["ab"] / "result.json"
+    document = msgspec.json.decode(records.unsealed(path.read_bytes()))
+    change(document)
+    path.write_bytes(msgspec.json.encode(document))
+    for command in (LIST, ("report", path.parent.name), REBUILD):
+        ended = lab(command)
+        assert ended.status == (4 if command not in (LIST, REBUILD) else 0), ended.err
+        assert any(str(path) in line and said in line for line in ended.err.splitlines()), ended.err
