@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from lab.compare.results import AbResult
+from lab.core import records
 from lab.core.errors import UserError
 from lab.guests import channel
 from lab.kernels import trees
@@ -62,7 +63,7 @@ def _report(tmp_path: Path, top: Path, base: str, document: AbResult | None = No
     )
     folder = tmp_path / "result"
     item = fakeresult.store(folder, document, commits=commits)
-    text = (folder / "plan.json").read_text()
+    text = records.unsealed((folder / "plan.json").read_bytes()).decode()
     name = trees.open_tree(str(top)).name
     (folder / "plan.json").write_text(text.replace('"tree": "default"', f'"tree": "{name}"'))
     return Comparisons(items=[item])
@@ -141,7 +142,7 @@ def test_without_the_script_the_gap_is_named(tmp_path: Path, tree: Path) -> None
 def test_kernels_of_a_distributor_are_a_range_of_versions(tmp_path: Path, tree: Path) -> None:
     reports = _report(tmp_path, tree, "HEAD^")
     (item,) = reports.items
-    plan = (item.folder / "plan.json").read_text()
+    plan = records.unsealed((item.folder / "plan.json").read_bytes()).decode()
     deb = '"source": {"path": "/x", "release": "r", "sha256": "s", "type": "file", "modules": null}'
     (item.folder / "plan.json").write_text(re.sub(r'"source": \{[^}]*\}', deb, plan))
     body = _parsed(mail.comparison(reports)).get_content()
