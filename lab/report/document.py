@@ -43,6 +43,7 @@ def schema() -> dict[str, Any]:
     (found,), definitions = msgspec.json.schema_components([AbResult], ref_template="#/$defs/{name}")
     definitions["AbResult"]["properties"] |= {
         "schema": {"const": AB},
+        "seal": {"type": "string", "description": "result.json only: the SHA-256 of the rest of the file"},
         "explain": {"type": "object", "description": "`lab ab --explain --json` only: a lab.explain/1 document"},
     }
     return {
