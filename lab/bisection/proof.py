@@ -131,7 +131,7 @@ class Prover:
 
     def _compare(self, folder: Path, base: ArmPlan, test: ArmPlan, what: str, plan: Plan | None = None) -> AbResult:
         """A comparison, unless it was finished before."""
-        if (folder / "result.json").exists():
+        if results.is_finished(folder):
             return results.load_result(folder)
         self.work.progress.log(f"proof: {what}")
         (folder / "runs").mkdir(parents=True, exist_ok=True)

@@ -673,10 +673,9 @@ def load_result(folder: Path) -> AbResult:
 
 def load_finished(folder: Path, kind_of_result: type[T]) -> T:
     """A result's document, once there is one."""
-    path = folder / "result.json"
-    if not path.exists():
+    if not is_finished(folder):
         raise UserError(f"{folder.name} is not finished", hint=f"go on with it by `{resume_command(folder)}`")
-    return records.load(path, kind_of_result)
+    return records.load(folder / "result.json", kind_of_result)
 
 
 def finished() -> list[AbResult]:

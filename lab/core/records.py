@@ -133,7 +133,7 @@ def unsealed(content: bytes) -> bytes:
 def decode(content: bytes, kind: type[T]) -> T:
     """A record from its JSON; raises one of `DAMAGED` for anything else."""
     content = unsealed(content)
-    if _ENDLESS.search(content):
+    if _ONES in content.translate(_AS_ONES) and _ENDLESS.search(content):
         raise ValueError("it has a number that is too large")
     value = msgspec.json.decode(content, type=prepared(kind))
     if isinstance(value, Record):
@@ -168,6 +168,10 @@ def repeated(values: Iterable[T]) -> T | None:
 
 _ENDLESS = re.compile(rb"[\[:,\s]-?\d{300}")
 """An integer that no float holds: what is calculated with it fails far from here."""
+
+# So many digits in a row, which are looked for first: that takes an eighth of the time.
+_ONES = b"1" * 300
+_AS_ONES = bytes.maketrans(b"0123456789", b"1" * 10)
 
 
 def prepared(kind: type[T]) -> type[T]:

@@ -11,7 +11,7 @@ from lab.core.progress import Progress
 
 def remember(folder: Path, progress: Progress, database: str | None = None) -> None:
     """Index a finished result. If the database does not work, warn: the result itself is stored."""
-    if folder.parent != results.results_dir() or not (folder / "result.json").is_file():
+    if folder.parent != results.results_dir() or not results.is_finished(folder):
         return  # a folder that the user chose, where no rebuild would find it, or a result without its end
     # SQLAlchemy is slow to import: do so only when there is something to write.
     from lab.history import index

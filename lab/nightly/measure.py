@@ -74,7 +74,7 @@ def begin(plan: Plan, label: Label | None = None) -> Path:
 
 def finish(folder: Path, work: Work, *, database: str | None) -> AbResult:
     """Measure the rest of a comparison; returns its result."""
-    if (folder / "result.json").exists():
+    if results.is_finished(folder):
         return results.load_result(folder)
     with results.claimed(folder):
         plan = results.load_plan(folder)

@@ -109,7 +109,7 @@ class StoredBisection:
         """The stored comparison of a culprit with its parent, by fresh seeds."""
         name = self.history[self.history.number(change.commit)].name
         folder = self.folder / "proof" / safe_name(name) / "parent"
-        if not (folder / "result.json").exists():
+        if not results.is_finished(folder):
             return None
         return StoredComparison(raw=results.load_result(folder), folder=folder)
 
