@@ -24,6 +24,7 @@ from lab.kernels.kernel import KernelSpec, resolve
 from lab.stats import defaults
 from lab.workloads import selection
 
+_NAMED = "a name of letters, digits, '.', '_' and '-'"
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z"
 
 
@@ -43,9 +44,9 @@ class Known(Record, frozen=True, kw_only=True):
 
     cases: tuple[str, ...]
     releases: tuple[str, ...]
-    commit: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{12,40}\Z")]
+    commit: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{12,40}\Z", description="a commit of 12 to 40 digits")]
     subject: str
-    link: Annotated[str, msgspec.Meta(pattern=r"^https?://\S+\Z")]
+    link: Annotated[str, msgspec.Meta(pattern=r"^https?://\S+\Z", description="an address of the web")]
 
     def explains(self, case: str, base: str, test: str) -> bool:
         """True of a step of a case between two releases, if the change came between them."""
@@ -68,7 +69,7 @@ class AtlasPlan(Record, frozen=True, kw_only=True):
     """
 
     schema: Literal[1]
-    name: Annotated[str, msgspec.Meta(pattern=_NAME, max_length=64)] = ""
+    name: Annotated[str, msgspec.Meta(pattern=_NAME, max_length=64, description=_NAMED)] = ""
     architectures: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = (architecture.DEFAULT,)
     suite: str | None = None
     workloads: tuple[str, ...] = ()

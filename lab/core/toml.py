@@ -187,10 +187,16 @@ def _said(message: str, value: Any, kind: Any) -> str:
     if match := re.fullmatch(r"Expected `.*?` of length (>=|<=) (\d+)", message):
         return "must not be empty" if match[1] == ">=" and match[2] == "1" else f"length is not {match[1]} {match[2]}"
     if match := re.fullmatch(r"Expected `str` matching regex (.*)", message):
-        return f"{value!r} is not of the form {match[1]}"
+        return f"{value!r} is not {_form(kind) or f'of the form {match[1]}'}"
     if message.startswith("Invalid enum value"):
         return f"{value!r} is none of {', '.join(map(str, _choices(kind)))}"
     return message
+
+
+def _form(kind: Any) -> str:
+    """The words for a type's pattern: the description beside it; empty where it has none."""
+    metas = [*get_args(kind)[1:], *(meta for one in get_args(kind) for meta in get_args(one)[1:])]
+    return next((meta.description for meta in metas if isinstance(meta, msgspec.Meta) and meta.description), "")
 
 
 def _choices(kind: Any) -> list[Any]:

@@ -169,7 +169,7 @@ class Guest(Record, frozen=True, kw_only=True):
     off: features of it that TCG has and the guest does not, each with the reason.
     """
 
-    cpu: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9,+=_.-]*\Z")]
+    cpu: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9,+=_.-]*\Z", description="a CPU as -cpu takes it")]
     lacks: list[str] = msgspec.field(default_factory=list)
     off: dict[str, Source] = msgspec.field(default_factory=dict)
     source: Source
@@ -204,7 +204,7 @@ class Machine(Record, frozen=True, kw_only=True):
     """`machines/<name>.toml`. guest: None for the CPU of `machines/x86_64/exact.toml`."""
 
     schema: int
-    name: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]*\Z")]
+    name: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]*\Z", description="a name of a-z, 0-9 and '-'")]
     description: str
     tlb: Tlb
     cache: Caches

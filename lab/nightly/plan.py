@@ -23,6 +23,7 @@ from lab.workloads import selection
 Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 BaselineName = Literal["yesterday", "last-good", "release", "creep"]
 BASELINES: tuple[BaselineName, ...] = ("yesterday", "last-good", "release", "creep")
+_NAMED = "a name of letters, digits, '.', '_' and '-'"
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z"
 _TIME = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -34,7 +35,9 @@ class BranchPlan(Record, frozen=True, kw_only=True):
     workloads, suite: replace those of the plan. releases: a pattern of git for the tags of releases.
     """
 
-    packages: Annotated[str, msgspec.Meta(pattern=r"^(deb:[a-z-]+/\S+)?\Z")] = ""
+    packages: Annotated[
+        str, msgspec.Meta(pattern=r"^(deb:[a-z-]+/\S+)?\Z", description="packages such as deb:trixie/*")
+    ] = ""
     tree: str = "default"
     branch: str = "HEAD"
     workloads: tuple[str, ...] = ()
@@ -82,7 +85,7 @@ class NightlyPlan(Record, frozen=True, kw_only=True):
     """
 
     schema: Literal[1]
-    name: Annotated[str, msgspec.Meta(pattern=_NAME, max_length=64)] = ""
+    name: Annotated[str, msgspec.Meta(pattern=_NAME, max_length=64, description=_NAMED)] = ""
     branch: list[BranchPlan]
     workloads: tuple[str, ...] = ("alloc-burst",)
     suite: str | None = None

@@ -16,13 +16,15 @@ from lab.kernels.kconfig import Needs
 from lab.kernels.spec import READ_BACK
 
 _NAME = r"^[a-z0-9][a-z0-9._-]*\Z"
-Name = Annotated[str, msgspec.Meta(pattern=_NAME, max_length=64)]
-Group = Annotated[str, msgspec.Meta(pattern=r"^([a-z0-9][a-z0-9._-]*)?\Z", max_length=64)]
+_NAMED = "a name of a-z, 0-9, '.', '_' and '-'"
+Name = Annotated[str, msgspec.Meta(pattern=_NAME, max_length=64, description=_NAMED)]
+Group = Annotated[str, msgspec.Meta(pattern=r"^([a-z0-9][a-z0-9._-]*)?\Z", max_length=64, description=_NAMED)]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
-GuestPath = Annotated[str, msgspec.Meta(pattern=r"^/[^\s]+\Z")]
-Option = Annotated[str, msgspec.Meta(pattern=r"^CONFIG_[A-Za-z0-9_]+\Z")]
-Package = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9.+-]+\Z")]
-Word = Annotated[str, msgspec.Meta(pattern=r"^[^\x00-\x1f]*\Z")]
+GuestPath = Annotated[str, msgspec.Meta(pattern=r"^/[^\s]+\Z", description="an absolute path without spaces")]
+Option = Annotated[str, msgspec.Meta(pattern=r"^CONFIG_[A-Za-z0-9_]+\Z", description="an option such as CONFIG_SWAP")]
+Package = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9.+-]+\Z", description="the name of a package")]
+Word = Annotated[str, msgspec.Meta(pattern=r"^[^\x00-\x1f]*\Z", description="a word without control characters")]
+Parameter = Annotated[str, msgspec.Meta(pattern=r"^[^\s\"']+\Z", description="a parameter without spaces and quotes")]
 MiB = Annotated[int, msgspec.Meta(ge=1)]
 Better = Literal["higher", "lower", "neither"]
 Parse = Literal["json", "regex", "fio", "stress-ng", "guest"]
@@ -114,7 +116,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[str, ...] = ()
     setup: tuple[Word, ...] = ()
     settings: dict[str, str] = msgspec.field(default_factory=dict)
-    cmdline: tuple[Annotated[str, msgspec.Meta(pattern=r"^[^\s\"']+\Z")], ...] = ()
+    cmdline: tuple[Parameter, ...] = ()
     env: dict[str, Word] = msgspec.field(default_factory=dict)
     kconfig: tuple[Option, ...] = ()
     case_kconfig: dict[str, tuple[Option, ...]] = msgspec.field(default_factory=dict)
