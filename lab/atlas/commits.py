@@ -11,7 +11,7 @@ from lab.bisection import packages, request, search, session
 from lab.bisection.commit_range import Candidate
 from lab.bisection.packages import SourceRange
 from lab.bisection.request import BisectRequest
-from lab.compare import results
+from lab.compare import result_folders
 from lab.core.errors import Undecided, UserError
 from lab.core.executor import Work
 from lab.guests.costs import Basis
@@ -42,10 +42,10 @@ def bisect(case: CaseInfo, base: Column, test: Column, basis: Basis, work: Work)
     argv = ["lab", "bisect", "--old", between.old, "--new", between.new, "--tree", between.tree]
     argv += ["-w", case.name, *(["--metric", metric] if metric else [])]
     plan, history = request.plan(wanted, argv, work.progress)
-    folder = results.new_folder(None)
-    with results.claimed(folder):
+    folder = result_folders.new_folder(None)
+    with result_folders.claimed(folder):
         answer = search.conclude(session.create(folder, plan, history), work)
-    name = results.reference(folder)
+    name = result_folders.reference(folder)
     single = [change for change in answer.changes if change.is_single]
     if not answer.named or not single:
         again = f"; go on by lab bisect resume {name}" if work.out_of_time else ""

@@ -30,7 +30,7 @@ from lab.bisection.exact_state import CHOOSE, PANICS, ExactState
 from lab.bisection.journal import Reading, Seeds, commit_folder, untestable
 from lab.bisection.plan import FIRST_SEED, BisectPlan
 from lab.bisection.session import PLAN, Conditions, Session
-from lab.compare import exact, results, sampling
+from lab.compare import exact, result_folders, sampling
 from lab.compare.results import AbResult, CaseResult
 from lab.compare.sampling import Series
 from lab.core import records
@@ -426,7 +426,7 @@ def choose_case(session: Session, work: Work) -> None:
     (folder / "runs").mkdir(parents=True, exist_ok=True)
     comparison = plan.comparison(plan.old, plan.new)
     if not (folder / "plan.json").exists():
-        results.store_plan(folder, comparison)
+        result_folders.store_plan(folder, comparison)
     try:
         result = exact.measure(comparison, folder, work)
     except HostFailed as error:

@@ -20,7 +20,7 @@ from lab.bisection.journal import Journal, Reading
 from lab.bisection.plan import BisectPlan
 from lab.bisection.request import BisectRequest, Terms, plan_for
 from lab.bisection.session import JOURNAL, Session, conditions
-from lab.compare import exact, results
+from lab.compare import exact, result_folders
 from lab.core import paths, records
 from lab.core.errors import UserError
 from lab.core.executor import Work
@@ -61,7 +61,7 @@ def take(request: BisectRequest, checkout: Path, work: Work) -> Decision:
         return Decision(BAD if commit == last else GOOD, f"it is the {plan.terms[commit == last]} end")
     history = _history(plan, tree.name, first, commit, last)
     folder = _folder(plan, work.progress)
-    with results.claimed(folder):
+    with result_folders.claimed(folder):
         session = Session(
             folder=folder, plan=plan, history=history, journal=Journal(folder / JOURNAL), conditions=conditions(folder)
         )

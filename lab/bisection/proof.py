@@ -19,7 +19,7 @@ from lab.bisection.exact_state import CHOOSE
 from lab.bisection.journal import safe_name
 from lab.bisection.plan import BisectPlan
 from lab.bisection.session import Session
-from lab.compare import exact, explain, live, results
+from lab.compare import exact, explain, live, result_folders
 from lab.compare.plan import ArmPlan, Plan
 from lab.compare.results import AbResult
 from lab.compare.runs import Run
@@ -131,13 +131,13 @@ class Prover:
 
     def _compare(self, folder: Path, base: ArmPlan, test: ArmPlan, what: str, plan: Plan | None = None) -> AbResult:
         """A comparison, unless it was finished before."""
-        if results.is_finished(folder):
-            return results.load_result(folder)
+        if result_folders.is_finished(folder):
+            return result_folders.load_result(folder)
         self.work.progress.log(f"proof: {what}")
         (folder / "runs").mkdir(parents=True, exist_ok=True)
         plan = plan or self.plan.comparison(base, test, self._threshold)
         if not (folder / "plan.json").exists():
-            results.store_plan(folder, plan)
+            result_folders.store_plan(folder, plan)
         measure = live.measure if plan.live else exact.measure
         return measure(plan, folder, self.work.until(None))
 
@@ -155,7 +155,7 @@ class Prover:
 
     def _booted(self, result: AbResult, arm: str) -> tuple[str, dict[str, str]]:
         """The digest of the kernel that an arm's guests booted, and the settings in them."""
-        folder = results.open_folder(result.result)
+        folder = result_folders.open_folder(result.result)
         run = records.load(next((folder / "runs").glob(f"*-{arm}-*.json")), Run)
         settings = (result.base if arm == "base" else result.test).settings
         return records.file_digest(Path(run.argv[run.argv.index("-kernel") + 1])), settings

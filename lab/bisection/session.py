@@ -24,7 +24,7 @@ from lab.bisection.exact_state import ExactState
 from lab.bisection.journal import Boot, Journal, Reading, Seeds, Undo, put_aside
 from lab.bisection.plan import BisectPlan
 from lab.bisection.search_state import Remaining, SearchState
-from lab.compare import results
+from lab.compare import result_folders
 from lab.compare.results import ResultEnvironment
 from lab.core import records
 from lab.core.errors import HostFailed, UserError
@@ -99,7 +99,7 @@ class Session:
     @property
     def name(self) -> str:
         """Its name on the command line."""
-        return results.reference(self.folder)
+        return result_folders.reference(self.folder)
 
 
 def create(folder: Path, plan: BisectPlan, history: History) -> Session:
@@ -130,8 +130,8 @@ def conditions(folder: Path) -> Conditions | None:
 
 def find(reference: str) -> Session:
     """A session by its result's id, a unique beginning of one, `latest`, or path."""
-    folder = _newest() if reference == "latest" else results.open_folder(reference)
-    results.require_kind(folder, KIND)
+    folder = _newest() if reference == "latest" else result_folders.open_folder(reference)
+    result_folders.require_kind(folder, KIND)
     session = load(folder)
     _require_whole(session)
     return session
@@ -152,8 +152,8 @@ def _require_whole(session: Session) -> None:
 
 def _newest() -> Path:
     """The newest bisection, even if comparisons are newer."""
-    plans = sorted(results.results_dir().glob(f"*/{PLAN}"), key=lambda path: path.stat().st_mtime, reverse=True)
-    folder = next((path.parent for path in plans if results.kind(path.parent) == KIND), None)
+    plans = sorted(result_folders.results_dir().glob(f"*/{PLAN}"), key=lambda path: path.stat().st_mtime, reverse=True)
+    folder = next((path.parent for path in plans if result_folders.kind(path.parent) == KIND), None)
     if folder is None:
         raise UserError("there is no bisection yet", hint="begin one with `lab bisect --good SPEC --bad SPEC`")
     return folder

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lab.cli import ab, options
-from lab.compare import certificates, results
+from lab.compare import certificates, result_folders
 from lab.compare.certificates import Certificate
 from lab.compare.plan import Plan
 from lab.core import records
@@ -108,10 +108,11 @@ def _plan(asked: ab.AbOptions, progress: Progress) -> Plan:
 
 
 def _load_plan(folder: Path) -> Plan:
-    plan = results.load_plan(folder)
+    plan = result_folders.load_plan(folder)
     if not plan.certificate:
         raise UserError(
-            f"{results.reference(folder)} is a comparison of two kernels", hint=f"`{results.resume_command(folder)}`"
+            f"{result_folders.reference(folder)} is a comparison of two kernels",
+            hint=f"`{result_folders.resume_command(folder)}`",
         )
     return plan
 

@@ -14,10 +14,11 @@ from rich.console import Console
 
 from lab.cli import options
 from lab.cluster import exact_only
-from lab.compare import exact, live, live_guests, results
+from lab.compare import exact, live, live_guests, result_folders, results
 from lab.compare.explain import CaseExplanation, find
 from lab.compare.plan import ArmPlan, LivePlan, MeasureOptions, Plan
-from lab.compare.results import AbResult, CaseResult, Clock
+from lab.compare.result_folders import Clock
+from lab.compare.results import AbResult, CaseResult
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, LabError, Undecided, UserError, suggestion
 from lab.core.executor import Work
@@ -89,7 +90,7 @@ def ab(
             return _side_by_side(asked, guests, fail_on, work, as_json=as_json)
     with (
         options.work(asked.jobs, asked.budget, cluster, share) as work,
-        options.result_folder(resume, result, results.load_plan, lambda: plan_of(asked, work.progress)) as (
+        options.result_folder(resume, result, result_folders.load_plan, lambda: plan_of(asked, work.progress)) as (
             folder,
             plan,
         ),
@@ -121,9 +122,9 @@ def _side_by_side(
     one_each = [msgspec.structs.replace(asked, arch=name) for name in guests]
     finished = []
     for plan in [plan_of(one, work.progress) for one in one_each]:
-        folder = results.new_folder(None)
-        with results.claimed(folder):
-            results.store_plan(folder, plan)
+        folder = result_folders.new_folder(None)
+        with result_folders.claimed(folder):
+            result_folders.store_plan(folder, plan)
             finished.append(measure(plan, folder, work))
         remember(folder, work.progress)
     comparisons = inputs.open_comparisons([one.result for one in finished])
@@ -190,12 +191,12 @@ def _turn(asked: AbOptions, before: AbResult | None, work: Work) -> AbResult:
 
     A turn that does not build or is interrupted leaves no result: the next one begins with the next save.
     """
-    plan, folder = plan_of(asked, work.progress), results.new_folder(None)
+    plan, folder = plan_of(asked, work.progress), result_folders.new_folder(None)
     if before:
         for part in ("runs", "guests"):
-            shutil.copytree(results.open_folder(before.result) / part, folder / part, dirs_exist_ok=True)
-    with results.claimed(folder):
-        results.store_plan(folder, plan)
+            shutil.copytree(result_folders.open_folder(before.result) / part, folder / part, dirs_exist_ok=True)
+    with result_folders.claimed(folder):
+        result_folders.store_plan(folder, plan)
         try:
             return exact.measure(plan, folder, work)
         except (BuildFailed, KeyboardInterrupt):
@@ -221,11 +222,11 @@ def require_every_case(finished: AbResult) -> None:
     """Raise the error of a result some of whose cases failed; the others are judged and stored by then."""
     failed = [case.failed for case in finished.failed if case.failed]
     if failed:
-        folder, first = results.open_folder(finished.result), failed[0]
+        folder, first = result_folders.open_folder(finished.result), failed[0]
         raise GuestFailed(
             first.kind,
             f"{len(failed)} of {plural(len(finished.cases), 'case')} failed, the first {first.where}: {first.message}",
-            hint=f"the others are judged; `{results.resume_command(folder)}` tries it again",
+            hint=f"the others are judged; `{result_folders.resume_command(folder)}` tries it again",
             log=folder / first.log if first.log else None,
         )
 
@@ -273,7 +274,7 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
     """Measure what a plan says, in its mode."""
     if plan.live is None:
         exact.announce(plan, selection.select_all(plan.workloads), work)
-    with results.kept(folder, work.progress):
+    with result_folders.kept(folder, work.progress):
         return live.measure(plan, folder, work) if plan.live else exact.measure(plan, folder, work)
 
 

@@ -13,7 +13,7 @@ from lab.bisection.answer import Answer
 from lab.bisection.request import BisectRequest
 from lab.cli import options
 from lab.cluster import exact_only
-from lab.compare import results
+from lab.compare import result_folders
 from lab.core.errors import UserError
 from lab.core.text import visible
 from lab.guests import hardware
@@ -155,8 +155,8 @@ def bisect(
     wanted = BisectRequest(**rest, paths=ctx.meta[_PATHS])
     with options.work(jobs, budget, cluster, share) as work:
         plan, history = request.plan(wanted, _command(ctx.meta[_ARGUMENTS]), work.progress)
-        folder = results.new_folder(result)
-        with results.claimed(folder):
+        folder = result_folders.new_folder(result)
+        with result_folders.claimed(folder):
             made = session.create(folder, plan, history)
             answer = search.conclude(made, work)
             remember(folder, work.progress)
@@ -204,7 +204,7 @@ def resume(
     """
     found = session.find(result_id)
     exact_only(cluster, found.plan.mode)
-    with options.work(jobs, budget, cluster, share) as work, results.claimed(found.folder):
+    with options.work(jobs, budget, cluster, share) as work, result_folders.claimed(found.folder):
         answer = search.conclude(session.load(found.folder), work)
         remember(found.folder, work.progress)
     return _print(answer, as_json=as_json)
@@ -252,7 +252,7 @@ def undo(result_id: str) -> None:
       lab bisect undo latest
     """
     found = session.find(result_id)
-    with results.claimed(found.folder):
+    with result_folders.claimed(found.folder):
         commit = session.undo(session.load(found.folder))
     click.echo(f"{commit.name} is not measured any more; go on by lab bisect resume {found.name}")
 

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from lab import report
 from lab.cli import ab, options
-from lab.compare import exact, results
+from lab.compare import exact, result_folders
 from lab.compare.explain import find
 from lab.compare.plan import ArmPlan, MeasureOptions, Plan
 from lab.compare.results import AbResult
@@ -215,10 +215,10 @@ def _require_inputs_changed(plan: Plan) -> None:
 
 def _measured(plan: Plan, chosen: Path | None, work: Work, output: Path) -> tuple[AbResult, str]:
     """Build, measure, explain the largest regression; page and document are written, the comment is returned."""
-    folder = results.new_folder(chosen)
-    with results.claimed(folder):
-        results.store_plan(folder, plan)
-        with results.kept(folder, work.progress):
+    folder = result_folders.new_folder(chosen)
+    with result_folders.claimed(folder):
+        result_folders.store_plan(folder, plan)
+        with result_folders.kept(folder, work.progress):
             with _limit(work):
                 arms = exact.obtain_arms(plan, work)
             _require_kernels_differ(plan, arms)

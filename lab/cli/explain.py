@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 
 from lab.cli import options
-from lab.compare import results
+from lab.compare import result_folders
 from lab.compare.explain import Cost, cpu_choices, cpu_of_result, find
 from lab.core import records
 from lab.core.errors import UserError
@@ -72,8 +72,8 @@ def explain(
         return
     if result_id is None:
         raise click.UsageError("Missing argument 'ID'.")
-    folder = results.open_folder(result_id)
-    result = results.load_result(folder)
+    folder = result_folders.open_folder(result_id)
+    result = result_folders.load_result(folder)
     with options.work(jobs) as work:
         why = find(folder, result, work, case, machine=machine, model=model, cost=cost)
     if folded:
@@ -98,8 +98,8 @@ def _show_cpu(
 ) -> None:
     with options.work(jobs) as work:
         if result_id:
-            folder = results.open_folder(result_id)
-            found = cpu_of_result(folder, results.load_result(folder), work, case, machine=machine)
+            folder = result_folders.open_folder(result_id)
+            found = cpu_of_result(folder, result_folders.load_result(folder), work, case, machine=machine)
         else:
             kernels = [resolve(spec, progress=work.progress).obtain(work) for spec in specs]
             found = cpu_choices(machine, kernels)

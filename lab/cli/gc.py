@@ -19,7 +19,7 @@ import click
 from filelock import FileLock, Timeout
 
 from lab.cli import options
-from lab.compare import results
+from lab.compare import result_folders
 from lab.core import locks, paths
 from lab.kernels import store
 
@@ -75,7 +75,7 @@ def _kernels() -> Iterator[Item]:
 
 def _consoles() -> Iterator[Item]:
     """The guests' folders of finished results; an interrupted result's say why it was interrupted."""
-    for document in paths.entries(results.results_dir(), "*/result.json"):
+    for document in paths.entries(result_folders.results_dir(), "*/result.json"):
         for folder in (document.parent / "guests", *document.parent.glob("*/**/guests")):
             if folder.is_dir():
                 used, lock = document.stat().st_mtime, document.parent / ".lock"

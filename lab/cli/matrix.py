@@ -11,7 +11,7 @@ from rich.console import Console
 
 from lab.cli import options
 from lab.cluster import exact_only
-from lab.compare import matrix_results, results
+from lab.compare import matrix_results, result_folders
 from lab.compare.matrix import announce, check_metrics, measure, plan_arms
 from lab.compare.matrix_results import MatrixPlan, load_plan
 from lab.compare.plan import MeasureOptions
@@ -73,7 +73,7 @@ def matrix(
         options.result_folder(resume, result, load_plan, lambda: _plan(asked, work.progress)) as (folder, plan),
     ):
         announce(plan, folder, work, budget_s=asked.budget)
-        with results.kept(folder, work.progress):
+        with result_folders.kept(folder, work.progress):
             finished = measure(plan, folder, work)
         remember(folder, work.progress)
     if svg:

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from lab.cluster import connect
-from lab.compare import results
+from lab.compare import result_folders
 from lab.compare.plan import ComparisonPlan
 from lab.core import records, toml
 from lab.core.errors import UserError
@@ -77,7 +77,10 @@ def _cases(typed: str) -> Iterable[str]:
 
 def _results(_typed: str) -> Iterable[str]:
     """The ids of stored results, the newest first."""
-    return [results.LATEST, *sorted(path.parent.name for path in results.results_dir().glob("*/plan.json"))[::-1]]
+    return [
+        result_folders.LATEST,
+        *sorted(path.parent.name for path in result_folders.results_dir().glob("*/plan.json"))[::-1],
+    ]
 
 
 complete_spec = Complete(_specs)
@@ -337,14 +340,14 @@ def result_folder(
 ) -> Iterator[tuple[Path, P]]:
     """Claim the folder of a result with its plan: an interrupted one's, or a new one's, which is stored first."""
     if resume is not None:
-        folder = results.open_folder(resume, unfinished=True)
+        folder = result_folders.open_folder(resume, unfinished=True)
         plan = load(folder)
     else:
         plan = make()
-        folder = results.new_folder(result)
-    with results.claimed(folder):
+        folder = result_folders.new_folder(result)
+    with result_folders.claimed(folder):
         if resume is None:
-            results.store_plan(folder, plan)
+            result_folders.store_plan(folder, plan)
         yield folder, plan
 
 

@@ -15,7 +15,7 @@ from lab import report as lab_report
 from lab.bisection import answer, session
 from lab.bisection.answer import Answer
 from lab.cli import options
-from lab.compare import results
+from lab.compare import result_folders
 from lab.compare.matrix_results import MatrixResult
 from lab.compare.replay import replay as replay_result
 from lab.compare.results import AbResult
@@ -72,9 +72,9 @@ def report(
             raise UserError("which result?", hint="`lab report` lists them; `latest` is the newest")
         _list(as_json=form == "json")
     elif delete:
-        for folder in [results.open_folder(reference) for reference in result_ids]:
-            results.delete(folder)
-            click.echo(f"deleted {results.reference(folder)}", err=True)
+        for folder in [result_folders.open_folder(reference) for reference in result_ids]:
+            result_folders.delete(folder)
+            click.echo(f"deleted {result_folders.reference(folder)}", err=True)
     elif form == _BUNDLE:
         _write_bundle(result_ids, output)
     else:
@@ -103,8 +103,8 @@ def _write_bundle(result_ids: tuple[str, ...], output: Path | None) -> None:
         raise UserError("a bundle contains one result", hint="give one ID")
     if output is None:
         raise UserError("a bundle requires --output", hint="name a new folder, or a file *.tar.zst")
-    folder = results.open_folder(result_ids[0])
-    bisected = answer.load(folder) if results.kind(folder) == session.KIND else None
+    folder = result_folders.open_folder(result_ids[0])
+    bisected = answer.load(folder) if result_folders.kind(folder) == session.KIND else None
     (stored,) = inputs.open_comparisons([bisected.proof_result()] if bisected else result_ids).items
     with options.work() as work:
         write.write(stored, output, work)
@@ -125,20 +125,20 @@ def _write(text: str, path: Path | None) -> None:
 
 def _list(*, as_json: bool) -> None:
     """List all finished comparisons, matrices and bisections."""
-    compared, matrices = results.finished(), results.all_finished(MatrixResult)
-    bisected = results.all_finished(Answer)
+    compared, matrices = result_folders.finished(), result_folders.all_finished(MatrixResult)
+    bisected = result_folders.all_finished(Answer)
     if as_json:
         document = {
             "schema": "lab.results/1",
             "results": [{**_id(r), "base": r.base.spec, "test": r.test.spec, "verdict": r.verdict} for r in compared],
             "matrices": [{**_id(m), "arms": [arm.label for arm in m.arms], "summary": m.summary} for m in matrices],
             "bisections": [{**_id(b), "old": b.old.id, "new": b.new.id, "outcome": b.outcome} for b in bisected],
-            "unfinished": [{"result": results.reference(folder)} for folder in results.unfinished()],
+            "unfinished": [{"result": result_folders.reference(folder)} for folder in result_folders.unfinished()],
         }
         options.print_json(document)
         return
     rows = [*map(_compared, compared), *map(_measured, matrices), *map(_bisected, bisected)]
-    rows += [_unfinished(folder) for folder in results.unfinished()]
+    rows += [_unfinished(folder) for folder in result_folders.unfinished()]
     for line in _lines(sorted(rows), width_of()):
         click.echo(line)
 
@@ -193,11 +193,11 @@ def _cases(pairs: Iterable[tuple[str, str]]) -> str:
 def _unfinished(folder: Path) -> Row:
     began = datetime.fromtimestamp((folder / "plan.json").stat().st_mtime, UTC).isoformat()
     try:
-        then = f"to go on: {results.resume_command(folder)}"
+        then = f"to go on: {result_folders.resume_command(folder)}"
     except HostFailed as error:
         records.warn_once(error.message)
         then = "its plan cannot be read"
-    return began, results.reference(folder), "unfinished", "", then
+    return began, result_folders.reference(folder), "unfinished", "", then
 
 
 def _id(result: AbResult | MatrixResult | Answer) -> dict[str, str]:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from msgspec.structs import replace as replace_fields
 
-from lab.compare import check, results, runs, sampling, state
+from lab.compare import check, result_folders, runs, sampling, state
 from lab.compare.check import check_guest
 from lab.compare.plan import ArmPlan, ComparisonPlan, MeasureOptions, Plan
+from lab.compare.result_folders import Clock
 from lab.compare.results import (
     AbResult,
     ArmResult,
     CaseResult,
-    Clock,
     FailedCase,
     GuestShape,
     ResultEnvironment,
@@ -155,7 +155,7 @@ def prepare_around(
 
 def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
     """Do what a plan says, in its result folder; what is already there is not done again."""
-    clock, name = Clock(), results.reference(folder)
+    clock, name = Clock(), result_folders.reference(folder)
     guests = prepare(plan, folder, work)
     fill(guests.series, guests.arms, plan, lambda series: _undecided(series, guests, plan), work, loss="case")
     _require_one(guests.series)
@@ -169,7 +169,7 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
     if plan.robust:
         cases = _with_robustness(cases, guests, plan, folder, work)
     base, test = map(arm_result, guests.arms)
-    return results.finish(
+    return result_folders.finish(
         folder,
         plan,
         clock,

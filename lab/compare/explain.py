@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from lab.compare import exact, profiles, results, runs
+from lab.compare import exact, profiles, result_folders, runs
 from lab.compare.counters import Mechanism, kernel_counters, mechanisms
 from lab.compare.profiles import ASYNC, OUTSIDE, ArmProfile, Call
 from lab.compare.results import AbResult, CaseResult
@@ -389,7 +389,7 @@ def cpu_of_result(
             f"{result.result} was measured in live mode, where guests see the host's CPU",
             hint="give --base and --test in place of a result",
         )
-    plan = results.load_plan(folder)
+    plan = result_folders.load_plan(folder)
     chosen = profiles.choose(result, case)
     cost = {}
     if profiles.kept(folder, chosen, plan.machine, None):

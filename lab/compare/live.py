@@ -9,12 +9,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from lab.compare import boots, certificates, exact, live_guests, results
+from lab.compare import boots, certificates, exact, live_guests, result_folders
 from lab.compare.boots import GuestSetup
 from lab.compare.live_guests import LiveGuests
 from lab.compare.live_results import Live, LiveRound
 from lab.compare.plan import LivePlan, Plan
-from lab.compare.results import AbResult, CaseResult, Clock, FailedCase, SweepPoint
+from lab.compare.result_folders import Clock
+from lab.compare.results import AbResult, CaseResult, FailedCase, SweepPoint
 from lab.compare.round_runner import RoundRunner
 from lab.compare.rounds import ARMS, Covariate, Rounds
 from lab.core import records
@@ -195,13 +196,13 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
     profiles = _profiles(guests, work.progress) if plan.live.perf_record else {}
     if not rounds.blocks:
         raise HostFailed(
-            "no round was measured", hint=f"go on by `lab ab --resume {results.reference(folder)}`"
+            "no round was measured", hint=f"go on by `lab ab --resume {result_folders.reference(folder)}`"
         )  # fmt: skip
     cases, overall = judge(rounds, guests.setups, plan)
     cases = _with_unsupported(cases, chosen, runner.unsupported(), plan)
     overall = exact.with_losses(overall, [case.failed for case in cases])
     base, test = (exact.arm_result(arm, live_parameters().settings) for arm in guests.arms)
-    return results.finish(
+    return result_folders.finish(
         folder,
         plan,
         clock,

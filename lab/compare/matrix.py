@@ -11,12 +11,12 @@ from statistics import fmean
 
 import msgspec
 
-from lab.compare import exact, matrix_results, results, runs, sampling
+from lab.compare import exact, matrix_results, result_folders, runs, sampling
 from lab.compare import state as state_guard
 from lab.compare.exact import ExactGuests
 from lab.compare.matrix_results import Cell, MatrixArm, MatrixArmPlan, MatrixPlan, MatrixResult, Span, state
 from lab.compare.plan import is_alike
-from lab.compare.results import Clock
+from lab.compare.result_folders import Clock
 from lab.compare.sampling import SeedRequest, Series, fill
 from lab.core import records
 from lab.core.errors import GuestFailure, HostFailed, UserError, suggestion
@@ -104,7 +104,7 @@ def measure(plan: MatrixPlan, folder: Path, work: Work) -> MatrixResult:
 
     A guest that fails takes its arm's cells of that workload with it; all others go on.
     """
-    clock, name = Clock(), results.reference(folder)
+    clock, name = Clock(), result_folders.reference(folder)
     guests = prepare(plan, folder, work)
     fill(guests.series, guests.arms, plan, lambda series: _undecided(series, guests, plan), work, loss="arm")
     if not any(series.done or series.died for series in guests.series):
@@ -113,7 +113,7 @@ def measure(plan: MatrixPlan, folder: Path, work: Work) -> MatrixResult:
             hint=f"give it more; go on by `lab matrix --resume {name}`",
         )
     cells = [_with_code_remarks(cell, guests, plan, work) for cell in judge(guests.series, plan)]
-    return results.finish(
+    return result_folders.finish(
         folder,
         plan,
         clock,

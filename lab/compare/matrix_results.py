@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from lab.compare import results
+from lab.compare import result_folders, results
 from lab.compare.plan import ComparisonPlan
 from lab.compare.results import ArmResult, ResultEnvironment
 from lab.core import records
@@ -320,11 +320,11 @@ def state(cell: Cell, baseline: str) -> str:
 
 def load_plan(folder: Path) -> MatrixPlan:
     """The stored plan of a matrix."""
-    results.require_kind(folder, KIND)
+    result_folders.require_kind(folder, KIND)
     return records.load(folder / "plan.json", MatrixPlan)
 
 
 def load_result(folder: Path) -> MatrixResult:
     """A finished matrix."""
-    results.require_kind(folder, KIND)
-    return results.load_finished(folder, MatrixResult)
+    result_folders.require_kind(folder, KIND)
+    return result_folders.load_finished(folder, MatrixResult)

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from lab.compare import exact, results, runs, sampling
+from lab.compare import exact, result_folders, runs, sampling
 from lab.compare.results import AbResult, CaseResult
 from lab.compare.runs import Bench, GuestRun, Run
 from lab.compare.sampling import Series
@@ -116,7 +116,7 @@ def collect(folder: Path, case: CaseResult, work: Work, *, machine: str | None, 
     A measurement keeps the profiles of its first seed. Where that one had no model, or another is asked for, one
     guest of each arm is run again, once.
     """
-    asked = results.load_plan(folder)
+    asked = result_folders.load_plan(folder)
     guests = architecture.load(asked.base.spec.architecture)
     if not guests.modelled and (machine or model):
         raise UserError(f"{guests.name} guests have no cost model", hint="leave out --machine and --model")
@@ -154,7 +154,7 @@ def collect(folder: Path, case: CaseResult, work: Work, *, machine: str | None, 
 
 def kept(folder: Path, case: CaseResult, machine: str | None, model: str | None) -> str | None:
     """The model whose profiles the measurement itself kept, if it is the one asked for."""
-    stored = results.load_result(folder).environment.guests[case.workload].model
+    stored = result_folders.load_result(folder).environment.guests[case.workload].model
     kind = stored.partition(" ")[0]
     if model not in (None, kind):
         return None

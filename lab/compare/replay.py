@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from lab.compare import exact, matrix, matrix_results, results, runs, sampling
+from lab.compare import exact, matrix, matrix_results, result_folders, runs, sampling
 from lab.compare.exact import ExactGuests
 from lab.compare.plan import ComparisonPlan
 from lab.compare.results import AbResult
@@ -57,9 +57,9 @@ def differences(guest: _Guest, before: Numbers, after: Numbers) -> list[str]:
 
 def replay(result_id: str, work: Work, *, guest_timeout_s: float | None = None) -> Replay:
     """Run all guests of a stored comparison or matrix once more. guest_timeout_s: another than in its plan."""
-    folder = results.open_folder(result_id)
-    is_matrix = results.kind(folder) == matrix_results.KIND
-    stored = matrix_results.load_result(folder) if is_matrix else results.load_result(folder)
+    folder = result_folders.open_folder(result_id)
+    is_matrix = result_folders.kind(folder) == matrix_results.KIND
+    stored = matrix_results.load_result(folder) if is_matrix else result_folders.load_result(folder)
     if isinstance(stored, AbResult) and stored.live is not None:
         raise UserError(
             f"{stored.result} was measured in live mode, where no two runs are equal to the last digit",
@@ -67,11 +67,11 @@ def replay(result_id: str, work: Work, *, guest_timeout_s: float | None = None) 
         )
     before = runs.load_all(folder)
     with tempfile.TemporaryDirectory(prefix="lab-replay-") as scratch:
-        into = results.new_folder(Path(scratch))
+        into = result_folders.new_folder(Path(scratch))
         if is_matrix:
             guests = matrix.prepare(_patient(matrix_results.load_plan(folder), guest_timeout_s), into, work)
         else:
-            guests = exact.prepare(_patient(results.load_plan(folder), guest_timeout_s), into, work)
+            guests = exact.prepare(_patient(result_folders.load_plan(folder), guest_timeout_s), into, work)
         after = _run_again(before, guests, work)
     return Replay(
         result=stored.result,

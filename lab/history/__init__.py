@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab.compare import results
+from lab.compare import result_folders
 from lab.core.errors import LabError
 from lab.core.progress import Progress
 
 
 def remember(folder: Path, progress: Progress, database: str | None = None) -> None:
     """Index a finished result. If the database does not work, warn: the result itself is stored."""
-    if folder.parent != results.results_dir() or not results.is_finished(folder):
+    if folder.parent != result_folders.results_dir() or not result_folders.is_finished(folder):
         return  # a folder that the user chose, where no rebuild would find it, or a result without its end
     # SQLAlchemy is slow to import: do so only when there is something to write.
     from lab.history import index

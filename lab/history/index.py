@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection
 
 from lab.bisection import answer
 from lab.bisection.answer import Answer
-from lab.compare import matrix_results, results
+from lab.compare import matrix_results, result_folders
 from lab.compare.matrix_results import MatrixPlan, MatrixResult
 from lab.compare.plan import Plan
 from lab.compare.results import AbResult, ArmResult, ResultEnvironment
@@ -170,7 +170,7 @@ def index(base: Database, folders: Iterable[Path], progress: Progress) -> int:
 
 def _documents() -> list[Path]:
     """The documents of all finished results, oldest first."""
-    return paths.entries(results.results_dir(), "*/result.json")
+    return paths.entries(result_folders.results_dir(), "*/result.json")
 
 
 # ---- reading
@@ -193,11 +193,11 @@ def _read_all(
 
 def read(folder: Path) -> Entry | None:
     """Read a result; None if it is not finished. Raises `LabError` if it cannot be read."""
-    if not results.is_finished(folder):
+    if not result_folders.is_finished(folder):
         return None
-    match results.kind(folder):
+    match result_folders.kind(folder):
         case "ab":
-            return _read_comparison(folder, results.load_result(folder), results.load_plan(folder))
+            return _read_comparison(folder, result_folders.load_result(folder), result_folders.load_plan(folder))
         case matrix_results.KIND:
             return _read_matrix(folder, matrix_results.load_result(folder), matrix_results.load_plan(folder))
         case "bisect":

@@ -92,6 +92,12 @@ def identify(command: str = DEFAULT) -> Compiler:
     return Compiler(command=command, family=family, major=int(major[1]), version=version, linker=linker)
 
 
+def version_in(text: str) -> str | None:
+    """`gcc 12.2.0` of a compiler's own words, such as `x86_64-linux-gnu-gcc-12 (Debian 12.2.0-14) 12.2.0`."""
+    versions = re.findall(r"\d+(?:\.\d+)+", re.sub(r"\(.*?\)", "", text))
+    return f"{'clang' if 'clang' in text else 'gcc'} {versions[-1]}" if versions else None
+
+
 def of_guests(guests: str, command: str = DEFAULT) -> Compiler:
     """The compiler of kernels and programs for guests of an architecture: a cross compiler of the command's version."""
     found = architecture.load(guests)

@@ -14,7 +14,7 @@ from lab.bisection import answer, request, search, session
 from lab.bisection.answer import Answer, Culprit
 from lab.bisection.commit_range import is_ancestor, merge_base
 from lab.bisection.request import BisectRequest
-from lab.compare import results
+from lab.compare import result_folders
 from lab.compare.plan import ArmPlan
 from lab.core.errors import DiskFull, LabError, UserError
 from lab.history import remember
@@ -51,12 +51,12 @@ class CulpritSearch:
         name = f"{event.id} {' '.join(sorted(case.shown for case in event.cases))}"
         try:
             if name in bisections:
-                folder = results.open_folder(bisections[name])
+                folder = result_folders.open_folder(bisections[name])
             elif self.branch.night.out_of_time(_worst_case(event).mode):
                 return [self._without_time(event)]
             else:
                 folder = self._begin(event)
-                self.branch.update(bisections={**bisections, name: results.reference(folder)})
+                self.branch.update(bisections={**bisections, name: result_folders.reference(folder)})
             return self._conclude(event, folder)
         except DiskFull:
             raise  # the night stops, and the bisection goes on when there is space
@@ -92,8 +92,8 @@ class CulpritSearch:
             argv += ["--cpus", str(live.cpus)] if live.cpus else []
             argv += ["--iterations", str(live.iterations)] if live.iterations else []
         bisection, commits = request.plan(wanted, argv, self.branch.night.work.progress)
-        folder = results.new_folder(None)
-        with results.claimed(folder):
+        folder = result_folders.new_folder(None)
+        with result_folders.claimed(folder):
             session.create(folder, bisection, commits)
         return folder
 
@@ -132,7 +132,7 @@ class CulpritSearch:
         mode: Mode = "exact" if found.plan.live is None else "live"
         if night.out_of_time(mode):
             return None
-        with results.claimed(folder), night.spend(mode) as work:
+        with result_folders.claimed(folder), night.spend(mode) as work:
             result = search.conclude(found, work)
         remember(folder, night.work.progress, night.plan.database)
         return result

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab.compare import results
+from lab.compare import result_folders
 from lab.core.errors import BuildFailed, DiskFull, GuestFailed, HostFailed, LabError
 from lab.history import index, trends
 from lab.history.database import opened
@@ -109,7 +109,7 @@ def _measure_against(branch: BranchContext, line: Tips, baseline: Baseline, mode
         raise HostFailed(f"its budget of {night.plan.live.budget} is used up")
     started = branch.record.started_in(mode).get(baseline.commit)
     try:
-        folder = results.open_folder(started) if started else _begin(branch, line, baseline, mode)
+        folder = result_folders.open_folder(started) if started else _begin(branch, line, baseline, mode)
         branch.log(f"{short(tip)} against {', '.join(baseline.names)}{' in live mode' if mode == 'live' else ''}")
         with night.spend(mode) as work:
             result = measure.finish(folder, work, database=night.plan.database)
@@ -143,7 +143,9 @@ def _begin(branch: BranchContext, line: Tips, baseline: Baseline, mode: Mode) ->
         branch=branch.plan.key[1], baseline=", ".join(baseline.names), trend=not branch.record.started_in(mode),
     )  # fmt: skip
     folder = measure.begin(plan, label)
-    branch.update(started={**branch.record.started, started_key(baseline.commit, mode): results.reference(folder)})
+    branch.update(
+        started={**branch.record.started, started_key(baseline.commit, mode): result_folders.reference(folder)}
+    )
     return folder
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lab.compare import exact as compare_exact
-from lab.compare import live, live_guests, results
+from lab.compare import live, live_guests, result_folders
 from lab.compare.plan import ArmPlan, MeasureOptions, Plan
 from lab.compare.results import AbResult
 from lab.core import records
@@ -64,20 +64,20 @@ def comparison_plan(
 
 def begin(plan: Plan, label: Label | None = None) -> Path:
     """Create the folder of a comparison."""
-    folder = results.new_folder(None)
-    with results.claimed(folder):
+    folder = result_folders.new_folder(None)
+    with result_folders.claimed(folder):
         if label is not None:
             records.save(folder / LABEL, label)
-        results.store_plan(folder, plan)
+        result_folders.store_plan(folder, plan)
     return folder
 
 
 def finish(folder: Path, work: Work, *, database: str | None) -> AbResult:
     """Measure the rest of a comparison; returns its result."""
-    if results.is_finished(folder):
-        return results.load_result(folder)
-    with results.claimed(folder):
-        plan = results.load_plan(folder)
+    if result_folders.is_finished(folder):
+        return result_folders.load_result(folder)
+    with result_folders.claimed(folder):
+        plan = result_folders.load_plan(folder)
         measure = compare_exact.measure if plan.live is None else live.measure
         result = measure(plan, folder, work)
     remember(folder, work.progress, database)

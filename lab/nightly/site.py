@@ -24,7 +24,7 @@ from xml.etree import ElementTree
 from markupsafe import Markup
 
 from lab import report
-from lab.compare import results
+from lab.compare import result_folders
 from lab.core import records
 from lab.core.errors import LabError, UserError
 from lab.core.progress import Progress
@@ -249,7 +249,7 @@ def _bisection_of(event: Event, branch: BranchNight) -> str | None:
 
 def _bisection_page(reference: str) -> BisectionPage:
     try:
-        folder = results.open_folder(reference)
+        folder = result_folders.open_folder(reference)
         bisection = inputs.open_bisection(folder)
         text = visible_lines(bisection_text.bisection(bisection))
         return BisectionPage(name=folder.name, text=text, page=report.render("html", bisection))

@@ -15,7 +15,7 @@ from lab.bisection.commit_range import History
 from lab.bisection.commit_status import RangeCommit, range_commits
 from lab.bisection.journal import safe_name
 from lab.bisection.search import interim_answer
-from lab.compare import matrix_results, results
+from lab.compare import matrix_results, result_folders, results
 from lab.compare.matrix_results import MatrixResult
 from lab.compare.plan import Plan
 from lab.compare.results import AbResult, CaseResult
@@ -109,9 +109,9 @@ class StoredBisection:
         """The stored comparison of a culprit with its parent, by fresh seeds."""
         name = self.history[self.history.number(change.commit)].name
         folder = self.folder / "proof" / safe_name(name) / "parent"
-        if not results.is_finished(folder):
+        if not result_folders.is_finished(folder):
             return None
-        return StoredComparison(raw=results.load_result(folder), folder=folder)
+        return StoredComparison(raw=result_folders.load_result(folder), folder=folder)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,8 +133,8 @@ Stored = Comparisons | StoredBisection | StoredMatrix
 
 def open_stored(references: Sequence[str], *, anyway: bool = False) -> Stored:
     """Open one result of any kind, or several comparisons (see `open_comparisons`)."""
-    folder = results.open_folder(references[0])
-    kind = results.kind(folder)
+    folder = result_folders.open_folder(references[0])
+    kind = result_folders.kind(folder)
     if len(references) == 1 and kind == session.KIND:
         return open_bisection(folder)
     if len(references) == 1 and kind == matrix_results.KIND:
@@ -144,8 +144,8 @@ def open_stored(references: Sequence[str], *, anyway: bool = False) -> Stored:
 
 def open_comparisons(references: Sequence[str], *, anyway: bool = False) -> Comparisons:
     """Open comparisons; `UserError` where their environments differ, unless `anyway`."""
-    folders = list(dict.fromkeys(results.open_folder(reference) for reference in references))
-    items = [StoredComparison(raw=results.load_result(folder), folder=folder) for folder in folders]
+    folders = list(dict.fromkeys(result_folders.open_folder(reference) for reference in references))
+    items = [StoredComparison(raw=result_folders.load_result(folder), folder=folder) for folder in folders]
     return Comparisons(items=items, mark=_mark(items, anyway=anyway))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from lab.bisection.answer import Answer
 from lab.cli import main
-from lab.compare import exact, results
+from lab.compare import exact, result_folders
 from lab.core.errors import UserError
 from lab.workloads import selection
 
@@ -41,7 +41,7 @@ def test_the_proof_takes_seeds_that_the_search_did_not(bisector: Bisector) -> No
     answer = bisector.search(commits[0], commits[-1])
     assert min(answer.seeds) > 100
     assert answer.changes[0].proof is not None
-    stored = results.load_result(results.open_folder(answer.changes[0].proof.result or ""))
+    stored = result_folders.load_result(result_folders.open_folder(answer.changes[0].proof.result or ""))
     assert not set(stored.seeds) & set(answer.seeds)
     assert answer.proof_result() == answer.changes[0].proof.result, "that is what a bundle of it holds"
 

@@ -15,7 +15,7 @@ from lab.bisection import packages, search, series
 from lab.bisection.answer import Answer, load
 from lab.bisection.proof import Prover
 from lab.cli import main
-from lab.compare import results, runs
+from lab.compare import result_folders, runs
 from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.kernels import debs, trees
@@ -141,7 +141,7 @@ def test_the_search_goes_on_inside_the_two_packages(deb_bisector: Bisector) -> N
     (found,) = searched(deb_bisector).changes
     assert found.commit == "linux-image-6.12.57-cloud-amd64"
     assert f'found: change by {commits[3][:12]} ("change 3")' in (found.inside or "").replace("regression", "change")
-    inner = results.open_folder(found.inside_result or "")
+    inner = result_folders.open_folder(found.inside_result or "")
     assert [one.commit for one in load(inner).changes] == [commits[3]]
     assert main.run(["report", str(inner)]) == 0
     assert commits[3] in deb_bisector.capsys.readouterr().out
@@ -158,7 +158,7 @@ def test_an_end_inside_that_does_not_build_leaves_the_packages_answer(deb_bisect
     assert answer.outcome == "found"
     said = answer.changes[0].inside or ""
     assert "does not build" in said and "lab bisect --old v6.12.10" in said
-    assert load(results.open_folder(answer.result)) == answer
+    assert load(result_folders.open_folder(answer.result)) == answer
 
 
 @pytest.mark.parametrize("left", ["the proof", "the search inside"])
@@ -182,11 +182,11 @@ def test_a_budget_that_ends_after_the_search_of_packages_leaves_something_to_go_
     assert found.commit == "linux-image-6.12.57-cloud-amd64" and found.inside_result is None
     assert (found.proof is None) == (left == "the proof")
     assert f"lab bisect resume {stopped.result}" in deb_bisector.said.splitlines()[-1]
-    assert not (results.open_folder(stopped.result) / "result.json").exists()
+    assert not (result_folders.open_folder(stopped.result) / "result.json").exists()
     assert deb_bisector.run("status") == 0
     assert "the proof, or the search inside, is left" in deb_bisector.printed
     assert deb_bisector.run("resume") == 0
-    (found,) = load(results.open_folder(stopped.result)).changes
+    (found,) = load(result_folders.open_folder(stopped.result)).changes
     assert found.proof is not None and found.proof.confirmed and commits[2][:12] in (found.inside or "")
 
 

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from lab.bisection.answer import Answer
-from lab.compare import results
+from lab.compare import result_folders
 from lab.core.executor import Work
 
 from ..fakes import bisection as fakebisect
@@ -38,7 +38,7 @@ def test_a_budget_stops_between_two_guests_and_resume_measures_nothing_twice(
         stopped = bisector.search(commits[0], commits[-1], "--budget", "1h", "--jobs", "1")
     assert stopped.outcome == "undecided" and "budget" in stopped.reason
     assert len(bisector.guests.calls) == guests and stopped.measured == (guests - 6) // 3
-    assert not (results.open_folder(stopped.result) / "result.json").exists()
+    assert not (result_folders.open_folder(stopped.result) / "result.json").exists()
     assert bisector.run("resume", "--json") == 0
     assert culprits(msgspec.json.decode(bisector.printed, type=Answer)) == [commits[20]]
     ran = [call for call in bisector.guests.calls if call[1] > 100]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lab.cli import main
-from lab.compare import results
+from lab.compare import result_folders
 from lab.nightly import record
 from lab.report import document, inputs
 
@@ -50,7 +50,7 @@ def test_from_the_index_to_the_bisection_and_back(browser: Any, site: Path) -> N
     assert "Kernel comparison" in page.locator("h1").inner_text()
     page.go_back()
     page.get_by_role("link", name="The bisection, commit by commit").click()
-    answer = json.loads(document.bisection(inputs.open_bisection(results.open_folder(alarm.culprit.bisection))))
+    answer = json.loads(document.bisection(inputs.open_bisection(result_folders.open_folder(alarm.culprit.bisection))))
     require_same_bisection(opened, answer)
     assert page.locator("#commits tr.culprit").get_attribute("data-commit") == alarm.culprit.commit[:12]
     page.go_back()

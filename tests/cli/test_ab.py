@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from lab.cli import ab, main
-from lab.compare import exact, live_guests, results
+from lab.compare import exact, live_guests, result_folders
 from lab.compare.results import AbResult
 from lab.core.errors import BuildFailed, UserError
 from lab.core.progress import Progress
@@ -230,11 +230,11 @@ def test_a_turn_that_gives_nothing_leaves_no_result(
 
     own_folders(monkeypatch, tmp_path)
     monkeypatch.setattr(ab, "plan_of", lambda *_: None)
-    monkeypatch.setattr(results, "store_plan", lambda *_: None)
+    monkeypatch.setattr(result_folders, "store_plan", lambda *_: None)
     monkeypatch.setattr(exact, "measure", measure)
     with pytest.raises(type(error)):
         ab._turn(asked(), None, quiet())
-    assert list(results.results_dir().iterdir()) == []
+    assert list(result_folders.results_dir().iterdir()) == []
 
 
 @pytest.mark.parametrize(("look_s", "slept_s"), [(0.01, 0.5), (0.4, 1.2)])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab.cli import main, options
-from lab.compare import results
+from lab.compare import result_folders
 
 from ..fakes.build import own_folders
 from ..fakes.kernel import make_kernel
@@ -87,7 +87,7 @@ def test_a_bash_that_does_not_split_at_colons_is_offered_the_whole_word(folder: 
 
 def test_results_are_offered_by_id_the_newest_first() -> None:
     for name in ("20260101-000000-aaaa", "20260102-000000-bbbb"):
-        made = results.new_folder(results.results_dir() / name)
+        made = result_folders.new_folder(result_folders.results_dir() / name)
         (made / "plan.json").write_text("{}")
     assert [item.value for item in options.complete_result(None, None, "2026")] == [  # type: ignore[arg-type]
         "20260102-000000-bbbb", "20260101-000000-aaaa",

@@ -16,7 +16,7 @@ from filelock import FileLock
 
 from lab.cli import gc, main
 from lab.cli.gc import Item
-from lab.compare import results
+from lab.compare import result_folders
 from lab.core import locks, paths, records
 from lab.kernels import store
 from lab.kernels.store import Build, BuildInputs
@@ -73,7 +73,7 @@ def _kernel(name: str, days: float) -> Path:
 
 
 def _result(name: str, days: float, *, finished: bool = True) -> Path:
-    folder = results.results_dir() / name
+    folder = result_folders.results_dir() / name
     fakeresult.store(folder, fakeresult.result(name=name))
     (folder / "guests" / "one").mkdir(parents=True)
     (folder / "guests" / "one" / "console").write_text("said")

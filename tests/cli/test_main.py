@@ -19,7 +19,7 @@ import click
 import pytest
 
 from lab.cli import main
-from lab.compare import results
+from lab.compare import result_folders
 from lab.core import paths, records
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed, LabError, Undecided, UserError
 
@@ -182,7 +182,7 @@ def _failing(error: BaseException) -> Callable[..., None]:
 def test_each_error_has_its_status_and_no_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: LabError, status: int
 ) -> None:
-    monkeypatch.setattr(results, "finished", _failing(error))
+    monkeypatch.setattr(result_folders, "finished", _failing(error))
     assert main.run(["report"]) == status
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", "lab: it is wrong; do this (log: /x.log)\n")
@@ -201,7 +201,7 @@ def test_each_error_has_its_status_and_no_traceback(
 def test_other_ends(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, status: int, words: str
 ) -> None:
-    monkeypatch.setattr(results, "finished", _failing(error))
+    monkeypatch.setattr(result_folders, "finished", _failing(error))
     assert main.run(["report"]) == status
     said = capsys.readouterr().err
     assert said.endswith(f"{words}\n") and len(said.strip().splitlines()) == 1
@@ -246,7 +246,7 @@ def test_a_folder_that_may_not_be_read_is_not_taken_for_empty(
 def test_a_mistake_of_the_labs_own_is_one_line_and_a_log(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(results, "finished", _failing(ZeroDivisionError("division by zero")))
+    monkeypatch.setattr(result_folders, "finished", _failing(ZeroDivisionError("division by zero")))
     assert main.run(["report"]) == 4
     said = capsys.readouterr().err
     assert re.fullmatch(
@@ -259,7 +259,7 @@ def test_a_mistake_of_the_labs_own_is_one_line_and_a_log(
 def test_a_mistake_is_told_where_no_log_can_be_written(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(results, "finished", _failing(ZeroDivisionError("division by zero")))
+    monkeypatch.setattr(result_folders, "finished", _failing(ZeroDivisionError("division by zero")))
     monkeypatch.setattr(paths, "cache_dir", _failing(OSError(30, "Read-only file system")))
     assert main.run(["report"]) == 4
     said = capsys.readouterr().err
@@ -474,7 +474,7 @@ def test_a_result_folder_is_taken_once(
     before = (folder / "result.json").read_bytes()
     assert ab(equal, "--result", str(folder)) == 2
     assert "already holds a result" in capsys.readouterr().err
-    with results.claimed(folder):
+    with result_folders.claimed(folder):
         done = _lab("ab", "--resume", str(folder))
     assert done.returncode == 2 and "another lab is writing to" in done.stderr
     assert "Traceback" not in done.stderr
@@ -483,11 +483,11 @@ def test_a_result_folder_is_taken_once(
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_signals_are_like_ctrl_c(name: str, tmp_path: Path) -> None:
-    folder = results.new_folder(None)
+    folder = result_folders.new_folder(None)
     records.save(folder / "plan.json", plan(write_workload(tmp_path / "mine")))
     program = (
-        "import os, signal; from lab.cli import main; from lab.compare import results\n"
-        f"results.finished = lambda: os.kill(os.getpid(), signal.{name}) or []\n"
+        "import os, signal; from lab.cli import main; from lab.compare import result_folders\n"
+        f"result_folders.finished = lambda: os.kill(os.getpid(), signal.{name}) or []\n"
         "import sys; sys.argv = ['lab', 'report']; main.main()\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

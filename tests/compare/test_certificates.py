@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from lab.cli import ab, main
-from lab.compare import results
+from lab.compare import result_folders
 from lab.compare.certificates import certify, covariates, keep, kept, layouts_sd, quote, setup
 from lab.compare.live_results import Live, LiveRound
 from lab.compare.results import AbResult
@@ -275,9 +275,9 @@ def test_the_command_keeps_and_lists_certificates(
     assert document["schema"] == "lab.aa/1"
     assert [one["case"] for one in document["certificates"]] == [NAME]
     assert {each.split(":")[0] for each in document["certificates"][0]["changed"]} <= {"QEMU"}
-    stored = max(results.results_dir().iterdir(), key=lambda path: path.stat().st_mtime)
-    assert results.resume_command(stored) == f"lab aa --resume {stored.name}"
-    assert results.load_plan(stored).fixed_seeds
+    stored = max(result_folders.results_dir().iterdir(), key=lambda path: path.stat().st_mtime)
+    assert result_folders.resume_command(stored) == f"lab aa --resume {stored.name}"
+    assert result_folders.load_plan(stored).fixed_seeds
 
 
 def test_the_command_compares_builds(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -330,7 +330,7 @@ def test_what_cannot_be_is_refused(words: list[str], reason: str, capsys: pytest
 
 
 def test_a_comparison_of_two_kernels_is_not_resumed_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = results.new_folder(tmp_path / "two")
-    results.store_plan(folder, plan("alloc-burst"))
+    folder = result_folders.new_folder(tmp_path / "two")
+    result_folders.store_plan(folder, plan("alloc-burst"))
     assert main.run(["aa", "--resume", str(folder)]) == 2
     assert "comparison of two kernels; `lab ab --resume" in capsys.readouterr().err

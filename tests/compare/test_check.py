@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from lab.cli import main
-from lab.compare import check, exact, results, runs
+from lab.compare import check, exact, result_folders, runs
 from lab.compare.runs import GuestRun, Run
 from lab.core.errors import GuestFailed, GuestFailure, UserError
 from lab.guests.run import RunningGuests
@@ -123,7 +123,7 @@ def test_a_comparison_refuses_it_too_and_asks_once(
     mine = write_workload(tmp_path / "mine", WORKLOAD.replace('model = "none"', 'model = "tlb"'))
     for found in (Clocked(0.0), guests):
         monkeypatch.setattr(runs, "measure", found.measure)
-        folder = results.new_folder(None)
+        folder = result_folders.new_folder(None)
         with pytest.raises(UserError, match="mine:large does as much work as the clock lets it: 4,000 operations"):
             exact.measure(plan(mine, model="auto"), folder, quiet())
         assert not list((folder / "runs").iterdir())
@@ -131,7 +131,7 @@ def test_a_comparison_refuses_it_too_and_asks_once(
     write_workload(
         tmp_path / "mine", (tmp_path / "mine/workload.toml").read_text().replace("vcpus", "clocked = true\nvcpus")
     )
-    assert exact.measure(plan(mine, model="auto"), results.new_folder(None), quiet()).verdict == "same"
+    assert exact.measure(plan(mine, model="auto"), result_folders.new_folder(None), quiet()).verdict == "same"
 
 
 def test_a_case_that_fails_is_told_with_its_status(

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab.compare import exact, results
+from lab.compare import exact, result_folders
 from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.errors import UserError
@@ -42,7 +42,7 @@ def measured(
 ) -> tuple[AbResult, FakeGuests, Path]:
     fakes = FakeGuests(formula, changes.pop("counts", lambda *_: 1000.0), changes.pop("events", None))
     guests = pretend(monkeypatch, tmp_path, fakes)
-    folder = results.new_folder(None)
+    folder = result_folders.new_folder(None)
     asked = plan(changes.pop("workload", None) or write_workload(tmp_path / "mine"), *more, **changes)
     return exact.measure(asked, folder, quiet(jobs=2)), guests, folder
 
@@ -89,7 +89,7 @@ def test_a_case_about_something_that_exact_mode_cannot_see_says_so(
 
 def test_what_is_printed_is_what_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result, _, folder = measured(monkeypatch, tmp_path)
-    assert results.load_result(folder) == result
+    assert result_folders.load_result(folder) == result
 
 
 def test_the_same_plan_gives_the_same_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +159,7 @@ def test_the_total_is_what_was_announced_until_seeds_are_added(
     pretend(monkeypatch, tmp_path, FakeGuests(lambda arm, seed, case: 100.0 + 9 * (seed % 5) * (arm == "base")))
     asked = plan(write_workload(tmp_path / "mine"))
     with Progress() as progress:
-        exact.measure(asked, results.new_folder(None), Work(jobs=1, progress=progress))
+        exact.measure(asked, result_folders.new_folder(None), Work(jobs=1, progress=progress))
     lines = [line.partition(", about")[0] for line in capsys.readouterr().err.splitlines() if "measuring" in line]
     assert lines[:11] == [f"measuring: {count} of 12" for count in range(1, 12)]
     assert lines[12] == "measuring, 2 more seeds: 13 of 16"

@@ -13,7 +13,7 @@ import pytest
 
 from lab import report
 from lab.cli import ab, main
-from lab.compare import boots, certificates, live, live_guests, results, round_runner
+from lab.compare import boots, certificates, live, live_guests, result_folders, round_runner
 from lab.compare.boots import BootRecord
 from lab.compare.plan import LivePlan, Plan
 from lab.compare.results import AbResult
@@ -59,9 +59,9 @@ def planned(tmp_path: Path, **changes: object) -> Plan:
 def measured(tmp_path: Path, wanted: Plan, progress: Progress | None = None) -> AbResult:
     folder = tmp_path / "result"
     if not (folder / "plan.json").exists():
-        results.store_plan(results.new_folder(folder), wanted)
+        result_folders.store_plan(result_folders.new_folder(folder), wanted)
     work = quiet(progress=progress) if progress else quiet()
-    return live.measure(results.load_plan(folder), folder, work)
+    return live.measure(result_folders.load_plan(folder), folder, work)
 
 
 def test_a_document_of_live_mode(tmp_path: Path, host: Host) -> None:
@@ -147,7 +147,7 @@ def test_the_covariates_of_a_comparison_are_those_of_its_beginning(
     monkeypatch.setattr(certificates, "covariates", lambda cases, present, **how: known)
     (folder / "covariates.json").unlink()
     assert live.covariates_of(folder, ["mine:large"], wanted, "7.2") == {}
-    other = results.new_folder(tmp_path / "other")
+    other = result_folders.new_folder(tmp_path / "other")
     assert live.covariates_of(other, ["mine:large"], msgspec.structs.replace(wanted, certificate=True), "7.2") == {}
 
 
@@ -203,9 +203,9 @@ def test_what_fits_into_a_budget_is_said_once(
 ) -> None:
     """Rounds of 10 s: 4 are done when 60 s are left, so 10 in all."""
     host.keep_time(monkeypatch, try_s=10)
-    folder = results.new_folder(tmp_path / "result")
-    results.store_plan(folder, planned(tmp_path))
-    live.measure(results.load_plan(folder), folder, quiet(deadline=100.0, progress=Progress()))
+    folder = result_folders.new_folder(tmp_path / "result")
+    result_folders.store_plan(folder, planned(tmp_path))
+    live.measure(result_folders.load_plan(folder), folder, quiet(deadline=100.0, progress=Progress()))
     lines = capsys.readouterr().err.splitlines()
     said = [number for number, line in enumerate(lines) if line.startswith("planned")]
     assert [lines[number] for number in said] == ["planned for this budget: 10 rounds, 2 iterations a boot"]

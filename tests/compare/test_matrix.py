@@ -15,7 +15,7 @@ import pytest
 
 from lab import report
 from lab.cli import main
-from lab.compare import exact, matrix, matrix_results, results
+from lab.compare import exact, matrix, matrix_results, result_folders
 from lab.compare.matrix_results import Cell, MatrixPlan, MatrixResult
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed, UserError
 from lab.core.executor import Work
@@ -86,7 +86,7 @@ TWO_AXES = ["thp=always,never", "thp.defrag=always,never"]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return results.new_folder(tmp_path / "result")
+    return result_folders.new_folder(tmp_path / "result")
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def start(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Star
         workload = write_workload(tmp_path / "mine", text)
         plan = a_plan(workload, files or ["k"], TWO_AXES if settings is None else settings, **changes)
         if not (folder / "plan.json").exists():
-            results.store_plan(folder, plan)
+            result_folders.store_plan(folder, plan)
         work = quiet(jobs=jobs, deadline=deadline)
         return guests, lambda: matrix.measure(plan, folder, work)
 
@@ -444,7 +444,7 @@ def test_bad_input_is_refused_before_any_work(
 ) -> None:
     assert command(by_setting, *words) == 2
     assert complaint in capsys.readouterr().err
-    assert not list(results.results_dir().glob("*"))
+    assert not list(result_folders.results_dir().glob("*"))
 
 
 def test_other_commands_refuse_a_matrix_clearly(

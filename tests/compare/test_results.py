@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.compare import results
+from lab.compare import result_folders, results
 from lab.compare.live_results import Live, LiveRound
 from lab.core import records
 from lab.core.errors import HostFailed, UserError
@@ -28,91 +28,91 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _stored(name: str, age_s: int = 0) -> Path:
-    folder = results.new_folder(results.results_dir() / name)
+    folder = result_folders.new_folder(result_folders.results_dir() / name)
     records.save(folder / "plan.json", plan("mine"))
     os.utime(folder / "plan.json", (1e9 - age_s, 1e9 - age_s))
     return folder
 
 
 def test_a_new_folder_is_new_each_time_and_sorts_by_time() -> None:
-    folders = [results.new_folder(None) for _ in range(5)]
+    folders = [result_folders.new_folder(None) for _ in range(5)]
     assert len(set(folders)) == 5
-    assert all((folder / "runs").is_dir() and folder.parent == results.results_dir() for folder in folders)
+    assert all((folder / "runs").is_dir() and folder.parent == result_folders.results_dir() for folder in folders)
 
 
 def test_a_chosen_folder_must_not_hold_a_result(tmp_path: Path) -> None:
-    folder = results.new_folder(tmp_path / "deep" / "result")
+    folder = result_folders.new_folder(tmp_path / "deep" / "result")
     assert (folder / "runs").is_dir()
-    assert results.new_folder(folder) == folder, "nothing was measured yet"
+    assert result_folders.new_folder(folder) == folder, "nothing was measured yet"
     records.save(folder / "plan.json", plan("mine"))
     with pytest.raises(UserError, match="already holds a result") as caught:
-        results.new_folder(folder)
+        result_folders.new_folder(folder)
     assert f"lab ab --resume {folder}" in str(caught.value.hint)
 
 
 def test_results_are_found_by_id_beginning_latest_and_path(tmp_path: Path) -> None:
     old, new = _stored("20261121-090000-aaaa", 10), _stored("20261121-100000-bbbb", 5)
     older_but_later_named = _stored("20261122-000000-cccc", 20)
-    assert results.open_folder(old.name) == old
-    assert results.open_folder("20261121-10") == new
-    assert results.open_folder("latest") == new
-    assert results.open_folder("20261122") == older_but_later_named
-    elsewhere = results.new_folder(tmp_path / "elsewhere")
+    assert result_folders.open_folder(old.name) == old
+    assert result_folders.open_folder("20261121-10") == new
+    assert result_folders.open_folder("latest") == new
+    assert result_folders.open_folder("20261122") == older_but_later_named
+    elsewhere = result_folders.new_folder(tmp_path / "elsewhere")
     records.save(elsewhere / "plan.json", plan("mine"))
-    assert results.open_folder(str(elsewhere)) == elsewhere
-    assert results.load_plan(elsewhere) == plan("mine")
+    assert result_folders.open_folder(str(elsewhere)) == elsewhere
+    assert result_folders.load_plan(elsewhere) == plan("mine")
 
 
 def test_an_id_that_is_the_beginning_of_another_means_itself() -> None:
     short = _stored("20261121-090000")
     _stored("20261121-090000-aaaa")
-    assert results.open_folder("20261121-090000") == short
+    assert result_folders.open_folder("20261121-090000") == short
 
 
 @pytest.mark.parametrize("unknown", ["nothing", "latest", "../..", "/", "$(touch x)"])
 def test_what_is_no_result_is_refused(unknown: str) -> None:
     with pytest.raises(UserError, match="there is no result"):
-        results.open_folder(unknown)
+        result_folders.open_folder(unknown)
 
 
 def test_an_ambiguous_id_lists_some() -> None:
     _stored("20261121-090000-aaaa")
     _stored("20261121-100000-bbbb")
     with pytest.raises(UserError, match="ambiguous: 20261121-090000-aaaa, 20261121-100000-bbbb"):
-        results.open_folder("2026")
+        result_folders.open_folder("2026")
 
 
 def test_an_unfinished_result_says_how_to_go_on() -> None:
     folder = _stored("20261121-090000-aaaa")
     with pytest.raises(UserError, match="is not finished") as caught:
-        results.load_result(folder)
+        result_folders.load_result(folder)
     assert f"lab ab --resume {folder.name}" in str(caught.value.hint)
-    assert results.finished() == []
+    assert result_folders.finished() == []
     (folder / "result.json").write_text('{"schema": "of a later lab"}')
-    assert results.finished() == []
+    assert result_folders.finished() == []
 
 
 def test_a_reference_leads_back_to_the_folder(tmp_path: Path) -> None:
-    for folder in (_stored("20261121-090000-aaaa"), results.new_folder(tmp_path / "elsewhere")):
+    for folder in (_stored("20261121-090000-aaaa"), result_folders.new_folder(tmp_path / "elsewhere")):
         records.save(folder / "plan.json", plan("mine"))
-        assert results.open_folder(results.reference(folder)) == folder
+        assert result_folders.open_folder(result_folders.reference(folder)) == folder
 
 
 def test_a_folder_is_written_by_one_lab_at_a_time() -> None:
     folder = _stored("20261121-090000-aaaa")
-    program = "import sys, pathlib; from lab.compare import results\n"
-    program += "with results.claimed(pathlib.Path(sys.argv[1])): pass"
+    program = "import sys, pathlib; from lab.compare import result_folders\n"
+    program += "with result_folders.claimed(pathlib.Path(sys.argv[1])): pass"
     words = [sys.executable, "-c", program, str(folder)]
-    with results.claimed(folder):
+    with result_folders.claimed(folder):
         other = subprocess.run(words, capture_output=True, text=True, check=False)
     assert "UserError: another lab is writing to" in other.stderr
-    with results.claimed(folder):
+    with result_folders.claimed(folder):
         pass
 
 
 def test_a_folder_that_cannot_be_written_is_the_hosts_failure(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(HostFailed, match="cannot write to"), results.claimed(tmp_path / "file"):
+    with pytest.raises(HostFailed, match="cannot write to"), result_folders.claimed(tmp_path / "file"):
         pass
 
 
@@ -178,11 +178,11 @@ def test_packages_of_two_compilers_are_noted(
 def test_latest_is_finished_or_can_go_on() -> None:
     done, begun = _stored("20261121-090000-aaaa"), _stored("20261121-100000-bbbb")
     (done / "result.json").write_text("{}")
-    assert results.open_folder("latest") == done
-    assert results.open_folder("latest", unfinished=True) == begun
-    assert results.unfinished() == [begun]
+    assert result_folders.open_folder("latest") == done
+    assert result_folders.open_folder("latest", unfinished=True) == begun
+    assert result_folders.unfinished() == [begun]
     (begun / "result.json").write_text("{}")
-    assert results.open_folder("latest", unfinished=True) == begun
+    assert result_folders.open_folder("latest", unfinished=True) == begun
 
 
 def test_a_folder_in_which_nothing_was_measured_is_deleted() -> None:
@@ -190,7 +190,7 @@ def test_a_folder_in_which_nothing_was_measured_is_deleted() -> None:
     (begun / "runs").mkdir(exist_ok=True)
     (begun / "runs" / "base-1.json").write_text("{}")
     for folder in (empty, begun):
-        with pytest.raises(KeyboardInterrupt), results.claimed(folder), results.kept(folder, QUIET):
+        with pytest.raises(KeyboardInterrupt), result_folders.claimed(folder), result_folders.kept(folder, QUIET):
             raise KeyboardInterrupt
     assert not empty.exists() and begun.exists()
 
@@ -205,14 +205,14 @@ def test_a_folder_in_which_nothing_was_measured_is_deleted() -> None:
 )
 def test_an_error_of_the_system_is_a_full_disk_only_if_it_is(error: OSError, words: str) -> None:
     folder = _stored("20261121-100000-bbbb")
-    with pytest.raises(HostFailed, match=words) as caught, results.kept(folder, QUIET):
+    with pytest.raises(HostFailed, match=words) as caught, result_folders.kept(folder, QUIET):
         raise error
     assert bool(caught.value.hint) == ("space" in words)
 
 
 def test_a_result_that_is_written_to_is_not_deleted() -> None:
     folder = _stored("20261121-090000-aaaa")
-    with results.claimed(folder), pytest.raises(UserError, match="another lab is writing"):
-        results.delete(folder)
-    results.delete(folder)
+    with result_folders.claimed(folder), pytest.raises(UserError, match="another lab is writing"):
+        result_folders.delete(folder)
+    result_folders.delete(folder)
     assert not folder.exists()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.compare import exact as compare_exact
-from lab.compare import results, runs
+from lab.compare import result_folders, runs
 from lab.guests import exact
 from lab.guests import image as guest_image
 from lab.guests.exact import Qemu
@@ -70,9 +70,9 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> StoredCompariso
         packages={"busybox": "1:1.35"}, programs={},
     )  # fmt: skip
     monkeypatch.setattr(guest_image, "obtain", lambda progress, **_: (image, tmp_path))
-    folder = results.new_folder(tmp_path / "measured")
+    folder = result_folders.new_folder(tmp_path / "measured")
     asked = plan(write_workload(tmp_path / "mine"), seeds=1, fixed_seeds=True, qemu=str(program))
-    results.store_plan(folder, asked)
+    result_folders.store_plan(folder, asked)
     result = compare_exact.measure(asked, folder, work.quiet())
     return StoredComparison(raw=result, folder=folder)
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from lab.cli import main
-from lab.compare import certificates, results
+from lab.compare import certificates, result_folders
 from lab.core import paths, records
 from lab.guests.image import Image
 from lab.kernels import store
@@ -55,15 +55,15 @@ def make(top: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     _image()
     folders = sorted(path.parent for path in paths.data_dir("results").glob("*/result.json"))
     assert main.run(["history", "rebuild"]) == 0
-    found = {results.kind(folder): folder for folder in folders}
-    worse = [one.result for one in results.finished() if one.verdict == "regression"]
-    return Store(home=top, results={**found, "ab": results.open_folder(worse[0])})
+    found = {result_folders.kind(folder): folder for folder in folders}
+    worse = [one.result for one in result_folders.finished() if one.verdict == "regression"]
+    return Store(home=top, results={**found, "ab": result_folders.open_folder(worse[0])})
 
 
 def _unfinished() -> None:
     """A comparison that can go on."""
-    finished = sorted(path.parent for path in results.results_dir().glob("*/result.json"))
-    folder = next(folder for folder in finished if results.kind(folder) == "ab")
+    finished = sorted(path.parent for path in result_folders.results_dir().glob("*/result.json"))
+    folder = next(folder for folder in finished if result_folders.kind(folder) == "ab")
     shutil.copytree(folder, folder.with_name(UNFINISHED))
     (folder.with_name(UNFINISHED) / "result.json").unlink()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lab.cli import main
-from lab.compare import results
+from lab.compare import result_folders
 from lab.core import paths
 
 from ..fakes import bundle
@@ -101,7 +101,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The files of a home with a measured comparison in it."""
     own_folders(monkeypatch, tmp_path / "home")
     stored = bundle.measured(monkeypatch, tmp_path)
-    folder = results.new_folder(None)
+    folder = result_folders.new_folder(None)
     shutil.copytree(stored.folder, folder, dirs_exist_ok=True)
     assert main.run(["history", "rebuild"]) == 0
     assert paths.data_dir().is_relative_to(tmp_path)

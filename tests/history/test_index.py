@@ -15,7 +15,7 @@ from alembic.runtime.migration import MigrationContext
 
 from lab import history
 from lab.cli import main
-from lab.compare import results
+from lab.compare import result_folders
 from lab.core import records
 from lab.core.errors import HostFailed, UserError
 from lab.core.progress import Progress
@@ -47,7 +47,7 @@ def store(number: int, *, level: float = 100.0, night: int = 0, trend: bool = Tr
         case("large", base, test, holm=True), name=name, started=f"2026-11-{number:02d}T09:00:00+00:00",
         seeds=list(range(1, count + 1)),
     )  # fmt: skip
-    folder = results.results_dir() / name
+    folder = result_folders.results_dir() / name
     fakeresult.store(folder, document, commits=(f"{number - 1:040x}", f"{number:040x}"))
     if night:
         label = Label(
@@ -97,7 +97,7 @@ def check_everything(asked: str | None) -> None:
         by_hand = trend_of(base, tree="default", workload="alloc-burst", case="large")
         assert [dot.commit for dot in by_hand.points] == [f"{30:040x}", f"{31:040x}"]
         # What was measured on, and is written again, takes the place of what was there.
-        document = results.load_result(folders[0])
+        document = result_folders.load_result(folders[0])
         records.save(folders[0] / "result.json", fakeresult.result(*document.cases, name=document.result, seconds=1234))
         assert index.catch_up(base, QUIET) == 1
         # A result that is gone goes with the next rebuild, and its series if it had one of its own.
@@ -247,7 +247,7 @@ def test_a_locked_database_costs_a_warning_and_the_result_is_found_later(
     history.remember(folder, Progress())
     assert time.monotonic() - started < 5
     assert "another program holds it locked" in capsys.readouterr().err
-    assert results.load_result(folder).result == folder.name
+    assert result_folders.load_result(folder).result == folder.name
     holder.execute("ROLLBACK")
     holder.close()
     assert main.run(["history", "show", "--json", "-w", "alloc-burst:large"]) == 0

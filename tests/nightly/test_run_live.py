@@ -187,12 +187,12 @@ def test_an_interrupted_night_boots_nothing_of_live_mode_twice(nights: Nights, h
 
 
 def results_of(nights: Nights) -> Path:
-    from lab.compare import results
+    from lab.compare import result_folders
     from lab.nightly import record as nightly_record
 
     found = nightly_record.load_all("plan")[-1].branches[0].measured[-1]
     assert found.mode == "live"
-    return results.open_folder(found.result)
+    return result_folders.open_folder(found.result)
 
 
 def test_a_step_that_its_commits_do_not_show_side_by_side_is_the_hosts_own(nights: Nights, host: LiveHost) -> None:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from lab.cli import main
-from lab.compare import results
+from lab.compare import result_folders
 from lab.history.trends import Change, Dot, Summary, Trend
 from lab.nightly import record, site
 from lab.nightly.record import BranchNight, Event, Night
@@ -73,7 +73,7 @@ def test_what_was_bisected_in_vain_or_not_to_the_end_has_its_page(nights: Nights
     nights.add(100.0)
     nights.run()
     (alarm, _) = nights.events()
-    folder = results.open_folder(alarm.culprit.bisection if alarm.culprit else "")
+    folder = result_folders.open_folder(alarm.culprit.bisection if alarm.culprit else "")
     vain = replace(alarm, culprit=None, text="bisected: no culprit")
     said = _change_of(vain, tmp_path / "vain")
     assert f"../bisections/{folder.name}.html" in said

@@ -14,7 +14,7 @@ from lab import report
 from lab.bisection.answer import Answer
 from lab.bisection.commit_status import CommitStatus, range_commits, stretches
 from lab.cli import main
-from lab.compare import results
+from lab.compare import result_folders
 from lab.core.errors import BuildFailed, UserError
 from lab.report import bisection_page, inputs, mail, markdown, wording
 from lab.report.bisection_page import BisectionView
@@ -177,7 +177,7 @@ def test_hostile_words_are_shown_and_not_obeyed(tmp_path: Path, form: str) -> No
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Answer:
     own_folders(monkeypatch, tmp_path)
     made = answer()
-    bisection(results.results_dir() / made.result, made)
+    bisection(result_folders.results_dir() / made.result, made)
     return made
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from lab import report
 from lab.cli import main
-from lab.compare import counters, results
+from lab.compare import counters, result_folders
 from lab.compare.results import CaseResult, Robustness
 from lab.core import records
 from lab.core.errors import UserError
@@ -41,7 +41,7 @@ from ..fakes.result import (
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two stored results of the same environment, and one of another."""
     own_folders(monkeypatch, tmp_path)
-    folder = results.results_dir()
+    folder = result_folders.results_dir()
     for name, fingerprint in (("one", "f" * 16), ("two", "f" * 16), ("strange", "e" * 16)):
         fakeresult.store(folder / name, result(SLOWER, EQUAL, name=name, fingerprint=fingerprint))
     (folder / "matrix").mkdir()

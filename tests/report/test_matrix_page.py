@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from lab import report
 from lab.cli import main
-from lab.compare import results
+from lab.compare import result_folders
 from lab.compare.matrix_results import MatrixResult
 from lab.report import csv_rows, markdown, matrix_page, matrix_text
 
@@ -80,7 +80,7 @@ def test_hostile_words_are_shown_and_not_obeyed(tmp_path: Path, form: str) -> No
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MatrixResult:
     own_folders(monkeypatch, tmp_path)
     made = fakeanswer.matrix()
-    stored_matrix(results.results_dir() / made.result, made)
+    stored_matrix(result_folders.results_dir() / made.result, made)
     return made
 
 

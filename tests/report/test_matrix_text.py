@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from lab.compare import matrix, results
+from lab.compare import matrix, result_folders
 from lab.compare.matrix_results import Cell, MatrixResult
 from lab.core.errors import GuestFailed, GuestFailure
 from lab.report import heatmap, matrix_text
@@ -46,8 +46,8 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     ) -> MatrixResult:
         pretend(monkeypatch, tmp_path, FakeGuests(formula))
         plan = a_plan(f"{write_workload(tmp_path / 'mine')}:{cases}", files, settings, **changes)
-        folder = results.new_folder(None)
-        results.store_plan(folder, plan)
+        folder = result_folders.new_folder(None)
+        result_folders.store_plan(folder, plan)
         return matrix.measure(plan, folder, quiet())
 
     return measure

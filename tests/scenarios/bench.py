@@ -74,9 +74,11 @@ def _model_ratios(rounds: int = 5) -> dict[str, float]:
 
 
 def _runs(result: str) -> list[dict[str, float]]:
-    from lab.compare import results
+    from lab.compare import result_folders
 
-    return [json.loads(path.read_text()) for path in sorted((results.open_folder(result) / "runs").glob("*.json"))]
+    return [
+        json.loads(path.read_text()) for path in sorted((result_folders.open_folder(result) / "runs").glob("*.json"))
+    ]
 
 
 def _timed(work: Callable[[], object], rounds: int) -> float:
@@ -91,13 +93,13 @@ def _timed(work: Callable[[], object], rounds: int) -> float:
 def _boot_s(rounds: int = 5) -> float:
     """From the start of QEMU until the guest says that it begins the first case."""
     document = json.loads(_ab("-w", "alloc-burst:layout-512k", "--seeds", "1"))
-    from lab.compare import results
+    from lab.compare import result_folders
     from lab.core import cpio
     from lab.core.progress import Progress
     from lab.guests import channel, image, initrd
     from lab.workloads import selection
 
-    folder = results.open_folder(document["result"])
+    folder = result_folders.open_folder(document["result"])
     run = json.loads((folder / "runs" / "alloc-burst-base-0001.json").read_text())
     workload, cases = selection.select("alloc-burst:layout-512k")
     job = channel.encode_job(seed=1, cases=[(case.name, workload.command(case)) for case in cases])

@@ -30,7 +30,7 @@ from PIL import Image
 
 from lab import report
 from lab.bisection.answer import Answer
-from lab.compare import results
+from lab.compare import result_folders
 from lab.compare.matrix_results import MatrixResult
 from lab.core.errors import LabError
 from lab.core.records import write_atomic
@@ -67,17 +67,17 @@ def main() -> None:
 
 def _pages(asked: argparse.Namespace) -> dict[str, str]:
     """The page of each kind of result, by the name of its picture."""
-    comparison = asked.ab or _newest([r.result for r in results.finished() if r.verdict == "regression"])
-    bisect = asked.bisect or _newest([b.result for b in results.all_finished(Answer) if b.outcome == "found"])
-    matrix = asked.matrix or _newest([m.result for m in results.all_finished(MatrixResult)])
+    comparison = asked.ab or _newest([r.result for r in result_folders.finished() if r.verdict == "regression"])
+    bisect = asked.bisect or _newest([b.result for b in result_folders.all_finished(Answer) if b.outcome == "found"])
+    matrix = asked.matrix or _newest([m.result for m in result_folders.all_finished(MatrixResult)])
     found = {}
     if comparison:
         found["comparison"] = report.render("html", inputs.open_comparisons([comparison]))
     if bisect:
-        one = inputs.open_bisection(results.open_folder(bisect))
+        one = inputs.open_bisection(result_folders.open_folder(bisect))
         found["bisection"] = report.render("html", one)
     if matrix:
-        map_ = inputs.open_matrix(results.open_folder(matrix))
+        map_ = inputs.open_matrix(result_folders.open_folder(matrix))
         found["matrix"] = report.render("html", map_)
         write_atomic(FOLDER / "matrix.svg", heatmap.matrix(map_).encode())
     return found

@@ -19,7 +19,7 @@ from pathlib import Path
 import pexpect
 
 from lab import report
-from lab.compare import results
+from lab.compare import result_folders
 from lab.core.records import write_atomic
 from lab.report import inputs
 
@@ -56,7 +56,7 @@ def main() -> None:
         events += visible(_run(line, start_s))
         start_s = events[-1][0] + PAUSE_S
     write_atomic(FILE, cast(events).encode())
-    comparison = next(result for result in reversed(results.finished()) if result.verdict == "regression")
+    comparison = next(result for result in reversed(result_folders.finished()) if result.verdict == "regression")
     write_atomic(PAGE, report.render("html", inputs.open_comparisons([comparison.result])).encode())
     print(f"{FILE.relative_to(TOP)}: {events[-1][0]:.0f} s, {len(events)} events")  # noqa: T201
 
