@@ -9,11 +9,15 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE / "_ext")]
 
 import commandpages  # noqa: E402
+from sphinx.application import Sphinx  # noqa: E402
 
 from lab import __version__  # noqa: E402
+from lab.atlas import data, site  # noqa: E402
 
 # Written anew before every build, so never stale.
 COMMANDS = commandpages.write(HERE / "commands")
+EXTRA = HERE.parent / "build" / "docs-extra"
+EXTRA.mkdir(parents=True, exist_ok=True)
 
 project = "lab"
 author = "the lab's authors"
@@ -39,8 +43,20 @@ html_show_sphinx = False
 html_show_copyright = False
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_extra_path = [str(EXTRA)]
 # Shell sessions in examples are not always whole programs.
 highlight_language = "text"
 
 man_pages = [(f"commands/{page}", page, about, [author], 1) for page, about in COMMANDS.items()]
 man_show_urls = True
+
+
+def write_atlas(app: Sphinx) -> None:
+    """Write the site of the atlases that come with the lab, as `lab atlas site` does: `atlas/` beside the pages."""
+    if app.builder.format == "html":
+        site.write([data.load(path) for path in data.shipped()], EXTRA / "atlas")
+
+
+def setup(app: Sphinx) -> None:
+    """Have Sphinx write the atlas before it writes its own pages."""
+    app.connect("builder-inited", write_atlas)

@@ -20,7 +20,7 @@ from lab.core import paths, records
 from lab.core.errors import UserError, suggestion
 from lab.core.records import Record
 from lab.guests.costs import BASES, Basis
-from lab.kernels import architecture
+from lab.kernels import architecture, compilers
 
 Hole = str
 """The reason why a cell has no numbers."""
@@ -91,6 +91,11 @@ class Column(Record, frozen=True, kw_only=True, omit_defaults=True):
     date: str = ""
     machine: str = ""
     hole: Hole | None = None
+
+    @property
+    def compiler(self) -> str:
+        """The version of its builder, which goes by several names; the builder's own words without one."""
+        return compilers.version_in(self.builder) or self.builder
 
     @property
     def upstream(self) -> str:

@@ -293,8 +293,8 @@ def _apart(base: Column, test: Column) -> str:
     """The reason why two columns are not neighbours; empty where they are."""
     if base.series != test.series:
         return f"{test.series} follows {base.series}"
-    if base.builder != test.builder:
-        return f"built by {test.builder or 'another compiler'}, before by {base.builder or 'another one'}"
+    if base.compiler != test.compiler:
+        return f"built by {test.compiler or 'another compiler'}, before by {base.compiler or 'another one'}"
     if base.machine != test.machine:
         return f"boots on {test.machine}, before on {base.machine}"
     return ""

@@ -134,7 +134,7 @@ class Site:
         index = self.atlas.columns.index(column)
         before = self.atlas.columns[index - 1] if index else None
         if before is not None and before.series != column.series:
-            return f"{column.series}, built by {column.builder or 'an unknown compiler'}"
+            return f"{column.series}, built by {column.compiler or 'an unknown compiler'}"
         return next((one.why for one in self.judged.breaks if one.test.id == column.id), "")
 
     @cached_property
@@ -207,7 +207,7 @@ class Site:
             "holes": reasons,
             "columns": [
                 {
-                    "id": column.id, "version": column.version, "series": column.series, "builder": column.builder,
+                    "id": column.id, "version": column.version, "series": column.series, "builder": column.compiler,
                     "machine": column.machine, "chain": self._chain_of.get(column.id, -1),
                 }
                 for column in self.atlas.columns
@@ -289,6 +289,9 @@ class Site:
         costs = self._means(case, basis)
         known = [cost for cost in costs if cost is not None]
         low, high = (min(known), max(known)) if known else (0.0, 0.0)
+        # A case that does not change is a flat line: its threshold is a quarter of the height at most.
+        middle = (low + high) / 2
+        span = max(high - low, 4 * self.atlas.threshold * middle)
         band = self.judged.band(case, basis).half_width(self.atlas.seeds)
         last = max(len(costs) - 1, 1)
 
@@ -296,7 +299,7 @@ class Site:
             return round(_MARGIN + index / last * (_SIZE - 2 * _MARGIN), 1)
 
         def y(cost: float) -> float:
-            share = (cost - low) / (high - low) if high > low else 0.5
+            share = (cost - middle) / span + 0.5 if span else 0.5
             return round(_SIZE - 3 * _MARGIN - share * (_SIZE - 6 * _MARGIN), 1)
 
         points = {index: f"{x(index)} {y(cost)}" for index, cost in enumerate(costs) if cost is not None}

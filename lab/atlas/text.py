@@ -154,8 +154,8 @@ def _mean(judged: Judgement, change: Change, column: Column) -> float:
 def remarks(base: Column, test: Column) -> list[str]:
     """Differences between two columns beside the kernel's source."""
     lines = []
-    if base.builder != test.builder:
-        lines.append(f"two compilers: {base.builder or 'unknown'}, and {test.builder or 'unknown'}")
+    if base.compiler != test.compiler:
+        lines.append(f"two compilers: {base.compiler or 'unknown'}, and {test.compiler or 'unknown'}")
     if base.machine != test.machine:
         lines.append(f"two kinds of machine, {base.machine} and {test.machine}: nothing is compared")
     return lines

@@ -78,6 +78,14 @@ def test_builders_are_not_compared_as_neighbours() -> None:
     assert broken.why == "built by gcc-14, before by gcc-12"
 
 
+def test_one_compiler_by_two_names_is_one_builder() -> None:
+    atlas = fake.atlas(2, 9, steps={(0, 3): 2.0})
+    names = ("gcc-12 (Debian 12.2.0-14) 12.2.0", "x86_64-linux-gnu-gcc-12 (Debian 12.2.0-14) 12.2.0")
+    columns = [replace(one, series="Debian 12", builder=names[index % 2]) for index, one in enumerate(atlas.columns)]
+    judged = Judgement(replace(atlas, columns=tuple(columns)))
+    assert judged.breaks == [] and len(judged.chains) == 1
+
+
 def test_a_step_reaches_over_a_hole_and_no_hole_is_a_number() -> None:
     holes = {(0, 5): "panic: it did not boot"}
     atlas = fake.atlas(2, 9, steps={(0, 5): 1.5}, holes=holes)
