@@ -26,6 +26,9 @@ _SUSPECT = re.compile(r"[^ -~]")
 # Cc control, Cf format (all bidirectional marks, zero width), Cs surrogates, Co private, Cn not assigned.
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
+NO_PATTERN = (re.error, ValueError, OverflowError, RecursionError)
+"""What compiling raises for a text that is no regular expression, or one with numbers or depths beyond all sense."""
+
 
 def visible(text: str) -> str:
     """The text on one line, with each character that a terminal does not show as an escape: `\\x1b`."""

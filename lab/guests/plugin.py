@@ -32,7 +32,8 @@ PROGRAM = Program(folder="plugin", product=NAME, label="the cost plugin")
 COSTS = "costs.jsonl"
 """The plugin's output in a guest's folder."""
 
-_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Address = Annotated[int, msgspec.Meta(ge=0)]
 
 Events = dict[str, _Count]
 """What cycles are the sum of: counts by the name of their price (see `costs.price`). Zeros are left out."""
@@ -58,7 +59,7 @@ class Brackets(StrEnum):
 class Block(msgspec.Struct, frozen=True, array_like=True):
     """Straight-line code and its cost in a window. An address can occur more than once."""
 
-    address: _Count
+    address: _Address
     instructions: _Count
     cycles: _Count  # thousandths
     executions: _Count
@@ -257,9 +258,12 @@ def _decode(content: Iterable[bytes]) -> Iterator[_Line]:
 def _with_profile(number: int, window: Window, blocks: list[Block]) -> Window:
     """A window with its profile. Their sums are equal to the last digit, or one of them is wrong."""
     own = window.in_program
-    for mode, counters in (("user", own.user), ("kernel", own.kernel)):
-        if "instructions" not in counters:
-            raise _malformed(number, f"the {mode} counters have no instructions")
+    for part in (window, own, window.in_interrupts, window.in_threads):
+        for mode, counters in (("user", part.user), ("kernel", part.kernel)):
+            if "instructions" not in counters:
+                raise _malformed(number, f"the {mode} counters have no instructions")
+    if window.kinds and any(operation.kind >= len(window.kinds) for operation in window.operations):
+        raise _malformed(number, "an operation is of a kind that has no events")
     cycles, instructions = window.unprofiled
     if sum(block.cycles for block in blocks) + cycles != sum(own.millicycles):
         raise _malformed(number, "the profile's cycles do not add up to the program's")

@@ -13,7 +13,7 @@ import msgspec
 from lab.core import paths
 from lab.core.errors import UserError, suggestion
 from lab.core.records import Record
-from lab.core.text import listed
+from lab.core.text import NO_PATTERN, listed
 from lab.core.toml import Key, TomlFile, together
 from lab.kernels.spec import check_setting
 from lab.workloads.spec import HUGE_PAGE_MIB, Case, Limit, Metric, Program, Workload
@@ -84,7 +84,7 @@ def _check_sense(toml: TomlFile, parsed: _File) -> None:
         )
     try:
         re.compile(parsed.case_pattern)
-    except re.error as error:
+    except NO_PATTERN as error:
         raise toml.error(f"case_pattern is not a regular expression: {error}", "case_pattern") from error
 
 
@@ -128,7 +128,7 @@ def _check_metrics(toml: TomlFile, parsed: _File) -> None:
             raise toml.error(f"the metric {metric.name} {what}", "metric", index, key, hint=hint)
         try:
             groups = re.compile(metric.pattern).groups
-        except re.error as error:
+        except NO_PATTERN as error:
             what = f"pattern is not a regular expression: {error}"
             raise toml.error(what, "metric", index, "pattern") from error
         if metric.pattern and groups != 1:

@@ -66,6 +66,12 @@ def test_a_guest_without_windows() -> None:
             (HEADER, WINDOW.replace('"instructions":2,"loads"', '"loads"'), PROFILE, END),
             "user counters have no instructions",
         ),
+        (
+            (HEADER, WINDOW.replace('"kernel":{"instructions":1}}', '"kernel":{}}'), PROFILE, END),
+            "kernel counters have no instructions",
+        ),
+        ((HEADER, WINDOW.replace("[400,200,2,1,0]", "[400,200,2,1,2]"), PROFILE, END), "a kind that has no events"),
+        ((HEADER, WINDOW.replace("700", "9" * 400), PROFILE, END), "cannot be used"),
         ((HEADER, WINDOW.replace("700", "-700"), PROFILE, END), "cannot be used"),
         ((HEADER, WINDOW.replace('"case"', '"cases"'), PROFILE, END), "cannot be used"),
     ],

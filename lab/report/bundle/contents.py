@@ -22,7 +22,7 @@ from lab.compare.results import AbResult
 from lab.core import records, toml
 from lab.core.errors import UserError
 from lab.core.records import Record
-from lab.core.text import visible
+from lab.core.text import NO_PATTERN, visible
 from lab.guests.exact import ExactGuest, ExactMachine, Qemu
 from lab.guests.plugin import Instrument, Model
 from lab.kernels.architecture import MachineType
@@ -198,7 +198,7 @@ def _workload(folder: Path, name: str, raw: dict[str, Any]) -> Workload:
         for metric in workload.metrics:
             if metric.pattern and re.compile(metric.pattern).groups != 1:
                 raise UserError(f"{folder / DESCRIPTION}: {name}: {metric.name}: its pattern has not one group")
-    except (msgspec.ValidationError, re.error) as error:
+    except (msgspec.ValidationError, *NO_PATTERN) as error:
         raise UserError(f"{folder / DESCRIPTION}: {name}: {error}") from error
     return workload
 
