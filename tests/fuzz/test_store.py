@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,67 +14,18 @@ import msgspec
 import pytest
 
 from lab.cli import main
-from lab.core import paths, records
+from lab.core import records
 
 from ..fakes import capabilities
-from ..fakes import store as fakestore
 from ..fakes.store import Store
+from .kinds import KINDS, LIST, LISTS, REBUILD, Command, commands_of, files_of
 
 FINE = {0, 2, 4}
 """Never 1, which says that --fail-on matched, and never 3: nothing is built here."""
 
-Command = tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Kind:
-    """A kind of file. pattern: below its folder. commands: all that read it; ID is the result's."""
-
-    folder: str = "data"
-    result: str = ""
-    pattern: str
-    commands: tuple[Command, ...]
-
-
-REPORT: Command = ("report", "ID")
-JSON: Command = ("report", "ID", "--json")
-PAGE: Command = ("report", "ID", "--format", "html")
-LIST: Command = ("report",)
-REBUILD: Command = ("history", "rebuild")
-STATUS: Command = ("bisect", "status", "ID")
-
-KINDS = {
-    "result": Kind(result="ab", pattern="result.json", commands=(LIST, REPORT, JSON, PAGE, REBUILD)),
-    "plan": Kind(result="ab", pattern="plan.json", commands=(REPORT, REBUILD, ("ab", "--resume", "ID"))),
-    "unfinished": Kind(pattern=f"results/{fakestore.UNFINISHED}/plan.json", commands=(LIST,)),
-    "run": Kind(result="ab", pattern="runs/*.json", commands=(PAGE,)),
-    "label": Kind(result="ab", pattern="night.json", commands=(REBUILD,)),
-    "matrix": Kind(result="matrix", pattern="result.json", commands=(LIST, REPORT, JSON, PAGE, REBUILD)),
-    "matrix-plan": Kind(result="matrix", pattern="plan.json", commands=(REPORT, REBUILD)),
-    "answer": Kind(result="bisect", pattern="result.json", commands=(LIST, REPORT, JSON, PAGE, REBUILD)),
-    "bisect-plan": Kind(result="bisect", pattern="plan.json", commands=(REPORT, STATUS, REBUILD)),
-    "history": Kind(result="bisect", pattern="history.json", commands=(PAGE, STATUS, ("bisect", "log", "ID"))),
-    "conditions": Kind(result="bisect", pattern="conditions.json", commands=(STATUS,)),
-    "journal": Kind(result="bisect", pattern="journal.jsonl", commands=(STATUS, ("bisect", "log", "ID"))),
-    "proof": Kind(result="bisect", pattern="proof/*/parent/result.json", commands=(PAGE,)),
-    "night": Kind(pattern="nightly/plan/nights/0002.json", commands=(("nightly", "status"),)),
-    "acks": Kind(pattern="nightly/acks.json", commands=(("nightly", "status"),)),
-    "database": Kind(pattern="history/history.sqlite", commands=(("history", "show"),)),
-    "certificate": Kind(pattern="certificates/*/*.json", commands=(("aa", "--list"),)),
-    "tree": Kind(pattern="trees/linux.git/tree.json", commands=(("tree", "list"),)),
-    "kernel": Kind(folder="cache", pattern="kernels/*/build.json", commands=(("kernel", "list"),)),
-    "image": Kind(folder="cache", pattern="images/*/image.json", commands=(("image", "list"),)),
-}
-
 AGE = re.compile(r"just now|\d+ \w+ ago|\s+")
 UNKNOWN = ("seed unknown", "cannot be read")
 """Words of lines that say what a damaged file leaves open."""
-
-# All commands that list what there is: one damaged file must not keep the rest from them.
-LISTS: tuple[Command, ...] = (
-    LIST, ("history", "show"), REBUILD, ("nightly", "status"), ("aa", "--list"), ("tree", "list"), ("kernel", "list"),
-    ("image", "list"), ("gc", "--dry-run"),
-)  # fmt: skip
 
 
 def _cut(path: Path) -> None:
@@ -107,25 +57,6 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 UNSEEN = {("database", "emptied"), ("database", "turned")}
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        yield fakestore.make(tmp_path_factory.mktemp("store"), monkeypatch)
-
-
-@pytest.fixture
-def kept(store: Store) -> Iterator[None]:
-    """The store is as it was, after each test."""
-    folders = [paths.data_dir(), paths.cache_dir()]
-    copies = [folder.with_name(f"{folder.name}.kept") for folder in folders]
-    for folder, copy in zip(folders, copies, strict=True):
-        shutil.copytree(folder, copy, symlinks=True)
-    yield
-    for folder, copy in zip(folders, copies, strict=True):
-        shutil.rmtree(folder)
-        copy.rename(folder)
-
-
 @dataclass(frozen=True)
 class Ended:
     """A command that ended."""
@@ -151,13 +82,6 @@ def lab(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) ->
     return run
 
 
-def _file(kind: Kind, store: Store) -> Path:
-    top = (
-        store.results[kind.result] if kind.result else paths.data_dir() if kind.folder == "data" else paths.cache_dir()
-    )
-    return min(top.glob(kind.pattern))
-
-
 def _named(path: Path, said: str) -> bool:
     """True where a line names the file."""
     return any(str(path) in line for line in said.splitlines())
@@ -170,10 +94,9 @@ def test_a_damaged_file_is_named_and_costs_itself(
     name: str, damage: str, store: Store, lab: Callable[[Command], Ended]
 ) -> None:
     kind = KINDS[name]
-    result = store.results[kind.result].name if kind.result else fakestore.UNFINISHED
-    commands = [tuple(result if word == "ID" else word for word in command) for command in kind.commands]
+    commands = commands_of(kind, store)
     before = {command: lab(command) for command in dict.fromkeys([*commands, *LISTS])}
-    path = _file(kind, store)
+    path = files_of(kind, store)[0]
     DAMAGES[damage](path)
     wrong = []
     for command, was in before.items():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import os
+import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from typing import Any
 
 import msgspec
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from lab.core.errors import GuestFailed, UserError
@@ -16,14 +18,31 @@ from lab.kernels import kconfig, spec
 from lab.workloads import parsers
 from lab.workloads.parsers import Unparsable
 
-EXAMPLES = int(float(os.environ.get("LAB_FUZZ_S", "15")) * 20)
+from .conftest import Tally
+from .damages import SEED
+
 FUZZ = settings(
-    max_examples=EXAMPLES,
+    max_examples=200,
     deadline=timedelta(seconds=10),
     database=None,
     suppress_health_check=[*HealthCheck],
-    derandomize="LAB_FUZZ_SEED" not in os.environ,
 )
+
+
+def explore(tally: Tally, reader: str, check: Callable[..., None], *values: st.SearchStrategy[Any]) -> None:
+    """Give a reader made-up values until the time of the test is over, or until it breaks."""
+
+    def once(found: tuple[object, ...]) -> None:
+        tally.input(reader)
+        check(*found)
+
+    for number in tally.goes_on():
+        try:
+            seed(f"{SEED} {reader} {number}")(FUZZ(given(st.tuples(*values))(once)))()
+        except Exception:
+            tally.finding(reader, f"seed {SEED}: {traceback.format_exc()}")
+            return
+
 
 WORDS = st.text(max_size=40)
 SPECS = st.lists(
@@ -45,18 +64,20 @@ VALUES = st.recursive(
 )
 
 
-@FUZZ
-@given(SPECS)
-def test_a_spec_is_parsed_or_refused(text: str) -> None:
-    with suppress(UserError):
-        parsed = spec.parse(text)
-        assert parsed.body and spec.parse(parsed.text) == parsed
+def test_a_spec_is_parsed_or_refused(tally: Tally) -> None:
+    def check(text: str) -> None:
+        with suppress(UserError):
+            parsed = spec.parse(text)
+            assert parsed.body and spec.parse(parsed.text) == parsed
+
+    explore(tally, "kernel spec", check, SPECS)
 
 
-@FUZZ
-@given(st.text(max_size=400))
-def test_a_fragment_is_always_read(text: str) -> None:
-    assert all(name.startswith("CONFIG_") for name in kconfig.parse(text))
+def test_a_fragment_is_always_read(tally: Tally) -> None:
+    def check(text: str) -> None:
+        assert all(name.startswith("CONFIG_") for name in kconfig.parse(text))
+
+    explore(tally, "kconfig fragment", check, st.text(max_size=400))
 
 
 FIO = st.fixed_dictionaries(
@@ -77,34 +98,43 @@ def _json(value: object) -> str:
         return "{}"
 
 
-@FUZZ
-@given(FIO)
-def test_fio_is_read_or_refused(values: object) -> None:
-    with suppress(Unparsable):
-        document = parsers.read_fio([_json(values)])
-        for path in ("total.ios", "total.clat_p50", "jobs.0.write.iops", "fio version"):
-            with suppress(Unparsable):
-                document.number(path)
+def test_fio_is_read_or_refused(tally: Tally) -> None:
+    def check(values: object) -> None:
+        with suppress(Unparsable):
+            document = parsers.read_fio([_json(values)])
+            for path in ("total.ios", "total.clat_p50", "jobs.0.write.iops", "fio version"):
+                with suppress(Unparsable):
+                    document.number(path)
+
+    explore(tally, "fio output", check, FIO)
 
 
-@FUZZ
-@given(st.one_of(VALUES.map(_json), WORDS), st.lists(WORDS, max_size=5))
-def test_stress_ng_is_read_or_refused(metrics: str, more: list[str]) -> None:
-    with suppress(Unparsable):
-        parsers.read_stress_ng(["---", *more, f"metrics: {metrics}", "..."]).number("bogo-ops")
+def test_stress_ng_is_read_or_refused(tally: Tally) -> None:
+    def check(metrics: str, more: list[str]) -> None:
+        with suppress(Unparsable):
+            parsers.read_stress_ng(["---", *more, f"metrics: {metrics}", "..."]).number("bogo-ops")
+
+    explore(tally, "stress-ng output", check, st.one_of(VALUES.map(_json), WORDS), st.lists(WORDS, max_size=5))
 
 
-@FUZZ
-@given(st.dictionaries(WORDS, VALUES, max_size=4), st.one_of(VALUES, st.dictionaries(WORDS, VALUES, max_size=3)))
-def test_json_lines_are_read_or_refused(metrics: dict[str, object], series: object) -> None:
-    lines = [_json({"metrics": metrics, "series": series})]
-    with suppress(Unparsable):
-        document = parsers.read_json_lines(lines)
-        for name in metrics:
-            with suppress(Unparsable):
-                document.number(name)
-    with suppress(Unparsable):
-        parsers.read_series(lines)
+def test_json_lines_are_read_or_refused(tally: Tally) -> None:
+    def check(metrics: dict[str, object], series: object) -> None:
+        lines = [_json({"metrics": metrics, "series": series})]
+        with suppress(Unparsable):
+            document = parsers.read_json_lines(lines)
+            for name in metrics:
+                with suppress(Unparsable):
+                    document.number(name)
+        with suppress(Unparsable):
+            parsers.read_series(lines)
+
+    explore(
+        tally,
+        "program output (JSON lines)",
+        check,
+        st.dictionaries(WORDS, VALUES, max_size=4),
+        st.one_of(VALUES, st.dictionaries(WORDS, VALUES, max_size=3)),
+    )
 
 
 FIELDS = ("case", "now_ns", "line", "more", "delta", "status", "signal", "usage", "lines", "error")
@@ -118,8 +148,14 @@ RECORD = st.builds(
 )
 
 
-@FUZZ
-@given(st.lists(st.one_of(RECORD.map(_json).map(str.encode), st.binary(max_size=60)), max_size=8).map(b"\n".join))
-def test_a_guests_report_is_read_or_refused(content: bytes) -> None:
-    with suppress(GuestFailed):
-        channel.parse(content)
+def test_a_guests_report_is_read_or_refused(tally: Tally) -> None:
+    def check(content: bytes) -> None:
+        with suppress(GuestFailed):
+            channel.parse(content)
+
+    explore(
+        tally,
+        "report of a guest",
+        check,
+        st.lists(st.one_of(RECORD.map(_json).map(str.encode), st.binary(max_size=60)), max_size=8).map(b"\n".join),
+    )

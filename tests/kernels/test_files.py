@@ -6,7 +6,6 @@ import bz2
 import gzip
 import lzma
 import shutil
-import struct
 import subprocess
 from pathlib import Path
 
@@ -16,33 +15,7 @@ from lab.core.errors import HostFailed, UserError
 from lab.kernels import files
 
 from ..fakes.build import own_folders
-
-CONFIG = "CONFIG_FOO=y\n"
-
-
-def elf(*, pvh: bool = True, config: bool = True) -> bytes:
-    """An ELF file with a note segment, a banner, and a .config."""
-    notes = b"".join(
-        struct.pack("<III", len(owner), 4, kind) + owner.ljust((len(owner) + 3) & ~3, b"\0") + b"\1\0\0\0"
-        for owner, kind in ((b"Linux\0", 18), (b"Xen\0", 18 if pvh else 6))
-    )
-    header = (
-        b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, 0, 64, 0, 0, 64, 56, 1, 0, 0, 0)
-    )
-    segment = struct.pack("<IIQQQQQQ", 4, 4, 120, 0, 0, len(notes), len(notes), 4)
-    banner = b"Linux version %s\0Linux version 6.12.1-test (me@here) (gcc) #1 SMP\0"
-    packed = b"IKCFG_ST" + gzip.compress(CONFIG.encode(), mtime=0) + b"IKCFG_ED" if config else b""
-    return header + segment + notes + banner + packed
-
-
-def bzimage(payload: bytes) -> bytes:
-    image = bytearray(0x700)
-    image[0x1F1] = 1
-    image[0x202:0x206] = b"HdrS"
-    struct.pack_into("<H", image, 0x20E, 0x100)
-    image[0x300:0x31C] = b"6.12.1-test (me@here) #1 SMP"
-    struct.pack_into("<II", image, 0x248, 0x300, len(payload))
-    return bytes(image) + payload + b"trailing"
+from ..fakes.kernel_image import CONFIG, bzimage, elf
 
 
 def _by(tool: str, *options: str) -> bytes:
