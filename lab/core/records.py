@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import hashlib
 import logging
@@ -13,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import IO, Annotated, Any, TypeVar
 
 import msgspec
 
@@ -86,10 +87,11 @@ def write_atomic(path: Path, content: bytes) -> None:
     """Write a file so that a reader sees the old or the new one, at any instant and after any crash."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with paths.writing(path), temporary.open("wb") as stream:
+        with paths.writing(path), _unnamed(temporary) as stream:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
+            _name(stream.fileno(), temporary)
         temporary.replace(path)
     except DiskFull:
         temporary.unlink(missing_ok=True)
@@ -97,6 +99,30 @@ def write_atomic(path: Path, content: bytes) -> None:
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise HostFailed(f"cannot write {path}: {error.strerror}") from error
+
+
+def _unnamed(path: Path) -> IO[bytes]:
+    """A new file in a path's folder that has no name yet, so that a process that is killed leaves nothing.
+
+    Where the file system has no such files, it has its name at once.
+    """
+    try:
+        return open(os.open(path.parent, os.O_TMPFILE | os.O_WRONLY, 0o666), "wb")  # noqa: PTH123
+    except OSError as error:
+        if error.errno not in _NO_UNNAMED:
+            raise
+        return path.open("xb")
+
+
+_NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
+"""The errors of file systems, and of kernels before 3.11, that have no files without names."""
+
+
+def _name(descriptor: int, path: Path) -> None:
+    """Name a file that has no name yet."""
+    if os.fstat(descriptor).st_nlink == 0:
+        # Only with a folder, which a whole path does without, does Python follow the link (linkat, AT_SYMLINK_FOLLOW).
+        os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
 
 
 def save(path: Path, value: Any) -> None:

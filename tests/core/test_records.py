@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,6 +86,34 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(
     assert "lab gc" in str(caught.value.hint)
     assert records.load(path, int) == 1
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_process_that_is_killed_while_it_writes_leaves_no_file(tmp_path: Path) -> None:
+    program = (
+        "import os, pathlib, signal, sys; from lab.core import records\n"
+        "os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "records.write_atomic(pathlib.Path(sys.argv[1]), b'half of it')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, tmp_path / "record.json"], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EISDIR])
+def test_a_file_system_without_unnamed_files_is_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    real = os.open
+
+    def refuse(path: Any, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(number, os.strerror(number))
+        return real(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", refuse)
+    for content in (b"one", b"two"):
+        records.write_atomic(tmp_path / "record.json", content)
+        assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("record.json", content)]
 
 
 def test_a_folder_that_is_not_there_is_the_hosts_failure(tmp_path: Path) -> None:
