@@ -171,6 +171,7 @@ agreement: setup
 	$(BIN)/python -m tests.scenarios.agreement $(ARGS)
 
 # Kills -9 of every long command, at instants of its whole course: the same answer, nothing left running, no litter.
+# ARGS=--real takes real kernels and guests, which takes a night.
 kills: setup
 	$(BIN)/python -m tests.scenarios.kills $(ARGS)
 

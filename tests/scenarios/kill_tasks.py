@@ -1,0 +1,381 @@
+"""What `make kills` kills: a home, the commands in it, and how each goes on, with stand-ins or with real guests."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from lab.core import paths
+from lab.core.git import Repo
+
+from ..fakes import bisection as fakebisect
+from ..fakes import build as fakebuild
+from ..fakes.kernel import git
+
+TOP = Path(__file__).resolve().parents[2]
+RESULT, BUNDLE, ARCHIVE = "result", "bundle", "bundle.tar"
+BEFORE, TONIGHT = "2026-11-01", "2026-11-02"
+PLAN = """\
+schema = 1
+name = "kills"
+workloads = ["{workload}"]
+
+[[branch]]
+tree = "kills"
+branch = "main"
+"""
+
+# A night on a date of its own.
+NIGHT = """\
+import os, sys
+from unittest import mock
+from lab.cli import main
+from lab.nightly import run
+with mock.patch.object(run, "today", lambda: os.environ["FAKE_TODAY"]):
+    sys.exit(main.run(sys.argv[1:]))
+"""
+
+VOLATILE = {
+    "seal", "started", "ended", "seconds", "result", "reproduce", "guest_seconds", "reports", "updated", "cpu_s",
+    "wall_s", "build_s", "run_s",
+}  # fmt: skip
+"""Fields that say when, where and how fast, not what."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Home:
+    """The folders of one user of the lab."""
+
+    top: Path
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def cache(self) -> Path:
+        return self.top / "cache"
+
+    @property
+    def data(self) -> Path:
+        return self.top / "data"
+
+    @property
+    def work(self) -> Path:
+        return self.top / "work"
+
+    @property
+    def store(self) -> Path:
+        """The lab's own data."""
+        return self.data / paths.data_dir().name
+
+    @property
+    def kernels(self) -> Path:
+        return self.cache / paths.cache_dir().name / "kernels"
+
+    def empty(self) -> None:
+        """Have an empty folder for what the commands write, and no temporary file."""
+        for folder in (self.work, self.top / "tmp"):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+
+    def environment(self) -> dict[str, str]:
+        own = {
+            "XDG_CACHE_HOME": str(self.cache), "XDG_DATA_HOME": str(self.data), "LAB_MODE": "exact",
+            "TMPDIR": str(self.top / "tmp"), "PYTHONPATH": str(TOP),
+        }  # fmt: skip
+        return {**os.environ, **own, **self.variables}
+
+    def run(self, argv: Sequence[str], kill_after_s: float | None = None, **variables: str) -> bool:
+        """Run a command to its end, or kill it; True if it ended. Exits where it failed."""
+        with (self.top / "output.log").open("w+") as log:
+            env = {**self.environment(), **variables}
+            process = subprocess.Popen(argv, env=env, stdout=log, stderr=log, cwd=self.top)
+            try:
+                status = process.wait(timeout=kill_after_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                return False
+            if status:
+                log.seek(0)
+                sys.exit(f"kills: {' '.join(argv)} exited with status {status}:\n{log.read()}")
+        return True
+
+    def processes(self) -> list[str]:
+        """The command lines of processes that this home's labs started."""
+        tag = f"XDG_DATA_HOME={self.data}".encode()
+        found = []
+        for path in Path("/proc").glob("[0-9]*"):
+            try:
+                if tag in (path / "environ").read_bytes().split(b"\0"):
+                    found.append((path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+            except OSError:
+                continue
+        return [one for one in found if one]
+
+    def files(self) -> set[str]:
+        """All files but logs; results by no name of their own."""
+        found = {str(path.relative_to(self.top)) for path in self.top.rglob("*") if path.is_file()}
+        names = (re.sub(r"\d{8}-\d{6}-[0-9a-f]{4}", "ID", name) for name in found)
+        return {name for name in names if "/logs/" not in name and "/ccache/" not in name}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A command that is killed. again: what goes on with it. prepare: called before each round."""
+
+    name: str
+    argv: Callable[[Home], Sequence[str]]
+    again: Callable[[Home], Sequence[str]]
+    answer: Callable[[Home], Any]
+    prepare: Callable[[Home], None]
+
+
+# ---- kernels and guests
+
+
+class Lab(Protocol):
+    """The lab that is killed, with its kernels and guests. words: what a command begins with."""
+
+    words: tuple[str, ...]
+    night: tuple[str, ...]
+    variables: Mapping[str, str]
+    workload: str
+
+    def make(self, home: Home) -> None:
+        """Put into a home what the commands need."""
+
+    def ab(self, home: Home) -> list[str]:
+        """The options of the comparison."""
+
+    def matrix(self, home: Home) -> list[str]:
+        """The options of the matrix."""
+
+    def bisect(self, home: Home) -> list[str]:
+        """The options of the bisection."""
+
+    def build(self, home: Home) -> list[str]:
+        """The whole command that builds a kernel with SLUB_DEBUG."""
+
+    def branch(self, home: Home) -> tuple[Path, str, str]:
+        """A repository, and the tips of the two nights in it."""
+
+
+class StandInLab:
+    """Kernels that are files with a number in them, and a QEMU that reads it; builds of a small tree."""
+
+    words = (sys.executable, "-m", "tests.fakes.standin")
+    night = words
+    variables: Mapping[str, str] = {"FAKE_RUN_S": "0.05"}
+    workload = "./mine:large"
+
+    def make(self, home: Home) -> None:
+        """The trees and the workload."""
+        if not (home.top / "linux").exists():
+            (home.top / "linux").mkdir(parents=True)
+            fakebisect.line(home.top / "linux", [100.0] * 12 + [60.0] * 8)
+            fakebuild.make_buildable(home.top / "buildable")
+        fakebisect.write_workload(home.top / "mine")
+
+    def _commits(self, home: Home) -> list[str]:
+        return git(home.top / "linux", "rev-list", "--reverse", "HEAD").split()
+
+    def ab(self, home: Home) -> list[str]:
+        old, *_, new = self._commits(home)
+        return ["--tree", "linux", "--base", old, "--test", new, "-w", "./mine", "--seeds", "4"]
+
+    def matrix(self, home: Home) -> list[str]:
+        old, *_, new = self._commits(home)
+        return ["--tree", "linux", "--kernel", old, "--kernel", new, "-w", "./mine", "--seeds", "3"]
+
+    def bisect(self, home: Home) -> list[str]:
+        old, *_, new = self._commits(home)
+        return ["--tree", "linux", "--old", old, "--new", new, "-w", self.workload]
+
+    def build(self, home: Home) -> list[str]:
+        return [sys.executable, "-m", "lab", "kernel", "build", "--tree", "buildable", "HEAD%CONFIG_SLUB_DEBUG=y"]
+
+    def branch(self, home: Home) -> tuple[Path, str, str]:
+        commits = self._commits(home)
+        return home.top / "linux", commits[9], commits[-1]
+
+
+class RealLab:
+    """The default tree's first commits, built, in guests of exact mode."""
+
+    words = (sys.executable, "-m", "lab")
+    night = (sys.executable, "-c", NIGHT)
+    variables: Mapping[str, str] = {}
+    workload = "alloc-burst:layout-4632k"
+    _old, _new, _fix, _cheap = "efa7df3e3bb5^", "efa7df3e3bb5", "d4148aeab412", "alloc-burst:layout-512k"
+
+    def make(self, home: Home) -> None:
+        """Copies of the user's kernels, images and trees."""
+        for source, folder in ((paths.cache_dir(), home.cache), (paths.data_dir(), home.data)):
+            names = ("kernels", "images", "plugin", "ccache") if folder == home.cache else ("trees",)
+            for name in names:
+                if (source / name).is_dir() and not (folder / source.name / name).exists():
+                    (folder / source.name).mkdir(parents=True, exist_ok=True)
+                    # An image has devices in it, which shutil would read.
+                    subprocess.run(["cp", "-a", source / name, folder / source.name / name], check=True)
+
+    def ab(self, home: Home) -> list[str]:
+        return ["--base", self._old, "--test", self._new, "-w", self._cheap, "--seeds", "1"]
+
+    def matrix(self, home: Home) -> list[str]:
+        return ["--kernel", self._old, "--kernel", self._new, "-w", self._cheap, "--seeds", "1"]
+
+    def bisect(self, home: Home) -> list[str]:
+        return ["--old", self._old, "--new", self._fix, "-w", self.workload]
+
+    def build(self, home: Home) -> list[str]:
+        return [*self.words, "kernel", "build", f"{self._new}%CONFIG_SLUB_DEBUG=y"]
+
+    def branch(self, home: Home) -> tuple[Path, str, str]:
+        tree = home.store / "trees" / "default.git"
+        # as stored in the default tree
+        commits = Repo(tree).git("log", "--reverse", "--format=%H", "HEAD").split()
+        return tree, commits[0], commits[1]
+
+
+# ---- the commands
+
+
+def tasks(lab: Lab) -> dict[str, Task]:
+    """The commands by name."""
+    ab, matrix, bisect = (_into_result(lab, name) for name in ("ab", "matrix", "bisect"))
+    bundle, packed = (_bundle(lab, name) for name in (BUNDLE, ARCHIVE))
+    found = (
+        Task(name="ab", argv=ab, again=_resume(lab, ab, "ab", "--resume"), answer=_document, prepare=Home.empty),
+        Task(
+            name="matrix", argv=matrix, again=_resume(lab, matrix, "matrix", "--resume"), answer=_document,
+            prepare=Home.empty,
+        ),
+        Task(
+            name="bisect", argv=bisect, again=_resume(lab, bisect, "bisect", "resume"), answer=_document,
+            prepare=Home.empty,
+        ),
+        Task(name="bundle", argv=bundle, again=_unless(BUNDLE, bundle), answer=_bundled, prepare=_measured(ab)),
+        Task(name="archive", argv=packed, again=_unless(ARCHIVE, packed), answer=_bundled, prepare=_measured(ab)),
+        Task(name="nightly", argv=_night(lab), again=_night(lab), answer=_nights, prepare=_night_before(lab)),
+        Task(name="build", argv=lab.build, again=lab.build, answer=_built, prepare=_unbuilt),
+    )  # fmt: skip
+    return {task.name: task for task in found}
+
+
+def _into_result(lab: Lab, name: str) -> Callable[[Home], list[str]]:
+    return lambda home: [*lab.words, name, *getattr(lab, name)(home), "--result", str(home.work / RESULT)]
+
+
+def _resume(lab: Lab, start: Callable[[Home], list[str]], *words: str) -> Callable[[Home], list[str]]:
+    """Go on with a result, if its plan was stored."""
+    return lambda home: (
+        [*lab.words, *words, str(home.work / RESULT)]
+        if (home.work / RESULT / "plan.json").exists()
+        else start(home)
+    )  # fmt: skip
+
+
+def _document(home: Home) -> Any:
+    return _plain(json.loads((home.work / RESULT / "result.json").read_bytes()))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items() if key not in VOLATILE}
+    return [_plain(one) for one in value] if isinstance(value, list) else value
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def _measured(ab: Callable[[Home], list[str]]) -> Callable[[Home], None]:
+    """A result to make bundles of, once; without a bundle."""
+
+    def prepare(home: Home) -> None:
+        if not (home.work / RESULT / "result.json").exists():
+            home.empty()
+            home.run(ab(home))
+        shutil.rmtree(home.work / BUNDLE, ignore_errors=True)
+        (home.work / ARCHIVE).unlink(missing_ok=True)
+
+    return prepare
+
+
+def _bundle(lab: Lab, name: str) -> Callable[[Home], list[str]]:
+    words = ("--format", "bundle", "--output")
+    return lambda home: [*lab.words, "report", str(home.work / RESULT), *words, str(home.work / name)]
+
+
+def _unless(name: str, start: Callable[[Home], list[str]]) -> Callable[[Home], list[str]]:
+    """Nothing, where the kill came after the output had its name: a second bundle in its place is refused."""
+    return lambda home: ["true"] if (home.work / name).exists() else start(home)
+
+
+def _bundled(home: Home) -> dict[str, str]:
+    """The bundle: a folder's files, or the one file."""
+    return {name: digest for name, digest in _digests(home.work).items() if not name.startswith(f"{RESULT}/")}
+
+
+def _of_the_build(home: Home) -> list[Path]:
+    return [path.parent for path in home.kernels.glob("*/build.json") if b"SLUB_DEBUG" in path.read_bytes()]
+
+
+def _unbuilt(home: Home) -> None:
+    """No such kernel in the store, and nothing of its build but the compiler's cache."""
+    home.empty()
+    for folder in _of_the_build(home):
+        shutil.rmtree(folder)
+    shutil.rmtree(home.kernels.parent / "work", ignore_errors=True)
+
+
+def _built(home: Home) -> dict[str, str]:
+    (folder,) = _of_the_build(home)
+    return {name: digest for name, digest in _digests(folder).items() if name != "build.json"}
+
+
+def _night(lab: Lab) -> Callable[[Home], list[str]]:
+    return lambda home: [*lab.night, "nightly", "run", "--plan", str(home.top / "nightly.toml")]
+
+
+def _night_before(lab: Lab) -> Callable[[Home], None]:
+    """A clone in which the culprit has just arrived, and the night before that."""
+    parts = ("nightly", "results", "history")
+
+    def prepare(home: Home) -> None:
+        kept, upstream = home.top / "night-before", home.top / "upstream.git"
+        if not kept.exists():
+            home.empty()
+            shutil.rmtree(upstream, ignore_errors=True)
+            repository, before, after = lab.branch(home)
+            Repo(repository).git("clone", "--quiet", "--bare", str(repository), str(upstream))
+            Repo(upstream).git("update-ref", "refs/heads/main", before)
+            Repo(upstream).git("config", "uploadpack.allowFilter", "true")
+            home.run([*lab.words, "tree", "add", f"file://{upstream}", "--name", "kills"])
+            (home.top / "nightly.toml").write_text(PLAN.format(workload=lab.workload))
+            home.run(_night(lab)(home), FAKE_TODAY=BEFORE)
+            Repo(upstream).git("update-ref", "refs/heads/main", after)
+            kept.mkdir()
+            for name in parts:
+                shutil.copytree(home.store / name, kept / name)
+        home.empty()
+        for name in parts:
+            shutil.rmtree(home.store / name, ignore_errors=True)
+            shutil.copytree(kept / name, home.store / name)
+
+    return prepare
+
+
+def _nights(home: Home) -> Any:
+    found = sorted((home.store / "nightly").rglob("nights/*.json"))
+    text = [re.sub(r"\d{8}-\d{6}-[0-9a-f]{4}", "ID", path.read_text()) for path in found]
+    return [_plain(json.loads(one)) for one in text]
