@@ -1,4 +1,4 @@
-"""Ways to damage a file, and the seed of those that are chosen."""
+"""Ways to damage a file: five of a table, and many by chance with a seed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import random
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 SEED = int(os.environ.get("LAB_FUZZ_SEED", "1"))
 
@@ -90,3 +91,33 @@ TEXTS: dict[str, Damage] = {
     "word": _word,
 }
 """Of JSON and TOML."""
+
+
+# ---- five of a table
+
+
+def _cut_file(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def _turn(path: Path) -> None:
+    """Another number: the lowest bit of the last digit that there is, or of the byte in the middle."""
+    content = bytearray(path.read_bytes())
+    digits = [at for at, byte in enumerate(content) if byte in b"0123456789"]
+    content[digits[-1] if digits else len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def _folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+FILES: dict[str, Callable[[Path], None]] = {
+    "emptied": lambda path: os.truncate(path, 0),
+    "cut": _cut_file,
+    "turned": _turn,
+    "folder": _folder,
+    "unreadable": lambda path: path.chmod(0),
+}
+"""Of a file in its place."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from lab.core import records
 
 from ..fakes import capabilities
 from ..fakes.store import Store
+from .damages import FILES
 from .kinds import KINDS, LIST, LISTS, REBUILD, Command, commands_of, files_of
 
 FINE = {0, 2, 4}
@@ -27,31 +27,6 @@ AGE = re.compile(r"just now|\d+ \w+ ago|\s+")
 UNKNOWN = ("seed unknown", "cannot be read")
 """Words of lines that say what a damaged file leaves open."""
 
-
-def _cut(path: Path) -> None:
-    os.truncate(path, path.stat().st_size // 2)
-
-
-def _turn(path: Path) -> None:
-    """Another number: the lowest bit of the last digit that there is, or of the byte in the middle."""
-    content = bytearray(path.read_bytes())
-    digits = [at for at, byte in enumerate(content) if byte in b"0123456789"]
-    content[digits[-1] if digits else len(content) // 2] ^= 1
-    path.write_bytes(content)
-
-
-def _folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
-DAMAGES: dict[str, Callable[[Path], None]] = {
-    "emptied": lambda path: os.truncate(path, 0),
-    "cut": _cut,
-    "turned": _turn,
-    "folder": _folder,
-    "unreadable": lambda path: path.chmod(0),
-}
 
 # Nothing to name: an empty database is filled again, and SQLite has no checksums.
 UNSEEN = {("database", "emptied"), ("database", "turned")}
@@ -87,7 +62,7 @@ def _named(path: Path, said: str) -> bool:
     return any(str(path) in line for line in said.splitlines())
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", FILES)
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.usefixtures("kept")
 def test_a_damaged_file_is_named_and_costs_itself(
@@ -97,7 +72,7 @@ def test_a_damaged_file_is_named_and_costs_itself(
     commands = commands_of(kind, store)
     before = {command: lab(command) for command in dict.fromkeys([*commands, *LISTS])}
     path = files_of(kind, store)[0]
-    DAMAGES[damage](path)
+    FILES[damage](path)
     wrong = []
     for command, was in before.items():
         now = lab(command)
