@@ -87,7 +87,7 @@ def run(
             file = output / f"{guests}.json"
             before = atlas_data.load(file).bisected if file.is_file() else ()
             made = assembly.assemble(place, found, before)
-            records.write_atomic(file, atlas_data.encode(made))
+            records.write_atomic(file, records.sealed(atlas_data.encode(made)))
             holes = sum(1 for _ in made.holes)
             click.echo(
                 f"{file}: {whole} of {plural(len(wanted), 'column')} whole, {plural(len(made.cases), 'case')}, "

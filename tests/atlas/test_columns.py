@@ -9,17 +9,21 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from lab.atlas import assembly, check, columns, plan
+from lab.atlas import assembly, check, columns, data, plan
 from lab.atlas.columns import Place
-from lab.atlas.data import Atlas, Cell, FunctionCost
+from lab.atlas.data import NOT_MEASURED, Atlas, Cell, FunctionCost
 from lab.atlas.plan import PlannedColumn
+from lab.cli import main
 from lab.compare import exact, profiles
+from lab.core import records
 from lab.core.errors import HostFailed, UserError
 from lab.kernels.kernel import KernelSpec
 
+from ..fakes import capabilities
 from ..fakes.build import own_folders
 from ..fakes.guest import WORKLOAD, Broken, FakeGuests, FakeInstrument, Unsupported, kernel, pretend, write_workload
 from ..fakes.work import quiet
+from ..fuzz.damages import FILES
 
 Setup = Callable[..., tuple[FakeGuests, Place, list[PlannedColumn]]]
 
@@ -166,3 +170,59 @@ def test_checking_measures_again_and_tells_what_differs(setup: Setup) -> None:
         (other,) = check.check(atlas, place.plan, wanted, quiet())
     assert not other.is_equal
     assert list(check.lines([same, other]))[-1] == "1 of 2 cells equal to the last digit"
+
+
+# ---- damaged files
+
+
+@pytest.mark.parametrize("damage", FILES)
+@pytest.mark.parametrize("name", ["column.json", "mine.json"])
+def test_a_damaged_file_of_a_column_costs_no_other_and_is_made_again(
+    name: str, damage: str, setup: Setup, caplog: pytest.LogCaptureFixture
+) -> None:
+    guests, place, found = setup()
+    before = measured(place, found)
+    (path,) = (one for one in (place.folder / "b").glob("*.json") if (one.name == "column.json") == (name[0] == "c"))
+    FILES[damage](path)
+    records.forget_warnings()
+    with capabilities.none():
+        try:
+            now = assembly.assemble(place, found)
+        except OSError as error:
+            pytest.fail(f"{error}")
+        again = _measured_again(place, found)
+    for case, cells in before.cells.items():
+        assert now.cells[case][0] == cells[0], "of the other column"
+        for cell in now.cells[case][1:]:
+            assert cell in (cells[1], NOT_MEASURED)
+    if damage != "folder":
+        assert str(path) in caplog.text, "the file is named"
+    assert again is None or (again.cells, again.columns) == (before.cells, before.columns)
+    assert again is not None or damage == "folder"
+    assert len(guests.calls) == (9 if name == "mine.json" else 6)
+
+
+def _measured_again(place: Place, found: list[PlannedColumn]) -> Atlas | None:
+    """The atlas, measured where something lacks; None where a folder is in the place of a file, which is said."""
+    try:
+        return measured(place, found)
+    except HostFailed as error:
+        assert str(place.folder / "b") in error.message
+        return None
+
+
+@pytest.mark.parametrize("damage", FILES)
+def test_a_damaged_atlas_is_named(
+    damage: str, setup: Setup, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, place, found = setup()
+    path = tmp_path / "x86_64.json"
+    records.write_atomic(path, records.sealed(data.encode(measured(place, found))))
+    words = ["atlas", "show", "mine:large", "--data", str(path)]
+    assert main.run(words) == 0
+    FILES[damage](path)
+    capsys.readouterr()
+    with capabilities.none():
+        assert main.run(words) == 2
+    said = capsys.readouterr()
+    assert path.name in said.err and not said.out
