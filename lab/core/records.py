@@ -65,9 +65,19 @@ def seal(path: Path) -> None:
     write_atomic(_seal_of(path), file_digest(path).encode())
 
 
+def unseal(path: Path) -> None:
+    """Take the seal from a file that is about to change: one that is killed meanwhile has none that is wrong."""
+    _seal_of(path).unlink(missing_ok=True)
+
+
+def is_changed(path: Path) -> bool:
+    """True for a file that is not as it was when it was sealed; one without a seal is taken as it is."""
+    return _seal_of(path).exists() and not is_sealed(path)
+
+
 def require_unchanged(path: Path) -> None:
     """Raise `HostFailed` for a file that is not as it was when it was sealed; one without a seal is taken as it is."""
-    if _seal_of(path).exists() and not is_sealed(path):
+    if is_changed(path):
         raise HostFailed(f"{path} is not what was written", hint="the disk or somebody changed it; measure again")
 
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import platformdirs
 import sqlalchemy as sa
+from filelock import FileLock, Timeout
 from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from lab.core import paths, toml
+from lab.core import paths, records, toml
 from lab.core.errors import HostFailed, UserError
 from lab.core.progress import Progress
 from lab.core.records import Record
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 VARIABLE = "LAB_DATABASE"
 _HERE = Path(__file__).parent
 _TIMEOUT_S = 10.0
+_REBUILD = "no result is lost by that: `lab history rebuild` makes the index again from the stored results"
 
 
 class Database:
@@ -59,6 +61,8 @@ class Database:
 def opened(url: str | None = None) -> Iterator[Database]:
     """The database of a URL, or the configured one, created or upgraded first if needed."""
     chosen = choose(url)
+    if _is_own(chosen) and _is_changed(_own_file()):
+        raise HostFailed(f"the history's database {shown(chosen)} is not what the lab wrote last", hint=_REBUILD)
     engine = _engine(chosen)
     try:
         with _translated_errors(chosen):
@@ -78,6 +82,7 @@ def anew(url: str | None, progress: Progress) -> Iterator[Database]:
         aside = path.with_name(f"{path.name}.damaged")
         aside.unlink(missing_ok=True)
         path.rename(aside)
+        records.unseal(path)
         progress.log(f"{path} is damaged ({reason}): it is now {aside.name}")
     with opened(url) as base:
         yield base
@@ -85,6 +90,8 @@ def anew(url: str | None, progress: Progress) -> Iterator[Database]:
 
 def _damage(path: Path) -> str:
     """The damage of a SQLite file; empty where there is none, or where another program holds it."""
+    if _is_changed(path):
+        return "it is not what the lab wrote last"
     try:
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=_TIMEOUT_S)) as connection:
             found = str(connection.execute("PRAGMA integrity_check(1)").fetchone()[0])
@@ -182,8 +189,45 @@ def _begin_sqlite(connection: Connection) -> None:
 @contextmanager
 def _transaction(engine: Engine) -> Iterator[Connection]:
     """A connection in a transaction that will write."""
-    with engine.connect() as connection, connection.execution_options(lab_writes=True).begin():
+    with _resealed(engine.url), engine.connect() as connection, connection.execution_options(lab_writes=True).begin():
         yield connection
+
+
+# SQLite has no checksums, so a bit that turns on the disk is another number. The lab's own file has a seal beside it.
+
+
+def _is_own(url: URL) -> bool:
+    return url.get_backend_name() == "sqlite" and url.database == str(_own_file())
+
+
+def _sealing(path: Path) -> FileLock:
+    return FileLock(path.with_name(f".{path.name}.lock"), timeout=_TIMEOUT_S)
+
+
+def _is_changed(path: Path) -> bool:
+    try:
+        with _sealing(path):
+            return records.is_changed(path)
+    except (OSError, Timeout):  # a store that this user may only read, or one in use: SQLite says what is wrong with it
+        return False
+
+
+@contextmanager
+def _resealed(url: URL) -> Iterator[None]:
+    """Seal the lab's own file anew after a transaction; it has no seal meanwhile, nor after a kill."""
+    path = _own_file()
+    if not _is_own(url):
+        yield
+        return
+    try:
+        lock = _sealing(path).acquire()
+    except Timeout as error:
+        raise HostFailed(f"the history's database {path} does not work: another lab writes to it") from error
+    with lock:
+        records.unseal(path)
+        yield
+        with suppress(HostFailed):  # a disk that is full now: there is no seal
+            records.seal(path)
 
 
 @contextmanager
@@ -198,7 +242,7 @@ def _translated_errors(url: URL) -> Iterator[None]:
             reason = "another program holds it locked"
         raise HostFailed(
             f"the history's database {shown(url)} does not work: {reason}",
-            hint="no result is lost by that: `lab history rebuild` makes the index again from the stored results",
+            hint=_REBUILD,
         ) from error
 
 
