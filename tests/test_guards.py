@@ -140,6 +140,19 @@ def test_no_shell_is_ever_used() -> None:
         assert not re.search(r"^\s*(ansible\.builtin\.)?shell:", path.read_text(), re.MULTILINE), path
 
 
+_AGES = {"lab/cli/gc.py", "lab/guests/kvm.py", "lab/kernels/package_lists.py", "lab/kernels/store.py"}
+"""The modules that ask how old a file is, which only the clock on the wall can say."""
+
+
+def test_no_duration_is_measured_by_a_clock_that_can_be_set() -> None:
+    found = {
+        str(path.relative_to(TOP))
+        for path in (TOP / "lab").rglob("*.py")
+        if "_rooms" not in path.parts and re.search(r"\btime\.time(_ns)?\(|\bfrom time import\b", path.read_text())
+    }
+    assert found == _AGES
+
+
 def test_make_looks_for_marked_tests_where_they_are() -> None:
     """Each part of `make test` collects only the folders that have its tests."""
     makefile = (TOP / "Makefile").read_text()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shlex
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from lab.compare.plan import LivePlan, Plan
 from lab.compare.results import AbResult
 from lab.compare.rounds import Covariate
 from lab.core import records
-from lab.core.errors import GuestFailed, GuestFailure, HostFailed, UserError
+from lab.core.errors import DiskFull, GuestFailed, GuestFailure, HostFailed, UserError
 from lab.core.progress import Progress
 from lab.guests import host as guest_host
 from lab.guests import live_machine, topology
@@ -29,6 +31,7 @@ from lab.report.inputs import open_comparisons
 from lab.stats.verdict import Outcome
 from lab.workloads import selection
 
+from ..fakes import smalldisk
 from ..fakes.guest import WORKLOAD, FakeGuests, plan, pretend, write_workload
 from ..fakes.work import quiet
 from .test_round_runner import Host
@@ -159,6 +162,42 @@ def test_going_on_gives_the_same_document(tmp_path: Path, host: Host) -> None:
     assert len(host.booted) == booted
     assert again.cases == first.cases
     assert again.live == first.live
+
+
+@pytest.mark.parametrize("left_kib", [0, 12, 40, 100])
+def test_a_full_disk_stops_it_and_it_goes_on_with_the_same_answer(tmp_path: Path, host: Host, left_kib: int) -> None:
+    wanted = planned(tmp_path)
+    unbroken = measured(tmp_path, wanted)
+    booted = len(host.booted)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    with smalldisk.mounted(disk, "4m"):
+        result_folders.store_plan(result_folders.new_folder(disk / "result"), wanted)
+        filler = smalldisk.fill(disk, left_kib << 10)
+        with pytest.raises(DiskFull, match="no disk space left to write"):
+            measured(disk, wanted)
+        assert not [path for path in disk.rglob(".*") if path.is_file()], "half of a file"
+        kept = len(list((disk / "result" / "boots").glob("*.json")))
+        before = len(host.booted)
+        filler.unlink()
+        again = measured(disk, wanted)
+        assert len(host.booted) - before == booted - kept, "a guest was booted again"
+        assert again.cases == unbroken.cases
+
+
+@pytest.mark.parametrize("jump_s", [86400.0, -86400.0])
+def test_a_clock_that_jumps_moves_no_duration(
+    tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch, jump_s: float
+) -> None:
+    """By a day, at every look at it."""
+    wanted = planned(tmp_path)
+    unbroken = measured(tmp_path, wanted)
+    clock = itertools.count(time.time(), jump_s)
+    monkeypatch.setattr(time, "time", lambda: next(clock))
+    now = measured(tmp_path / "jumping", wanted)
+    assert now.live is not None and now.cases == unbroken.cases
+    assert 0 <= now.seconds < 3600
+    assert all(0 <= one.seconds < 3600 for one in now.live.rounds)
 
 
 @pytest.mark.parametrize("form", sorted(report.FORMATS["comparison"]))

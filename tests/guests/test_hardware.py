@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,9 @@ import pytest
 from lab.core import paths
 from lab.core.errors import UserError
 from lab.guests import hardware
+
+from ..fakes import capabilities
+from ..fuzz.damages import FILES
 
 
 def _file(tmp_path: Path, *changes: tuple[str, str]) -> str:
@@ -42,6 +46,21 @@ def test_every_estimate_that_costs_something_has_a_range(name: str) -> None:
     values["overlap"] = machine.overlap.misses
     assert [name for name, value in values.items() if (value.low is None) == value.estimate] == []
     assert all(low < high for low, high in (value.range for value in values.values() if value.estimate))
+
+
+@pytest.mark.parametrize("damage", ["emptied", "cut", "folder", "unreadable"])
+def test_a_damaged_file_is_named(tmp_path: Path, damage: str) -> None:
+    path = _file(tmp_path)
+    FILES[damage](Path(path))
+    with capabilities.none(), pytest.raises(UserError, match=re.escape(path)):
+        hardware.load(path)
+
+
+def test_a_bit_that_turned_in_a_number_is_another_machine(tmp_path: Path) -> None:
+    """The file is the user's own text, without a seal: results of it have another fingerprint."""
+    before = hardware.load("zen4")
+    after = hardware.load(_file(tmp_path, ("stlb_hit = { cycles = 7", "stlb_hit = { cycles = 6")))
+    assert after.key != before.key
 
 
 def test_ranges_of_a_file_without_them(tmp_path: Path) -> None:
