@@ -344,7 +344,7 @@ def _live_plan(asked: AbOptions, progress: Progress) -> LivePlan | None:
         max_rounds=asked.rounds or asked.max_rounds,
         fixed_rounds=asked.rounds is not None,
         iterations=asked.iterations,
-        perf=accelerator == "kvm" and perf_stat.has_pmu() if asked.perf is None else asked.perf,
+        perf=perf_stat.by_default(accelerator) if asked.perf is None else asked.perf,
         perf_record=asked.perf_record,
     )
 

@@ -156,7 +156,7 @@ def _exact_mode_of(guests: Architecture) -> Finding:
 def _live_mode(command: str) -> Finding:
     """Boot something: a /dev/kvm that exists proves nothing."""
     name = "live mode (KVM)"
-    device = Path("/dev/kvm")
+    device = kvm.DEVICE
     if not device.exists():
         return _limited(
             name,

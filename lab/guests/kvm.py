@@ -25,7 +25,7 @@ from lab.guests.live_machine import Accelerator
 from lab.guests.run import GUEST_TIMEOUT_S
 from lab.kernels import debs, store
 
-_DEVICE = Path("/dev/kvm")
+DEVICE = Path("/dev/kvm")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 # The last messages of a kernel without a root: all of it has come up by then, and no image is needed.
@@ -96,7 +96,7 @@ def works(qemu: str, guest_timeout_s: float = GUEST_TIMEOUT_S) -> bool:
     return True
 
 
-def require(qemu: str, device: Path = _DEVICE, *, guest_timeout_s: float = GUEST_TIMEOUT_S, anew: bool = False) -> str:
+def require(qemu: str, device: Path = DEVICE, *, guest_timeout_s: float = GUEST_TIMEOUT_S, anew: bool = False) -> str:
     """The CPU model with which guests boot under KVM; raises `Refusal` if none does. anew: never by what is kept."""
     if not device.exists():
         raise Refusal(f"there is no {device}", hint="use --accel tcg, or --mode exact; `lab doctor` says more")

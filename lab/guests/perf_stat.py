@@ -17,6 +17,7 @@ import msgspec
 
 from lab.core.records import DAMAGED, Record
 from lab.guests.initrd import BUSYBOX, run_inside
+from lab.guests.live_machine import Accelerator
 from lab.stats.verdict import Metric
 from lab.workloads.spec import Better
 
@@ -77,6 +78,11 @@ def events(known: Iterable[str]) -> tuple[Event, ...]:
 def has_pmu(root: Path = Path("/")) -> bool:
     """True if this host has a PMU. Who may use it does not matter: guests get theirs from KVM."""
     return any((root / "sys/bus/event_source/devices").glob("cpu*"))
+
+
+def by_default(accelerator: Accelerator) -> bool:
+    """True where guests count events unless the user says otherwise: perf is large, and unpacked in each boot."""
+    return accelerator == "kvm" and has_pmu()
 
 
 def known_events(root: Path) -> set[str]:

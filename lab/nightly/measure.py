@@ -11,6 +11,7 @@ from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.errors import BuildFailed
 from lab.core.executor import Work
+from lab.guests import perf_stat
 from lab.guests.live_machine import Accelerator
 from lab.history import remember
 from lab.history.index import LABEL, Label
@@ -57,7 +58,7 @@ def comparison_plan(
     architecture.require_default("live mode", [base.spec.architecture, test.spec.architecture])
     live = live_guests.plan(
         selection.select_all(options.workload), accelerator, plan.live.cpus, max_rounds=plan.live.rounds,
-        iterations=plan.live.iterations, perf=accelerator == "kvm",
+        iterations=plan.live.iterations, perf=perf_stat.by_default(accelerator),
     )  # fmt: skip
     return Plan.of(options, live=live, base=base, test=test)
 

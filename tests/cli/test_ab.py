@@ -15,7 +15,7 @@ from lab.compare import exact, live_guests, result_folders
 from lab.compare.results import AbResult
 from lab.core.errors import BuildFailed, UserError
 from lab.core.progress import Progress
-from lab.guests import kvm
+from lab.guests import kvm, perf_stat
 from lab.workloads import selection
 from lab.workloads.selection import Suite
 
@@ -63,6 +63,39 @@ def test_the_mode(monkeypatch: pytest.MonkeyPatch, works: bool, more: dict[str, 
     monkeypatch.setattr(live_guests, "check", lambda chosen, plan: None)
     plan = ab._live_plan(asked(**more), QUIET)
     assert (plan is not None) == (mode == "live")
+
+
+def test_the_probe_has_the_time_that_guests_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits_s = []
+
+    def accelerator(wanted: str, qemu: str, progress: Progress, *, guest_timeout_s: float = 0) -> str:
+        limits_s.append(guest_timeout_s)
+        return "tcg"
+
+    monkeypatch.setattr(kvm, "accelerator", accelerator)
+    monkeypatch.setattr(live_guests, "check", lambda chosen, plan: None)
+    ab._live_plan(asked(mode="live", guest_timeout=900.0), QUIET)
+    assert limits_s == [900]
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "pmu", "perf", "counts"),
+    [
+        ("kvm", True, None, True),
+        ("kvm", False, None, False),
+        ("tcg", True, None, False),
+        ("kvm", True, False, False),
+        ("kvm", False, True, True),
+    ],
+)
+def test_perf_counts_where_there_is_a_pmu(
+    monkeypatch: pytest.MonkeyPatch, accelerator: str, pmu: bool, perf: bool | None, counts: bool
+) -> None:
+    monkeypatch.setattr(kvm, "accelerator", lambda *_, **__: accelerator)
+    monkeypatch.setattr(perf_stat, "has_pmu", lambda: pmu)
+    monkeypatch.setattr(live_guests, "check", lambda chosen, plan: None)
+    plan = ab._live_plan(asked(mode="live", perf=perf), QUIET)
+    assert plan is not None and plan.perf == counts
 
 
 def test_options_of_the_other_mode_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

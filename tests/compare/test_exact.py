@@ -9,6 +9,8 @@ import msgspec
 import pytest
 
 from lab.compare import exact, result_folders
+from lab.compare.plan import Plan
+from lab.compare.replay import replay
 from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.errors import UserError
@@ -449,3 +451,19 @@ def test_features_that_the_qemu_lacks_are_named(
         exact.name_refused_features(qemu, machine, Progress())
     assert len(asked) == 1 and "+fsrm" in asked[0], "the lab's own machines ask for what every QEMU has"
     assert "QEMU 7.2.22 lacks fsrm of" in capsys.readouterr().err
+
+
+def test_a_replay_can_have_more_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result, _, folder = measured(monkeypatch, tmp_path)
+    result_folders.store_plan(folder, plan(str(tmp_path / "mine")))
+    limits_s = []
+
+    def prepare(asked: Plan, folder: Path, work: Work) -> None:
+        limits_s.append(asked.guest_timeout_s)
+        raise UserError("enough")
+
+    monkeypatch.setattr(exact, "prepare", prepare)
+    for limit_s in (None, 900.0):
+        with pytest.raises(UserError, match="enough"):
+            replay(result.result, quiet(), guest_timeout_s=limit_s)
+    assert limits_s == [60, 900]

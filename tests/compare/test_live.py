@@ -24,7 +24,8 @@ from lab.core import records
 from lab.core.errors import DiskFull, GuestFailed, GuestFailure, HostFailed, UserError
 from lab.core.progress import Progress
 from lab.guests import host as guest_host
-from lab.guests import live_machine, topology
+from lab.guests import kvm, live_machine, perf_stat, topology
+from lab.guests.live_machine import LiveGuest
 from lab.guests.topology import HostCpu
 from lab.report import document
 from lab.report.inputs import open_comparisons
@@ -109,6 +110,41 @@ def test_the_command_that_repeats_it_asks_for_the_same(tmp_path: Path, host: Hos
     assert how.fixed_rounds or asked["max_rounds"] == how.max_rounds
     assert (asked["cpus"], asked["numa"]) == (0 if how.mirror else how.vcpus, how.nodes)
     assert (asked["iterations"], asked["perf"], asked["perf_record"]) == (how.iterations, how.perf, how.perf_record)
+
+
+def test_guests_have_the_cpu_model_with_which_kvm_works(
+    tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits_s, models = [], []
+
+    def require(qemu: str, *, guest_timeout_s: float = 0) -> str:
+        limits_s.append(guest_timeout_s)
+        return "host,-arch-capabilities"
+
+    def compose(guest: LiveGuest, kernel: Path, root: Path, timeout_s: float) -> tuple[list[str], list[str]]:
+        models.append(guest.cpu)
+        limits_s.append(timeout_s)
+        return ["vng", "--run"], ["qemu", "-S"]
+
+    monkeypatch.setattr(kvm, "require", require)
+    monkeypatch.setattr(live_machine, "compose", compose)
+    found = measured(tmp_path, planned(tmp_path, accelerator="kvm"))
+    assert found.environment.cpu == "host,-arch-capabilities" and {*models} == {"host,-arch-capabilities"}
+    assert {*limits_s} == {60.0}, "the guests' limit is that of the probe and of vng"
+
+
+def test_without_a_pmu_nothing_asks_for_hardware_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = msgspec.structs.replace(HOW, accelerator="kvm", perf=True)
+    monkeypatch.setattr(perf_stat, "known_events", lambda root: ())
+    monkeypatch.setattr(perf_stat, "has_pmu", lambda: False)
+    assert live_guests._events(plan, tmp_path) == perf_stat.SOFTWARE
+    monkeypatch.setattr(perf_stat, "has_pmu", lambda: True)
+    assert live_guests._events(plan, tmp_path) == (*perf_stat.SOFTWARE, *perf_stat.HARDWARE)
+
+
+def test_one_round_that_was_asked_for_is_of_one_planned(tmp_path: Path, host: Host) -> None:
+    found = measured(tmp_path, planned(tmp_path, max_rounds=1, fixed_rounds=True))
+    assert found.live is not None and found.live.planned_rounds == 1
 
 
 def test_the_planned_rounds_are_in_the_document_and_older_ones_are_read_without(tmp_path: Path, host: Host) -> None:

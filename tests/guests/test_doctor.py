@@ -54,6 +54,10 @@ def test_each_release_has_its_packages(tmp_path: Path) -> None:
     assert bookworm["gcc"] == "building kernels"
 
 
+def test_live_mode_has_the_program_that_virtme_ng_asks_for_a_kernels_version() -> None:
+    assert doctor.host_packages()["file"] == "live mode"
+
+
 def test_the_doctor_names_the_packages_that_are_missing(installed: Callable[..., None]) -> None:
     needed = doctor.host_packages()
     have = dict.fromkeys(needed, "installed")

@@ -9,9 +9,10 @@ import pytest
 
 from lab.core import paths
 from lab.core.progress import Progress
-from lab.guests import exact, kvm, run
+from lab.guests import doctor, exact, kvm, run
 from lab.guests.exact import Qemu
 from lab.guests.run import GuestExit
+from lab.kernels import store
 
 from ..fakes.guest import QEMU
 
@@ -67,6 +68,38 @@ def test_a_yes_is_kept_until_qemu_changes_or_somebody_asks_anew(
     monkeypatch.setattr(exact, "find_qemu", lambda command="", guests=None: other)
     kvm.require("qemu", device, guest_timeout_s=900)
     assert asked == [300.0, 300.0, 900], "another QEMU is another question, and has the time that guests have"
+
+
+def test_the_doctor_tries_again_and_what_it_finds_is_kept(
+    tmp_path: Path, device: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kvm, "DEVICE", device)
+    probing(monkeypatch, tmp_path, "it does not nest")
+    with pytest.raises(kvm.Refusal):
+        kvm.require("qemu", device)
+    probing(monkeypatch, tmp_path, None)
+    assert doctor._live_mode("qemu").state == "ok"
+    assert kvm.require("qemu", device) == "host"
+
+
+def test_the_last_three_kernels_are_tried(tmp_path: Path, device: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[Path] = []
+
+    def probe(qemu: str, kernels: list[Path], **how: object) -> tuple[str, None]:
+        tried.extend(kernels)
+        return "host", None
+
+    used = {"first": 10.0, "last": 40.0, "second": 20.0, "third": 30.0}
+    for name in used:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "bzImage").touch()
+    kept = kvm.kernels_to_try
+    probing(monkeypatch, tmp_path, None)
+    monkeypatch.setattr(kvm, "kernels_to_try", kept)
+    monkeypatch.setattr(kvm, "probe_kvm", probe)
+    monkeypatch.setattr(store, "builds", lambda: ((None, tmp_path / name, at) for name, at in used.items()))
+    kvm.require("qemu", device)
+    assert [path.parent.name for path in tried] == ["last", "third", "second"]
 
 
 def test_kvm_that_works(tmp_path: Path, device: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from lab.cli import kernel as cli_kernel
+from lab.cli import main
 from lab.core.errors import UserError
 from lab.core.progress import Progress
-from lab.guests import shell
+from lab.guests import exact, kvm, live_machine, shell
+from lab.kernels.kernel import KernelSpec
 
-from ..fakes.guest import kernel
+from ..fakes.guest import QEMU, kernel
 
 QUIET = Progress(quiet=True)
 
@@ -40,6 +43,25 @@ def test_what_a_command_writes_is_passed_on(tmp_path: Path, capfdbinary: pytest.
     script = "printf out > /proc/self/fd/1; printf err > /proc/self/fd/2; exit 7"
     assert shell._run_through_pipes(["sh", "-c", script], tmp_path, {"PATH": "/usr/bin:/bin"}) == 7
     assert capfdbinary.readouterr() == (b"out", b"err")
+
+
+def test_the_guest_of_a_shell_has_the_accelerator_and_the_cpu_model_that_were_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    vng = tmp_path / "vng"
+    vng.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    vng.chmod(0o755)
+    monkeypatch.setattr(live_machine, "find_vng", lambda: str(vng))
+    monkeypatch.setattr(exact, "find_qemu", lambda command="": QEMU)
+    monkeypatch.setattr(KernelSpec, "obtain", lambda spec, *_, **__: kernel("one"))
+    monkeypatch.setattr(cli_kernel, "resolve", lambda *_, **__: kernel("one").spec)
+    monkeypatch.setattr(shell, "prepare", lambda *_, **__: tmp_path)
+    monkeypatch.setattr(kvm, "require", lambda qemu, **how: "host,-arch-capabilities")
+    assert main.run(["shell", "file:one", "--accel", "kvm", "--", "true"]) == 0
+    assert "--qemu-opts=-machine accel=kvm -cpu host,-arch-capabilities" in capfd.readouterr().out.splitlines()
+    assert main.run(["shell", "file:one", "--accel", "tcg", "--", "true"]) == 0
+    said = capfd.readouterr().out.splitlines()
+    assert "--disable-kvm" in said and not any("accel=kvm" in word for word in said)
 
 
 def test_a_shell_under_kvm_never_falls_back_to_an_emulator() -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from lab.cli import main
+from lab.compare import result_folders
+from lab.core import paths
 from lab.core.errors import DiskFull, GuestFailed, GuestFailure
-from lab.guests import kvm
+from lab.guests import kvm, perf_stat
 from lab.nightly import record
 from lab.nightly.context import LiveBudget
 from lab.nightly.record import Night
@@ -110,6 +112,27 @@ def test_a_host_without_live_mode_says_so_once_and_judges_by_exact_mode(nights: 
     assert done.outcome == "green" and measured(done) == [("exact", ("yesterday", "last-good"))]
     assert done.notes == ["live mode is not measured on this host: there is no /dev/kvm"]
     assert not done.branches[0].notes and not host.booted
+
+
+def test_the_probe_has_the_time_that_the_plan_gives_guests(nights: Nights, host: LiveHost) -> None:
+    limits_s = []
+
+    def require(qemu: str, *, guest_timeout_s: float = 0) -> str:
+        limits_s.append(guest_timeout_s)
+        return "host"
+
+    nights.monkeypatch.setattr(kvm, "require", require)
+    write(nights, "guest_timeout_s = 900")
+    assert ("live", ("itself",)) in measured(nights.run())
+    assert {*limits_s} == {900}
+
+
+@pytest.mark.parametrize("pmu", [True, False])
+def test_perf_counts_at_night_where_there_is_a_pmu(nights: Nights, host: LiveHost, pmu: bool) -> None:
+    nights.monkeypatch.setattr(perf_stat, "has_pmu", lambda: pmu)
+    nights.run()
+    plans = [result_folders.load_plan(folder) for folder in paths.data_dir("results").iterdir()]
+    assert [plan.live.perf for plan in plans if plan.live] == [pmu]
 
 
 def test_tcg_has_to_be_asked_for(nights: Nights, host: LiveHost) -> None:
