@@ -130,6 +130,8 @@ def _install(home: Path) -> None:
     wheel = next(wheels.glob("*.whl"))
     subprocess.run([*pip, "install", "--no-deps", "--upgrade", "--target", str(site), str(wheel)], check=True)
     shutil.rmtree(wheels)
+    # The user cannot: else each command would compile what it imports, for minutes where the processor is emulated.
+    subprocess.run([str(python), "-m", "compileall", "-q", str(site)], stdout=subprocess.DEVNULL, check=False)
 
 
 @pytest.fixture(scope="session")
