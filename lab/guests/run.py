@@ -26,6 +26,12 @@ CONSOLE, REPORT, INITRD = "console.log", "report.jsonl", "initrd.cpio"
 GUEST_TIMEOUT_S = 300.0
 """The longest that a guest may take, unless the user says otherwise."""
 
+LAST_WORDS_S = 20.0
+"""The longest silence of a guest whose kernel oopsed."""
+
+END_SIZE = 64 << 10
+"""The bytes of a console's end that an oops is looked for in."""
+
 TOO_MUCH = "cost plugin: the guest's"
 """The beginning of the plugin's complaint about a guest that would make it grow without bound."""
 
@@ -112,9 +118,11 @@ def boot(
 ) -> GuestExit:
     """Run a guest to its end, or kill it after `timeout_s` of wall time, without what it waited for a processor.
 
+    One whose kernel oopsed may never end, and is killed once it says nothing more.
+
     argv: has the guest write CONSOLE and REPORT in the folder. on_start: called with the new process; an exception
     from it ends the guest. file_max: the most bytes of a file that it writes, its memory included where that is one.
-    silence_s: a guest whose console says nothing for so long is killed, too.
+    silence_s: a guest that says nothing for so long is killed, too.
     """
     running = running or RunningGuests()
     started = time.monotonic()
@@ -133,7 +141,7 @@ def boot(
         try:
             if on_start is not None:
                 on_start(process)
-            cpu_s = _wait(process, timeout_s, folder / CONSOLE, silence_s)
+            cpu_s = _wait(process, timeout_s, folder, silence_s)
         except subprocess.TimeoutExpired:
             timed_out = True
         finally:
@@ -153,19 +161,24 @@ def boot(
     )
 
 
-def _wait(process: subprocess.Popen[bytes], timeout_s: float, console: Path, silence_s: float | None) -> float:
-    """Wait for a process to end; its processor time, which is known until it is reaped."""
+def _wait(process: subprocess.Popen[bytes], timeout_s: float, folder: Path, silence_s: float | None) -> float:
+    """Wait for a guest to end; its processor time, which is known until it is reaped."""
+    console, report = folder / CONSOLE, folder / REPORT
     descriptor = os.pidfd_open(process.pid)
-    started = time.monotonic()
-    left, said = timeout_s, _size(console)
+    started = spoke = time.monotonic()
+    left, said = timeout_s, (_size(console), _size(report))
     try:
         ended = select.poll()
         ended.register(descriptor, select.POLLIN)
-        while not ended.poll(1000 * min(left, silence_s or left)):
-            before, said = said, _size(console)
+        while not ended.poll(1000 * min(left, silence_s or LAST_WORDS_S / 4)):
+            now = time.monotonic()
+            if (sizes := (_size(console), _size(report))) != said:
+                said, spoke = sizes, now
+            if now - spoke >= LAST_WORDS_S and _OOPS.search(_end(console)):
+                raise subprocess.TimeoutExpired(process.args, timeout_s)
             # A guest beside much other work is slow, and does not hang: its kernel must not be blamed.
-            left = timeout_s - (time.monotonic() - started) + _queued_s(process.pid)
-            if left <= 0 or (silence_s and said == before):
+            left = timeout_s - (now - started) + _queued_s(process.pid)
+            if left <= 0 or (silence_s and now - spoke >= silence_s):
                 raise subprocess.TimeoutExpired(process.args, timeout_s)
     finally:
         os.close(descriptor)
@@ -189,6 +202,15 @@ def _queued_s(process: int) -> float:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
+
+
+def _end(path: Path) -> str:
+    """The end of a console, which may be long."""
+    if not path.exists():
+        return ""
+    with path.open("rb") as stream:
+        stream.seek(max(_size(path) - END_SIZE, 0))
+        return stream.read().decode(errors="replace")
 
 
 _PANIC = re.compile(r"Kernel panic - not syncing: (.*)")

@@ -201,6 +201,16 @@ def test_a_guest_that_takes_too_long_is_killed(tmp_path: Path) -> None:
     assert _gone(tmp_path / "pid")
 
 
+def test_a_guest_that_oopsed_ends_once_it_is_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guest_run, "LAST_WORDS_S", 2.0)
+    talk = "echo 'Oops: double fault: 0000' >console.log"
+    talk += "; for n in 1 2 3 4 5; do printf ' ' >>report.jsonl; sleep 0.6; done"
+    left = guest_run.boot(["sh", "-c", f"{talk}; sleep 60"], folder=tmp_path, timeout_s=60)
+    assert left.timed_out and left.wall_s < 40 and left.report.read_text() == " " * 5
+    with pytest.raises(GuestFailed, match=r"oopsed: Oops: double fault"):
+        guest_run.read_report(left)
+
+
 def test_a_guest_that_waits_for_a_processor_does_not_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guest_run, "_queued_s", lambda process: 60.0)
     left = guest_run.boot(qemu(tmp_path, "sleep 0.5"), folder=tmp_path, timeout_s=0.1)
