@@ -245,7 +245,9 @@ def _require_complete(ended: GuestExit, report: GuestReport) -> None:
     if panic := _PANIC.search(console):
         raise _panicked(panic[1].strip(), console, log)
     if oops := _OOPS.search(console):
-        raise GuestFailed(GuestFailure.OOPS, f"the guest's kernel oopsed: {oops[1].strip()}", log=log)
+        raise GuestFailed(
+            GuestFailure.OOPS, f"the guest's kernel oopsed: {oops[1].strip()}", hint=_hint(console), log=log
+        )
     stall = _STALL.search(console)
     if ended.timed_out:
         why = f": {stall[1].strip()}" if stall else ""
@@ -310,7 +312,14 @@ def _panicked(why: str, console: str, log: Path) -> GuestFailed:
             "kernels/fragments/guest.config)? Add it with %CONFIG_...=y",
             log=log,
         )
-    return GuestFailed(GuestFailure.PANIC, f"the guest's kernel panicked: {why}", log=log)
+    return GuestFailed(GuestFailure.PANIC, f"the guest's kernel panicked: {why}", hint=_hint(console), log=log)
+
+
+def _hint(console: str) -> str | None:
+    """The hint for a kernel that died: QEMU is to blame where it computed flags wrongly, and an interrupt came then."""
+    if "traps: PANIC: double fault" not in console:
+        return None
+    return "QEMU 7.2 has wrong flags after cmpxchg16b in some layouts of a kernel's code: try a newer one with --qemu"
 
 
 def _incomplete(report: GuestReport, console: str, log: Path) -> GuestFailed:

@@ -174,6 +174,13 @@ def test_console_bytes_that_are_no_text_are_read_anyway(tmp_path: Path) -> None:
         guest_run.read_report(left)
 
 
+def test_a_double_fault_may_be_qemus(tmp_path: Path) -> None:
+    for left, hint in ((PANIC, None), ("[ 1.0] traps: PANIC: double fault, error_code: 0x0\n" + NULL, "cmpxchg16b")):
+        with pytest.raises(GuestFailed) as caught:
+            guest_run.read_report(ended(tmp_path, console=BOOT + left, report=b""))
+        assert (hint in caught.value.hint) if hint else (caught.value.hint is None)
+
+
 # --- booting, with programs that stand in for QEMU
 
 
