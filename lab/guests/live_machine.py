@@ -32,7 +32,7 @@ from lab.guests.run import CONSOLE, INITRD, REPORT, overridden
 from lab.guests.topology import CpuSet, Shape
 
 if TYPE_CHECKING:
-    from qemu.qmp.legacy import QEMUMonitorProtocol
+    from qemu.qmp import QMPClient
 
 Accelerator = Literal["kvm", "tcg"]
 
@@ -320,22 +320,33 @@ def pin_and_start(process: subprocess.Popen[bytes], folder: Path, cpu_set: CpuSe
     timeout_s: until QEMU listens, which allocates the guest's memory first, and for each of its answers.
     Threads that QEMU starts later inherit the CPUs of the thread that starts them.
     """
-    from qemu.qmp import QMPError  # imports asyncio: only when there is a guest
+    import asyncio  # with qemu.qmp, only when there is a guest
 
-    monitor = _connected(process, folder / QMP, timeout_s)
-    if monitor is None:
-        return
+    from qemu.qmp import QMPError
+
     try:
-        with monitor:
-            monitor.settimeout(timeout_s)
-            threads = vcpu_threads(monitor.cmd("query-cpus-fast"))
-            pin(process.pid, threads, cpu_set)
-            monitor.cmd("cont")
-    except (QMPError, TimeoutError, OSError) as error:
+        asyncio.run(_pin_and_start(process, folder, cpu_set, timeout_s))  # Ctrl-C ends what it had begun, too
+    except (QMPError, EOFError, OSError) as error:
         if process.poll() is None:
             raise GuestFailed(
                 GuestFailure.QEMU_DIED, f"QEMU does not answer on {folder / QMP}: {error}", hint=_SLOW
             ) from error
+
+
+async def _pin_and_start(process: subprocess.Popen[bytes], folder: Path, cpu_set: CpuSet, timeout_s: float) -> None:
+    import asyncio
+
+    from qemu.qmp import QMPClient
+
+    client = QMPClient()
+    if not await _connect(client, process, folder / QMP, timeout_s):
+        return
+    try:
+        threads = vcpu_threads(await asyncio.wait_for(client.execute("query-cpus-fast"), timeout_s))
+        pin(process.pid, threads, cpu_set)
+        await asyncio.wait_for(client.execute("cont"), timeout_s)
+    finally:
+        await client.disconnect()
 
 
 def vcpu_threads(answer: Any) -> list[int]:
@@ -355,26 +366,26 @@ def pin(pid: int, threads: Sequence[int], cpu_set: CpuSet, *, proc: Path = Path(
                 os.sched_setaffinity(int(path.name), set(cpu_set.others))
 
 
-def _connected(process: subprocess.Popen[bytes], socket: Path, timeout_s: float) -> QEMUMonitorProtocol | None:
-    """A connection, as soon as QEMU listens, which allocates the guest's memory first. None if it has ended.
+async def _connect(client: QMPClient, process: subprocess.Popen[bytes], socket: Path, timeout_s: float) -> bool:
+    """Connect as soon as QEMU listens, which allocates the guest's memory first. False if it has ended.
 
     The path goes through the folder's descriptor: a socket's path has at most 107 bytes, a result's can have more.
     """
+    import asyncio
+
     from qemu.qmp import ConnectError
-    from qemu.qmp.legacy import QEMUMonitorProtocol
 
     deadline = time.monotonic() + timeout_s
     folder = os.open(socket.parent, os.O_PATH | os.O_DIRECTORY)
     try:
         while process.poll() is None:
             with suppress(ConnectError):
-                monitor = QEMUMonitorProtocol(f"/proc/self/fd/{folder}/{socket.name}")
-                monitor.connect()
-                return monitor
+                await asyncio.wait_for(client.connect(f"/proc/self/fd/{folder}/{socket.name}"), timeout_s)
+                return True
             if time.monotonic() > deadline:
                 message = f"QEMU did not listen on {socket} within {timeout_s:.0f} s"
                 raise GuestFailed(GuestFailure.QEMU_DIED, message, hint=_SLOW)
-            time.sleep(_LOOK_S)
+            await asyncio.sleep(_LOOK_S)
     finally:
         os.close(folder)
-    return None
+    return False

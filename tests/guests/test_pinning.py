@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+import socket
 import subprocess
+import sys
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from qemu.qmp import legacy
+from qemu.qmp import QMPClient
 
 from lab.core.errors import GuestFailed
 from lab.guests import live_machine
@@ -32,29 +37,71 @@ def test_vcpus_are_pinned_by_their_number(tmp_path: Path, monkeypatch: pytest.Mo
     assert done == {11: {4}, 12: {6}}, "without CPUs left, the others run anywhere"
 
 
+@pytest.fixture
+def mute(tmp_path: Path) -> Iterator[socket.socket]:
+    """The socket of a QEMU that listens in the test's folder, and does not answer."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / live_machine.QMP))
+        listener.listen()
+        yield listener
+
+
 def test_a_qemu_that_does_not_answer_is_waited_for_as_long_as_a_guest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits_s = []
 
-    class Silent:
-        """A QEMU that listens, and no more."""
+    async def connect(client: QMPClient, *_: object) -> bool:
+        return True
 
-        def __init__(self, address: str) -> None: ...
-        def __enter__(self) -> Silent:
-            return self
+    async def execute(client: QMPClient, command: str) -> None: ...
 
-        def __exit__(self, *_: object) -> None: ...
-        def connect(self) -> None: ...
-        def settimeout(self, timeout_s: float) -> None:
-            limits_s.append(timeout_s)
+    async def wait_for(answer: Coroutine[Any, Any, None], timeout_s: float) -> None:
+        answer.close()
+        limits_s.append(timeout_s)
+        raise TimeoutError
 
-        def cmd(self, name: str) -> None:
-            raise TimeoutError
-
-    monkeypatch.setattr(legacy, "QEMUMonitorProtocol", Silent)
+    monkeypatch.setattr(live_machine, "_connect", connect)
+    monkeypatch.setattr(QMPClient, "execute", execute)
+    monkeypatch.setattr("asyncio.wait_for", wait_for)
     with subprocess.Popen(["sleep", "60"]) as process:
         with pytest.raises(GuestFailed, match="does not answer") as late:
             live_machine.pin_and_start(process, tmp_path, CpuSet(cpus=[0], others=[], nodes=[]), timeout_s=900)
         process.kill()
     assert limits_s == [900] and late.value.hint and "--guest-timeout" in late.value.hint
+
+
+_GREETING = b'{"QMP": {"version": {"qemu": {"major": 7, "minor": 2, "micro": 0}}, "capabilities": []}}\r\n'
+_STOPPED = """\
+import asyncio, gc, subprocess, sys
+from pathlib import Path
+from lab.guests import live_machine
+from lab.guests.topology import CpuSet
+
+with subprocess.Popen(["sleep", "60"]) as process:
+    print("waits", flush=True)
+    try:
+        cpu_set = CpuSet(cpus=[0], others=[], nodes=[])
+        live_machine.pin_and_start(process, Path(sys.argv[1]), cpu_set, timeout_s=60)
+    except KeyboardInterrupt:
+        print("stopped")
+    process.kill()
+asyncio.set_event_loop(None)
+gc.collect()
+"""
+"""What is left over of a connection complains as it is collected, which the end of a process may do or not."""
+
+
+def test_ctrl_c_while_qemu_is_connected_to_is_quiet(tmp_path: Path, mute: socket.socket) -> None:
+    with subprocess.Popen(
+        ["env", "--default-signal=INT", sys.executable, "-c", _STOPPED, str(tmp_path)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout and process.stdout.readline() == "waits\n"
+        connection, _ = mute.accept()
+        connection.sendall(_GREETING)
+        assert b"qmp_capabilities" in connection.recv(4096), "it waits for the answer now"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+        connection.close()
+    assert (out, err) == ("stopped\n", "")
