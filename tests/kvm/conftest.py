@@ -8,20 +8,59 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from ..guest.conftest import BASE, TEST, Lab, lab, story
-from .machine import Machine
+from .machine import SHARE, Machine
 
 __all__ = ["lab", "story"]
 
 KVM_GROUP = 4242
 CASE = "alloc-burst:layout-4632k"
-AB = ("ab", "--base", BASE, "--test", TEST, "-w", CASE)
+ARMS = ("--base", BASE, "--test", TEST)
+AB = ("ab", *ARMS, "-w", CASE)
+LIVE = ("--mode", "live", "--accel", "kvm", "--iterations", "1")
+
+# The CPUs of each thread of each QEMU, seen once a second.
+_WATCH = """\
+for ((look = 0; ; look++)); do
+    [ ! -e "$1" ] || exit 0
+    for task in /proc/[0-9]*/task/*/; do
+        read -r name <"$task/comm"
+        case "$name" in qemu-system*|CPU*) ;; *) continue ;; esac
+        while read -r key value; do
+            case "$key" in
+            Cpus_allowed_list:) echo "$look $task $value" ;;
+            esac
+        done <"$task/status"
+    done 2>/dev/null
+    sleep 1
+done
+"""
+
+# Waits until a command has written so many files, or has ended.
+_UNTIL = """\
+while kill -0 "$1" 2>/dev/null; do
+    found=("$3"/*)
+    [ ! -e "${found[0]}" ] || [ ${#found[@]} -lt "$2" ] || exit 0
+    sleep 0.2
+done
+exit 1
+"""
+
+
+class QemuThread(NamedTuple):
+    """A thread of a QEMU as it was seen at one look: its process, and the CPUs that it may use."""
+
+    look: int
+    process: int
+    thread: int
+    cpus: str
 
 
 @dataclass
@@ -33,11 +72,10 @@ class KvmLab:
     groups: str = str(KVM_GROUP)
     results: dict[str, Any] = field(default_factory=dict)
 
-    def command(self, *arguments: str) -> list[str]:
-        """The argument list that runs the lab as its user."""
+    def as_user(self, *argv: str) -> list[str]:
+        """The argument list that runs a program as the lab's user, who may use KVM."""
         user = pwd.getpwnam(self.lab.user)
-        drop = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", f"--groups={self.groups}", "--"]
-        return [*drop, str(self.lab.python), "-m", "lab", *arguments]
+        return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", f"--groups={self.groups}", "--", *argv]
 
     def environment(self) -> dict[str, str]:
         """The user's environment, in which the mode is not decided."""
@@ -45,7 +83,8 @@ class KvmLab:
 
     def start(self, *arguments: str) -> int:
         """Start a command of the lab; its number."""
-        return self.machine.start(*self.command(*arguments), env=self.environment())
+        argv = self.as_user(str(self.lab.python), "-m", "lab", *arguments)
+        return self.machine.start(*argv, env=self.environment())
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a command of the lab to its end."""
@@ -56,6 +95,53 @@ class KvmLab:
         done = self.run(*arguments, "--json")
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
+
+    def refused(self, status: int, *arguments: str) -> str:
+        """Run a command that must fail with a status and one clear line; all that it said."""
+        done = self.run(*arguments)
+        assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
+        assert "Traceback" not in done.stderr
+        assert len([line for line in done.stderr.splitlines() if line.startswith("lab: ")]) == 1, done.stderr
+        return done.stderr
+
+    def stop_when(self, folder: Path, files: int, signal: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Start a command, signal all its processes once a folder has so many files; how it ended."""
+        number = self.start(*arguments)
+        process = str(self.machine.process(number))
+        came = self.machine.run("bash", "-c", _UNTIL, "until", process, str(files), str(folder))
+        assert came.returncode == 0, self.machine.wait(number).stderr
+        self.machine.run("kill", f"-{signal}", "--", f"-{process}")
+        return self.machine.wait(number)
+
+    def processes(self) -> list[str]:
+        """The names of the machine's processes."""
+        return self.machine.run("bash", "-c", "cat /proc/[0-9]*/comm").stdout.split()
+
+    @contextmanager
+    def watched(self) -> Iterator[list[QemuThread]]:
+        """Look at the threads of QEMU meanwhile; the list is filled at the end."""
+        seen: list[QemuThread] = []
+        stop = Path(tempfile.mktemp(prefix="watched-", dir=self.machine.folder))  # noqa: S306 - nobody else is there
+        watch = self.machine.start("bash", "-c", _WATCH, "watch", str(SHARE / stop.name))
+        try:
+            yield seen
+        finally:
+            stop.touch()
+            for line in self.machine.wait(watch).stdout.splitlines():
+                look, task, cpus = line.split()
+                _, _, process, _, thread, _ = task.split("/")
+                seen.append(QemuThread(int(look), int(process), int(thread), cpus))
+
+
+def counters(document: Any, *names: str) -> dict[str, tuple[float, float]]:
+    """The first values of both arms, by metric, of a comparison's only case."""
+    (case,) = document["cases"]
+    return {m["name"]: (m["base"][0], m["test"][0]) for m in case["metrics"] if m["name"] in names}
+
+
+def counted(document: Any) -> list[Any]:
+    """The rounds of a comparison that count."""
+    return [one for one in document["live"]["rounds"] if one["state"] in ("kept", "disturbed")]
 
 
 @pytest.fixture(scope="session")

@@ -57,8 +57,9 @@ exec /lib/systemd/systemd --unit=multi-user.target --log-target=kmsg --show-stat
 class Machine:
     """A running machine, in which commands run as root. folder: the shared one, which is kept."""
 
-    def __init__(self, folder: Path, *, systemd: bool = False, memory_mb: int = 4096, timeout_s: float = 300) -> None:
+    def __init__(self, folder: Path, *, systemd: bool = False, memory_mb: int = 4096, timeout_s: float = 1800) -> None:
         self.folder = folder
+        self._timeout_s = timeout_s
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "server.sh").write_text(_SERVER)
         (folder / "systemd.sh").write_text(_SYSTEMD)
@@ -86,12 +87,14 @@ class Machine:
         """Start a command; its number."""
         self._count += 1
         exports = [f"export {name}={shlex.quote(value)}" for name, value in (env or {}).items()]
-        script = [*exports, f"cd {shlex.quote(cwd)}", f"exec {shlex.join(argv)}"]
+        # A shell without job control starts what it puts in the background deaf to Ctrl-C.
+        run = shlex.join(["env", "--default-signal=INT", *argv])
+        script = [f"echo $$ >{SHARE / str(self._count)}.pid", *exports, f"cd {shlex.quote(cwd)}", f"exec {run}"]
         (self.folder / f"{self._count}.sh").write_text("\n".join(script) + "\n")
         self._control.sendall(b"%d\n" % self._count)
         return self._count
 
-    def wait(self, number: int, timeout_s: float = 1200) -> subprocess.CompletedProcess[str]:
+    def wait(self, number: int, timeout_s: float = 7200) -> subprocess.CompletedProcess[str]:
         """Wait for a command, with its status and output."""
         self._control.settimeout(timeout_s)
         while number not in self._statuses:
@@ -100,8 +103,25 @@ class Machine:
         out, err = ((self.folder / f"{number}.{stream}").read_text(errors="replace") for stream in ("out", "err"))
         return subprocess.CompletedProcess(number, self._statuses[number], out, err)
 
+    def process(self, number: int) -> int:
+        """The process of a command, which leads a group of its own."""
+        path = self.folder / f"{number}.pid"
+        deadline = time.monotonic() + self._timeout_s
+        while not path.exists() or not path.read_text().endswith("\n"):
+            assert time.monotonic() < deadline, f"{path} does not appear"
+            time.sleep(0.1)
+        return int(path.read_text())
+
+    def put(self, path: Path, text: str, owner: str) -> None:
+        """Write a file of the machine, which anybody may run."""
+        source = self.folder / path.name
+        source.write_text(text)
+        install = ("install", "-D", f"--owner={owner}", "--mode=755", str(SHARE / path.name), str(path))
+        done = self.run(*install)
+        assert done.returncode == 0, done.stderr
+
     def run(
-        self, *argv: str, env: Mapping[str, str] | None = None, cwd: str = "/", timeout_s: float = 1200
+        self, *argv: str, env: Mapping[str, str] | None = None, cwd: str = "/", timeout_s: float = 7200
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
         return self.wait(self.start(*argv, env=env, cwd=cwd), timeout_s)
@@ -131,8 +151,8 @@ def _argv(sockets: Path, folder: Path, program: str, memory_mb: int) -> list[str
     tsc = subprocess.run([parts / "tsc"], capture_output=True, text=True, check=True).stdout.strip()
     cmdline = [
         *("console=ttyS0", "loglevel=4", "mitigations=off", "panic=-1"),
-        # Emulated timers are too coarse to measure the TSC by.
-        *("tsc=reliable", f"tsc_early_khz={tsc}"),
+        # Emulated timers are too coarse to measure the TSC by, and too late on a busy host for the kernel's check.
+        *("tsc=reliable", f"tsc_early_khz={tsc}", "no_timer_check"),
         *("--", "/bin/bash", str(SHARE / program)),
     ]
     mount = "security_model=none,multidevs=remap"

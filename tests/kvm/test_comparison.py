@@ -1,0 +1,149 @@
+"""Comparisons under KVM: vCPUs and duets on their CPUs, A/A, stopped and killed ones, and exact mode beside them."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..guest.conftest import Lab
+from .conftest import AB, ARMS, CASE, LIVE, TEST, KvmLab, QemuThread, counted, counters
+
+pytestmark = pytest.mark.kvm
+
+_TWO = """\
+#!/bin/sh
+[ "$(grep -c ^processor /proc/cpuinfo)" = 2 ]
+"""
+"""A program that fails in a guest that has not two CPUs."""
+
+
+def cpus_of(seen: list[QemuThread]) -> dict[tuple[int, int], list[str]]:
+    """The CPUs of the threads of each QEMU at each look, sorted."""
+    found: dict[tuple[int, int], list[str]] = {}
+    for one in seen:
+        found.setdefault((one.look, one.process), []).append(one.cpus)
+    return {key: sorted(cpus) for key, cpus in found.items()}
+
+
+# ---- two vCPUs
+
+
+def test_two_vcpus_are_on_two_cpus_and_the_guest_has_both(kvm: KvmLab) -> None:
+    script = kvm.lab.home / "scripts" / "two.sh"
+    kvm.machine.put(script, _TWO, kvm.lab.user)
+    with kvm.watched() as seen:
+        document = kvm.json("ab", *ARMS, "-w", f"script:{script}", *LIVE, "--cpus", "2", "--rounds", "1")
+    (done,) = counted(document)
+    assert [boot["cpus"] for boot in done["boots"]] == [[0, 1]] * 2
+    pinned = {process for (_, process), cpus in cpus_of(seen).items() if {"0", "1"} <= {*cpus}}
+    assert len(pinned) >= 2, seen
+
+
+# ---- a duet
+
+
+@pytest.fixture(scope="module")
+def duet(kvm: KvmLab) -> tuple[Any, list[QemuThread]]:
+    """Two rounds with both arms at once, and the threads of QEMU meanwhile."""
+    with kvm.watched() as seen:
+        document = kvm.json(*AB, *LIVE, "--duet", "--rounds", "2")
+    return document, seen
+
+
+def test_the_arms_of_a_duet_swap_their_cpus(duet: tuple[Any, list[QemuThread]]) -> None:
+    rounds = [{boot["arm"]: boot["cpus"] for boot in one["boots"]} for one in counted(duet[0])]
+    assert rounds[0] in ({"base": [0], "test": [1]}, {"base": [1], "test": [0]})
+    assert rounds[1] == {"base": rounds[0]["test"], "test": rounds[0]["base"]}
+
+
+def test_the_arms_of_a_duet_run_at_once_each_on_its_own_cpu(duet: tuple[Any, list[QemuThread]]) -> None:
+    pinned: dict[int, set[str]] = {}
+    for (look, process), cpus in cpus_of(duet[1]).items():
+        for cpu in {"0", "1"} & {*cpus}:
+            pinned.setdefault(look, set()).add(f"{cpu} {process}")
+    both = [seen for seen in pinned.values() if {one[0] for one in seen} == {"0", "1"}]
+    assert both and all(len({one.split()[1] for one in seen}) == 2 for seen in both), pinned
+
+
+def test_counters_of_a_duet_are_those_of_exact_mode(duet: tuple[Any, list[QemuThread]], exact: Any) -> None:
+    names = ("page_faults", "vmas")
+    assert counters(duet[0], *names) == counters(exact, *names)
+
+
+# ---- A/A
+
+
+def test_a_certificate_of_one_round_claims_to_resolve_nothing(kvm: KvmLab) -> None:
+    document = kvm.json("aa", TEST, "-w", CASE, *LIVE, "--rounds", "1")
+    (made,) = document["certificates"]
+    assert (made["mode"], made["accelerator"], made["pairs"], made["verdict"]) == ("live", "kvm", 1, "unknown")
+    assert made["resolves"] in ({}, []), made
+    assert "resolves 0.0 %" not in kvm.run("aa", "--list").stdout
+
+
+# ---- stopped and killed
+
+
+@pytest.fixture(scope="module")
+def interrupted(kvm: KvmLab) -> tuple[str, list[dict[str, str]], Any]:
+    """Two rounds that Ctrl-C stops and `kill -9` ends: what the first said, the boots after each, the document."""
+    folder = kvm.lab.home / "live-kvm-interrupted"
+    boots = folder / "boots"
+    stopped = kvm.stop_when(boots, 1, "INT", *AB, *LIVE, "--rounds", "2", "--result", str(folder))
+    assert stopped.returncode == 130, stopped
+    kept = [_digests(kvm, boots)]
+    killed = kvm.stop_when(boots, len(kept[0]) + 1, "KILL", "ab", "--resume", str(folder))
+    assert killed.returncode == 128 + 9, killed
+    assert not any("qemu" in name for name in kvm.processes()), "no guest outlives the lab"
+    kept.append(_digests(kvm, boots))
+    document = kvm.json("ab", "--resume", str(folder))
+    kept.append(_digests(kvm, boots))
+    return stopped.stderr, kept, document
+
+
+def _digests(kvm: KvmLab, folder: Path) -> dict[str, str]:
+    """The SHA-256 of a folder's files in the machine, by path."""
+    found = kvm.machine.run("find", str(folder), "-type", "f", "-exec", "sha256sum", "{}", "+").stdout
+    return {path: digest for digest, path in (line.split(maxsplit=1) for line in found.splitlines())}
+
+
+def test_ctrl_c_says_how_to_go_on(interrupted: tuple[str, list[dict[str, str]], Any]) -> None:
+    assert "lab ab --resume " in interrupted[0] and "Traceback" not in interrupted[0]
+
+
+def test_nothing_that_was_measured_before_a_stop_or_a_kill_is_measured_again(
+    interrupted: tuple[str, list[dict[str, str]], Any],
+) -> None:
+    _, (stopped, killed, finished), _ = interrupted
+    assert 1 <= len(stopped) < len(killed) <= len(finished) == 4
+    assert stopped.items() <= killed.items() <= finished.items()
+
+
+def test_a_comparison_that_was_stopped_and_killed_ends_as_any_other(
+    interrupted: tuple[str, list[dict[str, str]], Any], exact: Any
+) -> None:
+    document = interrupted[2]
+    assert [one["number"] for one in counted(document)] == [1, 2]
+    assert document["verdict"] == "unknown", "two rounds decide nothing"
+    assert counters(document, "page_faults", "vmas") == counters(exact, "page_faults", "vmas")
+
+
+# ---- exact mode in the machine
+
+
+def test_exact_mode_is_equal_to_the_byte_under_another_kernel_and_cpu(kvm: KvmLab, story: Lab, exact: Any) -> None:
+    inside = kvm.json(*AB, "--mode", "exact", "--seeds", "1")
+    assert inside["cases"] == exact["cases"]
+    assert inside["environment"] == exact["environment"]
+    results = story.home / ".local/share/kernel-ab-lab/results"
+    ours, theirs = (results / document["result"] / "guests" for document in (exact, inside))
+    outside = {
+        str(path.relative_to(ours)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in ours.rglob("*")
+        if path.is_file()
+    }
+    found = {str(Path(path).relative_to(theirs)): digest for path, digest in _digests(kvm, theirs).items()}
+    assert found == outside and any(path.endswith("costs.jsonl") for path in found)
