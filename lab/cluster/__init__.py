@@ -44,6 +44,10 @@ def connect(cluster: str | None, share: str | None, progress: Progress) -> Itera
         client = Client(cluster, timeout=_TIMEOUT_S, set_as_default=False)
     except (OSError, TimeoutError) as error:
         raise HostFailed(f"no cluster answers at {cluster}: {error}", hint="see docs/cluster.md") from error
+    except TypeError as error:  # dask's, for a tls:// address without certificates in its settings
+        raise HostFailed(
+            f"no certificate to connect to {cluster} with", hint="set those of dask: see docs/cluster.md"
+        ) from error
     executor = ClusterExecutor(client, storage, progress)
     try:
         yield executor

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import dask
 import pytest
 
+from lab import cluster as lab_cluster
 from lab.cli import main
 from lab.cluster import client
 
 from ..fakes import qemu as fakeqemu
 from ..fakes.bisection import line
 from ..fakes.bisector import Bisector, culprits
-from ..fakes.cluster import Cluster, boot_really, running
+from ..fakes.cluster import TOP, Cluster, boot_really, running, started
 
 TIMES = re.compile(rb'"(wall_s|started|seconds|at|run_s|build_s)": [^,\n]*|"seal":"[0-9a-f]*",')
 
@@ -216,3 +220,55 @@ def test_what_cannot_be_is_refused_before_any_work(
     ends = line(bisector.tree, [100.0, 60.0])
     status = main.run(["ab", "--base", ends[0], "--test", ends[1], "--tree", str(bisector.tree), *words])
     assert status == 2 and complaint in bisector.capsys.readouterr().err
+
+
+# ---- TLS
+
+
+def _certificate(folder: Path, name: str) -> dict[str, str]:
+    """A certificate that signs itself, as dask's settings name it: each end trusts that one alone."""
+    key, certificate = folder / f"{name}.key", folder / f"{name}.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-subj", "/CN=lab", "-keyout", key, "-out", certificate],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    ends = {
+        f"{end}.{part}": str(path)
+        for end in ("scheduler", "worker", "client")
+        for part, path in (("key", key), ("cert", certificate))
+    }
+    settings = {"ca-file": str(certificate), **ends}
+    return {f"distributed.comm.tls.{name}": path for name, path in settings.items()}
+
+
+def _variables(tls: dict[str, str]) -> dict[str, str]:
+    return {f"DASK_{name.upper().replace('.', '__').replace('-', '_')}": path for name, path in tls.items()}
+
+
+def test_a_cluster_by_tls_serves_those_with_its_certificate_and_nobody_else(
+    bisector: Bisector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends, result = line(bisector.tree, [100.0, 60.0]), tmp_path / "result"
+    alone = compare_alone(bisector, result, ends)
+    own, foreign = (_certificate(tmp_path, name) for name in ("own", "foreign"))
+    environment = {**os.environ, "PYTHONPATH": str(TOP), **_variables(own)}
+    cluster = Cluster(tmp_path / "cluster", environment=environment, protocol="tls")
+    with started(cluster, 1):
+        assert cluster.address.startswith("tls://")
+        with dask.config.set(own):
+            assert compare(bisector, result, ends, "--seeds", "8", *cluster.options) == 0, bisector.capsys.readouterr()
+        assert documents(result) == alone
+        monkeypatch.setattr(lab_cluster, "_TIMEOUT_S", 3)
+        for settings, address in (
+            (foreign, cluster.address),
+            ({}, cluster.address),
+            ({}, cluster.address.replace("tls://", "tcp://")),
+        ):
+            bisector.capsys.readouterr()
+            with dask.config.set(settings):
+                words = ["--cluster", address, "--share", str(tmp_path / "cluster" / "share")]
+                assert compare(bisector, tmp_path / "refused", ends, "--seeds", "8", *words) == 4
+            said = bisector.capsys.readouterr().err
+            (complaint,) = [line for line in said.splitlines() if line.startswith("lab: ")]
+            assert address in complaint and "Traceback" not in said

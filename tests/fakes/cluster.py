@@ -35,12 +35,13 @@ def boot_really(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass
 class Cluster:
-    """A scheduler, called `scheduler`, and workers. user: the user that runs them."""
+    """A scheduler, called `scheduler`, and workers. user: the user that runs them. protocol: `tcp` or `tls`."""
 
     folder: Path
     python: Sequence[str] = (sys.executable,)
     environment: Mapping[str, str] = field(default_factory=lambda: {**os.environ, "PYTHONPATH": str(TOP)})
     user: str | None = None
+    protocol: str = "tcp"
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -106,7 +107,8 @@ def started(cluster: Cluster, workers: int, **env: str) -> Iterator[Cluster]:
     cluster._make("")
     cluster._make("share")
     try:
-        cluster._start("scheduler", "dask_scheduler", "--port", "0", "--no-dashboard", "--host", "127.0.0.1")
+        cluster._start("scheduler", "dask_scheduler", "--port", "0", "--no-dashboard", "--host", "127.0.0.1",
+                       "--protocol", cluster.protocol)  # fmt: skip
         _wait_for(lambda: (folder / "scheduler.json").exists(), cluster, "scheduler")
         for number in range(1, workers + 1):
             cluster.start_worker(f"worker-{number}", **env)
