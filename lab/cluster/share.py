@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import secrets
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -136,13 +135,10 @@ class Share:
             return None
         if (known := store.find(shared.key)) is not None:
             return known
-        staging = store.staging_dir()
-        try:
+        with store.staging() as staging:
             for name, digest in shared.files.items():
                 self._get(digest, staging / Path(name).name)
             return store.adopt(staging, shared.key)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
 
     # ---- records
 

@@ -8,7 +8,6 @@ clocks run at different rates tell: a fixed amount of work is the same in both.
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +16,7 @@ import msgspec
 
 from lab.compare import runs
 from lab.compare.runs import Bench, GuestRun, Run
-from lab.core import paths, records
+from lab.core import paths, process, records
 from lab.core.errors import GuestFailed, LabError, UserError, suggestion
 from lab.core.executor import Work
 from lab.core.records import Record
@@ -185,10 +184,10 @@ def require_fixed_work(bench: Bench, cases: Sequence[Case], arm: Arm) -> None:
 
 def _found_clocked(bench: Bench, cases: Sequence[Case], arm: Arm) -> str:
     """The error of the first case whose work follows the clock; a case that fails says nothing of that."""
-    with tempfile.TemporaryDirectory(dir=paths.cache_dir("checks")) as name:
-        (Path(name) / "runs").mkdir()
+    with process.scratch("", paths.cache_dir("checks")) as folder:
+        (folder / "runs").mkdir()
         try:
-            both = _at_two_rates(dataclasses.replace(bench, folder=Path(name)), arm, cases)
+            both = _at_two_rates(dataclasses.replace(bench, folder=folder), arm, cases)
         except GuestFailed:
             return ""
     for case in cases:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -14,6 +12,7 @@ from lab.compare.exact import ExactGuests
 from lab.compare.plan import ComparisonPlan
 from lab.compare.results import AbResult
 from lab.compare.runs import Run
+from lab.core import process
 from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.records import Record
@@ -66,8 +65,8 @@ def replay(result_id: str, work: Work, *, guest_timeout_s: float | None = None) 
             hint=f"measure again: {stored.reproduce}",
         )
     before = runs.load_all(folder)
-    with tempfile.TemporaryDirectory(prefix="lab-replay-") as scratch:
-        into = result_folders.new_folder(Path(scratch))
+    with process.scratch("lab-replay-") as scratch:
+        into = result_folders.new_folder(scratch)
         if is_matrix:
             guests = matrix.prepare(_patient(matrix_results.load_plan(folder), guest_timeout_s), into, work)
         else:

@@ -6,8 +6,7 @@ import json
 import os
 import shlex
 import sys
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,35 +40,31 @@ def play(
     cancelled: Callable[[], bool] | None = None,
     tag: str = "",
     check: bool = False,
-    litter: Sequence[Path] = (),
 ) -> None:
     """Run `ansible/playbooks/NAME.yml` against localhost with the given variables.
 
     tag: the value of LAB_PLAY in the environment of all processes, by which `process.kill_tagged` finds them. All of
-    them, and the folders of litter, go with a lab that is killed. check: find out what would change, and change
-    nothing.
+    them go with a lab that is killed. check: find out what would change, and change nothing.
 
     Raises `PlaybookFailed` with the failing task's message, and `KeyboardInterrupt` once `cancelled` returns True.
     """
     import ansible_runner  # takes a third of a second
 
-    with tempfile.TemporaryDirectory(prefix="lab-play-") as private:
+    with process.scratch("lab-play-", variable=TAG, value=tag) as private:
         # ansible-runner hands variables over on the command line; a file has no length limit.
-        variables_file = Path(private) / "variables.json"
+        variables_file = private / "variables.json"
         variables_file.write_text(json.dumps(_literal(variables)))
-        (Path(private) / _CONFIG).write_text(f"[defaults]\ninternal_poll_interval = {_POLL_S}\n")
-        tag = tag or private
-        with process.swept(Path(private), *litter, variable=TAG, value=tag):
-            runner = ansible_runner.run(
-                private_data_dir=private,
-                playbook=str(room("ansible") / "playbooks" / f"{name}.yml"),
-                roles_path=str(room("ansible") / "roles"),
-                cmdline=f"--extra-vars {shlex.quote(f'@{variables_file}')}{' --check' if check else ''}",
-                inventory="localhost,",
-                envvars={**_environment(private), TAG: tag},
-                quiet=True,
-                cancel_callback=cancelled,
-            )
+        (private / _CONFIG).write_text(f"[defaults]\ninternal_poll_interval = {_POLL_S}\n")
+        runner = ansible_runner.run(
+            private_data_dir=str(private),
+            playbook=str(room("ansible") / "playbooks" / f"{name}.yml"),
+            roles_path=str(room("ansible") / "roles"),
+            cmdline=f"--extra-vars {shlex.quote(f'@{variables_file}')}{' --check' if check else ''}",
+            inventory="localhost,",
+            envvars={**_environment(str(private)), TAG: tag or str(private)},
+            quiet=True,
+            cancel_callback=cancelled,
+        )
         if runner.status == "canceled":
             raise KeyboardInterrupt
         if runner.status != "successful":

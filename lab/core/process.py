@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -110,6 +112,24 @@ def swept(*folders: Path, variable: str = "", value: str = "") -> Iterator[None]
         finally:
             with suppress(BrokenPipeError):
                 sweeper.communicate(b"done")
+
+
+@contextmanager
+def scratch(
+    prefix: str, beside: Path | None = None, *, variable: str = "", value: str = "", mode: int = 0o700
+) -> Iterator[Path]:
+    """A new folder that goes with the block, or with this process if it is killed within it, at whichever instant.
+
+    beside: the folder that it is in, in place of that for temporary files. variable, value: as `swept` has them; the
+    value is the folder without one.
+    """
+    folder = (beside or Path(tempfile.gettempdir())) / f"{prefix}{secrets.token_hex(8)}"
+    with swept(folder, variable=variable, value=value or str(folder)):
+        folder.mkdir(mode=mode)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def sweep(variable: str, value: str, *folders: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -293,8 +293,7 @@ class Workspace:
         config = self.out / "lab.config"
         config.write_text(resolved)
         key = store.key_of(inputs)
-        staging = store.staging_dir()
-        try:
+        with store.staging(variable=ansible.TAG, value=str(self.worktree)) as staging:
             with follow_log(self.log, work.progress, f"build {self.source.describe}", self._expected_steps()) as steps:
                 variables = {
                     "kernel_build_config": str(config),
@@ -304,15 +303,13 @@ class Workspace:
                     "kernel_build_staging": str(staging),
                     "kernel_build_record": self._record(inputs, key),
                 }
-                self._play("kernel_build", variables, work.progress, litter=[staging])
+                self._play("kernel_build", variables, work.progress)
             if (staging / "config").read_text() != resolved:
                 raise BuildFailed(
                     f"{self.source.describe}: make changed the resolved configuration while building",
                     log=self.log,
                 )
             build = store.adopt(staging, key)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
         self._finish()
         if not (self.out / "lab.steps").exists():
             (self.out / "lab.steps").write_text(str(steps.count))
@@ -366,9 +363,7 @@ class Workspace:
         for marker in self._markers.values():
             marker.unlink(missing_ok=True)
 
-    def _play(
-        self, playbook: str, variables: Mapping[str, object], progress: Progress, litter: Sequence[Path] = ()
-    ) -> None:
+    def _play(self, playbook: str, variables: Mapping[str, object], progress: Progress) -> None:
         common = {
             "kernel_build_repo": str(self.repo.git_dir),
             "kernel_build_worktree": str(self.worktree),
@@ -396,7 +391,7 @@ class Workspace:
         }
         tag = str(self.worktree)
         try:
-            ansible.play(playbook, {**common, **variables}, cancelled=progress.cancelled, tag=tag, litter=litter)
+            ansible.play(playbook, {**common, **variables}, cancelled=progress.cancelled, tag=tag)
         except ansible.PlaybookFailed as error:
             self._finish()  # make removed the target that failed; the other objects are whole
             raise self._explain(error) from error

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from lab.core import locks, paths, records
+from lab.core import locks, paths, process, records
 from lab.core.records import Record
 
 logger = logging.getLogger(__name__)
@@ -79,11 +79,10 @@ def _is_whole(path: Path, digest: str) -> bool:
         return False
 
 
-def staging_dir() -> Path:
-    """A new folder on the store's file system, to be filled and passed to `adopt`."""
-    folder = kernels_dir() / f".staging-{os.getpid()}-{secrets.token_hex(4)}"
-    folder.mkdir()
-    return folder
+def staging(*, variable: str = "", value: str = "") -> AbstractContextManager[Path]:
+    """A new folder on the store's file system, to be filled and passed to `adopt`; `process.scratch` has the values."""
+    prefix = f".staging-{os.getpid()}-"
+    return process.scratch(prefix, kernels_dir(), variable=variable, value=value, mode=0o777)
 
 
 def adopt(staging: Path, key: str) -> Build:

@@ -18,7 +18,7 @@ from lab.kernels import store
 from lab.kernels.kernel import Kernel, KernelSpec
 from lab.kernels.store import Build, BuildInputs
 
-from ..fakes.build import own_folders
+from ..fakes.build import own_folders, staging_dir
 from ..fakes.guest import kernel
 
 
@@ -75,7 +75,7 @@ def test_modes() -> None:
 def _store(subject: str) -> str:
     inputs = BuildInputs(tree_id=subject, kconfig_sha256="k", compiler="gcc", linker="ld", make=[])
     key = store.key_of(inputs)
-    staging = store.staging_dir()
+    staging = staging_dir()
     (staging / "vmlinux").write_bytes(b"x" * (2 << 20))
     build = Build(
         schema=1, key=key, inputs=inputs, spec="HEAD", commit="c" * 40, tree="linux", subject=subject,

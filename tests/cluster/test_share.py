@@ -15,7 +15,7 @@ from lab.core.errors import HostFailed, UserError
 from lab.kernels import store
 from lab.kernels.store import Build, BuildInputs
 
-from ..fakes.build import own_folders
+from ..fakes.build import own_folders, staging_dir
 
 INPUTS = BuildInputs(tree_id="t", kconfig_sha256="k", compiler="gcc", linker="ld", make=[])
 FILES = {"bzImage": b"image", "vmlinux": b"elf" * 1000, "System.map": b"map", "config": b"CONFIG_X=y\n"}
@@ -35,7 +35,7 @@ def stored() -> Build:
         schema=1, key=key, inputs=INPUTS, spec="v1", commit="c", tree="default", subject="s", compiler_command="gcc",
         release="6.99", files={name: hashlib.sha256(content).hexdigest() for name, content in FILES.items()},
     )  # fmt: skip
-    staging = store.staging_dir()
+    staging = staging_dir()
     for name, content in FILES.items():
         (staging / name).write_bytes(content)
     records.save(staging / "build.json", build)

@@ -169,6 +169,31 @@ def test_what_a_killed_process_leaves_is_swept_away(end: str, tmp_path: Path) ->
             os.kill(pid, signal.SIGKILL)
 
 
+SCRATCH = """
+import os, pathlib, signal, sys
+from lab.core import process
+real = pathlib.Path.mkdir
+def mkdir(*words, **more):
+    if sys.argv[2] == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    real(*words, **more)
+    if sys.argv[2] == "at once":
+        os.kill(os.getpid(), signal.SIGKILL)
+pathlib.Path.mkdir = mkdir
+with process.scratch("scratch-", pathlib.Path(sys.argv[1])) as folder:
+    (folder / "file").touch()
+    if sys.argv[2] == "within":
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("end", ["before", "at once", "within", "well"])
+def test_a_scratch_folder_goes_whenever_its_process_is_killed(end: str, tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", SCRATCH, tmp_path, end], check=False)
+    assert done.returncode == (0 if end == "well" else -signal.SIGKILL)
+    _until(lambda: not list(tmp_path.iterdir()))
+
+
 def _lives(pid: int) -> bool:
     """False for what only waits for its parent to ask, too."""
     with suppress(OSError):

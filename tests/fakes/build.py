@@ -9,6 +9,7 @@ linking waits, and says so in FAKE_HOLD.reached.
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -17,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from lab.core.progress import Progress
-from lab.kernels import architecture, compilers, kconfig
+from lab.kernels import architecture, compilers, kconfig, store
 from lab.kernels.compilers import Compiler
 from lab.kernels.kernel import KernelSpec, resolve
 
@@ -152,3 +153,10 @@ def start_build(top: Path, text: str = "HEAD", *, env: Iterable[tuple[str, str]]
         text=True,
         start_new_session=True,
     )
+
+
+def staging_dir() -> Path:
+    """A folder like that of `store.staging`, which stays."""
+    folder = store.kernels_dir() / f".staging-{os.getpid()}-{secrets.token_hex(4)}"
+    folder.mkdir()
+    return folder

@@ -14,7 +14,7 @@ from lab.core.errors import HostFailed
 from lab.kernels import store
 from lab.kernels.store import Build, BuildInputs
 
-from ..fakes.build import own_folders
+from ..fakes.build import own_folders, staging_dir
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def _inputs(**changes: object) -> BuildInputs:
 
 def _staged(inputs: BuildInputs, subject: str = "one") -> tuple[Path, str]:
     key = store.key_of(inputs)
-    staging = store.staging_dir()
+    staging = staging_dir()
     (staging / "bzImage").write_bytes(b"kernel of " + subject.encode())
     build = Build(
         schema=1, key=key, inputs=inputs, spec="HEAD", commit="c" * 40, tree="linux", subject=subject,
@@ -120,7 +120,7 @@ def test_garbage_is_what_was_not_used_for_long(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_leftovers_of_killed_builds_are_garbage_and_those_of_running_ones_are_not() -> None:
-    mine = store.staging_dir()
+    mine = staging_dir()
     ended = subprocess.Popen(["true"])
     ended.wait()
     theirs = store.kernels_dir() / f".staging-{ended.pid}-0011aabb"

@@ -7,7 +7,6 @@ guest, except a cost plugin that differs from the lab's, and that only with --tr
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -47,12 +46,12 @@ def is_bundle(reference: str) -> bool:
 
 def replay(path: Path, options: ReplayOptions, work: Work) -> Replay:
     """Run all guests of a bundle; `UserError` before anything runs if the bundle is damaged."""
-    with tempfile.TemporaryDirectory(prefix="lab-replay-") as scratch, _folder(path, Path(scratch)) as folder:
+    with process.scratch("lab-replay-") as scratch, _folder(path, scratch) as folder:
         contents.check(folder)
         opened = contents.load(folder)
         qemu = exact.find_qemu(options.qemu, of_machine(opened.bundle.boots[0].machine))
-        library = _library(opened, Path(scratch), options)
-        differences_of = _run_all(opened, qemu, library, Path(scratch), options, work)
+        library = _library(opened, scratch, options)
+        differences_of = _run_all(opened, qemu, library, scratch, options, work)
     differing = [line for guest in opened.bundle.guests for line in differences_of[guest.name]]
     return Replay(
         result=opened.bundle.result,

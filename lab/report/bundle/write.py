@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -85,14 +84,14 @@ def write(report: StoredComparison, output: Path, work: Work) -> None:
     _check_output(output)
     plan = _plan(report)
     beside = output.absolute().parent
-    with tempfile.TemporaryDirectory(prefix=".lab-bundle-", dir=beside) as scratch, process.swept(Path(scratch)):
-        folder = Path(scratch) / "bundle"
+    with process.scratch(".lab-bundle-", beside) as scratch:
+        folder = scratch / "bundle"
         folder.mkdir()
-        _fill(folder, report, plan, _parts(report, plan, Path(scratch), work), work.progress)
+        _fill(folder, report, plan, _parts(report, plan, scratch, work), work.progress)
         contents.write(folder)
         if archive.is_archive(output):
             work.progress.log("packing")
-            packed = Path(scratch) / output.name
+            packed = scratch / output.name
             archive.pack(folder, packed, f"bundle-{report.folder.name}")
             packed.replace(output)
         else:
