@@ -1,7 +1,7 @@
 """The lab with kernels and a QEMU that stand in, as a command of its own: for runs that are killed.
 
 `python -m tests.fakes.standin ab ...`. Kernels are those of `bisection`; guests are processes, of the program `qemu`,
-which the lab starts, waits for and reads as it does with real ones. FAKE_TODAY is the date of a night.
+which the lab starts, waits for and reads as it does with real ones.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from pathlib import Path
 from lab.cli import main as cli_main
 from lab.compare import runs
 from lab.guests import exact
-from lab.nightly import run
 
 from . import qemu
 from .bisection import Guests, replacements
@@ -32,8 +31,6 @@ def main() -> None:
         qemu.write(program)
     os.environ["PATH"] = f"{folder}:{os.environ['PATH']}"
     setattr(exact, "sandbox", lambda program: ())  # noqa: B010 - mypy takes a plain one for a mistake
-    if today := os.environ.get("FAKE_TODAY"):
-        setattr(run, "today", lambda: today)  # noqa: B010
     sys.argv[0] = "lab"
     cli_main.main()
 

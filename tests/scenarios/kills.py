@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .kill_tasks import TONIGHT, Home, RealLab, StandInLab, Task, tasks
+from .kill_tasks import TONIGHT, Home, RealLab, StandInLab, Subject, Task, load_all, tasks
 
 MOST_IN_A_ROUND = 5
 
@@ -46,14 +46,14 @@ def main() -> int:
         "tasks", nargs="*", help="only these, of ab, matrix, bisect, bundle, archive, nightly and build"
     )
     asked = parser.parse_args()
-    lab = RealLab() if asked.real else StandInLab()
-    home = Home(top=asked.into.resolve() / ("real" if asked.real else "stand-in"), variables=lab.variables)
+    subject: Subject = RealLab() if asked.real else StandInLab()
+    home = Home(top=asked.into.resolve() / ("real" if asked.real else "stand-in"), variables=subject.variables)
     home.empty()
-    lab.make(home)
-    known, counts = tasks(lab), {}
+    subject.make(home)
+    load_all()
+    known, counts = tasks(subject), {}
     for name in asked.tasks or known:
         counts[name] = _kill(known[name], home, asked.kills, random.Random(asked.seed))  # noqa: S311 - not a secret
-        _say(*counts[name].wrong)
     _say("", f"{'':8} {'kills':>6} {'answers':>8} {'wrong':>6}")
     for name, count in counts.items():
         _say(f"{name:8} {count.kills:>6} {count.rounds:>8} {len(count.wrong):>6}")
@@ -71,7 +71,7 @@ def _kill(task: Task, home: Home, kills: int, rng: random.Random) -> Count:
     takes_s = time.monotonic() - started
     answer, files = task.answer(home), home.files()
     _say(f"{task.name}: unbroken {takes_s:.1f} s")
-    count = Count()
+    count, said = Count(), 0
     while count.kills < kills:
         task.prepare(home)
         instant_s: float | None = takes_s * (count.kills + rng.random()) / kills
@@ -90,6 +90,8 @@ def _kill(task: Task, home: Home, kills: int, rng: random.Random) -> Count:
         if litter := home.files() - files:
             count.wrong.append(f"litter: {sorted(litter)[:5]}")
             files |= litter
+        _say(*count.wrong[said:])
+        said = len(count.wrong)
     return count
 
 
