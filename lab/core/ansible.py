@@ -92,6 +92,7 @@ def _environment(private: str) -> dict[str, str]:
         "ANSIBLE_PIPELINING": "true",
         "ANSIBLE_LOCAL_TEMP": private,
         "ANSIBLE_REMOTE_TEMP": private,
+        "TMPDIR": private,  # modules unpack themselves there
         "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
         "ANSIBLE_LOCALHOST_WARNING": "false",
         "ANSIBLE_RETRY_FILES_ENABLED": "false",
