@@ -47,8 +47,8 @@ branch = "main"
 """
 
 VOLATILE = {
-    "seal", "started", "ended", "finished", "seconds", "result", "reproduce", "guest_seconds", "reports", "updated", "cpu_s",
-    "wall_s", "build_s", "run_s",
+    "seal", "started", "ended", "finished", "seconds", "result", "reproduce", "guest_seconds", "reports", "updated",
+    "cpu_s", "wall_s", "build_s", "run_s",
 }  # fmt: skip
 """Fields that say when, where and how fast, not what."""
 
