@@ -1,0 +1,55 @@
+"""The changes that the documentation tells of, compared with the atlas that comes with the lab."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lab.atlas import data
+from lab.atlas.judgement import Change, Judgement
+from lab.stats.verdict import percent
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "findings.md").read_text()
+ROW = re.compile(r"^\| (\d+) \| `([\w-]+)` \| (\S+) \| (\S+) \| (\S+ %) \| (\S+ %) \|$", re.MULTILINE)
+FUNCTION = re.compile(r"`(\w+)` ([+-]\d+(?:,\d{3})*)")
+ROWS = [match.groups() for match in ROW.finditer(PAGE)]
+SECTIONS = dict(re.findall(r"^## (\d+)\. (.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
+
+
+@pytest.fixture(scope="module")
+def judged() -> Judgement:
+    return Judgement(data.load())
+
+
+def _change(judged: Judgement, row: tuple[str, ...]) -> Change:
+    _, case, base, test, *_ = row
+    found = [
+        change
+        for change in judged.changes["cycles"]
+        if (change.case.short, change.base.id, change.test.id) == (case, base, test)
+    ]
+    assert len(found) == 1, f"{case} has no step from {base} to {test}"
+    return found[0]
+
+
+def test_there_are_ten() -> None:
+    assert [row[0] for row in ROWS] == [str(number) for number in range(1, 11)] == list(SECTIONS)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[1])
+def test_a_change_is_a_step_of_that_size(row: tuple[str, ...], judged: Judgement) -> None:
+    change = _change(judged, row)
+    count = judged.compare(change.case, change.base, change.test, "instructions")
+    assert count is not None and count.is_change
+    assert (percent(change.ratio), percent(count.ratio)) == (row[4], row[5])
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[1])
+def test_its_functions_moved_so_far(row: tuple[str, ...], judged: Judgement) -> None:
+    explained = judged.explained(_change(judged, row))
+    assert explained is not None
+    moved = {one.name: f"{one.delta('cycles'):+,.0f}" for one in explained.functions}
+    told = FUNCTION.findall(SECTIONS[row[0]])
+    assert len(told) >= 3 and {name: moved.get(name) for name, _ in told} == dict(told)
