@@ -135,29 +135,62 @@ def test_a_harmful_guest_costs_its_memory_and_no_more_than_256_mib(
     """harm.c has more of them; these are the ones that end soon."""
     harm = Path(shutil.copytree(Path(__file__).with_name("harm"), open_folder / "harm"))
     words_of_it = ("-w", f"{harm}:{case}", "--seeds", "1", "--jobs", "1", "--guest-timeout", "40s")
+    said, seen = _watched(story, open_folder / "result", "--base", FIX, "--test", f"{FIX}@thp=never", *words_of_it)
+    assert words in said, said
+    assert 0 < max(_anonymous_kib(status) for status in seen) < (512 + 256) << 10
+
+
+@pytest.mark.parametrize("harm", ["OFF", "SPIN"])
+def test_a_kernel_with_interrupts_off_is_confined_and_named(story: Lab, open_folder: Path, harm: str) -> None:
+    """Without privileges and behind seccomp; it writes nowhere but into its guest's folder."""
+    kernel, source = open_folder / "kernel" / "vmlinux", Path(__file__).with_name("hostile") / "kernel.S"
+    kernel.parent.mkdir()
+    options = ("-nostdlib", "-static", "-Wl,-Ttext=0x1000000", "-Wl,--build-id=none", "-Wl,-e,start")
+    subprocess.run(["gcc", f"-D{harm}", *options, "-o", kernel, source], check=True)
+    kernel.chmod(0o644)
+    arms = ("--base", f"file:{kernel}", "--test", f"file:{kernel}@thp=never")
+    words_of_it = ("-w", "alloc-burst:layout-512k", "--seeds", "1", "--jobs", "1", "--guest-timeout", "10s")
     folder = open_folder / "result"
+    said, seen = _watched(story, folder, *arms, *words_of_it)
+    assert "the guest hung before it printed anything" in said, said
+    assert 0 < max(_anonymous_kib(status) for status in seen) < (640 + 256) << 10
+    assert {(status["Seccomp"].strip(), status["NoNewPrivs"].strip()) for status in seen} == {("2", "1")}
+    assert [path.name for path in kernel.parent.iterdir()] == ["vmlinux"]
+    written = [path for path in folder.rglob("*") if path.is_file()]
+    assert max(path.stat().st_size for path in written) <= 64 << 20
+
+
+def _watched(story: Lab, folder: Path, *words: str) -> tuple[str, list[dict[str, str]]]:
+    """Run a comparison that fails; what it said, and /proc/PID/status of its guests' QEMU as they ran."""
     process = subprocess.Popen(
-        story.command("ab", "--base", FIX, "--test", f"{FIX}@thp=never", *words_of_it, "--result", str(folder)),
-        cwd="/", env=story.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        story.command("ab", *words, "--result", str(folder)), cwd="/", env=story.environment(),
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    peak_kib = 0
+    seen: list[dict[str, str]] = []
     while process.poll() is None:
-        peak_kib = max(peak_kib, *_anonymous_kib(str(folder)), 0)
+        seen += _guests(str(folder))
         time.sleep(0.05)
     said = process.communicate()[1]
-    assert process.returncode == 4 and words in said, said
-    assert 0 < peak_kib < (512 + 256) << 10
+    assert process.returncode == 4, said
+    assert _guests(str(folder)) == [], "a guest outlived the lab"
+    return said, seen
 
 
-def _anonymous_kib(folder: str) -> list[int]:
-    """The memory of each QEMU whose files are in a folder, without what it maps of files."""
-    found = [0]
+def _guests(folder: str) -> list[dict[str, str]]:
+    """/proc/PID/status of each QEMU whose files are in a folder, once it runs its guest."""
+    found = []
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if (path / "comm").read_text().startswith("qemu-system") and folder in (path / "cmdline").read_text():
-                fields = dict(line.split(":") for line in (path / "status").read_text().splitlines())
-                found.append(int(fields.get("RssAnon", "0 kB").split()[0]))
+                fields = dict(line.split(":", 1) for line in (path / "status").read_text().splitlines())
+                if int(fields.get("Seccomp", "0")):
+                    found.append(fields)
     return found
+
+
+def _anonymous_kib(status: dict[str, str]) -> int:
+    """The memory of a process without what it maps of files."""
+    return int(status.get("RssAnon", "0 kB").split()[0])
 
 
 def test_a_result_folder_takes_one_comparison(story: Lab) -> None:
