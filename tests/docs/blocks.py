@@ -41,13 +41,9 @@ def files(page: str) -> dict[str, str]:
 
 
 def same_conditions(shown: str, real: str) -> bool | None:
-    """Tell if two outputs promise the same numbers; None where the page is silent.
-
-    A page may leave some conditions out, but not the fingerprint, which stands for all of them.
-    """
-    said, there = ({one[0] for one in _CONDITIONS.finditer(text)} for text in (shown, real))
-    fingerprints = {one for one in there if one.startswith("fingerprint")}
-    return fingerprints <= said <= there if said else None
+    """Tell if two outputs promise the same numbers: kernel, QEMU, fingerprint and cost model; None if silent."""
+    said, real_ones = ({one[0] for one in _CONDITIONS.finditer(text)} for text in (shown, real))
+    return said == real_ones if said else None
 
 
 def matches(shown: str, real: str, *, exact: bool) -> bool:
