@@ -68,7 +68,7 @@ class BisectPlan(CommonPlan, frozen=True, kw_only=True):
 
     @property
     def selections(self) -> list[str]:
-        """What a comparison measures: the selection, or all of the suite as long as no case is chosen."""
+        """The cases that a comparison measures: the selection, or all of the suite as long as no case is chosen."""
         if self.suite and self.case is None:
             return list(selection.suite(self.suite).selections)
         return [self.selection]

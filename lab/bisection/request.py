@@ -255,7 +255,7 @@ def plan_for(
 
 
 def _layouts_sd(request: BisectRequest, live: LivePlan, workload: Workload, case: Case) -> float | None:
-    """How far layouts are apart in a case, by this host's certificates."""
+    """The distance of layouts in a case, by this host's certificates."""
     metric = chosen_metric(metrics_of(workload, workload.metrics, modelled=False), request.metric)
     present = certificates.setup(exact.find_qemu(request.qemu).version)
     name = f"{workload.name}:{case.name}"

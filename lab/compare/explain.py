@@ -409,7 +409,7 @@ def cpu_choices(
     cpu: str | None = None,
     cost: Mapping[str, int] | None = None,
 ) -> CpuChoices:
-    """What kernels look for in the CPU of a machine's guests, or in another (QEMU's `-cpu`)."""
+    """The features that kernels look for in the CPU of a machine's guests, or in another (QEMU's `-cpu`)."""
     architecture.require_default("--cpu", [kernel.architecture for kernel in kernels])
     emulator, modelled = guest_exact.find_qemu(qemu), hardware.load(machine or hardware.DEFAULT)
     own = modelled.guest.cpu if modelled.guest else guest_exact.exact_machine().cpu

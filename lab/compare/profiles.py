@@ -30,7 +30,7 @@ from lab.workloads import selection
 from lab.workloads.spec import Metric, Workload
 
 OUTSIDE = "[outside initcalls]"
-"""What the boot took before, between and after them, with the messages of the log."""
+"""The part of the boot before, between and after them, with the messages of the log."""
 
 ASYNC = "async"
 """The level of functions that the kernel runs beside its initcalls (kernel/async.c)."""

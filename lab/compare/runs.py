@@ -75,7 +75,7 @@ class Bench:
 
     @property
     def windows(self) -> int:
-        """How often a guest runs each case: several times where a model runs, and the program marks no windows."""
+        """The runs of each case in a guest: several where a model runs, and the program marks no windows."""
         if self.instrument is None or marks_windows(self.packed_root):
             return 1
         return self.workload.windows
@@ -175,7 +175,7 @@ class Run(Record, frozen=True, kw_only=True):
 
     @property
     def repeats(self) -> dict[str, int]:
-        """How many times each case ran, where that is not once."""
+        """The runs of each case, where they are not one."""
         return {case: len(costs) for case, costs in self.windows.items()}
 
     def metrics(self, case: str) -> dict[str, float]:
@@ -456,7 +456,7 @@ def guest_seconds(workload: Workload, cases: Sequence[Case], *, built: bool, mod
 
 
 def crowding(work: Work) -> float:
-    """How many times as long guests take beside what the machine does already; 1 where others run the guests."""
+    """The factor by which guests take longer beside what the machine does already; 1 where others run them."""
     if work.executor is not None:
         return 1.0
     return max(1.0, (os.getloadavg()[0] + work.jobs) / (os.cpu_count() or 1))

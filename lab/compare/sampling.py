@@ -33,7 +33,7 @@ from lab.stats.verdict import Metric as Compared
 from lab.workloads.spec import WINDOWS_MAX, Case, Metric
 
 Loss = Literal["all", "arm", "case"]
-"""What a case that fails ends: all measuring, the case in the arm that it failed in, or the case in every arm."""
+"""The loss by a case that fails: all measuring, the case in the arm that it failed in, or the case in every arm."""
 
 
 @dataclass(kw_only=True)

@@ -53,7 +53,7 @@ _QUANTITIES = (
 
 
 def case_remarks(case: str, base: Mapping[int, Run], test: Mapping[int, Run]) -> list[str]:
-    """What the arms did differently in a case, as at most one line. base, test: the runs by seed."""
+    """The differences between what the arms did in a case, as at most one line. base, test: the runs by seed."""
     seeds = sorted(base.keys() & test.keys())
     found = []
     for quantity in _QUANTITIES:
@@ -76,7 +76,7 @@ def _is_apart(quantity: _Quantity, base: float, test: float) -> bool:
 
 
 def boot_remarks(base: Run, test: Run, asked: Sequence[str] = ()) -> list[str]:
-    """What the guests of both arms were before any case ran. asked: the settings that an arm was given."""
+    """The state of both arms' guests before any case ran. asked: the settings that an arm was given."""
     found = [*_settings(base, test, asked), *_hello(base, test)]
     return [f"guests differ: {', '.join(found)}"] if found else []
 

@@ -41,7 +41,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 DAMAGED = (msgspec.MsgspecError, ValueError, RecursionError)
-"""What decoding raises of bytes that are no such record. Of bytes that are not UTF-8 it is a `ValueError`."""
+"""The errors of decoding bytes that are no such record. Of bytes that are not UTF-8 it is a `ValueError`."""
 
 
 def encode(value: Any) -> bytes:

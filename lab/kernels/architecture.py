@@ -70,7 +70,7 @@ class Architecture(Record, frozen=True, kw_only=True):
 
     @property
     def cross_prefix(self) -> str:
-        """What the names of its binutils begin with; nothing for the host's own."""
+        """The beginning of its binutils' names; nothing for the host's own."""
         return self.compiler.removesuffix("gcc")
 
 

@@ -39,7 +39,7 @@ UNPACKED_MAX = 512 << 20
 """The most bytes that are unpacked: several times what the largest of distributors' kernels have."""
 
 _RELEASE = rb"\d[\w.+~:-]*"
-"""What `uname -r` gives; it becomes part of paths."""
+"""The form of a release, as `uname -r` gives it; it becomes part of paths."""
 
 PATCH, CONFIG = "source.patch", "config"
 """Names of the files that `provenance` writes."""
@@ -270,7 +270,7 @@ def _bounded(decompressor: _Decompressor, payload: bytes) -> bytes:
 
 
 def _unpacked_by(argv: list[str], payload: bytes) -> bytes:
-    """What a program unpacks from its stdin."""
+    """The bytes that a program unpacks from its stdin."""
     with tempfile.TemporaryFile() as packed, tempfile.TemporaryFile() as said:
         packed.write(payload)
         packed.seek(0)
