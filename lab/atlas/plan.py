@@ -15,7 +15,7 @@ from lab.core import records
 from lab.core.errors import UserError
 from lab.core.progress import Progress
 from lab.core.records import Record
-from lab.core.toml import TomlFile
+from lab.core.toml import PlanName, TomlFile
 from lab.guests import exact, hardware
 from lab.guests.run import GUEST_TIMEOUT_S
 from lab.kernels import architecture, compilers, debs
@@ -23,9 +23,6 @@ from lab.kernels.debs import DebSource
 from lab.kernels.kernel import KernelSpec, resolve
 from lab.stats import defaults
 from lab.workloads import selection
-
-_NAMED = "a name of letters, digits, '.', '_' and '-'"
-_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z"
 
 
 class SeriesPlan(Record, frozen=True, kw_only=True):
@@ -69,7 +66,7 @@ class AtlasPlan(Record, frozen=True, kw_only=True):
     """
 
     schema: Literal[1]
-    name: Annotated[str, msgspec.Meta(pattern=_NAME, max_length=64, description=_NAMED)] = ""
+    name: PlanName = ""
     architectures: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = (architecture.DEFAULT,)
     suite: str | None = None
     workloads: tuple[str, ...] = ()

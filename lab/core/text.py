@@ -27,7 +27,7 @@ _SUSPECT = re.compile(r"[^ -~]")
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 NO_PATTERN = (re.error, ValueError, OverflowError, RecursionError)
-"""What compiling raises for a text that is no regular expression, or one with numbers or depths beyond all sense."""
+"""The errors of compiling a text that is no regular expression, or one with numbers or depths beyond all sense."""
 
 
 def visible(text: str) -> str:

@@ -23,6 +23,17 @@ T = TypeVar("T")
 Key = tuple[str | int, ...]
 
 
+PlanName = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z",
+        max_length=64,
+        description="a name of letters, digits, '.', '_' and '-'",
+    ),
+]
+"""The name of a plan, which becomes part of paths; empty as long as a file's name stands for it."""
+
+
 def load(path: Path, kind: type[T]) -> T:
     """The values of a file as a record. `UserError` names the line of an unknown key or a value of a wrong type."""
     return TomlFile(path).convert(kind)

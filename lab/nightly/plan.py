@@ -10,7 +10,7 @@ import msgspec
 
 from lab.core.errors import UserError
 from lab.core.records import Record
-from lab.core.toml import TomlFile
+from lab.core.toml import PlanName, TomlFile
 from lab.guests import exact, hardware
 from lab.guests.costs import Basis
 from lab.guests.run import GUEST_TIMEOUT_S
@@ -23,8 +23,6 @@ from lab.workloads import selection
 Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 BaselineName = Literal["yesterday", "last-good", "release", "creep"]
 BASELINES: tuple[BaselineName, ...] = ("yesterday", "last-good", "release", "creep")
-_NAMED = "a name of letters, digits, '.', '_' and '-'"
-_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z"
 _TIME = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -85,7 +83,7 @@ class NightlyPlan(Record, frozen=True, kw_only=True):
     """
 
     schema: Literal[1]
-    name: Annotated[str, msgspec.Meta(pattern=_NAME, max_length=64, description=_NAMED)] = ""
+    name: PlanName = ""
     branch: list[BranchPlan]
     workloads: tuple[str, ...] = ("alloc-burst",)
     suite: str | None = None
