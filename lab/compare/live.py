@@ -41,10 +41,10 @@ class Narrator:
         self._runner = runner
         self._progress = progress
         self._bars: dict[str, Task] = {}
-        self._told = 0
         self._planned = False
 
     def __enter__(self) -> Self:
+        self._runner.on_trouble = self._tell_trouble
         if self._progress.shows_bars:
             for case in self._runner.rounds.metrics:
                 self._bars[case] = self._progress.task(case, self._runner.rounds.max_blocks)
@@ -57,11 +57,7 @@ class Narrator:
             bar.close()
 
     def tell(self, live_round: LiveRound) -> None:
-        """Show what went wrong on the way to a round, and the state of every case after it."""
-        for tried in self._runner.tried[self._told :]:
-            if tried.reasons:
-                self._progress.log(f"round {tried.number}: {_trouble(tried)}")
-        self._told = len(self._runner.tried)
+        """Show the state of every case after a round."""
         self._tell_plan()
         primaries = {case: primary_of(found) for case, found in self._runner.rounds.standing().items()}
         if self._bars:
@@ -70,6 +66,10 @@ class Narrator:
             return
         cases = "; ".join(f"{case} {describe(comparison)}" for case, comparison in primaries.items())
         self._progress.log(f"round {live_round.number}, {live_round.seconds:.0f} s: {cases}{self._left()}")
+
+    def _tell_trouble(self, tried: LiveRound) -> None:
+        """Show what went wrong in a try at a round."""
+        self._progress.log(f"round {tried.number}: {_trouble(tried)}")
 
     def _tell_plan(self) -> None:
         """Show how many rounds fit into the budget, once that is known."""
@@ -109,7 +109,7 @@ def _trouble(tried: LiveRound) -> str:
         case "repeated":
             return f"repeated: {reasons}"
         case "died":
-            return f"repeated, a guest died: {reasons}"
+            return f"a guest died: {reasons}"
     return f"taken although {reasons}"
 
 

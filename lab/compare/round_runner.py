@@ -9,7 +9,7 @@ import itertools
 import statistics
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -47,6 +47,7 @@ class RoundRunner:
     deadline: on the monotonic clock.
     tried: every try at a round so far.
     busy: True after a round without a quiet try; later rounds get one try.
+    on_trouble: called with each try that was disturbed or died, as soon as it ends: another can take minutes.
     """
 
     setups: Sequence[GuestSetup]
@@ -57,6 +58,7 @@ class RoundRunner:
     running: RunningGuests = field(default_factory=RunningGuests)
     tried: list[LiveRound] = field(default_factory=list)
     busy: bool = False
+    on_trouble: Callable[[LiveRound], None] | None = None
 
     def run_round(self) -> LiveRound | None:
         """Run the next round, with as many tries as it takes. None when none is left, or no time for one.
@@ -74,6 +76,8 @@ class RoundRunner:
                 live_round, error = self._try(block, attempt)
                 records.save(self._round_path(block, attempt), _Round(round=live_round))
             self.tried.append(live_round)
+            if live_round.reasons and self.on_trouble:
+                self.on_trouble(live_round)
             if error is not None:
                 arm = next(boot.arm for boot in live_round.boots if boot.failure)
                 deaths[arm] += 1

@@ -29,6 +29,9 @@ GUEST_TIMEOUT_S = 300.0
 LAST_WORDS_S = 20.0
 """The longest silence of a guest whose kernel oopsed."""
 
+QUEUED_MAX = 3
+"""The most time that a guest may wait for a processor besides, in times of the longest that it may take."""
+
 END_SIZE = 64 << 10
 """The bytes of a console's end that an oops is looked for in."""
 
@@ -176,8 +179,9 @@ def _wait(process: subprocess.Popen[bytes], timeout_s: float, folder: Path, sile
                 said, spoke = sizes, now
             if now - spoke >= LAST_WORDS_S and _OOPS.search(_end(console)):
                 raise subprocess.TimeoutExpired(process.args, timeout_s)
-            # A guest beside much other work is slow, and does not hang: its kernel must not be blamed.
-            left = timeout_s - (now - started) + _queued_s(process.pid)
+            # A guest beside much other work is slow, and does not hang: its kernel must not be blamed. One that hangs
+            # must end there, too.
+            left = timeout_s - (now - started) + min(_queued_s(process.pid), QUEUED_MAX * timeout_s)
             if left <= 0 or (silence_s and now - spoke >= silence_s):
                 raise subprocess.TimeoutExpired(process.args, timeout_s)
     finally:

@@ -261,6 +261,22 @@ def test_a_profile_that_fails_costs_no_verdict(
     assert found.live is not None and not found.live.profiles
 
 
+def test_each_death_is_told_at_once(
+    tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[int] = []
+
+    def boot(*words: Any, **how: Any) -> BootRecord:
+        told.append(capsys.readouterr().err.count("round 1: a guest died: the guest hung"))
+        raise GuestFailed(GuestFailure.HANG, "the guest hung")
+
+    monkeypatch.setattr(boots, "boot", boot)
+    with pytest.raises(GuestFailed) as error:
+        measured(tmp_path, planned(tmp_path), Progress())
+    assert "its guest died 3 times in round 1" in error.value.message
+    assert told == [0, 1, 1], "each is told before the next try"
+
+
 def test_a_line_a_round(tmp_path: Path, host: Host, capsys: pytest.CaptureFixture[str]) -> None:
     host.troubles = iter([["steal 3 %"]])
     measured(tmp_path, planned(tmp_path), Progress())

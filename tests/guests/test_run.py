@@ -220,8 +220,16 @@ def test_a_guest_that_oopsed_ends_once_it_is_silent(tmp_path: Path, monkeypatch:
 
 def test_a_guest_that_waits_for_a_processor_does_not_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guest_run, "_queued_s", lambda process: 60.0)
-    left = guest_run.boot(qemu(tmp_path, "sleep 0.5"), folder=tmp_path, timeout_s=0.1)
+    left = guest_run.boot(qemu(tmp_path, "sleep 0.5"), folder=tmp_path, timeout_s=0.2)
     assert (left.status, left.timed_out) == (0, False) and left.wall_s >= 0.5
+
+
+def test_a_guest_that_hangs_beside_much_other_work_ends_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guest_run, "_queued_s", lambda process: 60.0)
+    left = guest_run.boot(qemu(tmp_path, "exec sleep 600"), folder=tmp_path, timeout_s=0.3)
+    assert left.timed_out and (1 + guest_run.QUEUED_MAX) * 0.3 <= left.wall_s < 30
 
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the host's kernel does not count it")
