@@ -23,7 +23,10 @@ from typing import Any
 
 import pytest
 
+from lab.core.git import Repo
+
 from ..conftest import run_home
+from ..fakelinux.history import History, write
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 BASE, TEST, FIX = "efa7df3e3bb5^", "efa7df3e3bb5", "d4148aeab412"
@@ -168,6 +171,23 @@ def story(lab: Lab) -> Lab:
     done = lab.run("kernel", "build", BASE, TEST, FIX)
     assert done.returncode == 0, done.stderr
     return lab
+
+
+def plant(story: Lab, layout: str, branch: str, start: str | None = None) -> History:
+    """Write a history as a branch of the story's tree, anew if it is there. start: by default the story's base."""
+    git_dir = story.home / ".local/share/kernel-ab-lab/trees/default.git"
+    owner, repo = git_dir.stat(), Repo(git_dir)
+    with tempfile.TemporaryDirectory() as home, pytest.MonkeyPatch.context() as patched:
+        # The tree is the lab's user's, and labs of other tests work in it meanwhile: it stays theirs.
+        Path(home, ".gitconfig").write_text("[safe]\n\tdirectory = *\n")
+        patched.setenv("HOME", home)
+        if repo.commit(f"refs/heads/{branch}") is not None:
+            repo.git("branch", "-D", branch)
+        history = write(layout, git_dir, repo, branch=branch, start=start)
+    for path in git_dir.rglob("*"):
+        if path.lstat().st_uid != owner.st_uid:
+            os.chown(path, owner.st_uid, owner.st_gid)
+    return history
 
 
 def verdicts(document: Any) -> dict[str, str]:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from pathlib import Path
 
 import pytest
 
-from lab.core.git import Repo
-
-from ..fakelinux.history import History, write
-from .conftest import BASE, Lab, verdicts
+from ..fakelinux.history import History
+from .conftest import BASE, Lab, plant, verdicts
 
 pytestmark = [pytest.mark.guest, pytest.mark.build]
 
@@ -24,17 +20,7 @@ SMALL = ("-w", "alloc-burst:layout-512k")
 @pytest.fixture(scope="module")
 def planted(story: Lab) -> History:
     """A branch of the default tree, so that each build is incremental."""
-    git_dir = story.home / ".local/share/kernel-ab-lab/trees/default.git"
-    owner = git_dir.stat()
-    with tempfile.TemporaryDirectory() as home, pytest.MonkeyPatch.context() as patched:
-        # The tree is the lab's user's, and labs of other tests work in it meanwhile: it stays theirs.
-        Path(home, ".gitconfig").write_text("[safe]\n\tdirectory = *\n")
-        patched.setenv("HOME", home)
-        history = write(LAYOUT, git_dir, Repo(git_dir), branch="planted")
-    for path in git_dir.rglob("*"):
-        if path.lstat().st_uid != owner.st_uid:
-            os.chown(path, owner.st_uid, owner.st_gid)
-    return history
+    return plant(story, LAYOUT, "planted")
 
 
 def test_neutral_commits_are_compiled_and_change_nothing_that_is_measured(story: Lab, planted: History) -> None:
