@@ -1,0 +1,100 @@
+"""The host in the machine: what the doctor finds, sets and puts back, and the probe that is kept."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from .conftest import AB, LIVE, KvmLab
+
+pytestmark = pytest.mark.kvm
+
+SWITCHES = {
+    "/sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]",
+    "/proc/sys/vm/swappiness": "0",
+}
+"""What `lab doctor --fix` sets here."""
+
+
+def findings(document: Any) -> dict[str, tuple[str, str]]:
+    """State and text by name."""
+    return {one["name"]: (one["state"], one["text"]) for one in document["findings"]}
+
+
+def doctor(kvm: KvmLab, *arguments: str) -> Any:
+    """The doctor's document, for an ordinary user. The disk of this machine is small, so that it may exit with 4."""
+    done = kvm.run("doctor", "--json", *arguments)
+    assert done.returncode in (0, 4), done.stderr
+    return json.loads(done.stdout)
+
+
+def as_root(kvm: KvmLab, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of the lab as root."""
+    return kvm.machine.run(str(kvm.lab.python), "-m", "lab", *arguments, env={"HOME": "/run/root"})
+
+
+def switches(kvm: KvmLab) -> dict[str, str]:
+    """The switches as they are."""
+    return {path: kvm.machine.run("cat", path).stdout.strip() for path in SWITCHES}
+
+
+def kept_probe(kvm: KvmLab) -> Any:
+    """The probe of KVM that is kept."""
+    return json.loads(kvm.machine.run("cat", str(kvm.lab.home / ".cache/kernel-ab-lab/checks/kvm.json")).stdout)
+
+
+@pytest.fixture(scope="module")
+def found(kvm: KvmLab) -> dict[str, tuple[str, str]]:
+    """What the doctor finds."""
+    return findings(doctor(kvm))
+
+
+def test_the_doctor_boots_a_kernel_under_kvm_and_stores_that(kvm: KvmLab, found: dict[str, tuple[str, str]]) -> None:
+    assert found["live mode (KVM)"] == ("ok", "a kernel boots under KVM")
+    assert kept_probe(kvm)["reason"] is None
+
+
+def test_the_doctor_sees_what_the_machine_lacks(found: dict[str, tuple[str, str]]) -> None:
+    assert found["hardware counters"][0] == "limited" and "no PMU" in found["hardware counters"][1]
+    assert found["live: governor"][0] == "limited"
+    assert found["packages"][0] == "ok"
+
+
+def test_fix_sets_what_there_is_to_set_and_restore_puts_it_back(kvm: KvmLab) -> None:
+    before = switches(kvm)
+    assert before.items().isdisjoint(SWITCHES.items()), "else nothing is tested"
+    fixed = as_root(kvm, "doctor", "--fix", "--json")
+    assert fixed.returncode == 0, fixed.stderr
+    assert switches(kvm) == SWITCHES
+    outcomes = {one["name"]: one["outcome"] for one in json.loads(fixed.stdout)["changes"]}
+    assert (outcomes["THP"], outcomes["swap"], outcomes["governor"]) == ("set", "set", "absent")
+    assert findings(json.loads(fixed.stdout))["live: THP"][0] == "ok"
+    restored = as_root(kvm, "doctor", "--restore", "--json")
+    assert restored.returncode == 0, restored.stderr
+    assert switches(kvm) == before
+
+
+# ---- KVM that comes and goes
+
+
+@pytest.fixture
+def kvm_gone(kvm: KvmLab, found: object) -> Iterator[KvmLab]:
+    """A /dev/kvm that opens, and is none."""
+    assert kvm.machine.run("mount", "--bind", "/dev/null", "/dev/kvm").returncode == 0
+    yield kvm
+    kvm.machine.run("umount", "/dev/kvm")
+
+
+def test_a_kvm_that_comes_and_goes_is_what_the_doctor_found_last(kvm_gone: KvmLab) -> None:
+    state, text = findings(doctor(kvm_gone))["live mode (KVM)"]
+    assert state == "limited" and "no kernel boots under it" in text
+    assert kept_probe(kvm_gone)["reason"], "asked anew though a yes was kept, and stored"
+    kvm_gone.machine.run("umount", "/dev/kvm")
+    said = kvm_gone.refused(4, *AB, *LIVE)
+    assert "no kernel boots under it" in said and "kvm.json" in said, "a no is kept for minutes, and says where"
+    assert findings(doctor(kvm_gone))["live mode (KVM)"][0] == "ok"
+    assert kept_probe(kvm_gone)["reason"] is None
