@@ -165,7 +165,7 @@ def test_a_program_without_marks_has_windows(lab: Lab) -> None:
     script.chmod(0o755)
     document = lab.json("ab", "--base", NEW, "--test", NEW, "-w", f"script:{script}")
     assert document["verdict"] == "same" and document["seeds"] == [1, 2, 3]
-    folder = next(path for path in lab.home.rglob(document["result"]) if (path / "runs").is_dir())
+    folder = lab.home / ".local/share/kernel-ab-lab/results" / document["result"]
     runs = [json.loads(path.read_text()) for path in (folder / "runs").iterdir()]
     assert all(len(run["windows"]["pipe"]) == 3 for run in runs)
     assert lab.json("replay", document["result"])["differences"] == []
