@@ -17,6 +17,7 @@ from lab.guests import exact, kvm
 from lab.guests import image as guest_image
 from lab.guests import shell as guest_shell
 from lab.guests.image import Image
+from lab.guests.run import GUEST_TIMEOUT_S
 from lab.kernels import architecture, compilers, debs, kconfig, store, trees
 from lab.kernels.kernel import Kernel, resolve
 from lab.kernels.package_lists import Offer
@@ -226,6 +227,11 @@ def list_trees(as_json: bool) -> None:
 @click.option("--memory", type=click.IntRange(min=128), default=1024, show_default=True, help="Its memory, in MiB.")
 @click.option("--cc", default=compilers.DEFAULT, show_default=True, help="Compiler of the kernel.")
 @options.qemu
+@click.option(
+    "--guest-timeout",
+    type=options.Duration(positive=True),
+    help="A guest that runs longer hangs (300s for a command, no limit for a shell).",
+)
 @options.jobs
 def shell(
     spec: str,
@@ -236,6 +242,7 @@ def shell(
     memory: int,
     cc: str,
     qemu: str,
+    guest_timeout: float | None,
     jobs: int | None,
 ) -> int:
     """Boot a kernel in the guest image, without a network, and give a shell in it; or run one command.
@@ -258,5 +265,5 @@ def shell(
         root = guest_shell.prepare(kernel, command, settings=settings, progress=work.progress)
     return guest_shell.run(
         kernel, root, command, qemu=program, accelerator=accelerator, cpu=cpu, cpus=cpus, memory_mb=memory,
-        settings=settings,
+        settings=settings, timeout_s=guest_timeout or (GUEST_TIMEOUT_S if command else None),
     )  # fmt: skip

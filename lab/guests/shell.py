@@ -6,23 +6,27 @@ import os
 import shlex
 import subprocess
 import sys
-import tempfile
-from collections.abc import Mapping, Sequence
+import termios
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import BinaryIO
 
-from lab.core.errors import HostFailed, UserError
+from lab.core import paths, process
+from lab.core.errors import GuestFailed, GuestFailure, HostFailed, UserError
 from lab.core.progress import Progress
 from lab.guests import channel, image, live_machine
 from lab.guests.exact import Qemu
 from lab.guests.live_machine import Accelerator
+from lab.guests.run import CONSOLE, FILE_MAX
 from lab.kernels import architecture
 from lab.kernels.kernel import Kernel
 
 # virtme-ng's root comes by 9p, and the guest loads no modules.
 NEEDS = ("CONFIG_9P_FS", "CONFIG_NET_9P_VIRTIO", "CONFIG_VIRTIO_PCI", "CONFIG_VIRTIO_CONSOLE", "CONFIG_OVERLAY_FS")
 _LOST = 255  # vng's status when the guest ended before the command
+_TAG = "HOME"  # in the environment of all processes of a guest: its folder
 
 
 def require_terminal(command: Sequence[str]) -> None:
@@ -57,56 +61,99 @@ def run(
     cpus: int,
     memory_mb: int,
     settings: Mapping[str, str],
+    timeout_s: float | None = None,
 ) -> int:
     """Boot the kernel and give the user a shell, or run one command; the status it ended with.
 
-    cpu: the CPU model under KVM.
+    cpu: the CPU model under KVM. timeout_s: the longest that the guest may take, if there is a limit.
     """
     bootable = kernel.bzimage or kernel.vmlinux
     if bootable is None:
         raise UserError(f"{kernel.spec.text} is not a kernel that boots here")
-    with tempfile.TemporaryDirectory(prefix="lab-shell-") as name:
-        folder = Path(name)
+    with process.scratch("lab-shell-", variable=_TAG) as folder:
         live_machine.link_files(folder, bootable, root)
         argv = [
-            *("setpriv", "--pdeathsig", "TERM", "--", live_machine.find_vng()),
+            *("prlimit", f"--fsize={FILE_MAX}", "setpriv", "--pdeathsig", "TERM", "--", live_machine.find_vng()),
             *live_machine.vng_options(accelerator, qemu.path, str(cpus), memory_mb),
-            *accelerator_options(accelerator, cpu),
+            f"--qemu-opts={' '.join([*_LOG_OPTIONS, *accelerator_options(accelerator, cpu)])}",
             *guest_options(command, settings),
         ]
-        env = live_machine.vng_environment(name)
-        if command:
-            status = _run_through_pipes(argv, folder, env)
-        else:
-            status = subprocess.run(argv, cwd=folder, env=env, check=False).returncode
-    if command and status == _LOST:
-        raise HostFailed(
-            f"the guest of {kernel.spec.text} ended before the command did",
-            hint="its kernel died, or lacks what virtme-ng's guest needs",
-        )
+        try:
+            status = (_run_through_pipes if command else _run_in_terminal)(argv, folder, timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise GuestFailed(
+                GuestFailure.HANG,
+                f"the guest of {kernel.spec.text} hung: it did not end within {timeout_s:g} s",
+                hint="if its command needs longer, give it that with --guest-timeout",
+                log=_kept_log(folder, kernel),
+            ) from error
+        if command and status == _LOST:
+            raise HostFailed(
+                f"the guest of {kernel.spec.text} ended before the command did",
+                hint="its kernel died, or lacks what virtme-ng's guest needs",
+                log=_kept_log(folder, kernel),
+            )
     return status
+
+
+def _kept_log(folder: Path, kernel: Kernel) -> Path | None:
+    """The kernel's messages, put where they stay; None if there are none, as of a shell, whose terminal has them."""
+    console = folder / CONSOLE
+    if not console.exists() or not console.stat().st_size:
+        return None
+    log = paths.cache_dir("logs") / f"shell-{kernel.key[:12]}.log"
+    log.write_bytes(console.read_bytes())
+    return log
+
+
+# A second serial port for the kernel's messages: virtme-ng gives the first to the terminal, or to nobody.
+_LOG_OPTIONS = ("-chardev", f"file,id=log,path={CONSOLE}", "-device", "isa-serial,chardev=log")
 
 
 def accelerator_options(accelerator: Accelerator, cpu: str) -> list[str]:
-    """The options of `vng` that keep QEMU to KVM: by itself, virtme-ng lets it fall back to TCG."""
-    if accelerator == "tcg":
-        return []
-    return [f"--qemu-opts={' '.join(['-machine', 'accel=kvm', *live_machine.cpu_options(cpu)])}"]
+    """The options that keep QEMU to KVM: by itself, virtme-ng lets it fall back to TCG."""
+    return [] if accelerator == "tcg" else ["-machine", "accel=kvm", *live_machine.cpu_options(cpu)]
 
 
-def _run_through_pipes(argv: Sequence[str], folder: Path, env: Mapping[str, str]) -> int:
+def _run_in_terminal(argv: Sequence[str], folder: Path, timeout_s: float | None) -> int:
+    """Run a program that has the terminal, and may leave it in another mode than it found."""
+    mode = termios.tcgetattr(sys.stdin)
+    try:
+        with (
+            subprocess.Popen(argv, cwd=folder, env=live_machine.vng_environment(str(folder))) as started,
+            _ended(folder),
+        ):
+            return started.wait(timeout_s)
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, mode)
+
+
+def _run_through_pipes(argv: Sequence[str], folder: Path, timeout_s: float | None) -> int:
     """Run a program and copy its output: QEMU opens its standard output anew, and would empty a file."""
-    with subprocess.Popen(argv, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    env, pipe = live_machine.vng_environment(str(folder)), subprocess.PIPE
+    with subprocess.Popen(argv, cwd=folder, env=env, stdout=pipe, stderr=pipe) as started:
         threads = [
-            Thread(target=_copy, args=(process.stdout, sys.stdout.buffer)),
-            Thread(target=_copy, args=(process.stderr, sys.stderr.buffer)),
+            Thread(target=_copy, args=(started.stdout, sys.stdout.buffer)),
+            Thread(target=_copy, args=(started.stderr, sys.stderr.buffer)),
         ]
         for thread in threads:
             thread.start()
-        status = process.wait()
-        for thread in threads:
-            thread.join()
-    return status
+        try:
+            with _ended(folder):
+                return started.wait(timeout_s)
+        finally:
+            for thread in threads:
+                thread.join()
+
+
+@contextmanager
+def _ended(folder: Path) -> Iterator[None]:
+    """End all processes of a guest when waiting for it does not end by itself."""
+    try:
+        yield
+    except BaseException:
+        process.kill_tagged(_TAG, str(folder))
+        raise
 
 
 def _copy(source: BinaryIO, target: BinaryIO) -> None:
@@ -118,7 +165,8 @@ def _copy(source: BinaryIO, target: BinaryIO) -> None:
 def guest_options(command: Sequence[str], settings: Mapping[str, str]) -> list[str]:
     """The options of `vng` for a spec's settings, and for the command that runs when they are applied."""
     cmdline = {name.removeprefix("cmdline."): v for name, v in settings.items() if name.startswith("cmdline.")}
-    arguments = ["panic=-1", *(f"{name}={value}" if value else name for name, value in cmdline.items())]
+    console = ["console=ttyS1", "loglevel=7"] if command else []
+    arguments = ["panic=-1", *console, *(f"{name}={value}" if value else name for name, value in cmdline.items())]
     script = [*_setting_commands(settings), f"exec {shlex.join(command)}"]
     return ["--append", shlex.join(arguments), *(["--exec", "; ".join(script)] if command else [])]
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -21,7 +25,7 @@ QUIET = Progress(quiet=True)
 def test_a_command_runs_with_the_specs_settings() -> None:
     settings = {"thp": "never", "sysctl.vm.swappiness": "10", "cmdline.quiet": "", "env.A": "x y"}
     words = shell.guest_options(["echo", "a b"], settings)
-    assert words[words.index("--append") + 1] == "panic=-1 quiet"
+    assert words[words.index("--append") + 1] == "panic=-1 console=ttyS1 loglevel=7 quiet"
     assert words[words.index("--exec") + 1].split("; ") == [
         "echo never > /sys/kernel/mm/transparent_hugepage/enabled", "sysctl -w vm.swappiness=10",
         "export A='x y'", "exec echo 'a b'",
@@ -41,31 +45,109 @@ def test_a_shell_needs_a_terminal_and_a_kernel_that_mounts_its_root(monkeypatch:
 def test_what_a_command_writes_is_passed_on(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     # As QEMU does: it opens its output by name, which empties a file, but not a pipe.
     script = "printf out > /proc/self/fd/1; printf err > /proc/self/fd/2; exit 7"
-    assert shell._run_through_pipes(["sh", "-c", script], tmp_path, {"PATH": "/usr/bin:/bin"}) == 7
+    assert shell._run_through_pipes(["sh", "-c", script], tmp_path, None) == 7
     assert capfdbinary.readouterr() == (b"out", b"err")
 
 
-def test_the_guest_of_a_shell_has_the_accelerator_and_the_cpu_model_that_were_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def guest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The program that `lab shell` takes for vng."""
     vng = tmp_path / "vng"
     vng.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
     vng.chmod(0o755)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(live_machine, "find_vng", lambda: str(vng))
     monkeypatch.setattr(exact, "find_qemu", lambda command="": QEMU)
     monkeypatch.setattr(KernelSpec, "obtain", lambda spec, *_, **__: kernel("one"))
     monkeypatch.setattr(cli_kernel, "resolve", lambda *_, **__: kernel("one").spec)
     monkeypatch.setattr(shell, "prepare", lambda *_, **__: tmp_path)
     monkeypatch.setattr(kvm, "require", lambda qemu, **how: "host,-arch-capabilities")
-    assert main.run(["shell", "file:one", "--accel", "kvm", "--", "true"]) == 0
-    assert "--qemu-opts=-machine accel=kvm -cpu host,-arch-capabilities" in capfd.readouterr().out.splitlines()
-    assert main.run(["shell", "file:one", "--accel", "tcg", "--", "true"]) == 0
-    said = capfd.readouterr().out.splitlines()
-    assert "--disable-kvm" in said and not any("accel=kvm" in word for word in said)
+    return vng
+
+
+def test_the_guest_of_a_shell_has_the_accelerator_and_the_cpu_model_that_were_found(
+    guest: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def options(accel: str) -> str:
+        assert main.run(["shell", "file:one", "--accel", accel, "--", "true"]) == 0
+        return capfd.readouterr().out
+
+    assert " -machine accel=kvm -cpu host,-arch-capabilities\n" in options("kvm")
+    said = options("tcg")
+    assert "--disable-kvm" in said.splitlines() and "accel=kvm" not in said
+
+
+# As vng does: what runs the guest is a process of its own, and its messages come by a file.
+HANGS = """#!/bin/sh
+echo 'last words' >console.log
+sleep 600 &
+echo $! >>"%s"
+echo begun
+wait
+"""
+
+
+def test_a_guest_that_hangs_ends_with_one_line_and_its_log(
+    guest: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    guest.write_text(HANGS % (pids := tmp_path / "pids"))
+    assert main.run(["shell", "file:one", "--accel", "tcg", "--guest-timeout", "1s", "--", "true"]) == 4
+    out, err = capfd.readouterr()
+    complaint = err.splitlines()[-1]
+    assert out == "begun\n" and err.count("lab: ") == 1
+    assert complaint.startswith(f"lab: the guest of {kernel('one').spec.text} hung: it did not end within 1 s; ")
+    log = Path(complaint.rpartition("(log: ")[2].removesuffix(")"))
+    assert log.read_text() == "last words\n"
+    assert not _lives(int(pids.read_text()))
+    assert not list(tmp_path.glob("lab-shell-*"))
+
+
+@pytest.mark.parametrize(
+    ("options", "command", "limit"),
+    [([], ["--", "true"], 300.0), (["--guest-timeout", "2m"], ["--", "true"], 120.0), ([], [], None),
+     (["--guest-timeout", "1h"], [], 3600.0)],
+)  # fmt: skip
+def test_only_a_command_has_a_time_limit_that_nobody_gave(
+    guest: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], command: list[str], limit: float | None
+) -> None:
+    given: list[float | None] = []
+    monkeypatch.setattr(shell, "require_terminal", lambda command: None)
+    monkeypatch.setattr(shell, "run", lambda *_, timeout_s, **__: given.append(timeout_s) or 0)
+    assert main.run(["shell", "--accel", "tcg", *options, "file:one", *command]) == 0
+    assert given == [limit]
+
+
+IN_TERMINAL = """
+import pathlib, sys
+from lab.guests import shell
+try:
+    shell._run_in_terminal(sys.argv[2:], pathlib.Path(sys.argv[1]), 1)
+except shell.subprocess.TimeoutExpired:
+    print("timed out")
+"""
+
+
+def test_a_shell_that_hangs_gives_the_terminal_back_as_it_was(tmp_path: Path) -> None:
+    controller, terminal = os.openpty()
+    before = termios.tcgetattr(terminal)
+    script = f"echo $$ >{tmp_path / 'pid'}; stty raw -echo; exec sleep 600"
+    argv = [sys.executable, "-c", IN_TERMINAL, str(tmp_path), "sh", "-c", script]
+    done = subprocess.run(argv, stdin=terminal, stdout=subprocess.PIPE, text=True, timeout=60, check=True)
+    assert done.stdout == "timed out\n"
+    assert termios.tcgetattr(terminal) == before
+    assert not _lives(int((tmp_path / "pid").read_text()))
+    os.close(controller)
+    os.close(terminal)
 
 
 def test_a_shell_under_kvm_never_falls_back_to_an_emulator() -> None:
     assert shell.accelerator_options("tcg", "max") == []
-    assert shell.accelerator_options("kvm", "host") == ["--qemu-opts=-machine accel=kvm"]
-    (options,) = shell.accelerator_options("kvm", "host,-arch-capabilities")
-    assert options.endswith(" -cpu host,-arch-capabilities")
+    assert shell.accelerator_options("kvm", "host") == ["-machine", "accel=kvm"]
+    assert shell.accelerator_options("kvm", "host,-arch-capabilities")[-2:] == ["-cpu", "host,-arch-capabilities"]
+
+
+def _lives(pid: int) -> bool:
+    """False for what only waits for its parent to ask, too."""
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
