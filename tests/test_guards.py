@@ -57,6 +57,16 @@ def test_every_module_imports_alone() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_every_temporary_folder_goes_with_a_lab_that_is_killed() -> None:
+    """`process.scratch` makes those; what `tempfile` makes stays."""
+    made = [
+        f"{path.relative_to(TOP)}: {name}"
+        for path in (TOP / "lab").rglob("*.py")
+        for name in re.findall(r"mkdtemp|mkstemp|TemporaryDirectory|NamedTemporaryFile", path.read_text())
+    ]
+    assert not made
+
+
 def test_the_guard_sees_every_import() -> None:
     body = ast.parse(
         "from typing import TYPE_CHECKING\nfrom lab.core import git, errors as e\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +10,7 @@ from typing import NamedTuple
 from lab.atlas import columns
 from lab.atlas.data import Atlas, CaseInfo, Cell, Column, Hole
 from lab.atlas.plan import AtlasPlan, PlannedColumn
+from lab.core import process
 from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.records import Record
@@ -69,8 +69,8 @@ def check(atlas: Atlas, plan: AtlasPlan, wanted: Sequence[Wanted], work: Work) -
     for case, column in wanted:
         key = column.id, case.selection
         if key not in done:
-            with tempfile.TemporaryDirectory(prefix="lab-atlas-") as folder:
-                done[key], prints[key] = _measure(atlas, plan, case, column, Path(folder), work)
+            with process.scratch("lab-atlas-") as folder:
+                done[key], prints[key] = _measure(atlas, plan, case, column, folder, work)
         stored = atlas.cells[case.name][atlas.at(column.id)]
         known = atlas.fingerprints.get(f"{case.name.partition(':')[0]} {column.machine}", "")
         differs = "" if known == prints[key] else f"{prints[key][:12]} in place of {known[:12]}"

@@ -8,7 +8,6 @@ import os
 import platform
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -142,7 +141,7 @@ class SelfTester:
 
     def measure(self) -> Step:
         """This host as a machine of the model."""
-        with tempfile.TemporaryDirectory(prefix="lab-selftest-") as folder:
+        with process.scratch("lab-selftest-") as folder:
             document = _lab("machine", "measure", "--quick", "--json", "--output", f"{folder}/measured.toml")
         machine = document["machine"]
         values = {table: machine.get(table) for table in ("tlb", "cache", "clock") if machine.get(table)}

@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import secrets
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +25,7 @@ import fsspec
 import msgspec
 from filelock import FileLock
 
-from lab.core import paths, records
+from lab.core import paths, process, records
 from lab.core.errors import HostFailed, UserError
 from lab.core.git import Repo
 from lab.core.records import Record
@@ -199,8 +198,8 @@ def share_source(share: Share, source: TreeSource, tree_id: str) -> None:
         base = below  # the tree below patches and uncommitted work
     elif first not in (None, tree_id) and repo.has(first):
         base = first
-    with tempfile.TemporaryDirectory(prefix="pack-", dir=paths.cache_dir()) as folder:
-        pack = repo.pack(tree_id, Path(folder), without=base)
+    with process.scratch("pack-", paths.cache_dir()) as folder:
+        pack = repo.pack(tree_id, folder, without=base)
         digest = records.file_digest(pack)
         share.put(pack, digest)
     share.save("sources", f"{tree_id}.json", SharedSource(pack=digest, base=base))

@@ -16,7 +16,6 @@ import logging
 import os
 import pickle
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -29,7 +28,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from lab.cluster.share import MissingTree, Share, localize_source
 from lab.compare import runs
 from lab.compare.runs import GuestOutput, GuestRun
-from lab.core import paths, records
+from lab.core import paths, process, records
 from lab.core.errors import BuildFailed, GuestFailed, LabError
 from lab.core.executor import Work
 from lab.core.progress import Progress
@@ -229,8 +228,8 @@ class GuestResult:
 def run_guest(task: GuestTask) -> GuestResult:
     """Boot a task's guest on this machine."""
     guest = _localize(task)
-    with tempfile.TemporaryDirectory(prefix=f"{os.getpid()}-", dir=paths.cache_dir("guests")) as folder:
-        bench = dataclasses.replace(guest.bench, folder=Path(folder))
+    with process.scratch(f"{os.getpid()}-", paths.cache_dir("guests")) as folder:
+        bench = dataclasses.replace(guest.bench, folder=folder)
         return _run_guest(dataclasses.replace(guest, bench=bench))
 
 

@@ -154,8 +154,8 @@ class Repo:
 
         Raises `PatchFailed` for the first patch that does not apply.
         """
-        with tempfile.TemporaryDirectory(prefix="lab-index-") as folder:
-            env = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
+        with process.scratch("lab-index-") as folder:
+            env = {"GIT_INDEX_FILE": str(folder / "index")}
             self.git("read-tree", "--end-of-options", base, env=env)
             try:
                 # All at once: each `git apply` reads and writes the whole index, and a kernel's has 80,000 files.
@@ -177,8 +177,8 @@ class Repo:
     def tree_with(self, base: str, path: str, content: bytes) -> str:
         """The id of a commit's or tree's tree with other content in one of its files."""
         blob = self.git("hash-object", "-w", "--stdin", stdin=content)
-        with tempfile.TemporaryDirectory(prefix="lab-index-") as folder:
-            env = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
+        with process.scratch("lab-index-") as folder:
+            env = {"GIT_INDEX_FILE": str(folder / "index")}
             self.git("read-tree", "--end-of-options", base, env=env)
             self.git("update-index", "--cacheinfo", f"100644,{blob},{path}", env=env)
             return self.git("write-tree", env=env)

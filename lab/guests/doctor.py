@@ -8,13 +8,12 @@ import re
 import shutil
 import struct
 import sys
-import tempfile
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from lab.core import ansible, paths, records
+from lab.core import ansible, paths, process, records
 from lab.core.ansible import PlaybookFailed
 from lab.core.errors import HostFailed, LabError
 from lab.core.process import run_text
@@ -315,8 +314,8 @@ def succeeded(changes: list[Change]) -> bool:
 
 
 def _play(name: str, variables: dict[str, bool], *, check: bool, root: Path, state: Path) -> dict[str, list[_File]]:
-    with tempfile.TemporaryDirectory(prefix="lab-bench-host-") as folder:
-        report = Path(folder) / "report.json"
+    with process.scratch("lab-bench-host-") as folder:
+        report = folder / "report.json"
         files = {"bench_host_root": str(root), "bench_host_state": str(state), "bench_host_report": str(report)}
         try:
             ansible.play(name, {**variables, **files}, check=check)

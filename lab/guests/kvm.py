@@ -9,13 +9,12 @@ from __future__ import annotations
 import grp
 import itertools
 import os
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from lab.core import paths, records
+from lab.core import paths, process, records
 from lab.core.errors import HostFailed, LabError
 from lab.core.progress import Progress
 from lab.core.records import Record
@@ -191,7 +190,7 @@ def _boot_under_kvm(qemu: str, kernel: Path, total_s: float, silence_s: float) -
 
 def _boot(qemu: str, kernel: Path, accel: Sequence[str], total_s: float, silence_s: float) -> tuple[str | None, float]:
     """Boot a kernel without a root: None if it came up, else the reason why it did not; and the seconds it took."""
-    with tempfile.TemporaryDirectory(prefix="lab-probe-") as folder:
+    with process.scratch("lab-probe-") as folder:
         argv = [
             qemu,
             *("-machine", "q35", "-accel", *accel),
@@ -200,7 +199,7 @@ def _boot(qemu: str, kernel: Path, accel: Sequence[str], total_s: float, silence
             # A serial line is slow where a hypervisor emulates each byte: only errors, and the panic at the end.
             *("-kernel", str(kernel), "-append", "console=ttyS0 loglevel=4 panic=-1 reboot=t"),
         ]
-        ended = run.boot(argv, folder=Path(folder), timeout_s=total_s, silence_s=silence_s)
+        ended = run.boot(argv, folder=folder, timeout_s=total_s, silence_s=silence_s)
         console = ended.console_text
     came_up = any(message in console for message in _CAME_UP)
     return None if came_up else _failure(ended, console), ended.wall_s

@@ -13,7 +13,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -211,11 +210,11 @@ def compose(guest: LiveGuest, kernel: Path, root: Path, timeout_s: float) -> tup
 @cache
 def _composed(argv: tuple[str, ...], kernel: Path, root: Path, timeout_s: float) -> tuple[str, ...]:
     """Run `vng --dry-run` in a folder like a guest's: it reads the kernel, and looks for the root."""
-    with tempfile.TemporaryDirectory(prefix="lab-vng-") as folder:
-        link_files(Path(folder), kernel, root)
+    with process.scratch("lab-vng-") as folder:
+        link_files(folder, kernel, root)
         command = [find_vng(), "--dry-run", *argv]
         try:
-            printed = process.run(command, cwd=Path(folder), env=vng_environment(folder), timeout_s=timeout_s)
+            printed = process.run(command, cwd=folder, env=vng_environment(str(folder)), timeout_s=timeout_s)
         except process.CommandFailed as error:
             raise HostFailed(f"vng cannot put a guest together: {error.message}", hint="run `lab doctor`") from error
         except process.TimedOut as error:

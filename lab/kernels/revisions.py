@@ -12,12 +12,11 @@ from __future__ import annotations
 import difflib
 import re
 import shutil
-import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.core import paths
+from lab.core import paths, process
 from lab.core.errors import UserError, suggestion
 from lab.core.git import PatchFailed, Repo
 from lab.core.process import CommandFailed
@@ -41,8 +40,7 @@ def open_checkout(path: Path) -> Tree:
 def snapshot(tree: Tree) -> str:
     """The id of a tree of everything in a checkout that git does not ignore, committed or not."""
     top = Path(tree.origin)
-    with tempfile.TemporaryDirectory(prefix="lab-worktree-") as name:
-        folder = Path(name)
+    with process.scratch("lab-worktree-") as folder:
         env = {"GIT_INDEX_FILE": str(folder / "index"), "GIT_WORK_TREE": str(top)}
         if not _copy_index(tree.source, folder / "index"):
             tree.repo.git("read-tree", "--end-of-options", tree.head, env=env)

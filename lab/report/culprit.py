@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.core import process
 from lab.core.errors import LabError, UserError
 from lab.core.git import Repo
 from lab.core.process import CommandFailed, find_tool, run
@@ -182,10 +182,10 @@ def _maintainers(repo: Repo, commit: str, notes: list[str]) -> list[str]:
     """The answer of the tree's own scripts/get_maintainer.pl to the commit's diff."""
     try:
         perl = find_tool("perl", package="perl")
-        with tempfile.TemporaryDirectory(prefix="lab-maintainers-") as folder:
-            _extract(repo, commit, Path(folder))
+        with process.scratch("lab-maintainers-") as folder:
+            _extract(repo, commit, folder)
             argv = ["--no-tree", "--no-git", "--no-git-fallback", "--no-rolestats", "culprit.patch"]
-            output = run([perl, "scripts/get_maintainer.pl", *argv], cwd=Path(folder), timeout_s=120)
+            output = run([perl, "scripts/get_maintainer.pl", *argv], cwd=folder, timeout_s=120)
     except (LabError, OSError) as error:
         notes.append(f"maintainers: fill in; get_maintainer.pl did not work: {visible(str(error))}")
         return []

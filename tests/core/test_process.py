@@ -199,3 +199,18 @@ def _lives(pid: int) -> bool:
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False
+
+
+def test_what_git_works_in_goes_with_a_lab_that_is_killed(tmp_path: Path) -> None:
+    git = tmp_path / "bin" / "git"
+    git.parent.mkdir()
+    git.write_text("#!/bin/sh\nkill -9 $PPID\n")
+    git.chmod(0o755)
+    (scratch := tmp_path / "tmp").mkdir()
+    program = (
+        "import pathlib, sys; from lab.core.git import Repo; Repo(pathlib.Path(sys.argv[1])).patched_tree('v1', [])"
+    )
+    env = {**os.environ, "PATH": f"{git.parent}:{os.environ['PATH']}", "TMPDIR": str(scratch)}
+    done = subprocess.run([sys.executable, "-c", program], env=env, check=False)
+    assert done.returncode == -signal.SIGKILL
+    _until(lambda: not list(scratch.iterdir()))
