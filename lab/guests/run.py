@@ -224,6 +224,9 @@ _OOPS = re.compile(
 _OOM = re.compile(r"(Out of memory: Killed process .*|invoked oom-killer.*)")
 _STALL = re.compile(r"(rcu: INFO: .*stall.*|INFO: task .* blocked for more than.*|watchdog: BUG: soft lockup.*)")
 
+# Signals by which a program ends itself, or ends by a mistake of its own: nobody outside sent them.
+_CRASHES = {signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGSYS}
+
 _REFUSED_HINTS = {"hugepages": "its memory does not give that many: reserve fewer, or raise memory_mb in workload.toml"}
 
 
@@ -269,6 +272,14 @@ def _require_complete(ended: GuestExit, report: GuestReport) -> None:
             GuestFailure.WORKLOAD,
             complaint[0].removeprefix("cost plugin: "),
             hint="mark fewer operations, or larger ones",
+            log=log.with_name("qemu.log"),
+        )
+    if -ended.status in _CRASHES:
+        raise GuestFailed(
+            GuestFailure.QEMU_DIED,
+            f"QEMU died by signal {-ended.status} ({signal.Signals(-ended.status).name}) while it ran this kernel: "
+            f"{ended.complaints[-1] if ended.complaints else 'no message'}",
+            hint="a kernel can do that to QEMU, by what it writes to devices; another QEMU (--qemu) may stand it",
             log=log.with_name("qemu.log"),
         )
     if ended.status != 0:

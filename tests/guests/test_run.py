@@ -125,7 +125,21 @@ def test_a_case_that_was_killed_for_memory_is_in_the_report(tmp_path: Path) -> N
         ("hang", "60 s: rcu: INFO: rcu_preempt", {"timed_out": True, "status": -9, "console": BOOT + RCU}),
         ("hang", "INFO: task init:1 blocked", {"timed_out": True, "status": -9, "console": BOOT + TASK}),
         ("hang", "soft lockup", {"timed_out": True, "status": -9, "console": BOOT + LOCKUP, "report": lines(HELLO)}),
-        ("qemu-died", "died with signal 11: no message", {"status": -11, "report": lines(HELLO)}),
+        (
+            "qemu-died",
+            r"QEMU died by signal 11 \(SIGSEGV\) while it ran this kernel: no message",
+            {"status": -11, "report": lines(HELLO)},
+        ),
+        (
+            "qemu-died",
+            r"QEMU died by signal 6 \(SIGABRT\) while it ran this kernel: Bail out! ERROR:.*: assertion failed",
+            {
+                "status": -6,
+                "report": None,
+                "stderr": "**\nERROR:../hw/acpi/x.c:7:f: assertion failed\n"
+                "Bail out! ERROR:../hw/acpi/x.c:7:f: assertion failed\n",
+            },
+        ),
         ("qemu-died", "died with signal 9", {"status": -9, "report": lines(HELLO, BEGIN)}),
         (
             "qemu-died",
