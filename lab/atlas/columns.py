@@ -11,7 +11,7 @@ import math
 import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 from filelock import FileLock, Timeout
 
-from lab.atlas.data import Cell, FunctionCost, Hole
+from lab.atlas.data import Cell, Column, FunctionCost, Hole
 from lab.atlas.plan import AtlasPlan, PlannedColumn
 from lab.compare import exact, explain, profiles, runs, sampling
 from lab.compare.exact import ExactGuests
@@ -89,23 +89,23 @@ class Place:
         """The selections of cases that are measured in each column."""
         return self.plan.selections(self.guests)
 
-    def facts(self, column: PlannedColumn) -> Path:
+    def facts(self, column: PlannedColumn | Column) -> Path:
         """The file about a column's kernel."""
         return self.folder / column.id / "column.json"
 
-    def sheet(self, column: PlannedColumn, text: str) -> Path:
+    def sheet(self, column: PlannedColumn | Column, text: str) -> Path:
         """The file of the cells of a selection."""
         return self.folder / column.id / f"{file_name(text)}.json"
 
-    def work(self, column: PlannedColumn, text: str) -> Path:
+    def work(self, column: PlannedColumn | Column, text: str) -> Path:
         """The folder of guests that are under way."""
         return paths.cache_dir("atlas", self.plan.name, self.guests, column.id, file_name(text))
 
-    def load_facts(self, column: PlannedColumn) -> KernelFacts | None:
+    def load_facts(self, column: PlannedColumn | Column) -> KernelFacts | None:
         """The stored facts about a column's kernel; None before it was there."""
         return records.find(self.facts(column), KernelFacts)
 
-    def load_sheet(self, column: PlannedColumn, text: str) -> Sheet | None:
+    def load_sheet(self, column: PlannedColumn | Column, text: str) -> Sheet | None:
         """The stored cells of a selection; None where there are none."""
         return records.find(self.sheet(column, text), Sheet)
 
@@ -138,16 +138,17 @@ class _Guests:
         return series
 
 
-def measure(place: Place, found: Sequence[PlannedColumn], work: Work) -> int:
+def measure(place: Place, found: Sequence[PlannedColumn], work: Work, there: Container[tuple[str, str]] = ()) -> int:
     """Measure columns in their order as far as they are not there, until the budget is used up; returns how many are
-    whole then.
+    whole then. there: the selections of columns that an atlas has already.
     """
     whole = 0
     with _alone(place), work.progress.task(f"columns of {place.guests}", len(found)) as task:
         for column in found:
             if work.out_of_time:
                 break
-            whole += _column(place, column, work)
+            texts = [text for text in place.selections if (column.id, text) not in there]
+            whole += not texts or _column(place, column, texts, work)
             task.advance()
     return whole
 
@@ -166,11 +167,10 @@ def _alone(place: Place) -> Iterator[None]:
         yield
 
 
-def _column(place: Place, column: PlannedColumn, work: Work) -> bool:
-    """Measure what a column lacks; True once it is whole."""
-    texts = place.selections
+def _column(place: Place, column: PlannedColumn, texts: Sequence[str], work: Work) -> bool:
+    """Measure what a column lacks of some selections; True once it has them."""
     try:
-        kernel = column.spec.obtain(work, cc=place.plan.cc, needs=selection.needs_of(texts))
+        kernel = column.spec.obtain(work, cc=place.plan.cc, needs=selection.needs_of(place.selections))
     except DiskFull:
         raise
     except LabError as error:

@@ -255,8 +255,8 @@ class Site:
         return text.reasons(self.judged, change)
 
     def why(self, change: Change) -> str:
-        """The functions that make most of a change."""
-        return self.judged.why(change)
+        """The functions that make most of a change, or that nobody knows them."""
+        return self.judged.why(change) if self.explained(change) else text.NO_FUNCTIONS
 
     def explained(self, change: Change) -> Explained | None:
         """The functions that moved most."""

@@ -20,6 +20,9 @@ _STYLES = {"regression": "bold red", "improvement": "bold green", "unknown": "ye
 _SIGNS = {"regression": "▼", "improvement": "▲", "same": "=", "unknown": "?"}
 _RIGHT = (3, 4, 5, 6)
 
+NO_FUNCTIONS = "functions not known: no machine has measured both kernels"
+"""Of a step between a column that was taken over and one that was measured after it."""
+
 
 # ---- one case
 
@@ -88,7 +91,8 @@ def _told(judged: Judgement, change: Change, width: int) -> list[Text]:
     """A step or a creep in a few lines."""
     style = _STYLES.get(str(change.comparison.verdict), "")
     lines = [Text(sentence(change), style)]
-    lines += [Text(wrapped(f"  {line}", 4, width)) for line in reasons(judged, change)]
+    unknown = [] if judged.explained(change) else [NO_FUNCTIONS]
+    lines += [Text(wrapped(f"  {line}", 4, width)) for line in (*unknown, *reasons(judged, change))]
     return lines
 
 

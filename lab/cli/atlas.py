@@ -50,6 +50,7 @@ def _load_plan(path: Path | None) -> atlas_plan.AtlasPlan:
 @click.option(
     "--output", type=click.Path(path_type=Path, file_okay=False), default=Path(), help="The folder of the data (.)."
 )
+@click.option("--anew", is_flag=True, help="Measure also what OUTPUT/ARCHITECTURE.json has from another machine.")
 @options.budget
 @options.jobs
 @options.quiet
@@ -59,6 +60,7 @@ def run(
     arch: tuple[str, ...],
     only: tuple[str, ...],
     output: Path,
+    anew: bool,
     budget: float | None,
     jobs: int | None,
     cluster: str | None,
@@ -67,6 +69,7 @@ def run(
     """Measure what a plan's kernels lack, and write the atlas of each architecture: OUTPUT/ARCHITECTURE.json.
 
     Nothing is measured twice: a second call goes on where the first one stopped, and a new package costs one column.
+    What the file has from another machine is taken over where guests have the same fingerprint here.
 
     \b
     Example:
@@ -83,15 +86,20 @@ def run(
             wanted = atlas_plan.by_interest(atlas_plan.chosen(found, only))
             if not wanted:
                 raise UserError(f"no kernel of the plan is like {' or '.join(only)}")
-            whole = columns.measure(place, wanted, work)
             file = output / f"{guests}.json"
-            before = atlas_data.load(file).bisected if file.is_file() else ()
-            made = assembly.assemble(place, found, before)
+            taken = assembly.taken_from(file, place, found, work)
+            for line in taken.left:
+                click.echo(visible(f"{file}: {line}"))
+            whole = columns.measure(place, wanted, work, () if anew else taken.sheets)
+            made = assembly.assemble(place, found, taken)
+            if taken.left:
+                file.replace(file.with_name(f"{file.name}.old"))
             records.write_atomic(file, records.sealed(atlas_data.encode(made)))
             holes = sum(1 for _ in made.holes)
+            others = sum(not place.facts(column).is_file() for column in taken.columns)
             click.echo(
                 f"{file}: {whole} of {plural(len(wanted), 'column')} whole, {plural(len(made.cases), 'case')}, "
-                f"{plural(holes, 'hole')}"
+                f"{plural(holes, 'hole')}; {plural(others, 'column')} taken over"
             )
 
 

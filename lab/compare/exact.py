@@ -36,6 +36,7 @@ from lab.guests.hardware import Machine
 from lab.guests.plugin import load_instrument
 from lab.guests.run import Arm
 from lab.kernels import alternatives, architecture, symbols
+from lab.kernels.architecture import MachineType
 from lab.kernels.kconfig import Needs
 from lab.kernels.kernel import Kernel, KernelSpec, common_machine
 from lab.stats import multiple, verdict
@@ -110,16 +111,7 @@ def prepare_around(
         image = guest_image.obtain(progress, packages=workload.packages, guests=guests.name)
         images.append(image[0])
         check_guest(workload, cases, arms, image)
-        bench = Bench(
-            qemu=qemu,
-            machine=machine,
-            workload=workload,
-            packed_root=initrd.pack_initrd(image, workload),
-            timeout_s=plan.guest_timeout_s,
-            folder=folder,
-            instrument=load_instrument(plan.machine, model_of(plan.model, workload)),
-            parameters=parameters,
-        )
+        bench = _bench(workload, image, machine, qemu, plan, folder)
         facts = bench.environment()
         shapes[workload.name] = GuestShape.of(
             workload,
@@ -151,6 +143,35 @@ def prepare_around(
         model=", ".join(dict.fromkeys(shape.model for shape in shapes.values())),
     )
     return ExactGuests(arms=arms, series=series, environment=environment)
+
+
+def _bench(
+    workload: Workload,
+    image: tuple[guest_image.Image, Path],
+    machine: MachineType,
+    qemu: Qemu,
+    plan: ComparisonPlan,
+    folder: Path,
+) -> Bench:
+    """The guests of a workload, without their fingerprint."""
+    return Bench(
+        qemu=qemu,
+        machine=machine,
+        workload=workload,
+        packed_root=initrd.pack_initrd(image, workload),
+        timeout_s=plan.guest_timeout_s,
+        folder=folder,
+        instrument=load_instrument(plan.machine, model_of(plan.model, workload)),
+        parameters=exact.exact_machine(architecture.of_machine(machine).name),
+    )
+
+
+def fingerprint_of(
+    workload: Workload, machine: MachineType, qemu: Qemu, plan: ComparisonPlan, progress: Progress
+) -> str:
+    """The fingerprint of a workload's guests on a kind of machine, whichever kernel they boot."""
+    image = guest_image.obtain(progress, packages=workload.packages, guests=architecture.of_machine(machine).name)
+    return _bench(workload, image, machine, qemu, plan, Path()).environment().fingerprint
 
 
 def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
