@@ -208,6 +208,26 @@ def test_other_ends(
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        ["report", "LONG"], ["replay", "./LONG"], ["bisect", "status", "LONG"], ["explain", "LONG"],
+        ["machine", "show", "./LONG"], ["machine", "measure", "--output", "LONG"], ["workload", "show", "./LONG"],
+        ["workload", "check", "./LONG"], ["kernel", "build", "file:/LONG"], ["kernel", "build", "worktree:/LONG"],
+        ["ab", "--base", "v1", "--test", "v2", "--tree", "./LONG", "-w", "boot"], ["ab", "--resume", "LONG"],
+        ["shell", "file:/LONG", "--", "true"], ["selftest", "--output", "LONG"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_name_that_is_longer_than_names_can_be_was_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main.run([word.replace("LONG", "x" * 300) for word in words]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "File name too long" in said
+
+
+@pytest.mark.parametrize(
     ("redirections", "status", "said"),
     [
         (">&-", 2, "lab: standard output is closed, so nothing can be printed"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -115,6 +116,7 @@ def test_vng_and_qemu_have_the_time_that_the_guest_has(tmp_path: Path, monkeypat
         folder=tmp_path, timeout_s=900.0, machine="q35", root=tmp_path, guest_of=lambda *_: None, fingerprint="f",
         workload=selection.load(write_workload(tmp_path / "mine")),
     )  # fmt: skip
+    before = os.umask(0)
     with pytest.raises(GuestFailed, match="enough"):
         boots.boot(
             cast(GuestSetup, setup),
@@ -126,4 +128,7 @@ def test_vng_and_qemu_have_the_time_that_the_guest_has(tmp_path: Path, monkeypat
             cpu_set=CpuSet(cpus=[0], others=[], nodes=[]),
             running=RunningGuests(),
         )
+    os.umask(before)
     assert limits_s == [900] * 3
+    (folder,) = (tmp_path / "guests").iterdir()
+    assert folder.stat().st_mode & 0o777 == 0o700, "the socket by which QEMU is controlled is in it"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import msgspec
 import pytest
 
 from lab.cli import main
-from lab.core import records
+from lab.core import paths, records
 
 from ..fakes import capabilities
 from ..fakes.store import Store
@@ -89,6 +90,34 @@ def _news(was: str, now: str) -> list[str]:
     known = {AGE.sub("", line) for line in was.splitlines()}
     lines = [AGE.sub("", line) for line in now.splitlines() if not any(word in line for word in UNKNOWN)]
     return [line for line in lines if line not in known]
+
+
+# ---- a store of another user
+
+
+WRITES = {REBUILD[0:2], ("ab", "--resume"), ("gc", "--dry-run")}
+"""The beginnings of commands that write into the store."""
+
+
+@pytest.mark.usefixtures("kept")
+def test_the_store_of_another_user_can_be_read(store: Store, lab: Callable[[Command], Ended]) -> None:
+    """Nothing that only shows needs to write."""
+    if os.geteuid() != 0:
+        pytest.skip("nothing can be given to another user here")
+    shown = [command for kind in KINDS.values() for command in commands_of(kind, store) if command[:2] not in WRITES]
+    commands = dict.fromkeys([*shown, *(one for one in LISTS if one[:2] not in WRITES)])
+    before = {command: lab(command) for command in commands}
+    for top in (paths.data_dir(), paths.cache_dir()):
+        for path in (top, *top.rglob("*")):
+            os.chown(path, 65534, 65534, follow_symlinks=False)
+            if not path.is_symlink():
+                path.chmod(0o755 if path.is_dir() else 0o644)
+    wrong = []
+    for command, was in before.items():
+        now = lab(command)
+        if now.status != was.status or _news(was.out, now.out):
+            wrong.append(f"lab {' '.join(command)}: status {now.status}: {now.err}")
+    assert not wrong, "\n".join(wrong)
 
 
 # ---- records that contradict themselves

@@ -175,6 +175,17 @@ def test_the_command_says_it_and_exits_4(bundle: Path, capsys: pytest.CaptureFix
     assert "2 numbers of measured came out differently" in said.err
 
 
+@pytest.mark.parametrize("text", ["", "cpu = 7", "[[", "\x00"])
+def test_a_machine_file_that_is_wrong_is_the_bundles_fault(
+    bundle: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    (bundle / contents.MACHINE).write_text(text)
+    resum(bundle)
+    assert main.run(["replay", str(bundle)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("lab: ") and str(bundle / contents.MACHINE) in said
+
+
 def test_a_guest_that_fails_is_named(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (bundle.parent / "qemu").write_text("#!/bin/sh\necho no >&2; exit 3\n")
     assert main.run(["replay", str(bundle), "--jobs", "1"]) == 4
