@@ -163,6 +163,7 @@ def rounds_of(setups: Sequence[GuestSetup], plan: Plan, covariates: Mapping[str,
         fixed_iterations=plan.live.iterations,
         fixed_blocks=plan.live.fixed_rounds,
         covariates=covariates,
+        open_cases={name for setup in setups if setup.workload.open_metrics for name in setup.case_names},
     )
 
 

@@ -90,8 +90,11 @@ class Rounds:
         fixed_iterations: int | None = None,
         fixed_blocks: bool = False,
         covariates: Mapping[str, Covariate] | None = None,
+        open_cases: Collection[str] = (),
     ) -> None:
         """metrics: of each case, exactly one of them primary. seed: of the order of boots.
+
+        open_cases: compared by every other number that all of their boots have, too.
 
         covariates: by case; the control of each is a case as well.
         boot_s: of a boot without any iteration; sample_s: of one iteration of all cases. Both may be set anew when
@@ -115,6 +118,7 @@ class Rounds:
         self.fixed_iterations = fixed_iterations
         self.fixed_blocks = fixed_blocks
         self.covariates = dict(covariates or {})
+        self.open_cases = frozenset(open_cases)
         self.blocks: list[tuple[Block, list[BootReading]]] = []
         self.round_plan: RoundPlan | None = None
         self._standing: dict[str, list[Comparison]] | None = None
@@ -160,7 +164,8 @@ class Rounds:
         """Every metric of every case so far, corrected for their number (see `lab.stats.multiple`)."""
         if self._standing is None:
             compared = {
-                case: [self._compare(case, metric) for metric in measured] for case, measured in self.metrics.items()
+                case: [self._compare(case, metric) for metric in (*measured, *self._undeclared(case))]
+                for case, measured in self.metrics.items()
             }
             self._standing = multiple.beyond_chance(
                 compared, alpha=self.alpha, min_blocks=self.min_blocks, planned=self._planned
@@ -235,6 +240,14 @@ class Rounds:
     def _planned(self) -> int:
         """The planned number of rounds; 0 before there is a plan, so that its part of alpha is not spent."""
         return self.round_plan.rounds if self.round_plan else 0
+
+    def _undeclared(self, case: str) -> list[Metric]:
+        """Numbers beside the metrics of a case, which every boot has."""
+        if case not in self.open_cases or not self.blocks:
+            return []
+        found = set.intersection(*(set(boot.values[case]) for _, block in self.blocks for boot in block))
+        names = sorted(found - {metric.name for metric in self.metrics[case]})
+        return [Metric(name=name, unit="as printed", better="neither") for name in names]
 
     def _compare(self, case: str, metric: Metric) -> Comparison:
         base, test = self._arms(case, metric)

@@ -16,7 +16,7 @@ import pytest
 from lab import report
 from lab.cli import ab, main
 from lab.compare import boots, certificates, live, live_guests, result_folders, round_runner
-from lab.compare.boots import BootRecord
+from lab.compare.boots import BootRecord, GuestSetup
 from lab.compare.plan import LivePlan, Plan
 from lab.compare.results import AbResult
 from lab.compare.rounds import Covariate
@@ -26,6 +26,7 @@ from lab.core.progress import Progress
 from lab.guests import host as guest_host
 from lab.guests import kvm, live_machine, perf_stat, topology
 from lab.guests.live_machine import LiveGuest
+from lab.guests.run import Arm
 from lab.guests.topology import HostCpu
 from lab.report import document
 from lab.report.inputs import open_comparisons
@@ -83,6 +84,27 @@ def test_a_document_of_live_mode(tmp_path: Path, host: Host) -> None:
     assert found.live.commands["mine"]["base"].qemu == ["qemu", "-S"]
     assert records.load(tmp_path / "result" / "result.json", AbResult) == found
     jsonschema.validate(json.loads(records.encode(found)), document.schema())
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_what_a_program_prints_beside_its_metrics_is_compared_where_its_workload_is_open(
+    tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch, is_open: bool
+) -> None:
+    def boot(bench: GuestSetup, arm: Arm, *words: Any, **how: Any) -> BootRecord:
+        record = host.boot(bench, arm, *words, **how)
+        for values in record.values.values():
+            values["lookups"] = [7.0 if arm.name == "base" else 14.0] * record.iterations
+        if record.name.endswith("1"):
+            record.values["small"]["once"] = [1.0] * record.iterations
+        return record
+
+    monkeypatch.setattr(boots, "boot", boot)
+    wanted = planned(tmp_path)
+    write_workload(tmp_path / "mine", WORKLOAD.replace("vcpus", "open_metrics = true\nvcpus") if is_open else WORKLOAD)
+    for case in measured(tmp_path, wanted).cases:
+        printed = [metric for metric in case.metrics if metric.name not in ("throughput", "faults")]
+        assert [metric.name for metric in printed] == ["lookups"] * is_open
+        assert all(metric.ratio == pytest.approx(2.0) and metric.verdict is None for metric in printed)
 
 
 @pytest.mark.parametrize(
