@@ -74,8 +74,8 @@ def run(
         live_machine.link_files(folder, bootable, root)
         argv = [
             *("prlimit", f"--fsize={FILE_MAX}", "setpriv", "--pdeathsig", "TERM", "--", live_machine.find_vng()),
-            *live_machine.vng_options(accelerator, qemu.path, str(cpus), memory_mb),
-            f"--qemu-opts={' '.join([*_LOG_OPTIONS, *accelerator_options(accelerator, cpu)])}",
+            *live_machine.vng_options(accelerator, _logging_qemu(folder, qemu.path), str(cpus), memory_mb),
+            *accelerator_options(accelerator, cpu),
             *guest_options(command, settings),
         ]
         try:
@@ -99,20 +99,37 @@ def run(
 def _kept_log(folder: Path, kernel: Kernel) -> Path | None:
     """The kernel's messages, put where they stay; None if there are none, as of a shell, whose terminal has them."""
     console = folder / CONSOLE
-    if not console.exists() or not console.stat().st_size:
+    if not console.exists():
         return None
     log = paths.cache_dir("logs") / f"shell-{kernel.key[:12]}.log"
     log.write_bytes(console.read_bytes())
     return log
 
 
-# A second serial port for the kernel's messages: virtme-ng gives the first to the terminal, or to nobody.
-_LOG_OPTIONS = ("-chardev", f"file,id=log,path={CONSOLE}", "-device", "isa-serial,chardev=log")
+# QEMU with the messages of a command's kernel in a file: virtme-ng drops them, and a kernel has one serial console.
+_QEMU = f"""#!/bin/sh
+for word; do
+    shift
+    [ "$word" != file,id=console,path=/dev/null ] || word=file,id=console,path={CONSOLE}
+    set -- "$@" "$word"
+done
+exec %s "$@"
+"""
+
+
+def _logging_qemu(folder: Path, qemu: str) -> str:
+    """The program that starts QEMU; QEMU itself where none in the folder may be started."""
+    program = folder / "qemu"
+    program.write_text(_QEMU % shlex.quote(qemu))
+    program.chmod(0o700)
+    return str(program) if os.access(program, os.X_OK) else qemu
 
 
 def accelerator_options(accelerator: Accelerator, cpu: str) -> list[str]:
-    """The options that keep QEMU to KVM: by itself, virtme-ng lets it fall back to TCG."""
-    return [] if accelerator == "tcg" else ["-machine", "accel=kvm", *live_machine.cpu_options(cpu)]
+    """The options of `vng` that keep QEMU to KVM: by itself, virtme-ng lets it fall back to TCG."""
+    if accelerator == "tcg":
+        return []
+    return [f"--qemu-opts={' '.join(['-machine', 'accel=kvm', *live_machine.cpu_options(cpu)])}"]
 
 
 def _run_in_terminal(argv: Sequence[str], folder: Path, timeout_s: float | None) -> int:
@@ -165,8 +182,11 @@ def _copy(source: BinaryIO, target: BinaryIO) -> None:
 def guest_options(command: Sequence[str], settings: Mapping[str, str]) -> list[str]:
     """The options of `vng` for a spec's settings, and for the command that runs when they are applied."""
     cmdline = {name.removeprefix("cmdline."): v for name, v in settings.items() if name.startswith("cmdline.")}
-    console = ["console=ttyS1", "loglevel=7"] if command else []
-    arguments = ["panic=-1", *console, *(f"{name}={value}" if value else name for name, value in cmdline.items())]
+    arguments = [
+        "panic=-1",
+        *(["loglevel=7"] if command else []),
+        *(f"{name}={value}" if value else name for name, value in cmdline.items()),
+    ]
     script = [*_setting_commands(settings), f"exec {shlex.join(command)}"]
     return ["--append", shlex.join(arguments), *(["--exec", "; ".join(script)] if command else [])]
 

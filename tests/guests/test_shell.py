@@ -25,7 +25,7 @@ QUIET = Progress(quiet=True)
 def test_a_command_runs_with_the_specs_settings() -> None:
     settings = {"thp": "never", "sysctl.vm.swappiness": "10", "cmdline.quiet": "", "env.A": "x y"}
     words = shell.guest_options(["echo", "a b"], settings)
-    assert words[words.index("--append") + 1] == "panic=-1 console=ttyS1 loglevel=7 quiet"
+    assert words[words.index("--append") + 1] == "panic=-1 loglevel=7 quiet"
     assert words[words.index("--exec") + 1].split("; ") == [
         "echo never > /sys/kernel/mm/transparent_hugepage/enabled", "sysctl -w vm.swappiness=10",
         "export A='x y'", "exec echo 'a b'",
@@ -73,7 +73,7 @@ def test_the_guest_of_a_shell_has_the_accelerator_and_the_cpu_model_that_were_fo
         assert main.run(["shell", "file:one", "--accel", accel, "--", "true"]) == 0
         return capfd.readouterr().out
 
-    assert " -machine accel=kvm -cpu host,-arch-capabilities\n" in options("kvm")
+    assert "--qemu-opts=-machine accel=kvm -cpu host,-arch-capabilities" in options("kvm").splitlines()
     said = options("tcg")
     assert "--disable-kvm" in said.splitlines() and "accel=kvm" not in said
 
@@ -143,8 +143,20 @@ def test_a_shell_that_hangs_gives_the_terminal_back_as_it_was(tmp_path: Path) ->
 
 def test_a_shell_under_kvm_never_falls_back_to_an_emulator() -> None:
     assert shell.accelerator_options("tcg", "max") == []
-    assert shell.accelerator_options("kvm", "host") == ["-machine", "accel=kvm"]
-    assert shell.accelerator_options("kvm", "host,-arch-capabilities")[-2:] == ["-cpu", "host,-arch-capabilities"]
+    assert shell.accelerator_options("kvm", "host") == ["--qemu-opts=-machine accel=kvm"]
+    (options,) = shell.accelerator_options("kvm", "host,-arch-capabilities")
+    assert options.endswith(" -cpu host,-arch-capabilities")
+
+
+def test_the_messages_of_a_commands_kernel_go_into_a_file(tmp_path: Path) -> None:
+    (qemu := tmp_path / "QEMU 'x'").write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    qemu.chmod(0o755)
+    words = ["-append", "a  'b' $c", "-chardev", "file,id=console,path=/dev/null", "-chardev", "stdio,id=console"]
+    done = subprocess.run(
+        [shell._logging_qemu(tmp_path, str(qemu)), *words], capture_output=True, text=True, check=True
+    )
+    words[3] = "file,id=console,path=console.log"
+    assert done.stdout.splitlines() == words
 
 
 def _lives(pid: int) -> bool:
