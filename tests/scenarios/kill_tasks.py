@@ -387,9 +387,11 @@ def _unbuilt(home: Home) -> None:
     shutil.rmtree(home.kernels.parent / "work", ignore_errors=True)
 
 
-def _built(home: Home) -> dict[str, str]:
+def _built(home: Home) -> dict[str, Any]:
+    """The kernel's files. Of its log the lines alone: make starts several compilers at once, in any order."""
     (folder,) = _of_the_build(home)
-    return {name: digest for name, digest in _digests(folder).items() if name != "build.json"}
+    log = {"build.log": sorted((folder / "build.log").read_text().splitlines())}
+    return {name: digest for name, digest in _digests(folder).items() if name != "build.json"} | log
 
 
 def _night(subject: Subject) -> Callable[[Home], list[str]]:
