@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from msgspec.structs import replace
 
-from lab.atlas import data, site
+from lab.atlas import data, site, text
 from lab.atlas.data import Cell
 from lab.atlas.site import Site
 
@@ -73,6 +73,14 @@ def test_a_case_s_page_has_its_step_its_functions_its_code_and_its_commands(tmp_
         "https://example.org/a", "Synthetic",
     ):  # fmt: skip
         assert words in page, words
+
+
+def test_a_step_without_functions_says_so_on_both_pages_that_name_them(tmp_path: Path) -> None:
+    atlas = fake.atlas(4, 9, steps={(1, 4): 1.2})
+    for folder, one, is_said in (("known", atlas, False), ("unknown", replace(atlas, explained=()), True)):
+        site.write([one], tmp_path / folder)
+        for page in ("index.html", "case/syscalls-case-1.html"):
+            assert (text.NO_FUNCTIONS in (tmp_path / folder / page).read_text()) is is_said
 
 
 def test_words_of_others_are_text_and_nothing_else(tmp_path: Path) -> None:
