@@ -2,7 +2,7 @@
 
 What an atlas on file has already is taken over, from whichever machine: the numbers that guests here would give again,
 of packages, with the fingerprint that the same guests have here, of the same cases and seeds. An atlas has no profiles,
-so a step between a column of it and a new one has no functions.
+so a step of such a column that it did not have has no functions.
 """
 
 from __future__ import annotations

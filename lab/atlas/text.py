@@ -20,8 +20,8 @@ _STYLES = {"regression": "bold red", "improvement": "bold green", "unknown": "ye
 _SIGNS = {"regression": "▼", "improvement": "▲", "same": "=", "unknown": "?"}
 _RIGHT = (3, 4, 5, 6)
 
-NO_FUNCTIONS = "functions not known: no machine has measured both kernels"
-"""Of a step between a column that was taken over and one that was measured after it."""
+NO_FUNCTIONS = "functions not known: profiles of both kernels were not at hand"
+"""Of a step from or to a column that was taken over, and that the other atlas did not have."""
 
 
 # ---- one case
