@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from lab.guests.hardware import (
     Cost,
     Costs,
     Divisor,
+    Flush,
     Guest,
     Host,
     Machine,
@@ -124,6 +126,7 @@ def fit(
     _classes(state)
     _kernel(state)
     overlap = _overlap(state)
+    flush = _flush(state)
     machine = Machine(
         schema=1,
         name=name,
@@ -139,6 +142,7 @@ def fit(
         host=host,
         measured=state.measured,
         guest=guest,
+        flush=flush,
     )
     return Measurement(machine=machine, base=base, notes=state.notes)
 
@@ -309,6 +313,20 @@ def _walk_4k(state: _Fit, fits: dict[str, TlbFit]) -> None:
     state.cost("walk_4k", found.walk - fetch, f"{found.walk * low:.0f} to {found.walk * high:.0f}; {words}")
 
 
+def _flush(state: _Fit) -> Flush | None:
+    """The extent of a flush, by what it costs with two numbers of other pages in the TLB."""
+    try:
+        flush, none = state.samples.over("flush"), state.samples.over("flush_none")
+        near, far = sorted(flush.keys() & none.keys())
+    except (Unclear, ValueError):
+        state.notes.append("flush: every run was disturbed; a page's flush is taken to be of that page alone")
+        return None
+    page = ((flush[far].value - none[far].value) - (flush[near].value - none[near].value)) / (far - near)
+    state.keep("flush_page_cycles", Reading(value=page, low=page, high=page))
+    hit = (state.costs.get("stlb_hit") or state.base.cost.stlb_hit).cycles
+    return Flush(all=page > hit, source=f"measured here: {page:.1f} cycles for each other page that the TLB holds")
+
+
 def _walk_2m(state: _Fit) -> None:
     reading, first = state.samples.one("conflict_2m").reading(), _l1(state).value
     hit = (state.costs.get("stlb_hit") or state.base.cost.stlb_hit).cycles
@@ -379,7 +397,8 @@ def _cache(state: _Fit, level: str) -> Cache:
                 f"{level}: a chain of loads stays in it up to {reach.low >> 10} KiB, where CPUID says {kib} KiB: "
                 "others use it too, and the file has what is left"
             )
-            kib = max(1, round(reach.value / 1024))
+            sets = math.lcm(ways, 16) // 16  # in KiB: what is left has whole sets too
+            kib = max(1, round(reach.value / 1024 / sets)) * sets
     return Cache(kib=kib, ways=ways, source=source)
 
 

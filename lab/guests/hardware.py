@@ -110,6 +110,13 @@ class Caches(Record, frozen=True, kw_only=True):
     llc: Cache
 
 
+class Flush(Record, frozen=True, kw_only=True):
+    """The extent of a flush of one page. all: all pages, as where an Intel CPU holds pages that a hypervisor split."""
+
+    all: bool = False
+    source: Source
+
+
 class Prefetch(Record, frozen=True, kw_only=True):
     """The streams of sequential misses that the prefetcher follows."""
 
@@ -215,6 +222,7 @@ class Machine(Record, frozen=True, kw_only=True):
     host: Host | None = None
     measured: dict[str, Reading] = msgspec.field(default_factory=dict)
     guest: Guest | None = None
+    flush: Flush | None = None
 
     @property
     def key(self) -> str:
@@ -230,6 +238,7 @@ class Machine(Record, frozen=True, kw_only=True):
             *(f"{name}={array.entries}:{array.ways}" for name, array in arrays.items() if array),
             *(f"{name}={cache.kib * 1024}:{cache.ways}" for name, cache in caches.items()),
             f"streams={self.prefetch.streams.count}",
+            *(["flushes_all=1"] if self.flush and self.flush.all else []),
             f"overlap={self.overlap.misses.count}",
             *(f"{name}={round(cost.cycles * 1000)}" for name, cost in costs.items()),
         ]

@@ -361,6 +361,49 @@ static uint64_t huge_bytes(const char *begin)
 	return 0;
 }
 
+/* A page that is written to, and a chain through others. */
+struct flush {
+	char *page;
+	struct walk walk;
+	uint64_t number;	/* of the others, a multiple of 8 */
+};
+
+/* Make the page read-only and writable again: the kernel flushes it, once or twice. */
+static void flush_and_chase(uint64_t count, void *context)
+{
+	struct flush *flush = context;
+
+	while (count--) {
+		mprotect(flush->page, SMALL_PAGE, PROT_READ);
+		mprotect(flush->page, SMALL_PAGE, PROT_READ | PROT_WRITE);
+		*(volatile char *)flush->page = 1;
+		chase(flush->number / 8, &flush->walk);
+	}
+}
+
+static void chase_only(uint64_t count, void *context)
+{
+	struct flush *flush = context;
+
+	while (count--)
+		chase(flush->number / 8, &flush->walk);
+}
+
+/* A chain through two numbers of pages, with and without the flush of another: what it costs by the page. */
+static void measure_flush(char *pages)
+{
+	static const uint64_t numbers[] = { 64, 256 };
+	struct flush flush = { .page = pages + MOST_SMALL_PAGES / 2 * SMALL_PAGE };
+
+	for (size_t i = 0; i < COUNT(numbers); i++) {
+		flush.walk.at[0] = pages;
+		flush.number = numbers[i];
+		lay(pages, numbers[i], SMALL_PAGE);
+		measure(&(struct bench){ .name = "flush", .work = flush_and_chase, .context = &flush, .x = numbers[i] });
+		measure(&(struct bench){ .name = "flush_none", .work = chase_only, .context = &flush, .x = numbers[i] });
+	}
+}
+
 /* Anonymous memory, aligned to huge pages; NULL where there is none. */
 static char *map(uint64_t bytes, int advice)
 {
@@ -448,6 +491,7 @@ void measure_memory(void)
 	}
 	touch_scattered(small_pages, MOST_SMALL_PAGES);
 	measure_tlb("tlb_4k", small_pages, SMALL_PAGE, MOST_SMALL_PAGES, arena);
+	measure_flush(small_pages);
 	if (huge == arena_bytes) {
 		measure_tlb("tlb_2m", arena, HUGE_PAGE, arena_bytes / HUGE_PAGE, small_pages);
 		measure_walk_2m();

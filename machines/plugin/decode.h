@@ -45,6 +45,7 @@ struct decoded {
 	enum turn turn;
 	enum class class;
 	bool redirects;		/* the return behind it, see class.h */
+	int32_t jump;		/* of a jmp: how far, from its end */
 };
 
 struct decoded x86_decode(const uint8_t *bytes, size_t size);

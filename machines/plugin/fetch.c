@@ -45,3 +45,24 @@ void on_block(unsigned int cpu, void *data)
 	else if (vcpu->behind)
 		vcpu->behind--;
 }
+
+void on_redirection(unsigned int cpu, void *target)
+{
+	vcpus[cpu].redirected = (uint64_t)(uintptr_t)target;
+}
+
+void on_return(unsigned int cpu, void *data)
+{
+	struct vcpu *vcpu = &vcpus[cpu];
+	struct block *block = data;
+
+	if (vcpu->redirected != block->start)
+		return;
+	vcpu->redirected = 0;
+	if (!measuring)
+		return;
+	vcpu->behind = AHEAD;
+	counts[block_mode(block)][REDIRECTED]++;
+	if (!aside)
+		block->penalty += machine.costs.classes[CLASS_MISPREDICTION];
+}

@@ -320,6 +320,18 @@ static void watch_start(struct qemu_plugin_tb *tb, struct block *block)
 		qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, QEMU_NO_REGISTERS, block);
 }
 
+/* A retpoline whose return is in a block of its own. last: the instruction that ends a block, maybe the only one. */
+static void watch_thunk(struct qemu_plugin_tb *tb, struct block *block, const struct step *last, bool redirected)
+{
+	uint64_t target = last->address + qemu_plugin_insn_size(last->insn) + (uint64_t)(int64_t)last->decoded.jump;
+
+	if (last->leads && last->decoded.class == CLASS_RETURN)
+		qemu_plugin_register_vcpu_tb_exec_cb(tb, on_return, QEMU_NO_REGISTERS, block);
+	else if (redirected && last->decoded.jump)
+		qemu_plugin_register_vcpu_tb_exec_cb(tb, on_redirection, QEMU_NO_REGISTERS,
+						     (void *)(uintptr_t)target);
+}
+
 static void watch_block(struct qemu_plugin_tb *tb)
 {
 	size_t count = qemu_plugin_tb_n_insns(tb);
@@ -336,6 +348,8 @@ static void watch_block(struct qemu_plugin_tb *tb)
 	for (size_t i = 0; i < count; i++) {
 		struct step step = look(tb, i, block);
 
+		if (i + 1 == count)
+			watch_thunk(tb, block, &step, redirected);
 		if (redirected && step.decoded.class == CLASS_RETURN) {
 			step.decoded.class = CLASS_MISPREDICTION;
 			block->redirects = true;

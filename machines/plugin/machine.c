@@ -52,6 +52,15 @@ static const struct {
 
 static const struct {
 	const char *name;
+	uint32_t *number;
+	uint32_t limit;
+} numbers[] = {
+	{ "streams",	 &machine.streams,	1024 },
+	{ "flushes_all", &machine.flushes_all,	1 },
+};
+
+static const struct {
+	const char *name;
 	uint64_t *cost;
 } costs[] = {
 	{ "instruction",	&machine.costs.instruction },
@@ -131,14 +140,16 @@ static bool read_argument(const char *name, const char *value)
 		machine.out = value;
 		return *value;
 	}
-	if (!strcmp(name, "streams")) {
-		if (!read_number(value, &end, 1024, &number) || *end)
-			return false;
-		machine.streams = (uint32_t)number;
-		return true;
-	}
 	if (!strcmp(name, "overlap"))
 		return read_number(value, &end, 64, &machine.costs.overlap) && !*end && machine.costs.overlap;
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		if (strcmp(name, numbers[i].name))
+			continue;
+		if (!read_number(value, &end, numbers[i].limit, &number) || *end)
+			return false;
+		*numbers[i].number = (uint32_t)number;
+		return true;
+	}
 	for (size_t i = 0; i < sizeof(geometries) / sizeof(geometries[0]); i++)
 		if (!strcmp(name, geometries[i].name))
 			return read_geometry(value, geometries[i].geometry, geometries[i].unit);

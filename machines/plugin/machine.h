@@ -68,6 +68,7 @@ struct machine {
 	struct geometry dtlb_4k, dtlb_2m, itlb_4k, itlb_2m, stlb, istlb;
 	struct geometry l1i, l1d, l2, llc;	/* in lines */
 	uint32_t streams;
+	uint32_t flushes_all;	/* where a page is flushed: 1 if all pages are */
 	struct costs costs;
 	const char *out;
 };

@@ -29,6 +29,7 @@ static struct spent look(enum mode mode)
 	memcpy(spent.charges, charges[mode], sizeof(spent.charges));
 	for (int i = 0; i < NR_CLASSES; i++)
 		spent.classes[i] = counters_sum(&totals, total_at(mode, TOTAL_CLASSES) + (size_t)i);
+	spent.classes[CLASS_MISPREDICTION] += counts[mode][REDIRECTED];
 	return spent;
 }
 

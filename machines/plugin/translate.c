@@ -301,6 +301,7 @@ void flush_all(unsigned int vcpu, void *unused)
 
 void flush_page(unsigned int vcpu, void *unused)
 {
-	(void)unused;
+	if (machine.flushes_all)
+		flush_all(vcpu, unused);
 	vcpus[vcpu].page_flushes++;
 }

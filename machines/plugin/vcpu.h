@@ -26,6 +26,7 @@ enum counter {
 	PREFETCHED,
 	L1I_MISSES,
 	FETCH_STALLS,
+	REDIRECTED,		/* returns in a thunk of their own, to which a retpoline jumped; they count as returns, too */
 	NR_COUNTERS,
 };
 
@@ -57,6 +58,7 @@ struct vcpu {
 	struct run run;
 	enum mode mode;			/* of the block before */
 	uint32_t behind;		/* blocks until fetch is ahead of execution again */
+	uint64_t redirected;		/* where a retpoline jumped to, to return elsewhere */
 };
 
 extern bool measuring;

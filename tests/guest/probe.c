@@ -115,7 +115,8 @@ static void chase(char *at, long hops)
 
 /*
  * In each turn: two atomics, two fences, a division, a pause, a vector, an indirect call and a plain return, a
- * segment, the time, and two returns that what is before them redirects, as retpolines and safe returns do.
+ * segment, the time, and three returns that what is before them redirects, as retpolines, safe returns and retpolines
+ * that return in a thunk do.
  */
 static void classes(long *at, long times)
 {
@@ -138,11 +139,16 @@ static void classes(long *at, long times)
 			 "lea 3f(%%rip), %%rcx\n"
 			 "call 4f\n"				/* mov, ret: to 3 */
 			 "ud2\n"
-			 "3: call 5f\n"			/* call 6, lea, ret: behind this */
+			 "3: lea 8f(%%rip), %%rcx\n"
+			 "call 9f\n"				/* mov, jmp, ret: to 8 */
+			 "ud2\n"
+			 "8: call 5f\n"			/* call 6, lea, ret: behind this */
 			 "jmp 7f\n"
 			 "2: ret\n"
 			 "4: mov %%rcx, (%%rsp)\n"
 			 "ret\n"
+			 "9: mov %%rcx, (%%rsp)\n"
+			 "{disp32} jmp 2b\n"
 			 "5: call 6f\n"
 			 "ud2\n"
 			 "6: lea 8(%%rsp), %%rsp\n"

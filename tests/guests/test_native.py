@@ -88,6 +88,32 @@ def test_without_huge_pages_it_says_so_and_takes_the_base_machines() -> None:
     assert walk.estimate
 
 
+def test_what_others_leave_of_a_cache_is_a_whole_number_of_sets() -> None:
+    caches = {**CACHES, "llc": (266240, 20)}
+    fitted = calibration.fit(native.parse(_recorded("clean")), hardware.load("zen4"), host=HOST, caches=caches)
+    llc = fitted.machine.cache.llc
+    assert llc.ways == 20 and llc.kib < 8192 and llc.lines % llc.ways == 0
+
+
+def _flushed(other_page: float) -> bytes:
+    """The clean host's samples, with flushes that make each other page so many cycles dearer."""
+    lines = []
+    for pages in (64, 256):
+        for name, cycles in (("flush", 5000 + (9 + other_page) * pages), ("flush_none", 9 * pages)):
+            samples = {"cycles": [cycles] * 9, "ghz": [3.69] * 9, "width": [3.9] * 9}
+            lines.append(json.dumps({"t": "series", "name": name, "x": pages, "disturbed": 0, **samples}))
+    *others, end = _recorded("clean").splitlines()
+    return b"\n".join([*others, *(line.encode() for line in lines), end])
+
+
+@pytest.mark.parametrize(("other_page", "flushes"), [(0.5, False), (25, True)])
+def test_a_flush_of_one_page_that_is_one_of_all_is_noticed(other_page: float, flushes: bool) -> None:
+    machine = _fit(_flushed(other_page)).machine
+    assert machine.flush is not None and machine.flush.all is flushes
+    assert ("flushes_all=1" in machine.arguments()) is flushes
+    assert machine.measured["flush_page_cycles"].value == pytest.approx(other_page)
+
+
 def test_huge_pages_that_the_hypervisor_splits_are_noticed() -> None:
     measured = _fit(_recorded("clean"))
     assert "dtlb_2m: the hypervisor maps huge pages by small ones; taken from zen4" in measured.notes

@@ -9,8 +9,8 @@ The guest has the host's CPU as far as QEMU can show it, its mitigations, huge p
 as far as /sys and /proc/config.gz tell. Native runs are charged to no memory group if root says so, as the guest's are
 to none. They count only while nothing else uses the core: chains of additions around each window tell
 (tests/scenarios/native). What enters and leaves the kernel cannot be measured from user space, nor can its code's plain
-instructions, so the costs of `syscall`, `exception` and `instruction` are set by three operations, getppid,
-fault-anon-read and stat-deep, which are then no longer evidence. The rest of the table is.
+instructions or a move to CR3, so the costs of `syscall`, `exception`, `instruction` and `cr3` are set by four
+operations, getppid, fault-anon-read, stat-deep and ctx-2, which are then no longer evidence. The rest of the table is.
 
 A native run takes as long as all that its operations cause: also what the kernel puts off and does on this CPU later,
 in softirqs and threads (what RCU frees, for one). So that is in the modelled time here, and the guest's ticks are not.
@@ -45,7 +45,7 @@ from .stories import lab
 
 WORKLOAD = "syscalls"
 FOLDER = Path("build") / "truth"
-CALIBRATION = {"instruction": "stat-deep", "syscall": "getppid", "exception": "fault-anon-read"}
+CALIBRATION = {"instruction": "stat-deep", "syscall": "getppid", "exception": "fault-anon-read", "cr3": "ctx-2"}
 
 QUIET = "getppid"
 """The operation that leaves nothing to do: what interrupts it are ticks."""
@@ -56,6 +56,14 @@ WAITS = ("nanosleep", "clock-nanosleep", "timerfd-expire", "unshare-mount", "uns
 BACKED = ("fault-anon-huge",)
 """Operations whose memory a hypervisor may have to back first: 0.2 to 7 ms for a huge page, here."""
 
+
+SPARED = {"meltdown": "pti", "spec_rstack_overflow": "spec_rstack_overflow", "retbleed": "retbleed"}
+"""Vulnerabilities, as /sys names them, and the parameters of the kernel that turn their mitigations off.
+
+The guest's CPU has the host's model, but not the registers by which a CPU of that model says that it is spared."""
+
+CLEARED = ("mds", "mmio_stale_data", "reg_file_data_sampling", "tsx_async_abort")
+"""Vulnerabilities that the kernel mitigates by clearing the CPU's buffers on its way out."""
 
 WIDTH = 3.7
 """Additions in a cycle, of four chains; with another thread on the core it is two to three."""
@@ -90,6 +98,7 @@ class Row(NamedTuple):
     native: float
     cycles: float
     instructions: float
+    cr3_writes: float
 
 
 say = print
@@ -134,7 +143,7 @@ def _settings() -> str:
     generations = Path("/sys/kernel/mm/lru_gen/enabled")
     settings.append(f"lru_gen={int(generations.read_text(), 0) if generations.exists() else 0}")
     if not re.search(r"\bmitigations=off\b", Path("/proc/cmdline").read_text()):
-        settings.append("cmdline.mitigations=auto")
+        settings += ["cmdline.mitigations=auto", *(f"cmdline.{name}=off" for name in _spared())]
     if Path("/proc/pressure").exists():
         settings.append("cmdline.psi=1")
     if Path("/proc/config.gz").exists():
@@ -143,6 +152,15 @@ def _settings() -> str:
         if (model := re.search(r"^CONFIG_PREEMPT_(NONE|VOLUNTARY|LAZY)=y", kconfig, re.MULTILINE)) is not None:
             settings.append(f"cmdline.preempt={model[1].lower()}")
     return "@" + ",".join(settings)
+
+
+def _spared() -> list[str]:
+    """The parameters that turn off what this host's kernel does not do, as its CPU does not need it."""
+    folder = Path("/sys/devices/system/cpu/vulnerabilities")
+    said = {file.name: file.read_text().strip() for file in folder.glob("*")}
+    off = [parameter for name, parameter in SPARED.items() if said.get(name) == "Not affected"]
+    cleared = any("Clear CPU buffers" in said.get(name, "") for name in CLEARED)
+    return off if cleared else [*off, "mds"]
 
 
 def _choice(path: str, missing: str) -> str:
@@ -232,7 +250,7 @@ def _calibrated(machine: Machine, kernel: str, native: dict[str, float]) -> Mach
     cost = machine.cost
     for name, case in [*CALIBRATION.items()] * 2:
         (row,) = _modelled(replace(machine, cost=cost), kernel, {case: native[case]})
-        events = row.instructions if name == "instruction" else 1
+        events = {"instruction": row.instructions, "cr3": row.cr3_writes}.get(name, 1)
         cycles = max(0.0, round(getattr(cost, name).cycles + (row.native - row.cycles) / events, 3))
         cost = replace(cost, **{name: Cost(cycles=cycles, source=f"measured here: what {case} takes beyond the model")})
     machine = replace(machine, cost=cost)
@@ -253,7 +271,13 @@ def _modelled(machine: Machine, kernel: str, native: dict[str, float]) -> list[R
     }
     ticks = values[QUIET]["interrupt_cycles"] / values[QUIET]["instructions_per_op"]
     return [
-        Row(case, native[case], value["cycles_per_op"] + _put_off(value, ticks), value["instructions_per_op"])
+        Row(
+            case,
+            native[case],
+            value["cycles_per_op"] + _put_off(value, ticks),
+            value["instructions_per_op"],
+            value["cr3_writes"],
+        )
         for case, value in values.items()
         if case in native and value.get("cycles_per_op")
     ]
