@@ -148,7 +148,7 @@ static void classes(long *at, long times)
 			 "4: mov %%rcx, (%%rsp)\n"
 			 "ret\n"
 			 "9: mov %%rcx, (%%rsp)\n"
-			 "{disp32} jmp 2b\n"
+			 "%{disp32%} jmp 2b\n"
 			 "5: call 6f\n"
 			 "ud2\n"
 			 "6: lea 8(%%rsp), %%rsp\n"
