@@ -209,7 +209,7 @@ def test_a_guest_that_dies_names_arm_and_seed(bench: Bench) -> None:
     with pytest.raises(GuestFailed) as caught:
         measure(bench, *SMALL, script="echo 'Kernel panic - not syncing: boom' >> console.log")
     assert caught.value.message == "base arm (file:/boot/base), seed 3: the guest's kernel panicked: boom"
-    with pytest.raises(GuestFailed, match="QEMU died with signal 11"):
+    with pytest.raises(GuestFailed, match=r"QEMU died by signal 11 \(SIGSEGV\)"):
         measure(bench, *SMALL, script="kill -SEGV $$")
 
 

@@ -211,6 +211,6 @@ def test_what_git_works_in_goes_with_a_lab_that_is_killed(tmp_path: Path) -> Non
         "import pathlib, sys; from lab.core.git import Repo; Repo(pathlib.Path(sys.argv[1])).patched_tree('v1', [])"
     )
     env = {**os.environ, "PATH": f"{git.parent}:{os.environ['PATH']}", "TMPDIR": str(scratch)}
-    done = subprocess.run([sys.executable, "-c", program], env=env, check=False)
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], env=env, check=False)
     assert done.returncode == -signal.SIGKILL
     _until(lambda: not list(scratch.iterdir()))
