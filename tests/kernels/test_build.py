@@ -206,6 +206,18 @@ def test_other_kconfig_and_another_compiler_are_another_kernel(built: Build, lin
     assert store.find(built.key) == built
 
 
+def test_a_worktree_that_a_killed_git_left_locked_and_that_was_cleared_away_is_made_anew(
+    built: Build, linux: Path
+) -> None:
+    (worktree,) = (item.path for item in gc.items() if item.path.name == "src")
+    registered = (worktree / ".git").read_text().split()[1]
+    Path(registered, "locked").write_text("initializing")
+    shutil.rmtree(worktree)
+    text = (linux / "mm" / "mmap.c").read_text()
+    _obtain(spec_of(linux, _break(linux, f"{text}int locked;\n")))
+    assert (worktree / ".git").is_file()
+
+
 def test_a_revision_is_built_for_another_architecture(
     built: Build, linux: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
