@@ -64,7 +64,7 @@ def _run(command: str, story: Lab, home: Path) -> subprocess.CompletedProcess[st
         env=environment,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1800,  # some build a kernel, beside all other tests
         check=False,
     )
 
