@@ -206,8 +206,13 @@ def _native(cases: Sequence[str], runs: int, cpu: int) -> dict[str, Native]:
 
 
 def _run(program: Path, case: str, cpu: int) -> _Run | None:
-    """One run of a case; None where it cannot run here."""
-    command = ["taskset", "--cpu-list", str(cpu), str(program), "--case", case]
+    """One run of a case; None where it cannot run here.
+
+    Addresses are those of the guest, which has `norandmaps`: a heap at a random distance is one more entry of the maple
+    tree of mappings, and whether a store crosses two of its nodes (`mas_wr_spanning_store`) halves or doubles it.
+    """
+    pinned = ["setarch", "--addr-no-randomize", "taskset", "--cpu-list", str(cpu)]
+    command = [*pinned, str(program), "--case", case]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode:
         return None
