@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import functools
 import hashlib
 import logging
@@ -12,6 +13,7 @@ import secrets
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Annotated, Any, TypeVar
@@ -19,7 +21,7 @@ from typing import IO, Annotated, Any, TypeVar
 import msgspec
 
 from lab.core import paths
-from lab.core.errors import DiskFull, HostFailed
+from lab.core.errors import HostFailed
 
 T = TypeVar("T")
 
@@ -95,44 +97,69 @@ def _seal_of(path: Path) -> Path:
 
 def write_atomic(path: Path, content: bytes) -> None:
     """Write a file so that a reader sees the old or the new one, at any instant and after any crash."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with paths.writing(path), _unnamed(temporary) as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-            _name(stream.fileno(), temporary)
-        temporary.replace(path)
-    except DiskFull:
-        temporary.unlink(missing_ok=True)
-        raise
+        with paths.writing(path):
+            try:
+                descriptor = os.open(path.parent, os.O_TMPFILE | os.O_WRONLY, 0o666)
+            except OSError as error:
+                if error.errno not in _NO_UNNAMED:
+                    raise
+                _write_and_rename(path, content)
+            else:
+                with open(descriptor, "wb") as stream:  # noqa: PTH123
+                    _write(stream, content)
+                    _name(descriptor, path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise HostFailed(f"cannot write {path}: {error.strerror}") from error
-
-
-def _unnamed(path: Path) -> IO[bytes]:
-    """A new file in a path's folder that has no name yet, so that a process that is killed leaves nothing.
-
-    Where the file system has no such files, it has its name at once.
-    """
-    try:
-        return open(os.open(path.parent, os.O_TMPFILE | os.O_WRONLY, 0o666), "wb")  # noqa: PTH123
-    except OSError as error:
-        if error.errno not in _NO_UNNAMED:
-            raise
-        return path.open("xb")
 
 
 _NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 """The errors of file systems, and of kernels before 3.11, that have no files without names."""
 
 
+def _write(stream: IO[bytes], content: bytes) -> None:
+    stream.write(content)
+    stream.flush()
+    os.fsync(stream.fileno())
+
+
 def _name(descriptor: int, path: Path) -> None:
-    """Name a file that has no name yet."""
-    if os.fstat(descriptor).st_nlink == 0:
-        # Only with a folder, which a whole path does without, does Python follow the link (linkat, AT_SYMLINK_FOLLOW).
-        os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
+    """Give a name to a file without one, so that a process that is killed before leaves nothing.
+
+    A link never replaces a file. Where there is one, a second name is needed for an instant. A process that is killed
+    in that instant leaves it, and the next one that writes the file takes it away.
+    """
+    with suppress(FileExistsError):
+        return _link(descriptor, path)
+    second = path.with_name(f".{path.name}.new")
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        second.unlink(missing_ok=True)
+        _link(descriptor, second)
+        second.replace(path)
+    except OSError:
+        second.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(folder)
+
+
+def _link(descriptor: int, path: Path) -> None:
+    # Only with a folder, which a whole path does without, does Python follow the link (linkat, AT_SYMLINK_FOLLOW).
+    os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
+
+
+def _write_and_rename(path: Path, content: bytes) -> None:
+    """Write a file where each has a name from the start; a process that is killed meanwhile leaves it."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with temporary.open("xb") as stream:
+            _write(stream, content)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def save(path: Path, value: Any) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,51 @@ def test_a_process_that_is_killed_while_it_writes_leaves_no_file(tmp_path: Path)
     done = subprocess.run([sys.executable, "-c", program, tmp_path / "record.json"], check=False)
     assert done.returncode == -signal.SIGKILL
     assert list(tmp_path.iterdir()) == []
+
+
+def _write_killed_at_the_rename(path: Path) -> int:
+    program = (
+        "import os, pathlib, signal, sys; from lab.core import records\n"
+        "os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "records.write_atomic(pathlib.Path(sys.argv[1]), b'new')\n"
+    )
+    return subprocess.run([sys.executable, "-c", program, path], check=False).returncode
+
+
+def test_the_next_writer_takes_away_what_a_process_left_that_was_killed_before_it_replaced_a_file(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "record.json"
+    records.write_atomic(path, b"old")
+    assert _write_killed_at_the_rename(path) == -signal.SIGKILL
+    assert path.read_bytes() == b"old"
+    records.write_atomic(path, b"newer")
+    assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("record.json", b"newer")]
+
+
+def test_a_new_file_never_has_a_second_name(tmp_path: Path) -> None:
+    assert _write_killed_at_the_rename(tmp_path / "record.json") == 0
+    assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("record.json", b"new")]
+
+
+def test_a_file_that_several_write_at_once_is_one_of_theirs(tmp_path: Path) -> None:
+    path, contents = tmp_path / "record.json", [bytes([number]) * 9 for number in range(8)]
+
+    def write(content: bytes) -> None:
+        for _ in range(20):
+            records.write_atomic(path, content)
+            assert path.read_bytes() in contents
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(write, contents))
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_in_a_files_place_is_told_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "record.json").mkdir()
+    with pytest.raises(HostFailed, match=r"cannot write .*record\.json"):
+        records.write_atomic(tmp_path / "record.json", b"new")
+    assert list(tmp_path.iterdir()) == [tmp_path / "record.json"]
 
 
 @pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EISDIR])
