@@ -227,6 +227,9 @@ _STALL = re.compile(r"(rcu: INFO: .*stall.*|INFO: task .* blocked for more than.
 # Signals by which a program ends itself, or ends by a mistake of its own: nobody outside sent them.
 _CRASHES = {signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGSYS}
 
+_ORDER = ": terminating on signal "
+"""QEMU's message of a signal by which somebody ended it. Its status is 0 then, as if its guest had ended."""
+
 _REFUSED_HINTS = {"hugepages": "its memory does not give that many: reserve fewer, or raise memory_mb in workload.toml"}
 
 
@@ -290,6 +293,13 @@ def _require_complete(ended: GuestExit, report: GuestReport) -> None:
             hint="see its log; `lab doctor` checks this machine",
             log=log.with_name("qemu.log"),
         )
+    if not report.complete and (order := next((line for line in ended.complaints if _ORDER in line), None)):
+        raise GuestFailed(
+            GuestFailure.QEMU_DIED,
+            f"QEMU was told to end before its guest did: {order}",
+            hint="run it again; something on this machine ends programs",
+            log=log.with_name("qemu.log"),
+        )
     if stall and "lockup" in stall[1]:
         raise GuestFailed(GuestFailure.OOPS, f"the guest's kernel complained: {stall[1].strip()}", log=log)
     if report.fatal:
@@ -346,10 +356,11 @@ def _incomplete(report: GuestReport, console: str, log: Path) -> GuestFailed:
         message = "the kernel booted, but its init never reported"
         hint = "it needs what kernels/fragments/guest.config lists, such as BLK_DEV_INITRD, BINFMT_ELF, DEVTMPFS"
     else:
-        message = (
-            "the guest ended without printing anything: not a kernel that boots here, or one without a serial console"
+        message = "the guest's kernel reset the machine, or switched it off, before it printed anything"
+        hint = (
+            "a fault in its first steps does that; a kernel that boots here needs CONFIG_SERIAL_8250_CONSOLE, "
+            "and CONFIG_PVH for the fast boot"
         )
-        hint = "it needs CONFIG_SERIAL_8250_CONSOLE, and CONFIG_PVH for the fast boot"
     return GuestFailed(GuestFailure.NO_REPORT, message, hint=hint, log=log)
 
 

@@ -156,7 +156,7 @@ def _hostile(folder: Path, harm: str) -> Path:
 
 
 HUNG = "the guest hung before it printed anything"
-ENDS = ("the guest hung", "QEMU died by signal", "the guest ended without printing anything", "its init never reported")
+ENDS = ("the guest hung", "QEMU died by signal", "reset the machine, or switched it off", "its init never reported")
 """What a kernel comes to that writes where devices are: its console and its power, too."""
 
 

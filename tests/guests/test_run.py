@@ -96,6 +96,11 @@ def test_a_guest_that_delivers(tmp_path: Path) -> None:
     assert report.complete and outcome is not None and outcome.stdout == [OUT["line"]]
 
 
+def test_a_guest_that_delivered_before_qemu_was_told_to_end(tmp_path: Path) -> None:
+    left = ended(tmp_path, stderr="qemu-system-x86_64: terminating on signal 15 from pid 7 (pkill)\n")
+    assert guest_run.read_report(left).complete
+
+
 def test_a_case_that_was_killed_for_memory_is_in_the_report(tmp_path: Path) -> None:
     # The guest lives on and reports it, with the other cases.
     report = whole(HELLO, BEGIN, {**END, "status": 137, "signal": 9, "oom_kills": 1})
@@ -155,8 +160,16 @@ def test_a_case_that_was_killed_for_memory_is_in_the_report(tmp_path: Path) -> N
         ("no-report", "init gave up: no job; no modules", {"report": whole(
             HELLO, {"t": "fatal", "error": "no job"}, {"t": "fatal", "error": "no modules"}
         )}),
-        ("no-report", "without printing anything", {"console": "", "report": b""}),
-        ("no-report", "without printing anything", {"console": None, "report": None}),
+        (
+            "qemu-died",
+            r"QEMU was told to end before its guest did: .* signal 15 from pid 7 \(pkill\)",
+            {
+                "report": lines(HELLO, BEGIN),
+                "stderr": "qemu-system-x86_64: terminating on signal 15 from pid 7 (pkill)\n",
+            },
+        ),
+        ("no-report", "reset the machine, or switched it off, before it printed", {"console": "", "report": b""}),
+        ("no-report", "reset the machine, or switched it off, before it printed", {"console": None, "report": None}),
         ("no-report", "its init never reported", {"report": b""}),
         ("no-report", r"in the middle of its report \(at layout-4632k\)", {"report": lines(HELLO, BEGIN, OUT)}),
         ("no-report", r"in the middle of its report \(at the first case\)", {"report": lines(HELLO)}),
