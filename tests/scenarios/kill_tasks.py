@@ -351,7 +351,7 @@ def _measured(ab: Callable[[Home], list[str]]) -> Callable[[Home], None]:
     """A result to make bundles of, once; without a bundle."""
 
     def prepare(home: Home) -> None:
-        if not (home.work / RESULT / "result.json").exists():
+        if not (home.work / RESULT / "result.json").exists() or _document(home)["schema"] != "lab.ab/1":
             home.empty()
             home.run(ab(home))
         shutil.rmtree(home.work / BUNDLE, ignore_errors=True)
