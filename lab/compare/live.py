@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from lab.compare import boots, certificates, exact, live_guests, result_folders
+from lab.compare import boots, certificates, exact, live_guests, model_check, result_folders
 from lab.compare.boots import GuestSetup
 from lab.compare.live_guests import LiveGuests
 from lab.compare.live_results import Live, LiveRound
@@ -200,6 +200,7 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
             "no round was measured", hint=f"go on by `lab ab --resume {result_folders.reference(folder)}`"
         )  # fmt: skip
     cases, overall = judge(rounds, guests.setups, plan)
+    checks = model_check.check(plan, folder, cases, work) if plan.live.perf else {}
     cases = _with_unsupported(cases, chosen, runner.unsupported(), plan)
     overall = exact.with_losses(overall, [case.failed for case in cases])
     base, test = (exact.arm_result(arm, live_parameters().settings) for arm in guests.arms)
@@ -217,7 +218,7 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
         reason=overall.reason,
         suite=plan.suite,
         reproduce=again(plan, plan.live),
-        live=_live(plan.live, guests, runner, facts, profiles),
+        live=_live(plan.live, guests, runner, facts, profiles, checks),
     )
 
 
@@ -342,6 +343,7 @@ def _live(
     runner: RoundRunner,
     facts: list[host.HostFact],
     profiles: dict[str, Difference],
+    checks: model_check.Checks,
 ) -> Live:
     rounds = runner.rounds
     return Live(
@@ -362,6 +364,7 @@ def _live(
             rounds=len(rounds.blocks),
         ),
         perf=runner.counted() if plan.perf else None,
+        model_checks=checks,
         profiles=profiles,
     )  # fmt: skip
 

@@ -59,10 +59,27 @@ class Command(Record, frozen=True, kw_only=True):
     qemu: list[str]
 
 
+class Counted(Record, frozen=True, kw_only=True):
+    """Instructions for one operation, by perf in hardware and by exact mode. ratio: perf's over exact mode's."""
+
+    perf: float
+    model: float
+    ratio: float
+
+
+class ModelCheck(Record, frozen=True, kw_only=True):
+    """The instructions of whole programs, divided by the operations of their measured part, in user and kernel mode."""
+
+    operations: float
+    user: Counted
+    kernel: Counted
+
+
 class Live(Record, frozen=True, kw_only=True):
     """The part of a result that only live mode has. commands: by workload and arm. sampling, profiles: by case.
 
     planned_rounds: that verdicts are about, see `lab.stats.sequential`; None: it ended before they could be planned.
+    model_checks: by case and arm, where a PMU counted instructions.
     certificates: by case, what this host's noise certificate says to it. covariates: by case, the control whose
     difference was taken off.
     """
@@ -79,6 +96,7 @@ class Live(Record, frozen=True, kw_only=True):
     planned_rounds: int | None = None
     sampling: dict[str, Sampling]
     perf: PerfSummary | None = None
+    model_checks: dict[str, dict[str, ModelCheck]] = msgspec.field(default_factory=dict)
     profiles: dict[str, Difference] = msgspec.field(default_factory=dict)
     certificates: dict[str, str] = msgspec.field(default_factory=dict)
     covariates: dict[str, Covariate] = msgspec.field(default_factory=dict)

@@ -8,6 +8,7 @@ lines on stderr. An event that the guest's PMU does not have is `<not supported>
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,10 +53,15 @@ SOFTWARE = (
 HARDWARE = (
     Event("cycles", "cycles", "lower"),
     Event("instructions", "instructions", "neither"),
+    Event("instructions:u", "instructions", "neither"),
+    Event("instructions:k", "instructions", "neither"),
     Event("dTLB-load-misses", "misses", "lower"),
     Event("dTLB-store-misses", "misses", "lower"),
     Event("iTLB-load-misses", "misses", "lower"),
 )
+SIDES = ("instructions:u", "instructions:k")
+"""The events of user and kernel mode, which `lab.compare.model_check` puts beside exact mode's counts."""
+
 #: Cycles during page walks. perf has these names for some processors only (tools/perf/pmu-events).
 WALKS = (
     Event("dtlb_load_misses.walk_active", "cycles", "lower"),
@@ -66,7 +72,7 @@ WALKS = (
 
 def metric_name(event: str) -> str:
     """A metric's name: `perf-dtlb-load-misses`."""
-    return f"perf-{event.lower().replace('_', '-')}"
+    return f"perf-{re.sub('[_:]', '-', event.lower())}"
 
 
 def events(known: Iterable[str]) -> tuple[Event, ...]:

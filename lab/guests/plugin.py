@@ -303,11 +303,15 @@ def _brackets(root: bytes) -> Brackets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instrument:
-    """The plugin as a comparison uses it: with a machine, and the extent of the model."""
+    """The plugin as a comparison uses it: with a machine, and the extent of the model.
+
+    brackets: None for those that the programs of a guest ask for.
+    """
 
     library: Path
     machine: Machine
     model: Model
+    brackets: Brackets | None = None
 
     @property
     def identity(self) -> str:
@@ -318,7 +322,7 @@ class Instrument:
 
     def arguments(self, root: Path, out: Path) -> list[str]:
         """QEMU's options. root: the guest's archive, uncompressed."""
-        brackets = _brackets(root.read_bytes())
+        brackets = self.brackets or _brackets(root.read_bytes())
         return ["-plugin", argument(self.library, self.machine, model=self.model, brackets=brackets, out=out)]
 
 

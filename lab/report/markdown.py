@@ -94,12 +94,19 @@ def _result(result: AbResult) -> Iterator[str]:
     curves = [f"- {code(sweep.line)}" for sweep in sweeps_of(result)]
     yield from [*curves, ""] if curves else []
     costs, robust = wording.robustness(result)
-    robust_lines = [f"- {code(name)}: {how}" for name, how in robust]
-    yield from [f"Verdicts {costs}", "", *robust_lines, ""] if robust_lines else []
+    yield from _list(f"Verdicts {costs}", robust)
+    heading, checks = wording.model_checks(result)
+    yield from _list(heading.capitalize(), checks)
     yield from _movers(result, summary.largest if summary else result.cases)
     yield f"{_around(result.environment)}. "
     yield f"Repeat with {code(result.repeat)}."
     yield ""
+
+
+def _list(heading: str, cases: Sequence[tuple[str, str]]) -> list[str]:
+    """A heading and what it says of some cases; nothing without any."""
+    lines = [f"- {code(name)}: {how}" for name, how in cases]
+    return [heading, "", *lines, ""] if lines else []
 
 
 def _cases(result: AbResult, cases: Sequence[CaseResult]) -> Iterator[str]:

@@ -62,7 +62,8 @@ def _table(result: AbResult, width: int) -> Group:
         *(_summary(summary, result, width) if summary else [_cases(result, result.cases, width)]),
         Text(),
         *_sweeps(result),
-        *_robustness(result),
+        *_list(*wording.robustness(result)),
+        *_list(*wording.model_checks(result)),
         _verdict(result),
         Text(_footer(result, width), style="dim"),
     )
@@ -226,8 +227,8 @@ def _sweeps(result: AbResult) -> list[Text]:
     return [*lines, Text()] if lines else []
 
 
-def _robustness(result: AbResult) -> list[Text]:
-    heading, cases = wording.robustness(result)
+def _list(heading: str, cases: Sequence[tuple[str, str]]) -> list[Text]:
+    """A heading and what it says of some cases; nothing without any."""
     lines = [Text(line) for line in text.columns([(f"  {name}", how) for name, how in cases])]
     return [Text(heading, style="bold"), *lines, Text()] if lines else []
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lab.compare.live_results import Counted
 from lab.compare.results import AbResult, CaseResult, ResultEnvironment, clock, mean, movement
 from lab.core.git import short
 from lab.core.text import number, plural
@@ -190,6 +191,21 @@ def robustness(result: AbResult) -> tuple[str, list[tuple[str, str]]]:
     others = "; other machines with one seed" if any(robustness.others for _, robustness in found) else ""
     heading = f"at other costs, within the ranges of {', '.join(machines)}{others}:"
     return heading, [(name, str(robustness)) for name, robustness in found]
+
+
+def model_checks(result: AbResult) -> tuple[str, list[tuple[str, str]]]:
+    """A heading, and the instructions of each case and arm by perf and by exact mode; none where no PMU counted."""
+    checks = result.live.model_checks if result.live else {}
+    rows = [
+        (f"{case}, {arm}", f"user {_counted(check.user)}; kernel {_counted(check.kernel)}")
+        for case, arms in checks.items()
+        for arm, check in arms.items()
+    ]
+    return "instructions of the whole program for one operation, by perf in hardware and by exact mode:", rows
+
+
+def _counted(count: Counted) -> str:
+    return f"{number(count.perf)} and {number(count.model)}, ratio {count.ratio:.3f}"
 
 
 # ---- bisections

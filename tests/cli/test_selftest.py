@@ -11,16 +11,24 @@ from typing import Any
 import pytest
 
 from lab.cli import main, selftest
+from lab.cli.selftest import CASE
 from lab.core.errors import HostFailed
 from lab.guests import exact, kvm, perf_stat
 
 from ..fakes.guest import QEMU
 
+CHECK = {
+    "operations": 500.0,
+    "user": {"perf": 18_180.0, "model": 18_000.0, "ratio": 1.01},
+    "kernel": {"perf": 4_400.0, "model": 4_000.0, "ratio": 1.1},
+}
+
 
 def compared(mode: str, verdict: str, **counts: float) -> Any:
     metrics = [{"name": "time", "primary": True, "ratio": 1.2, "base": [1.0]}]
     metrics += [{"name": name, "primary": False, "ratio": 1.0, "base": [value]} for name, value in counts.items()]
-    return {"mode": mode, "cases": [{"verdict": verdict, "metrics": metrics}]}
+    live = {"model_checks": {CASE: {"base": CHECK, "test": CHECK}}} if mode == "live" else None
+    return {"mode": mode, "cases": [{"verdict": verdict, "metrics": metrics}], "live": live}
 
 
 CERTIFICATE = {
@@ -38,8 +46,9 @@ class Commands:
         if argv[0] == self.broken:
             raise HostFailed(f"`lab {argv[0]}` failed: no {platform.node()} in {Path.home()}")
         if argv[0] == "ab":
-            counts = {"perf-instructions": 101.0} if "live" in argv else {"instructions": 100.0}
-            return compared("", self.live if "live" in argv else "regression", **counts)
+            if "live" in argv:
+                return compared("live", self.live, **{"perf-dtlb-load-misses": 3_000.0})
+            return compared("exact", "regression", dtlb_misses=5.0)
         return {
             "doctor": {"findings": [{"name": "disk", "state": "ok"}, {"name": "turbo", "state": "limited"}]},
             "aa": {"certificates": [CERTIFICATE]},
@@ -69,7 +78,11 @@ def test_a_host_where_everything_works(commands: Commands, capsys: pytest.Captur
     page = capsys.readouterr().out
     assert "agrees with exact mode" in page and "limited: turbo" in page
     events = json.loads(Path("selftest.json").read_text())["steps"][5]["values"]
-    assert events == {"instructions": {"perf": 101.0, "model": 100.0, "ratio": 1.01}}
+    assert events == {
+        "user instructions": CHECK["user"],
+        "kernel instructions": CHECK["kernel"],
+        "dTLB misses": {"perf": 6.0, "model": 5.0, "ratio": 1.2},
+    }
     assert main.run(["selftest"]) == 2, "it is not overwritten"
 
 

@@ -36,7 +36,12 @@ from lab.workloads import selection
 from ..fakes import smalldisk
 from ..fakes.guest import WORKLOAD, FakeGuests, plan, pretend, write_workload
 from ..fakes.work import quiet
+from .test_model_check import CountingGuests, guests
 from .test_round_runner import Host
+
+__all__ = ["guests"]
+
+DATA = Path(__file__).parents[1] / "data"
 
 HOW = LivePlan(accelerator="tcg", max_rounds=24, iterations=2, seed=1)
 FACT = guest_host.HostFact(name="governor", value="powersave", state="limited", text="a text", remedy="a remedy")
@@ -264,6 +269,31 @@ def test_every_format_shows_it(tmp_path: Path, host: Host, form: str) -> None:
     shown = report.render(form, open_comparisons([str(tmp_path / "result")]))
     assert "large" in shown
     assert " seeds" not in shown.replace("over all seeds", ""), "rounds, in live mode"
+
+
+@pytest.mark.parametrize("form", ["html", "md", "text"])
+def test_a_pmus_instructions_stand_beside_those_of_exact_mode(
+    tmp_path: Path, host: Host, guests: CountingGuests, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    lines = (DATA / "perf-stat-pmu.jsonl").read_text().splitlines()
+
+    def boot(*words: Any, **how: Any) -> BootRecord:
+        record = host.boot(*words, **how)
+        for values in record.values.values():
+            counted = perf_stat.read(lines).values.items()
+            values |= {perf_stat.metric_name(event): [value] * record.iterations for event, value in counted}
+        return record
+
+    monkeypatch.setattr(boots, "boot", boot)
+    monkeypatch.setattr(kvm, "require", lambda qemu, **how: "host")
+    monkeypatch.setattr(perf_stat, "known_events", lambda root: ())
+    monkeypatch.setattr(perf_stat, "has_pmu", lambda: True)
+    found = measured(tmp_path, planned(tmp_path, accelerator="kvm", perf=True))
+    assert found.live is not None and {*found.live.model_checks} == {"mine:small", "mine:large"}
+    shown = report.render(form, open_comparisons([str(tmp_path / "result")]))
+    for arm in ("base", "test"):
+        (line,) = (line for line in shown.splitlines() if f"mine:large, {arm}" in line)
+        assert "user 18,180 and 18,000, ratio 1.010; kernel 4,400 and 4,000, ratio 1.100" in line
 
 
 def test_a_profile_that_fails_costs_no_verdict(
