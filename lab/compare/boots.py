@@ -15,7 +15,7 @@ from lab.compare import runs
 from lab.core import cpio, paths, records
 from lab.core.errors import GuestFailed
 from lab.core.records import Record
-from lab.guests import channel, live_machine, output, perf_record, perf_stat, run
+from lab.guests import channel, file_systems, live_machine, output, perf_record, perf_stat, run
 from lab.guests.channel import GuestReport
 from lab.guests.live_machine import LiveGuest, live_parameters
 from lab.guests.perf_record import Profile
@@ -239,7 +239,7 @@ def _initrd(setup: GuestSetup, arm: Arm, cases: Sequence[Case], seed: int, itera
         cases=once * iterations,
         settings=setup.workload.guest_settings(live_parameters().settings, arm.settings),
         env=setup.workload.environment(arm.settings),
-        setup=setup.workload.setup,
+        setups=file_systems.setups(setup.workload, arm.settings),
     )
     archive = setup.packed_root.read_bytes() + cpio.entry("job", 0o100444, job) + cpio.trailer()
     return archive + runs.padding(len(archive))

@@ -29,7 +29,7 @@ from lab.core.errors import HostFailed, UserError
 from lab.core.executor import Work
 from lab.core.progress import Progress
 from lab.core.text import from_to, plural
-from lab.guests import costs, exact, hardware, initrd
+from lab.guests import costs, exact, file_systems, hardware, initrd
 from lab.guests import image as guest_image
 from lab.guests.exact import Qemu
 from lab.guests.hardware import Machine
@@ -107,7 +107,8 @@ def prepare_around(
     if guests.modelled:
         name_refused_features(qemu, plan.machine, progress)
     series, shapes, images = [], {}, []
-    for workload, cases in selection.select_all(plan.workloads):
+    for chosen, cases in selection.select_all(plan.workloads):
+        workload = file_systems.mounted(chosen, arms)
         image = guest_image.obtain(progress, packages=workload.packages, guests=guests.name)
         images.append(image[0])
         check_guest(workload, cases, arms, image)

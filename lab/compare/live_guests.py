@@ -19,7 +19,7 @@ from lab.compare.results import GuestShape, ResultEnvironment
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.progress import Progress
-from lab.guests import host, initrd, kvm, live_machine, perf_stat, topology
+from lab.guests import file_systems, host, initrd, kvm, live_machine, perf_stat, topology
 from lab.guests import image as guest_image
 from lab.guests.exact import Qemu
 from lab.guests.live_machine import Accelerator, LiveGuest, live_parameters
@@ -100,7 +100,8 @@ def prepare(
     counted = _events(plan, own[1])
     cpu = kvm.require(qemu.path, guest_timeout_s=timeout_s) if plan.accelerator == "kvm" else "max"
     setups, shapes, commands, images = [], {}, {}, []
-    for workload, cases in chosen:
+    for selected, cases in chosen:
+        workload = file_systems.mounted(selected, arms)
         image = guest_image.obtain(progress, packages=workload.packages)
         images.append(image[0])
         check_guest(workload, cases, arms, image)

@@ -19,7 +19,7 @@ from lab.core import cpio, paths, records, toml
 from lab.core.errors import GuestFailed, GuestFailure, LabError
 from lab.core.executor import Work
 from lab.core.records import Record
-from lab.guests import channel, costs, exact, output, run
+from lab.guests import channel, costs, exact, file_systems, output, run
 from lab.guests.channel import GuestReport
 from lab.guests.exact import Environment, ExactGuest, ExactMachine, Qemu
 from lab.guests.plugin import COSTS, Instrument, by_case, marks_windows
@@ -141,7 +141,7 @@ class GuestRun:
             ],
             settings=workload.guest_settings(self.bench.parameters.settings, self.arm.settings),
             env=workload.environment(self.arm.settings),
-            setup=workload.setup,
+            setups=file_systems.setups(workload, self.arm.settings),
         )
         if len(job) > _JOB_BYTES:
             raise GuestFailed(

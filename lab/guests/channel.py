@@ -8,7 +8,7 @@ before is kept, and `complete` is false.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated
 
 import msgspec
@@ -154,7 +154,7 @@ def encode_job(
     settings: Mapping[str, str] | None = None,
     modules: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
-    setup: Sequence[str] = (),
+    setups: Iterable[Sequence[str]] = (),
 ) -> bytes:
     """The bytes of /job. Modules come first, since a setting may be one of theirs; the order is kept."""
     if not 0 <= seed <= SEED_MAX:
@@ -163,7 +163,7 @@ def encode_job(
     lines += [["insmod", path] for path in modules]
     lines += [["set", name, value] for name, value in (settings or {}).items()]
     lines += [["env", f"{name}={value}"] for name, value in (env or {}).items()]
-    lines += [["setup", *setup]] if setup else []
+    lines += [["setup", *setup] for setup in setups]
     for name, argv in cases:
         if not argv:
             raise UserError(f"case {name} has no program")

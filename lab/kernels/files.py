@@ -380,7 +380,7 @@ def modules_of(path: Path, release: str) -> Path | None:
     folders = (
         beside / "lib" / "modules" / release,
         beside / "modules" / release,
-        beside.parent / "lib" / "modules" / release,  # boot/vmlinuz-* next to lib/
+        *(beside.parent / lib / "modules" / release for lib in ("lib", "usr/lib")),  # of boot/vmlinuz-*, next to boot
         beside / "modules",
         Path("/lib/modules") / release,
     )

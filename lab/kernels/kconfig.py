@@ -29,6 +29,10 @@ class Needs:
 
 NOTHING = Needs()
 
+RAM_DISK = "CONFIG_BLK_DEV_RAM"
+FILE_SYSTEMS = {"btrfs": "CONFIG_BTRFS_FS", "ext4": "CONFIG_EXT4_FS", "xfs": "CONFIG_XFS_FS"}
+"""The option of each file system that guests can have on a RAM disk."""
+
 
 def parse(text: str) -> dict[str, str]:
     """Options of a fragment or a `.config`, name to value; an unset option has the value `n`."""
@@ -53,6 +57,12 @@ def guest_options(guests: str = architecture.DEFAULT) -> tuple[dict[str, str], d
 
 def _text_of(path: Path) -> str:
     return path.read_text() if path.exists() else ""
+
+
+def mount_needs(file_system: str | None) -> Needs:
+    """The options of a kernel whose guests have a file system on a RAM disk; none for one that needs no disk."""
+    option = FILE_SYSTEMS.get(file_system or "")
+    return Needs(frozenset({RAM_DISK, option})) if option else NOTHING
 
 
 def shell_needs() -> Needs:

@@ -22,7 +22,7 @@ from lab.kernels.build import BuildRequest, TreeSource
 from lab.kernels.debs import DebSource
 from lab.kernels.files import FileSource, KernelFiles
 from lab.kernels.kconfig import NOTHING, Needs
-from lab.kernels.spec import Pair, ParsedSpec, parse
+from lab.kernels.spec import MOUNT, Pair, ParsedSpec, parse
 from lab.kernels.trees import Tree
 
 
@@ -107,6 +107,7 @@ class KernelSpec(Record, frozen=True, kw_only=True):
     def _options(self, needs: Needs, work: Work) -> tuple[tuple[Pair, ...], tuple[Pair, ...], tuple[Pair, ...]]:
         """The kconfig of a build for workloads: the required one, what the tree may drop, and a package's below."""
         own = dict(self.kconfig)
+        needs |= kconfig.mount_needs(dict(self.settings).get(MOUNT))
         guests = own.pop("arch", architecture.DEFAULT)
         base = self._package_configuration(own.pop("config", None), work)
         required = tuple(own.items())

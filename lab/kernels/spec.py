@@ -312,6 +312,9 @@ def _mitigations(key: str, value: str) -> None:
 
 
 Check = Callable[[str, str], None]
+MOUNT = "mount.fs"
+"""The setting of the file system at /tmp."""
+
 _FIXED: dict[str, Check] = {
     "thp": _one_of(*_THP),
     "thp.defrag": _one_of(*_DEFRAG),
@@ -319,6 +322,7 @@ _FIXED: dict[str, Check] = {
     "lru_gen": _count,
     "lsm": _lsm,
     "mitigations": _mitigations,
+    MOUNT: _one_of("btrfs", "ext4", "tmpfs", "xfs"),
 }
 _OPEN: dict[str, Check] = {
     "sysctl.": _sysctl,

@@ -135,9 +135,10 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Workload(Program, frozen=True, kw_only=True):
-    """A program in a folder."""
+    """A program in a folder. brought: files from elsewhere on this machine, by their paths in the guest."""
 
     folder: Path
+    brought: dict[str, Path] = msgspec.field(default_factory=dict)
 
     @property
     def image_files(self) -> tuple[str, ...]:
@@ -148,7 +149,7 @@ class Workload(Program, frozen=True, kw_only=True):
     def own_files(self) -> dict[str, Path]:
         """Files that are not in the guest image: their paths in the guest, and on this machine."""
         paths = {str(GUEST_FOLDER / name): self.folder / name for name in self.files}
-        return paths | {case.guest_file: self.folder / case.file for case in self.cases if case.file}
+        return paths | {case.guest_file: self.folder / case.file for case in self.cases if case.file} | self.brought
 
     @property
     def compiled(self) -> bool:
@@ -267,7 +268,7 @@ class Workload(Program, frozen=True, kw_only=True):
 
     def guest_settings(self, machine: Mapping[str, str], arm: Mapping[str, str]) -> dict[str, str]:
         """The settings that init applies or reads back: the machine's, then the workload's, then the arm's."""
-        own = {k: v for k, v in arm.items() if k in READ_BACK or not k.startswith(("cmdline.", "env."))}
+        own = {k: v for k, v in arm.items() if k in READ_BACK or not k.startswith(("cmdline.", "env.", "mount."))}
         return {**machine, **self.settings, **own}
 
     def environment(self, arm: Mapping[str, str]) -> dict[str, str]:

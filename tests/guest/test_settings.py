@@ -71,3 +71,31 @@ def test_what_a_kernel_does_not_do_is_refused(lab: Lab, seen: Path, setting: str
 def test_a_program_that_needs_more_than_its_cgroup_gives_is_killed(lab: Lab, seen: Path) -> None:
     arms = ("--base", KERNEL, "--test", f"{KERNEL}@cgroup.memory.max=256K", "--seeds", "1", "-w", f"script:{seen}")
     assert "its cgroup ran out of memory" in lab.refused(4, "ab", *arms)
+
+
+MOUNTED = """#!/bin/sh
+set -e
+there=$(grep ' /tmp ' /proc/mounts | tail -n 1 | cut -d ' ' -f 3)
+place=0
+for kind in btrfs ext4 tmpfs xfs none; do
+    [ "$kind" = "$there" ] && break
+    place=$((place + 1))
+done
+echo kept > /tmp/file
+sync
+printf '{"metrics": {"place": %s, "kept": %s}}' "$place" "$(grep -c kept /tmp/file)"
+"""
+
+
+@pytest.mark.parametrize(("base", "test"), [("deb:6.1@mount.fs=ext4", "deb:trixie/6.12@mount.fs=xfs"), (
+    f"{KERNEL}@mount.fs=btrfs", f"{KERNEL}@mount.fs=tmpfs"
+)])  # fmt: skip
+def test_a_file_system_is_mounted_where_programs_write(lab: Lab, base: str, test: str) -> None:
+    script = lab.home / "mounted.sh"
+    script.write_text(MOUNTED)
+    script.chmod(0o755)
+    document = lab.json("ab", "--base", base, "--test", test, "--seeds", "1", "-w", f"script:{script}")
+    found = {metric["name"]: (*metric["base"], *metric["test"]) for metric in document["cases"][0]["metrics"]}
+    kinds = ["btrfs", "ext4", "tmpfs", "xfs"]
+    assert found["place"] == tuple(kinds.index(spec.rpartition("=")[2]) for spec in (base, test))
+    assert found["kept"] == (1, 1)

@@ -1,0 +1,160 @@
+"""File systems of guests: the setting `mount.fs` makes a new one on a RAM disk and mounts it at /tmp.
+
+The RAM disk is the kernel's own (brd), so nothing but the kernel is between a program and memory. Kernels that the lab
+builds have both built in; of a package, what is a module is brought into the guest and loaded there.
+"""
+
+from __future__ import annotations
+
+import io
+import lzma
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+import msgspec
+
+from lab.core.errors import UserError
+from lab.core.paths import room
+from lab.guests.run import Arm
+from lab.kernels import files
+from lab.kernels.kconfig import FILE_SYSTEMS, RAM_DISK
+from lab.kernels.kernel import Kernel
+from lab.kernels.spec import MOUNT
+from lab.workloads.spec import Workload
+
+_DISK_MIB = 384
+"""XFS takes no less than 300 MiB. A RAM disk has the pages that were written."""
+
+_BUSYBOX = "/bin/busybox"
+_SCRIPT = "/lib/lab/mount-fs"
+_MODULES = PurePosixPath("/lib/lab/modules")
+_UNPACKED_MAX = 64 << 20
+
+
+class _Maker(NamedTuple):
+    """The program that makes a file system, which nothing random decides about. Its last argument is the disk."""
+
+    package: str
+    command: tuple[str, ...]
+
+
+_UUID = "6c616200-0000-4000-8000-000000000001"
+_MAKERS = {
+    # Without lazy_*, a thread of the kernel writes what is not written here, while cases run.
+    "ext4": _Maker(
+        "e2fsprogs",
+        (
+            "/sbin/mke2fs",
+            "-q",
+            "-t",
+            "ext4",
+            "-U",
+            _UUID,
+            "-E",
+            f"lazy_itable_init=0,lazy_journal_init=0,hash_seed={_UUID}",
+        ),
+    ),
+    "xfs": _Maker("xfsprogs", ("/sbin/mkfs.xfs", "-q", "-m", f"uuid={_UUID}")),
+    "btrfs": _Maker("btrfs-progs", ("/sbin/mkfs.btrfs", "-q", "-U", _UUID)),
+}
+
+
+def mounted(workload: Workload, arms: Sequence[Arm]) -> Workload:
+    """The workload with what its guests need for the file systems that arms ask for; as it is where none does.
+
+    Raises `UserError` for a kernel without one of them. Memory grows by the RAM disk, in both arms.
+    """
+    asked = {arm.name: kind for arm in arms if (kind := arm.settings.get(MOUNT))}
+    if not asked:
+        return workload
+    makers = [_MAKERS[kind] for kind in sorted(set(asked.values()) & _MAKERS.keys())]
+    brought = {_SCRIPT: room("images") / "guest" / "mount-fs.sh"}
+    for arm in arms:
+        if (kind := asked.get(arm.name)) in _MAKERS:
+            brought |= _modules(arm.kernel, kind)
+    return msgspec.structs.replace(
+        workload,
+        packages=(*workload.packages, *(maker.package for maker in makers)),
+        extra_files=(*workload.extra_files, _BUSYBOX, *(maker.command[0] for maker in makers)),
+        cmdline=(*workload.cmdline, *([f"brd.rd_size={_DISK_MIB << 10}", "brd.rd_nr=1"] if makers else [])),
+        memory_mb=workload.memory_mb + (_DISK_MIB if makers else 0),
+        brought=brought,
+    )
+
+
+def setups(workload: Workload, settings: Mapping[str, str]) -> list[Sequence[str]]:
+    """The programs that prepare a guest of an arm with these settings, before its first case."""
+    kind = settings.get(MOUNT)
+    if kind is None:
+        return [workload.setup] if workload.setup else []
+    command = _MAKERS[kind].command if kind in _MAKERS else ()
+    mount = (_BUSYBOX, "sh", _SCRIPT, kind, str(_DISK_MIB), *command)
+    return [mount, workload.setup] if workload.setup else [mount]
+
+
+def _modules(kernel: Kernel, kind: str) -> dict[str, Path]:
+    """The modules that a kernel needs for a file system on a RAM disk: their paths in the guest, and here.
+
+    In the guest, a folder for the kernel's release and the file system has them in the order in which they are loaded.
+    """
+    have, there = kernel.configuration(), _installed(kernel)
+    found: dict[str, Path] = {}
+    for name, option in (("brd", RAM_DISK), (kind, FILE_SYSTEMS[kind])):
+        value = "m" if have is None else have.get(option, "n")
+        if value == "n" or (value == "m" and name not in there):
+            raise UserError(
+                f"{MOUNT}={kind}: {kernel.spec.text} has {option} neither built in nor as a module",
+                hint="name another kernel, or build one from a tree",
+            )
+        if value == "m":
+            _add(found, name, there)
+    folder = _MODULES / kernel.release / kind
+    return {str(folder / f"{place:02}-{path.name}"): path for place, path in enumerate(found.values())}
+
+
+def _installed(kernel: Kernel) -> dict[str, Path]:
+    """The modules of a kernel that was not built here, by name."""
+    image = kernel.bzimage or kernel.vmlinux
+    folder = files.modules_of(image, kernel.release) if image else None
+    found = sorted(folder.rglob("*.ko*")) if folder else []
+    return {path.name.partition(".ko")[0].replace("-", "_"): path for path in found}
+
+
+def _add(found: dict[str, Path], name: str, there: Mapping[str, Path]) -> None:
+    """Add a module to those to be loaded, behind those that it depends on."""
+    if name in found or name not in there:
+        return
+    for other in _depends(there[name]):
+        _add(found, other, there)
+    found[name] = there[name]
+
+
+def _unpacked(path: Path) -> bytes:
+    if path.suffix == ".xz":
+        return lzma.LZMADecompressor().decompress(path.read_bytes(), _UNPACKED_MAX)
+    if path.suffix == ".gz":
+        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(path.read_bytes(), _UNPACKED_MAX)
+    return path.read_bytes()
+
+
+def _depends(path: Path) -> Iterator[str]:
+    """The modules that a module says it depends on."""
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    try:
+        section = ELFFile(io.BytesIO(_unpacked(path))).get_section_by_name(".modinfo")
+        lines = section.data().split(b"\0") if section else []
+    except (OSError, zlib.error, lzma.LZMAError, ELFError) as error:
+        raise UserError(
+            f"the module {path} cannot be read: {error}", hint="guests load .ko, .ko.xz and .ko.gz"
+        ) from error
+    for line in lines:
+        if line.startswith(b"depends="):
+            yield from (
+                name.replace("-", "_")
+                for name in line.removeprefix(b"depends=").decode("ascii", "replace").split(",")
+                if name
+            )

@@ -1,0 +1,121 @@
+"""What a guest needs for a file system on a RAM disk, and the commands that mount it."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.core.errors import UserError
+from lab.guests import file_systems
+from lab.guests.run import Arm
+from lab.kernels import kconfig
+from lab.kernels.kconfig import FILE_SYSTEMS, RAM_DISK
+from lab.kernels.spec import parse
+from lab.workloads import selection
+
+from ..fakes.guest import kernel
+
+FSMARK = "fsmark"
+
+
+def _module(path: Path, depends: str) -> Path:
+    """A module that says which others it depends on, compiled as the kernel's build does."""
+    source = path.with_suffix(".c")
+    text = f'__attribute__((section(".modinfo"), used)) static const char depends[] = "depends={depends}";'
+    path.parent.mkdir(parents=True, exist_ok=True)
+    source.write_text(text)
+    subprocess.run(["gcc", "-c", str(source), "-o", str(path)], check=True)
+    source.unlink()
+    return path
+
+
+def _packed(path: Path) -> Path:
+    target = path.with_name(f"{path.name}.gz")
+    target.write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    return target
+
+
+def _arm(folder: Path, name: str, file_system: str | None, options: str) -> Arm:
+    """An arm whose kernel has its modules in usr/lib, as packages have."""
+    boot = folder / "boot"
+    boot.mkdir(parents=True, exist_ok=True)
+    image, config = boot / "vmlinuz-6.99", boot / "config-6.99"
+    image.touch()
+    config.write_text(options)
+    found = replace(kernel(name), bzimage=image, config=config)
+    return Arm(name=name, kernel=found, settings={"mount.fs": file_system} if file_system else {})
+
+
+def _modules(folder: Path) -> Path:
+    return folder / "usr/lib/modules/6.99/kernel"
+
+
+def test_a_workload_without_the_setting_is_as_it_was(tmp_path: Path) -> None:
+    workload, _ = selection.select(FSMARK)
+    assert file_systems.mounted(workload, [_arm(tmp_path, "base", None, "")]) is workload
+    assert file_systems.setups(workload, {}) == []
+
+
+def test_modules_come_behind_those_they_depend_on(tmp_path: Path) -> None:
+    there = _modules(tmp_path)
+    _module(there / "brd.ko", "")
+    _packed(_module(there / "fs/xfs.ko", "lib-sums,exports"))
+    _module(there / "lib_sums.ko", "exports")
+    _module(there / "exports.ko", "")
+    _module(there / "other.ko", "")
+    arm = _arm(tmp_path, "test", "xfs", f"{RAM_DISK}=m\nCONFIG_XFS_FS=m\n")
+    workload, _ = selection.select(FSMARK)
+    made = file_systems.mounted(workload, [_arm(tmp_path, "base", None, ""), arm])
+    loaded = [Path(name).name for name in made.brought if name.startswith("/lib/lab/modules/6.99/xfs/")]
+    assert loaded == ["00-brd.ko", "01-exports.ko", "02-lib_sums.ko", "03-xfs.ko.gz"]
+    assert made.packages == (*workload.packages, "xfsprogs")
+    assert made.memory_mb > workload.memory_mb
+    assert any(word.startswith("brd.rd_size=") for word in made.cmdline)
+    assert made.own_files["/lib/lab/mount-fs"].is_file()
+
+
+def test_what_is_built_in_is_not_brought(tmp_path: Path) -> None:
+    arm = _arm(tmp_path, "base", "ext4", f"{RAM_DISK}=y\nCONFIG_EXT4_FS=y\n")
+    workload, _ = selection.select(FSMARK)
+    assert list(file_systems.mounted(workload, [arm]).brought) == ["/lib/lab/mount-fs"]
+
+
+@pytest.mark.parametrize("options", [f"{RAM_DISK}=m\nCONFIG_XFS_FS=m\n", f"{RAM_DISK}=y\n# CONFIG_XFS_FS is not set\n"])
+def test_a_kernel_without_the_file_system_is_refused(tmp_path: Path, options: str) -> None:
+    _module(_modules(tmp_path) / "brd.ko", "")
+    workload, _ = selection.select(FSMARK)
+    with pytest.raises(UserError, match=r"mount\.fs=xfs: .* has CONFIG_XFS_FS neither built in nor as a module"):
+        file_systems.mounted(workload, [_arm(tmp_path, "base", "xfs", options)])
+
+
+def test_a_module_that_is_none_is_named(tmp_path: Path) -> None:
+    there = _modules(tmp_path)
+    there.mkdir(parents=True)
+    for name in ("brd.ko.xz", "btrfs.ko"):
+        (there / name).write_bytes(b"no module")
+    workload, _ = selection.select(FSMARK)
+    with pytest.raises(UserError, match=r"the module .*brd\.ko\.xz cannot be read"):
+        file_systems.mounted(workload, [_arm(tmp_path, "base", "btrfs", f"{RAM_DISK}=m\nCONFIG_BTRFS_FS=m\n")])
+
+
+def test_each_arm_mounts_its_own(tmp_path: Path) -> None:
+    workload, _ = selection.select(FSMARK)
+    ext4, tmpfs = (file_systems.setups(workload, {"mount.fs": kind})[0] for kind in ("ext4", "tmpfs"))
+    assert ext4[3:6] == ("ext4", "384", "/sbin/mke2fs")
+    assert tmpfs[3:] == ("tmpfs", "384")
+    assert workload.guest_settings({}, {"mount.fs": "ext4"}) == {}
+
+
+def test_a_built_kernel_has_it_built_in() -> None:
+    assert kconfig.mount_needs("xfs").required == {RAM_DISK, FILE_SYSTEMS["xfs"]}
+    assert kconfig.mount_needs("tmpfs") == kconfig.mount_needs(None) == kconfig.NOTHING
+
+
+def test_other_file_systems_are_refused() -> None:
+    with pytest.raises(UserError, match=r"mount\.fs=zfs: not a value of mount\.fs"):
+        parse("v6.12@mount.fs=zfs")
