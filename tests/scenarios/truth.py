@@ -4,6 +4,7 @@ make truth                                    the workload syscalls, about 5 min
 make truth ARGS='--machine ./host.toml'       with a file that `lab machine measure` wrote before
 make truth ARGS='--kernel deb:bookworm/6.1'   in the guest, not the package nearest to this host's release
 make truth ARGS='getppid fstat pipe'          these cases only; calibrated all the same
+make truth ARGS=--chases                      what a pointer chase gains by huge pages, as root, about 5 minutes
 
 The guest has the host's CPU as far as QEMU can show it, its mitigations, huge pages, security modules and preemption,
 as far as /sys and /proc/config.gz tell. Native runs are charged to no memory group if root says so, as the guest's are
@@ -65,6 +66,9 @@ The guest's CPU has the host's model, but not the registers by which a CPU of th
 CLEARED = ("mds", "mmio_stale_data", "reg_file_data_sampling", "tsx_async_abort")
 """Vulnerabilities that the kernel mitigates by clearing the CPU's buffers on its way out."""
 
+CHASES = tuple(f"chase-{size}" for size in ("64k", "1m", "4m", "16m", "64m", "256m", "1g"))
+"""Sizes of memory, from the reach of the first TLB on."""
+
 WIDTH = 3.7
 """Additions in a cycle, of four chains; with another thread on the core it is two to three."""
 
@@ -111,13 +115,18 @@ def main() -> int:
     parser.add_argument("--kernel", help="SPEC of the guest's kernel")
     parser.add_argument("--runs", type=int, default=9, help="of each case, natively, undisturbed")
     parser.add_argument("--cpu", type=int, default=1, help="that native runs are pinned to")
+    parser.add_argument("--chases", action="store_true", help="huge pages against small ones, instead of operations")
     parser.add_argument("cases", nargs="*")
     asked = parser.parse_args()
     FOLDER.mkdir(parents=True, exist_ok=True)
     machine = _of_this_host(asked.machine)
     if machine.clock is None:
         sys.exit("the machine file names no clock: `lab machine measure` writes one that does")
-    kernel = f"{asked.kernel or _nearest_package()}{_settings()}"
+    package = asked.kernel or _nearest_package()
+    if asked.chases:
+        _print_chases(machine, package, asked.runs, asked.cpu)
+        return 0
+    kernel = f"{package}{_settings()}"
     known = [case.name for case in selection.load(WORKLOAD).cases]
     cases = asked.cases or [case for case in known if case not in (*WAITS, *BACKED)]
     measured = _native(sorted({*cases, *CALIBRATION.values()}), asked.runs, asked.cpu)
@@ -189,20 +198,25 @@ def _nearest_package() -> str:
 
 def _native(cases: Sequence[str], runs: int, cpu: int) -> dict[str, Native]:
     """The cycles that an operation takes on this host, while nothing else uses the core."""
-    source = selection.load(WORKLOAD).folder
-    out = (FOLDER / "native").resolve()
-    compiler = f"CC=gcc -I{_HERE / 'native'} -I{room('machines') / 'measure'}"
-    subprocess.run(["make", "-s", "-C", source, f"OUT={out}", compiler], check=True)
+    program = _program(WORKLOAD)
     found: dict[str, list[_Run]] = {case: [] for case in cases}
     with _charged_to_none():
         for turn in range(LONGEST * runs):
             for case in cases:
                 if case in found and sum(run.width >= WIDTH for run in found[case]) < runs:
-                    if (run := _run(out / WORKLOAD, case, cpu)) is not None:
+                    if (run := _run(program, case, cpu)) is not None:
                         found[case].append(run)
                     elif turn == 0:
                         del found[case]
     return {case: _least_disturbed(taken, runs) for case, taken in found.items()}
+
+
+def _program(workload: str) -> Path:
+    """A workload's program, compiled to take its time."""
+    out = (FOLDER / "native").resolve()
+    compiler = f"CC=gcc -I{_HERE / 'native'} -I{room('machines') / 'measure'}"
+    subprocess.run(["make", "-s", "-C", selection.load(workload).folder, f"OUT={out}", compiler], check=True)
+    return out / workload
 
 
 def _run(program: Path, case: str, cpu: int) -> _Run | None:
@@ -309,6 +323,50 @@ def _print(rows: Sequence[Row], machine: Machine, kernel: str) -> None:
     say("|---|---|---|---|---|")
     say(_summary("the model", list(ratios.values())))
     say(_summary("instructions, ns each", [row.native / ghz / row.instructions for row in evidence]))
+
+
+def _print_chases(machine: Machine, package: str, runs: int, cpu: int) -> None:
+    """Print how much longer or shorter a chase takes with huge pages, natively and modelled."""
+    program = _program("pointer-chase")
+    taken: dict[tuple[str, str], list[float]] = {}
+    with _huge_pages() as switch, _charged_to_none():
+        for case in CHASES:
+            for _ in range(runs):
+                for pages in ("never", "always"):
+                    switch.write_text(pages)
+                    if (run := _run(program, case, cpu)) is not None:
+                        taken.setdefault((case, pages), []).append(run.cycles)
+    path = FOLDER / "guest.toml"
+    path.write_text(hardware.to_toml(machine))
+    arms = ("--base", f"{package}@thp=never", "--test", f"{package}@thp=always")
+    words = ("-w", f"pointer-chase:{','.join(CHASES)}", "--machine", f"./{path}", "--model", "full", "--seeds", "1")
+    modelled = {
+        case["case"]: metric
+        for case in json.loads(lab("ab", *arms, *words, "--json"))["cases"]
+        for metric in case["metrics"]
+        if metric["name"] == "cycles_per_op"
+    }
+    say("| chase | native, small pages | huge | modelled | points apart |\n|---|---|---|---|---|")
+    for case in CHASES:
+        small, huge = (quantile(sorted(taken[case, pages]), 0.25) for pages in ("never", "always"))
+        ours = modelled[case]["test"][0] / modelled[case]["base"][0] - 1
+        gained = huge / small - 1
+        say(f"| {case} | {small:,.0f} cycles | {gained:+.1%} | {ours:+.1%} | {100 * abs(gained - ours):.1f} |")
+
+
+@contextmanager
+def _huge_pages() -> Iterator[Path]:
+    """The host's switch of huge pages, put back at the end."""
+    switch = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    before = _choice(str(switch), "never")
+    try:
+        switch.write_text(before)
+    except OSError as error:
+        sys.exit(f"cannot switch huge pages of this host: {error}; run as root")
+    try:
+        yield switch
+    finally:
+        switch.write_text(before)
 
 
 def _summary(label: str, ratios: Sequence[float]) -> str:
