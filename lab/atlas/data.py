@@ -278,7 +278,7 @@ def load(path: Path | None = None, guests: str = architecture.DEFAULT) -> Atlas:
                 hint=f"measure one: `lab atlas run --arch {guests} --output DIR`, then give --data DIR/{guests}.json",
             )
     try:
-        return records.decode(path.read_bytes(), Atlas)
+        return records.decode(records.bounded(path).read_bytes(), Atlas)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     except records.DAMAGED as error:

@@ -6,6 +6,7 @@ takes an earlier one back.
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import shutil
@@ -17,7 +18,7 @@ import msgspec
 from lab.bisection.commit_range import Candidate
 from lab.core import paths
 from lab.core.errors import GuestFailure, HostFailed, LabError
-from lab.core.records import DAMAGED, Record, now, sealed, unsealed
+from lab.core.records import DAMAGED, Record, bounded, now, sealed, unsealed
 
 
 class Reading(Record, frozen=True, kw_only=True, tag_field="event", tag="reading"):
@@ -178,10 +179,15 @@ class Journal:
 
 
 def _read(path: Path) -> Iterator[Event]:
-    lines = path.read_bytes().split(b"\n")
-    for number, line in enumerate(lines[:-1], start=1):  # what follows the last newline is torn, or nothing
+    try:
+        content = bounded(path).read_bytes()
+    except ValueError as error:
+        raise HostFailed(f"{path} cannot be read: {error}", hint=_HINT) from error
+    for number, line in enumerate(io.BytesIO(content), start=1):
+        if not line.endswith(b"\n"):
+            return  # torn
         try:
-            yield _decoder.decode(unsealed(line))
+            yield _decoder.decode(unsealed(line.removesuffix(b"\n")))
         except DAMAGED as error:
             raise HostFailed(
                 f"line {number} of {path} cannot be read: {error}",

@@ -262,10 +262,21 @@ def convert(value: Any, kind: type[T]) -> T:
     return msgspec.convert(value, prepared(kind))
 
 
+SIZE_MAX = 64 << 20
+"""The most bytes of a record: ten times the largest that a suite leaves."""
+
+
+def bounded(path: Path, most: int = SIZE_MAX) -> Path:
+    """A path again; a `ValueError` where its file is too large to be what it should be, and is better not read."""
+    if path.stat().st_size > most:
+        raise ValueError(f"it is larger than {most >> 20} MiB")
+    return path
+
+
 def load(path: Path, kind: type[T]) -> T:
     """Read a record; `HostFailed` where the file is missing or holds no such record."""
     try:
-        return decode(path.read_bytes(), kind)
+        return decode(bounded(path).read_bytes(), kind)
     except (OSError, *DAMAGED) as error:
         raise HostFailed(f"{path} is not a readable {kind.__name__} record: {error}") from error
 

@@ -19,6 +19,9 @@ from lab.core.errors import UserError, suggestion
 SCHEMA = 1
 """The schema of all TOML files that have one."""
 
+SIZE_MAX = 4 << 20
+"""The most bytes of a TOML file."""
+
 T = TypeVar("T")
 Key = tuple[str | int, ...]
 
@@ -48,10 +51,10 @@ class TomlFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._text = path.read_text(encoding="utf-8")
+            self._text = records.bounded(path, SIZE_MAX).read_text(encoding="utf-8")
         except OSError as error:
             raise UserError(f"cannot read {path}: {error.strerror}") from error
-        except UnicodeDecodeError as error:
+        except ValueError as error:  # too large, or not UTF-8
             raise UserError(f"cannot read {path}: {error}") from error
         try:
             self.values: dict[str, Any] = tomllib.loads(self._text)

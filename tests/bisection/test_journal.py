@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from lab.bisection.journal import Journal, Reading, Seeds, Undo
+from lab.core import records
 from lab.core.errors import HostFailed
 
 EVENTS = [
@@ -55,6 +57,13 @@ def test_a_line_that_is_no_event_is_named(tmp_path: Path) -> None:
     content = written(tmp_path / "journal").splitlines(keepends=True)
     (tmp_path / "journal").write_bytes(content[0] + b'{"event":"dream"}\n' + content[1])
     with pytest.raises(HostFailed, match=r"line 2 of .*journal cannot be read"):
+        Journal(tmp_path / "journal")
+
+
+def test_a_journal_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    written(tmp_path / "journal")
+    os.truncate(tmp_path / "journal", records.SIZE_MAX + 1)
+    with pytest.raises(HostFailed, match=r"journal cannot be read: it is larger than 64 MiB"):
         Journal(tmp_path / "journal")
 
 

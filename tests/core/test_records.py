@@ -167,6 +167,14 @@ def test_a_folder_that_is_not_there_is_the_hosts_failure(tmp_path: Path) -> None
         records.save(tmp_path / "gone" / "thing.json", 1)
 
 
+def test_a_file_that_is_too_large_for_a_record_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "thing.json"
+    path.touch()
+    os.truncate(path, records.SIZE_MAX + 1)
+    with pytest.raises(HostFailed, match=r"thing\.json is not a readable Thing record: it is larger than 64 MiB"):
+        records.load(path, Thing)
+
+
 def test_file_digest_is_sha256(tmp_path: Path) -> None:
     (tmp_path / "abc").write_bytes(b"abc")
     assert records.file_digest(tmp_path / "abc").startswith("ba7816bf8f01cfea")

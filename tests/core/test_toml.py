@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -124,6 +125,9 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         toml.load(tmp_path / "none.toml", Document)
     (tmp_path / "some.toml").write_bytes(b"\xff")
     with pytest.raises(UserError, match=r"cannot read .*some\.toml: "):
+        toml.load(tmp_path / "some.toml", Document)
+    os.truncate(tmp_path / "some.toml", toml.SIZE_MAX + 1)
+    with pytest.raises(UserError, match=r"cannot read .*some\.toml: it is larger than 4 MiB"):
         toml.load(tmp_path / "some.toml", Document)
 
 

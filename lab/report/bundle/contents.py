@@ -163,7 +163,7 @@ def load(folder: Path) -> BundleFolder:
 
 def _record(path: Path, kind: type[Any]) -> Any:
     try:
-        return records.decode(path.read_bytes(), kind)
+        return records.decode(records.bounded(path).read_bytes(), kind)
     except (OSError, *records.DAMAGED) as error:
         raise UserError(
             f"{path} cannot be read: {error}", hint="another version of the lab may have made it; ask for a new bundle"
