@@ -37,9 +37,10 @@ ASYNC = "async"
 
 # Kernels with CONFIG_DYNAMIC_DEBUG also log what runs asynchronously.
 _LOG_INITCALLS = ("initcall_debug", "log_buf_len=4M", "async.dyndbg=+p")
-_TIMED = r"\[ *(\d+)\.(\d{6})\] "
-_CALLING = re.compile(rf"{_TIMED}calling  (\S+?)\+0x")
-_RETURNED = re.compile(rf"{_TIMED}initcall (\S+?)\+0x\S+ returned (?:-?\d+ )?after (\d+) usecs")
+# Bounded, as a kernel may print anything: numbers that no int holds, words of megabytes.
+_TIMED = r"\[ *(\d{1,9})\.(\d{6})\] "
+_CALLING = re.compile(rf"{_TIMED}calling  (\S{{1,512}}?)\+0x")
+_RETURNED = re.compile(rf"{_TIMED}initcall (\S{{1,512}}?)\+0x\S{{1,64}} returned (?:-?\d+ )?after (\d{{1,12}}) usecs")
 _ASYNC_NAME = re.compile(r"\d+_(.+)")
 _CLOCK = "clocksource: Switched to clocksource"
 _INIT = re.compile(rf"{_TIMED}Run /init as init process")

@@ -41,6 +41,9 @@ TOO_MUCH = "cost plugin: the guest's"
 FILE_MAX = 64 << 20
 """The most bytes of each file of an exact guest: five times what all of syscalls leaves."""
 
+REPORT_MAX = 16 << 20
+"""The most bytes of a report, a hundred times those of syscalls. What is read takes up to twenty times the memory."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
@@ -222,7 +225,10 @@ _OOPS = re.compile(
     r"((?<!watchdog: )BUG: .*|Oops: .*|general protection fault.*|kernel BUG at .*|Unable to handle kernel.*)"
 )
 _OOM = re.compile(r"(Out of memory: Killed process .*|invoked oom-killer.*)")
-_STALL = re.compile(r"(rcu: INFO: .*stall.*|INFO: task .* blocked for more than.*|watchdog: BUG: soft lockup.*)")
+# With a bound in the middle: one line of 64 MiB full of beginnings would be searched for days.
+_STALL = re.compile(
+    r"(rcu: INFO: .{,200}stall.*|INFO: task .{,200} blocked for more than.*|watchdog: BUG: soft lockup.*)"
+)
 
 # Signals by which a program ends itself, or ends by a mistake of its own: nobody outside sent them.
 _CRASHES = {signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGSYS}
@@ -238,9 +244,9 @@ def read_report(ended: GuestExit) -> GuestReport:
 
     An oops is a failure even when the workload went on: numbers of a kernel that oopsed mean nothing.
     """
-    for path in (ended.console, ended.report):
-        if path.exists() and path.stat().st_size > FILE_MAX:
-            raise _flood(path)
+    for path, most in ((ended.console, FILE_MAX), (ended.report, REPORT_MAX)):
+        if path.exists() and path.stat().st_size > most:
+            raise _flood(path, most)
     report = parse(ended.report.read_bytes() if ended.report.exists() else b"")
     try:
         _require_complete(ended, report)
@@ -317,10 +323,10 @@ def _require_complete(ended: GuestExit, report: GuestReport) -> None:
         raise _incomplete(report, console, log)
 
 
-def _flood(log: Path) -> GuestFailed:
+def _flood(log: Path, most: int = FILE_MAX) -> GuestFailed:
     return GuestFailed(
         GuestFailure.WORKLOAD,
-        f"the guest wrote more than {FILE_MAX >> 20} MiB to its console, its report or the plugin's output",
+        f"the guest wrote more than {most >> 20} MiB to its console, its report or the plugin's output",
         hint="does a program print, or mark operations, without end?",
         log=log,
     )

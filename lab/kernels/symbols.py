@@ -38,7 +38,7 @@ _MARKER = re.compile(r"^_(?:s|e|sinit|einit)?text$|^__\w+_(?:text|thunk)_(?:star
 
 
 # include/linux/init.h: FILE__COUNTER_LINE_FUNCTION and the level, with `s` for initcalls that wait for those before.
-_INITCALL = re.compile(r"__initcall__kmod_.+?__\d+_\d+_(.+?)(early|con|rootfs|[0-7])s?")
+_INITCALL = re.compile(r"__initcall__kmod_.{1,512}?__\d+_\d+_(.{1,512}?)(early|con|rootfs|[0-7])s?")
 _LEVELS = {
     "con": "console", "early": "early", "0": "pure", "1": "core", "2": "postcore", "3": "arch", "4": "subsys",
     "5": "fs", "rootfs": "rootfs", "6": "device", "7": "late",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -281,6 +282,21 @@ def test_initcalls_are_read_from_the_log_and_the_rest_is_outside() -> None:
     }  # fmt: skip
     assert outside + sum(found.values()) == 6_091_649
     assert initcalls_of(LOG[:3], {}) == {Call("init_kprobes"): 6200}, "a log that ends before init"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"[{'1' * 5000}.000000] Run /init as init process",
+        f"[ 1.000000] initcall a+0x1 returned 0 after {'1' * 5000} usecs",
+        "[ 1.000000] initcall " + "a+0x" * 100_000,
+        "[ 1.000000] calling  " + "[ 1.000000] calling  a" * 100_000,
+    ],
+)
+def test_a_kernel_that_prints_anything_has_no_initcalls(line: str) -> None:
+    started = time.process_time()
+    assert initcalls_of([line], {}) == {}
+    assert time.process_time() - started < 2
 
 
 def test_initcalls_of_two_arms_meet_by_name_and_add_up() -> None:

@@ -281,12 +281,25 @@ def test_a_guest_that_writes_without_end_is_ended(tmp_path: Path) -> None:
     assert caught.value.kind == "workload"
 
 
-def test_a_file_that_is_larger_than_one_may_be_is_not_read(tmp_path: Path) -> None:
-    argv = qemu(tmp_path, f"truncate --size {guest_run.FILE_MAX + 1} report.jsonl")
+@pytest.mark.parametrize(
+    ("name", "most"), [("report.jsonl", guest_run.REPORT_MAX), ("console.log", guest_run.FILE_MAX)]
+)
+def test_a_file_that_is_larger_than_one_may_be_is_not_read(tmp_path: Path, name: str, most: int) -> None:
+    argv = qemu(tmp_path, f"truncate --size {most + 1} {name}")
     left = guest_run.boot(argv, folder=tmp_path, timeout_s=60)
-    with pytest.raises(GuestFailed, match="wrote more than 64 MiB") as caught:
+    with pytest.raises(GuestFailed, match=f"wrote more than {most >> 20} MiB") as caught:
         guest_run.read_report(left)
     assert caught.value.kind == "workload"
+
+
+@pytest.mark.parametrize("words", ["INFO: task x", "rcu: INFO: ", "BUG: watchdog: ", "invoked oom"])
+def test_a_console_full_of_what_is_looked_for_is_searched_in_time(tmp_path: Path, words: str) -> None:
+    """In one line, which a guest that hangs may leave."""
+    left = ended(tmp_path, console=words * 100_000, report=b"", timed_out=True, status=-9)
+    started = time.process_time()
+    with pytest.raises(GuestFailed):
+        guest_run.read_report(left)
+    assert time.process_time() - started < 2
 
 
 def test_a_guest_that_would_make_the_plugin_grow_is_its_programs_failure(tmp_path: Path) -> None:

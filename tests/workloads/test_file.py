@@ -82,6 +82,8 @@ def folder(tmp_path: Path, text: str) -> str:
         ("vcpus = 1", "vcpus = 1\ncmdline = ['a b']", 6, "cmdline"),
         ("vcpus = 1", "vcpus = 1\nfiles = ['none.fio']", 6, "'none.fio': no such file"),
         ("vcpus = 1", "vcpus = 1\nfiles = ['/etc/passwd']", 6, "not inside the workload's folder"),
+        ("vcpus = 1", f"vcpus = 1\nfiles = ['{'x' * 300}']", 6, "is too long, or no name of a file"),
+        ("vcpus = 1", 'vcpus = 1\nfiles = ["a\\u0000b"]', 6, "is too long, or no name of a file"),
         ("vcpus = 1", "vcpus = 1\nfiles = ['../mine/../../x']", 6, "not inside the workload's folder"),
         ("vcpus = 1", "vcpus = 1\noperations = 'fault'", 6, "no [[metric]] is called 'fault'"),
         ("vcpus = 1", 'vcpus = 1\nsetup = ["a\\tb"]', 6, "setup"),
