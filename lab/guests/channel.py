@@ -7,8 +7,9 @@ before is kept, and `complete` is false.
 
 from __future__ import annotations
 
+import io
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated
 
 import msgspec
@@ -185,7 +186,7 @@ def _job_line(fields: Sequence[str]) -> str:
 def parse(content: bytes) -> GuestReport:
     """Read a report. A cut last line is dropped; any other line that cannot be read raises `GuestFailed`."""
     report = GuestReport()
-    pending: dict[str, str] = {}  # by stream, the start of a line that the next record continues
+    pending: dict[str, list[str]] = {}  # by stream, the pieces of a line that the next record continues
     ended_at: int | None = None
     for number, (line, whole) in enumerate(_lines(content), start=1):
         if ended_at is not None:
@@ -201,12 +202,10 @@ def parse(content: bytes) -> GuestReport:
     return report
 
 
-def _lines(content: bytes) -> list[tuple[bytes, bool]]:
-    """Each line, and whether its end arrived."""
-    pieces = content.split(b"\n")
-    last = pieces.pop()
-    lines = [(piece.rstrip(b"\r"), True) for piece in pieces]
-    return [*lines, (last, False)] if last else lines
+def _lines(content: bytes) -> Iterator[tuple[bytes, bool]]:
+    """Each line, and whether its end arrived. One by one: a guest can write millions."""
+    for line in io.BytesIO(content):
+        yield line.rstrip(b"\r\n"), line.endswith(b"\n")
 
 
 def _decode(number: int, line: bytes, whole: bool) -> _Line | None:
@@ -224,7 +223,7 @@ def _malformed(number: int, why: str, line: bytes) -> GuestFailed:
     return GuestFailed(GuestFailure.MALFORMED, f"line {number} of the guest's report cannot be read: {why}: {shown!r}")
 
 
-def _add(report: GuestReport, record: _Line, pending: dict[str, str], number: int, line: bytes) -> None:
+def _add(report: GuestReport, record: _Line, pending: dict[str, list[str]], number: int, line: bytes) -> None:
     match record:
         case Hello():
             report.hello = record
@@ -232,7 +231,7 @@ def _add(report: GuestReport, record: _Line, pending: dict[str, str], number: in
             report.settings[record.name] = record.value
         case Refusal():
             report.refused.append(record)
-        case _Fatal():
+        case _Fatal() if len(report.fatal or "") < _FATAL_MAX:
             report.fatal = f"{report.fatal}; {record.error}" if report.fatal else record.error
         case _Begin():
             report.cases.append(CaseOutcome(name=record.case, begin_ns=record.now_ns))
@@ -244,15 +243,17 @@ def _add(report: GuestReport, record: _Line, pending: dict[str, str], number: in
             _add_to_case(outcome, record, pending)
 
 
-def _add_to_case(outcome: CaseOutcome, record: _Out | _Err | _Vmstat | _End, pending: dict[str, str]) -> None:
+_FATAL_MAX = 4096
+"""The characters of fatal errors, behind which no other is added."""
+
+
+def _add_to_case(outcome: CaseOutcome, record: _Out | _Err | _Vmstat | _End, pending: dict[str, list[str]]) -> None:
     match record:
         case _Out() | _Err():
             stream, lines = ("out", outcome.stdout) if isinstance(record, _Out) else ("err", outcome.stderr)
-            text = pending.pop(stream, "") + record.line
-            if record.more:
-                pending[stream] = text
-            else:
-                lines.append(text)
+            pending.setdefault(stream, []).append(record.line)
+            if not record.more:
+                lines.append("".join(pending.pop(stream)))
         case _Vmstat():
             outcome.vmstat.update(record.delta)
         case _End():

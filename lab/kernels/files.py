@@ -15,6 +15,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple, Protocol
 
@@ -348,28 +349,34 @@ def kconfig_of(path: Path) -> str | None:
         raise UserError(f"{path}: the kconfig inside cannot be unpacked: {error}") from error
 
 
-_COMPILER = re.compile(rb"Linux version \d\S* \([^()]*\) \(([^#\n]+?)(?:, (?:GNU ld|LLD)[^#\n]*)?\) #")
+_BANNER = re.compile(rb"Linux version \d[^\n\0]{,600}")
+"""What may be a kernel's banner (/proc/version)."""
+
+_BANNERS_MAX = 16
+"""The most banners that are looked into: an image may consist of them, and be searched for days."""
+
+_COMPILER = re.compile(rb"^Linux version \d\S* \([^()]*\) \(([^#]+?)(?:, (?:GNU ld|LLD)[^#]*)?\) #")
+_BUILT = re.compile(rb"\((\d{4}-\d\d-\d\d)\)")
 
 
 def compiler_of(path: Path) -> str | None:
-    """The compiler of a kernel, as its banner (/proc/version) has it; None where it has none."""
-    try:
-        match = _COMPILER.search(extract_vmlinux(path))
-    except (UserError, OSError):  # the file may be gone by now
-        return None
-    return match[1].decode(errors="replace") if match else None
-
-
-_BUILT = re.compile(rb"Linux version \d[^\n]*?\((\d{4}-\d\d-\d\d)\)")
+    """The compiler of a kernel, as its banner has it; None where it has none."""
+    return _in_banner(path, _COMPILER)
 
 
 def built_on(path: Path) -> str | None:
     """The date in a distributor's banner, that of the package's version; None where it has none."""
+    return _in_banner(path, _BUILT)
+
+
+def _in_banner(path: Path, pattern: re.Pattern[bytes]) -> str | None:
     try:
-        match = _BUILT.search(extract_vmlinux(path))
+        image = extract_vmlinux(path)
     except (UserError, OSError):  # the file may be gone by now
         return None
-    return match[1].decode() if match else None
+    banners = islice(_BANNER.finditer(image), _BANNERS_MAX)
+    match = next(filter(None, (pattern.search(banner[0]) for banner in banners)), None)
+    return match[1].decode(errors="replace") if match else None
 
 
 def modules_of(path: Path, release: str) -> Path | None:

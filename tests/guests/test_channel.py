@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
+import tracemalloc
 from collections.abc import Mapping
+from contextlib import suppress
 
 import pytest
 
@@ -136,6 +139,26 @@ def test_garbage_is_malformed(content: bytes) -> None:
         channel.parse(content)
     assert caught.value.kind == "malformed"
     assert len(caught.value.message) < 400
+
+
+@pytest.mark.parametrize("garbage", [b"\n", b'{"t":"fatal","error":""}\n', b"["])
+def test_a_report_takes_no_more_memory_for_what_nobody_reads(garbage: bytes) -> None:
+    content = report(begin("one"), done=False) + garbage * (1_000_000 // len(garbage))
+    tracemalloc.start()
+    with suppress(GuestFailed):
+        channel.parse(content)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2 * len(content)
+
+
+def test_pieces_and_last_words_without_end_are_read_in_time() -> None:
+    piece, fatal = out("one", "x" * 100, more=True), {"t": "fatal", "error": "x" * 100}
+    started = time.process_time()
+    read = channel.parse(report(begin("one"), *[piece] * 50_000, out("one", ""), *[fatal] * 50_000))
+    assert read.cases[0].stdout == ["x" * 5_000_000]
+    assert len(read.fatal or "") < 5000
+    assert time.process_time() - started < 5
 
 
 def test_an_empty_report_is_no_report() -> None:

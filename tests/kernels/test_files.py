@@ -7,6 +7,7 @@ import gzip
 import lzma
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,15 @@ def test_the_banner_names_the_compiler(tmp_path: Path, banner: str, compiler: st
     assert files.compiler_of(path) == compiler
     path.write_bytes(b"no kernel")
     assert files.compiler_of(path) is None
+
+
+@pytest.mark.parametrize("banner", ["Linux version 1 (a) (", "Linux version 1 (a) (, LLD", "Linux version 1a"])
+def test_an_image_full_of_banners_is_searched_in_time(tmp_path: Path, banner: str) -> None:
+    path = tmp_path / "vmlinux"
+    path.write_bytes(elf() + banner.encode() * 20_000)
+    started = time.process_time()
+    assert files.compiler_of(path) == "gcc" and files.built_on(path) is None
+    assert time.process_time() - started < 2
 
 
 @pytest.mark.parametrize("content", [b"", b"half of it"])
