@@ -19,7 +19,7 @@ from lab.core.errors import UserError, suggestion
 SCHEMA = 1
 """The schema of all TOML files that have one."""
 
-SIZE_MAX = 4 << 20
+SIZE_MAX = 1 << 20
 """The most bytes of a TOML file."""
 
 T = TypeVar("T")

@@ -36,7 +36,7 @@ ARM64_IMAGES = (0xFFFF_8000_8000_0000, 0xFFFF_8000_0800_0000)
 """Where arm64 has its image without KASLR, from 6.5 on and before (KIMAGE_VADDR in arch/arm64/include/asm/memory.h)."""
 
 
-UNPACKED_MAX = 512 << 20
+UNPACKED_MAX = 256 << 20
 """The most bytes that are unpacked: several times what the largest of distributors' kernels have."""
 
 _RELEASE = rb"\d[\w.+~:-]*"

@@ -127,7 +127,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"cannot read .*some\.toml: "):
         toml.load(tmp_path / "some.toml", Document)
     os.truncate(tmp_path / "some.toml", toml.SIZE_MAX + 1)
-    with pytest.raises(UserError, match=r"cannot read .*some\.toml: it is larger than 4 MiB"):
+    with pytest.raises(UserError, match=r"cannot read .*some\.toml: it is larger than 1 MiB"):
         toml.load(tmp_path / "some.toml", Document)
 
 
