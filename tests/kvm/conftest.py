@@ -157,16 +157,25 @@ live_machine.obtain_root(image.obtain(Progress())[1])
 """
 
 
+@contextmanager
+def switched_on(*, systemd: bool = False) -> Iterator[Machine]:
+    """A machine with a shared folder of its own, and a /dev/kvm for the members of a group."""
+    folder = Path(tempfile.mkdtemp(prefix="lab-kvm-", dir="/var/tmp"))
+    machine = Machine(folder, systemd=systemd)
+    print(f"{'systemd' if systemd else 'the machine'} is up after {machine.up_s:.0f} s")  # noqa: T201 - shown with `pytest -s`
+    machine.run("chgrp", str(KVM_GROUP), "/dev/kvm")
+    machine.run("chmod", "660", "/dev/kvm")
+    try:
+        yield machine
+    finally:
+        machine.stop()
+    shutil.rmtree(folder)
+
+
 @pytest.fixture(scope="session")
 def kvm(story: Lab, exact: Any) -> Iterator[KvmLab]:
     """The machine, once everything is made that only takes longer in it."""
     argv = story.as_user(str(story.python), "-c", _ROOT)
     subprocess.run(argv, env=story.environment(), cwd="/", check=True)
-    folder = Path(tempfile.mkdtemp(prefix="lab-kvm-", dir="/var/tmp"))
-    machine = Machine(folder)
-    print(f"the machine is up after {machine.up_s:.0f} s")  # noqa: T201 - shown with `pytest -s`
-    machine.run("chgrp", str(KVM_GROUP), "/dev/kvm")
-    machine.run("chmod", "660", "/dev/kvm")
-    yield KvmLab(machine, story)
-    machine.stop()
-    shutil.rmtree(folder)
+    with switched_on() as machine:
+        yield KvmLab(machine, story)
