@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,26 @@ def test_a_command_in_a_kernel(story: Lab) -> None:
     done = story.run("shell", "--accel", "tcg", TEST, "--", "sh", "-c", "uname -r; ls /usr/bin/fio; exit 7")
     assert (done.returncode, done.stdout.split()) == (7, ["6.12.117", "/usr/bin/fio"]), done.stderr
     assert "needs a terminal" in story.refused(2, "shell", "--accel", "tcg", TEST)
+
+
+def test_a_command_that_does_not_end_in_its_time_ends_with_its_guest(story: Lab) -> None:
+    words = ("shell", "--accel", "tcg", "--guest-timeout", "30s", TEST, "--", "sh", "-c", "echo begun; sleep 1000")
+    done = story.run(*words)
+    assert (done.returncode, done.stdout.split()) == (4, ["begun"]), done.stderr
+    (said,) = [line for line in done.stderr.splitlines() if line.startswith("lab: ")]
+    assert "hung: it did not end within 30 s" in said
+    log = Path(said.partition("(log: ")[2].rstrip(")"))
+    assert "Linux version 6.12.117" in log.read_text(errors="replace")
+    assert not [line for line in _commands() if "lab-shell-" in line or "sleep 1000" in line]
+
+
+def _commands() -> list[str]:
+    """The command lines of all processes."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return found
 
 
 def test_the_document_follows_its_schema(compared: Any) -> None:
