@@ -273,7 +273,8 @@ def test_the_time_that_a_process_waits_for_a_processor_is_counted() -> None:
 
 
 def test_a_guest_that_writes_without_end_is_ended(tmp_path: Path) -> None:
-    argv = qemu(tmp_path, "exec yes >console.log")
+    # The limit is set once it runs: QEMU writes nothing for longer than that.
+    argv = qemu(tmp_path, 'while [ "$(ulimit -f)" = unlimited ]; do :; done; exec yes >console.log')
     left = guest_run.boot(argv, folder=tmp_path, timeout_s=60, file_max=1 << 20)
     assert (left.status, left.timed_out) == (-signal.SIGXFSZ, False) and left.console.stat().st_size == 1 << 20
     with pytest.raises(GuestFailed, match="wrote more than 64 MiB") as caught:
