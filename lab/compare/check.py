@@ -27,6 +27,7 @@ from lab.guests.plugin import load_instrument
 from lab.guests.run import Arm, RunningGuests
 from lab.kernels import architecture
 from lab.kernels.kernel import Kernel, common_machine, resolve
+from lab.kernels.spec import MOUNT
 from lab.workloads import selection
 from lab.workloads.spec import HUGE_PAGE_MIB, Case, Workload
 
@@ -97,6 +98,8 @@ def check(ref: str, *, run: str | None, timeout_s: float, work: Work) -> Workloa
     """
     workload, cases = selection.select(ref)
     spec = resolve(run, progress=work.progress) if run else None
+    if spec and MOUNT in dict(spec.settings):
+        raise UserError(f"{spec.text}: a workload is checked without {MOUNT}", hint="leave the setting out")
     guests = spec.architecture if spec else architecture.DEFAULT
     image = guest_image.obtain(work.progress, packages=workload.packages, guests=guests)
     check_guest(workload, cases, [], image)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from lab.core.errors import UserError
+from lab.core.errors import HostFailed, UserError
 from lab.core.paths import room
 from lab.guests.run import Arm
 from lab.kernels import files
@@ -30,7 +30,6 @@ _DISK_MIB = 384
 _BUSYBOX = "/bin/busybox"
 _SCRIPT = "/lib/lab/mount-fs"
 _MODULES = PurePosixPath("/lib/lab/modules")
-_UNPACKED_MAX = 64 << 20
 
 
 class _Maker(NamedTuple):
@@ -46,14 +45,8 @@ _MAKERS = {
     "ext4": _Maker(
         "e2fsprogs",
         (
-            "/sbin/mke2fs",
-            "-q",
-            "-t",
-            "ext4",
-            "-U",
-            _UUID,
-            "-E",
-            f"lazy_itable_init=0,lazy_journal_init=0,hash_seed={_UUID}",
+            *("/sbin/mke2fs", "-q", "-t", "ext4", "-U", _UUID),
+            *("-E", f"lazy_itable_init=0,lazy_journal_init=0,hash_seed={_UUID}"),
         ),
     ),
     "xfs": _Maker("xfsprogs", ("/sbin/mkfs.xfs", "-q", "-m", f"uuid={_UUID}")),
@@ -100,7 +93,8 @@ def _modules(kernel: Kernel, kind: str) -> dict[str, Path]:
     In the guest, a folder for the kernel's release and the file system has them in the order in which they are loaded.
     """
     have, there = kernel.configuration(), _installed(kernel)
-    found: dict[str, Path] = {}
+    seen: set[str] = set()
+    found: list[Path] = []
     for name, option in (("brd", RAM_DISK), (kind, FILE_SYSTEMS[kind])):
         value = "m" if have is None else have.get(option, "n")
         if value == "n" or (value == "m" and name not in there):
@@ -109,9 +103,9 @@ def _modules(kernel: Kernel, kind: str) -> dict[str, Path]:
                 hint="name another kernel, or build one from a tree",
             )
         if value == "m":
-            _add(found, name, there)
+            found += _in_order(name, there, seen)
     folder = _MODULES / kernel.release / kind
-    return {str(folder / f"{place:02}-{path.name}"): path for place, path in enumerate(found.values())}
+    return {str(folder / f"{place:02}-{path.name}"): path for place, path in enumerate(found)}
 
 
 def _installed(kernel: Kernel) -> dict[str, Path]:
@@ -122,21 +116,14 @@ def _installed(kernel: Kernel) -> dict[str, Path]:
     return {path.name.partition(".ko")[0].replace("-", "_"): path for path in found}
 
 
-def _add(found: dict[str, Path], name: str, there: Mapping[str, Path]) -> None:
-    """Add a module to those to be loaded, behind those that it depends on."""
-    if name in found or name not in there:
+def _in_order(name: str, there: Mapping[str, Path], seen: set[str]) -> Iterator[Path]:
+    """A module behind those that it depends on, each once."""
+    if name in seen or name not in there:
         return
+    seen.add(name)
     for other in _depends(there[name]):
-        _add(found, other, there)
-    found[name] = there[name]
-
-
-def _unpacked(path: Path) -> bytes:
-    if path.suffix == ".xz":
-        return lzma.LZMADecompressor().decompress(path.read_bytes(), _UNPACKED_MAX)
-    if path.suffix == ".gz":
-        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(path.read_bytes(), _UNPACKED_MAX)
-    return path.read_bytes()
+        yield from _in_order(other, there, seen)
+    yield there[name]
 
 
 def _depends(path: Path) -> Iterator[str]:
@@ -145,9 +132,9 @@ def _depends(path: Path) -> Iterator[str]:
     from elftools.elf.elffile import ELFFile
 
     try:
-        section = ELFFile(io.BytesIO(_unpacked(path))).get_section_by_name(".modinfo")
+        section = ELFFile(io.BytesIO(files.decompress(path.read_bytes()))).get_section_by_name(".modinfo")
         lines = section.data().split(b"\0") if section else []
-    except (OSError, zlib.error, lzma.LZMAError, ELFError) as error:
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, ELFError, HostFailed) as error:
         raise UserError(
             f"the module {path} cannot be read: {error}", hint="guests load .ko, .ko.xz and .ko.gz"
         ) from error

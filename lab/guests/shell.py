@@ -22,6 +22,7 @@ from lab.guests.live_machine import Accelerator
 from lab.guests.run import CONSOLE, FILE_MAX
 from lab.kernels import architecture
 from lab.kernels.kernel import Kernel
+from lab.kernels.spec import MOUNT
 
 # virtme-ng's root comes by 9p, and the guest loads no modules.
 NEEDS = ("CONFIG_9P_FS", "CONFIG_NET_9P_VIRTIO", "CONFIG_VIRTIO_PCI", "CONFIG_VIRTIO_CONSOLE", "CONFIG_OVERLAY_FS")
@@ -38,6 +39,8 @@ def require_terminal(command: Sequence[str]) -> None:
 def prepare(kernel: Kernel, command: Sequence[str], *, settings: Mapping[str, str], progress: Progress) -> Path:
     """The guest's root. Refuses a kernel that cannot mount it."""
     architecture.require_default("a shell", [kernel.architecture])
+    if MOUNT in settings:
+        raise UserError(f"{kernel.spec.text}: a shell's root has no {MOUNT}", hint="leave the setting out")
     have = kernel.configuration()
     missing = [option for option in NEEDS if have is not None and have.get(option, "n") != "y"]
     if missing:

@@ -226,7 +226,7 @@ def extract_vmlinux(path: Path) -> bytes:
     offset, length = struct.unpack_from("<II", image, 0x248)
     start = (setup_sectors + 1) * 512 + offset
     try:
-        kernel = _decompress(bytes(image[start : start + length]))
+        kernel = decompress(bytes(image[start : start + length]))
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise UserError(f"{path}: the kernel inside cannot be unpacked: {error}") from error
     if kernel[:4] != b"\x7fELF":
@@ -234,7 +234,7 @@ def extract_vmlinux(path: Path) -> bytes:
     return kernel
 
 
-def _decompress(payload: bytes) -> bytes:
+def decompress(payload: bytes) -> bytes:
     """Unpack by magic. Most packers' output is followed by four bytes of size, put there by the build.
 
     `UserError` for more than `UNPACKED_MAX` bytes.
@@ -350,7 +350,7 @@ def kconfig_of(path: Path) -> str | None:
 
 
 _BANNER = re.compile(rb"Linux version \d[^\n\0]{,600}")
-"""What may be a kernel's banner (/proc/version)."""
+"""A text that may be a kernel's banner (/proc/version)."""
 
 _BANNERS_MAX = 16
 """The most banners that are looked into: an image may consist of them, and be searched for days."""

@@ -79,6 +79,16 @@ def test_modules_come_behind_those_they_depend_on(tmp_path: Path) -> None:
     assert made.own_files["/lib/lab/mount-fs"].is_file()
 
 
+def test_modules_that_depend_on_each_other_are_loaded_once(tmp_path: Path) -> None:
+    there = _modules(tmp_path)
+    _module(there / "brd.ko", "xfs")
+    _module(there / "xfs.ko", "brd")
+    workload, _ = selection.select(FSMARK)
+    arm = _arm(tmp_path, "base", "xfs", f"{RAM_DISK}=m\nCONFIG_XFS_FS=m\n")
+    loaded = [Path(name).name for name in file_systems.mounted(workload, [arm]).brought if "/modules/" in name]
+    assert loaded == ["00-xfs.ko", "01-brd.ko"]
+
+
 def test_what_is_built_in_is_not_brought(tmp_path: Path) -> None:
     arm = _arm(tmp_path, "base", "ext4", f"{RAM_DISK}=y\nCONFIG_EXT4_FS=y\n")
     workload, _ = selection.select(FSMARK)

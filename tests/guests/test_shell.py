@@ -40,6 +40,8 @@ def test_a_shell_needs_a_terminal_and_a_kernel_that_mounts_its_root(monkeypatch:
     monkeypatch.setattr("lab.kernels.kernel.Kernel.configuration", lambda kernel: {"CONFIG_9P_FS": "m"})
     with pytest.raises(UserError, match=r"not built in .*: CONFIG_9P_FS, CONFIG_NET_9P_VIRTIO"):
         shell.prepare(kernel("one"), ["true"], settings={}, progress=QUIET)
+    with pytest.raises(UserError, match=r"a shell's root has no mount\.fs"):
+        shell.prepare(kernel("one"), ["true"], settings={"mount.fs": "ext4"}, progress=QUIET)
 
 
 def test_what_a_command_writes_is_passed_on(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
