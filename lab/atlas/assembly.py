@@ -7,6 +7,7 @@ so a step of such a column that it did not have has no functions.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,7 +16,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from lab.atlas import columns, data, source
+from lab.atlas import columns, data
 from lab.atlas.columns import Place, Sheet
 from lab.atlas.data import (
     NOT_MEASURED,
@@ -195,7 +196,7 @@ def _info(
         selection=one.text,
         note=one.case.note or one.workload.story,
         control=one.case.control,
-        code=source.of_case(one.workload, one.case.name),
+        code=code_of(one.workload, one.case.name),
         metrics=columns.metrics_of(one.workload),
         profile=tuple(next(filter(None, profiles), ())[:MOST_FUNCTIONS]),
     )
@@ -342,3 +343,49 @@ def _described(taken: TakenOver, column: Column) -> Column | None:
     """A column with the facts that the atlas has about its kernel."""
     of_atlas = next((one for one in taken.columns if one.id == column.id), None)
     return replace(of_atlas, series=column.series, spec=column.spec) if of_atlas else None
+
+
+# ---- the C code of an operation, found by the table of operations that a workload's sources end with
+
+_ROW = re.compile(r'^\t\t?\{ "(?P<name>[\w-]+)", (?P<words>[^{}]*) \},?$', re.MULTILINE)
+_SIZED = re.compile(r"\.run = (\w+)")
+
+
+class _Row(NamedTuple):
+    """A line of a table: the functions of a case, its preparation last, and the line itself."""
+
+    functions: list[str]
+    line: str
+
+
+@cache
+def _files(folder: Path) -> dict[Path, str]:
+    return {path: path.read_text() for path in sorted(folder.glob("*.c"))}
+
+
+def code_of(workload: Workload, case: str) -> str:
+    """The operation of a case and what is prepared for it, as its source has them; empty where there is no table."""
+    for text in _files(workload.folder).values():
+        row = _row(text, case)
+        if row is not None:
+            bodies = [body for name in row.functions if (body := _function(text, name))]
+            return "\n\n".join([*bodies, row.line])
+    return ""
+
+
+def _row(text: str, case: str) -> _Row | None:
+    """The line of a case; a case of any size has that of its prefix, whose operation all of them share."""
+    for match in _ROW.finditer(text):
+        name, words = match["name"], [word.strip() for word in match["words"].split(",")]
+        if name == case:
+            run, prepare = (*words, "NULL")[:2]
+            return _Row([run, prepare], match[0].strip())
+        if name.endswith("-") and case.startswith(name) and (sized := _SIZED.search(text)):
+            return _Row([sized[1], words[0]], f"{match[0].strip()} /* {case.removeprefix(name)} */")
+    return None
+
+
+def _function(text: str, name: str) -> str:
+    """The definition of an operation or a preparation."""
+    match = re.search(rf"^(?:OPERATION|PREPARE)\({re.escape(name)}\)\n\{{\n.*?^\}}", text, re.MULTILINE | re.DOTALL)
+    return match[0] if match else ""

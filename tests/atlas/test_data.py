@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab.atlas import data, source, text
+from lab.atlas import assembly, data, text
 from lab.atlas.data import Atlas, Cell, FunctionCost
 from lab.atlas.judgement import Judgement
 from lab.cli import main
@@ -108,10 +108,10 @@ def test_functions_are_compared_by_what_moved_most() -> None:
 def test_every_case_of_syscalls_has_its_code() -> None:
     workload = selection.load("syscalls")
     for case in workload.cases:
-        code = source.of_case(workload, case.name)
+        code = assembly.code_of(workload, case.name)
         assert code.startswith("OPERATION(") and '{ "' in code
-    assert "SYS(mprotect, area, argument" in source.of_case(workload, "mprotect-private-4k")
-    assert source.of_case(selection.load("boot"), "boot") == ""
+    assert "SYS(mprotect, area, argument" in assembly.code_of(workload, "mprotect-private-4k")
+    assert assembly.code_of(selection.load("boot"), "boot") == ""
 
 
 def test_a_case_is_shown_with_its_step_and_its_reason(atlas: Atlas) -> None:
