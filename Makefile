@@ -33,6 +33,7 @@ INSTALL := $(SUDO) sh -c 'apt-get update -q && apt-get install -q -y --no-instal
 test-packages: setup
 	@$(INSTALL) postgresql chromium man-db mandoc
 	@$(INSTALL) qemu-system-arm gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+	@$(INSTALL) qemu-system-misc gcc-riscv64-linux-gnu libc6-dev-riscv64-cross
 	@$(INSTALL) vagrant vagrant-libvirt || echo 'Debian has no Vagrant here: its tests are skipped'
 
 # The home of guest tests, where kernels and image are made once: LAB_TEST_HOME, which is kept, or one that goes at the

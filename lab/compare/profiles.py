@@ -195,7 +195,7 @@ def of_guest(guest: GuestRun, root: Path) -> dict[str, ArmProfile]:
 def _initcalls(ready: exact.ExactGuests, folder: Path, work: Work) -> list[dict[Call, int]]:
     """The initcalls of both arms; none where the case is no boot."""
     (series,) = ready.series
-    if not plugin.measures_boot(series.bench.packed_root):
+    if not plugin.measures_boot(series.bench.packed_root, architecture.of_machine(series.bench.machine)):
         return []
     (folder / "runs").mkdir(parents=True, exist_ok=True)
     bench = _logging(series.bench, folder, work)
@@ -226,7 +226,8 @@ def _logging(bench: Bench, folder: Path, work: Work) -> Bench:
         metrics=(elapsed,),
         parse="guest",
     )
-    root = initrd.pack_initrd(image.obtain(work.progress, packages=asked.packages), workload)
+    guests = architecture.of_machine(bench.machine).name
+    root = initrd.pack_initrd(image.obtain(work.progress, packages=asked.packages, guests=guests), workload)
     return replace(bench, folder=folder, workload=workload, packed_root=root, instrument=None)
 
 

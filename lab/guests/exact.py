@@ -138,7 +138,7 @@ class ExactGuest:
         }
         own = architecture.of_machine(self.machine)
         values = {**self._facts(), **files, "board": own.boards[self.machine], "append": " ".join(self.cmdline)}
-        plugin = self.instrument.arguments(root, folder / COSTS) if self.instrument else []
+        plugin = self.instrument.arguments(root, folder / COSTS, own) if self.instrument else []
         words = [_BOUNDED.get(word, word).format_map(values) for option in _options(own) for word in option]
         return [self.qemu.path, *words, *plugin]
 

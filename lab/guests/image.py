@@ -17,6 +17,7 @@ from lab.core.progress import Progress
 from lab.core.records import Record
 from lab.kernels import architecture, compilers
 from lab.kernels.compilers import Compiler
+from lab.kernels.package_lists import source_lines
 from lab.workloads.selection import list_workloads
 
 _SPACE_NEEDED = 1 << 30
@@ -74,7 +75,7 @@ def obtain(
     guests: their architecture.
     """
     compiler = compiler or compilers.of_guests(guests)
-    recipe, programs, suite = read_recipe().including(packages), own_programs(), host_suite()
+    recipe, programs, suite = read_recipe().including(packages), own_programs(), suite_of(guests)
     key = _key(recipe, programs, suite, compiler, guests)
     folder = paths.cache_dir("images") / key[:24]
     if not folder.is_dir():
@@ -141,6 +142,12 @@ def host_suite() -> str:
     raise HostFailed(f"{_OS_RELEASE} does not name a release", hint="the guest image is made from Debian's packages")
 
 
+def suite_of(guests: str) -> str:
+    """The release that the packages of guests of an architecture come from: the host's, if it has the architecture."""
+    own, others = host_suite(), architecture.load(guests).suites
+    return own if own in others or not others else others[0]
+
+
 def _key(
     recipe: Recipe,
     programs: Sequence[Program],
@@ -176,10 +183,12 @@ def _build(
     root = partial / "root"
     log = paths.cache_dir("logs") / f"image-{key[:12]}.log"
     log.write_bytes(b"")
+    own = architecture.load(guests)
+    hosts = [str(path) for path in _APT if path.is_file()]
     variables = {
         "guest_image_suite": suite,
-        "guest_image_architecture": architecture.load(guests).debian,
-        "guest_image_sources": [str(path) for path in _APT if path.is_file()],
+        "guest_image_architecture": own.debian,
+        "guest_image_sources": hosts if suite == host_suite() else source_lines([suite], own),
         "guest_image_packages": recipe.packages,
         "guest_image_trim": recipe.trim,
         "guest_image_programs": records.plain(list(programs)),

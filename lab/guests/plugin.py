@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +19,7 @@ from lab.core.records import DAMAGED
 from lab.guests import hardware
 from lab.guests.hardware import Machine
 from lab.kernels import compilers
+from lab.kernels.architecture import Architecture
 from lab.kernels.compilers import Compiler, Program
 
 SCHEMA = 3
@@ -276,29 +277,28 @@ def _malformed(number: int, why: str) -> GuestFailed:
     return GuestFailed(GuestFailure.MALFORMED, f"line {number} of the cost plugin's output cannot be used: {why}")
 
 
-WINDOW_MARK = bytes.fromhex("0f1f800142414c")
-"""The instruction that opens a window (`lab_window_begin` in workloads/include/lab/mark.h)."""
+class Marks(IntEnum):
+    """Numbers of marks, as workloads/include/lab/mark.h has them."""
+
+    WINDOW_BEGIN = 1
+    MEASURES_BOOT = 9
 
 
-def marks_windows(root: Path) -> bool:
+def marks_windows(root: Path, guests: Architecture) -> bool:
     """True if a program in a guest's archive, uncompressed, marks windows of its own."""
-    return WINDOW_MARK in root.read_bytes()
+    return guests.mark.numbered(Marks.WINDOW_BEGIN) in root.read_bytes()
 
 
-_BOOT_MARK = bytes.fromhex("0f1f800942414c")
-"""The instruction of a program that measures the boot before it (`lab_measures_boot`)."""
-
-
-def measures_boot(root: Path) -> bool:
+def measures_boot(root: Path, guests: Architecture) -> bool:
     """True if a program in a guest's archive, uncompressed, measures the boot before it."""
-    return _BOOT_MARK in root.read_bytes()
+    return guests.mark.numbered(Marks.MEASURES_BOOT) in root.read_bytes()
 
 
-def _brackets(root: bytes) -> Brackets:
+def _brackets(root: Path, guests: Architecture) -> Brackets:
     """By the marks in a guest's archive. A program that marks a window need not be modelled while it sets up."""
-    if _BOOT_MARK in root:
+    if measures_boot(root, guests):
         return Brackets.BOOT
-    return Brackets.WINDOW if WINDOW_MARK in root else Brackets.BOTH
+    return Brackets.WINDOW if marks_windows(root, guests) else Brackets.BOTH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,9 +320,9 @@ class Instrument:
             return f"{self.model} {self.library.parent.name[:8]}"
         return f"{self.model} {self.machine.name} {self.machine.key[:8]} {self.library.parent.name[:8]}"
 
-    def arguments(self, root: Path, out: Path) -> list[str]:
+    def arguments(self, root: Path, out: Path, guests: Architecture) -> list[str]:
         """QEMU's options. root: the guest's archive, uncompressed."""
-        brackets = self.brackets or _brackets(root.read_bytes())
+        brackets = self.brackets or _brackets(root, guests)
         return ["-plugin", argument(self.library, self.machine, model=self.model, brackets=brackets, out=out)]
 
 

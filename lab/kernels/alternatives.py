@@ -22,7 +22,7 @@ import msgspec
 
 from lab.core.records import Record
 from lab.kernels import files
-from lab.kernels.files import KernelFiles
+from lab.kernels.files import Buffer, KernelFiles
 from lab.kernels.symbols import SymbolTable, base_name, kernel_symbols
 
 SECTION = b".altinstructions"
@@ -157,7 +157,7 @@ def features(words: Mapping[tuple[int, int, str], int]) -> frozenset[str]:
 # ---- a kernel's table
 
 
-def read(image: bytes) -> list[Alternative]:
+def read(image: Buffer) -> list[Alternative]:
     """The alternatives of an uncompressed kernel; none where it has no such table."""
     section = next((found for found in _sections(image) if found[0] == SECTION), None)
     if section is None:
@@ -190,7 +190,7 @@ def _alternative(row: tuple[int, ...], at: int, layout: _Layout) -> Alternative 
     return Alternative((at + instruction) & 0xFFFF_FFFF_FFFF_FFFF, feature // 32, feature % 32, inverted)
 
 
-def _sections(image: bytes) -> Iterator[tuple[bytes, int, int, int]]:
+def _sections(image: Buffer) -> Iterator[tuple[bytes, int, int, int]]:
     """Name, address, offset and size of each ELF section. Kernels keep the headers when they are stripped."""
     if image[:6] != b"\x7fELF\x02\x01" or len(image) < 64:
         return

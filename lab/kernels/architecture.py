@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterable
 from enum import StrEnum
 from functools import cache
@@ -16,6 +17,9 @@ from lab.core.records import Record
 FILE = "architecture.toml"
 DEFAULT = "x86_64"
 
+MAGIC_AT = 0x38
+"""Offset in an `ImageHeader` (Documentation/arch/arm64/booting.rst, arch/riscv/boot-image-header.rst)."""
+
 
 class MachineType(StrEnum):
     """The kind of virtual machine around a guest. Both arms of a comparison get the same one."""
@@ -23,15 +27,47 @@ class MachineType(StrEnum):
     MICROVM = "microvm"  # PVH boot of an uncompressed vmlinux: the fastest
     Q35_PVH = "q35-pvh"  # the same on a PC, for kernels that want one
     Q35 = "q35"  # bzImage through the decompressor: boots anything
-    VIRT = "virt"  # a board that exists in QEMU alone, described by a device tree
+    VIRT = "virt"  # a board that exists in QEMU alone, described by a device tree: arm64's
+    VIRT_RISCV64 = "virt-riscv64"  # the same of RISC-V
+
+
+class ImageHeader(Record, frozen=True, kw_only=True):
+    """An uncompressed kernel with the header that arm64 and RISC-V share.
+
+    magic: the four characters at `MAGIC_AT`. addresses: where kernels have it in memory without KASLR, those of new
+    kernels first. relative: the ELF relocation that adds the image's address to a word.
+    """
+
+    magic: str
+    addresses: list[int]
+    relative: int
+
+    def begins(self, image: bytes | mmap.mmap) -> bool:
+        """True for a file with this header."""
+        return image[MAGIC_AT : MAGIC_AT + 4] == self.magic.encode()
+
+
+class Mark(Record, frozen=True, kw_only=True):
+    """The instruction that marks what is measured (workloads/include/lab/arch). bare: its bytes in hex, without a
+    number. bit: where the number begins, from the first byte's lowest bit on."""
+
+    bare: str
+    bit: int
+
+    def numbered(self, number: int) -> bytes:
+        """The instruction with a number, those of workloads/include/lab/mark.h."""
+        bare = bytes.fromhex(self.bare)
+        return (int.from_bytes(bare, "little") | number << self.bit).to_bytes(len(bare), "little")
 
 
 class Architecture(Record, frozen=True, kw_only=True):
     """`machines/<name>/architecture.toml`.
 
     debian: its name in package archives. flavour: of the kernels that guests boot. images: the kinds of
-    their files, which are also kbuild's targets. kbuild: its ARCH. tree: the folder of its code in a kernel's tree.
-    elf_machine: in the headers of its programs. triplet: of its C libraries.
+    their files, which are also kbuild's targets. image: how such a file begins, where it is not packed.
+    suites: the releases of Debian that have it; empty for all.
+    kbuild: its ARCH. tree: the folder of its code in a kernel's tree.
+    mark: in its programs. elf_machine: in the headers of these. triplet: of its C libraries.
     compiler, qemu: commands, and the packages that they are in.
     modelled: cycles can be modelled; else instructions are counted.
     console, report: QEMU's options of the two serial ports. options: others.
@@ -43,8 +79,11 @@ class Architecture(Record, frozen=True, kw_only=True):
     debian: str
     flavour: str
     images: list[str]
+    image: ImageHeader | None = None
+    suites: list[str] = msgspec.field(default_factory=list)
     kbuild: str
     tree: str
+    mark: Mark
     elf_machine: int
     triplet: str
     compiler: str
@@ -96,9 +135,9 @@ def require_default(what: str, guests: Iterable[str]) -> None:
         raise UserError(f"{what}: for {DEFAULT} guests only, not for {', '.join(others)}", hint="use exact mode")
 
 
-def of_image(kind: str) -> Architecture:
-    """The architecture of a kind of kernel image."""
-    return next(found for found in map(load, names()) if kind in found.images)
+def of_header(image: bytes | mmap.mmap) -> Architecture | None:
+    """The architecture of an uncompressed kernel by its header; None for any other file."""
+    return next((found for found in map(load, names()) if found.image and found.image.begins(image)), None)
 
 
 def image_of(machine: MachineType) -> str:

@@ -105,7 +105,7 @@ def _snapshot(package: str) -> str:
 
 def images(folder: Path) -> Iterator[Path]:
     """The kernels in the folder of an unpacked package."""
-    for pattern in ("boot/vmlinuz-*", "usr/lib/modules/*/vmlinuz"):
+    for pattern in ("boot/vmlinu[xz]-*", "usr/lib/modules/*/vmlinu[xz]"):
         yield from folder.glob(pattern)
 
 

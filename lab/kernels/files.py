@@ -8,6 +8,7 @@ from __future__ import annotations
 import bz2
 import lzma
 import mmap
+import os
 import re
 import struct
 import subprocess
@@ -15,9 +16,10 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple, Protocol
+from typing import IO, ClassVar, Literal, NamedTuple, Protocol
 
 from lab.core import paths
 from lab.core.errors import HostFailed, UserError
@@ -32,12 +34,15 @@ _XEN_ELFNOTE_PHYS32_ENTRY = 18
 PT_LOAD = 1
 """Type of a segment that is loaded into memory."""
 _PT_NOTE = 4
-ARM64_IMAGES = (0xFFFF_8000_8000_0000, 0xFFFF_8000_0800_0000)
-"""Where arm64 has its image without KASLR, from 6.5 on and before (KIMAGE_VADDR in arch/arm64/include/asm/memory.h)."""
 
+UNPACKED_MAX = 192 << 20
+"""The most bytes that are unpacked: three times what the largest of distributors' kernels have."""
 
-UNPACKED_MAX = 256 << 20
-"""The most bytes that are unpacked: several times what the largest of distributors' kernels have."""
+_CHUNK = 1 << 20
+"""Bytes that are unpacked at a time."""
+
+_KCONFIG_MAX = 16 << 20
+"""The most bytes of a kernel's own kconfig: a distributor's has 300 KiB."""
 
 _RELEASE = rb"\d[\w.+~:-]*"
 """The form of a release, as `uname -r` gives it; it becomes part of paths."""
@@ -149,11 +154,7 @@ class KernelFile(Record, frozen=True, kw_only=True):
     kind: Kind
     release: str
     sha256: str
-
-    @property
-    def architecture(self) -> str:
-        """The architecture of its guests."""
-        return architecture.of_image(self.kind).name
+    architecture: str
 
 
 def inspect(path: Path) -> KernelFile:
@@ -167,35 +168,35 @@ def inspect(path: Path) -> KernelFile:
     kind, release = _recognise(image)
     if kind is None or release is None:
         raise _no_kernel(path)
-    return KernelFile(kind=kind, release=release, sha256=file_digest(path))
+    guests = architecture.of_header(image) or architecture.load()
+    return KernelFile(kind=kind, release=release, sha256=file_digest(path), architecture=guests.name)
 
 
 def _no_kernel(path: Path) -> UserError:
-    hint = "give a bzImage (vmlinuz), an x86-64 ELF vmlinux or an arm64 Image"
+    hint = "give a bzImage (vmlinuz), an x86-64 ELF vmlinux or an Image of another architecture"
     return UserError(f"{path} is not a Linux kernel", hint=hint)
 
 
 def _mapped(path: Path) -> Buffer:
     """The file's bytes, without reading a vmlinux of a gigabyte into memory."""
     with path.open("rb") as stream:
-        if path.stat().st_size == 0:
-            return b""
-        return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        return _mapped_stream(stream)
+
+
+def _mapped_stream(stream: IO[bytes]) -> Buffer:
+    if os.fstat(stream.fileno()).st_size == 0:
+        return b""
+    return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def _recognise(image: Buffer) -> tuple[Kind | None, str | None]:
     if _is_bzimage(image):
         return "bzImage", _bzimage_release(image)
-    if _is_arm64(image):
+    if architecture.of_header(image):
         return "Image", _banner_release(image)
     if image[:6] == b"\x7fELF\x02\x01":  # 64 bit, little endian
         return "vmlinux", _banner_release(image)
     return None, None
-
-
-def _is_arm64(image: Buffer) -> bool:
-    """True for an Image as Documentation/arch/arm64/booting.rst has it, not compressed."""
-    return image[0x38:0x3C] == b"ARM\x64"
 
 
 def _banner_release(image: Buffer) -> str | None:
@@ -215,40 +216,44 @@ def _bzimage_release(image: Buffer) -> str | None:
     return match[0].decode() if offset and match else None
 
 
-def extract_vmlinux(path: Path) -> bytes:
+def extract_vmlinux(path: Path) -> Buffer:
     """The ELF kernel inside a bzImage (a vmlinux gives itself)."""
     image = _mapped(path)
-    if image[:4] == b"\x7fELF" or _is_arm64(image):
-        return bytes(image)
+    if image[:4] == b"\x7fELF" or architecture.of_header(image):
+        return image
     if not _is_bzimage(image):
         raise _no_kernel(path)
     setup_sectors = image[0x1F1] or 4
     offset, length = struct.unpack_from("<II", image, 0x248)
     start = (setup_sectors + 1) * 512 + offset
+    if length > UNPACKED_MAX:
+        raise _too_large()
     try:
-        kernel = decompress(bytes(image[start : start + length]))
-    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        kernel = decompress(image[start : start + length])
+    except UNPACK_ERRORS as error:
         raise UserError(f"{path}: the kernel inside cannot be unpacked: {error}") from error
     if kernel[:4] != b"\x7fELF":
         raise UserError(f"{path}: what is packed inside is not an ELF kernel")
     return kernel
 
 
-def decompress(payload: bytes) -> bytes:
-    """Unpack by magic. Most packers' output is followed by four bytes of size, put there by the build.
+UNPACK_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error)
+"""The errors of `decompress` beside the lab's own."""
 
-    `UserError` for more than `UNPACKED_MAX` bytes.
+
+def decompress(payload: bytes) -> Buffer:
+    """Unpack by magic, into a file without a name. Most packers' output is followed by four bytes of size.
+
+    `UserError` for more than `UNPACKED_MAX` bytes, `UNPACK_ERRORS` for what is damaged.
     """
     if payload.startswith(b"\x7fELF"):
         return payload
     if payload.startswith(b"\x1f\x8b"):
-        return _bounded(zlib.decompressobj(wbits=31), payload)
-    if payload.startswith(b"\xfd7zXZ\0"):
-        return _bounded(lzma.LZMADecompressor(lzma.FORMAT_XZ), payload)
-    if payload.startswith(b"\x5d\0\0"):
-        return _bounded(lzma.LZMADecompressor(lzma.FORMAT_ALONE), payload)
+        return _kept(_unpacked_chunks(_Gzip(), payload))
+    if payload.startswith((b"\xfd7zXZ\0", b"\x5d\0\0")):
+        return _kept(_unpacked_chunks(lzma.LZMADecompressor(), payload))
     if payload.startswith(b"BZh"):
-        return _bounded(bz2.BZ2Decompressor(), payload)
+        return _kept(_unpacked_chunks(bz2.BZ2Decompressor(), payload))
     if payload.startswith(b"\x28\xb5\x2f\xfd"):
         return _unpacked_by([find_tool("zstd", package="zstd"), "-dc", "--long=27"], payload[:-4])
     if payload.startswith(b"\x02\x21\x4c\x18"):
@@ -260,27 +265,65 @@ class _Decompressor(Protocol):
     @property
     def eof(self) -> bool: ...
 
+    @property
+    def needs_input(self) -> bool: ...
+
     def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
-def _bounded(decompressor: _Decompressor, payload: bytes) -> bytes:
-    content = decompressor.decompress(payload, UNPACKED_MAX)
-    if len(content) == UNPACKED_MAX and not decompressor.eof:
-        raise _too_large()
-    return content
+class _Gzip:
+    """zlib's decompressor for gzip, as those of other modules are."""
+
+    def __init__(self) -> None:
+        self._zlib = zlib.decompressobj(wbits=31)
+
+    @property
+    def eof(self) -> bool:
+        return self._zlib.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._zlib.unconsumed_tail
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes:
+        return self._zlib.decompress(self._zlib.unconsumed_tail + data, max_length)
 
 
-def _unpacked_by(argv: list[str], payload: bytes) -> bytes:
+def _unpacked_chunks(decompressor: _Decompressor, payload: bytes) -> Iterator[bytes]:
+    """A stream's content, whatever follows its end."""
+    at = 0
+    while not decompressor.eof:
+        packed = payload[at : at + _CHUNK] if decompressor.needs_input else b""
+        at += len(packed)
+        content = decompressor.decompress(packed, _CHUNK)
+        if not packed and not content:
+            raise EOFError("it ends too early")
+        yield content
+
+
+def _kept(chunks: Iterator[bytes]) -> Buffer:
+    """All of them, mapped: what is unpacked may be larger than what the lab may take."""
+    with tempfile.TemporaryFile() as into:
+        for chunk in chunks:
+            if into.tell() + len(chunk) > UNPACKED_MAX:
+                raise _too_large()
+            into.write(chunk)
+        into.flush()
+        return _mapped_stream(into)
+
+
+def _unpacked_by(argv: list[str], payload: bytes) -> Buffer:
     """The bytes that a program unpacks from its stdin."""
     with tempfile.TemporaryFile() as packed, tempfile.TemporaryFile() as said:
         packed.write(payload)
         packed.seek(0)
         with subprocess.Popen(argv, stdin=packed, stdout=subprocess.PIPE, stderr=said) as process:
             assert process.stdout is not None  # noqa: S101  (PIPE was asked for)
-            content = process.stdout.read(UNPACKED_MAX + 1)
-            process.kill() if len(content) > UNPACKED_MAX else process.wait()
-        if len(content) > UNPACKED_MAX:
-            raise _too_large()
+            try:
+                content = _kept(iter(partial(process.stdout.read, _CHUNK), b""))
+            except BaseException:
+                process.kill()
+                raise
         if process.returncode:
             said.seek(0)
             raise CommandFailed(argv, process.returncode, said.read().decode(errors="replace"))
@@ -291,7 +334,7 @@ def _too_large() -> UserError:
     return UserError(f"the kernel inside unpacks to more than {UNPACKED_MAX >> 20} MiB")
 
 
-def has_pvh(vmlinux: bytes | Path) -> bool:
+def has_pvh(vmlinux: Buffer | Path) -> bool:
     """True if an ELF kernel can be entered directly, by its PVH note (XEN_ELFNOTE_PHYS32_ENTRY)."""
     image = _mapped(vmlinux) if isinstance(vmlinux, Path) else vmlinux
     return any(name == b"Xen\0" and kind == _XEN_ELFNOTE_PHYS32_ENTRY for name, kind in _notes(image))
@@ -307,9 +350,9 @@ class Segment(NamedTuple):
 
 
 def segments(image: Buffer) -> Iterator[Segment]:
-    """The program headers of an ELF kernel; an arm64 Image as one; none for any other file."""
-    if _is_arm64(image):
-        yield Segment(PT_LOAD, 0, ARM64_IMAGES[0], len(image))
+    """The program headers of an ELF kernel; an Image as one; none for any other file."""
+    if (guests := architecture.of_header(image)) and guests.image:
+        yield Segment(PT_LOAD, 0, guests.image.addresses[0], len(image))
     if image[:6] != b"\x7fELF\x02\x01" or len(image) < 64:
         return
     (table,) = struct.unpack_from("<Q", image, 32)
@@ -344,7 +387,7 @@ def kconfig_of(path: Path) -> str | None:
     if start < 0:
         return None
     try:
-        return _bounded(zlib.decompressobj(wbits=31), vmlinux[start + 8 :]).decode(errors="replace")
+        return zlib.decompressobj(wbits=31).decompress(vmlinux[start + 8 :], _KCONFIG_MAX).decode(errors="replace")
     except zlib.error as error:
         raise UserError(f"{path}: the kconfig inside cannot be unpacked: {error}") from error
 

@@ -22,14 +22,14 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
-from lab.kernels import files
+from lab.kernels import architecture, files
+from lab.kernels.files import Buffer
 
 _DIGITS = b"".join(b"%d\0" % digit for digit in range(10))
 _TOKENS = 256
 _MARKED = 256  # one marker for so many names
 _LONGEST = 0x3FFF  # of a name, in tokens: two bytes of length
 _LOWEST = 0xFFFF_8000_0000_0000  # of a kernel address
-_R_AARCH64_RELATIVE = 1027
 
 
 class ListedSymbol(NamedTuple):
@@ -51,7 +51,7 @@ class _Names(NamedTuple):
     symbols: list[bytes]
 
 
-def read(image: bytes) -> list[ListedSymbol] | None:
+def read(image: Buffer) -> list[ListedSymbol] | None:
     """All symbols of an uncompressed kernel, by address; None when it has no such tables."""
     for tokens in _token_tables(image):
         # Words of one layout can pass for a table of a single name in the other, so the longer table is the real one.
@@ -61,7 +61,7 @@ def read(image: bytes) -> list[ListedSymbol] | None:
     return None
 
 
-def _listed(image: bytes, tokens: _Tokens) -> Iterator[list[ListedSymbol]]:
+def _listed(image: Buffer, tokens: _Tokens) -> Iterator[list[ListedSymbol]]:
     """The symbols as each of the layouts gives them."""
     for find_names, find_addresses in ((_names, _addresses), (_names_before, _own_addresses)):
         names = find_names(image, tokens)
@@ -78,13 +78,13 @@ def _aligned(offset: int, to: int = 8) -> int:
 # --- tokens
 
 
-def _token_tables(image: bytes) -> Iterator[_Tokens]:
+def _token_tables(image: Buffer) -> Iterator[_Tokens]:
     for match in re.finditer(re.escape(_DIGITS), image):
         if tokens := _tokens_around(image, match.start()):
             yield tokens
 
 
-def _tokens_around(image: bytes, zero: int) -> _Tokens | None:
+def _tokens_around(image: Buffer, zero: int) -> _Tokens | None:
     """The token table that has its "0" at an offset, if its index agrees."""
     end = zero
     for _ in range(ord("0"), _TOKENS):
@@ -105,7 +105,7 @@ def _tokens_around(image: bytes, zero: int) -> _Tokens | None:
 # --- names
 
 
-def _names(image: bytes, tokens: _Tokens) -> _Names | None:
+def _names(image: Buffer, tokens: _Tokens) -> _Names | None:
     """Number and names of the symbols, searched backwards from the token table.
 
     num_syms is a word before the table with four zeros behind it, then that many names, then markers that match.
@@ -120,7 +120,7 @@ def _names(image: bytes, tokens: _Tokens) -> _Names | None:
     return None
 
 
-def _names_before(image: bytes, tokens: _Tokens) -> _Names | None:
+def _names_before(image: Buffer, tokens: _Tokens) -> _Names | None:
     """Number and names of the symbols of 7.0 and later, searched backwards from the markers before the token table."""
     markers_at, markers = _markers_before(image, tokens.start)
     if not markers:
@@ -135,7 +135,7 @@ def _names_before(image: bytes, tokens: _Tokens) -> _Names | None:
     return None
 
 
-def _markers_before(image: bytes, end: int) -> tuple[int, list[int]]:
+def _markers_before(image: Buffer, end: int) -> tuple[int, list[int]]:
     """The rising words, of which the first is zero, that end at an offset; and the offset of the first."""
     words: list[int] = []
     for at in range(end - 4, -1, -4):
@@ -148,7 +148,7 @@ def _markers_before(image: bytes, end: int) -> tuple[int, list[int]]:
     return end, []
 
 
-def _names_at(image: bytes, at: int, tokens: _Tokens, alignment: int = 8) -> _Names | None:
+def _names_at(image: Buffer, at: int, tokens: _Tokens, alignment: int = 8) -> _Names | None:
     (count,) = struct.unpack_from("<I", image, at)
     start = at + alignment
     # The shortest name is a length and one token.
@@ -174,7 +174,7 @@ def _names_at(image: bytes, at: int, tokens: _Tokens, alignment: int = 8) -> _Na
     return _Names(at, symbols) if all(symbols) else None
 
 
-def _length(image: bytes, offset: int) -> tuple[int, int]:
+def _length(image: Buffer, offset: int) -> tuple[int, int]:
     """The number of a name's tokens (0 if it is impossible), and the offset of the first. From 6.1 on in two bytes."""
     length = image[offset]
     if not length & 0x80:
@@ -186,7 +186,7 @@ def _length(image: bytes, offset: int) -> tuple[int, int]:
 # --- addresses
 
 
-def _addresses(image: bytes, names: _Names, tokens: _Tokens) -> list[int] | None:
+def _addresses(image: Buffer, names: _Names, tokens: _Tokens) -> list[int] | None:
     """The address of each name; offsets and base are behind the tokens, or before the names."""
     count = len(names.symbols)
     size = _aligned(4 * count)
@@ -196,7 +196,7 @@ def _addresses(image: bytes, names: _Names, tokens: _Tokens) -> list[int] | None
     return None
 
 
-def _own_addresses(image: bytes, names: _Names, tokens: _Tokens) -> list[int] | None:
+def _own_addresses(image: Buffer, names: _Names, tokens: _Tokens) -> list[int] | None:
     """The address of each name, from offsets behind the tokens that are relative to themselves."""
     count = len(names.symbols)
     start = _address_at(image, tokens.end)
@@ -207,7 +207,7 @@ def _own_addresses(image: bytes, names: _Names, tokens: _Tokens) -> list[int] | 
     return addresses if addresses == sorted(addresses) else None
 
 
-def _address_at(image: bytes, offset: int) -> int | None:
+def _address_at(image: Buffer, offset: int) -> int | None:
     """The address at which a byte of the file is loaded."""
     for segment in files.segments(image):
         if segment.kind == files.PT_LOAD and segment.offset <= offset < segment.offset + segment.size:
@@ -215,13 +215,16 @@ def _address_at(image: bytes, offset: int) -> int | None:
     return None
 
 
-def _relocated(image: bytes, base_at: int) -> int:
-    """The base that an arm64 kernel writes there when it boots; 0 where no relocation says so.
+def _relocated(image: Buffer, base_at: int) -> int:
+    """The base that an Image writes there when it boots; 0 where no relocation says so.
 
-    An entry of .rela.dyn has the address of a word, R_AARCH64_RELATIVE, and what to write there.
+    An entry of .rela.dyn has the address of a word, a kind (such as R_AARCH64_RELATIVE), and what to write there.
     """
-    places = {image_at + base_at for image_at in files.ARM64_IMAGES}
-    for match in re.finditer(re.escape(struct.pack("<Q", _R_AARCH64_RELATIVE)), image):
+    guests = architecture.of_header(image)
+    if guests is None or guests.image is None:
+        return 0
+    places = {image_at + base_at for image_at in guests.image.addresses}
+    for match in re.finditer(re.escape(struct.pack("<Q", guests.image.relative)), image):
         if match.start() % 8 == 0 and 8 <= match.start() <= len(image) - 16:
             address, _, value = struct.unpack_from("<3Q", image, match.start() - 8)
             if value >= _LOWEST and address in places:
@@ -229,7 +232,7 @@ def _relocated(image: bytes, base_at: int) -> int:
     return 0
 
 
-def _decoded(image: bytes, offsets_at: int, base_at: int, count: int) -> list[int] | None:
+def _decoded(image: Buffer, offsets_at: int, base_at: int, count: int) -> list[int] | None:
     (base,) = struct.unpack_from("<Q", image, base_at)
     base = base or _relocated(image, base_at)
     if base < _LOWEST:

@@ -23,6 +23,7 @@ from lab.core.process import CommandFailed, find_tool, run, run_text
 from lab.core.progress import QUIET, Progress
 from lab.core.records import Record, file_digest, load, save, write_atomic
 from lab.kernels import architecture
+from lab.kernels.architecture import Architecture
 
 if TYPE_CHECKING:
     from debian.deb822 import Packages
@@ -159,7 +160,7 @@ def all_suites(
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         if refresh or damaged or not is_fresh:
             progress.log_once("fetching the package lists of Debian's suites")
-            _write_configuration(folder, architecture.load(guests).debian)
+            _write_configuration(folder, architecture.load(guests))
             _update(lists, progress)
             save(fetched, _Fetched(files={str(path.relative_to(folder)): _digest(path) for path in _files(folder)}))
     return lists
@@ -206,7 +207,7 @@ def _digest_of(path: Path, size: int, mtime_ns: int) -> str:
     return file_digest(path)
 
 
-def _write_configuration(folder: Path, debian: str) -> None:
+def _write_configuration(folder: Path, guests: Architecture) -> None:
     if not _KEYRING.exists():
         raise HostFailed(
             f"there is no {_KEYRING}, so Debian's package lists cannot be checked",
@@ -215,11 +216,16 @@ def _write_configuration(folder: Path, debian: str) -> None:
     for name in ("lists/partial", "archives/partial"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     (folder / "status").touch()
+    suites = [suite for suite in SUITES if not guests.suites or suite.partition("-")[0] in guests.suites]
+    write_atomic(folder / "sources.list", "".join(f"{line}\n" for line in source_lines(suites, guests)).encode())
+    write_atomic(folder / "apt.conf", _CONFIGURATION.format(folder=folder, architecture=guests.debian).encode())
+
+
+def source_lines(suites: Sequence[str], guests: Architecture) -> list[str]:
+    """Lines of a sources.list for suites of Debian, for guests of an architecture, from the host's mirror."""
     mirrors = _mirrors()
-    options = f"[arch={debian} signed-by={_KEYRING} target=Packages]"
-    sources = (f"deb {options} {mirrors[_archive_of(suite)]} {suite} main\n" for suite in SUITES)
-    write_atomic(folder / "sources.list", "".join(sources).encode())
-    write_atomic(folder / "apt.conf", _CONFIGURATION.format(folder=folder, architecture=debian).encode())
+    options = f"[arch={guests.debian} signed-by={_KEYRING} target=Packages]"
+    return [f"deb {options} {mirrors[_archive_of(suite)]} {suite} main" for suite in suites]
 
 
 def _archive_of(suite: str) -> str:

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Encodings are those of Arm's Architecture Reference Manual for A-profile, DDI 0487, chapter C4. */
 #include "a64.h"
+#include "context.h"
 
 #include <string.h>
 
 #define SLOT		128		/* bytes, of 16 in a table */
 #define SKIPPED		12		/* what precedes the room in a slot for code that ran in user mode */
 
-#define MARK		0xd2e8401f	/* movz xzr, #0x42CODE, lsl #48: see workloads/include/lab/mark.h */
+#define MARK		0xd2e8401f	/* movz xzr, #0x42CODE, lsl #48: see workloads/include/lab/arch */
 #define MARK_CODE	0x00001fe0
 #define ERET		0xd69f03e0
 #define FRAME		0xf9407bfe	/* ldr x30, [sp, #240]: the link register, the last that is restored */
@@ -20,6 +21,7 @@
 #define TLBI		0xd5088000	/* tlbi: system instructions of CRn 8, or 9 with nXS */
 #define TLBI_MASK	0xfff8e000
 #define LOOK		0x8b2063ff	/* add sp, sp, x0 */
+#define LINK_REGISTER	240		/* bytes: its place in struct pt_regs */
 
 static uint32_t word_of(const uint8_t *bytes)
 {
@@ -79,7 +81,13 @@ struct decoded a64_decode(const uint8_t *bytes, size_t size)
 	return decoded;
 }
 
-uint32_t a64_vector_room(uint64_t address, uint32_t first, uint32_t second)
+/*
+ * A slot of the kernel's table of vectors makes room for the registers and looks
+ * at where the stack pointer then points (kernel_ventry in
+ * arch/arm64/kernel/entry.S): the size of the room, 0 for other code. first and
+ * second: the first two instructions of a block at an address.
+ */
+static uint32_t vector_room(uint64_t address, uint32_t first, uint32_t second)
 {
 	uint64_t at = address % SLOT;
 
@@ -88,9 +96,27 @@ uint32_t a64_vector_room(uint64_t address, uint32_t first, uint32_t second)
 	return (first & ROOM_SIZE) >> 10;
 }
 
-bool a64_interrupts(uint64_t address)
+/* True of the slots of interrupts, in the table of vectors. */
+static bool interrupts(uint64_t address)
 {
 	unsigned int kind = address / SLOT % 4;	/* synchronous, IRQ, FIQ, SError */
 
 	return kind == 1 || kind == 2;
+}
+
+void a64_watch(struct qemu_plugin_tb *tb, size_t count)
+{
+	uint64_t address = qemu_plugin_tb_vaddr(tb);
+	uint32_t words[2], size;
+
+	if (count < 2)
+		return;
+	for (size_t i = 0; i < 2; i++)
+		qemu_instruction_bytes(qemu_plugin_tb_get_insn(tb, i), (uint8_t *)&words[i], sizeof(words[i]));
+	size = vector_room(address, words[0], words[1]);
+	if (!size)
+		return;
+	context_set_frame(size, LINK_REGISTER);
+	if (interrupts(address))
+		context_watch_interrupt(tb);
 }

@@ -29,8 +29,8 @@ enum class {
 	CLASS_INVLPG,
 	CLASS_SYSCALL,		/* a system call's way in and out; seen at its sysret */
 	CLASS_EXCEPTION,	/* the same of an exception or interrupt; seen at its iret */
-	CLASS_TLB_INVALIDATION,	/* arm64: tlbi, of a page, a range or all */
-	CLASS_ZEROED_LINE,	/* arm64: dc zva, which stores no operand */
+	CLASS_TLB_INVALIDATION,	/* tlbi, sfence.vma: of a page, a range or all */
+	CLASS_ZEROED_LINE,	/* dc zva, cbo.zero: they store no operand */
 	NR_CLASSES,
 	NR_X86_CLASSES = CLASS_TLB_INVALIDATION,
 	CLASS_NONE = NR_CLASSES,

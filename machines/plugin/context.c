@@ -13,17 +13,16 @@
  * __switch_to_asm, which pops r15 before r14 as no compiler does, tells where
  * that is.
  *
- * On arm64 an interrupt begins in the kernel's table of vectors and ends in the
- * next eret of its task, and a task is known by where cpu_switch_to() keeps its
- * registers. An eret leads to user code if the registers that it restored lay
- * at the end of the task's stack (task_pt_regs() in
- * arch/arm64/include/asm/processor.h).
+ * On other architectures (a64.c, rv64.c) an interrupt ends in the next return
+ * from an exception (eret, sret) of its task, and a task is known by where its
+ * registers are kept while another one runs. A return leads to user code if the
+ * registers that it restored lay at the end of the task's stack (task_pt_regs()
+ * in arch/.../include/asm/processor.h).
  *
  * What interrupts the program finds and leaves caches of its own: those of the
  * program are put back after it, so that when a tick comes does not matter.
  */
 #include "context.h"
-#include "a64.h"
 #include "access.h"
 #include "memory.h"
 #include "vcpu.h"
@@ -35,7 +34,6 @@
 #define FRAME		40			/* bytes: what an iretq reads, in five loads */
 #define FRAME_LOADS	5
 #define FRED_PADDING	16			/* bytes above it, where the kernel supports FRED */
-#define LINK_REGISTER	240			/* bytes: its place in what an eret restores */
 #define STACK_STEP	16384			/* bytes: what the size of a task's stack is a multiple of */
 #define NEW_STACK	(7 * 8 + 21 * 8)	/* bytes: struct fork_frame of arch/x86/include/asm/switch_to.h */
 #define NESTING		8			/* interrupts in interrupts; softirqs allow them */
@@ -61,7 +59,7 @@ static struct tally since;			/* when it began, or was settled last */
 static struct tally segment;			/* of the kernel's thread, since it was switched to */
 static uint32_t frame_loads;
 static uint64_t frame_at;
-static uint32_t frame_size;			/* arm64: of the registers that an eret restores */
+static uint32_t frame_size, frame_place;	/* see context_set_frame() */
 
 /* --- Accounts ----------------------------------------------------------- */
 
@@ -214,12 +212,12 @@ static void on_sysret(unsigned int vcpu, void *unused)
 		context_in_program();
 }
 
-static void on_link_register(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *unused)
+static void on_frame_register(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *unused)
 {
 	(void)vcpu;
 	(void)info;
 	(void)unused;
-	frame_at = address - LINK_REGISTER;
+	frame_at = address - frame_place;
 }
 
 static void on_eret(unsigned int vcpu, void *unused)
@@ -322,21 +320,15 @@ static enum turn turn_at(struct qemu_plugin_tb *tb, size_t index, size_t count)
 	return turn_decode(bytes, qemu_instruction_bytes(qemu_plugin_tb_get_insn(tb, index), bytes, sizeof(bytes)));
 }
 
-void context_watch_vector(struct qemu_plugin_tb *tb, size_t count)
+void context_set_frame(uint32_t size, uint32_t place)
 {
-	uint64_t address = qemu_plugin_tb_vaddr(tb);
-	uint32_t words[2], size;
-
-	if (count < 2)
-		return;
-	for (size_t i = 0; i < 2; i++)
-		qemu_instruction_bytes(qemu_plugin_tb_get_insn(tb, i), (uint8_t *)&words[i], sizeof(words[i]));
-	size = a64_vector_room(address, words[0], words[1]);
-	if (!size)
-		return;
 	frame_size = size;
-	if (a64_interrupts(address))
-		qemu_plugin_register_vcpu_tb_exec_cb(tb, on_interrupt, QEMU_NO_REGISTERS, NULL);
+	frame_place = place;
+}
+
+void context_watch_interrupt(struct qemu_plugin_tb *tb)
+{
+	qemu_plugin_register_vcpu_tb_exec_cb(tb, on_interrupt, QEMU_NO_REGISTERS, NULL);
 }
 
 /* An interrupt's stub. Between push and call the block may end, if the guest's clock is due then. */
@@ -376,7 +368,7 @@ void context_watch(struct qemu_plugin_insn *insn, enum turn turn)
 		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_sysret, QEMU_NO_REGISTERS, NULL);
 		break;
 	case TURN_FRAME:
-		qemu_plugin_register_vcpu_mem_cb(insn, on_link_register, QEMU_NO_REGISTERS, QEMU_ALL, NULL);
+		qemu_plugin_register_vcpu_mem_cb(insn, on_frame_register, QEMU_NO_REGISTERS, QEMU_ALL, NULL);
 		break;
 	case TURN_ERET:
 		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_eret, QEMU_NO_REGISTERS, NULL);

@@ -28,8 +28,13 @@ void contexts_settle(void);
 void context_in_program(void);
 
 /* At translation, before anything is counted. */
-void context_watch_block(struct qemu_plugin_tb *tb, size_t count);
-void context_watch_vector(struct qemu_plugin_tb *tb, size_t count);	/* arm64 */
+void context_watch_block(struct qemu_plugin_tb *tb, size_t count);	/* x86-64 */
 void context_watch(struct qemu_plugin_insn *insn, enum turn turn);
+
+/* The same for other architectures: a block with which an interrupt begins. */
+void context_watch_interrupt(struct qemu_plugin_tb *tb);
+
+/* The size of what is kept of a task when the kernel is entered, and where in it lies what TURN_FRAME restores. */
+void context_set_frame(uint32_t size, uint32_t place);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* The few instructions that the model treats apart; those of x86-64 are recognised here, those of arm64 in a64.h. */
+/* The few instructions that the model treats apart; those of x86-64 are recognised here, others' in a64.h and rv64.h. */
 #ifndef LAB_DECODE_H
 #define LAB_DECODE_H
 

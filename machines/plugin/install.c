@@ -15,6 +15,7 @@
 #include "machine.h"
 #include "memory.h"
 #include "output.h"
+#include "rv64.h"
 #include "total.h"
 #include "translate.h"
 #include "window.h"
@@ -28,9 +29,21 @@
 
 static qemu_plugin_id_t plugin_id;
 
-/* What the guest's architecture decides. */
-static struct decoded (*decode)(const uint8_t *bytes, size_t size) = x86_decode;
-static void (*watch_interrupt)(struct qemu_plugin_tb *tb, size_t count) = context_watch_block;
+/* The guest's architecture, by QEMU's name for it. Where it is not modelled, instructions are only counted. */
+struct guest {
+	const char *name;
+	bool modelled;
+	struct decoded (*decode)(const uint8_t *bytes, size_t size);
+	void (*watch_interrupt)(struct qemu_plugin_tb *tb, size_t count);
+};
+
+static const struct guest guests[] = {
+	{ "x86_64", true, x86_decode, context_watch_block },
+	{ "aarch64", false, a64_decode, a64_watch },
+	{ "riscv64", false, rv64_decode, rv64_watch },
+};
+
+static const struct guest *guest;
 
 /* One instruction on the way through translation. */
 struct step {
@@ -292,7 +305,7 @@ static struct step look(struct qemu_plugin_tb *tb, size_t index, const struct bl
 	struct step step = { .insn = qemu_plugin_tb_get_insn(tb, index), .leads = !index };
 	uint8_t bytes[INSTRUCTION_MAX];
 
-	step.decoded = decode(bytes, qemu_instruction_bytes(step.insn, bytes, sizeof(bytes)));
+	step.decoded = guest->decode(bytes, qemu_instruction_bytes(step.insn, bytes, sizeof(bytes)));
 	step.address = qemu_plugin_insn_vaddr(step.insn);
 	step.site = &block->sites[(step.address ^ block->start) >> PAGE_SHIFT != 0];
 	return step;
@@ -344,7 +357,7 @@ static void watch_block(struct qemu_plugin_tb *tb)
 	bool redirected = false;
 
 	if (told_apart)
-		watch_interrupt(tb, count);
+		guest->watch_interrupt(tb, count);
 	for (size_t i = 0; i < count; i++) {
 		struct step step = look(tb, i, block);
 
@@ -382,7 +395,7 @@ static void wait_for_mark(struct qemu_plugin_tb *tb)
 		struct step step = { .insn = qemu_plugin_tb_get_insn(tb, i) };
 		uint8_t bytes[INSTRUCTION_MAX];
 
-		step.decoded = decode(bytes, qemu_instruction_bytes(step.insn, bytes, sizeof(bytes)));
+		step.decoded = guest->decode(bytes, qemu_instruction_bytes(step.insn, bytes, sizeof(bytes)));
 		if (step.decoded.kind == KIND_MARK)
 			watch(&step);
 	}
@@ -421,18 +434,17 @@ static void begin_watching(void)
 __attribute__((visibility("default"))) int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info,
 							       int argc, char **argv);
 
-/* Of other architectures than x86-64, instructions are counted and nothing is modelled. */
-static bool choose_architecture(const char *target)
+static bool choose_guest(const char *target)
 {
-	if (!strcmp(target, "x86_64"))
-		return true;
-	if (strcmp(target, "aarch64") || machine.model != MODEL_COUNT) {
+	for (size_t i = 0; i < sizeof(guests) / sizeof(guests[0]); i++)
+		if (!strcmp(target, guests[i].name))
+			guest = &guests[i];
+	if (!guest || (!guest->modelled && machine.model != MODEL_COUNT)) {
 		fprintf(stderr, "cost plugin: %s guests are not known, or only counted\n", target);
 		return false;
 	}
-	decode = a64_decode;
-	output_classes(CLASS_TLB_INVALIDATION, NR_CLASSES);
-	watch_interrupt = context_watch_vector;
+	if (!guest->modelled)
+		output_classes(CLASS_TLB_INVALIDATION, NR_CLASSES);
 	return true;
 }
 
@@ -444,7 +456,7 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 		fputs("cost plugin: this QEMU's plugin interface is not one that is known\n", stderr);
 		return 1;
 	}
-	if (!machine_read(argc, argv) || !choose_architecture(info->target_name) || !vcpus_make(count) ||
+	if (!machine_read(argc, argv) || !choose_guest(info->target_name) || !vcpus_make(count) ||
 	    !output_open(machine.out, info->version.cur))
 		return 1;
 	totals_make();

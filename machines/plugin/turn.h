@@ -15,10 +15,10 @@ enum turn {
 	TURN_JUMP,
 	TURN_IRET,
 	TURN_SYSRET,
-	TURN_FRAME,		/* arm64: ldr x30, [sp, #240] */
-	TURN_ERET,		/* arm64 */
-	TURN_LEAVE_TASK,	/* mov %rsp, OFFSET(%rdi); stp x29, x9, [x8], #16 */
-	TURN_ENTER_TASK,	/* mov OFFSET(%rsi), %rsp; ldp x29, x9, [x8], #16 */
+	TURN_FRAME,		/* a register is restored of which the place is known: ldr x30, [sp, #240]; ld sp, 16(sp) */
+	TURN_ERET,		/* eret; sret */
+	TURN_LEAVE_TASK,	/* mov %rsp, OFFSET(%rdi); stp x29, x9, [x8], #16; sd ra, 0(a3) */
+	TURN_ENTER_TASK,	/* mov OFFSET(%rsi), %rsp; ldp x29, x9, [x8], #16; ld ra, 0(a4) */
 	TURN_POP_R15,
 	TURN_POP_R14,
 };

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,12 @@ import pytest
 from lab.core import records
 from lab.core.paths import room
 from lab.guests import hardware
-from lab.guests.plugin import WINDOW_MARK, Instrument, Model, load_instrument
+from lab.guests.plugin import Instrument, Model, load_instrument
+from lab.kernels import architecture
+from lab.kernels.architecture import Architecture
+
+ARCHITECTURES = [architecture.load(name) for name in architecture.names()]
+HEADERS = room("workloads") / "include" / "lab"
 
 
 @pytest.fixture
@@ -20,34 +27,42 @@ def instrument(tmp_path: Path) -> Instrument:
     )
 
 
-def brackets(instrument: Instrument, root: bytes, tmp_path: Path) -> str:
+def brackets(instrument: Instrument, root: bytes, tmp_path: Path, guests: Architecture) -> str:
     (tmp_path / "root.cpio").write_bytes(root)
-    _, words = instrument.arguments(tmp_path / "root.cpio", tmp_path / "costs.jsonl")
+    _, words = instrument.arguments(tmp_path / "root.cpio", tmp_path / "costs.jsonl", guests)
     return re.findall(r"brackets=(\w+)", words)[0]
 
 
-def test_a_program_with_a_window_of_its_own_is_modelled_inside_it_only(instrument: Instrument, tmp_path: Path) -> None:
-    assert brackets(instrument, b"ELF" + WINDOW_MARK + b"more", tmp_path) == "window"
-    assert brackets(instrument, b"ELF and no mark", tmp_path) == "both"
+def number(function: str) -> int:
+    """The mark of a function in mark.h."""
+    (code,) = re.findall(rf"{function}\(void\)\s*{{\s*LAB_MARK\((\d+)\)", (HEADERS / "mark.h").read_text())
+    return int(code)
 
 
-def test_a_program_that_measures_the_boot_has_it_modelled(instrument: Instrument, tmp_path: Path) -> None:
-    assert brackets(instrument, mark("lab_measures_boot"), tmp_path) == "boot"
-    # Init's own mark, which is in every guest, is no such program.
-    assert brackets(instrument, mark("lab_booted"), tmp_path) == "both"
+@pytest.mark.parametrize("guests", ARCHITECTURES, ids=lambda guests: guests.name)
+def test_programs_say_by_their_marks_what_is_modelled(
+    guests: Architecture, instrument: Instrument, tmp_path: Path
+) -> None:
+    marks = {
+        "lab_window_begin": "window",
+        "lab_measures_boot": "boot",
+        "lab_booted": "both",  # init's own, which is in every guest
+    }
+    for function, expected in marks.items():
+        root = b"ELF" + guests.mark.numbered(number(function)) + b"more"
+        assert brackets(instrument, root, tmp_path, guests) == expected, function
+    assert brackets(instrument, b"ELF and no mark", tmp_path, guests) == "both"
 
 
-def test_the_mark_is_the_one_that_programs_are_compiled_with() -> None:
-    assert mark("lab_window_begin") == WINDOW_MARK
-
-
-def mark(function: str) -> bytes:
-    """The instruction of a function in mark.h."""
-    header = (room("workloads") / "include" / "lab" / "mark.h").read_text()
-    bytes_of_mark = re.findall(r'\.byte ([^#]*)" #code "([^"]*)"', header)[0]
-    (code,) = re.findall(rf"{function}\(void\)\s*{{\s*LAB_MARK\((\d+)\)", header)
-    text = f"{bytes_of_mark[0]}{code}{bytes_of_mark[1]}"
-    return bytes(int(word, 0) for word in text.replace(" ", "").split(","))
+@pytest.mark.parametrize("guests", ARCHITECTURES, ids=lambda guests: guests.name)
+def test_marks_are_those_that_programs_are_compiled_with(guests: Architecture, tmp_path: Path) -> None:
+    if shutil.which(guests.compiler) is None:
+        pytest.skip(f"{guests.compiler} is not installed")
+    source, compiled = tmp_path / "marks.c", tmp_path / "marks.o"
+    source.write_text("#include <lab/mark.h>\nvoid marks(void) { LAB_MARK(1); LAB_MARK(9); }\n")
+    command = [guests.compiler, "-O2", "-c", f"-I{HEADERS.parent}", source, "-o", compiled]
+    subprocess.run(command, check=True)
+    assert guests.mark.numbered(1) + guests.mark.numbered(9) in compiled.read_bytes()
 
 
 def test_its_identity_names_model_machine_and_what_compiled_it(instrument: Instrument) -> None:
@@ -57,7 +72,7 @@ def test_its_identity_names_model_machine_and_what_compiled_it(instrument: Instr
 
 def test_all_that_the_plugin_is_given_is_in_its_identity_or_a_path(instrument: Instrument, tmp_path: Path) -> None:
     (tmp_path / "root.cpio").write_bytes(b"")
-    _, option = instrument.arguments(tmp_path / "root.cpio", tmp_path / "costs.jsonl")
+    _, option = instrument.arguments(tmp_path / "root.cpio", tmp_path / "costs.jsonl", architecture.load())
     library, out, model, brackets, *machine = option.split(",")
     assert (library, out) == (str(instrument.library), f"out={tmp_path}/costs.jsonl")
     assert brackets == "brackets=both"  # follows from the root, whose digest is in the fingerprint

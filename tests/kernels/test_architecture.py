@@ -14,7 +14,7 @@ from lab.core import records
 from lab.core.errors import UserError
 from lab.guests import exact
 from lab.kernels import architecture, debs, files, kallsyms
-from lab.kernels.architecture import MachineType
+from lab.kernels.architecture import Architecture, MachineType
 from lab.kernels.debs import DebSource
 from lab.kernels.files import FileSource
 from lab.kernels.kernel import Kernel, KernelSpec, common_machine
@@ -23,9 +23,11 @@ from lab.kernels.spec import for_architecture, parse
 ARM64 = architecture.load("arm64")
 
 
-def image(banner: bytes = b"Linux version 6.12.1-arm (me@here) (gcc) #1 SMP\0") -> bytes:
-    """An arm64 Image: a header of 64 bytes, and a banner."""
-    return bytes(0x38) + b"ARM\x64" + bytes(4) + banner
+def image(guests: Architecture = ARM64) -> bytes:
+    """An uncompressed kernel: a header of 64 bytes, and a banner."""
+    assert guests.image is not None
+    banner = b"Linux version 6.12.1-arm (me@here) (gcc) #1 SMP\0"
+    return bytes(0x38) + guests.image.magic.encode() + bytes(4) + banner
 
 
 def kernel_of(path: Path) -> Kernel:
@@ -48,7 +50,8 @@ def test_every_machine_and_image_is_of_one_architecture() -> None:
     assert [architecture.of_machine(board) for one in found for board in one.boards] == [
         one for one in found for _ in one.boards
     ]
-    assert {architecture.of_image(kind).name for kind in ("bzImage", "vmlinux")} == {architecture.DEFAULT}
+    assert all(architecture.of_header(image(one)) == one for one in found if one.image)
+    assert architecture.of_header(b"\x7fELF" + bytes(100)) is None
     assert all(exact.exact_machine(one.name).cmdline for one in found)
 
 
@@ -130,8 +133,10 @@ def test_without_a_model_instructions_decide() -> None:
 
 def test_the_base_of_symbols_that_arm64_writes_at_boot() -> None:
     """The word is zero in the file, and a relocation of that word says what it becomes."""
-    at, becomes = 0x40, files.ARM64_IMAGES[1] + 0x10000
-    entries = [(files.ARM64_IMAGES[1] + 0x48, 1027, becomes + 8), (files.ARM64_IMAGES[1] + at, 1027, becomes)]
-    packed = bytes(0x80) + b"".join(struct.pack("<3Q", *entry) for entry in entries)
+    assert ARM64.image is not None
+    start = ARM64.image.addresses[1]
+    at, becomes = 0x40, start + 0x10000
+    entries = [(start + 0x48, 1027, becomes + 8), (start + at, 1027, becomes)]
+    packed = image().ljust(0x80, b"\0") + b"".join(struct.pack("<3Q", *entry) for entry in entries)
     assert kallsyms._relocated(packed, at) == becomes
     assert kallsyms._relocated(packed, at + 0x10) == 0

@@ -17,7 +17,7 @@ endif
 CC := gcc
 here := $(dir $(abspath $(firstword $(MAKEFILE_LIST))))
 shared := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
-headers := $(wildcard $(here)*.h $(shared)/lab/*.h)
+headers := $(wildcard $(here)*.h $(shared)/lab/*.h $(shared)/lab/arch/*.h)
 objects := $(sources:%.c=$(OUT)/%.o)
 vpath %.c $(here) $(shared)/lab
 

@@ -3,24 +3,15 @@
  * Marks: where a measurement begins and ends, and each operation in it.
  *
  * A mark is a long NOP whose operand nobody would write by accident, or a move
- * to the register that is always zero of a constant of that kind. It does
- * nothing, on any CPU and under any emulator; exact mode's plugin
+ * to the register that is always zero of a constant of that kind (arch/). It
+ * does nothing, on any CPU and under any emulator; exact mode's plugin
  * (machines/plugin) recognises it when the code around it is translated. It is
  * not counted, and the compiler moves no memory access across it.
  */
 #ifndef LAB_MARK_H
 #define LAB_MARK_H
 
-#if defined(__x86_64__)
-/* nopl 0x4c4142xx(%rax), always in its form of 7 bytes */
-#define LAB_MARK(code) \
-	__asm__ volatile(".byte 0x0f, 0x1f, 0x80, " #code ", 0x42, 0x41, 0x4c" ::: "memory")
-#elif defined(__aarch64__)
-/* movz xzr, #0x42CODE, lsl #48 */
-#define LAB_MARK(code) __asm__ volatile(".inst 0xd2e8401f + (" #code " << 5)" ::: "memory")
-#else
-#define LAB_MARK(code) __asm__ volatile("" ::: "memory")
-#endif
+#include "arch.h"
 
 /* What is measured. A program without a window is measured from its start to its end. */
 static inline void lab_window_begin(void)
