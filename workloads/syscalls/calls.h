@@ -7,46 +7,14 @@
 #ifndef CALLS_H
 #define CALLS_H
 
+#include <lab/arch.h>
+
 #include <errno.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static inline __attribute__((always_inline)) long call6(long number, long a, long b, long c, long d, long e, long f)
-{
-#if defined(__x86_64__)
-	register long r10 __asm__("r10") = d;
-	register long r8 __asm__("r8") = e;
-	register long r9 __asm__("r9") = f;
-	long result;
-
-	__asm__ volatile("syscall"
-			 : "=a"(result)
-			 : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-			 : "rcx", "r11", "memory");
-	return result;
-#elif defined(__aarch64__)
-	register long x8 __asm__("x8") = number;
-	register long x0 __asm__("x0") = a;
-	register long x1 __asm__("x1") = b;
-	register long x2 __asm__("x2") = c;
-	register long x3 __asm__("x3") = d;
-	register long x4 __asm__("x4") = e;
-	register long x5 __asm__("x5") = f;
-
-	__asm__ volatile("svc #0"
-			 : "+r"(x0)
-			 : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
-			 : "memory");
-	return x0;
-#else
-	long result = syscall(number, a, b, c, d, e, f);
-
-	return result < 0 ? -errno : result;
-#endif
-}
-
 #define SYS_PICK(number, a, b, c, d, e, f, ...) \
-	call6(number, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
+	arch_call6(number, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
 #define SYS(name, ...) SYS_PICK(SYS_##name __VA_OPT__(,) __VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
 
 /*

@@ -289,6 +289,7 @@ PREPARE(prepare_ring)
 	else
 		prepare_file(0);
 	leave_tasks();
+	use_fifo();
 	ring.fd = (int)offered(SYS(io_uring_setup, 4, &params));
 	submit = mmap(NULL, params.sq_off.array + params.sq_entries * sizeof(int), PROT_READ | PROT_WRITE,
 		      MAP_SHARED | MAP_POPULATE, ring.fd, IORING_OFF_SQ_RING);

@@ -60,6 +60,7 @@ PREPARE(prepare_pipe_peer)
 PREPARE(prepare_socket_peer)
 {
 	prepare_socket(argument);
+	use_fifo();
 	peer = (struct echo){ from_peer, from_peer };
 	peer_start(echo, &peer);
 	from_peer = to_peer;
@@ -81,6 +82,7 @@ PREPARE(prepare_pipe_drain)
 PREPARE(prepare_socket_drain)
 {
 	prepare_socket(argument);
+	use_fifo();
 	sink = (struct sink){ from_peer, from_peer, TRIPS * sizeof(buffer) };
 	peer_start(drain, &sink);
 	from_peer = to_peer;

@@ -381,7 +381,7 @@ const struct operation mm_operations[] = {
 	{ "mmap-touch-munmap", map_touch_unmap, NULL, 0, 8 },
 	{ "mmap-file", map_file, prepare_file, 0, 20 },
 	{ "munmap-split", split_unmap, prepare_area, 0, 100 },
-	{ "mprotect-split", split_protect, prepare_area, 0, 100 },
+	{ "mprotect-split", split_protect, prepare_area, 0, 500 },
 	{ "mremap-grow", grow_shrink, prepare_grow, 0, 20 },
 	{ "mremap-move-64k", move, prepare_move, CHUNK, 16 },
 	{ "mremap-move-2m", move, prepare_move, HUGE, 16 },

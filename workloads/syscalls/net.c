@@ -34,6 +34,7 @@ PREPARE(prepare_pair)
 PREPARE(prepare_peer)
 {
 	prepare_pair(argument);
+	use_fifo_with_softirqs();
 	peer = (struct echo){ pair[1], pair[1] };
 	peer_start(echo, &peer);
 }
@@ -46,6 +47,7 @@ PREPARE(prepare_stream)
 	prepare_pair(argument);
 	setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
 	setsockopt(pair[1], SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+	use_fifo_with_softirqs();
 	sink = (struct sink){ pair[1], pair[1], TRIPS * sizeof(buffer) };
 	peer_start(drain, &sink);
 }
@@ -89,6 +91,7 @@ static _Noreturn void acknowledge(__attribute__((unused)) void *data)
 PREPARE(prepare_datagrams)
 {
 	prepare_pair(argument);
+	use_fifo_with_softirqs();
 	peer_start(acknowledge, NULL);
 }
 
@@ -153,13 +156,16 @@ PREPARE(prepare_server)
 OPERATION(connect_close)
 {
 	static const struct linger reset = { .l_onoff = 1 };
-	long fd = must(SYS(socket, AF_INET, SOCK_STREAM, 0));
 
-	must(SYS(setsockopt, fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)));
-	must(SYS(connect, fd, &address, sizeof(address)));
-	must(SYS(write, fd, buffer, 1));
-	must(SYS(read, fd, buffer, 1));
-	must(SYS(close, fd));
+	for (int i = 0; i < BATCH; i++) {
+		long fd = must(SYS(socket, AF_INET, SOCK_STREAM, 0));
+
+		must(SYS(setsockopt, fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)));
+		must(SYS(connect, fd, &address, sizeof(address)));
+		must(SYS(write, fd, buffer, 1));
+		must(SYS(read, fd, buffer, 1));
+		must(SYS(close, fd));
+	}
 }
 
 PREPARE(prepare_loopback)

@@ -12,6 +12,7 @@
 #include <netinet/tcp.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,42 @@
 #define STACK		(64 * KIB)
 #define TMPFS_MAGIC	0x01021994
 #define BUFFER		(256 * KIB)
+#define FIRST_THREADS	1000		/* where the kernel's own of its boot are, by their numbers */
+
+void use_fifo(void)
+{
+	const struct sched_param parameter = { .sched_priority = 1 };
+
+	must(SYS(sched_setscheduler, 0, SCHED_FIFO, &parameter));
+}
+
+static bool is_softirq_thread(int pid)
+{
+	static const char wanted[] = "ksoftirqd/";
+	char path[32], name[sizeof(wanted)] = "";
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	if (read(fd, name, sizeof(name) - 1) < 0)
+		name[0] = 0;
+	close(fd);
+	return !strcmp(name, wanted);
+}
+
+void use_fifo_with_softirqs(void)
+{
+	const struct sched_param parameter = { .sched_priority = 2 };
+
+	use_fifo();
+	if (!getenv("LAB_SEED"))	/* not in a guest: these threads are the host's */
+		return;
+	for (int pid = 2; pid < FIRST_THREADS; pid++)
+		if (is_softirq_thread(pid))
+			must(SYS(sched_setscheduler, pid, SCHED_FIFO, &parameter));
+}
 
 void peer_start(void (*run)(void *), void *data)
 {

@@ -5,6 +5,19 @@
 
 #include <stddef.h>
 
+/*
+ * Leave nothing to the scheduler: who was first runs until it waits. To the process, and to all that it starts from
+ * here on. Which of two tasks with a share of time each runs first differs from boot to boot.
+ */
+void use_fifo(void);
+
+/*
+ * The same, and the kernel's threads for softirqs come before. Up to Linux 6.3
+ * such a thread, once it was woken, does all softirqs (d15121be7485 ended that),
+ * and with a share of time it would wait for us.
+ */
+void use_fifo_with_softirqs(void);
+
 /* A process beside this one, which ends with it. What it runs must not return. */
 void peer_start(void (*run)(void *), void *data);
 

@@ -105,17 +105,6 @@ OPERATION(fork_exits)
 		fork_exit(argument, number);
 }
 
-/* exit(0) */
-#if defined(__aarch64__)
-#define TINY_MACHINE	EM_AARCH64
-/* mov x0, xzr; mov x8, #93; svc #0 */
-#define TINY_CODE	{ 0xe0, 0x03, 0x1f, 0xaa, 0xa8, 0x0b, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4 }
-#else
-#define TINY_MACHINE	EM_X86_64
-/* xor %edi, %edi; mov $60, %eax; syscall */
-#define TINY_CODE	{ 0x31, 0xff, 0xb8, 0x3c, 0x00, 0x00, 0x00, 0x0f, 0x05 }
-#endif
-
 /* A program of one instruction or two: all that exec costs is the kernel's. */
 static const struct {
 	Elf64_Ehdr header;
@@ -125,7 +114,7 @@ static const struct {
 	.header = {
 		.e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT },
 		.e_type = ET_EXEC,
-		.e_machine = TINY_MACHINE,
+		.e_machine = ARCH_ELF_MACHINE,
 		.e_version = EV_CURRENT,
 		.e_entry = 0x400000 + sizeof(Elf64_Ehdr) + sizeof(Elf64_Phdr),
 		.e_phoff = sizeof(Elf64_Ehdr),
@@ -141,7 +130,7 @@ static const struct {
 		.p_memsz = sizeof(tiny_program),
 		.p_align = PAGE,
 	},
-	.code = TINY_CODE,
+	.code = ARCH_EXIT,
 };
 
 PREPARE(prepare_program)
@@ -191,36 +180,8 @@ static long clone_on_stack(unsigned long flags, _Atomic int *tid, void (*run)(vo
 		.stack = (unsigned long)stack,
 		.stack_size = STACK,
 	};
-#if defined(__aarch64__)
-	register void (*child)(void) __asm__("x19") = run;
-	register long number __asm__("x8") = SYS_clone3;
-	register void *result __asm__("x0") = &arguments;
-	register long size __asm__("x1") = sizeof(arguments);
 
-	__asm__ volatile("svc #0\n\t"
-			 "cbnz x0, 1f\n\t"
-			 "mov x29, xzr\n\t"
-			 "blr x19\n\t"
-			 "1:"
-			 : "+r"(result)
-			 : "r"(number), "r"(size), "r"(child)
-			 : "memory");
-	return (long)result;
-#else
-	register void (*child)(void) __asm__("r12") = run;
-	long result;
-
-	__asm__ volatile("syscall\n\t"
-			 "test %%rax, %%rax\n\t"
-			 "jnz 1f\n\t"
-			 "xor %%ebp, %%ebp\n\t"
-			 "call *%%r12\n\t"
-			 "1:"
-			 : "=a"(result)
-			 : "a"((long)SYS_clone3), "D"(&arguments), "S"(sizeof(arguments)), "r"(child)
-			 : "rcx", "r11", "memory");
-	return result;
-#endif
+	return arch_clone3(&arguments, sizeof(arguments), run);
 }
 
 static _Noreturn void leave(void)
@@ -280,7 +241,7 @@ const struct operation process_operations[] = {
 	{ "fork-exit-200-vmas", fork_exit, prepare_vmas, 0, 12 },
 	{ "fork-exec", fork_exec, prepare_program, 0, 20 },
 	{ "vfork-exec", vfork_exec, prepare_vfork, 0, 24 },
-	{ "vfork-exit", vfork_exit, prepare_stack, 0, 32 },
+	{ "vfork-exit", vfork_exit, prepare_stack, 0, 96 },
 	{ "thread-create", thread_create, prepare_stack, 0, 20 },
 	{ 0 },
 };

@@ -64,15 +64,25 @@ OPERATION(filtered)
 
 /* ---- namespaces */
 
-OPERATION(unshare_namespace)
-{
-	offered(SYS(unshare, argument));
-}
-
 OPERATION(unshare_namespaces)
 {
 	for (int i = 0; i < BATCH; i++)
 		offered(SYS(unshare, argument));
+}
+
+/* A descriptor keeps each: a thread of the kernel takes them apart, many at once, when it finds the time. */
+OPERATION(unshare_network)
+{
+	offered(SYS(unshare, CLONE_NEWNET));
+	must(SYS(openat, AT_FDCWD, "/proc/self/ns/net", O_RDONLY));
+}
+
+OPERATION(unshare_mounts)
+{
+	for (int i = 0; i < BATCH; i++) {
+		offered(SYS(unshare, CLONE_NEWNS));
+		must(SYS(openat, AT_FDCWD, "/proc/self/ns/mnt", O_RDONLY));
+	}
 }
 
 /* ---- keys */
@@ -209,8 +219,8 @@ const struct operation security_operations[] = {
 	{ "seccomp-argument-10", filtered, prepare_filter_by_argument, 10, 600 },
 	{ "seccomp-argument-200", filtered, prepare_filter_by_argument, COMPARED_MAX, 300 },
 	{ "unshare-uts", unshare_namespaces, NULL, CLONE_NEWUTS, 20 },
-	{ "unshare-mount", unshare_namespaces, NULL, CLONE_NEWNS, 48 },
-	{ "unshare-net", unshare_namespace, NULL, CLONE_NEWNET, 16 },
+	{ "unshare-mount", unshare_mounts, NULL, 0, 40 },
+	{ "unshare-net", unshare_network, NULL, 0, 16 },
 	{ "key-add", key_add, prepare_key, 0, 100 },
 	{ "key-read", key_read, prepare_key, 0, 300 },
 	{ "key-search", key_search, prepare_key, 0, 200 },
