@@ -33,7 +33,7 @@ from lab.core.records import Record
 from lab.guests import costs
 from lab.guests import exact as guest_exact
 from lab.guests import image as guest_image
-from lab.guests.run import Arm
+from lab.guests.run import WRONG_FLAGS, Arm
 from lab.kernels import architecture, files
 from lab.kernels.kernel import Kernel
 from lab.workloads import selection
@@ -339,9 +339,11 @@ def functions_of(profile: profiles.ArmProfile) -> list[FunctionCost]:
 
 
 def _reason(error: LabError) -> Hole:
-    """The reason for a hole: the kind of a guest's failure, and its message."""
+    """The reason for a hole: the kind of a guest's failure and its message, and QEMU's part in it."""
     message = re.sub(r"^kernel arm( \([^)]*\))?, seed \d+: ", "", error.message)
-    return f"{error.kind.value}: {message}" if isinstance(error, GuestFailed) else message
+    if not isinstance(error, GuestFailed):
+        return message
+    return f"{error.kind.value}: {message}" + (f"; {WRONG_FLAGS}" if error.wrong_flags else "")
 
 
 def _now() -> str:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from statistics import fmean, median
 from typing import Literal, NamedTuple
 
@@ -136,10 +137,6 @@ class Series:
         found = {arm: self.failure(arm, case) for arm in arms}
         return {arm: error for arm, error in found.items() if error is not None}
 
-    def has_died(self, case: Case, arm: str | None) -> bool:
-        """True if a guest of an arm, or of any, died with this case."""
-        return any(case in guest.cases and arm in (None, guest.arm.name) for guest, _ in self.died)
-
 
 def _undeclared(name: str) -> Metric:
     return Metric(name=name, unit="as printed", better="neither", description="printed, and not declared")
@@ -213,29 +210,70 @@ def _guests(one: Series, seed: int, arms: Sequence[Arm], cases: Sequence[Case], 
                 yield one.guest(arm, seed, kept)
 
 
+class _Ran(NamedTuple):
+    """The way of a guest: the cases that it began with, the guests that died on it, and the run of the last one."""
+
+    began: list[Case]
+    died: list[tuple[GuestRun, GuestFailed]]
+    run: Run | None
+
+
 def run_all(guests: Sequence[tuple[Series, GuestRun]], work: Work, task: Task, *, loss: Loss = "all") -> None:
     """Run all of the guests, some at a time; an error stops the rest. What ended is on disk by then.
 
+    A case that a guest died in is left out of those behind it in the list, whichever ran first: one that had the case
+    meanwhile runs again. So no number depends on how many guests run at a time.
     loss: of a case that fails: its error is raised only where it ends everything.
     """
     task.expect(len(guests))
     running = RunningGuests()
     jobs = work.executor.guests(guests[0][1].bench) if work.executor and guests else work.jobs
     with ThreadPoolExecutor(max_workers=jobs) as pool:
+        early: dict[int, list[GuestRun]] = {}
+
+        def start(number: int) -> Future[_Ran]:
+            return pool.submit(_run, guests, number, early, work, running, task, loss)
+
         try:
-            futures = [pool.submit(_run, *one, work, running, task, loss) for one in guests]
-            finished, _ = wait(futures, return_when=FIRST_EXCEPTION)
-            for future in finished:
-                future.result()
+            futures = [start(number) for number in range(len(guests))]
+            settled, pending = 0, {*futures}
+            while settled < len(guests):
+                finished, pending = wait(pending, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    future.result()
+                while settled < len(guests) and futures[settled].done():
+                    (series, guest), ran = guests[settled], futures[settled].result()
+                    if ran.began != _alive(series, guest, loss):
+                        for _, error in ran.died:
+                            shutil.rmtree(_kept(guest, error), ignore_errors=True)
+                        task.expect(1)
+                        futures[settled] = start(settled)
+                        pending.add(futures[settled])
+                        break
+                    series.died += ran.died
+                    if ran.run is not None:
+                        series.done[guest.name] = ran.run
+                    settled += 1
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             running.stop_all()
             raise
 
 
-def _run(series: Series, guest: GuestRun, work: Work, running: RunningGuests, task: Task, loss: Loss) -> None:
-    """Run one guest; if it dies in a case, once more without that case."""
-    cases, run, known = _alive(series, guest, loss), None, False
+def _run(
+    guests: Sequence[tuple[Series, GuestRun]], number: int, early: dict[int, list[GuestRun]],
+    work: Work, running: RunningGuests, task: Task, loss: Loss,
+) -> _Ran:  # fmt: skip
+    """Run one guest; if it dies in a case, once more without that case.
+
+    early: by number, the guests that died, also those whose place in the list is not settled yet.
+    """
+    series, guest = guests[number]
+    early[number] = []
+    dying = [one for before in range(number) if guests[before][0] is series for one in early.get(before, [])]
+    began = cases = [case for case in _alive(series, guest, loss) if not _has_died(dying, case, guest, loss)]
+    died: list[tuple[GuestRun, GuestFailed]] = []
+    run, known = None, False
     while cases and run is None:
         guest = replace(guest, cases=cases)
         run = _stored(guest)
@@ -247,19 +285,24 @@ def _run(series: Series, guest: GuestRun, work: Work, running: RunningGuests, ta
         except GuestFailed as error:
             if loss == "all" or (loss == "case" and error.kind.blames in ("host", "request")):
                 raise
-            series.died.append(_cost(guest, error))
-            cases = _alive(series, guest, loss)
-    if run is not None:
-        series.done[guest.name] = run
-        if loss == "all":
-            _require_success(guest, run)
+            died.append(_cost(guest, error))
+            early[number] = [one for one, _ in died]
+            cases = [case for case in cases if not _has_died(early[number], case, guest, loss)]
+    if run is not None and loss == "all":
+        _require_success(guest, run)
     task.advance(known=known)
+    return _Ran(began, died, run)
 
 
 def _alive(series: Series, guest: GuestRun, loss: Loss) -> list[Case]:
     """The cases of a guest that no guest died with."""
-    arm = None if loss == "case" else guest.arm.name
-    return [case for case in guest.cases if not series.has_died(case, arm)]
+    died = [one for one, _ in series.died]
+    return [case for case in guest.cases if not _has_died(died, case, guest, loss)]
+
+
+def _has_died(died: Sequence[GuestRun], case: Case, guest: GuestRun, loss: Loss) -> bool:
+    """True if one of these died with a case that this costs a guest, too."""
+    return any(case in one.cases and (loss == "case" or one.arm.name == guest.arm.name) for one in died)
 
 
 def _cost(guest: GuestRun, error: GuestFailed) -> tuple[GuestRun, GuestFailed]:
@@ -267,12 +310,17 @@ def _cost(guest: GuestRun, error: GuestFailed) -> tuple[GuestRun, GuestFailed]:
     running = [case for case in guest.cases if case.name == error.case]
     if running and len(guest.cases) > 1:
         # The guest without this case has the same folder.
-        kept = guest.folder.with_name(f"{guest.name}-{error.case}")
+        kept = _kept(guest, error)
         shutil.rmtree(kept, ignore_errors=True)
         if guest.folder.is_dir():
             guest.folder.rename(kept)
             error.log = kept / error.log.name if error.log else None
     return replace(guest, cases=running or guest.cases), error
+
+
+def _kept(guest: GuestRun, error: GuestFailed) -> Path:
+    """The folder that is kept of a guest that died in a case."""
+    return guest.folder.with_name(f"{guest.name}-{error.case}")
 
 
 def _require_success(guest: GuestRun, run: Run) -> None:

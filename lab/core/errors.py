@@ -80,7 +80,12 @@ class GuestFailure(StrEnum):
 
 
 class GuestFailed(LabError):
-    """A guest ran and did not deliver. case: the one that ran when it died, if any."""
+    """A guest ran and did not deliver. case: the one that ran when it died, if any.
+
+    wrong_flags: QEMU's flags made it die, not its kernel: a guest that does all at other times may live.
+    """
+
+    wrong_flags = False
 
     def __init__(
         self, kind: GuestFailure, message: str, *, hint: str | None = None, log: Path | None = None, case: str = ""

@@ -7,8 +7,7 @@ builds have both built in; of a package, what is a module is brought into the gu
 from __future__ import annotations
 
 import io
-import lzma
-import zlib
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -27,6 +26,7 @@ from lab.workloads.spec import Workload
 _DISK_MIB = 384
 """XFS takes no less than 300 MiB. A RAM disk has the pages that were written."""
 
+_DISK = "/dev/ram0"
 _BUSYBOX = "/bin/busybox"
 _SCRIPT = "/lib/lab/mount-fs"
 _MODULES = PurePosixPath("/lib/lab/modules")
@@ -87,6 +87,17 @@ def setups(workload: Workload, settings: Mapping[str, str]) -> list[Sequence[str
     return [mount, workload.setup] if workload.setup else [mount]
 
 
+def by_hand(kind: str) -> list[str]:
+    """Shell commands that make the file system in a guest whose modules are installed."""
+    if kind not in _MAKERS:
+        return [f"mount -t {kind} none /tmp"]
+    return [
+        f"modprobe brd rd_nr=1 rd_size={_DISK_MIB << 10}",
+        shlex.join([*_MAKERS[kind].command, _DISK]),
+        f"mount -t {kind} {_DISK} /tmp",
+    ]
+
+
 def _modules(kernel: Kernel, kind: str) -> dict[str, Path]:
     """The modules that a kernel needs for a file system on a RAM disk: their paths in the guest, and here.
 
@@ -134,7 +145,7 @@ def _depends(path: Path) -> Iterator[str]:
     try:
         section = ELFFile(io.BytesIO(files.decompress(path.read_bytes()))).get_section_by_name(".modinfo")
         lines = section.data().split(b"\0") if section else []
-    except (OSError, EOFError, zlib.error, lzma.LZMAError, ELFError, HostFailed) as error:
+    except (*files.UNPACK_ERRORS, ELFError, HostFailed) as error:
         raise UserError(
             f"the module {path} cannot be read: {error}", hint="guests load .ko, .ko.xz and .ko.gz"
         ) from error

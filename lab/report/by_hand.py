@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from lab.compare.results import CaseResult
 from lab.compare.runs import Run
 from lab.core.text import visible
+from lab.guests import file_systems
 from lab.guests.channel import setting_command
 from lab.kernels import store
+from lab.kernels.spec import MOUNT
 from lab.report.inputs import StoredComparison
 
 # A path of this host, inside one of QEMU's options.
@@ -36,7 +38,9 @@ def guest_settings(stored: StoredComparison, case: CaseResult, arm: str) -> list
     """Shell commands for the settings of the guest before the case ran."""
     run = _first_run(stored, case, arm)
     settings = run.report.settings.items() if run else ()
-    return [visible(command) for key, value in settings if (command := setting_command(key, value))]
+    commands = [command for key, value in settings if (command := setting_command(key, value))]
+    kind = getattr(stored.result, arm).settings.get(MOUNT)
+    return [visible(command) for command in (*(file_systems.by_hand(kind) if kind else ()), *commands)]
 
 
 def kconfig_path(stored: StoredComparison) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from lab.atlas.data import NOT_MEASURED, Atlas, Cell
 from lab.atlas.plan import PlannedColumn
 from lab.cli import main
 from lab.core import records
-from lab.core.errors import HostFailed, UserError
+from lab.core.errors import GuestFailed, GuestFailure, HostFailed, UserError
 from lab.kernels.kernel import KernelSpec
 
 from ..fakes import capabilities
@@ -82,6 +83,61 @@ def test_a_case_that_fails_with_one_seed_is_a_hole(setup: Setup) -> None:
 
     _, place, found = setup(formula)
     assert "fell over" in str(measured(place, found).cells["mine:small"][0])
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_a_case_that_kills_a_guest_is_in_none_behind_it_however_many_run_at_a_time(setup: Setup, jobs: int) -> None:
+    others = threading.Event()
+
+    def formula(arm: str, seed: int, case: str) -> float:
+        if (seed, case) == (1, "small"):
+            assert others.wait(5 if jobs > 1 else 0) or jobs == 1
+        if (seed, case) == (1, "large"):
+            error = GuestFailed(GuestFailure.PANIC, "it died")
+            error.case = "large"
+            raise error
+        if seed == 3:
+            others.set()
+        return 100.0 + seed
+
+    guests, place, found = setup(formula)
+    atlas = measured(place, found[:1], jobs=jobs)
+    both, small = ("small", "large"), ("small",)
+    begun = [cases for _, seed, cases in guests.calls if seed == 3]
+    assert begun == ([both, small] if jobs > 1 else [small])
+    assert {seed: cases for _, seed, cases in guests.calls} == {1: small, 2: small, 3: small}, "the last of each"
+    assert atlas.cells["mine:large"] == ("panic: it died",)
+    assert isinstance(atlas.cells["mine:small"][0], Cell)
+
+
+def test_a_death_that_only_came_with_a_case_of_another_death_costs_nothing(setup: Setup) -> None:
+    third = threading.Event()
+
+    def formula(arm: str, seed: int, case: str) -> float:
+        if (seed, case) == (1, "large"):
+            assert third.wait(5)
+        if (seed, case) in {(1, "large"), (3, "small")} and not (seed == 3 and third.is_set()):
+            error = GuestFailed(GuestFailure.PANIC, "it died")
+            error.case = case
+            if seed == 3:
+                third.set()
+            raise error
+        return 100.0 + seed
+
+    _, place, found = setup(formula)
+    atlas = measured(place, found[:1], jobs=3)
+    assert atlas.cells["mine:large"] == ("panic: it died",)
+    assert isinstance(atlas.cells["mine:small"][0], Cell), "it lives where it is canonical"
+
+
+def test_the_reason_says_when_qemu_made_the_kernel_die() -> None:
+    error = GuestFailed(
+        GuestFailure.PANIC, "kernel arm (deb:6.12), seed 1: the guest's kernel panicked: Fatal exception"
+    )
+    reason = columns._reason(error)
+    assert reason == "panic: the guest's kernel panicked: Fatal exception"
+    error.wrong_flags = True
+    assert columns._reason(error).startswith(f"{reason}; QEMU 7.2 has wrong flags")
 
 
 def test_a_package_that_is_gone_is_a_hole_of_all_cases_and_is_tried_again(

@@ -15,8 +15,9 @@ from lab.core import records
 from lab.core.errors import DiskFull, GuestFailed
 from lab.guests import channel
 from lab.guests.exact import Qemu, exact_machine
-from lab.guests.plugin import WINDOW_MARK
+from lab.guests.plugin import Marks
 from lab.guests.run import Arm, RunningGuests
+from lab.kernels import architecture
 from lab.kernels.architecture import MachineType
 from lab.workloads import selection
 from lab.workloads.spec import Case
@@ -201,7 +202,7 @@ def test_only_a_modelled_program_without_marks_runs_several_times(bench: Bench, 
     assert bench.windows == 1
     modelled = dataclasses.replace(bench, instrument=FakeInstrument())
     assert modelled.windows == 3
-    bench.packed_root.write_bytes(b"root" + WINDOW_MARK + b"more")
+    bench.packed_root.write_bytes(b"root" + architecture.load().mark.numbered(Marks.WINDOW_BEGIN) + b"more")
     assert modelled.windows == 1
 
 
@@ -211,6 +212,32 @@ def test_a_guest_that_dies_names_arm_and_seed(bench: Bench) -> None:
     assert caught.value.message == "base arm (file:/boot/base), seed 3: the guest's kernel panicked: boom"
     with pytest.raises(GuestFailed, match=r"QEMU died by signal 11 \(SIGSEGV\)"):
         measure(bench, *SMALL, script="kill -SEGV $$")
+
+
+FLAGS = "echo 'EFLAGS: 050ee67a Kernel panic - not syncing: Fatal exception in interrupt' >> console.log"
+
+
+def test_a_guest_that_qemus_flags_end_boots_again_a_little_longer(bench: Bench) -> None:
+    turns = bench.folder.parent / "turns"
+    script = f"echo >> {turns}; [ $(wc -l < {turns}) -gt 2 ] || {{ {FLAGS}; rm report.jsonl; }}"
+    run = measure(bench, *SMALL, *LARGE, script=script)
+    assert run.turn == 2 and run.metrics("small")["throughput"] == 3.5
+    words = next(word for word in run.argv if "lab.turn" in word).split()
+    assert "lab.turn=++" in words
+    assert "lab.turn=++" in (guest_folder(bench) / "argv").read_text().split()
+    assert "EFLAGS" not in (guest_folder(bench) / "console.log").read_text()
+
+
+def test_a_guest_that_qemus_flags_end_each_time_has_failed(bench: Bench) -> None:
+    turns = bench.folder.parent / "turns"
+    with pytest.raises(GuestFailed, match=r"the guest's kernel panicked") as caught:
+        measure(bench, *SMALL, script=f"echo >> {turns}; {FLAGS}")
+    assert caught.value.hint and "--qemu" in caught.value.hint
+    assert len(turns.read_text().splitlines()) == runs.TURNS
+    turns.unlink()
+    with pytest.raises(GuestFailed):
+        measure(bench, *SMALL, script=f"echo >> {turns}; echo 'Kernel panic - not syncing: boom' >> console.log")
+    assert len(turns.read_text().splitlines()) == 1
 
 
 def test_a_guest_whose_words_a_full_disk_swallowed_says_nothing_of_its_kernel(bench: Bench) -> None:

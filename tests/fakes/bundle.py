@@ -33,6 +33,10 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
+if [ -e "${0%/*}/wrong flags" ] && ! grep -q lab.turn=++ argv; then
+    echo 'EFLAGS: 050ee67a Kernel panic - not syncing: Fatal exception in interrupt' > console.log
+    exit
+fi
 number=$(cat -- "$kernel" "$initrd" | cksum | cut -d ' ' -f 1)
 echo 'Linux' > console.log
 {

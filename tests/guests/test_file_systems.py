@@ -121,6 +121,16 @@ def test_each_arm_mounts_its_own(tmp_path: Path) -> None:
     assert workload.guest_settings({}, {"mount.fs": "ext4"}) == {}
 
 
+def test_by_hand_it_is_made_by_the_same_program() -> None:
+    workload, _ = selection.select(FSMARK)
+    for kind in ("ext4", "xfs", "btrfs"):
+        disk, make, mount = file_systems.by_hand(kind)
+        assert disk == "modprobe brd rd_nr=1 rd_size=393216"
+        assert make.split() == [*file_systems.setups(workload, {"mount.fs": kind})[0][5:], "/dev/ram0"]
+        assert mount == f"mount -t {kind} /dev/ram0 /tmp"
+    assert file_systems.by_hand("tmpfs") == ["mount -t tmpfs none /tmp"]
+
+
 def test_a_built_kernel_has_it_built_in() -> None:
     assert kconfig.mount_needs("xfs").required == {RAM_DISK, FILE_SYSTEMS["xfs"]}
     assert kconfig.mount_needs("tmpfs") == kconfig.mount_needs(None) == kconfig.NOTHING

@@ -201,11 +201,13 @@ def test_console_bytes_that_are_no_text_are_read_anyway(tmp_path: Path) -> None:
         guest_run.read_report(left)
 
 
-def test_a_double_fault_may_be_qemus(tmp_path: Path) -> None:
-    for left, hint in ((PANIC, None), ("[ 1.0] traps: PANIC: double fault, error_code: 0x0\n" + NULL, "cmpxchg16b")):
+def test_flags_that_no_cpu_has_are_qemus(tmp_path: Path) -> None:
+    flags = "[ 1.0] RSP: 0018:ffffc90000617a48 EFLAGS: %s\n"
+    for word, wrong in (("00000246", False), ("003fffff", False), ("00400246", True), ("052476aa", True)):
         with pytest.raises(GuestFailed) as caught:
-            guest_run.read_report(ended(tmp_path, console=BOOT + left, report=b""))
-        assert (hint in caught.value.hint) if hint else (caught.value.hint is None)
+            guest_run.read_report(ended(tmp_path, console=BOOT + flags % word + PANIC, report=b""))
+        assert caught.value.wrong_flags is wrong
+        assert ("cmpxchg16b" in (caught.value.hint or "")) is wrong
 
 
 # --- booting, with programs that stand in for QEMU

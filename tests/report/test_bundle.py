@@ -67,6 +67,17 @@ def test_a_bundle_replays_to_the_last_digit(bundle: Path) -> None:
     assert found.result == "measured", "its name, and nothing of where it was stored"
 
 
+def test_a_guest_that_booted_again_does_so_in_the_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_folders(monkeypatch, tmp_path)
+    (tmp_path / "wrong flags").touch()
+    folder = tmp_path / "bundle"
+    write.write(measured(monkeypatch, tmp_path), folder, quiet())
+    assert [boot.name for boot in contents.load(folder).bundle.boots] == ["mine base turn 2", "mine test turn 2"]
+    assert replay(folder) == []
+    done = shell(folder)
+    assert done.returncode == 0, done.stderr
+
+
 def test_nothing_in_it_tells_where_it_was_made(bundle: Path, tmp_path: Path) -> None:
     for path in bundle.rglob("*"):
         if path.is_file():

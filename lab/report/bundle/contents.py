@@ -41,10 +41,11 @@ OUT = "out"
 
 
 class Boot(Record, frozen=True, kw_only=True):
-    """The start of the guests of one workload and arm. Paths are those in the bundle."""
+    """The start of the guests of one workload, arm and turn (see `runs.GuestRun`). Paths are those in the bundle."""
 
     workload: str
     arm: str
+    turn: int = 0
     kernel: str
     root: str
     machine: MachineType
@@ -56,7 +57,7 @@ class Boot(Record, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """The name of the guest."""
-        return f"{self.workload} {self.arm}"
+        return f"{self.workload} {self.arm}" + (f" turn {self.turn}" if self.turn else "")
 
 
 class Guest(Record, frozen=True, kw_only=True):
@@ -68,6 +69,12 @@ class Guest(Record, frozen=True, kw_only=True):
     seed: int
     cases: list[str]
     job: str
+    turn: int = 0
+
+    @property
+    def start(self) -> tuple[str, str, int]:
+        """The key of its `Boot`."""
+        return self.workload, self.arm, self.turn
 
 
 class Plugin(Record, frozen=True, kw_only=True):
@@ -89,7 +96,7 @@ class Bundle(Record, frozen=True, kw_only=True):
 
     def boot(self, guest: Guest) -> Boot:
         """The start of a guest."""
-        return next(boot for boot in self.boots if (boot.workload, boot.arm) == (guest.workload, guest.arm))
+        return next(boot for boot in self.boots if (boot.workload, boot.arm, boot.turn) == guest.start)
 
 
 class ExpectedGuest(Record, frozen=True, kw_only=True):
@@ -177,9 +184,9 @@ def _check_references(folder: Path, bundle: Bundle, expected: Expected) -> None:
     for path in paths:
         if not is_inside(path) or not (folder / path).is_file():
             raise UserError(f"{folder / DESCRIPTION} names {path!r}, which is no file of the bundle")
-    boots = {(boot.workload, boot.arm) for boot in bundle.boots}
+    boots = {(boot.workload, boot.arm, boot.turn) for boot in bundle.boots}
     for guest in bundle.guests:
-        is_known = (guest.workload, guest.arm) in boots and guest.workload in bundle.readings
+        is_known = guest.start in boots and guest.workload in bundle.readings
         if not is_known or guest.name not in expected.guests or not re.fullmatch(r"[a-z0-9][a-z0-9._+-]*", guest.name):
             raise UserError(f"{folder / DESCRIPTION}: the description of the guest {guest.name!r} is incomplete")
     if any(boot.model for boot in bundle.boots) and bundle.plugin is None:

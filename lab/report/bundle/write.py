@@ -24,7 +24,6 @@ from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.paths import room
 from lab.core.progress import Progress
-from lab.guests import exact as guest_exact
 from lab.guests import hardware, plugin
 from lab.guests import image as guest_image
 from lab.guests.exact import Qemu
@@ -198,12 +197,13 @@ def _boot(part: _Part) -> Boot:
     return Boot(
         workload=workload.name,
         arm=part.arm.name,
+        turn=part.run.turn,
         kernel=part.kernel,
         root=f"guests/{workload.name}.cpio",
         machine=part.bench.machine,
         vcpus=workload.vcpus,
         memory_mb=workload.memory_mb,
-        append=guest_exact.cmdline(workload.arguments(part.arm.settings), part.bench.parameters),
+        append=list(part.bench.guest(part.arm.settings, part.run.turn).cmdline),
         model=instrument.model if instrument else None,
     )
 
@@ -263,17 +263,19 @@ def _copy_sources(source: Path, target: Path) -> None:
 def _guest(folder: Path, part: _Part) -> Guest:
     job = f"jobs/{part.name}.cpio"
     (folder / "jobs").mkdir(exist_ok=True)
+    ran = part.run
     guest = runs.GuestRun(
-        bench=part.bench, arm=part.arm, seed=part.run.seed, cases=_cases(part), windows=part.run.repeats
+        bench=part.bench, arm=part.arm, seed=ran.seed, cases=_cases(part), windows=ran.repeats, turn=ran.turn
     )
     (folder / job).write_bytes(guest.job())
     return Guest(
         name=part.name,
-        workload=part.run.workload,
-        arm=part.run.arm,
-        seed=part.run.seed,
-        cases=part.run.cases,
+        workload=ran.workload,
+        arm=ran.arm,
+        seed=ran.seed,
+        cases=ran.cases,
         job=job,
+        turn=ran.turn,
     )
 
 
