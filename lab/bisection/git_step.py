@@ -30,7 +30,7 @@ from lab.core.progress import Progress
 from lab.guests import exact as guest_exact
 from lab.guests import image
 from lab.guests.plugin import load_instrument
-from lab.kernels import trees
+from lab.kernels import architecture, trees
 from lab.kernels.kernel import KernelSpec
 from lab.workloads import selection
 
@@ -113,11 +113,12 @@ def _folder(plan: BisectPlan, progress: Progress) -> Path:
     """The folder of all steps with the same plan, emulator, machine, image and model."""
     workload, _ = selection.select(plan.selection)
     instrument = load_instrument(plan.machine, exact.model_of(plan.model, workload))
+    guests = architecture.load(plan.new.spec.architecture)
     conditions_ = [
         plan,
-        guest_exact.find_qemu(plan.qemu),
-        guest_exact.exact_machine(),
-        image.obtain(progress, packages=workload.packages)[0].sha256,
+        guest_exact.find_qemu(plan.qemu, guests),
+        guest_exact.exact_machine(guests.name),
+        image.obtain(progress, packages=workload.packages, guests=guests.name)[0].sha256,
         instrument.identity if instrument else "none",
     ]
     return paths.cache_dir("steps", records.digest(conditions_)[:24])

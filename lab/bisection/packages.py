@@ -24,7 +24,8 @@ from lab.bisection.session import PLAN, Session
 from lab.core.errors import BuildFailed, GuestFailed, Undecided, UserError
 from lab.core.executor import Work
 from lab.core.progress import Progress
-from lab.kernels import trees
+from lab.kernels import revisions, trees
+from lab.kernels.spec import parse
 
 _UPSTREAM = re.compile(r"(?:\d+:)?(\d+\.\d+(?:\.\d+)?)(?:~(rc\d+))?")
 STABLE = "https://git.kernel.org/pub/scm/linux/kernel/git/stable/linux.git"
@@ -73,11 +74,15 @@ def advice(plan: BisectPlan, before: Candidate, culprit: Candidate) -> str:
 
 
 def _revision_pairs(old: Candidate, new: Candidate) -> list[tuple[str, str]]:
-    return list(zip(_revisions(old.title), _revisions(new.title), strict=False))
+    return list(zip(_revisions(old), _revisions(new), strict=False))
 
 
-def _revisions(version: str) -> list[str]:
-    """Tags of a package's source: the distributor's own, as the default tree has it, and upstream's."""
+def _revisions(kernel: Candidate) -> list[str]:
+    """A revision itself; of a package the tags of its source: the distributor's, as the default tree has it, and
+    upstream's."""
+    if parse(kernel.spec).kind == "rev":
+        return [kernel.spec]
+    version = kernel.title
     match = _UPSTREAM.match(version)
     if match is None:
         return []
@@ -86,13 +91,13 @@ def _revisions(version: str) -> list[str]:
 
 
 def _connected(tree: str, old: str, new: str) -> bool:
-    """True if a tree leads from one revision to another; False for a tree whose checkout is gone."""
+    """True if a tree leads from one revision to another; False for a tree without them, or whose checkout is gone."""
     try:
-        repo = trees.open_tree(tree).source
+        opened = trees.open_tree(tree)
+        first, last = (revisions.resolve_commit(opened, parse(end).body)[0] for end in (old, new))
     except UserError:
         return False
-    first, last = repo.commit(old), repo.commit(new)
-    return first is not None and last is not None and first != last and is_ancestor(repo, first, last)
+    return first != last and is_ancestor(opened.source, first, last)
 
 
 Conclude = Callable[[Session, Work], Answer]

@@ -25,6 +25,7 @@ from lab.guests import exact, kvm
 from lab.guests.costs import BASES
 from lab.guests.run import GUEST_TIMEOUT_S
 from lab.kernels import architecture, trees
+from lab.kernels.spec import for_architecture
 from lab.stats import defaults
 from lab.workloads import selection
 from lab.workloads.spec import Case, Workload
@@ -46,6 +47,7 @@ class Options(Record, frozen=True, kw_only=True):
     old: str | None = None
     new: str | None = None
     tree: str | None = None
+    arch: str | None = None
     first_parent: bool | None = None
     paths: tuple[str, ...] = ()
     seeds: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -127,7 +129,19 @@ class BisectRequest(Options, frozen=True, kw_only=True):
         if self.recipe is None:
             return self
         recipe = load(self.recipe)
-        names = ["metric", "tree", "seeds", "threshold", "confidence", "probe", "panics", "model", "machine", "cc"]
+        names = [
+            "metric",
+            "tree",
+            "seeds",
+            "threshold",
+            "confidence",
+            "probe",
+            "panics",
+            "model",
+            "machine",
+            "cc",
+            "arch",
+        ]
         if self.series is None and self.options is None:  # a series has a range of its own
             # One end may be typed, and the other come from the recipe.
             names += ["first_parent", "paths", *(term for pair in self.terms() or TERMS for term in pair)]
@@ -179,6 +193,8 @@ def _plan_of_series(request: BisectRequest, command: Sequence[str], progress: Pr
     terms = TERMS[0] if request.good or request.bad else TERMS[1]
     if request.first_parent or request.paths:
         raise UserError("--first-parent and paths are for commits, not for a series")
+    if request.arch:
+        raise UserError("--arch is for commits", hint="packages name theirs, and a series' older end has %arch=NAME")
     first, last = (getattr(request, term) for term in terms)
     tree = request.tree or trees.current()
     if request.series and request.options:
@@ -217,6 +233,9 @@ def plan_for(
     if request.workload and request.suite:
         raise UserError("--suite and --workload exclude each other", hint="leave one of them out")
     selections = (request.workload,) if request.workload else selection.suite(request.suite or "").selections
+    if request.arch:
+        guests = architecture.load(request.arch).name
+        ends = (for_architecture(ends[0], guests), for_architecture(ends[1], guests))
     names = ("tree", "model", "machine", "threshold", "cc")
     given = {name: value for name in names if (value := getattr(request, name)) is not None}
     options = MeasureOptions(

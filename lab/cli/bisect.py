@@ -73,6 +73,7 @@ _ends = options.together(
         help=f"The machine that is modelled ({hardware.DEFAULT}).",
     ),
     click.option("--cc", help="Compiler of all kernels (gcc)."),
+    click.option("--arch", metavar="NAME", help="Architecture of the guests of all commits (x86_64)."),
     options.qemu,
     options.guest_timeout,
 )

@@ -51,6 +51,16 @@ def test_what_live_mode_cannot_do_is_refused(bisector: Bisector, tmp_path: Path)
     assert not bisector.guests.calls
 
 
+def test_an_architecture_that_does_not_fit_is_refused(bisector: Bisector) -> None:
+    commits = line(bisector.tree, [100.0] * 3)
+    ends = ("--good", commits[0], "--bad", f"{commits[2]}%arch=riscv64")
+    assert "is for riscv64, and --arch asks for arm64" in bisector.refused(2, *ends, "--arch", "arm64")
+    assert "vax" in bisector.refused(2, *ends, "--arch", "vax")
+    series = ("--series", "deb:linux-image-6.12.*-cloud-amd64", "--arch", "arm64")
+    assert "--arch is for commits" in bisector.refused(2, *series)
+    assert not bisector.guests.calls
+
+
 def test_paths_outside_the_tree_are_refused(bisector: Bisector) -> None:
     commits = line(bisector.tree, [100.0] * 3)
     assert (

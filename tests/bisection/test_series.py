@@ -13,6 +13,7 @@ import pytest
 
 from lab.bisection import packages, search, series
 from lab.bisection.answer import Answer, load
+from lab.bisection.commit_range import Candidate
 from lab.bisection.proof import Prover
 from lab.cli import main
 from lab.compare import result_folders, runs
@@ -209,10 +210,14 @@ def test_a_search_inside_is_gone_on_with(deb_bisector: Bisector, monkeypatch: py
     assert len(of_commits) == len(set(of_commits))
 
 
-def test_tags_of_a_version() -> None:
-    assert packages._revisions("6.1.76-1~bpo11+1") == ["debian/6.1.76-1_bpo11+1", "v6.1.76"]
-    assert packages._revisions("1:6.13~rc4-1~exp1")[1] == "v6.13-rc4"
-    assert packages._revisions("unknown") == []
+def test_revisions_of_a_kernel_are_the_tags_of_its_version_or_its_own() -> None:
+    def revisions(version: str, spec: str = "deb:linux-image-amd64") -> list[str]:
+        return packages._revisions(Candidate(id="", title=version, spec=spec, parents=()))
+
+    assert revisions("6.1.76-1~bpo11+1") == ["debian/6.1.76-1_bpo11+1", "v6.1.76"]
+    assert revisions("1:6.13~rc4-1~exp1")[1] == "v6.13-rc4"
+    assert revisions("unknown") == []
+    assert revisions("unknown", "efa7df3e3bb5^") == ["efa7df3e3bb5^"]
 
 
 def bisected(

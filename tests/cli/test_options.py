@@ -169,9 +169,11 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _parsed(command: str, *words: str) -> dict[str, object]:
-    found = main.lab.get_command(click.Context(main.lab), command)
+    # A command keeps the help option of its first context: without the group's settings it would lack -h from then on.
+    lab = click.Context(main.lab, **main.lab.context_settings)
+    found = main.lab.get_command(lab, command)
     assert found is not None
-    return found.make_context(command, list(words)).params
+    return found.make_context(command, list(words), parent=lab).params
 
 
 def test_a_checkout_has_defaults_and_the_command_line_wins(checkout: Path) -> None:

@@ -1,4 +1,4 @@
-"""An atlas of real guests: two kernels of the story, their step with its functions, and a cell measured again."""
+"""An atlas of real guests: two kernels of the story, their step with its functions and commit, and a cell again."""
 
 from __future__ import annotations
 
@@ -42,3 +42,7 @@ def test_two_kernels_have_a_step_with_functions_and_a_cell_is_equal_again(story:
     kernel = json.loads(before)["columns"][1]["id"]
     checked = story.json("atlas", "check", f"layout-4632k@{kernel}", "--data", str(file), "--plan", str(plan))
     assert [one["stored"] == one["again"] for one in checked["cells"]] == [True]
+    found = story.json("atlas", "bisect", "layout-4632k", BASE, TEST, "--data", str(file))
+    assert found["subject"] == "mm: align larger anonymous mappings on THP boundaries"
+    shown = story.run("atlas", "show", "layout-4632k", "--data", str(file)).stdout
+    assert f'bisected: {found["commit"][:12]} ("{found["subject"]}")' in shown
