@@ -41,7 +41,7 @@ from lab.workloads import selection
 @click.option(
     "--arch",
     metavar="NAME[,NAME...]",
-    help="Architecture of the guests of deb: kernels; several: one beside the other.",
+    help="Architecture of the guests (x86_64); several: one beside the other.",
 )
 @options.metric
 @options.measured(max_seeds=defaults.MAX_SEEDS)
@@ -182,8 +182,17 @@ def _watch(asked: AbOptions, work: Work) -> int:
             continue
         for case in finished.cases:
             click.echo(visible(f"{_now()}  {_change(case, before)}  ({clock.seconds:.0f} s)"))
+        if before is None:
+            _warm(asked, work)
         before = finished
     return 0
+
+
+def _warm(asked: AbOptions, work: Work) -> None:
+    """Have the worktree's objects here, so that a save compiles what changed alone: its kernel may be the store's."""
+    if work.executor is None:
+        plan = plan_of(asked, work.progress)
+        plan.test.spec.warm(work, cc=plan.test.cc, needs=selection.needs_of(plan.workloads))
 
 
 def _turn(asked: AbOptions, before: AbResult | None, work: Work) -> AbResult:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -178,6 +179,14 @@ def obtain(request: BuildRequest, work: Work) -> Build:
     return build
 
 
+def warm(request: BuildRequest, work: Work) -> None:
+    """Compile a kernel in its build folder if none was there yet, also one that the store has.
+
+    The next build in that folder then compiles what changed alone.
+    """
+    Workspace(request).warm(work)
+
+
 def is_orphan(worktree: Path) -> bool:
     """True for a worktree whose repository is gone or was made anew: its `.git` names a folder that is not there."""
     try:
@@ -220,17 +229,30 @@ class Workspace:
 
     def build(self, work: Work) -> Build:
         """Build the kernel, unless the store has one of the same resolved kconfig."""
-        waiting = f"another lab is building from tree '{self.source.tree}'; waiting for it"
-        with locks.file_lock(Path(f"{self.worktree}.lock"), waiting, work.progress):
+        with self._alone(work.progress):
             resolved = self._resolve_kconfig(work.progress)
-            inputs = BuildInputs(
-                tree_id=self.source.tree_id,
-                kconfig_sha256=records.digest(resolved),
-                compiler=self.compiler.version,
-                linker=self.compiler.linker,
-                make=self.make,
-            )
+            inputs = self._inputs(resolved)
             return store.find(store.key_of(inputs)) or self._make(inputs, resolved, work)
+
+    def warm(self, work: Work) -> None:
+        """Build the kernel if the build folder has seen none."""
+        with self._alone(work.progress):
+            if not self._steps_file.exists():
+                resolved = self._resolve_kconfig(work.progress)
+                self._make(self._inputs(resolved), resolved, work)
+
+    def _alone(self, progress: Progress) -> AbstractContextManager[object]:
+        waiting = f"another lab is building from tree '{self.source.tree}'; waiting for it"
+        return locks.file_lock(Path(f"{self.worktree}.lock"), waiting, progress)
+
+    def _inputs(self, resolved: str) -> BuildInputs:
+        return BuildInputs(
+            tree_id=self.source.tree_id,
+            kconfig_sha256=records.digest(resolved),
+            compiler=self.compiler.version,
+            linker=self.compiler.linker,
+            make=self.make,
+        )
 
     def _resolve_kconfig(self, progress: Progress) -> str:
         """The complete `.config`, cached by everything in the tree that affects it.
@@ -311,8 +333,8 @@ class Workspace:
                 )
             build = store.adopt(staging, key)
         self._finish()
-        if not (self.out / "lab.steps").exists():
-            (self.out / "lab.steps").write_text(str(steps.count))
+        if not self._steps_file.exists():
+            self._steps_file.write_text(str(steps.count))
         return build
 
     def _record(self, inputs: BuildInputs, key: str) -> dict[str, object]:
@@ -329,7 +351,12 @@ class Workspace:
 
     def _expected_steps(self) -> int | None:
         """Steps of the bar: known roughly for a first build, not at all for an incremental one."""
-        return None if (self.out / "lab.steps").exists() else _TYPICAL_STEPS
+        return None if self._steps_file.exists() else _TYPICAL_STEPS
+
+    @property
+    def _steps_file(self) -> Path:
+        """The steps of the folder's first build, which has ended if the file is there."""
+        return self.out / "lab.steps"
 
     @property
     def _markers(self) -> dict[Path, Path]:

@@ -16,7 +16,7 @@ from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.progress import QUIET, Progress
 from lab.core.records import Record
-from lab.kernels import architecture, compilers, debs, files, kconfig, revisions, store
+from lab.kernels import architecture, build, compilers, debs, files, kconfig, revisions, store
 from lab.kernels.architecture import Architecture, MachineType
 from lab.kernels.build import BuildRequest, TreeSource
 from lab.kernels.debs import DebSource
@@ -92,8 +92,16 @@ class KernelSpec(Record, frozen=True, kw_only=True):
         """A key of the kernel that is known before it is made: the store's, where it is built."""
         if (source := self.tree_source) is None:
             return records.digest(self.source)
-        required, optional, base = self._options(needs, Work(progress=QUIET))
-        request = BuildRequest(
+        return self._request(source, cc, needs, Work(progress=QUIET)).key
+
+    def warm(self, work: Work, *, cc: str = compilers.DEFAULT, needs: Needs = NOTHING) -> None:
+        """Compile a tree's kernel where the next one of the tree will be built; see `build.warm`."""
+        if (source := self.tree_source) is not None:
+            build.warm(self._request(source, cc, needs, work), work)
+
+    def _request(self, source: TreeSource, cc: str, needs: Needs, work: Work) -> BuildRequest:
+        required, optional, base = self._options(needs, work)
+        return BuildRequest(
             text=self.text,
             source=source,
             kconfig=required,
@@ -102,7 +110,6 @@ class KernelSpec(Record, frozen=True, kw_only=True):
             compiler=compilers.of_guests(self.architecture, cc),
             guests=self.architecture,
         )
-        return request.key
 
     def _options(self, needs: Needs, work: Work) -> tuple[tuple[Pair, ...], tuple[Pair, ...], tuple[Pair, ...]]:
         """The kconfig of a build for workloads: the required one, what the tree may drop, and a package's below."""

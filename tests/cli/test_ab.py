@@ -227,6 +227,7 @@ def test_every_save_is_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     turns = iter([result(steady), BuildFailed("mm/mmap.c:7: error", log=Path("/log")), result(slower)])
     saves = iter(["a", "a", "b", "b", "c"])
     before: list[object] = []
+    warmed: list[int] = []
 
     def turn(asked: object, last: object, work: object) -> AbResult:
         before.append(last)
@@ -242,6 +243,7 @@ def test_every_save_is_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
             raise KeyboardInterrupt from None
 
     monkeypatch.setattr(ab, "_turn", turn)
+    monkeypatch.setattr(ab, "_warm", lambda *_: warmed.append(len(before)))
     monkeypatch.setattr(ab, "resolve", source)
     monkeypatch.setattr(ab, "_POLL_S", 0)
     with pytest.raises(KeyboardInterrupt):
@@ -251,6 +253,7 @@ def test_every_save_is_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     assert failed.endswith("mm/mmap.c:7: error (log: /log)")
     assert "+50.0 %" in last and "regression, +50.0 % against the last save" in last
     assert [bool(last) for last in before] == [False, True, True]
+    assert warmed == [1], "after the first turn alone"
 
 
 @pytest.mark.parametrize("error", [BuildFailed("mm/mmap.c:7: error"), KeyboardInterrupt()])
@@ -287,6 +290,7 @@ def test_looking_for_a_save_takes_a_quarter_of_a_core_at_most(
             raise KeyboardInterrupt
 
     monkeypatch.setattr(ab, "_turn", lambda *_: result(case("layout-512k", [100.0] * 3, [100.0] * 3)))
+    monkeypatch.setattr(ab, "_warm", lambda *_: None)
     monkeypatch.setattr(ab, "resolve", source)
     monkeypatch.setattr(ab, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep, strftime=time.strftime))
     with pytest.raises(KeyboardInterrupt):

@@ -174,6 +174,22 @@ def test_a_hit_runs_nothing(built: Build, linux: Path, monkeypatch: pytest.Monke
     assert record.stat().st_mtime > time.time() - 60, "a hit is a use"
 
 
+def test_a_build_folder_is_warmed_once_though_the_store_has_the_kernel(
+    built: Build, linux: Path, made: Callable[[], list[str]]
+) -> None:
+    # Other words for the same kernel, which have a build folder of their own.
+    words = "%CONFIG_KASAN=n"
+    spec = spec_of(linux, built.commit + words)
+    assert _obtain(spec).key == built.key
+    assert made() == []
+    for _ in range(2):
+        spec.warm(Work(jobs=2, progress=quiet()))
+    objects = made()
+    assert "mm/mmap" in objects and len(objects) == len(set(objects)) > 1
+    _obtain(spec_of(linux, commit_change(linux, next(_NUMBER)) + words))
+    assert made()[len(objects) :] == ["mm/mmap"]
+
+
 def test_a_request_in_other_words_that_comes_to_the_same_kernel_is_not_built_again(
     built: Build, linux: Path, made: Callable[[], list[str]]
 ) -> None:
