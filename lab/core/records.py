@@ -7,13 +7,13 @@ import fcntl
 import functools
 import hashlib
 import logging
+import mmap
 import os
 import re
-import secrets
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Annotated, Any, TypeVar
@@ -95,7 +95,7 @@ def _seal_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.sha256")
 
 
-def write_atomic(path: Path, content: bytes) -> None:
+def write_atomic(path: Path, content: bytes | mmap.mmap) -> None:
     """Write a file so that a reader sees the old or the new one, at any instant and after any crash."""
     try:
         with paths.writing(path):
@@ -117,7 +117,7 @@ _NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 """The errors of file systems, and of kernels before 3.11, that have no files without names."""
 
 
-def _write(stream: IO[bytes], content: bytes) -> None:
+def _write(stream: IO[bytes], content: bytes | mmap.mmap) -> None:
     stream.write(content)
     stream.flush()
     os.fsync(stream.fileno())
@@ -131,14 +131,21 @@ def _name(descriptor: int, path: Path) -> None:
     """
     with suppress(FileExistsError):
         return _link(descriptor, path)
+    with _second_name(path) as second:
+        _link(descriptor, second)
+        second.replace(path)
+
+
+@contextmanager
+def _second_name(path: Path) -> Iterator[Path]:
+    """A name beside a file, for one process at a time; what one that was killed left there goes first."""
     second = path.with_name(f".{path.name}.new")
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
         second.unlink(missing_ok=True)
-        _link(descriptor, second)
-        second.replace(path)
-    except OSError:
+        yield second
+    except BaseException:
         second.unlink(missing_ok=True)
         raise
     finally:
@@ -150,16 +157,12 @@ def _link(descriptor: int, path: Path) -> None:
     os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
 
 
-def _write_and_rename(path: Path, content: bytes) -> None:
-    """Write a file where each has a name from the start; a process that is killed meanwhile leaves it."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with temporary.open("xb") as stream:
+def _write_and_rename(path: Path, content: bytes | mmap.mmap) -> None:
+    """Write a file where each has a name from the start. The next writer takes away what a killed one left."""
+    with _second_name(path) as second:
+        with second.open("xb") as stream:
             _write(stream, content)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+        second.replace(path)
 
 
 def save(path: Path, value: Any) -> None:

@@ -100,21 +100,25 @@ def test_a_process_that_is_killed_while_it_writes_leaves_no_file(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
-def _write_killed_at_the_rename(path: Path) -> int:
+def _write_killed_at_the_rename(path: Path, *, unnamed: bool = True) -> int:
+    """The status of a process that ends so. unnamed: the file system has files without names."""
     program = (
         "import os, pathlib, signal, sys; from lab.core import records\n"
         "os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"os.O_TMPFILE = {os.O_TMPFILE if unnamed else os.O_DIRECTORY}\n"
         "records.write_atomic(pathlib.Path(sys.argv[1]), b'new')\n"
     )
     return subprocess.run([sys.executable, "-c", program, path], check=False).returncode
 
 
+@pytest.mark.parametrize("unnamed", [True, False])
 def test_the_next_writer_takes_away_what_a_process_left_that_was_killed_before_it_replaced_a_file(
-    tmp_path: Path,
+    unnamed: bool, tmp_path: Path
 ) -> None:
     path = tmp_path / "record.json"
     records.write_atomic(path, b"old")
-    assert _write_killed_at_the_rename(path) == -signal.SIGKILL
+    assert _write_killed_at_the_rename(path, unnamed=unnamed) == -signal.SIGKILL
+    assert (tmp_path / ".record.json.new").exists()
     assert path.read_bytes() == b"old"
     records.write_atomic(path, b"newer")
     assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("record.json", b"newer")]
