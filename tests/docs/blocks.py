@@ -47,26 +47,42 @@ def same_conditions(shown: str, real: str) -> bool | None:
 
 
 def matches(shown: str, real: str, *, exact: bool) -> bool:
-    """Whether an output is the one that is shown, spaces aside.
+    """Tell if an output is the one that is shown, spaces aside.
 
-    Where conditions differ (`exact` is false), a number may differ by a fifth (by 3, if it is small), and a word with
-    digits in it, such as a version or a commit, by whatever it likes.
+    Where conditions differ (`exact` is false), a number may differ by a fifth (by 3, if it is small), a word with
+    digits in it, such as a version or a commit, by whatever it likes, and an interval may stand where `exact` is shown.
     """
-    pattern, numbers = [], []
+    return not mismatch(shown, real, exact=exact)
+
+
+def mismatch(shown: str, real: str, *, exact: bool) -> str:
+    """The first line that is shown and not printed; nothing where the outputs match."""
+    printed = real.rstrip().splitlines()
+    # The numbers of printed lines that the lines so far can stand for. A pattern of all would take exponential time.
+    ends = {0}
     for line in shown.rstrip().splitlines():
         if line.strip() == "...":
-            pattern.append(r"(?:.*\n)*?")
+            ends = set(range(min(ends), len(printed) + 1))
             continue
-        words = [_word(word, numbers, exact=exact) for word in line.split()]
-        pattern.append(r"[ \t]*" + r"[ \t]+".join(words) + r"[ \t]*\n")
-    found = re.fullmatch("".join(pattern), "".join(f"{line}\n" for line in real.rstrip().splitlines()))
+        ends = {at + 1 for at in ends if at < len(printed) and _is_line(line, printed[at], exact=exact)}
+        if not ends:
+            return line
+    return "" if len(printed) in ends else "the end of the output"
+
+
+def _is_line(shown: str, real: str, *, exact: bool) -> bool:
+    numbers: list[str] = []
+    words = [_word(word, numbers, exact=exact) for word in shown.split()]
+    found = re.fullmatch(r"\s*" + r"\s+".join(words) + r"\s*", real)
     return found is not None and all(_near(a, b) for a, b in zip(numbers, found.groups(), strict=True))
 
 
 def _word(word: str, numbers: list[str], *, exact: bool) -> str:
-    """The pattern of one word; in front of it, `numbers` collects what its group is compared with."""
+    """The pattern of one word; `numbers` collects what its group is compared with."""
     if "..." in word:
         return ".*?".join(map(re.escape, word.split("...")))
+    if word == "exact" and not exact:
+        return r"(?:exact|\[[^]]*\])"
     if exact or not re.search(r"\d", word):
         return re.escape(word)
     if re.fullmatch(r"[^\w\s]*" + _NUMBER.pattern + r"[^\w\s]*", word):

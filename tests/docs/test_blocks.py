@@ -66,6 +66,18 @@ def test_the_same_output_but_for_spaces_and_what_was_left_out() -> None:
     assert blocks.matches("", "", exact=True)
 
 
+def test_the_line_that_is_not_printed_is_named_however_much_may_be_left_out() -> None:
+    shown = "first\n" + "...\nsame ... ... ...\n" * 20 + "gone\n"
+    printed = "first\n" + "same of all that is\n" * 400
+    assert blocks.mismatch(shown, printed, exact=False) == "gone"
+    assert blocks.mismatch("first\n", printed, exact=True) == "the end of the output"
+
+
+def test_an_interval_stands_for_exact_only_where_conditions_differ() -> None:
+    shown, printed = "burst +5.9 %  exact  worse\n", "burst +5.9 %  [+5.8 %, +6.1 %]  worse\n"
+    assert blocks.matches(shown, printed, exact=False) and not blocks.matches(shown, printed, exact=True)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "exact", "loose"),
     [

@@ -100,8 +100,11 @@ def test_a_page_does_what_it_says(name: str, story: Lab, reader: Path, first: Fi
         # Some outputs do not say what they were measured on; then the one before has.
         same = blocks.same_conditions(one.output, done.stdout)
         exact = exact if same is None else same
-        assert blocks.matches(one.output, done.stdout, exact=exact), (
-            f"$ {one.text}\nshown:\n{one.output}\nprinted ({'same' if exact else 'other'} conditions):\n{done.stdout}"
+        missed = blocks.mismatch(one.output, done.stdout, exact=exact)
+        conditions = "same" if exact else "other"
+        assert not missed, (
+            f"$ {one.text}\nnot printed ({conditions} conditions): {missed}\n"
+            f"shown:\n{one.output}\nprinted:\n{done.stdout}"
         )
 
 
