@@ -41,7 +41,7 @@ test-packages: setup
 TEST_HOME := home="$$LAB_TEST_HOME"; own=; guests=; \
 	[ -n "$$home" ] || own=$$(mktemp -d /var/tmp/lab-test-XXXXXX) && home="$${home:-$$own}"; \
 	mkdir -p "$$home"; export LAB_TEST_HOME="$$home" LAB_TEST_RUN="$${LAB_TEST_RUN:-$$$$}"; \
-	trap 'kill $$guests 2>/dev/null && wait $$guests; [ -z "$$own" ] || setsid rm -rf "$$own" &' EXIT; \
+	trap 'kill $$guests 2>/dev/null && wait $$guests; [ -z "$$own" ] || rm -rf "$$own"' EXIT; \
 	trap 'exit 130' INT TERM
 
 # Guests of exact mode run beside the other tests, with what these leave of the CPUs, and say at the end how it went.
