@@ -1,7 +1,8 @@
 /*
  * SPDX-License-Identifier: GPL-2.0-or-later
  *
- * A kernel that means harm, as a vmlinux for PVH: it says that it is Linux, and does one thing without end.
+ * A kernel that means harm, as a vmlinux for PVH: it says that it is Linux, waits for a second, so that a test sees its
+ * QEMU before it is gone, and does one thing without end.
  * -DOFF: waits with interrupts off. -DSPIN: runs with interrupts off. -DPORTS: writes to and reads from random I/O
  * ports. -DMMIO: the same of addresses where microvm and q35 have devices, or nothing. -DFILL: overwrites all memory,
  * itself as well.
@@ -20,6 +21,8 @@
 	.globl	start
 start:
 	cli
+	movl	$400000000, %ecx
+0:	loop	0b
 #if defined(PORTS) || defined(MMIO)
 	/* Whatever is raised starts it again: a fault would end the guest. */
 	movl	$gdt, gdtr + 2
