@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from lab.bisection.commit_range import Candidate
+from lab.compare.explain import Cost
 from lab.compare.results import ResultEnvironment
 from lab.core import records
 from lab.core.errors import HostFailed, UserError
@@ -47,12 +48,13 @@ class Posterior(Record, frozen=True, kw_only=True):
 
 
 class Function(Record, frozen=True, kw_only=True):
-    """A function whose cost changed, in modelled cycles an operation."""
+    """A function whose cost of an operation changed. cost: its unit, modelled cycles or instructions."""
 
     name: str
     space: str
     base: float
     test: float
+    cost: Cost = "cycles"
 
 
 class Proof(Record, frozen=True, kw_only=True):

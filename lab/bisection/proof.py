@@ -190,15 +190,17 @@ class Prover:
 
     def _functions(self, folder: Path, result: AbResult) -> list[Function]:
         """The functions that differ most, from one guest of each arm under the cost model; reports find them again."""
-        explanation = explain.find(folder, result, self.work).explanation
+        why = explain.find(folder, result, self.work)
+        explanation, cost = why.explanation, why.cost
         return [
             Function(
                 name=row.name,
                 space=row.space,
-                base=_digits(explanation.per_operation(row, "base")),
-                test=_digits(explanation.per_operation(row, "test")),
+                base=_digits(explanation.per_operation(row, "base", cost)),
+                test=_digits(explanation.per_operation(row, "test", cost)),
+                cost=cost,
             )
-            for row in explain.differing(explanation)[:_FUNCTIONS]
+            for row in explain.differing(explanation, cost)[:_FUNCTIONS]
         ]
 
 

@@ -8,6 +8,7 @@ from lab.bisection.answer import Answer, Culprit, Function, Step
 from lab.core.git import short
 from lab.core.text import visible_record
 from lab.report import wording
+from lab.report.explain_text import unit_of
 from lab.report.inputs import StoredBisection
 from lab.report.wording import shown
 from lab.stats.verdict import Comparison, percent
@@ -117,7 +118,7 @@ def _proof(found: Culprit) -> Iterator[str]:
     elif proof.not_reverted:
         yield f"  reverted    not on the newer end: {proof.not_reverted}"
     if proof.functions:
-        yield "  functions   that changed, modelled cycles an operation:"
+        yield f"  functions   that changed, {unit_of(proof.functions[0].cost)} an operation:"
         for function in proof.functions:
             yield f"    {_function(function)}"
 

@@ -253,7 +253,8 @@ def _change(stored: StoredBisection, found: Culprit) -> Iterator[str]:
     if found.proof and found.proof.functions:
         rows = [("function", "before", "with it")]
         rows += [(code(f.name), number(f.base), number(f.test)) for f in found.proof.functions]
-        yield from _fold("Functions that changed, modelled cycles an operation", rows, right=(1, 2))
+        unit = explain_text.unit_of(found.proof.functions[0].cost)
+        yield from _fold(f"Functions that changed, {unit} an operation", rows, right=(1, 2))
 
 
 def _proof(found: Culprit) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections import Counter
@@ -15,8 +16,9 @@ from lab.bisection.answer import Answer
 from lab.bisection.commit_status import CommitStatus, range_commits, stretches
 from lab.cli import main
 from lab.compare import result_folders
+from lab.compare.explain import Cost
 from lab.core.errors import BuildFailed, UserError
-from lab.report import bisection_page, inputs, mail, markdown, wording
+from lab.report import bisection_page, bisection_text, inputs, mail, markdown, wording
 from lab.report.bisection_page import BisectionView
 from lab.report.inputs import StoredBisection
 from lab.stats.verdict import Outcome
@@ -99,6 +101,18 @@ def test_markdown_names_what_was_found_and_the_path(tmp_path: Path) -> None:
     assert text.count("(could not be tested)") == 4
     rows = [line for line in text.splitlines() if re.match(r"\| \d+ \|", line)]
     assert len(rows) == len(answer().path) and "`untestable: build`" in rows[2]
+
+
+@pytest.mark.parametrize(("cost", "unit"), [("cycles", "modelled cycles"), ("instructions", "instructions")])
+def test_functions_have_the_unit_that_they_were_counted_in(tmp_path: Path, cost: Cost, unit: str) -> None:
+    stored = bisection(tmp_path / "b")
+    first = stored.answer.changes[0]
+    assert first.proof is not None
+    functions = [replace(one, cost=cost) for one in first.proof.functions]
+    change = replace(first, proof=replace(first.proof, functions=functions))
+    counted = dataclasses.replace(stored, answer=replace(stored.answer, changes=[change, *stored.answer.changes[1:]]))
+    assert f"that changed, {unit} an operation:" in bisection_text.render(counted.answer)
+    assert f"Functions that changed, {unit} an operation" in markdown.bisection(counted)
 
 
 def test_the_page_is_one_small_file_that_asks_nobody(tmp_path: Path) -> None:
