@@ -32,6 +32,7 @@ from lab.bisection.plan import FIRST_SEED, BisectPlan
 from lab.bisection.session import PLAN, Conditions, Session
 from lab.compare import exact, result_folders, sampling
 from lab.compare.results import AbResult, CaseResult
+from lab.compare.runs import Bench
 from lab.compare.sampling import Series
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed, LabError, Undecided, UserError
@@ -116,6 +117,8 @@ class Measurer:
                 spec = self.history.resolve(self.history.number(candidate.id), progress=self.work.progress)
             kernel = self.obtain(spec)
             image = identity(kernel, self.machine)
+            arm = Arm(name="commit", kernel=kernel, settings=dict(kernel.spec.settings))
+            bench = exact.bench_for(self.bench, arm, self.work.progress)
         except (BuildFailed, UserError, ValueError) as error:
             return untestable(candidate, GuestFailure.BUILD, error, build_s=time.monotonic() - started)
         built = time.monotonic()
@@ -132,7 +135,7 @@ class Measurer:
             return replace(reading, values=twin.values, instructions=twin.instructions, same_as=twin.commit)
         on_built()
         try:
-            values, instructions = self._run(candidate, kernel, seeds)
+            values, instructions = self._run(candidate, bench, arm, seeds)
         except GuestFailed as error:
             if error.kind.blames == "host":
                 raise
@@ -140,15 +143,16 @@ class Measurer:
             return replace(failed, image=image, kernel=kernel.key)
         return replace(reading, values=values, instructions=instructions, run_s=round(time.monotonic() - built, 3))
 
-    def _run(self, candidate: Candidate, kernel: Kernel, seeds: Sequence[int]) -> tuple[list[float], list[float]]:
+    def _run(
+        self, candidate: Candidate, bench: Bench, arm: Arm, seeds: Sequence[int]
+    ) -> tuple[list[float], list[float]]:
         """The metric of a commit for each seed, and the instructions beside it, if there are any.
 
         Guests that were recorded before are not run again.
         """
         folder = commit_folder(self.folder, candidate)
         (folder / "runs").mkdir(parents=True, exist_ok=True)
-        series = dataclasses.replace(self._series, bench=dataclasses.replace(self.bench, folder=folder), done={})
-        arm = Arm(name="commit", kernel=kernel, settings=dict(kernel.spec.settings))
+        series = dataclasses.replace(self._series, bench=dataclasses.replace(bench, folder=folder), done={})
         guests = [(series, series.guest(arm, seed, series.cases)) for seed in seeds]
         with self.work.progress.task(f"measuring {candidate.name}", None) as task:
             sampling.run_all(guests, self.work, task)

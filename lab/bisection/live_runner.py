@@ -26,6 +26,7 @@ from lab.bisection.live_search import NextBoots, Phase, Result
 from lab.bisection.live_state import LiveState, rules_of
 from lab.bisection.session import Conditions, Session
 from lab.compare import boots, exact, live_guests
+from lab.compare.boots import GuestSetup
 from lab.compare.results import ResultEnvironment
 from lab.compare.rounds import FIRST_ITERATIONS
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, LabError, UserError
@@ -216,6 +217,7 @@ class GuestBooter:
     def build(self, candidate: Candidate, layout: int) -> BuiltKernel:
         """Build a kernel with one of its layouts, or find it in the store."""
         kernel, build_s = self._kernel(candidate, layout)
+        self._setup_for(self._arm(candidate, layout))
         return BuiltKernel(
             commit=candidate.id,
             layout=layout,
@@ -229,10 +231,11 @@ class GuestBooter:
     def boot(self, candidate: Candidate, layout: int) -> BootResult:
         """Boot a kernel afresh, run the case some times, and summarize its samples."""
         number, name = self._next_name(candidate, layout)
+        arm = self._arm(candidate, layout)
         with self.work.progress.task(f"boot {number}, {candidate.name}", 1) as task:
             record = boots.boot(
-                self._setup,
-                self._arm(candidate, layout),
+                self._setup_for(arm),
+                arm,
                 self._setup.cases,
                 name=name,
                 seed=number,
@@ -248,6 +251,9 @@ class GuestBooter:
                 GuestFailure.WORKLOAD, f"{candidate.name}: the workload did not report {self.metric.name}"
             )
         return BootResult(value, samples)
+
+    def _setup_for(self, arm: Arm) -> GuestSetup:
+        return live_guests.setup_for(self._setup, arm, self.work.progress)
 
     def _next_name(self, candidate: Candidate, layout: int) -> tuple[int, str]:
         """The number and the name of the next boot, which no record has yet."""

@@ -67,7 +67,7 @@ def advice(plan: BisectPlan, before: Candidate, culprit: Candidate) -> str:
         return f"{before.title} and {culprit.title} do not say which kernels they were made from"
     old, new = pairs[-1]
     if old == new:
-        return f"both were made from {old}: it is in what the distributor changed"
+        return f"both were made from {parse(old).body}: it is in what the distributor changed"
     add = shlex.join(["lab", "tree", "add", STABLE, "--name", "stable"])
     search = shlex.join(SourceRange("stable", old, new).argv(plan))
     return f"no tree known here leads from {old} to {new}; {add}; {search}"
@@ -78,16 +78,19 @@ def _revision_pairs(old: Candidate, new: Candidate) -> list[tuple[str, str]]:
 
 
 def _revisions(kernel: Candidate) -> list[str]:
-    """A revision itself; of a package the tags of its source: the distributor's, as the default tree has it, and
-    upstream's."""
-    if parse(kernel.spec).kind == "rev":
+    """A revision itself; of a package the tags of its source with its architecture and settings: the distributor's
+    tag, as the default tree has it, and upstream's."""
+    parsed, version = parse(kernel.spec), kernel.title
+    if parsed.kind == "rev":
         return [kernel.spec]
-    version = kernel.title
     match = _UPSTREAM.match(version)
     if match is None:
         return []
     upstream = "-".join(part for part in match.groups() if part)
-    return ["debian/" + version.replace("~", "_").replace(":", "%"), f"v{upstream}"]
+    guests = parsed.body.partition(":")[2]
+    suffix = (f"%arch={guests}" if guests else "") + parsed.text.removeprefix(f"{parsed.kind}:{parsed.body}")
+    tags = ("debian/" + version.replace("~", "_").replace(":", "%"), f"v{upstream}")
+    return [tag + suffix for tag in tags]
 
 
 def _connected(tree: str, old: str, new: str) -> bool:

@@ -23,8 +23,12 @@ _UNSET = re.compile(r"# (CONFIG_\w+) is not set")
 
 
 def packages(pattern: str, old: str | None, new: str | None, progress: Progress = QUIET) -> History:
-    """The packages of a name pattern (`deb:linux-image-6.12.*-cloud-amd64`) by version, all or between two of them."""
-    bare, colon, guests = pattern.removeprefix("deb:").partition(":")
+    """The packages of a name pattern (`deb:linux-image-6.12.*-cloud-amd64`) by version, all or between two of them.
+
+    Settings behind the pattern (`@mount.fs=ext4`) are those of each.
+    """
+    named, mark, settings = pattern.removeprefix("deb:").partition("@")
+    bare, colon, guests = named.partition(":")
     suite, slash, _ = bare.rpartition("/")
     versions = debs.matching(bare, progress, guests=guests or architecture.DEFAULT)
     names = list(versions)
@@ -38,7 +42,10 @@ def packages(pattern: str, old: str | None, new: str | None, progress: Progress 
         raise UserError(f"{names[last]} does not come after {names[first]}, so there are no packages between them")
     return _line(
         "packages",
-        [(name, versions[name], f"deb:{suite}{slash}{name}{colon}{guests}") for name in names[first : last + 1]],
+        [
+            (name, versions[name], f"deb:{suite}{slash}{name}{colon}{guests}{mark}{settings}")
+            for name in names[first : last + 1]
+        ],
     )
 
 

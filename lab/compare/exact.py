@@ -167,6 +167,16 @@ def _bench(
     )
 
 
+def bench_for(bench: Bench, arm: Arm, progress: Progress) -> Bench:
+    """The guests of a kernel that is none of those they were prepared for; `UserError` if it cannot have them."""
+    workload = file_systems.with_modules(bench.workload, arm)
+    if workload is bench.workload:
+        return bench
+    guests = architecture.of_machine(bench.machine).name
+    image = guest_image.obtain(progress, packages=workload.packages, guests=guests)
+    return replace(bench, workload=workload, packed_root=initrd.pack_initrd(image, workload))
+
+
 def fingerprint_of(
     workload: Workload, machine: MachineType, qemu: Qemu, plan: ComparisonPlan, progress: Progress
 ) -> str:

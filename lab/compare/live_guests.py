@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +159,16 @@ def _events(plan: LivePlan, image: Path) -> tuple[Event, ...]:
 def _with_perf(workload: Workload) -> Workload:
     """The workload with perf in its guest's root, which exact mode's does not have."""
     return msgspec.structs.replace(workload, extra_files=(*workload.extra_files, *perf_stat.PROGRAMS))
+
+
+def setup_for(setup: GuestSetup, arm: Arm, progress: Progress) -> GuestSetup:
+    """The guests of a kernel that is none of those they were prepared for; `UserError` if it cannot have them."""
+    workload = file_systems.with_modules(setup.workload, arm)
+    if workload is setup.workload:
+        return setup
+    image = guest_image.obtain(progress, packages=workload.packages)
+    packed_root = initrd.pack_initrd(image, _with_perf(workload) if setup.perf else workload)
+    return replace(setup, workload=workload, packed_root=packed_root)
 
 
 def command(setup: GuestSetup, arm: Arm) -> Command:

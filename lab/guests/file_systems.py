@@ -77,6 +77,18 @@ def mounted(workload: Workload, arms: Sequence[Arm]) -> Workload:
     )
 
 
+def with_modules(workload: Workload, arm: Arm) -> Workload:
+    """The workload of guests that are `mounted`, with the modules that one more kernel needs, if it needs any.
+
+    Raises `UserError` for a kernel without the file system.
+    """
+    kind = arm.settings.get(MOUNT)
+    modules = _modules(arm.kernel, kind) if kind in _MAKERS else {}
+    if modules.items() <= workload.brought.items():
+        return workload
+    return msgspec.structs.replace(workload, brought=workload.brought | modules)
+
+
 def setups(workload: Workload, settings: Mapping[str, str]) -> list[Sequence[str]]:
     """The programs that prepare a guest of an arm with these settings, before its first case."""
     kind = settings.get(MOUNT)

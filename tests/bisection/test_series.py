@@ -19,10 +19,13 @@ from lab.cli import main
 from lab.compare import result_folders, runs
 from lab.core.errors import UserError
 from lab.core.executor import Work
+from lab.guests import file_systems
+from lab.guests.run import Arm
 from lab.kernels import debs, trees
 from lab.kernels.debs import DebSource
 from lab.kernels.kernel import Kernel, KernelSpec
 from lab.kernels.package_lists import Offer, PackageLists
+from lab.workloads.spec import Workload
 
 from ..fakes import bisection as fakebisect
 from ..fakes.bisection import Guests, line, start, write_workload
@@ -65,6 +68,15 @@ def test_a_pattern_of_no_kernels_asks_no_list(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.usefixtures("offered")
+def test_settings_behind_a_pattern_are_those_of_each_package() -> None:
+    found = series.packages("deb:linux-image-6.12.*-cloud-amd64@mount.fs=ext4", None, None)
+    assert [one.spec for one in (found.old, *found.candidates)] == [
+        f"deb:linux-image-6.12.{n}-cloud-amd64@mount.fs=ext4" for n in (9, 10, 57)
+    ]
+    assert found.old.id == "linux-image-6.12.9-cloud-amd64"
+
+
+@pytest.mark.usefixtures("offered")
 def test_packages_may_be_narrowed_to_two_ends() -> None:
     pattern, last = "deb:linux-image-6.*", "deb:linux-image-6.12.10-cloud-amd64"
     assert series.packages(pattern, "deb:linux-image-6.12.9-cloud-amd64", last).new.spec == last
@@ -93,6 +105,19 @@ def deb_bisector(
     monkeypatch.setattr(KernelSpec, "obtain", obtain)
     monkeypatch.setattr(debs, "resolve", lambda name, *_: DebSource(package=name, version=NAMES[name]))
     return made
+
+
+def test_a_package_without_what_its_guests_need_is_stepped_over(
+    deb_bisector: Bisector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def with_modules(workload: Workload, arm: Arm) -> Workload:
+        if "6.12.10" in arm.kernel.key:
+            raise UserError("it has CONFIG_EXT4_FS neither built in nor as a module")
+        return workload
+
+    monkeypatch.setattr(file_systems, "with_modules", with_modules)
+    answer = searched(deb_bisector)
+    assert answer.outcome == "range" and "CONFIG_EXT4_FS neither" in answer.skipped[0].why
 
 
 def searched(bisector: Bisector, *more: str) -> Answer:
@@ -218,6 +243,9 @@ def test_revisions_of_a_kernel_are_the_tags_of_its_version_or_its_own() -> None:
     assert revisions("1:6.13~rc4-1~exp1")[1] == "v6.13-rc4"
     assert revisions("unknown") == []
     assert revisions("unknown", "efa7df3e3bb5^") == ["efa7df3e3bb5^"]
+    assert revisions("6.12.9-1", "deb:linux-image-arm64:arm64@mount.fs=ext4,thp=never") == [
+        f"{tag}%arch=arm64@mount.fs=ext4,thp=never" for tag in ("debian/6.12.9-1", "v6.12.9")
+    ]
 
 
 def bisected(

@@ -89,6 +89,23 @@ def test_modules_that_depend_on_each_other_are_loaded_once(tmp_path: Path) -> No
     assert loaded == ["00-xfs.ko", "01-brd.ko"]
 
 
+def test_one_more_kernel_brings_its_own_modules(tmp_path: Path) -> None:
+    workload, _ = selection.select(FSMARK)
+    options = f"{RAM_DISK}=m\nCONFIG_XFS_FS=m\n"
+    for name in ("end", "other"):
+        _module(_modules(tmp_path / name) / "brd.ko", "")
+        _module(_modules(tmp_path / name) / "xfs.ko", "")
+    end, other = (_arm(tmp_path / name, name, "xfs", options) for name in ("end", "other"))
+    made = file_systems.mounted(workload, [end])
+    assert file_systems.with_modules(made, end) is made
+    assert file_systems.with_modules(workload, _arm(tmp_path, "plain", None, "")) is workload
+    theirs = tmp_path / "other"
+    own = {path for path in file_systems.with_modules(made, other).own_files.values() if path.is_relative_to(theirs)}
+    assert {path.name for path in own} == {"brd.ko", "xfs.ko"}
+    with pytest.raises(UserError, match="has CONFIG_XFS_FS neither built in nor as a module"):
+        file_systems.with_modules(made, _arm(tmp_path / "without", "without", "xfs", f"{RAM_DISK}=y\n"))
+
+
 def test_what_is_built_in_is_not_brought(tmp_path: Path) -> None:
     arm = _arm(tmp_path, "base", "ext4", f"{RAM_DISK}=y\nCONFIG_EXT4_FS=y\n")
     workload, _ = selection.select(FSMARK)
