@@ -26,6 +26,33 @@ ARMS = ("--base", BASE, "--test", TEST)
 AB = ("ab", *ARMS, "-w", CASE)
 LIVE = ("--mode", "live", "--accel", "kvm", "--iterations", "1")
 
+PLAN = """\
+schema = 1
+name = "kvm"
+workloads = ["alloc-burst:layout-4632k"]
+modes = ["exact", "live"]
+bisect = false
+
+[live]
+accel = "kvm"
+rounds = 6
+iterations = 1
+
+[[branch]]
+tree = "kvm"
+branch = "main"
+"""
+
+_YESTERDAY = """\
+import sys
+from datetime import UTC, datetime, timedelta
+from lab.cli import main
+from lab.nightly import run
+yesterday = (datetime.now(UTC) - timedelta(days=1)).date().isoformat()
+run.today = lambda: yesterday
+sys.exit(main.run(["nightly", "run", "--plan", sys.argv[1]]))
+"""
+
 # The CPUs of each thread of each QEMU, seen once a second.
 _WATCH = """\
 for ((look = 0; ; look++)); do
@@ -133,6 +160,19 @@ class KvmLab:
                 seen.append(QemuThread(int(look), int(process), int(thread), cpus))
 
 
+@dataclass(frozen=True)
+class FirstNight:
+    """A plan whose first night was yesterday, on the host; upstream has nothing new yet."""
+
+    plan: Path
+    upstream: Path
+    tip: str
+
+    def arrival(self) -> list[str]:
+        """The command by which a commit that makes the case slower arrives upstream."""
+        return ["git", "-C", str(self.upstream), "update-ref", "refs/heads/main", self.tip]
+
+
 def counters(document: Any, *names: str) -> dict[str, tuple[float, float]]:
     """The first values of both arms, by metric, of a comparison's only case."""
     (case,) = document["cases"]
@@ -173,9 +213,39 @@ def switched_on(*, systemd: bool = False) -> Iterator[Machine]:
 
 
 @pytest.fixture(scope="session")
-def kvm(story: Lab, exact: Any) -> Iterator[KvmLab]:
-    """The machine, once everything is made that only takes longer in it."""
-    argv = story.as_user(str(story.python), "-c", _ROOT)
-    subprocess.run(argv, env=story.environment(), cwd="/", check=True)
+def ready(story: Lab, exact: Any) -> Lab:
+    """The lab, once everything is made that only takes longer in a machine."""
+    subprocess.run(story.as_user(str(story.python), "-c", _ROOT), env=story.environment(), cwd="/", check=True)
+    return story
+
+
+@pytest.fixture(scope="session")
+def first_night(ready: Lab, exact: Any) -> FirstNight:
+    """A clone of a repository whose only branch is before the story, and its first night."""
+    trees = ready.home / ".local/share/kernel-ab-lab/trees"
+    upstream, plan = ready.home / "kvm-upstream.git", ready.home / "kvm.toml"
+    for path in (upstream, trees / "kvm.git", ready.home / ".local/share/kernel-ab-lab/nightly/kvm"):
+        shutil.rmtree(path, ignore_errors=True)
+    plan.write_text(PLAN)
+
+    def run(*argv: str) -> str:
+        done = subprocess.run(
+            ready.as_user(*argv), env=ready.environment(), cwd="/", capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, (argv, done.stdout, done.stderr)
+        return done.stdout.strip()
+
+    run("git", "clone", "--quiet", "--bare", str(trees / "default.git"), str(upstream))
+    base, tip = (exact[arm]["commit"] for arm in ("base", "test"))
+    run("git", "-C", str(upstream), "update-ref", "refs/heads/main", base)
+    run("git", "-C", str(upstream), "config", "uploadpack.allowFilter", "true")
+    run(str(ready.python), "-m", "lab", "tree", "add", f"file://{upstream}", "--name", "kvm")
+    run(str(ready.python), "-c", _YESTERDAY, str(plan))
+    return FirstNight(plan=plan, upstream=upstream, tip=tip)
+
+
+@pytest.fixture(scope="session")
+def kvm(ready: Lab) -> Iterator[KvmLab]:
+    """The lab in a machine."""
     with switched_on() as machine:
-        yield KvmLab(machine, story)
+        yield KvmLab(machine, ready)

@@ -134,6 +134,11 @@ def test_a_comparison_that_was_stopped_and_killed_ends_as_any_other(
 # ---- exact mode in the machine
 
 
+def test_the_time_of_a_guest_reaches_those_of_a_stored_result(kvm: KvmLab, exact: Any) -> None:
+    said = kvm.refused(4, "replay", exact["result"], "--guest-timeout", "1s")
+    assert "stopped after 1 s" in said and "--guest-timeout" in said
+
+
 def test_exact_mode_is_equal_to_the_byte_under_another_kernel_and_cpu(kvm: KvmLab, story: Lab, exact: Any) -> None:
     inside = kvm.json(*AB, "--mode", "exact", "--seeds", "1")
     assert inside["cases"] == exact["cases"]

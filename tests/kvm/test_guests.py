@@ -1,12 +1,21 @@
-"""Guests under KVM that panic or hang."""
+"""Guests under KVM that panic or hang, and shells."""
 
 from __future__ import annotations
 
 import pytest
 
-from .conftest import ARMS, LIVE, KvmLab
+from .conftest import ARMS, BASE, LIVE, KvmLab
 
 pytestmark = pytest.mark.kvm
+
+# Waits until some process has a vCPU of KVM.
+_UNTIL_VCPU = """\
+for ((look = 0; look < 120; look++)); do
+    ls -l /proc/[0-9]*/fd 2>/dev/null | grep -q anon_inode:kvm-vcpu && exit 0
+    sleep 1
+done
+exit 1
+"""
 
 
 def script(kvm: KvmLab, name: str, *lines: str) -> str:
@@ -30,3 +39,25 @@ def test_an_arm_whose_guests_hang_is_broken(kvm: KvmLab) -> None:
     assert "arm is broken: its guest died 3 times in round 1" in said
     assert "the guest hung; stopped after" in said and "--guest-timeout" in said
     assert not any("qemu" in name for name in kvm.processes())
+
+
+@pytest.fixture(scope="module")
+def shells(kvm: KvmLab) -> KvmLab:
+    """The lab whose kernel for shells is there, with what they need built in."""
+    done = kvm.lab.run("shell", BASE, "--accel", "tcg", "--", "true")
+    assert done.returncode == 0, done.stderr
+    return kvm
+
+
+def test_a_shell_is_under_kvm_and_ends_as_its_command(shells: KvmLab) -> None:
+    shell = shells.start("shell", BASE, "--accel", "kvm", "--", "sh", "-c", "sleep 10; exit 7")
+    seen = shells.machine.run("bash", "-c", _UNTIL_VCPU)
+    ended = shells.machine.wait(shell)
+    assert seen.returncode == 0 and ended.returncode == 7, ended
+    assert not any("qemu" in name for name in shells.processes())
+
+
+def test_a_shell_that_hangs_ends_in_its_time(shells: KvmLab) -> None:
+    said = shells.refused(4, "shell", BASE, "--accel", "kvm", "--guest-timeout", "60s", "--", "sleep", "1000")
+    assert "hung: it did not end within 60 s" in said
+    assert not any("qemu" in name for name in shells.processes())

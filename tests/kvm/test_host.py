@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .conftest import AB, LIVE, KvmLab
+from .conftest import AB, BASE, LIVE, KvmLab
 
 pytestmark = pytest.mark.kvm
+
+KEPT = ".cache/kernel-ab-lab/checks/kvm.json"
+"""The probe that is kept, in the lab's home."""
 
 SWITCHES = {
     "/sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]",
@@ -44,7 +48,7 @@ def switches(kvm: KvmLab) -> dict[str, str]:
 
 def kept_probe(kvm: KvmLab) -> Any:
     """The probe of KVM that is kept."""
-    return json.loads(kvm.machine.run("cat", str(kvm.lab.home / ".cache/kernel-ab-lab/checks/kvm.json")).stdout)
+    return json.loads(kvm.machine.run("cat", str(kvm.lab.home / KEPT)).stdout)
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +82,56 @@ def test_fix_sets_what_there_is_to_set_and_restore_puts_it_back(kvm: KvmLab) -> 
     assert switches(kvm) == before
 
 
+# ---- kernels that boot nowhere
+
+_NEWEST = """\
+from lab.guests import kvm
+print(next(kvm.kernels_to_try()))
+"""
+
+
+def test_a_newest_kernel_that_boots_nowhere_says_nothing_about_kvm(kvm: KvmLab, found: object) -> None:
+    asked = kvm.machine.run(*kvm.as_user(str(kvm.lab.python), "-c", _NEWEST), env=kvm.environment())
+    newest = asked.stdout.strip()
+    kvm.machine.put(Path("/run/nowhere"), "no kernel at all\n", "root")
+    assert kvm.machine.run("mount", "--bind", "/run/nowhere", newest).returncode == 0, asked.stderr
+    try:
+        assert findings(doctor(kvm))["live mode (KVM)"] == ("ok", "a kernel boots under KVM")
+    finally:
+        kvm.machine.run("umount", newest)
+
+
+# ---- the limits and the CPU of guests
+
+_PICKY = """\
+#!/bin/sh
+for word; do
+    [ "$last" != -cpu ] || model=$word
+    last=$word
+done
+case "$model $*" in "host "*kvm*)
+    echo "qemu-system-x86_64: error: failed to set MSR 0x10a to 0x0" >&2
+    exit 1 ;;
+esac
+exec qemu-system-x86_64 "$@"
+"""
+"""A QEMU as on hosts whose hypervisor does not let it write IA32_ARCH_CAPABILITIES."""
+
+
+def test_the_time_of_a_guest_is_that_of_what_prepares_it(kvm: KvmLab, found: object) -> None:
+    said = kvm.refused(4, *AB, *LIVE, "--rounds", "1", "--guest-timeout", "1s")
+    assert "vng" in said and "--guest-timeout" in said
+
+
+def test_guests_have_the_cpu_that_the_probe_came_up_with(kvm: KvmLab, found: object) -> None:
+    picky = Path("/run/picky/qemu-system-x86_64")
+    kvm.machine.put(picky, _PICKY, "root")
+    kvm.machine.run("rm", str(kvm.lab.home / KEPT))
+    document = kvm.json(*AB, *LIVE, "--rounds", "1", "--qemu", str(picky))
+    assert document["environment"]["cpu"] == "host,-arch-capabilities"
+    assert kept_probe(kvm)["cpu"] == "host,-arch-capabilities"
+
+
 # ---- KVM that comes and goes
 
 
@@ -96,5 +150,6 @@ def test_a_kvm_that_comes_and_goes_is_what_the_doctor_found_last(kvm_gone: KvmLa
     kvm_gone.machine.run("umount", "/dev/kvm")
     said = kvm_gone.refused(4, *AB, *LIVE)
     assert "no kernel boots under it" in said and "kvm.json" in said, "a no is kept for minutes, and says where"
+    assert "no kernel boots under it" in kvm_gone.refused(4, "shell", BASE, "--accel", "kvm", "--", "true")
     assert findings(doctor(kvm_gone))["live mode (KVM)"][0] == "ok"
     assert kept_probe(kvm_gone)["reason"] is None
