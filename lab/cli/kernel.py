@@ -259,8 +259,9 @@ def shell(
         opened = trees.open_tree(tree, progress=work.progress) if tree else None
         resolved = resolve(spec, opened, progress=work.progress)
         settings = dict(resolved.settings)
-        accelerator = kvm.accelerator(accel, qemu, work.progress, measuring=False)
-        cpu = kvm.require(qemu) if accelerator == "kvm" else "max"
+        probe_s = guest_timeout or GUEST_TIMEOUT_S
+        accelerator = kvm.accelerator(accel, qemu, work.progress, measuring=False, guest_timeout_s=probe_s)
+        cpu = kvm.require(qemu, guest_timeout_s=probe_s) if accelerator == "kvm" else "max"
         kernel = resolved.obtain(work, cc=cc, needs=kconfig.shell_needs())
         root = guest_shell.prepare(kernel, command, settings=settings, progress=work.progress)
     return guest_shell.run(
