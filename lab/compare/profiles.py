@@ -1,7 +1,7 @@
 """Profiles of a stored result's arms: the stored ones of seed 1, or those of guests that run for them.
 
-Beside the profile of a boot there are its initcalls, from the kernel's own log in guests that run for this alone: the
-messages cost time, which no number of the measurement has.
+Some of what explains them comes from guests that run for this alone, as it costs time that no number of the
+measurement has: the initcalls of a boot from the kernel's own log, and the addresses of loaded modules.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lab.compare.sampling import Series
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure, UserError
 from lab.core.executor import Work
-from lab.guests import hardware, image, initrd, plugin
+from lab.guests import file_systems, hardware, image, initrd, plugin
 from lab.guests.plugin import COSTS
 from lab.kernels import architecture, symbols
 from lab.kernels.symbols import SymbolTable
@@ -37,6 +37,8 @@ ASYNC = "async"
 
 # Kernels with CONFIG_DYNAMIC_DEBUG also log what runs asynchronously.
 _LOG_INITCALLS = ("initcall_debug", "log_buf_len=4M", "async.dyndbg=+p")
+_LOG = f"{initrd.BUSYBOX} dmesg"
+_MODULES = f"{initrd.BUSYBOX} grep -F [ /proc/kallsyms"
 # Bounded, as a kernel may print anything: numbers that no int holds, words of megabytes.
 _TIMED = r"\[ *(\d{1,9})\.(\d{6})\] "
 _CALLING = re.compile(rf"{_TIMED}calling  (\S{{1,512}}?)\+0x")
@@ -128,9 +130,9 @@ def collect(folder: Path, case: CaseResult, work: Work, *, machine: str | None, 
         machine=machine or asked.machine or hardware.DEFAULT,
         model=model or own or ("full" if guests.modelled else "count"),
     )
-    place = folder
+    place, aside = folder, folder / "explain"
     if plan.model != own:
-        place = folder / "explain" / f"{case.case}-{plan.model}-{Path(plan.machine or '').stem}"
+        place = aside / f"{case.case}-{plan.model}-{Path(plan.machine or '').stem}"
         (place / "runs").mkdir(parents=True, exist_ok=True)
     ready = exact.prepare(plan, place, work)
     (series,) = ready.series
@@ -144,12 +146,18 @@ def collect(folder: Path, case: CaseResult, work: Work, *, machine: str | None, 
         of_guest(series.guest(arm, runs.PROFILED_SEED, [series.bench.workload.case(case.case)]), root)[case.case]
         for arm in ready.arms
     )
+    if any(file_systems.loads_modules(series.bench.workload, arm) for arm in ready.arms):
+        loaded = map(symbols.of_modules, _printed(ready, aside / f"{case.case}-modules", _MODULES, work))
+        base, test = (
+            replace(profile, kernel=[*profile.kernel, names])
+            for profile, names in zip((base, test), loaded, strict=True)
+        )
     return Profiles(
         base=base,
         test=test,
         machine=hardware.load(plan.machine or hardware.DEFAULT).name,
         model=plan.model,
-        initcalls=_initcalls(ready, folder / "explain" / f"{case.case}-initcalls", work),
+        initcalls=_initcalls(ready, aside / f"{case.case}-initcalls", work),
     )
 
 
@@ -197,22 +205,27 @@ def _initcalls(ready: exact.ExactGuests, folder: Path, work: Work) -> list[dict[
     (series,) = ready.series
     if not plugin.measures_boot(series.bench.packed_root, architecture.of_machine(series.bench.machine)):
         return []
+    logs = _printed(ready, folder, _LOG, work, _LOG_INITCALLS)
+    kernels = (arm.kernel for arm in ready.arms)
+    levels = (symbols.initcall_levels(kernel.vmlinux or kernel.bzimage, kernel.symbols) for kernel in kernels)
+    return [initcalls_of(log, own) for log, own in zip(logs, levels, strict=True)]
+
+
+def _printed(
+    ready: exact.ExactGuests, folder: Path, command: str, work: Work, cmdline: Sequence[str] = ()
+) -> list[Sequence[str]]:
+    """The lines that a command prints in a guest of each arm. cmdline: more words for its kernel."""
+    (series,) = ready.series
     (folder / "runs").mkdir(parents=True, exist_ok=True)
-    bench = _logging(series.bench, folder, work)
-    logging = Series(bench=bench, cases=series.cases)
-    guests = [(logging, logging.guest(arm, runs.PROFILED_SEED, series.cases)) for arm in ready.arms]
-    with work.progress.task("initcalls", 0) as task:
+    asked = Series(bench=_printing(series.bench, folder, command, work, cmdline), cases=series.cases)
+    guests = [(asked, asked.guest(arm, runs.PROFILED_SEED, asked.cases)) for arm in ready.arms]
+    with work.progress.task("asking the guests", 0) as task:
         sampling.run_all(guests, work.until(None), task)
-    found = []
-    for _, guest in guests:
-        kernel, run = guest.arm.kernel, records.load(guest.record_path, Run)
-        levels = symbols.initcall_levels(kernel.vmlinux or kernel.bzimage, kernel.symbols)
-        found.append(initcalls_of(run.report.cases[0].stdout, levels))
-    return found
+    return [records.load(guest.record_path, Run).report.cases[0].stdout for _, guest in guests]
 
 
-def _logging(bench: Bench, folder: Path, work: Work) -> Bench:
-    """The same guest without a model, in which the kernel logs its initcalls and a program prints the log."""
+def _printing(bench: Bench, folder: Path, command: str, work: Work, cmdline: Sequence[str]) -> Bench:
+    """The same guest without a model, in which busybox runs a command in place of the workload's program."""
     asked = bench.workload
     elapsed = Metric(
         name="elapsed", unit="ns", better="lower", description="of the program", primary=True, parse="guest",
@@ -221,8 +234,8 @@ def _logging(bench: Bench, folder: Path, work: Work) -> Bench:
     workload: Workload = msgspec.structs.replace(
         asked,
         program=initrd.BUSYBOX,
-        argv=("dmesg",),
-        cmdline=(*asked.cmdline, *_LOG_INITCALLS),
+        argv=("sh", "-c", command),
+        cmdline=(*asked.cmdline, *cmdline),
         metrics=(elapsed,),
         parse="guest",
     )

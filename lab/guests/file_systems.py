@@ -89,6 +89,13 @@ def with_modules(workload: Workload, arm: Arm) -> Workload:
     return msgspec.structs.replace(workload, brought=workload.brought | modules)
 
 
+def loads_modules(workload: Workload, arm: Arm) -> bool:
+    """True if the guests of an arm load modules."""
+    kind = arm.settings.get(MOUNT)
+    folder = _MODULES / arm.kernel.release / (kind or "")
+    return kind is not None and any(PurePosixPath(name).is_relative_to(folder) for name in workload.brought)
+
+
 def setups(workload: Workload, settings: Mapping[str, str]) -> list[Sequence[str]]:
     """The programs that prepare a guest of an arm with these settings, before its first case."""
     kind = settings.get(MOUNT)

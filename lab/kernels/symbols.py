@@ -189,6 +189,15 @@ def from_kallsyms_image(path: Path) -> SymbolTable:
     return SymbolTable(_in_kernel(Label(*symbol) for symbol in listed))
 
 
+_OF_MODULE = re.compile(r"([0-9a-f]{1,16}) ([A-Za-z]) (\S{1,512})\s+\[[^]]{1,64}\]")
+
+
+def of_modules(kallsyms: Iterable[str]) -> SymbolTable:
+    """The functions of the modules that a kernel has loaded, by the lines of its /proc/kallsyms."""
+    found = (_OF_MODULE.match(line) for line in kallsyms)
+    return SymbolTable(_in_kernel(Label(int(match[1], 16), match[2], match[3]) for match in found if match))
+
+
 # --- programs
 
 

@@ -99,3 +99,9 @@ def test_a_file_system_is_mounted_where_programs_write(lab: Lab, base: str, test
     kinds = ["btrfs", "ext4", "tmpfs", "xfs"]
     assert found["place"] == tuple(kinds.index(spec.rpartition("=")[2]) for spec in (base, test))
     assert found["kept"] == (1, 1)
+    rows = lab.json("explain", document["result"])["rows"]
+    for arm, spec in (("base", base), ("test", test)):
+        kind = spec.rpartition("=")[2]
+        names = {row["name"] for row in rows if row[f"{arm}_instructions"]}
+        assert any(name.startswith(f"{kind}_" if kind != "tmpfs" else "shmem_") for name in names), names
+        assert "[unknown kernel]" not in names

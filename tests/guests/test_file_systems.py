@@ -98,6 +98,8 @@ def test_one_more_kernel_brings_its_own_modules(tmp_path: Path) -> None:
     end, other = (_arm(tmp_path / name, name, "xfs", options) for name in ("end", "other"))
     made = file_systems.mounted(workload, [end])
     assert file_systems.with_modules(made, end) is made
+    assert file_systems.loads_modules(made, end) and not file_systems.loads_modules(workload, end)
+    assert not file_systems.loads_modules(made, _arm(tmp_path, "plain", None, ""))
     assert file_systems.with_modules(workload, _arm(tmp_path, "plain", None, "")) is workload
     theirs = tmp_path / "other"
     own = {path for path in file_systems.with_modules(made, other).own_files.values() if path.is_relative_to(theirs)}

@@ -35,6 +35,18 @@ MAP = f"""\
 """
 
 
+def test_of_loaded_modules() -> None:
+    lines = [
+        f"{TEXT:016x} T of_the_kernel", f"{TEXT + 0x1000000:016x} t ext4_create\t[ext4]",
+        f"{TEXT + 0x1000040:016x} d a_table\t[ext4]", f"{TEXT + 0x1000080:016x} T jbd2_start\t[jbd2]",
+        "0000000000000000 t hidden\t[ext4]", "no line at all [x]", f"{TEXT + 0x10000c0:016x} T {'long' * 999}\t[ext4]",
+    ]  # fmt: skip
+    table = symbols.of_modules(lines)
+    assert [(one.name, one.start - TEXT) for one in table] == [("ext4_create", 0x1000000), ("jbd2_start", 0x1000080)]
+    assert table.entry(TEXT + 0x1000000) and table.find(TEXT + 0x1000041) is None
+    assert len(symbols.of_modules([])) == 0
+
+
 # --- tables
 
 
