@@ -66,11 +66,12 @@ def advice(plan: BisectPlan, before: Candidate, culprit: Candidate) -> str:
     if not pairs:
         return f"{before.title} and {culprit.title} do not say which kernels they were made from"
     old, new = pairs[-1]
-    if old == new:
-        return f"both were made from {parse(old).body}: it is in what the distributor changed"
+    first, last = parse(old).body, parse(new).body
+    if first == last:
+        return f"both were made from {first}: it is in what the distributor changed"
     add = shlex.join(["lab", "tree", "add", STABLE, "--name", "stable"])
     search = shlex.join(SourceRange("stable", old, new).argv(plan))
-    return f"no tree known here leads from {old} to {new}; {add}; {search}"
+    return f"no tree known here leads from {first} to {last}; {add}; {search}"
 
 
 def _revision_pairs(old: Candidate, new: Candidate) -> list[tuple[str, str]]:
