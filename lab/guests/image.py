@@ -17,7 +17,7 @@ from lab.core.progress import Progress
 from lab.core.records import Record
 from lab.kernels import architecture, compilers
 from lab.kernels.compilers import Compiler
-from lab.kernels.package_lists import source_lines
+from lab.kernels.package_lists import RELEASES, source_lines
 from lab.workloads.selection import list_workloads
 
 _SPACE_NEEDED = 1 << 30
@@ -135,10 +135,18 @@ def own_programs() -> list[Program]:
 
 
 def host_suite() -> str:
-    """The host's Debian release, from which the guest's packages come."""
-    for line in _OS_RELEASE.read_text().splitlines():
-        if line.startswith("VERSION_CODENAME="):
-            return line.partition("=")[2].strip('"')
+    """The Debian release that the guest's packages come from: the host's; the newest on a relative of Debian."""
+    return _debian_release() or RELEASES[-1]
+
+
+def _debian_release() -> str | None:
+    """The host's release; None for one that is not Debian's."""
+    lines = (line.partition("=") for line in _OS_RELEASE.read_text().splitlines())
+    named = {name: value.strip("\"'") for name, _, value in lines}
+    if named.get("ID") != "debian":
+        return None
+    if release := named.get("VERSION_CODENAME"):
+        return release
     raise HostFailed(f"{_OS_RELEASE} does not name a release", hint="the guest image is made from Debian's packages")
 
 
@@ -188,7 +196,7 @@ def _build(
     variables = {
         "guest_image_suite": suite,
         "guest_image_architecture": own.debian,
-        "guest_image_sources": hosts if suite == host_suite() else source_lines([suite], own),
+        "guest_image_sources": hosts if suite == _debian_release() else source_lines([suite], own),
         "guest_image_packages": recipe.packages,
         "guest_image_trim": recipe.trim,
         "guest_image_programs": records.plain(list(programs)),

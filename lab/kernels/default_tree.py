@@ -23,7 +23,7 @@ from lab.core.paths import room
 from lab.core.process import run_text
 from lab.core.progress import Progress
 from lab.core.records import Record
-from lab.kernels.package_lists import HOST
+from lab.kernels.package_lists import HOST, all_suites
 
 PACKAGE = "linux-source-6.12"
 INSTALLED = Path("/usr/src") / f"{PACKAGE}.tar.xz"
@@ -44,7 +44,9 @@ def source(downloads: Path, progress: Progress) -> Source:
         return Source(archive=str(INSTALLED), version=version)
     progress.log_once(f"downloading the package {PACKAGE}, for the default tree")
     hint = "check the network, run `sudo apt-get update`, or name a tree of your own with --tree"
-    version = HOST.download(PACKAGE, downloads, hint=hint)
+    # A Debian 12 without security updates, and all that is not Debian, do not have it among their own.
+    lists = HOST if HOST.offers([PACKAGE]) else all_suites(progress)
+    version = lists.download(PACKAGE, downloads, hint=hint)
     return Source(archive=str(next(downloads.glob("usr/src/*.tar.*"))), version=version)
 
 

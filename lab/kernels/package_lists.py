@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from debian.deb822 import Packages
 
 _POCKETS = ("", "-updates", "-security", "-backports")
-SUITES = (*(f"{release}{pocket}" for release in ("bookworm", "trixie") for pocket in _POCKETS), "sid")
+RELEASES = ("bookworm", "trixie")
+SUITES = (*(f"{release}{pocket}" for release in RELEASES for pocket in _POCKETS), "sid")
 """The suites of which the lab keeps lists."""
 
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")

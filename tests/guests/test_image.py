@@ -172,8 +172,10 @@ def test_a_recipe_that_is_wrong_is_named(tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_hosts_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     release = tmp_path / "os-release"
     monkeypatch.setattr(guest_image, "_OS_RELEASE", release)
-    release.write_text('NAME="Debian"\nVERSION_CODENAME="bookworm"\n')
-    assert guest_image.host_suite() == "bookworm"
-    release.write_text("NAME=Other\n")
+    release.write_text('NAME="Debian"\nID=debian\nVERSION_CODENAME="bookworm"\n')
+    assert guest_image.host_suite() == guest_image.suite_of("x86_64") == "bookworm"
+    release.write_text('NAME="Ubuntu"\nVERSION_CODENAME=noble\nID=ubuntu\nID_LIKE=debian\n')
+    assert guest_image.host_suite() == guest_image.suite_of("riscv64") == "trixie"
+    release.write_text("ID=debian\n")
     with pytest.raises(HostFailed, match="does not name a release"):
         guest_image.host_suite()
