@@ -200,6 +200,7 @@ class GuestBooter:
         self.metric = chosen_metric(exact.metrics_of(chosen[0], chosen[0].metrics, modelled=False), plan.metric)
         self.iterations = plan.live.iterations or FIRST_ITERATIONS
         self._kernels: dict[tuple[str, int], tuple[Kernel, float]] = {}
+        self._setups: dict[str, GuestSetup] = {}
         self._running = RunningGuests()
         selection.require_unchanged(plan.files)
         ready = live_guests.prepare(
@@ -253,7 +254,10 @@ class GuestBooter:
         return BootResult(value, samples)
 
     def _setup_for(self, arm: Arm) -> GuestSetup:
-        return live_guests.setup_for(self._setup, arm, self.work.progress)
+        """The guests of a kernel, with what they need for it looked up once."""
+        if arm.kernel.key not in self._setups:
+            self._setups[arm.kernel.key] = live_guests.setup_for(self._setup, arm, self.work.progress)
+        return self._setups[arm.kernel.key]
 
     def _next_name(self, candidate: Candidate, layout: int) -> tuple[int, str]:
         """The number and the name of the next boot, which no record has yet."""

@@ -129,19 +129,8 @@ class BisectRequest(Options, frozen=True, kw_only=True):
         if self.recipe is None:
             return self
         recipe = load(self.recipe)
-        names = [
-            "metric",
-            "tree",
-            "seeds",
-            "threshold",
-            "confidence",
-            "probe",
-            "panics",
-            "model",
-            "machine",
-            "cc",
-            "arch",
-        ]
+        names = ["metric", "tree", "seeds", "threshold", "confidence", "probe", "panics", "model", "machine"]
+        names += ["cc", "arch"]
         if self.series is None and self.options is None:  # a series has a range of its own
             # One end may be typed, and the other come from the recipe.
             names += ["first_parent", "paths", *(term for pair in self.terms() or TERMS for term in pair)]

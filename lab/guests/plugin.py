@@ -296,9 +296,10 @@ def measures_boot(root: Path, guests: Architecture) -> bool:
 
 def _brackets(root: Path, guests: Architecture) -> Brackets:
     """By the marks in a guest's archive. A program that marks a window need not be modelled while it sets up."""
-    if measures_boot(root, guests):
+    content = root.read_bytes()
+    if guests.mark.numbered(Marks.MEASURES_BOOT) in content:
         return Brackets.BOOT
-    return Brackets.WINDOW if marks_windows(root, guests) else Brackets.BOTH
+    return Brackets.WINDOW if guests.mark.numbered(Marks.WINDOW_BEGIN) in content else Brackets.BOTH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
