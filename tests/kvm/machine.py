@@ -122,11 +122,11 @@ class Machine:
             time.sleep(0.1)
         return int(path.read_text())
 
-    def put(self, path: Path, text: str, owner: str) -> None:
-        """Write a file of the machine, which anybody may run."""
+    def put(self, path: Path, text: str, owner: str, mode: str = "755") -> None:
+        """Write a file of the machine."""
         source = self.folder / path.name
         source.write_text(text)
-        install = ("install", "-D", f"--owner={owner}", "--mode=755", str(SHARE / path.name), str(path))
+        install = ("install", "-D", f"--owner={owner}", f"--mode={mode}", str(SHARE / path.name), str(path))
         done = self.run(*install)
         assert done.returncode == 0, done.stderr
 

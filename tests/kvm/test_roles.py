@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import pwd
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ..guest.conftest import Lab
-from .conftest import switched_on
+from .conftest import AB, FirstNight, KvmLab, switched_on
 from .machine import Machine
 
 pytestmark = pytest.mark.kvm
@@ -39,12 +42,24 @@ class Host:
             "HOME": "/run/root", "ANSIBLE_ROLES_PATH": str(rooms / "ansible/roles"), "ANSIBLE_NOCOLOR": "1",
             "ANSIBLE_LOCALHOST_WARNING": "false",
         }  # fmt: skip
-        chosen = [word for key, value in values.items() for word in ("-e", f"{key}={value}")]
         playbook = str(rooms / "ansible/playbooks" / f"{name}.yml")
         program = str(self.lab.home / "venv/bin/ansible-playbook")
-        done = self.machine.run(program, "-i", inventory, "-c", "local", *chosen, playbook, env=env)
+        done = self.machine.run(program, "-i", inventory, "-c", "local", "-e", json.dumps(values), playbook, env=env)
         assert done.returncode == 0, done.stdout + done.stderr
         return sum(map(int, re.findall(r"changed=(\d+)", done.stdout)))
+
+    def serve(self, *services: str) -> None:
+        """Show the lab's home to services, whose PrivateTmp would hide it, and name its owner as their role does."""
+        owner, name = self.lab.user, services[-1]
+        self.run("useradd", "--non-unique", f"--uid={pwd.getpwnam(owner).pw_uid}", "--gid=nogroup", name)
+        for service in services:
+            path = Path(f"/etc/systemd/system/{service}.service.d/home.conf")
+            self.machine.put(path, f"[Service]\nBindPaths={self.lab.home}\n", "root", "644")
+
+    def require_started(self, service: str) -> None:
+        """Start a service that must succeed."""
+        done = self.machine.run("systemctl", "start", service)
+        assert done.returncode == 0, self.machine.run("journalctl", "--no-pager", "--unit", service).stdout
 
 
 @pytest.fixture(scope="module")
@@ -76,3 +91,48 @@ def test_bench_host_sets_and_restores(host: Host) -> None:
     assert host.run("cat", switch) == "always madvise [never]\n" != before
     assert host.play("bench_host_restore", bench_host_become="false", ansible_python_interpreter=python) > 0
     assert host.run("cat", switch) == before
+
+
+def test_nightly_runs_a_night_in_both_modes(host: Host, first_night: FirstNight) -> None:
+    user = KvmLab(host.machine, host.lab)
+    host.run(*user.as_user(*first_night.arrival()))
+    host.serve("lab-nightly")
+    # Without the folders in which kernels were built: 9p would list their files for minutes, and no night needs them.
+    work = host.lab.home / ".cache/kernel-ab-lab/work"
+    host.run("mount", "-t", "tmpfs", "-o", f"uid={pwd.getpwnam(host.lab.user).pw_uid}", "none", str(work))
+    host.run("groupadd", "--force", "--system", "kvm")
+    host.run("chgrp", "kvm", "/dev/kvm")
+    values = {
+        "nightly_plan": str(first_night.plan), "nightly_command": f"{host.lab.python} -m lab",
+        "nightly_home": str(host.lab.home), "nightly_live": "true",
+    }  # fmt: skip
+    assert host.play("nightly", **values) > 0
+    assert host.run("systemctl", "is-active", "lab-nightly.timer") == "active\n"
+    host.require_started("lab-nightly.service")
+    status = user.json("nightly", "status")
+    (branch,) = status["last"]["branches"]
+    assert status["nights"] == 2 and [one["mode"] for one in branch["measured"]] == ["exact", "live"], status
+    assert host.machine.run("test", "-s", str(host.lab.home / "site/index.html")).returncode == 0
+    assert host.play("nightly", **values) == 0, "the second time nothing changes"
+    assert host.play("nightly", nightly_state="absent") > 0
+    assert host.machine.run("systemctl", "cat", "lab-nightly.timer").returncode != 0
+
+
+def test_a_worker_measures_the_same(host: Host, exact: Any) -> None:
+    user = KvmLab(host.machine, host.lab)
+    host.serve("lab-scheduler", "lab-worker")
+    inventory, share = host.lab.home / "workers.yml", host.lab.home / "share"
+    groups = "".join(f"{name}:\n  hosts:\n    localhost:\n" for name in ("scheduler", "workers"))
+    host.machine.put(inventory, groups, host.lab.user, "644")
+    host.run(*user.as_user("mkdir", str(share)))
+    values = {
+        "worker_python": str(host.lab.python), "worker_home": str(host.lab.home), "worker_share": str(share),
+    }  # fmt: skip
+    assert host.play("worker", str(inventory), **values) > 0
+    measured = user.json(
+        *AB, "--mode", "exact", "--seeds", "1", "--cluster", "tcp://localhost:8786", "--share", str(share)
+    )
+    assert measured["cases"] == exact["cases"]
+    assert host.play("worker", str(inventory), **values) == 0, "the second time nothing changes"
+    assert host.play("worker", str(inventory), worker_state="absent") > 0
+    assert host.machine.run("systemctl", "cat", "lab-worker.service").returncode != 0
