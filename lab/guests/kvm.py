@@ -178,14 +178,23 @@ def probe_kvm(
 
 
 def _boot_under_kvm(qemu: str, kernel: Path, total_s: float, silence_s: float) -> tuple[str, str | None]:
-    """Boot a kernel with each CPU model until one comes up: that model and None, else a model and all reasons."""
+    """Boot a kernel with each CPU model until one comes up: the first that does and None, else a model and all reasons.
+
+    Where that one took long, the machine may only have been too slow for those before it, so they get more time.
+    """
     reasons = []
-    for model in _CPU_MODELS:
-        reason, _ = _boot(qemu, kernel, ("kvm", "-cpu", model), total_s, silence_s)
+    for number, model in enumerate(_CPU_MODELS):
+        reason, wall_s = _boot(qemu, kernel, ("kvm", "-cpu", model), total_s, silence_s)
         if reason is None:
-            return model, None
+            patient_s = min(total_s, _PATIENCE * wall_s)
+            earlier = _CPU_MODELS[:number] if patient_s > silence_s else ()
+            return next((one for one in earlier if _comes_up(qemu, kernel, one, total_s, patient_s)), model), None
         reasons.append(f"{reason} (-cpu {model})")
     return _CPU_MODELS[0], "; ".join(reasons)
+
+
+def _comes_up(qemu: str, kernel: Path, model: str, total_s: float, silence_s: float) -> bool:
+    return _boot(qemu, kernel, ("kvm", "-cpu", model), total_s, silence_s)[0] is None
 
 
 def _boot(qemu: str, kernel: Path, accel: Sequence[str], total_s: float, silence_s: float) -> tuple[str | None, float]:

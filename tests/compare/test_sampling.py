@@ -190,7 +190,9 @@ def test_the_budget_is_kept_and_what_is_known_is_judged(start: Start, clock: Clo
         return noisy(arm, seed, case)
 
     guests, measure = start(slow, deadline=clock.now + 0.4, max_seeds=200)
+    began = clock.now
     result = measure()
+    assert clock.now - began < 0.5, "at most the guest that ran then, and its pair's"
     assert 2 <= len(guests.calls) <= 12
     assert result.verdict == Outcome.UNKNOWN
     assert result.seeds == list(range(1, len(guests.calls) // 2 + 1)), "whole pairs only"

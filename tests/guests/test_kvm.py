@@ -115,6 +115,7 @@ class Qemus:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *up: tuple[str, str], needs_s: float = 1.0) -> None:
         self.booted: list[tuple[str, str]] = []
         self.limits_s: list[tuple[float, float]] = []
+        self.later_s: float | None = None
         self._up, self._needs_s = up, needs_s
         monkeypatch.setattr(run, "boot", self._boot)
 
@@ -127,6 +128,7 @@ class Qemus:
         up = one in self._up and self._needs_s <= silence_s
         console.write_text("Kernel panic: No working init found" if up else "")
         wall_s = self._needs_s if up else min(silence_s, 1.0)
+        self._needs_s = self.later_s or self._needs_s
         return GuestExit(
             status=1, timed_out=not up, stderr="", wall_s=wall_s, console=console, report=folder / run.REPORT
         )
@@ -152,6 +154,16 @@ def test_a_machine_that_is_slow_without_kvm_has_more_time_with_it(monkeypatch: p
     qemus = Qemus(monkeypatch, ("one", "max"), ("one", "host,-arch-capabilities"), needs_s=15)
     assert kvm.probe_kvm("qemu", [Path("one")]) == ("host,-arch-capabilities", None)
     assert qemus.limits_s == [(120, 12), (120, 12), (120, 120), (120, 120), (120, 120)]
+
+
+def test_a_machine_that_was_busy_for_a_moment_is_no_reason_for_another_cpu_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    qemus = Qemus(monkeypatch, ("one", "host"), ("one", "host,-arch-capabilities"), needs_s=15)
+    qemus.later_s = 5
+    assert kvm.probe_kvm("qemu", [Path("one")]) == ("host", None)
+    assert [model for _, model in qemus.booted] == ["host", "host,-arch-capabilities", "host"]
+    assert qemus.limits_s == [(120, 12), (120, 12), (120, 50)]
 
 
 def test_the_cpu_model_that_works_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
