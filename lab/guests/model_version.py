@@ -1,0 +1,39 @@
+"""The version of exact mode's numbers, `machines/model.toml`: raised by hand when numbers change, not by edits."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from lab.core import toml
+from lab.core.errors import LabError
+from lab.core.paths import room
+from lab.core.records import Record
+
+
+class ModelVersion(Record, frozen=True, kw_only=True):
+    """One version, and the reason why its numbers differ from those of the version before."""
+
+    number: int
+    reason: str
+
+
+class _File(Record, frozen=True, kw_only=True):
+    """`machines/model.toml`: the versions, the oldest first."""
+
+    schema: int
+    version: list[ModelVersion]
+
+
+@cache
+def history() -> tuple[ModelVersion, ...]:
+    """All versions, the oldest first."""
+    path = room("machines") / "model.toml"
+    versions = toml.load(path, _File).version
+    if [one.number for one in versions] != list(range(1, len(versions) + 1)):
+        raise LabError(f"{path}: versions are numbered 1, 2, 3 and so on")
+    return tuple(versions)
+
+
+def current() -> int:
+    """The version of the numbers that guests of this lab give."""
+    return history()[-1].number
