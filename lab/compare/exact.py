@@ -122,6 +122,7 @@ def prepare_around(
             vcpus=facts.vcpus,
             memory_mb=facts.memory_mb,
             initrd_sha256=facts.initrd_sha256,
+            contents=facts.contents,
             fingerprint=facts.fingerprint,
             model=facts.model,
         )
@@ -155,11 +156,13 @@ def _bench(
     folder: Path,
 ) -> Bench:
     """The guests of a workload, without their fingerprint."""
+    packed_root = initrd.pack_initrd(image, workload)
     return Bench(
         qemu=qemu,
         machine=machine,
         workload=workload,
-        packed_root=initrd.pack_initrd(image, workload),
+        packed_root=packed_root,
+        contents=initrd.contents(packed_root),
         timeout_s=plan.guest_timeout_s,
         folder=folder,
         instrument=load_instrument(plan.machine, model_of(plan.model, workload)),
@@ -174,7 +177,8 @@ def bench_for(bench: Bench, arm: Arm, progress: Progress) -> Bench:
         return bench
     guests = architecture.of_machine(bench.machine).name
     image = guest_image.obtain(progress, packages=workload.packages, guests=guests)
-    return replace(bench, workload=workload, packed_root=initrd.pack_initrd(image, workload))
+    packed_root = initrd.pack_initrd(image, workload)
+    return replace(bench, workload=workload, packed_root=packed_root, contents=initrd.contents(packed_root))
 
 
 def fingerprint_of(

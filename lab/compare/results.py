@@ -15,7 +15,7 @@ from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure
 from lab.core.records import Record
 from lab.core.text import from_to, listed
-from lab.guests import costs
+from lab.guests import costs, model_version
 from lab.kernels import compilers
 from lab.stats.verdict import Comparison, Outcome, distance, percent, primary_of
 from lab.workloads.file import turns_note
@@ -75,11 +75,15 @@ def repeat(command: str, metric: str | None) -> str:
 
 
 class GuestShape(Record, frozen=True, kw_only=True):
-    """The guests of one workload, and the programs in them. Of settings, those beside the machine's."""
+    """The guests of one workload, and the programs in them. Of settings, those beside the machine's.
+
+    contents: of the initrd as the fingerprint has them; empty in results from before the version of the model.
+    """
 
     vcpus: int
     memory_mb: int
     initrd_sha256: str
+    contents: str = ""
     fingerprint: str
     model: str = "none"
     settings: dict[str, str] = msgspec.field(default_factory=dict)
@@ -109,7 +113,10 @@ class GuestShape(Record, frozen=True, kw_only=True):
 
 
 class ResultEnvironment(Record, frozen=True, kw_only=True):
-    """Around both arms. Results with different fingerprints are not comparable number by number."""
+    """Around both arms. Results with different fingerprints are not comparable number by number.
+
+    model_version: of `machines/model.toml`; 0 in results from before there was one.
+    """
 
     fingerprint: str
     qemu: str
@@ -122,12 +129,14 @@ class ResultEnvironment(Record, frozen=True, kw_only=True):
     lab: str
     guests: dict[str, GuestShape]
     model: str = "none"
+    model_version: int = 0
 
     @classmethod
     def around(cls, guests: dict[str, GuestShape], image: str, **facts: Any) -> Self:
         """The environment of guests of these shapes. image: its SHA-256."""
         fingerprint = records.digest({name: shape.fingerprint for name, shape in guests.items()})[:16]
-        return cls(fingerprint=fingerprint, image=image, lab=__version__, guests=guests, **facts)
+        version = model_version.current()
+        return cls(fingerprint=fingerprint, image=image, lab=__version__, guests=guests, model_version=version, **facts)
 
     @property
     def turns_note(self) -> str:

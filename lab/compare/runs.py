@@ -53,7 +53,7 @@ UserCode = dict[str, list[tuple[int, int, int]]]
 class Bench:
     """The guests of one workload: what all of its runs share.
 
-    packed_root: the root that they unpack.
+    packed_root: the root that they unpack. contents: its contents, as `initrd.contents` gives them.
     fingerprint: of all that their numbers depend on besides kernel, settings and seed.
     """
 
@@ -63,6 +63,7 @@ class Bench:
     packed_root: Path
     timeout_s: float
     folder: Path
+    contents: str = ""
     instrument: Instrument | None = None
     fingerprint: str = ""
     parameters: ExactMachine = field(default_factory=exact.exact_machine)
@@ -92,6 +93,7 @@ class Bench:
         return self.guest({}).environment(
             settings=self.workload.guest_settings(self.parameters.settings, {}),
             env=self.workload.env,
+            contents=self.contents,
             initrd_sha256=records.file_digest(self.packed_root),
         )
 

@@ -21,6 +21,7 @@ from lab.core.errors import HostFailed, LabError
 from lab.core.paths import room
 from lab.core.process import find_tool, run, run_text
 from lab.core.records import Record
+from lab.guests import model_version
 from lab.guests.plugin import COSTS, Instrument, escape
 from lab.guests.run import CONSOLE, INITRD, REPORT, overridden
 from lab.kernels import architecture
@@ -53,10 +54,6 @@ _OPTIONS = (
 # The most MiB of generated code; the kernel of `boot` needs 60. No number depends on it, so no fingerprint does.
 _BOUNDED = {"tcg,thread=single": "tcg,thread=single,tb-size=96"}
 
-# The digest of the options above as they were while fingerprints did not cover them. As long as they are the same,
-# fingerprints stay equal to those of stored results.
-_FIRST_OPTIONS = "ffef0ddd42bb9be7423631fb1836635685119ca1055e4c8a1132cf2dfd6c881b"
-
 
 class ExactMachine(Record, frozen=True, kw_only=True):
     """`machines/<architecture>/exact.toml`."""
@@ -79,7 +76,10 @@ class Qemu(Record, frozen=True, kw_only=True):
 
 
 class Environment(Record, frozen=True, kw_only=True):
-    """All that an exact number depends on besides kernel, arm and seed. Equal fingerprints promise equal numbers."""
+    """All that an exact number depends on besides kernel, arm and seed. Equal fingerprints promise equal numbers.
+
+    contents: of the initrd, as `initrd.contents` gives them. initrd_sha256: of its bytes, which no fingerprint covers.
+    """
 
     fingerprint: str
     qemu: str
@@ -92,6 +92,7 @@ class Environment(Record, frozen=True, kw_only=True):
     settings: dict[str, str]
     env: dict[str, str]
     initrd_sha256: str
+    contents: str
     model: str
 
 
@@ -142,14 +143,15 @@ class ExactGuest:
         words = [_BOUNDED.get(word, word).format_map(values) for option in _options(own) for word in option]
         return [self.qemu.path, *words, *plugin]
 
-    def environment(self, *, settings: Mapping[str, str], env: Mapping[str, str], initrd_sha256: str) -> Environment:
+    def environment(
+        self, *, settings: Mapping[str, str], env: Mapping[str, str], contents: str, initrd_sha256: str
+    ) -> Environment:
         """The environment of the guest's numbers. settings: applied before its program runs. env: its program's."""
-        facts = {**self._facts(), "settings": settings, "env": env, "initrd_sha256": initrd_sha256}
-        described: list[Any] = [facts, facts.pop("rtc")]
+        facts = {**self._facts(), "settings": settings, "env": env, "contents": contents}
         own = architecture.of_machine(self.machine)
-        if (options := records.digest([_options(own), own.boards])) != _FIRST_OPTIONS:
-            described.append(options)
-        return records.convert({**facts, "fingerprint": records.digest(described)[:16]}, Environment)
+        described = [facts, facts.pop("rtc"), model_version.current(), _options(own), own.boards]
+        fingerprint = records.digest(described)[:16]
+        return records.convert({**facts, "fingerprint": fingerprint, "initrd_sha256": initrd_sha256}, Environment)
 
     @property
     def cpu(self) -> str:

@@ -23,7 +23,7 @@ OVERLAP_MAX = 64
 ARCHITECTURE = "x86_64"
 
 #: The parameters of guests, not modelled machines.
-_OTHERS = frozenset({"exact", "live"})
+_OTHERS = frozenset({"live", "model"})
 
 Source = Annotated[str, msgspec.Meta(min_length=1)]
 

@@ -50,7 +50,10 @@ class Program(Record, frozen=True, kw_only=True):
 
 
 class Image(Record, frozen=True, kw_only=True):
-    """A finished image: `image.json` in its folder. `sha256` is that of the whole root as a cpio."""
+    """A finished image: `image.json` in its folder. `sha256` is that of the whole root as a cpio.
+
+    compiler, libc: of the lab's own programs in it; the library's SHA-256 (see `compilers.static_libc`).
+    """
 
     schema: int = 1
     name: str
@@ -59,6 +62,7 @@ class Image(Record, frozen=True, kw_only=True):
     sha256: str
     suite: str
     compiler: str
+    libc: str = ""
     packages: dict[str, str]
     programs: dict[str, str]
 
@@ -170,7 +174,8 @@ def _key(
         if path.is_file() and path.suffix in {".c", ".h", ""}
     }
     others = [] if guests == architecture.DEFAULT else [guests]
-    return records.digest([recipe, sources, shared_sources(), suite, compiler.version, *others])
+    toolchain = [compiler.version, compilers.static_libc(compiler)]
+    return records.digest([recipe, sources, shared_sources(), suite, *toolchain, *others])
 
 
 def shared_sources() -> list[str]:
@@ -221,6 +226,7 @@ def _build(
         sha256=records.file_digest(partial / "root.cpio"),
         suite=suite,
         compiler=compiler.version,
+        libc=compilers.static_libc(compiler),
         packages=versions,
         programs={program.program: records.file_digest(root / program.into) for program in programs},
     )

@@ -37,3 +37,15 @@ def history() -> tuple[ModelVersion, ...]:
 def current() -> int:
     """The version of the numbers that guests of this lab give."""
     return history()[-1].number
+
+
+def changes(then: int) -> str:
+    """The difference between a stored version and this lab's, with the reasons; empty without any.
+
+    then: the stored one; 0 for results that were stored before versions were.
+    """
+    now = current()
+    if then == now:
+        return ""
+    reasons = "; ".join(one.reason for one in history() if 0 < then < one.number)
+    return f"model version {then or 'unknown'} then, {now} here" + (f": {reasons}" if reasons else "")

@@ -16,7 +16,7 @@ import msgspec
 
 from lab.core.errors import GuestFailed, GuestFailure
 from lab.core.records import DAMAGED
-from lab.guests import hardware
+from lab.guests import hardware, model_version
 from lab.guests.hardware import Machine
 from lab.kernels import compilers
 from lab.kernels.architecture import Architecture
@@ -316,10 +316,14 @@ class Instrument:
 
     @property
     def identity(self) -> str:
-        """Names all that modelled numbers depend on: part of the fingerprint, and shown with the numbers."""
+        """Names all that modelled numbers depend on: part of the fingerprint, and shown with the numbers.
+
+        The version of the numbers stands for the plugin's sources: an edit that changes no number keeps it.
+        """
+        version = f"v{model_version.current()}"
         if self.model is Model.COUNT:
-            return f"{self.model} {self.library.parent.name[:8]}"
-        return f"{self.model} {self.machine.name} {self.machine.key[:8]} {self.library.parent.name[:8]}"
+            return f"{self.model} {version}"
+        return f"{self.model} {self.machine.name} {self.machine.key[:8]} {version}"
 
     def arguments(self, root: Path, out: Path, guests: Architecture) -> list[str]:
         """QEMU's options. root: the guest's archive, uncompressed."""

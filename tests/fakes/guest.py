@@ -174,6 +174,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, guests: FakeGuests)
     monkeypatch.setattr(KernelSpec, "obtain", lambda spec, *_, **__: kernel(Path(spec.source.path).name))
     monkeypatch.setattr(guest_image, "obtain", lambda progress, **_: (image, tmp_path))
     monkeypatch.setattr(guest_initrd, "pack_initrd", lambda image, workload: initrd)
+    monkeypatch.setattr(guest_initrd, "contents", records.file_digest)
     monkeypatch.setattr(exact, "find_qemu", lambda command="", guests=None: QEMU)
     monkeypatch.setattr(runs, "measure", guests.measure)
     return guests

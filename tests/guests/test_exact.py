@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from lab.core.errors import HostFailed, UserError
-from lab.guests import exact
+from lab.guests import exact, model_version
 from lab.guests.exact import Environment, ExactGuest, Qemu
 from lab.kernels import architecture
 from lab.kernels.architecture import MachineType
@@ -104,9 +104,9 @@ def test_a_word_of_the_arms_own_replaces_the_machines() -> None:
 
 
 def environment(
-    settings: dict[str, str] | None = None, env: dict[str, str] | None = None, initrd_sha256: str = "0", **facts: Any
+    settings: dict[str, str] | None = None, env: dict[str, str] | None = None, contents: str = "0", **facts: Any
 ) -> Environment:
-    return guest(**facts).environment(settings=settings or {}, env=env or {}, initrd_sha256=initrd_sha256)
+    return guest(**facts).environment(settings=settings or {}, env=env or {}, contents=contents, initrd_sha256="f")
 
 
 def test_equal_surroundings_have_equal_fingerprints() -> None:
@@ -123,7 +123,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "cmdline": {"cmdline": ["console=ttyS0"]},
     "settings": {"settings": {"thp": "always"}},
     "env": {"env": {"A": "1"}},
-    "initrd": {"initrd_sha256": "1"},
+    "initrd": {"contents": "1"},
     **{
         name: {"parameters": msgspec.structs.replace(exact.exact_machine(), **{name: value})}
         for name, value in {"cpu": "Westmere", "shift": 5, "rtc": "2025-01-01"}.items()
@@ -134,6 +134,16 @@ OTHERS: dict[str, dict[str, Any]] = {
 def test_every_parameter_is_in_the_fingerprint() -> None:
     fingerprints = [environment(**other).fingerprint for other in OTHERS.values()]
     assert len({environment().fingerprint, *fingerprints}) == 1 + len(OTHERS)
+
+
+def test_the_model_version_is_in_the_fingerprint_and_the_bytes_of_the_initrd_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = environment().fingerprint
+    other = guest().environment(settings={}, env={}, contents="0", initrd_sha256="another")
+    assert (other.fingerprint, other.initrd_sha256) == (before, "another")
+    monkeypatch.setattr(model_version, "current", lambda: 1000)
+    assert environment().fingerprint != before
 
 
 def test_every_word_of_the_command_line_is_in_the_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,16 +169,19 @@ def test_every_word_of_the_command_line_is_in_the_fingerprint(monkeypatch: pytes
 @pytest.mark.parametrize(
     ("machine", "plain", "full"),
     [
-        (MachineType.MICROVM, "d01c539ee357293a", "425115be9eef9743"),
-        (MachineType.Q35_PVH, "8855459f5fc7cdc6", "8ae3655f7692a9ae"),
-        (MachineType.Q35, "dfe50d080e448c50", "d4b240ed8106dc7e"),
+        (MachineType.MICROVM, "c07d46172c8aa88c", "161f952a60308258"),
+        (MachineType.Q35_PVH, "ed6bfb89a54147dd", "4e47d5b768ec1418"),
+        (MachineType.Q35, "d3486d54f12a2c4c", "12d21ab8a3dc7ad7"),
     ],
 )
-def test_fingerprints_are_those_of_stored_results(machine: MachineType, plain: str, full: str) -> None:
+def test_fingerprints_are_those_of_stored_results(
+    machine: MachineType, plain: str, full: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_version, "current", lambda: 1)
     assert environment(machine=machine, vcpus=1, cmdline=exact.cmdline([])).fingerprint == plain
     found = environment(
         machine=machine, memory_mb=1536, cmdline=exact.cmdline(["nosmt"]), settings={"thp": "never"}, env={"A": "b"},
-        initrd_sha256="1",
+        contents="1",
     )  # fmt: skip
     assert found.fingerprint == full
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lab.core import records
 from lab.core.paths import room
-from lab.guests import hardware
+from lab.guests import hardware, model_version
 from lab.guests.plugin import Instrument, Model, load_instrument
 from lab.kernels import architecture
 from lab.kernels.architecture import Architecture
@@ -65,9 +66,11 @@ def test_marks_are_those_that_programs_are_compiled_with(guests: Architecture, t
     assert guests.mark.numbered(1) + guests.mark.numbered(9) in compiled.read_bytes()
 
 
-def test_its_identity_names_model_machine_and_what_compiled_it(instrument: Instrument) -> None:
-    assert instrument.identity.split()[:2] == ["tlb", "zen4"]
-    assert instrument.identity.endswith("01234567")
+def test_its_identity_names_model_machine_and_version(instrument: Instrument, tmp_path: Path) -> None:
+    version = f"v{model_version.current()}"
+    assert instrument.identity == f"tlb zen4 {instrument.machine.key[:8]} {version}"
+    assert replace(instrument, model=Model.COUNT).identity == f"count {version}"
+    assert replace(instrument, library=tmp_path / "other" / "libcost.so").identity == instrument.identity
 
 
 def test_all_that_the_plugin_is_given_is_in_its_identity_or_a_path(instrument: Instrument, tmp_path: Path) -> None:
@@ -75,7 +78,7 @@ def test_all_that_the_plugin_is_given_is_in_its_identity_or_a_path(instrument: I
     _, option = instrument.arguments(tmp_path / "root.cpio", tmp_path / "costs.jsonl", architecture.load())
     library, out, model, brackets, *machine = option.split(",")
     assert (library, out) == (str(instrument.library), f"out={tmp_path}/costs.jsonl")
-    assert brackets == "brackets=both"  # follows from the root, whose digest is in the fingerprint
+    assert brackets == "brackets=both"  # follows from the root, whose contents are in the fingerprint
     assert f"{model} {records.digest(machine)[:8]}" == f"model={instrument.model} {instrument.identity.split()[2]}"
 
 

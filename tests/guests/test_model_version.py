@@ -1,0 +1,47 @@
+"""The version of exact mode's numbers, and the words about two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.core.errors import LabError
+from lab.guests import model_version
+
+FIRST = 'schema = 1\n\n[[version]]\nnumber = 1\nreason = "the first"\n'
+SECOND = '\n[[version]]\nnumber = 2\nreason = "walks cost more"\n'
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The file of versions, which a test writes."""
+    monkeypatch.setattr(model_version, "room", lambda name: tmp_path)
+    model_version.history.cache_clear()
+    yield tmp_path / "model.toml"
+    model_version.history.cache_clear()
+
+
+def test_the_last_version_is_the_current_one(file: Path) -> None:
+    file.write_text(FIRST + SECOND)
+    assert model_version.current() == 2
+
+
+def test_another_version_is_named_with_the_reasons_since(file: Path) -> None:
+    file.write_text(FIRST + SECOND)
+    assert model_version.changes(2) == ""
+    assert model_version.changes(1) == "model version 1 then, 2 here: walks cost more"
+    assert model_version.changes(0) == "model version unknown then, 2 here"
+    assert model_version.changes(3) == "model version 3 then, 2 here"
+
+
+def test_versions_are_numbered_without_gaps(file: Path) -> None:
+    file.write_text(FIRST + SECOND.replace("2", "3"))
+    with pytest.raises(LabError, match="numbered 1, 2, 3"):
+        model_version.current()
+
+
+def test_the_shipped_versions_are_sound() -> None:
+    model_version.history.cache_clear()
+    assert model_version.current() == len(model_version.history()) >= 1
