@@ -23,14 +23,13 @@ os.environ.setdefault("LAB_TEST_RUN", uuid.uuid4().hex)
 
 
 def run_home() -> Path:
-    """The home of this run's guest tests: `LAB_TEST_HOME`, which is kept, or one of its own, removed at the end."""
-    own = f"/var/tmp/lab-test-{os.environ['LAB_TEST_RUN']}"  # noqa: S108 - nobody can guess it
-    return Path(os.environ.get("LAB_TEST_HOME", own))
+    """The home of this run's guest tests, which is removed at the end."""
+    return Path(f"/var/tmp/lab-test-{os.environ['LAB_TEST_RUN']}")  # noqa: S108 - nobody can guess it
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """The first process ends last."""
-    if not hasattr(session.config, "workerinput") and "LAB_TEST_HOME" not in os.environ:
+    if not hasattr(session.config, "workerinput"):
         shutil.rmtree(run_home(), ignore_errors=True)
 
 
