@@ -179,6 +179,11 @@ def test_every_test_is_of_make_test_or_of_a_shard() -> None:
             assert others <= found, f"no shard has the tests of {name} marked {others}"
 
 
+def test_contributing_has_the_table_of_shards() -> None:
+    rows = re.findall(r"^\| `([\w-]+)` \| .* \| (\d+) \|$", (TOP / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    assert rows == [(shard.name, str(shard.minutes)) for shard in suite.load().shard]
+
+
 def _commands() -> list[str]:
     ctx = click.Context(main.lab)
     found = []
