@@ -21,7 +21,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Ansible asks for sudo's password only where sudo would.
 ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-become-pass)
 
-.PHONY: ab test test-all test-packages ci setup lint ansible-lint quick unit smoke fuzz browser browser-smoke chromium pictures recording database docs man wheel container vagrant kvm stories agreement nights kills bench bench-search bench-verdict scatter truth schema clean clean-store
+.PHONY: ab test test-all test-packages ci setup lint quick unit smoke fuzz browser browser-smoke chromium pictures recording database docs man wheel container vagrant kvm stories agreement nights kills bench bench-search bench-verdict scatter truth schema clean clean-store
 
 ab: setup
 	@$(BIN)/lab ab --base '$(BASE)' --test '$(TEST)' $(ARGS)
@@ -74,8 +74,6 @@ lint: $(VENV)/tools
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/yamllint --strict ansible ci
-
-ansible-lint: $(VENV)/tools
 	PATH=$(CURDIR)/$(BIN):$$PATH ANSIBLE_ROLES_PATH=ansible/roles ANSIBLE_ACTION_PLUGINS=ansible/playbooks/action_plugins \
 		$(BIN)/ansible-lint --offline -q ansible
 
