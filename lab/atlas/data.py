@@ -159,12 +159,14 @@ class Bisected(Record, frozen=True, kw_only=True):
 class Atlas(Record, frozen=True, kw_only=True, dict=True):
     """An atlas of one architecture. cells: of each case, one for each column.
 
+    model_version: of the numbers of all its cells (see `lab.guests.model_version`).
     environment: what all numbers depend on besides kernel, case and seed. fingerprints: of guests, by workload and kind
     of machine. synthetic: made up, for tests.
     """
 
     schema: Literal[1] = 1
     name: str
+    model_version: int = 1
     architecture: str
     measured: str
     seeds: int
@@ -185,10 +187,11 @@ class Atlas(Record, frozen=True, kw_only=True, dict=True):
             if len(self.cells.get(case.name, ())) != len(self.columns):
                 raise ValueError(f"{case.name} has {len(self.cells.get(case.name, ()))} of {len(self.columns)} cells")
 
-    @property
+    @cached_property
     def bases(self) -> tuple[Basis, ...]:
-        """The bases that its costs have: cycles first, where guests are modelled."""
-        return BASES if architecture.load(self.architecture).modelled else ("instructions",)
+        """The bases that its costs have: cycles first, where guests of its version are modelled."""
+        cells = [cell for row in self.cells.values() for cell in row if isinstance(cell, Cell)]
+        return BASES if any(cell.cycles for cell in cells) or not cells else ("instructions",)
 
     @property
     def groups(self) -> dict[str, list[CaseInfo]]:
@@ -264,7 +267,13 @@ def folder() -> Path:
 
 def shipped() -> list[Path]:
     """The atlases that come with the lab, that of the default architecture first."""
-    return sorted(folder().glob("*.json"), key=lambda path: (path.stem != architecture.DEFAULT, path.stem))
+    found = [path for path in folder().glob("*.json") if not path.stem.endswith(".next")]
+    return sorted(found, key=lambda path: (path.stem != architecture.DEFAULT, path.stem))
+
+
+def growing(path: Path) -> Path:
+    """The file beside an atlas in which a newer one grows, until it has all columns of the atlas."""
+    return path.with_suffix(".next.json")
 
 
 def load(path: Path | None = None, guests: str = architecture.DEFAULT) -> Atlas:

@@ -120,7 +120,8 @@ def about(atlas: Atlas) -> str:
     return (
         f"{made}{atlas.name} on {atlas.architecture}, {plural(len(atlas.columns), 'kernel')}, "
         f"measured {atlas.measured[:10]}, "
-        f"{plural(atlas.seeds, 'seed')}; costs of one operation{f', {model}' if model else ''}"
+        f"{plural(atlas.seeds, 'seed')}; costs of one operation{f', {model}' if model else ''}, "
+        f"version {atlas.model_version} of the model"
     )
 
 
@@ -197,6 +198,7 @@ def case_document(judged: Judgement, info: CaseInfo) -> dict[str, Any]:
     return {
         "schema": "lab.atlas.case/1",
         "architecture": judged.atlas.architecture,
+        "model_version": judged.atlas.model_version,
         "case": info.name,
         "group": info.group,
         "cells": cells,
@@ -209,6 +211,7 @@ def pair_document(judged: Judgement, base: Column, test: Column) -> dict[str, An
     return {
         "schema": "lab.atlas.diff/1",
         "architecture": judged.atlas.architecture,
+        "model_version": judged.atlas.model_version,
         "base": base.id,
         "test": test.id,
         "remarks": remarks(base, test),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
+from msgspec.structs import replace
 
 from lab.atlas import assembly, check, columns, data
 from lab.atlas.columns import Place
@@ -196,6 +197,15 @@ def test_checking_measures_again_and_tells_what_differs(setup: Setup) -> None:
         (other,) = check.check(atlas, place.plan, wanted, quiet())
     assert not other.is_equal
     assert list(check.lines([same, other]))[-1] == "1 of 2 cells equal to the last digit"
+
+
+def test_cells_of_another_version_are_not_called_different(setup: Setup) -> None:
+    guests, place, found = setup()
+    atlas = replace(measured(place, found), model_version=2)
+    guests.calls.clear()
+    with pytest.raises(UserError, match="of version 2 of the model, guests of this lab give numbers of version 1"):
+        check.check(atlas, place.plan, [check.Wanted(atlas.cases[0], atlas.columns[1])], quiet())
+    assert guests.calls == []
 
 
 # ---- damaged files
