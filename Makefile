@@ -5,9 +5,8 @@
 # make nights  ten nights of real kernels with a regression and its fix: one alarm, the right commit, one fixed
 # make docs    the documentation as a site and as man pages
 # make quick   lint and the unit tests of what changed, in less than a minute
-# make kvm     live mode under KVM, in an emulated machine
-# make test    everything that must hold: lint, types, unit tests, pages in a browser, docs, guests,
-#              a real kernel build
+# make test    lint, types, unit tests, documentation, pages in a browser, guests of two packages: a quarter of an hour
+# make test-all  all the rest, in shards of at most half an hour: SHARD=2/8 runs one of them
 #
 # All of them set up whatever is missing first. BASE=, TEST= and ARGS= change what `make ab` compares.
 
@@ -22,7 +21,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Ansible asks for sudo's password only where sudo would.
 ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-become-pass)
 
-.PHONY: ab test test-packages setup lint quick unit fuzz browser chromium pictures recording database docs man wheel container vagrant guest guest-exact guest-live guest-kvm kvm stories agreement nights kills bench bench-search bench-verdict scatter truth schema clean
+.PHONY: ab test test-all test-packages ci setup lint quick unit smoke fuzz browser browser-smoke chromium pictures recording database docs man wheel container vagrant kvm stories agreement nights kills bench bench-search bench-verdict scatter truth schema clean clean-store
 
 ab: setup
 	@$(BIN)/lab ab --base '$(BASE)' --test '$(TEST)' $(ARGS)
@@ -30,26 +29,22 @@ ab: setup
 # Debian's packages for the tests. Each target below installs its own where it runs alone.
 INSTALL := $(SUDO) sh -c 'apt-get update -q && apt-get install -q -y --no-install-recommends "$$@"' install
 
-test-packages: setup
-	@$(INSTALL) postgresql chromium man-db mandoc
-	@$(INSTALL) qemu-system-arm gcc-aarch64-linux-gnu libc6-dev-arm64-cross
-	@$(INSTALL) qemu-system-misc gcc-riscv64-linux-gnu libc6-dev-riscv64-cross
-	@$(INSTALL) vagrant vagrant-libvirt || echo 'Debian has no Vagrant here: its tests are skipped'
+test-packages: $(VENV)/tools
+	@{ command -v chromium && command -v man && command -v mandoc; } >/dev/null || $(INSTALL) chromium man-db mandoc
 
-# The home of guest tests, where kernels and image are made once: LAB_TEST_HOME, which is kept, or one that goes at the
-# end. What still runs in the background ($$guests) ends with it; `timeout` passes the signal to all of its processes.
-TEST_HOME := home="$$LAB_TEST_HOME"; own=; guests=; \
-	[ -n "$$home" ] || own=$$(mktemp -d /var/tmp/lab-test-XXXXXX) && home="$${home:-$$own}"; \
-	mkdir -p "$$home"; export LAB_TEST_HOME="$$home" LAB_TEST_RUN="$${LAB_TEST_RUN:-$$$$}"; \
-	trap 'kill $$guests 2>/dev/null && wait $$guests; [ -z "$$own" ] || rm -rf "$$own"' EXIT; \
-	trap 'exit 130' INT TERM
-
-# Guests of exact mode run beside the other tests, with what these leave of the CPUs, and say at the end how it went.
+# tests/suite.toml is the table of what runs. Kernels, images, trees and downloads are kept in a store beside it:
+# LAB_TEST_STORE, /var/tmp/lab-test-store without it.
 test: setup test-packages man
-	@$(TEST_HOME); \
-	nice timeout 5400 $(MAKE) guest-exact >"$$home/exact.log" 2>&1 & guests=$$!; \
-	$(MAKE) lint unit browser database docs vagrant && \
-	{ wait $$guests; status=$$?; cat "$$home/exact.log"; [ $$status = 0 ]; } && $(MAKE) guest-live guest-kvm
+	@exec $(BIN)/python -m tests.suite test
+
+test-all: setup test-packages man
+	@exec $(BIN)/python -m tests.suite all $(SHARD)
+
+ci: setup test-packages man
+	@exec $(BIN)/python -m tests.suite ci
+
+clean-store:
+	rm -rf "$${LAB_TEST_STORE:-/var/tmp/lab-test-store}"
 
 setup: $(VENV)/host-ready
 
@@ -103,6 +98,10 @@ database: $(VENV)/tools
 browser: chromium
 	LAB_REQUIRE_BROWSER=1 $(BIN)/pytest -q -n 2 -m browser tests/browser
 
+# One of each kind of page.
+browser-smoke: chromium
+	LAB_REQUIRE_BROWSER=1 $(BIN)/pytest -q -m 'browser and smoke' tests/browser
+
 chromium: $(VENV)/tools
 	@command -v chromium >/dev/null || $(INSTALL) chromium
 
@@ -142,24 +141,14 @@ vagrant: $(VENV)/tools
 	@command -v vagrant >/dev/null || $(INSTALL) vagrant vagrant-libvirt || true
 	$(BIN)/pytest -q -m vagrant tests/docs
 
-guest: setup
-	@$(TEST_HOME); $(MAKE) guest-exact && $(MAKE) guest-live
+# Guests of packages, beside the unit tests of the tree: what `make test` knows of guests.
+smoke: setup $(VENV)/tools
+	$(BIN)/pytest -q -n 2 -m smoke tests/guest
 
-# Side by side: guests of exact mode do not disturb each other.
-guest-exact: setup $(VENV)/tools
-	@$(TEST_HOME); $(BIN)/pytest -q -n 2 --dist loadfile -m '(guest or network) and not live' tests/guest
-
-# Alone, because profiles miss what is slow where others run beside them.
-guest-live: setup $(VENV)/tools
-	@$(TEST_HOME); $(BIN)/pytest -q -m live tests/guest
-
-# An emulated machine that has KVM, where this host has none, and live mode in it; `guest-kvm` is the part in `make test`.
-# Debian's generic kernel is downloaded and not installed.
+# An emulated machine that has KVM, if this host has none, and live mode in it. Debian's generic kernel is downloaded
+# and not installed.
 kvm: setup $(VENV)/tools
-	@$(TEST_HOME); nice $(BIN)/pytest -q -s -m kvm --durations=0 tests/kvm
-
-guest-kvm: setup $(VENV)/tools
-	@$(TEST_HOME); nice $(BIN)/pytest -q -s -m kvm --durations=5 tests/kvm/test_live.py
+	nice $(BIN)/pytest -q -s -m kvm --durations=0 tests/kvm
 
 # The JSON Schema of `lab ab --json`, from the records themselves.
 schema: $(VENV)/ready

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,17 +23,85 @@ from .fakes.nights import Nights
 # pytest-xdist's processes inherit it from the first one, and so share the home that guest tests work in.
 os.environ.setdefault("LAB_TEST_RUN", uuid.uuid4().hex)
 
+_BEGAN = pytest.StashKey[float]()
+
 
 def run_home() -> Path:
-    """The home of this run's guest tests: `LAB_TEST_HOME`, which is kept, or one of its own, removed at the end."""
-    own = f"/var/tmp/lab-test-{os.environ['LAB_TEST_RUN']}"  # noqa: S108 - nobody can guess it
-    return Path(os.environ.get("LAB_TEST_HOME", own))
+    """The home of this run's guest tests, which is removed at the end."""
+    return Path(f"/var/tmp/lab-test-{os.environ['LAB_TEST_RUN']}")  # noqa: S108 - nobody can guess it
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """The first process ends last."""
-    if not hasattr(session.config, "workerinput") and "LAB_TEST_HOME" not in os.environ:
+    if not hasattr(session.config, "workerinput"):
         shutil.rmtree(run_home(), ignore_errors=True)
+
+
+# ---- what `tests/suite.py` asks for by variables
+
+
+def _cpu_s() -> float:
+    """The processor seconds of this process and of its children that ended."""
+    spent = (resource.getrusage(of) for of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in spent)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Note when a test begins, by its processor time."""
+    item.stash[_BEGAN] = _cpu_s()
+    return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Leave the tests that would begin when the time of the run is over."""
+    deadline = os.environ.get("LAB_TEST_DEADLINE")
+    if deadline and time.monotonic() > float(deadline):
+        pytest.skip("left: the time of this run is over")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Fail a test that took too much processor time: the clock would say how busy the machine is."""
+    yield
+    took_s, most_s = _cpu_s() - item.stash[_BEGAN], os.environ.get("LAB_TEST_ITEM_S")
+    item.user_properties.append(("cpu_s", round(took_s, 2)))
+    if most_s and took_s > float(most_s):
+        pytest.fail(f"{item.nodeid} took {took_s:.0f} s of processor time, {most_s} are allowed", pytrace=False)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests that a file says have passed."""
+    if path := os.environ.get("LAB_TEST_PASSED"):
+        passed = set(Path(path).read_text().splitlines())
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
+        items[:] = [item for item in items if item.nodeid not in passed]
+
+
+_FAILED, _DEAREST = set[str](), dict[str, float]()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Record each test that passed, as soon as it has."""
+    if not report.passed:
+        _FAILED.add(report.nodeid)
+    if report.when == "teardown":
+        _DEAREST[report.nodeid] = float(dict(report.user_properties).get("cpu_s", 0.0))
+        record = os.environ.get("LAB_TEST_RECORD")
+        if record and report.nodeid not in _FAILED and "PYTEST_XDIST_WORKER" not in os.environ:
+            with Path(record).open("a") as stream:
+                stream.write(f"{report.nodeid}\n")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the tests that took most processor time."""
+    for name, took_s in sorted(_DEAREST.items(), key=lambda one: -one[1])[:8]:
+        if took_s > 5:
+            terminalreporter.write_line(f"{took_s:7.1f} s CPU  {name}")
+
+
+# ---- fixtures
 
 
 @pytest.fixture(autouse=True)

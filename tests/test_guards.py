@@ -16,6 +16,8 @@ import pytest
 from lab.cli import main
 from lab.core import paths
 
+from . import suite
+
 TOP = Path(__file__).resolve().parents[1]
 MODULES = sorted(
     ".".join(path.relative_to(TOP).with_suffix("").parts).removesuffix(".__init__")
@@ -162,19 +164,24 @@ def test_no_duration_is_measured_by_a_clock_that_can_be_set() -> None:
     assert found == _AGES
 
 
-def test_make_looks_for_marked_tests_where_they_are() -> None:
-    """Each part of `make test` collects only the folders that have its tests."""
-    makefile = (TOP / "Makefile").read_text()
-    marks = "(database|browser|docs|vagrant|guest|network|live)"
-    looked = {
-        mark: set(re.findall(r"tests/\w+", line))
-        for line in re.findall(r"pytest .*", makefile)
-        for mark in re.findall(rf"\b(?<!not ){marks}\b", line)
-    }
+def test_every_test_is_of_make_test_or_of_a_shard() -> None:
+    table = suite.load()
+    listed = {path for shard in table.shard for path in shard.tests}
+    assert not [path for path in listed if not (TOP / path).exists()]
     for path in (TOP / "tests").rglob("test_*.py"):
-        for mark in re.findall(rf"\bmark\.{marks}\b", path.read_text()):
-            folder = "/".join(path.relative_to(TOP).parts[:2])
-            assert folder in looked[mark], f"make test passes over {path}, marked {mark}"
+        name, text = str(path.relative_to(TOP)), path.read_text()
+        if path.parent.name in ("guest", "kvm"):
+            is_all_smoke = re.search(r"^pytestmark = .*smoke", text, re.MULTILINE)
+            assert is_all_smoke or name in listed, f"no shard has {name}"
+        elif others := set(re.findall(r"\bmark\.(browser|database|vagrant)\b", text)):
+            marks = " ".join(shard.marks for shard in table.shard if name.startswith(shard.tests))
+            found = set(re.findall(r"\w+", marks))
+            assert others <= found, f"no shard has the tests of {name} marked {others}"
+
+
+def test_contributing_has_the_table_of_shards() -> None:
+    rows = re.findall(r"^\| `([\w-]+)` \| .* \| (\d+) \|$", (TOP / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    assert rows == [(shard.name, str(shard.minutes)) for shard in suite.load().shard]
 
 
 def _commands() -> list[str]:

@@ -10,12 +10,13 @@ import msgspec
 from lab.compare import exact, matrix, matrix_results, result_folders, runs, sampling
 from lab.compare.exact import ExactGuests
 from lab.compare.plan import ComparisonPlan
-from lab.compare.results import AbResult
+from lab.compare.results import AbResult, ResultEnvironment
 from lab.compare.runs import Run
-from lab.core import process
+from lab.core import process, records
 from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.records import Record
+from lab.guests import model_version
 
 _AnyPlan = TypeVar("_AnyPlan", bound=ComparisonPlan)
 Numbers = Mapping[str, Mapping[str, float]]
@@ -80,12 +81,34 @@ def replay(result_id: str, work: Work, *, guest_timeout_s: float | None = None) 
             for old, new in zip(before, after, strict=True)
             for line in differences(old, _numbers(old), _numbers(new))
         ],
-        environment=[
-            name
-            for name in ("qemu", "machine", "cpu", "shift", "cmdline", "settings", "guests")
-            if getattr(stored.environment, name) != getattr(guests.environment, name)
-        ],
+        environment=environment_changes(stored.environment, guests.environment),
     )
+
+
+def environment_changes(then: ResultEnvironment, now: ResultEnvironment) -> list[str]:
+    """What differs between a stored result's environment and the one here; nothing if their guests are equal."""
+    if then.fingerprint == now.fingerprint:
+        return []
+    facts = ("qemu", "machine", "cpu", "shift", "cmdline", "settings")
+    names = [name for name in facts if getattr(then, name) != getattr(now, name)]
+    if version := model_version.changes(then.model_version):
+        names.append(version)
+    before, after = (_guest_facts(one, by_bytes=not then.model_version) for one in (then, now))
+    if of_guests := [name for name in before if before[name] != after.get(name)]:
+        names.append(f"guests ({', '.join(of_guests)})")
+    return names or ["fingerprint"]
+
+
+def _guest_facts(environment: ResultEnvironment, *, by_bytes: bool) -> dict[str, list[object]]:
+    """Each fact of all guests by its name, without the model's version.
+
+    by_bytes: initrds are told apart by their bytes, for results from before the record had their contents.
+    """
+    shapes = [records.plain(shape) for _, shape in sorted(environment.guests.items())]
+    unused = ("fingerprint", "contents" if by_bytes else "initrd_sha256")
+    facts = {name: [shape[name] for shape in shapes] for name in shapes[0] if name not in unused}
+    # The last word is the version; before there were versions, it was the digest of the plugin's sources.
+    return {**facts, "model": [shape["model"].rpartition(" ")[0] for shape in shapes]}
 
 
 def _patient(plan: _AnyPlan, guest_timeout_s: float | None) -> _AnyPlan:

@@ -26,6 +26,7 @@ def _write(folder: Path, **more: Any) -> tuple[Path, Any]:
     return path, json.loads(document.bisection(one))
 
 
+@pytest.mark.smoke
 def test_values_on_the_page_are_those_of_the_json(browser: Any, tmp_path: Path) -> None:
     path, stored = _write(tmp_path)
     opened = Opened(browser, path)

@@ -29,6 +29,7 @@ def _write(folder: Path, document: MatrixResult | None = None) -> tuple[Path, An
     return path, json.loads(json_document.matrix(one))
 
 
+@pytest.mark.smoke
 def test_every_cell_of_map_and_table_is_that_of_the_json(browser: Any, tmp_path: Path) -> None:
     path, stored = _write(tmp_path)
     opened = Opened(browser, path)

@@ -38,6 +38,7 @@ def _write(folder: Path, *documents: AbResult, mark: str = "") -> tuple[Path, Co
     return path, together
 
 
+@pytest.mark.smoke
 def test_values_on_the_page_are_those_of_the_json(browser: Any, tmp_path: Path) -> None:
     path, together = _write(tmp_path, result())
     stored = json.loads(document.comparison(together))

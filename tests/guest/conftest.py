@@ -1,7 +1,8 @@
 """Real guests in exact mode, run the way a user would: the wheel, installed away from the checkout.
 
 When the tests run as root, the lab runs as `nobody`: images, builds and exact runs must not need privileges.
-Everything starts from empty folders, so the kernels are really built. `LAB_TEST_HOME=DIR` keeps and reuses them.
+Every run has a home of its own. Kernels, images, trees and downloads are found by content, so they cannot be stale:
+they are kept in a store, `LAB_TEST_STORE`, which the home links to. `test_from_zero.py` has a home without it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,17 @@ from ..fakelinux.history import History, write
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 BASE, TEST, FIX = "efa7df3e3bb5^", "efa7df3e3bb5", "d4148aeab412"
+OLD, NEW = "deb:6.1", "deb:6.12"
+"""Packages, which nobody has to build: for all tests that are not about a commit."""
+
+CACHE, DATA = Path(".cache/kernel-ab-lab"), Path(".local/share/kernel-ab-lab")
+STORE = Path(os.environ.get("LAB_TEST_STORE", "/var/tmp/lab-test-store"))  # noqa: S108 - the name is shared by intent
+STORED = (
+    *(CACHE / name for name in ("ccache", "debs", "images", "kconfig", "kernels", "packages", "requests", "vmlinux")),
+    CACHE / "work",
+    DATA / "trees",
+)
+"""The folders of a home that the store has: what is in them is found by content."""
 
 
 @dataclass(frozen=True)
@@ -137,21 +149,34 @@ def _install(home: Path) -> None:
     subprocess.run([str(python), "-m", "compileall", "-q", str(site)], stdout=subprocess.DEVNULL, check=False)
 
 
+def link_store(home: Path, user: str = Lab.user) -> None:
+    """Link a home to the store, so that what other runs have made is there."""
+    made = []
+    for name in STORED:
+        link, target = home / name, STORE / name
+        for folder in (target, link.parent):
+            made += [one for one in (folder, *folder.parents) if not one.exists()]
+            folder.mkdir(parents=True, exist_ok=True)
+        if not link.is_symlink():
+            link.symlink_to(target)
+    if os.geteuid() == 0:
+        for folder in (home, *made):
+            shutil.chown(folder, user)
+
+
 @pytest.fixture(scope="session")
 def lab() -> Lab:
-    """The installed lab, as an ordinary user with an empty home; installed once, whichever process comes first."""
+    """The installed lab, as an ordinary user with a home of this run; installed by the process that comes first."""
     home = run_home()
     home.mkdir(exist_ok=True)
     home.chmod(0o755)
     with (home / "installed").open("a+") as run:
         fcntl.flock(run, fcntl.LOCK_EX)
         run.seek(0)
-        if run.read() != os.environ["LAB_TEST_RUN"]:
+        if not run.read():
+            link_store(home)
             _install(home)
-            run.truncate(0)
-            run.write(os.environ["LAB_TEST_RUN"])
-    if os.geteuid() == 0:
-        shutil.chown(home, "nobody")
+            run.write("yes")
     return Lab(home=home, python=home / "venv" / "bin" / "python3")
 
 

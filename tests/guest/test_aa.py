@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import TEST, Lab
+from .conftest import NEW, Lab
 
-pytestmark = [pytest.mark.guest, pytest.mark.build]
+pytestmark = [pytest.mark.guest, pytest.mark.smoke]
 
 
-def test_one_kernel_run_twice_gives_the_same_numbers(story: Lab) -> None:
-    document = story.json(
-        "aa", TEST, "--mode", "exact", "-w", "alloc-burst:layout-4632k,layout-512k", "--seeds", "3", "--model", "tlb"
-    )
-    found = document["certificates"]
+def test_one_kernel_run_twice_gives_the_same_numbers(lab: Lab) -> None:
+    cases = "alloc-burst:layout-4632k,layout-512k"
+    found = lab.json("aa", NEW, "--mode", "exact", "-w", cases, "--seeds", "3", "--model", "tlb")["certificates"]
     assert [one["case"] for one in found] == ["alloc-burst:layout-4632k", "alloc-burst:layout-512k"]
     assert all(one["equal"] and one["verdict"] == "same" and one["pairs"] == 3 for one in found)
-    listed = story.json("aa", "--list")["certificates"]
+    listed = lab.json("aa", "--list")["certificates"]
     assert {one["case"] for one in found} <= {one["case"] for one in listed}
     assert all(one["changed"] == [] for one in listed if one["mode"] == "exact")
-
-
-def test_what_it_cannot_do_is_refused(story: Lab) -> None:
-    assert "a kernel is needed" in story.refused(2, "aa")
-    assert "no result 'nothing'" in story.refused(2, "aa", "--resume", "nothing")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import subprocess
 import threading
 import time
@@ -17,12 +16,11 @@ from lab.core.errors import GuestFailed
 from lab.guests import exact, run
 from lab.kernels.architecture import MachineType
 
-from .conftest import FIX, Lab
+from .conftest import NEW, Lab
 
-pytestmark = [pytest.mark.guest, pytest.mark.build]
+pytestmark = [pytest.mark.guest]
 
 ONE = ("-w", "alloc-burst:layout-512k")
-FEW = "alloc-burst:layout-512k,layout-4632k"
 
 
 def _ab(base: str, test: str | None = None, *more: str) -> tuple[str, ...]:
@@ -65,28 +63,30 @@ def test_unknown_workloads_and_cases_are_refused_before_anything_is_done(lab: La
     assert "layout-" in lab.refused(2, "ab", "--base", "HEAD", "--test", "HEAD", "-w", "alloc-burst:layuot-512k")
 
 
-def test_a_missing_or_old_qemu_is_the_hosts_failure(story: Lab, open_folder: Path) -> None:
-    assert "qemu-nowhere" in story.refused(4, *_ab(FIX, None, "--qemu", "qemu-nowhere"))
+def test_a_missing_or_old_qemu_is_the_hosts_failure(lab: Lab, open_folder: Path) -> None:
+    assert "qemu-nowhere" in lab.refused(4, *_ab(NEW, None, "--qemu", "qemu-nowhere"))
     old = open_folder / "qemu-old"
     old.write_text("#!/bin/sh\necho 'QEMU emulator version 5.2.0 (Debian)'\n")
     old.chmod(0o755)
-    assert "5.2" in story.refused(4, *_ab(FIX, None, "--qemu", str(old)))
+    assert "5.2" in lab.refused(4, *_ab(NEW, None, "--qemu", str(old)))
 
 
-def test_a_guest_without_its_init_panics_and_is_named(story: Lab) -> None:
-    line = story.refused(4, *_ab(FIX, f"{FIX}@cmdline.rdinit=/nowhere"))
+@pytest.mark.smoke
+def test_a_guest_without_its_init_panics_and_is_named(lab: Lab) -> None:
+    line = lab.refused(4, *_ab(NEW, f"{NEW}@cmdline.rdinit=/nowhere"))
     assert "test arm" in line
     assert "panic" in line.lower()
     assert "console.log" in line
 
 
-def test_a_guest_that_hangs_is_stopped_and_named(story: Lab) -> None:
-    line = story.refused(4, *_ab(FIX, None, "--guest-timeout", "1s"))
+@pytest.mark.smoke
+def test_a_guest_that_hangs_is_stopped_and_named(lab: Lab) -> None:
+    line = lab.refused(4, *_ab(NEW, None, "--guest-timeout", "1s"))
     assert "hung" in line
 
 
-def test_a_setting_that_the_guest_refuses_is_named(story: Lab) -> None:
-    line = story.refused(4, *_ab(FIX, f"{FIX}@sysctl.vm.no_such_knob=1"))
+def test_a_setting_that_the_guest_refuses_is_named(lab: Lab) -> None:
+    line = lab.refused(4, *_ab(NEW, f"{NEW}@sysctl.vm.no_such_knob=1"))
     assert "sysctl.vm.no_such_knob" in line
 
 
@@ -115,13 +115,13 @@ name = "only"
     return str(folder)
 
 
-def test_a_workload_that_fails_is_told_from_one_that_ran_out_of_memory(story: Lab, open_folder: Path) -> None:
-    arms = ("ab", "--base", FIX, "--test", FIX, "--seeds", "1")
+def test_a_workload_that_fails_is_told_from_one_that_ran_out_of_memory(lab: Lab, open_folder: Path) -> None:
+    arms = ("ab", "--base", NEW, "--test", NEW, "--seeds", "1")
     broken = _workload(open_folder / "broken", 640, ["--case", "sideways-3m"])
-    line = story.refused(4, *arms, "-w", broken)
+    line = lab.refused(4, *arms, "-w", broken)
     assert "exited with status" in line
     greedy = _workload(open_folder / "greedy", 320, ["--case", "layout-4096k", "--total", "600m"])
-    line = story.refused(4, *arms, "-w", greedy)
+    line = lab.refused(4, *arms, "-w", greedy)
     assert "memory" in line
 
 
@@ -135,12 +135,12 @@ def test_a_workload_that_fails_is_told_from_one_that_ran_out_of_memory(story: La
     ],
 )
 def test_a_harmful_guest_costs_its_memory_and_no_more_than_256_mib(
-    story: Lab, open_folder: Path, case: str, words: str
+    lab: Lab, open_folder: Path, case: str, words: str
 ) -> None:
     """harm.c has more of them; these are the ones that end soon."""
     harm = Path(shutil.copytree(Path(__file__).with_name("harm"), open_folder / "harm"))
     words_of_it = ("-w", f"{harm}:{case}", "--seeds", "1", "--jobs", "1", "--guest-timeout", "40s")
-    said, seen = _watched(story, open_folder / "result", "--base", FIX, "--test", f"{FIX}@thp=never", *words_of_it)
+    said, seen = _watched(lab, open_folder / "result", "--base", NEW, "--test", f"{NEW}@thp=never", *words_of_it)
     assert words in said, said
     assert 0 < max(_anonymous_kib(status) for status in seen) < (512 + 256) << 10
 
@@ -165,14 +165,14 @@ ENDS = ("the guest hung", "QEMU died by signal", "reset the machine, or switched
     [("OFF", (HUNG,)), ("SPIN", (HUNG,)), *((harm, ENDS) for harm in ("PORTS", "MMIO", "FILL"))],
 )
 def test_a_kernel_that_means_harm_is_confined_and_named(
-    story: Lab, open_folder: Path, harm: str, ends: tuple[str, ...]
+    lab: Lab, open_folder: Path, harm: str, ends: tuple[str, ...]
 ) -> None:
     """Without privileges and behind seccomp; it writes nowhere but into its guest's folder."""
     kernel = _hostile(open_folder, harm)
     arms = ("--base", f"file:{kernel}", "--test", f"file:{kernel}@thp=never")
     words_of_it = ("-w", "alloc-burst:layout-512k", "--seeds", "1", "--jobs", "1", "--guest-timeout", "10s")
     folder = open_folder / "result"
-    said, seen = _watched(story, folder, *arms, *words_of_it)
+    said, seen = _watched(lab, folder, *arms, *words_of_it)
     assert any(end in said for end in ends), said
     assert "(log: " in said and "lab doctor" not in said, said
     assert 0 < max(_anonymous_kib(status) for status in seen) < (640 + 256) << 10
@@ -210,10 +210,10 @@ def test_a_pc_bears_a_kernel_that_means_harm(open_folder: Path, harm: str) -> No
     assert 0 < max(peaks) < (640 + 256) << 10
 
 
-def _watched(story: Lab, folder: Path, *words: str) -> tuple[str, list[dict[str, str]]]:
+def _watched(lab: Lab, folder: Path, *words: str) -> tuple[str, list[dict[str, str]]]:
     """Run a comparison that fails; what it said, and /proc/PID/status of its guests' QEMU as they ran."""
     process = subprocess.Popen(
-        story.command("ab", *words, "--result", str(folder)), cwd="/", env=story.environment(),
+        lab.command("ab", *words, "--result", str(folder)), cwd="/", env=lab.environment(),
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     seen: list[dict[str, str]] = []
@@ -243,53 +243,33 @@ def _anonymous_kib(status: dict[str, str]) -> int:
     return int(status.get("RssAnon", "0 kB").split()[0])
 
 
-def test_a_result_folder_takes_one_comparison(story: Lab) -> None:
-    folder = story.home / "chosen"
-    done = story.run(*_ab(FIX, None, "--result", str(folder)))
+def test_a_result_folder_takes_one_comparison(lab: Lab, open_folder: Path) -> None:
+    folder = open_folder / "chosen"
+    done = lab.run(*_ab(NEW, None, "--result", str(folder)))
     assert done.returncode == 0, done.stderr
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert "already" in story.refused(2, *_ab(FIX, None, "--result", str(folder)))
+    assert "already" in lab.refused(2, *_ab(NEW, None, "--result", str(folder)))
     assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_two_comparisons_in_one_folder_at_once_do_not_mix(story: Lab) -> None:
-    folder = story.home / "shared"
+def test_two_comparisons_in_one_folder_at_once_do_not_mix(lab: Lab, open_folder: Path) -> None:
+    folder = open_folder / "shared"
     first = subprocess.Popen(
-        story.command(*_ab(FIX, None, "--result", str(folder))),
+        lab.command(*_ab(NEW, None, "--result", str(folder))),
         cwd="/",
-        env=story.environment(),
+        env=lab.environment(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )
     try:
         while not (folder / "plan.json").exists():
             assert first.poll() is None, first.stderr.read() if first.stderr else ""
-        assert "lab: " in story.refused(2, "ab", "--resume", str(folder))
-        assert "already" in story.refused(2, *_ab(FIX, None, "--result", str(folder)))
+        assert "lab: " in lab.refused(2, "ab", "--resume", str(folder))
+        assert "already" in lab.refused(2, *_ab(NEW, None, "--result", str(folder)))
     finally:
         _, said = first.communicate(timeout=120)
     assert first.returncode == 0, said
     assert (folder / "result.json").exists()
-
-
-def test_a_guest_dies_with_the_lab(story: Lab, open_folder: Path) -> None:
-    """kill -9 of the lab leaves no QEMU behind, and the folder can be gone on with."""
-    folder = open_folder / "killed"
-    words = ("ab", "--base", FIX, "--test", FIX, "-w", FEW, "--result", str(folder))
-
-    def boots() -> str:
-        """The processes of guests whose files are in the folder."""
-        pattern = f"^[^ ]*qemu-system.*{folder}"
-        return subprocess.run(["pgrep", "-f", pattern], capture_output=True, text=True, check=False).stdout
-
-    status, _ = story.stop_when(lambda: list(folder.glob("runs/*.json")) and boots(), signal.SIGKILL, *words)
-    assert status == -9
-    deadline = time.monotonic() + 60
-    while boots():
-        assert time.monotonic() < deadline, "a guest outlived the lab"
-        time.sleep(0.05)
-    assert not (folder / "result.json").exists()
-    assert story.json("ab", "--resume", str(folder))["verdict"] == "same"
 
 
 def test_doctor_says_what_works_here(lab: Lab) -> None:

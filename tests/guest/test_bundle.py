@@ -14,21 +14,21 @@ from typing import Any
 
 import pytest
 
-from .conftest import BASE, TEST, Lab
+from .conftest import NEW, OLD, Lab
 
-pytestmark = [pytest.mark.guest, pytest.mark.build]
-
-
-@pytest.fixture(scope="module")
-def measured(story: Lab) -> Any:
-    return story.json("ab", "--base", BASE, "--test", TEST, "-w", "alloc-burst:layout-4632k", "--seeds", "2")
+pytestmark = [pytest.mark.guest]
 
 
 @pytest.fixture(scope="module")
-def stranger(story: Lab) -> Iterator[Lab]:
+def measured(lab: Lab) -> Any:
+    return lab.json("ab", "--base", OLD, "--test", NEW, "-w", "alloc-burst:layout-4632k", "--seeds", "2")
+
+
+@pytest.fixture(scope="module")
+def stranger(lab: Lab) -> Iterator[Lab]:
     """The installed lab as another user with an empty home."""
     home = Path(tempfile.mkdtemp(prefix="lab-stranger-", dir="/var/tmp"))
-    one = dataclasses.replace(story, home=home, user="daemon")
+    one = dataclasses.replace(lab, home=home, user="daemon")
     if os.geteuid() == 0:
         shutil.chown(home, one.user)
     yield one
@@ -36,10 +36,10 @@ def stranger(story: Lab) -> Iterator[Lab]:
 
 
 @pytest.fixture(scope="module")
-def folder(story: Lab, stranger: Lab, measured: Any) -> Path:
+def folder(lab: Lab, stranger: Lab, measured: Any) -> Path:
     """The bundle as that user unpacked it."""
-    archive = story.home / "sent.tar.zst"
-    done = story.run("report", measured["result"], "--format", "bundle", "--output", str(archive))
+    archive = lab.home / "sent.tar.zst"
+    done = lab.run("report", measured["result"], "--format", "bundle", "--output", str(archive))
     assert done.returncode == 0, done.stderr
     mine = stranger.home / "got.tar.zst"
     shutil.copy(archive, mine)
@@ -49,10 +49,17 @@ def folder(story: Lab, stranger: Lab, measured: Any) -> Path:
     return found
 
 
+@pytest.mark.smoke
+def test_a_stored_result_gives_every_number_again(lab: Lab, measured: Any) -> None:
+    again = lab.json("replay", measured["result"])
+    assert (again["guests"], again["differences"], again["environment"]) == (4, [], [])
+    assert lab.json("report", measured["result"]) == measured
+
+
+@pytest.mark.smoke
 def test_another_user_gets_every_number_to_the_last_digit(stranger: Lab, folder: Path, measured: Any) -> None:
-    for bundle in (folder, stranger.home / "got.tar.zst"):
-        again = stranger.json("replay", str(bundle))
-        assert (again["guests"], again["differences"], again["environment"]) == (4, [], [])
+    again = stranger.json("replay", str(folder))
+    assert (again["guests"], again["differences"], again["environment"]) == (4, [], [])
     expected = json.loads((folder / "expected.json").read_text())["guests"]
     (case,) = measured["cases"]
     assert [metric["name"] for metric in case["metrics"] if metric["primary"]] == ["cycles_per_op"]
@@ -63,11 +70,16 @@ def test_another_user_gets_every_number_to_the_last_digit(stranger: Lab, folder:
     assert not list(stranger.home.glob(".cache/*/kernels/*")), "nothing was built"
 
 
-def test_a_plain_shell_gets_the_same_bytes(stranger: Lab, folder: Path, story: Lab, measured: Any) -> None:
+def test_a_packed_bundle_is_run_as_it_is(stranger: Lab, folder: Path) -> None:
+    again = stranger.json("replay", str(stranger.home / "got.tar.zst"))
+    assert (again["guests"], again["differences"], again["environment"]) == (4, [], [])
+
+
+def test_a_plain_shell_gets_the_same_bytes(stranger: Lab, folder: Path, lab: Lab, measured: Any) -> None:
     words = stranger.as_user("env", "-i", "PATH=/usr/bin:/bin", f"OUT={stranger.home}/out", "sh", f"{folder}/run.sh")
     done = subprocess.run(words, cwd="/", capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    guests = next(story.home.glob(f".local/share/*/results/{measured['result']}/guests"))
+    guests = next(lab.home.glob(f".local/share/*/results/{measured['result']}/guests"))
     for guest in sorted(guests.iterdir()):
         for path in guest.glob("*.jsonl"):  # the report, and of one seed what the cost model wrote
             assert (stranger.home / "out" / guest.name / path.name).read_bytes() == path.read_bytes()

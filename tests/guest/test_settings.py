@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Lab
+from .conftest import NEW, Lab
 
-pytestmark = [pytest.mark.guest, pytest.mark.network]
+pytestmark = [pytest.mark.guest]
 
-KERNEL = "deb:6.12"
 SEEN = """#!/bin/sh
 group=$(sed -n 's/^0:://p' /proc/self/cgroup)
 max=$(cat "/sys/fs/cgroup$group/memory.max" 2>/dev/null || echo 0)
@@ -38,9 +37,10 @@ def seen(lab: Lab) -> Path:
     return script
 
 
+@pytest.mark.smoke
 def test_one_of_each_setting_is_in_force(lab: Lab, seen: Path) -> None:
     document = lab.json(
-        *("ab", "--base", f"{KERNEL}@mitigations=off", "--test", f"{KERNEL}@{SETTINGS}"),
+        *("ab", "--base", f"{NEW}@mitigations=off", "--test", f"{NEW}@{SETTINGS}"),
         *("--seeds", "1", "-w", f"script:{seen}"),
     )
     found = {metric["name"]: (*metric["base"], *metric["test"]) for metric in document["cases"][0]["metrics"]}
@@ -54,7 +54,11 @@ def test_one_of_each_setting_is_in_force(lab: Lab, seen: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "why"),
     [
-        ("sched_feat.NO_SUCH_THING", "sched_feat.SUCH_THING=0: /sys/kernel/debug/sched/features: Invalid argument"),
+        pytest.param(
+            "sched_feat.NO_SUCH_THING",
+            "sched_feat.SUCH_THING=0: /sys/kernel/debug/sched/features: Invalid argument",
+            marks=pytest.mark.smoke,
+        ),
         ("debugfs.sched/nothing=1", "/sys/kernel/debug/sched/nothing: No such file"),
         ("cgroup.memory.max=97M1", "/sys/fs/cgroup/lab/memory.max: Invalid argument"),
         ("cgroup.memory.max=5000", "cgroup.memory.max=5000: reads back as '4096'"),
@@ -63,13 +67,13 @@ def test_one_of_each_setting_is_in_force(lab: Lab, seen: Path) -> None:
     ],
 )
 def test_what_a_kernel_does_not_do_is_refused(lab: Lab, seen: Path, setting: str, why: str) -> None:
-    spec = f"{KERNEL}@{setting}"
+    spec = f"{NEW}@{setting}"
     said = lab.refused(4, "ab", "--base", spec, "--test", spec, "--seeds", "1", "-w", f"script:{seen}")
     assert "the guest refused the setting" in said and why in said
 
 
 def test_a_program_that_needs_more_than_its_cgroup_gives_is_killed(lab: Lab, seen: Path) -> None:
-    arms = ("--base", KERNEL, "--test", f"{KERNEL}@cgroup.memory.max=256K", "--seeds", "1", "-w", f"script:{seen}")
+    arms = ("--base", NEW, "--test", f"{NEW}@cgroup.memory.max=256K", "--seeds", "1", "-w", f"script:{seen}")
     assert "its cgroup ran out of memory" in lab.refused(4, "ab", *arms)
 
 
@@ -88,7 +92,7 @@ printf '{"metrics": {"place": %s, "kept": %s}}' "$place" "$(grep -c kept /tmp/fi
 
 
 @pytest.mark.parametrize(("base", "test"), [("deb:6.1@mount.fs=ext4", "deb:trixie/6.12@mount.fs=xfs"), (
-    f"{KERNEL}@mount.fs=btrfs", f"{KERNEL}@mount.fs=tmpfs"
+    f"{NEW}@mount.fs=btrfs", f"{NEW}@mount.fs=tmpfs"
 )])  # fmt: skip
 def test_a_file_system_is_mounted_where_programs_write(lab: Lab, base: str, test: str) -> None:
     script = lab.home / "mounted.sh"

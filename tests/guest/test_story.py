@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +31,6 @@ def test_numbers_do_not_depend_on_how_many_guests_run_at_once(story: Lab) -> Non
     alone = story.json(*arguments, "--jobs", "1")
     crowded = story.json(*arguments, "--jobs", "6")
     assert samples(alone) == samples(crowded)
-
-
-def test_a_replay_gives_every_number_again(story: Lab, some: Any) -> None:
-    again = story.json("replay", some["result"])
-    assert again["differences"] == []
-    assert again["environment"] == []
 
 
 def test_a_stored_result_is_shown_again(story: Lab, some: Any) -> None:
@@ -80,16 +73,3 @@ def test_fail_on_and_require_verdict_decide_the_status(story: Lab, open_folder: 
     undecided = story.run(*arguments, "--seeds", "2", "--require-verdict")
     assert undecided.returncode == 5
     assert "Traceback" not in undecided.stderr
-
-
-def test_an_interrupted_comparison_keeps_its_runs_and_goes_on(story: Lab, open_folder: Path) -> None:
-    folder = open_folder / "interrupted"
-    arguments = ("--base", BASE, "--test", TEST, "--jobs", "1", "-w", SOME, "--result", str(folder))
-    status, said = story.stop_when(lambda: len(list(folder.glob("runs/*.json"))) > 2, signal.SIGINT, "ab", *arguments)
-    assert status == 130, said
-    assert said.rpartition("--resume ")[2].split()[0] == str(folder)
-    kept = {path: path.read_bytes() for path in (folder / "runs").glob("*.json")}
-    assert kept
-    finished = story.json("ab", "--resume", str(folder))
-    assert all(path.read_bytes() == content for path, content in kept.items())
-    assert finished["verdict"] == "regression"

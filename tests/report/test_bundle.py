@@ -15,7 +15,7 @@ import pytest
 from lab.cli import main
 from lab.core import records
 from lab.core.errors import UserError
-from lab.guests import exact, hardware
+from lab.guests import exact, hardware, model_version, plugin
 from lab.guests.exact import Qemu
 from lab.guests.plugin import Instrument, Model
 from lab.kernels.architecture import MachineType
@@ -444,7 +444,7 @@ def test_an_empty_folder_is_as_good_as_none(report: StoredComparison, tmp_path: 
 
 def test_what_cannot_be_put_together_any_more_is_refused(report: StoredComparison, tmp_path: Path) -> None:
     (tmp_path / "slice.cpio").write_bytes(b"another root")
-    with pytest.raises(UserError, match="cannot be made again: guests differs"):
+    with pytest.raises(UserError, match=r"cannot be made again: guests \(contents\) differs"):
         write.write(report, tmp_path / "b", quiet())
     assert not (tmp_path / "b").exists()
 
@@ -493,6 +493,36 @@ def test_a_plugin_that_is_not_the_labs_is_not_run_unasked(bundle: Path, tmp_path
     with pytest.raises(UserError, match="another cost plugin than this lab's") as caught:
         bundle_replay._library(opened, tmp_path, asked())
     assert caught.value.hint is not None and "--trust-plugin" in caught.value.hint
+
+
+@pytest.mark.parametrize("same_version", [True, False])
+def test_a_plugin_of_the_same_version_is_the_labs_own(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_version: bool
+) -> None:
+    told, _ = modelled(tmp_path)
+    assert told.plugin
+    version = model_version.current() + (not same_version)
+    told = msgspec.structs.replace(told, plugin=msgspec.structs.replace(told.plugin, model_version=version))
+    opened = msgspec.structs.replace(contents.load(bundle), bundle=told, folder=tmp_path)
+    monkeypatch.setattr(plugin, "obtain", lambda: tmp_path / "own")
+    changes = bundle_replay._changed_environment(opened, Qemu(path="q", version=VERSION, numbers=(7, 2)))
+    if same_version:
+        assert bundle_replay._library(opened, tmp_path, asked()) == tmp_path / "own"
+        assert changes == []
+    else:
+        with pytest.raises(UserError, match="another cost plugin"):
+            bundle_replay._library(opened, tmp_path, asked())
+        assert changes == [f"{model_version.changes(version)} (the bundle's plugin was run)"]
+
+
+def test_a_bundle_needs_the_bytes_that_were_measured(report: StoredComparison, tmp_path: Path) -> None:
+    environment = report.raw.environment
+    shape = msgspec.structs.replace(environment.guests["mine"], initrd_sha256="another")
+    other = msgspec.structs.replace(
+        report.raw, environment=msgspec.structs.replace(environment, guests={"mine": shape})
+    )
+    with pytest.raises(UserError, match="the initrd of mine, whose programs were compiled from other sources"):
+        write.write(StoredComparison(raw=other, folder=report.folder), tmp_path / "b", quiet())
 
 
 def test_options_of_a_bundle_are_not_for_results(report: StoredComparison, capsys: pytest.CaptureFixture[str]) -> None:

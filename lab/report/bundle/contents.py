@@ -78,10 +78,14 @@ class Guest(Record, frozen=True, kw_only=True):
 
 
 class Plugin(Record, frozen=True, kw_only=True):
-    """The cost plugin: the digest of its sources, and the file of the machine that it models."""
+    """The cost plugin: the digest of its sources, and the file of the machine that it models.
+
+    model_version: of the numbers that it gives; 0 in bundles from before there were versions.
+    """
 
     sources: str
     machine: str
+    model_version: int = 0
 
 
 class Bundle(Record, frozen=True, kw_only=True):

@@ -20,13 +20,13 @@ from lab.compare.runs import GuestOutput
 from lab.core import process, records
 from lab.core.errors import GuestFailed, UserError
 from lab.core.executor import Work
-from lab.guests import exact, hardware, plugin
+from lab.guests import exact, hardware, model_version, plugin
 from lab.guests.exact import Qemu
 from lab.guests.plugin import COSTS, Instrument, Model
 from lab.guests.run import INITRD, REPORT, RunningGuests
 from lab.kernels.architecture import of_machine
 from lab.report.bundle import archive, contents, texts
-from lab.report.bundle.contents import BundleFolder, ExpectedGuest, Guest
+from lab.report.bundle.contents import BundleFolder, Guest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,21 +78,28 @@ def _changed_environment(opened: BundleFolder, qemu: Qemu) -> list[str]:
     """The facts that differ from the measurement's environment. The bundle's own files are known to be equal."""
     then = opened.result.environment
     facts = [("qemu", then.qemu, qemu.version), ("lab", then.lab, __version__)]
+    changed = [f"{name} ({before} then, {now} here)" for name, before, now in facts if before != now]
     if opened.bundle.plugin and not _same_plugin(opened):
-        facts.append(("plugin", opened.bundle.plugin.sources[:12], "this lab's is another; the bundle's was run"))
-    return [f"{name} ({before} then, {now} here)" for name, before, now in facts if before != now]
+        changed.append(f"{model_version.changes(opened.bundle.plugin.model_version)} (the bundle's plugin was run)")
+    return changed
 
 
 # ---- the plugin
 
 
-def _same_plugin(opened: BundleFolder) -> bool:
+def _same_sources(opened: BundleFolder) -> bool:
     mine = records.digest(plugin.sources(plugin.source_folder()))
     return opened.bundle.plugin is not None and opened.bundle.plugin.sources == mine
 
 
+def _same_plugin(opened: BundleFolder) -> bool:
+    """True if this lab's plugin promises the numbers of the bundle's."""
+    version = opened.bundle.plugin.model_version if opened.bundle.plugin else 0
+    return version == model_version.current() or _same_sources(opened)
+
+
 def _library(opened: BundleFolder, scratch: Path, options: ReplayOptions) -> Path | None:
-    """The cost plugin to use: this lab's own if its sources are the same, else the bundle's."""
+    """The cost plugin to use: this lab's own if it gives the same numbers, else the bundle's."""
     if opened.bundle.plugin is None:
         return None
     if _same_plugin(opened):
@@ -179,11 +186,10 @@ def _instrument(opened: BundleFolder, model: Model | None, library: Path | None)
 def _compare(opened: BundleFolder, guest: Guest, folder: Path, output: GuestOutput) -> list[str]:
     """A line for each number that differs; without one, a line for each file that does: it holds more than numbers."""
     expected = opened.expected.guests[guest.name]
+    # The same numbers from other sources of the plugin need not be the same bytes.
+    costs_sha256 = None if _same_plugin(opened) and not _same_sources(opened) else expected.costs_sha256
+    files = ((REPORT, expected.report_sha256), (COSTS, costs_sha256))
+    other = [name for name, digest in files if digest and records.file_digest(folder / name) != digest]
     return differences(guest, expected.numbers, {case: output.metrics(case) for case in guest.cases}) or [
-        f"{guest.name}: {name} has other bytes, though every number is the same" for name in _other(folder, expected)
+        f"{guest.name}: {name} has other bytes, though every number is the same" for name in other
     ]
-
-
-def _other(folder: Path, expected: ExpectedGuest) -> list[str]:
-    files = ((REPORT, expected.report_sha256), (COSTS, expected.costs_sha256))
-    return [name for name, digest in files if digest and records.file_digest(folder / name) != digest]

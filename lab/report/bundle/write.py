@@ -17,6 +17,7 @@ import msgspec
 
 from lab.compare import exact, runs
 from lab.compare.plan import Plan
+from lab.compare.replay import environment_changes
 from lab.compare.results import ResultEnvironment
 from lab.compare.runs import Bench, Run
 from lab.core import process, records
@@ -24,7 +25,7 @@ from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.paths import room
 from lab.core.progress import Progress
-from lab.guests import hardware, plugin
+from lab.guests import hardware, model_version, plugin
 from lab.guests import image as guest_image
 from lab.guests.exact import Qemu
 from lab.guests.plugin import COSTS
@@ -146,14 +147,13 @@ def _parts(report: StoredComparison, plan: Plan, scratch: Path, work: Work) -> l
 
 
 def _require_same(report: StoredComparison, now: ResultEnvironment) -> None:
+    """Refuse a bundle if its guests would have other numbers, or other bytes."""
     then = report.raw.environment
-    if then.fingerprint == now.fingerprint:
-        return
-    before, after = records.plain(then), records.plain(now)
-    # A guest gets only a part of the image, so another image alone does not matter.
-    ignored = ("fingerprint", "image", "lab")
-    names = [name for name in before if name not in ignored and before[name] != after[name]]
-    raise _gone(report, ", ".join(names) or "fingerprint")
+    if changes := environment_changes(then, now):
+        raise _gone(report, ", ".join(changes))
+    for name, guest in then.guests.items():
+        if guest.initrd_sha256 != now.guests[name].initrd_sha256:
+            raise _gone(report, f"the initrd of {name}, whose programs were compiled from other sources,")
 
 
 def _require_argv(report: StoredComparison, part: _Part) -> None:
@@ -174,11 +174,14 @@ def _require_argv(report: StoredComparison, part: _Part) -> None:
 
 
 def _but_library(argv: Sequence[str]) -> list[str]:
-    """Arguments without the plugin's path. The fingerprint covers its sources."""
-    return [
-        word.partition(",out=")[2] if before == "-plugin" else word
-        for before, word in zip(["", *argv], argv, strict=False)
-    ]
+    """Arguments without the plugin's path. The fingerprint covers the numbers that it gives."""
+    library = _library(argv)
+    return [word.removeprefix(library) for word in argv] if library else list(argv)
+
+
+def _library(argv: Sequence[str]) -> str:
+    """The plugin's path in QEMU's arguments, as it is written there; empty without a plugin."""
+    return argv[argv.index("-plugin") + 1].partition(",out=")[0] if "-plugin" in argv else ""
 
 
 def _gone(report: StoredComparison, fact: str) -> UserError:
@@ -298,12 +301,17 @@ def _plugin(folder: Path, plan: Plan, benches: Sequence[Bench]) -> Plugin | None
     machine = f"machines/{instrument.machine.name}.toml"
     (folder / "machines").mkdir()
     shutil.copyfile(hardware.path_of(plan.machine or hardware.DEFAULT), folder / machine)
-    return Plugin(sources=records.digest(plugin.sources(target)), machine=machine)
+    sources = records.digest(plugin.sources(target))
+    return Plugin(sources=sources, machine=machine, model_version=model_version.current())
 
 
 def _expected(result: Path, part: _Part) -> ExpectedGuest:
     guest = runs.guest_folder(result, part.name)
-    kept = {name: records.file_digest(guest / name) for name in (REPORT, COSTS) if (guest / name).is_file()}
+    names, instrument = [REPORT], part.bench.instrument
+    # The same numbers from other sources of the plugin than the bundle's need not be the same bytes.
+    if instrument and Path(_library(part.run.argv)).parent.name == instrument.library.parent.name:
+        names.append(COSTS)
+    kept = {name: records.file_digest(guest / name) for name in names if (guest / name).is_file()}
     return ExpectedGuest(
         numbers={case: part.run.metrics(case) for case in part.run.cases},
         report_sha256=kept.get(REPORT),

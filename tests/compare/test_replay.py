@@ -1,0 +1,128 @@
+"""A stored result that is measured again: after an edit, under another version of the model, from before versions."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from lab.compare import exact, result_folders
+from lab.compare.replay import Replay, environment_changes, replay
+from lab.compare.results import AbResult, ResultEnvironment
+from lab.core import records
+from lab.core.paths import room
+from lab.guests import initrd, model_version, plugin
+from lab.guests.image import Program
+from lab.kernels import compilers
+
+from ..fakes.build import own_folders
+from ..fakes.guest import FakeGuests, plan, pretend, write_workload
+from ..fakes.work import quiet
+
+PROGRAM = "usr/bin/mine"
+
+
+class Stored:
+    """A result under the cost model whose guests are packed from a root here, with a plugin that is a copy."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        own_folders(monkeypatch, folder)
+        pack, contents = initrd.pack_initrd, initrd.contents
+        self.guests = pretend(monkeypatch, folder, FakeGuests(lambda arm, seed, case: 100.0 + seed))
+        monkeypatch.setattr(initrd, "pack_initrd", pack)
+        monkeypatch.setattr(initrd, "contents", contents)
+        self.root, self.machines = folder / "root", folder / "machines"
+        for name in ("init", PROGRAM):
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.root / name).write_text(f"this is {name}")
+        monkeypatch.setattr(initrd, "own_programs", lambda: [Program(source="", program="init", into="init")])
+        shutil.copytree(room("machines") / "plugin", self.machines / "plugin")
+        monkeypatch.setattr(compilers, "room", lambda name: self.machines)
+        monkeypatch.setattr(plugin, "obtain", lambda: folder / plugin.digest() / plugin.NAME)
+        result_folder = result_folders.new_folder(None)
+        asked = plan(write_workload(folder / "mine"), model="tlb", seeds=2, max_seeds=2)
+        result_folders.store_plan(result_folder, asked)
+        self.result: AbResult = exact.measure(asked, result_folder, quiet())
+        self.file = result_folder / "result.json"
+
+    @property
+    def initrd_sha256(self) -> str:
+        """Of the guests in the result."""
+        return self.result.environment.guests["mine"].initrd_sha256
+
+    def rewrite(self, name: str) -> None:
+        """Put another file into the guests' root."""
+        (self.root / name).write_text("compiled from other sources")
+        shutil.rmtree(self.root.parent / "slices")
+
+    def change(self, environment: ResultEnvironment) -> None:
+        """Store the result with another environment."""
+        records.save(self.file, msgspec.structs.replace(self.result, environment=environment))
+
+    def replay(self) -> Replay:
+        """Measure it again."""
+        return replay(self.result.result, quiet())
+
+
+@pytest.fixture
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stored:
+    return Stored(tmp_path, monkeypatch)
+
+
+def test_edits_of_plugin_and_init_that_change_no_number_leave_the_environment_as_it_was(stored: Stored) -> None:
+    sources = plugin.digest()
+    with (stored.machines / "plugin" / "main.c").open("a") as source:
+        source.write("/* a comment */\n")
+    stored.rewrite("init")
+    assert plugin.digest() != sources
+    ready = exact.prepare(result_folders.load_plan(stored.file.parent), stored.file.parent, quiet())
+    assert ready.environment.guests["mine"].initrd_sha256 != stored.initrd_sha256
+    assert ready.environment.fingerprint == stored.result.environment.fingerprint
+    again = stored.replay()
+    assert (again.guests, again.environment, again.differences) == (4, [], [])
+
+
+def test_another_program_of_a_package_is_another_environment(stored: Stored) -> None:
+    stored.rewrite(PROGRAM)
+    again = stored.replay()
+    assert (again.environment, again.differences) == (["guests (contents)"], [])
+
+
+def test_another_version_of_the_model_is_named_with_its_reason(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    older = model_version.history()
+    newer = (*older, model_version.ModelVersion(number=len(older) + 1, reason="walks cost more"))
+    monkeypatch.setattr(model_version, "history", lambda: newer)
+    stored.guests.formula = lambda arm, seed, case: 400.0 + seed
+    again = stored.replay()
+    assert again.environment == [f"model version {len(older)} then, {len(newer)} here: walks cost more"]
+    assert len(again.differences) == 4 * 2 * 2, "throughput and cycles of both cases"
+
+
+def before_versions(environment: ResultEnvironment) -> ResultEnvironment:
+    """The environment as it was stored before there were versions."""
+    old = {"fingerprint": "an older one", "model": "tlb sapphire-rapids 7c812916 d045e47b"}
+    guests = {name: msgspec.structs.replace(shape, contents="", **old) for name, shape in environment.guests.items()}
+    return msgspec.structs.replace(environment, guests=guests, model_version=0, **old)
+
+
+def test_a_result_from_before_versions_replays_and_says_so(stored: Stored) -> None:
+    now = stored.result.environment
+    stored.change(before_versions(now))
+    again = stored.replay()
+    unknown = f"model version unknown then, {model_version.current()} here"
+    assert (again.environment, again.differences) == ([unknown], [])
+    stored.rewrite("init")
+    assert stored.replay().environment == [unknown, "guests (initrd_sha256)"]
+
+
+def test_facts_that_differ_are_named(stored: Stored) -> None:
+    now = stored.result.environment
+    assert environment_changes(now, now) == []
+    other = msgspec.structs.replace(now, fingerprint="f", qemu="10.0", settings={"a": "b"})
+    assert environment_changes(other, now) == ["qemu", "settings"]
+    shape = msgspec.structs.replace(now.guests["mine"], vcpus=2, memory_mb=1, initrd_sha256="f", fingerprint="f")
+    other = msgspec.structs.replace(now, fingerprint="f", guests={"mine": shape})
+    assert environment_changes(other, now) == ["guests (vcpus, memory_mb)"]
+    assert environment_changes(msgspec.structs.replace(now, fingerprint="f"), now) == ["fingerprint"]
