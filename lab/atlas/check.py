@@ -65,11 +65,11 @@ def draw(atlas: Atlas, count: int, seed: int) -> list[Wanted]:
 def check(atlas: Atlas, plan: AtlasPlan, wanted: Sequence[Wanted], work: Work) -> list[Checked]:
     """Measure cells again, with all that share their guests; nothing that is stored is used.
 
-    `UserError` for an atlas of another version of the model: its numbers differ for a reason that is known.
+    `UserError` for an atlas of another model version: its numbers differ for a reason that is known.
     """
     if atlas.model_version != model_version.current():
         raise UserError(
-            f"the atlas is of version {atlas.model_version} of the model, guests of this lab give numbers of version "
+            f"the atlas is of model version {atlas.model_version}, guests of this lab are of "
             f"{model_version.current()}: nothing to compare",
             hint="--data names another atlas, such as the newer ARCHITECTURE.next.json beside it",
         )

@@ -17,7 +17,7 @@ import msgspec
 
 from lab.atlas.plan import Known, version_of
 from lab.core import paths, records
-from lab.core.errors import UserError, suggestion
+from lab.core.errors import GuestFailure, UserError, suggestion
 from lab.core.records import Record
 from lab.guests.costs import BASES, Basis
 from lab.kernels import architecture, compilers
@@ -26,6 +26,9 @@ Hole = str
 """The reason why a cell has no numbers."""
 
 NOT_MEASURED = "not measured yet"
+
+_LASTING = {"no number", *(kind.value for kind in GuestFailure if kind.blames != "host")}
+"""What holes begin with that are found again by every machine."""
 
 
 class Cell(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -46,6 +49,11 @@ class Cell(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
         """The mean over the seeds."""
         values = self.values(basis)
         return fmean(values) if values else None
+
+
+def lasts(cell: Cell | Hole) -> bool:
+    """True for numbers, and for a hole that no other call and no other machine can fill."""
+    return isinstance(cell, Cell) or cell.partition(":")[0] in _LASTING
 
 
 class FunctionCost(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -91,6 +99,11 @@ class Column(Record, frozen=True, kw_only=True, omit_defaults=True):
     date: str = ""
     machine: str = ""
     hole: Hole | None = None
+
+    @property
+    def is_package(self) -> bool:
+        """True for a package of the archive, whose version names the kernel; others are named by a spec."""
+        return self.version != self.spec
 
     @property
     def compiler(self) -> str:
@@ -254,6 +267,16 @@ class Atlas(Record, frozen=True, kw_only=True, dict=True):
             for column, cell in zip(self.columns, self.cells[case.name], strict=True):
                 if isinstance(cell, str):
                     yield case, column, cell
+
+    @cached_property
+    def whole(self) -> list[Column]:
+        """The columns of which nothing is left to measure."""
+        rows = self.cells.values()
+        return [
+            column
+            for index, column in enumerate(self.columns)
+            if not column.hole and all(lasts(row[index]) for row in rows)
+        ]
 
     def repeat(self, case: CaseInfo, column: Column) -> list[str]:
         """The command that measures a cell again, and compares it with this data."""

@@ -121,7 +121,7 @@ def about(atlas: Atlas) -> str:
         f"{made}{atlas.name} on {atlas.architecture}, {plural(len(atlas.columns), 'kernel')}, "
         f"measured {atlas.measured[:10]}, "
         f"{plural(atlas.seeds, 'seed')}; costs of one operation{f', {model}' if model else ''}, "
-        f"version {atlas.model_version} of the model"
+        f"model version {atlas.model_version}"
     )
 
 

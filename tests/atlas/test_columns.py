@@ -171,10 +171,10 @@ def test_a_column_that_the_budget_cuts_goes_on_with_the_seed_that_is_missing(set
 
     work = Cut(progress=quiet().progress, jobs=1)
     end[0] = 2
-    assert columns.measure(place, found[:1], work) == 0
-    assert not list(place.folder.glob("a/mine*.json")) and len(guests.calls) == 2
+    assert columns.measure(place, found[:1], work) == {"a": False}
+    assert [path.name for path in place.folder.glob("a/*.json")] == ["column.json"] and len(guests.calls) == 2
     end[0] = 100
-    assert columns.measure(place, found[:1], work) == 1
+    assert columns.measure(place, found[:1], work) == {"a": True}
     assert len(guests.calls) == 3
 
 
@@ -203,7 +203,7 @@ def test_cells_of_another_version_are_not_called_different(setup: Setup) -> None
     guests, place, found = setup()
     atlas = replace(measured(place, found), model_version=2)
     guests.calls.clear()
-    with pytest.raises(UserError, match="of version 2 of the model, guests of this lab give numbers of version 1"):
+    with pytest.raises(UserError, match="of model version 2, guests of this lab are of 1"):
         check.check(atlas, place.plan, [check.Wanted(atlas.cases[0], atlas.columns[1])], quiet())
     assert guests.calls == []
 

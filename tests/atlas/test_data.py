@@ -57,7 +57,7 @@ def test_an_atlas_that_grows_is_none_of_those_that_come_with_the_lab(
 
 
 def test_costs_have_the_bases_of_the_cells(atlas: Atlas) -> None:
-    """Guests of an architecture can be modelled in one version of the model, and not in the one before."""
+    """Guests of an architecture can be modelled in one model version, and not in the one before."""
     counted = {
         name: tuple(msgspec.structs.replace(cell, cycles=()) if isinstance(cell, Cell) else cell for cell in row)
         for name, row in atlas.cells.items()
