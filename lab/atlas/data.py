@@ -278,10 +278,6 @@ class Atlas(Record, frozen=True, kw_only=True, dict=True):
             if not column.hole and all(lasts(row[index]) for row in rows)
         ]
 
-    def repeat(self, case: CaseInfo, column: Column) -> list[str]:
-        """The command that measures a cell again, and compares it with this data."""
-        return ["lab", "atlas", "check", f"{case.name}@{column.id}"]
-
 
 def folder() -> Path:
     """The room of the plan and of the data that come with the lab."""
@@ -297,6 +293,11 @@ def shipped() -> list[Path]:
 def growing(path: Path) -> Path:
     """The file beside an atlas in which a newer one grows, until it has all columns of the atlas."""
     return path.with_suffix(".next.json")
+
+
+def load_growing(path: Path) -> Atlas | None:
+    """The newer atlas beside that of a file; None where there is none."""
+    return load(growing(path)) if growing(path).exists() else None
 
 
 def load(path: Path | None = None, guests: str = architecture.DEFAULT) -> Atlas:

@@ -222,16 +222,18 @@ def bisect(
 def site_(files: tuple[Path, ...], output: Path) -> None:
     """Write an atlas as a static site, which needs no server.
 
+    A newer one that grows beside the file, FILE.next.json for FILE.json, has its own pages, in the folder `next`.
+
     \b
     Example:
       lab atlas site --output public
     """
-    atlases = [atlas_data.load(path) for path in files or atlas_data.shipped()]
-    if not atlases:
+    paths = files or atlas_data.shipped()
+    if not paths:
         raise UserError(
             "no atlas comes with this version", hint="measure one with `lab atlas run`, and give it as --data"
         )
-    count = site.write(atlases, output)
+    count = site.write_files(paths, output)
     click.echo(f"{output / 'index.html'}: {plural(count, 'file')}")
 
 
