@@ -21,7 +21,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Ansible asks for sudo's password only where sudo would.
 ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-become-pass)
 
-.PHONY: ab test test-all test-packages ci setup lint quick unit smoke fuzz browser browser-smoke chromium pictures recording database docs man wheel container vagrant kvm stories agreement nights kills bench bench-search bench-verdict scatter truth schema clean clean-store
+.PHONY: ab test test-all test-packages ci setup lint quick unit smoke golden fuzz browser browser-smoke chromium pictures recording database docs man wheel container vagrant kvm stories agreement nights kills bench bench-search bench-verdict scatter truth schema clean clean-store
 
 ab: setup
 	@$(BIN)/lab ab --base '$(BASE)' --test '$(TEST)' $(ARGS)
@@ -144,6 +144,10 @@ vagrant: $(VENV)/tools
 # Guests of packages, beside the unit tests of the tree: what `make test` knows of guests.
 smoke: setup $(VENV)/tools
 	$(BIN)/pytest -q -n 2 -m smoke tests/guest
+
+# The golden table, recorded anew where the version of the model was raised: see tests/guest/test_golden.py.
+golden: setup $(VENV)/tools
+	LAB_GOLDEN_RECORD=1 $(BIN)/pytest -q tests/guest/test_golden.py
 
 # An emulated machine that has KVM, if this host has none, and live mode in it. Debian's generic kernel is downloaded
 # and not installed.

@@ -1,0 +1,71 @@
+"""The golden table: small measurements that change only when numbers do, so that the version of the model is raised.
+
+Half of it is programs counted by hand (`probe.c`), whose windows have no kernel code: they depend on the lab alone. The
+other half is cases on a package, which depend on the kernel, on QEMU and on the compiler, too.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lab.core import records
+from lab.core.records import Record
+
+PATH = Path(__file__).with_suffix(".json")
+HINT = "if that is meant, raise the version in machines/model.toml with the reason, and run `make golden`"
+
+Numbers = dict[str, float]
+Cells = dict[str, Numbers]
+
+
+class Table(Record, frozen=True, kw_only=True):
+    """`golden.json`: numbers by cell. surroundings: what those on the package depend on besides the lab."""
+
+    version: int
+    surroundings: dict[str, str]
+    probe: Cells
+    package: Cells
+
+
+def load() -> Table:
+    """The table as it was recorded."""
+    return records.decode(PATH.read_bytes(), Table)
+
+
+def changed(recorded: Cells, measured: Cells) -> list[str]:
+    """A line for each cell that has other numbers than before, with the old and the new ones."""
+    lines = []
+    for cell in sorted(recorded.keys() & measured.keys()):
+        before, after = recorded[cell], measured[cell]
+        names = [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
+        if names:
+            lines.append(f"{cell}: {', '.join(f'{name} {before.get(name)} -> {after.get(name)}' for name in names)}")
+    return lines
+
+
+def complaint(table: Table, version: int, half: str, measured: Cells) -> str:
+    """The reason why a half of the table fails; empty if it holds. version: the current one."""
+    if table.version != version:
+        return f"golden.json is of model version {table.version}, and this is {version}: run `make golden`"
+    recorded: Cells = getattr(table, half)
+    if lines := changed(recorded, measured):
+        return "\n".join([f"numbers changed, and the model version did not ({version}):", *lines, HINT])
+    if others := sorted(recorded.keys() ^ measured.keys()):
+        return f"golden.json has not the cells that are measured ({', '.join(others)}): run `make golden`"
+    return ""
+
+
+def record(table: Table, before: Table | None) -> None:
+    """Record a table. Numbers that changed are refused unless the version is another, or what is around them."""
+    if before and before.version == table.version:
+        lines = changed(before.probe, table.probe)
+        if not moved(before, table.surroundings):
+            lines += changed(before.package, table.package)
+        assert not lines, "\n".join([f"numbers changed: raise the version ({table.version}) first", *lines])
+    PATH.write_bytes(records.encode(table))
+
+
+def moved(table: Table, surroundings: dict[str, str]) -> str:
+    """What the package's half cannot be compared across, by name; empty if nothing."""
+    differing = [name for name in surroundings if table.surroundings.get(name) != surroundings[name]]
+    return ", ".join(f"{name} {table.surroundings.get(name)} then, {surroundings[name]} here" for name in differing)

@@ -1,0 +1,101 @@
+"""The numbers of small measurements are those of `golden.json`, or the version of the model was raised.
+
+`make golden` records the table anew.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from lab.guests import model_version
+from lab.guests.plugin import Model
+from lab.kernels import compilers
+
+from . import golden, probe
+from .conftest import NEW, Lab
+from .golden import Cells, Table
+
+pytestmark = [pytest.mark.guest, pytest.mark.smoke]
+
+PROBE = {
+    Model.COUNT: ("loads 64 3", "strings 777 5", "strings 8192 3", "chase 8", "classes 40"),
+    Model.TLB: ("loads 1 100", "loads 64 3", "loads 512 2", "loads 4096 2", "huge 20", "strings 777 5",
+                "strings 8192 3", "chase 64", "classes 40"),
+    Model.FULL: ("loads 64 3", "loads 4096 2", "huge 20", "strings 777 5", "strings 4096 11", "chase 8", "classes 40"),
+}  # fmt: skip
+SYSCALLS = ("getppid", "open-close", "pread-4k", "pipe-pingpong", "tcp-pingpong", "fault-anon", "mprotect-private-4k",
+            "fork-exec", "signal-deliver")  # fmt: skip
+METRICS = (
+    "cycles_per_op", "kernel_cycles_p50", "kernel_instructions", "user_instructions", "loads", "stores", "dtlb_misses",
+    "itlb_misses",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def of_probe(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Cells:
+    """The cells of programs counted by hand."""
+    bench = probe.make(lab, tmp_path_factory.mktemp("golden"))
+    cells = {}
+    for model, cases in PROBE.items():
+        bench.measure(*cases, model=model)
+        for case, window in bench.known[model].items():
+            assert window.kernel["instructions"] == 0, "a tick fell into it"
+            counters = {"millicycles": window.millicycles, **window.user}
+            cells[f"{case} {model}"] = {name: value for name, value in counters.items() if value}
+    return cells
+
+
+@pytest.fixture(scope="module")
+def document(lab: Lab) -> Any:
+    """The cases on the package, in guests with and without huge pages."""
+    return lab.json(
+        "matrix", "--kernel", NEW, "--set", "thp=always,never", "--seeds", "1",
+        "-w", f"syscalls:{','.join(SYSCALLS)}", "-w", "alloc-burst:layout-2048k", "-w", "pointer-chase:chase-1m",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def of_package(document: Any) -> Cells:
+    """The cells of cases on the package."""
+    return {
+        f"{cell['workload']}:{cell['case']} {cell['arm']}": {name: cell["means"][name] for name in METRICS}
+        for cell in document["cells"]
+    }
+
+
+@pytest.fixture(scope="module")
+def surroundings(document: Any) -> dict[str, str]:
+    """What the package's cells depend on besides the lab."""
+    compiler = compilers.identify()
+    return {
+        "kernel": document["arms"][0]["arm"]["release"],
+        "QEMU": document["environment"]["qemu"],
+        "compiler": compiler.version,
+        "C library": compilers.static_libc(compiler)[:16],
+    }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _recorded(request: pytest.FixtureRequest) -> None:
+    """Record the table before it is compared, if that was asked for."""
+    if "LAB_GOLDEN_RECORD" not in os.environ:
+        return
+    probed, packaged, around = map(request.getfixturevalue, ("of_probe", "of_package", "surroundings"))
+    table = Table(version=model_version.current(), surroundings=around, probe=probed, package=packaged)
+    golden.record(table, golden.load() if golden.PATH.exists() else None)
+
+
+def test_programs_counted_by_hand_have_the_numbers_of_the_table(of_probe: Cells) -> None:
+    why = golden.complaint(golden.load(), model_version.current(), "probe", of_probe)
+    assert not why, why
+
+
+def test_cases_on_a_package_have_the_numbers_of_the_table(of_package: Cells, surroundings: dict[str, str]) -> None:
+    table = golden.load()
+    if moved := golden.moved(table, surroundings):
+        pytest.skip(f"the table's numbers are of another environment: {moved}")
+    why = golden.complaint(table, model_version.current(), "package", of_package)
+    assert not why, why

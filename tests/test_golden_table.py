@@ -1,0 +1,78 @@
+"""The golden table of `tests/guest/golden.json`: what it says of numbers that changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .guest import golden
+from .guest.golden import Table
+
+TABLE = Table(
+    version=1,
+    surroundings={"kernel": "6.12.117", "QEMU": "7.2.22"},
+    probe={"chase 8 full": {"millicycles": 4000, "loads": 16}, "loads 1 100 tlb": {"millicycles": 900}},
+    package={"syscalls:getppid": {"cycles_per_op": 230.5}},
+)
+SLOWER = {**TABLE.probe, "chase 8 full": {"millicycles": 4300, "loads": 16}}
+
+
+def test_equal_numbers_need_nothing() -> None:
+    assert (
+        golden.complaint(TABLE, 1, "probe", TABLE.probe) == golden.complaint(TABLE, 1, "package", TABLE.package) == ""
+    )
+
+
+def test_every_cell_that_changed_is_named_with_the_old_and_the_new_number() -> None:
+    both = {**SLOWER, "loads 1 100 tlb": {"millicycles": 901, "walks": 1}}
+    assert golden.complaint(TABLE, 1, "probe", both).splitlines() == [
+        "numbers changed, and the model version did not (1):",
+        "chase 8 full: millicycles 4000 -> 4300",
+        "loads 1 100 tlb: millicycles 900 -> 901, walks None -> 1",
+        golden.HINT,
+    ]
+
+
+def test_a_table_of_another_version_has_to_be_recorded() -> None:
+    why = golden.complaint(TABLE, 2, "probe", SLOWER)
+    assert why == "golden.json is of model version 1, and this is 2: run `make golden`"
+
+
+def test_cells_come_and_go_by_recording() -> None:
+    fewer = {"chase 8 full": TABLE.probe["chase 8 full"]}
+    assert "(loads 1 100 tlb): run `make golden`" in golden.complaint(TABLE, 1, "probe", fewer)
+
+
+def test_the_packages_half_is_of_one_environment() -> None:
+    assert golden.moved(TABLE, TABLE.surroundings) == ""
+    assert golden.moved(TABLE, {**TABLE.surroundings, "QEMU": "10.0.2"}) == "QEMU 7.2.22 then, 10.0.2 here"
+
+
+def test_changed_numbers_are_recorded_only_with_another_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(golden, "PATH", tmp_path / "golden.json")
+    slower = Table(version=1, surroundings=TABLE.surroundings, probe=SLOWER, package=TABLE.package)
+    with pytest.raises(AssertionError, match="raise the version"):
+        golden.record(slower, TABLE)
+    assert not golden.PATH.exists()
+    raised = Table(version=2, surroundings=TABLE.surroundings, probe=SLOWER, package=TABLE.package)
+    golden.record(raised, TABLE)
+    assert golden.load() == raised
+
+
+def test_the_packages_numbers_are_recorded_anew_in_another_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(golden, "PATH", tmp_path / "golden.json")
+    other = {"syscalls:getppid": {"cycles_per_op": 240.5}}
+    with pytest.raises(AssertionError, match=r"getppid: cycles_per_op 230\.5 -> 240\.5"):
+        golden.record(Table(version=1, surroundings=TABLE.surroundings, probe=TABLE.probe, package=other), TABLE)
+    golden.record(Table(version=1, surroundings={"kernel": "6.12.118"}, probe=TABLE.probe, package=other), TABLE)
+    assert golden.load().package == other
+
+
+def test_the_recorded_table_has_some_forty_cells() -> None:
+    table = golden.load()
+    assert len(table.probe) >= 20 and len(table.package) >= 20
