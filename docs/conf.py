@@ -54,7 +54,7 @@ man_show_urls = True
 def write_atlas(app: Sphinx) -> None:
     """Write the site of the atlases that come with the lab, as `lab atlas site` does: `atlas/` beside the pages."""
     if app.builder.format == "html":
-        site.write([data.load(path) for path in data.shipped()], EXTRA / "atlas")
+        site.write_files(data.shipped(), EXTRA / "atlas")
 
 
 def setup(app: Sphinx) -> None:

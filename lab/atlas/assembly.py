@@ -1,15 +1,13 @@
 """An atlas from what was measured: the stored columns of a plan, side by side, and the functions of its steps.
 
-What an atlas on file has already is taken over, from whichever machine: the numbers that guests here would give again,
-of packages, with the fingerprint that the same guests have here, of the same cases and seeds. An atlas has no profiles,
-so a step of such a column that it did not have has no functions.
+All of it is of one model version, that of its place. What an atlas on file has is beside it (see
+`lab.atlas.takeover`). An atlas has no profiles, so a step of a column from there that it did not have has no functions.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -18,69 +16,17 @@ from msgspec.structs import replace
 
 from lab.atlas import columns, data
 from lab.atlas.columns import Place, Sheet
-from lab.atlas.data import (
-    NOT_MEASURED,
-    Atlas,
-    Bisected,
-    CaseInfo,
-    Cell,
-    Column,
-    Explained,
-    FunctionCost,
-    Hole,
-)
+from lab.atlas.data import NOT_MEASURED, Atlas, CaseInfo, Cell, Column, Explained, Hole
 from lab.atlas.judgement import Judgement
 from lab.atlas.plan import PlannedColumn
-from lab.compare import exact
+from lab.atlas.takeover import NOTHING, TakenOver
 from lab.core import records
-from lab.core.errors import GuestFailure, UserError
-from lab.core.executor import Work
-from lab.core.text import plural
-from lab.guests import exact as guest_exact
-from lab.kernels import architecture, debs
-from lab.kernels.architecture import MachineType
+from lab.kernels import debs
 from lab.workloads import selection
 from lab.workloads.spec import Case, Workload
 
 MOST_FUNCTIONS = 10
 """Functions of a case's profile that an atlas keeps."""
-
-
-_LASTING = {"no number", *(kind.value for kind in GuestFailure if kind.blames != "host")}
-"""What holes begin with that are found again by every machine."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TakenOver:
-    """The part of an atlas that is as good as measured here.
-
-    sheets: by column and selection, without profiles. bisected: its commits, which need no equal guests. left: what is
-    not taken over, and why; a line for each reason.
-    """
-
-    atlas: Atlas | None = None
-    bisected: tuple[Bisected, ...] = ()
-    sheets: Mapping[tuple[str, str], Sheet] = field(default_factory=dict)
-    left: tuple[str, ...] = ()
-
-    @property
-    def columns(self) -> list[Column]:
-        """The columns of which something is taken over, in the order of the atlas."""
-        ids = {column for column, _ in self.sheets}
-        return [column for column in self.atlas.columns if column.id in ids] if self.atlas else []
-
-    def explained(self, case: str, base: str, test: str, text: str) -> Explained | None:
-        """The functions of a step between two columns that are taken over."""
-        if self.atlas is None or not {(base, text), (test, text)} <= self.sheets.keys():
-            return None
-        return self.atlas.by_functions.get((case, base, test))
-
-    def profile(self, case: str) -> tuple[FunctionCost, ...]:
-        """The functions of a case in the newest kernel of the atlas."""
-        return next((one.profile for one in self.atlas.cases if one.name == case), ()) if self.atlas else ()
-
-
-NOTHING = TakenOver()
 
 
 class _Selected(NamedTuple):
@@ -95,14 +41,14 @@ class _Selected(NamedTuple):
         return f"{self.workload.name}:{self.case.name}"
 
 
-def assemble(place: Place, found: Sequence[PlannedColumn], taken: TakenOver = NOTHING) -> Atlas:
-    """The atlas of the columns that were begun here, or are taken over. Commits of bisections that an atlas has are
-    kept where their columns are."""
-    begun = [
-        column for column in _beside(taken, place, found) if _described(taken, column) or place.facts(column).is_file()
-    ]
+def assemble(place: Place, found: Sequence[PlannedColumn], taken: TakenOver = NOTHING) -> Atlas | None:
+    """The atlas of the columns that were measured here in the place's version, or are taken over; None before any is.
+
+    Commits of bisections that an atlas has are kept where their columns are.
+    """
+    begun = [column for column in _beside(taken, place, found) if _is_begun(place, column, taken)]
     if not begun:
-        raise UserError(f"nothing of {place.plan.name} on {place.guests} was measured yet", hint="`lab atlas run` does")
+        return None
     sheets = {
         (column.id, text): sheet
         for column in begun
@@ -119,6 +65,7 @@ def assemble(place: Place, found: Sequence[PlannedColumn], taken: TakenOver = NO
     newest = max(sheets.values(), key=lambda sheet: sheet.measured, default=None)
     atlas = Atlas(
         name=place.plan.name,
+        model_version=place.version,
         architecture=place.guests,
         measured=newest.measured if newest else records.now(),
         seeds=place.plan.seeds,
@@ -132,6 +79,14 @@ def assemble(place: Place, found: Sequence[PlannedColumn], taken: TakenOver = NO
         bisected=tuple(one for one in taken.bisected if {one.base, one.test} <= ids),
     )
     return replace(atlas, explained=_explained(atlas, {one.name: one.text for one in chosen}, sheets, taken))
+
+
+def _is_begun(place: Place, column: Column, taken: TakenOver) -> bool:
+    """True for a column with numbers, or with the reason why its kernel cannot be had."""
+    if _described(taken, column) or any(place.sheet(column, text).is_file() for text in place.selections):
+        return True
+    facts = place.load_facts(column)
+    return facts is not None and facts.hole is not None
 
 
 def _cases(place: Place) -> list[_Selected]:
@@ -218,104 +173,6 @@ def _explained(
     return tuple(found[key] for key in sorted(found))
 
 
-# ---- what an atlas has already
-
-
-def taken_from(path: Path, place: Place, found: Sequence[PlannedColumn], work: Work) -> TakenOver:
-    """What can be taken over from the atlas of a file, if it is there."""
-    if not path.exists():
-        return NOTHING
-    try:
-        atlas = data.load(path)
-    except UserError as error:
-        return TakenOver(left=(f"nothing taken over: {error.message}",))
-    return take_over(atlas, place, found, work)
-
-
-def take_over(atlas: Atlas, place: Place, found: Sequence[PlannedColumn], work: Work) -> TakenOver:
-    """What can be taken over from an atlas. found: the plan's columns."""
-    if why := _another(atlas, place):
-        return TakenOver(bisected=atlas.bisected, left=(f"nothing taken over: {why}",))
-    sheets: dict[tuple[str, str], Sheet] = {}
-    left: dict[str, set[str]] = {}
-    for (column, text), sheet in _sheets_of(atlas, place, found, work):
-        if isinstance(sheet, Sheet):
-            sheets[column.id, text] = sheet
-        elif not place.sheet(column, text).is_file():
-            left.setdefault(sheet, set()).add(column.id)
-    lines = tuple(f"{plural(len(ids), 'column')} not taken over: {why}" for why, ids in left.items())
-    return TakenOver(atlas=atlas, bisected=atlas.bisected, sheets=sheets, left=lines)
-
-
-def _another(atlas: Atlas, place: Place) -> str:
-    """The reason why nothing of an atlas can stand in that of a plan; empty where there is none."""
-    if atlas.synthetic:
-        return "it is made up"
-    if atlas.architecture != place.guests:
-        return f"it is of {atlas.architecture}"
-    if atlas.seeds != place.plan.seeds:
-        return f"its cells have {plural(atlas.seeds, 'seed')}, the plan's {place.plan.seeds}"
-    return ""
-
-
-def _sheets_of(
-    atlas: Atlas, place: Place, found: Sequence[PlannedColumn], work: Work
-) -> Iterator[tuple[tuple[Column, str], Sheet | str]]:
-    """The sheets of an atlas by column and selection, or the reason why one cannot be taken over."""
-    planned = {column.id: _is_package(column) for column in found}
-    series = {one.name for one in place.plan.series}
-    here = _fingerprints(place, found, work)
-    for text in place.selections:
-        ((workload, cases),) = selection.select_all([text])
-        names = [f"{workload.name}:{case.name}" for case in cases]
-        theirs = [case.name for case in atlas.cases if case.selection == text]
-        for number, column in enumerate(atlas.columns):
-            key = column, text
-            there = {name: atlas.cells[name][number] for name in theirs}
-            if column.hole or not all(map(_lasts, there.values())):
-                continue  # measured anew, as the next call does with such cells of its own
-            fingerprint = atlas.fingerprints.get(f"{workload.name} {column.machine}", "")
-            if not _is_package(column) or not planned.get(column.id, True):
-                yield key, "only packages are the same kernel everywhere"
-            elif column.id not in planned and column.series not in series:
-                yield key, f"the plan has no series {column.series}"
-            elif set(theirs) != set(names):
-                yield key, f"{text} has other cases"
-            elif (own := here(text, column.machine)) != fingerprint or not own:
-                guests = f"guests of {workload.name} on {column.machine or 'no machine'}"
-                yield key, f"{guests} have fingerprint {own or 'none'} here, {fingerprint or 'none'} there"
-            else:
-                yield key, Sheet(
-                    key="", fingerprint=fingerprint, machine=column.machine, measured=atlas.measured, wall_s=0.0,
-                    environment=atlas.environment, cells=there, profiles={},
-                )  # fmt: skip
-
-
-def _fingerprints(place: Place, found: Sequence[PlannedColumn], work: Work) -> Callable[[str, str], str]:
-    """The fingerprint here of a selection's guests on a kind of machine, each made once."""
-
-    @cache
-    def fingerprint(text: str, machine: str) -> str:
-        if machine not in set(MachineType) or architecture.of_machine(MachineType(machine)).name != place.guests:
-            return ""
-        ((workload, _),) = selection.select_all([text])
-        qemu = guest_exact.find_qemu(place.plan.qemu, architecture.load(place.guests))
-        comparison = place.plan.comparison(text, found[0].spec)
-        return exact.fingerprint_of(workload, MachineType(machine), qemu, comparison, work.progress)
-
-    return fingerprint
-
-
-def _lasts(cell: Cell | Hole) -> bool:
-    """False for a hole that another call, or another machine, may fill."""
-    return isinstance(cell, Cell) or cell.partition(":")[0] in _LASTING
-
-
-def _is_package(column: Column | PlannedColumn) -> bool:
-    """True for a kernel that is a package of the archive, whose version names it; others are named by a spec."""
-    return column.version != (column.spec if isinstance(column, Column) else column.spec.text)
-
-
 def _beside(taken: TakenOver, place: Place, found: Sequence[PlannedColumn]) -> list[Column]:
     """The plan's columns, and in their places those taken over that no archive has any more."""
     known = {column.id for column in found}
@@ -326,9 +183,9 @@ def _beside(taken: TakenOver, place: Place, found: Sequence[PlannedColumn]) -> l
     ordered = []
     for series in place.plan.series:
         mine = [column for column in (*every, *gone) if column.series == series.name]
-        packages = {column.version: column for column in mine if _is_package(column)}
+        packages = {column.version: column for column in mine if column.is_package}
         ordered += [packages[version] for version in debs.in_order(packages)]
-        ordered += [column for column in mine if not _is_package(column)]
+        ordered += [column for column in mine if not column.is_package]
     return ordered
 
 

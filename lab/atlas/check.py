@@ -15,6 +15,7 @@ from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.records import Record
 from lab.core.text import plural, visible
+from lab.guests import model_version
 from lab.guests.run import Arm
 from lab.kernels.kernel import resolve
 from lab.workloads import selection
@@ -62,7 +63,16 @@ def draw(atlas: Atlas, count: int, seed: int) -> list[Wanted]:
 
 
 def check(atlas: Atlas, plan: AtlasPlan, wanted: Sequence[Wanted], work: Work) -> list[Checked]:
-    """Measure cells again, with all that share their guests; nothing that is stored is used."""
+    """Measure cells again, with all that share their guests; nothing that is stored is used.
+
+    `UserError` for an atlas of another model version: its numbers differ for a reason that is known.
+    """
+    if atlas.model_version != model_version.current():
+        raise UserError(
+            f"the atlas is of model version {atlas.model_version}, guests of this lab are of "
+            f"{model_version.current()}: nothing to compare",
+            hint="--data names another atlas, such as the newer ARCHITECTURE.next.json beside it",
+        )
     found = []
     done: dict[tuple[str, str], dict[str, Cell | Hole]] = {}
     prints: dict[tuple[str, str], str] = {}

@@ -1,8 +1,9 @@
 """Measuring an atlas: column by column, each cell once. What is measured stays as long as nothing that it depends on
 changes, so a new package costs one column.
 
-<data>/atlas/<plan>/<architecture>/<column>/column.json    the kernel
-<data>/atlas/<plan>/<architecture>/<column>/<guests>.json  the cells of the cases that share their guests
+<data>/atlas/<plan>/<architecture>/<column>/column.json       the kernel
+<data>/atlas/<plan>/<architecture>/<column>/<guests>.json     the cells of the cases that share their guests
+<data>/atlas/<plan>/<architecture>/<column>/<guests>.v2.json  the same by model version 2
 """
 
 from __future__ import annotations
@@ -56,12 +57,14 @@ class KernelFacts(Record, frozen=True, kw_only=True):
 class Sheet(Record, frozen=True, kw_only=True):
     """The cells of one column that share their guests, stored in one piece.
 
-    key: of all that the numbers follow from. settled: False where the host was to blame for a hole, so that the next
-    run tries again. profiles: of each case, the functions of the first seed. wall_s: of all guests, one by one.
+    key: of all that the numbers follow from. model_version: of all its numbers. settled: False where the host was to
+    blame for a hole, so that the next run tries again. profiles: of each case, the functions of the first seed.
+    wall_s: of all guests, one by one.
     """
 
     schema: int = 1
     key: str
+    model_version: int = 1
     fingerprint: str
     machine: str
     measured: str
@@ -74,10 +77,11 @@ class Sheet(Record, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The folder of an architecture's columns of a plan."""
+    """The folder of an architecture's columns of a plan. version: the model version of all cells from here."""
 
     plan: AtlasPlan
     guests: str
+    version: int
 
     @property
     def folder(self) -> Path:
@@ -94,8 +98,9 @@ class Place:
         return self.folder / column.id / "column.json"
 
     def sheet(self, column: PlannedColumn | Column, text: str) -> Path:
-        """The file of the cells of a selection."""
-        return self.folder / column.id / f"{file_name(text)}.json"
+        """The file of the cells of a selection; those of other versions keep theirs."""
+        version = "" if self.version == 1 else f".v{self.version}"
+        return self.folder / column.id / f"{file_name(text)}{version}.json"
 
     def work(self, column: PlannedColumn | Column, text: str) -> Path:
         """The folder of guests that are under way."""
@@ -138,17 +143,19 @@ class _Guests:
         return series
 
 
-def measure(place: Place, found: Sequence[PlannedColumn], work: Work, there: Container[tuple[str, str]] = ()) -> int:
-    """Measure columns in their order as far as they are not there, until the budget is used up; returns how many are
-    whole then. there: the selections of columns that an atlas has already.
+def measure(
+    place: Place, found: Sequence[PlannedColumn], work: Work, there: Container[tuple[str, str]] = ()
+) -> dict[str, bool]:
+    """Measure columns in their order as far as they are not there, until the budget is used up; returns which of those
+    that were begun are whole then. there: the selections of columns that an atlas has already.
     """
-    whole = 0
+    whole = {}
     with _alone(place), work.progress.task(f"columns of {place.guests}", len(found)) as task:
         for column in found:
             if work.out_of_time:
                 break
             texts = [text for text in place.selections if (column.id, text) not in there]
-            whole += not texts or _column(place, column, texts, work)
+            whole[column.id] = not texts or _column(place, column, texts, work)
             task.advance()
     return whole
 
@@ -192,7 +199,7 @@ def _column(place: Place, column: PlannedColumn, texts: Sequence[str], work: Wor
     run(wanted, arm, place.plan.seeds, work)
     complete = True
     for one in wanted:
-        sheet = _sheet(one, arm, place.plan.seeds, work)
+        sheet = _sheet(place, one, arm, work)
         if sheet is None:
             complete = False
             continue
@@ -238,8 +245,8 @@ def _prepare(place: Place, column: PlannedColumn, text: str, arm: Arm, work: Wor
             for case in cases
         }
         sheet = Sheet(
-            key="", fingerprint="", machine="", measured=_now(), wall_s=0.0, settled=False, cells=cells,
-            profiles={},
+            key="", model_version=place.version, fingerprint="", machine="", measured=_now(), wall_s=0.0, settled=False,
+            cells=cells, profiles={},
         )  # fmt: skip
         _save(place.sheet(column, text), sheet)
         return None
@@ -257,9 +264,9 @@ def prepare(plan: AtlasPlan, column: PlannedColumn, text: str, arm: Arm, folder:
     return _Guests(text=text, ready=ready, key=key_of(plan, column, series, arm.kernel.key), folder=folder)
 
 
-def _sheet(one: _Guests, arm: Arm, seeds: int, work: Work) -> Sheet | None:
+def _sheet(place: Place, one: _Guests, arm: Arm, work: Work) -> Sheet | None:
     """The cells of guests that ran; None where the budget ended first."""
-    series = one.series
+    series, seeds = one.series, place.plan.seeds
     if any(len(series.runs_of(arm.name, case)) < seeds and not series.failure(arm.name, case) for case in series.cases):
         return None
     name = series.bench.workload.name
@@ -267,6 +274,7 @@ def _sheet(one: _Guests, arm: Arm, seeds: int, work: Work) -> Sheet | None:
     shape = one.ready.environment
     return Sheet(
         key=one.key,
+        model_version=place.version,
         fingerprint=series.bench.fingerprint,
         machine=str(series.bench.machine),
         measured=_now(),

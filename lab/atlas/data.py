@@ -17,7 +17,7 @@ import msgspec
 
 from lab.atlas.plan import Known, version_of
 from lab.core import paths, records
-from lab.core.errors import UserError, suggestion
+from lab.core.errors import GuestFailure, UserError, suggestion
 from lab.core.records import Record
 from lab.guests.costs import BASES, Basis
 from lab.kernels import architecture, compilers
@@ -26,6 +26,9 @@ Hole = str
 """The reason why a cell has no numbers."""
 
 NOT_MEASURED = "not measured yet"
+
+_LASTING = {"no number", *(kind.value for kind in GuestFailure if kind.blames != "host")}
+"""What holes begin with that are found again by every machine."""
 
 
 class Cell(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -46,6 +49,11 @@ class Cell(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
         """The mean over the seeds."""
         values = self.values(basis)
         return fmean(values) if values else None
+
+
+def lasts(cell: Cell | Hole) -> bool:
+    """True for numbers, and for a hole that no other call and no other machine can fill."""
+    return isinstance(cell, Cell) or cell.partition(":")[0] in _LASTING
 
 
 class FunctionCost(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -91,6 +99,11 @@ class Column(Record, frozen=True, kw_only=True, omit_defaults=True):
     date: str = ""
     machine: str = ""
     hole: Hole | None = None
+
+    @property
+    def is_package(self) -> bool:
+        """True for a package of the archive, whose version names the kernel; others are named by a spec."""
+        return self.version != self.spec
 
     @property
     def compiler(self) -> str:
@@ -159,12 +172,14 @@ class Bisected(Record, frozen=True, kw_only=True):
 class Atlas(Record, frozen=True, kw_only=True, dict=True):
     """An atlas of one architecture. cells: of each case, one for each column.
 
+    model_version: of the numbers of all its cells (see `lab.guests.model_version`).
     environment: what all numbers depend on besides kernel, case and seed. fingerprints: of guests, by workload and kind
     of machine. synthetic: made up, for tests.
     """
 
     schema: Literal[1] = 1
     name: str
+    model_version: int = 1
     architecture: str
     measured: str
     seeds: int
@@ -185,10 +200,11 @@ class Atlas(Record, frozen=True, kw_only=True, dict=True):
             if len(self.cells.get(case.name, ())) != len(self.columns):
                 raise ValueError(f"{case.name} has {len(self.cells.get(case.name, ()))} of {len(self.columns)} cells")
 
-    @property
+    @cached_property
     def bases(self) -> tuple[Basis, ...]:
-        """The bases that its costs have: cycles first, where guests are modelled."""
-        return BASES if architecture.load(self.architecture).modelled else ("instructions",)
+        """The bases that its costs have: cycles first, where guests of its version are modelled."""
+        cells = [cell for row in self.cells.values() for cell in row if isinstance(cell, Cell)]
+        return BASES if any(cell.cycles for cell in cells) or not cells else ("instructions",)
 
     @property
     def groups(self) -> dict[str, list[CaseInfo]]:
@@ -252,9 +268,15 @@ class Atlas(Record, frozen=True, kw_only=True, dict=True):
                 if isinstance(cell, str):
                     yield case, column, cell
 
-    def repeat(self, case: CaseInfo, column: Column) -> list[str]:
-        """The command that measures a cell again, and compares it with this data."""
-        return ["lab", "atlas", "check", f"{case.name}@{column.id}"]
+    @cached_property
+    def whole(self) -> list[Column]:
+        """The columns of which nothing is left to measure."""
+        rows = self.cells.values()
+        return [
+            column
+            for index, column in enumerate(self.columns)
+            if not column.hole and all(lasts(row[index]) for row in rows)
+        ]
 
 
 def folder() -> Path:
@@ -264,7 +286,18 @@ def folder() -> Path:
 
 def shipped() -> list[Path]:
     """The atlases that come with the lab, that of the default architecture first."""
-    return sorted(folder().glob("*.json"), key=lambda path: (path.stem != architecture.DEFAULT, path.stem))
+    found = [path for path in folder().glob("*.json") if not path.stem.endswith(".next")]
+    return sorted(found, key=lambda path: (path.stem != architecture.DEFAULT, path.stem))
+
+
+def growing(path: Path) -> Path:
+    """The file beside an atlas in which a newer one grows, until it has all columns of the atlas."""
+    return path.with_suffix(".next.json")
+
+
+def load_growing(path: Path) -> Atlas | None:
+    """The newer atlas beside that of a file; None where there is none."""
+    return load(growing(path)) if growing(path).exists() else None
 
 
 def load(path: Path | None = None, guests: str = architecture.DEFAULT) -> Atlas:

@@ -137,6 +137,11 @@ class PlannedColumn(NamedTuple):
     spec: KernelSpec
 
     @property
+    def is_package(self) -> bool:
+        """True for a package of the archive, whose version names the kernel; others are named by a spec."""
+        return self.version != self.spec.text
+
+    @property
     def id(self) -> str:
         """A name for files and links: the version; where that is none for a file, what can be of it and a digest."""
         name = re.sub(r"[^A-Za-z0-9.+~-]+", "-", self.version).strip("-.")

@@ -12,7 +12,7 @@ import json
 import math
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from lab.atlas.judgement import Change, Judgement
 from lab.core import paths, records
 from lab.core.text import number, visible_lines, visible_record
 from lab.guests.costs import Basis
+from lab.kernels import architecture
 from lab.report import page
 from lab.stats.defaults import ALPHA
 from lab.stats.verdict import percent
@@ -33,13 +34,26 @@ from lab.stats.verdict import percent
 LEVELS = (0.02, 0.1, 0.25, 0.5)
 """The changes from which a cell of the matrix has a darker colour, on either side."""
 
+_NEXT = "next"
+"""The folder of a newer atlas that grows, below the complete one's."""
+
 _LARGEST = 25
 _SIZE = 1000
 _MARGIN = 20
 
 
-def write(atlases: Sequence[Atlas], output: Path) -> int:
-    """Write the site of atlases into a folder: the first at its top, each other one below it. Returns the files."""
+def write_files(paths: Sequence[Path], output: Path) -> int:
+    """Write the site of atlases on file, each with the newer one that grows beside it. Returns the files."""
+    atlases = [data.load(path) for path in paths]
+    growing = {one.architecture: data.load_growing(path) for one, path in zip(atlases, paths, strict=True)}
+    return write(atlases, output, {name: atlas for name, atlas in growing.items() if atlas is not None})
+
+
+def write(atlases: Sequence[Atlas], output: Path, growing: Mapping[str, Atlas] | None = None) -> int:
+    """Write the site of atlases into a folder: the first at its top, each other one below it. Returns the files.
+
+    growing: newer atlases by architecture, each in a folder of its own below the complete one.
+    """
     count = 0
     for index, atlas in enumerate(atlases):
         folder = output / _folder(atlases, index)
@@ -48,19 +62,40 @@ def write(atlases: Sequence[Atlas], output: Path) -> int:
             for place, other in enumerate(atlases)
             if place != index
         ]
-        for name, content in Site(atlas, others).files():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with paths.writing(path):
-                path.write_text(content)
-            count += 1
-        records.write_atomic(folder / "atlas.json", data.encode(atlas))
+        newer = (growing or {}).get(atlas.architecture)
+        if newer is None:
+            count += _write(Site(atlas, others), folder)
+            continue
+        said = text.progress(atlas, newer)
+        count += _write(Site(atlas, others, Beside(said, "its pages as it grows", f"{_NEXT}/index.html")), folder)
+        up = Beside(said, f"the last complete one, of model version {atlas.model_version}", "../index.html")
+        ways = [(name, f"../{way}") for name, way in others]
+        count += _write(Site(newer, ways, up, is_growing=True), folder / _NEXT)
+    return count
+
+
+def _write(site: Site, folder: Path) -> int:
+    count = 1
+    for name, content in site.files():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with paths.writing(path):
+            path.write_text(content)
         count += 1
+    records.write_atomic(folder / "atlas.json", data.encode(site.stored))
     return count
 
 
 def _folder(atlases: Sequence[Atlas], index: int) -> str:
     return f"{atlases[index].architecture}/" if index else ""
+
+
+class Beside(NamedTuple):
+    """The other of a complete atlas and the newer one: a line about both, and the way to it."""
+
+    said: str
+    title: str
+    path: str
 
 
 class Curve(NamedTuple):
@@ -74,13 +109,26 @@ class Curve(NamedTuple):
 
 
 class Site:
-    """The pages of an atlas. others: the names of other atlases, and the way to them."""
+    """The pages of an atlas. others: the names of other atlases, and the way to them. beside: the complete one of a
+    newer one that grows, or the other way round."""
 
     percent = staticmethod(percent)
 
-    def __init__(self, atlas: Atlas, others: Sequence[tuple[str, str]] = ()) -> None:
+    def __init__(
+        self,
+        atlas: Atlas,
+        others: Sequence[tuple[str, str]] = (),
+        beside: Beside | None = None,
+        *,
+        is_growing: bool = False,
+    ) -> None:
+        self.stored = atlas
         self.atlas = atlas = _visible(atlas)
         self.others = others
+        self.beside = beside
+        self.source = ["--data", f"{atlas.architecture}.next.json"] if is_growing else []
+        if not is_growing and atlas.architecture != architecture.DEFAULT:
+            self.source = ["--arch", atlas.architecture]
         self.judged = Judgement(atlas)
         self._style = _source("atlas.css")
         self._script = _source("atlas.js")
@@ -205,6 +253,7 @@ class Site:
             "threshold": self.atlas.threshold,
             "levels": LEVELS,
             "holes": reasons,
+            "source": "".join(f" {word}" for word in self.source),
             "columns": [
                 {
                     "id": column.id, "version": column.version, "series": column.series, "builder": column.compiler,
@@ -269,7 +318,7 @@ class Site:
 
     def again(self, case: CaseInfo, column: Column) -> str:
         """The command that measures a cell again."""
-        return shlex.join(self.atlas.repeat(case, column))
+        return shlex.join(["lab", "atlas", "check", f"{case.name}@{column.id}", *self.source])
 
     # ---- a case
 

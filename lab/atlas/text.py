@@ -13,6 +13,7 @@ from lab.atlas.data import Atlas, CaseInfo, Cell, Column
 from lab.atlas.judgement import Change, Judgement
 from lab.core import records
 from lab.core.text import columns, number, plural, visible, visible_lines, wrapped
+from lab.guests import model_version
 from lab.guests.costs import BASES
 from lab.stats.verdict import Outcome, percent
 
@@ -120,8 +121,18 @@ def about(atlas: Atlas) -> str:
     return (
         f"{made}{atlas.name} on {atlas.architecture}, {plural(len(atlas.columns), 'kernel')}, "
         f"measured {atlas.measured[:10]}, "
-        f"{plural(atlas.seeds, 'seed')}; costs of one operation{f', {model}' if model else ''}"
+        f"{plural(atlas.seeds, 'seed')}; costs of one operation{f', {model}' if model else ''}, "
+        f"model version {atlas.model_version}"
     )
+
+
+def progress(complete: Atlas, growing: Atlas) -> str:
+    """How far the newer atlas is that grows beside a complete one, and why its numbers are others, in a line."""
+    number = growing.model_version
+    ids = {column.id for atlas in (complete, growing) for column in atlas.columns}
+    why = "; ".join(one.reason for one in model_version.history() if complete.model_version < one.number <= number)
+    said = f"Model version {number}: {len(growing.whole)} of {plural(len(ids), 'column')} measured so far"
+    return f"{said} ({why})" if why else said
 
 
 # ---- two kernels
@@ -197,6 +208,7 @@ def case_document(judged: Judgement, info: CaseInfo) -> dict[str, Any]:
     return {
         "schema": "lab.atlas.case/1",
         "architecture": judged.atlas.architecture,
+        "model_version": judged.atlas.model_version,
         "case": info.name,
         "group": info.group,
         "cells": cells,
@@ -209,6 +221,7 @@ def pair_document(judged: Judgement, base: Column, test: Column) -> dict[str, An
     return {
         "schema": "lab.atlas.diff/1",
         "architecture": judged.atlas.architecture,
+        "model_version": judged.atlas.model_version,
         "base": base.id,
         "test": test.id,
         "remarks": remarks(base, test),

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from lab.atlas import assembly, columns, commits, site, text
+from lab.atlas import assembly, columns, commits, growth, site, takeover, text
 from lab.atlas import check as atlas_check
 from lab.atlas import data as atlas_data
 from lab.atlas import plan as atlas_plan
@@ -16,7 +16,9 @@ from lab.atlas.judgement import Judgement
 from lab.cli import options
 from lab.core import records
 from lab.core.errors import UserError
+from lab.core.executor import Work
 from lab.core.text import plural, show, visible
+from lab.guests import model_version
 from lab.kernels import architecture
 
 _plan = click.option(
@@ -68,8 +70,9 @@ def run(
 ) -> None:
     """Measure what a plan's kernels lack, and write the atlas of each architecture: OUTPUT/ARCHITECTURE.json.
 
-    Nothing is measured twice: a second call goes on where the first one stopped, and a new package costs one column.
-    What the file has from another machine is taken over where guests have the same fingerprint here.
+    The stalest columns come first, and nothing is measured twice: a second call goes on where the first one stopped,
+    and a new package costs one column. What the file has from another machine is taken over where guests have the same
+    fingerprint here. A new model version grows in OUTPUT/ARCHITECTURE.next.json, until it has every column.
 
     \b
     Example:
@@ -81,26 +84,38 @@ def run(
     output.mkdir(parents=True, exist_ok=True)
     with options.work(jobs, budget, cluster, share) as work:
         for guests in arch or loaded.architectures:
-            place = Place(plan=loaded, guests=guests)
-            found = atlas_plan.columns(loaded, guests, work.progress)
-            wanted = atlas_plan.by_interest(atlas_plan.chosen(found, only))
-            if not wanted:
-                raise UserError(f"no kernel of the plan is like {' or '.join(only)}")
-            file = output / f"{guests}.json"
-            taken = assembly.taken_from(file, place, found, work)
-            for line in taken.left:
-                click.echo(visible(f"{file}: {line}"))
-            whole = columns.measure(place, wanted, work, () if anew else taken.sheets)
-            made = assembly.assemble(place, found, taken)
-            if taken.left:
-                file.replace(file.with_name(f"{file.name}.old"))
-            records.write_atomic(file, records.sealed(atlas_data.encode(made)))
-            holes = sum(1 for _ in made.holes)
-            others = sum(not place.facts(column).is_file() for column in taken.columns)
-            click.echo(
-                f"{file}: {whole} of {plural(len(wanted), 'column')} whole, {plural(len(made.cases), 'case')}, "
-                f"{plural(holes, 'hole')}; {plural(others, 'column')} taken over"
-            )
+            _grow(loaded, guests, only, output / f"{guests}.json", work, anew=anew)
+
+
+def _grow(
+    plan: atlas_plan.AtlasPlan, guests: str, only: tuple[str, ...], file: Path, work: Work, *, anew: bool
+) -> None:
+    """Measure what the columns of an architecture lack, and write its atlas."""
+    place = Place(plan=plan, guests=guests, version=model_version.current())
+    found = atlas_plan.columns(plan, guests, work.progress)
+    wanted = atlas_plan.by_interest(atlas_plan.chosen(found, only))
+    if not wanted:
+        raise UserError(f"no kernel of the plan is like {' or '.join(only)}")
+    on_file = growth.read(file, place)
+    here = takeover.fingerprints(place, found, work)
+    taken = takeover.take_over(on_file.atlases, place, found, here)
+    for line in (*on_file.unfit, *(f"{file}: {line}" for line in taken.left)):
+        click.echo(visible(line))
+    there = frozenset[tuple[str, str]]() if anew else taken.sure
+    queue = growth.Queue(place=place, wanted=wanted, there=there, on_file=on_file, here=here)
+    begun = columns.measure(place, queue.columns, work, there)
+    made = assembly.assemble(place, found, taken)
+    if made is None:
+        click.echo(f"{file}: {queue.summary(begun)}; nothing to write yet")
+        return
+    written, lines = growth.store(on_file, made, found)
+    others = sum(not place.facts(column).is_file() for column in taken.columns)
+    click.echo(
+        f"{written}: {queue.summary(begun)}; {plural(len(made.cases), 'case')}, "
+        f"{plural(sum(1 for _ in made.holes), 'hole')}; {plural(others, 'column')} taken over"
+    )
+    for line in lines:
+        click.echo(visible(line))
 
 
 @atlas.command("show")
@@ -207,16 +222,18 @@ def bisect(
 def site_(files: tuple[Path, ...], output: Path) -> None:
     """Write an atlas as a static site, which needs no server.
 
+    A newer one that grows beside the file, FILE.next.json for FILE.json, has its own pages, in the folder `next`.
+
     \b
     Example:
       lab atlas site --output public
     """
-    atlases = [atlas_data.load(path) for path in files or atlas_data.shipped()]
-    if not atlases:
+    paths = files or atlas_data.shipped()
+    if not paths:
         raise UserError(
             "no atlas comes with this version", hint="measure one with `lab atlas run`, and give it as --data"
         )
-    count = site.write(atlases, output)
+    count = site.write_files(paths, output)
     click.echo(f"{output / 'index.html'}: {plural(count, 'file')}")
 
 

@@ -41,6 +41,6 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setup:
             f'schema = 1\nworkloads = ["{workload}"]\n[[series]]\nname = "mine"\nkernels = ["file:/boot/a"]\n'
         )
         found = [PlannedColumn("mine", name, kernel(name).spec) for name in ("a", "b")]
-        return guests, Place(plan=plan.load(path), guests="x86_64"), found
+        return guests, Place(plan=plan.load(path), guests="x86_64", version=1), found
 
     return prepare

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
+from msgspec.structs import replace
 
 from lab.atlas import assembly, check, columns, data
 from lab.atlas.columns import Place
@@ -170,10 +171,10 @@ def test_a_column_that_the_budget_cuts_goes_on_with_the_seed_that_is_missing(set
 
     work = Cut(progress=quiet().progress, jobs=1)
     end[0] = 2
-    assert columns.measure(place, found[:1], work) == 0
-    assert not list(place.folder.glob("a/mine*.json")) and len(guests.calls) == 2
+    assert columns.measure(place, found[:1], work) == {"a": False}
+    assert [path.name for path in place.folder.glob("a/*.json")] == ["column.json"] and len(guests.calls) == 2
     end[0] = 100
-    assert columns.measure(place, found[:1], work) == 1
+    assert columns.measure(place, found[:1], work) == {"a": True}
     assert len(guests.calls) == 3
 
 
@@ -196,6 +197,15 @@ def test_checking_measures_again_and_tells_what_differs(setup: Setup) -> None:
         (other,) = check.check(atlas, place.plan, wanted, quiet())
     assert not other.is_equal
     assert list(check.lines([same, other]))[-1] == "1 of 2 cells equal to the last digit"
+
+
+def test_cells_of_another_version_are_not_called_different(setup: Setup) -> None:
+    guests, place, found = setup()
+    atlas = replace(measured(place, found), model_version=2)
+    guests.calls.clear()
+    with pytest.raises(UserError, match="of model version 2, guests of this lab are of 1"):
+        check.check(atlas, place.plan, [check.Wanted(atlas.cases[0], atlas.columns[1])], quiet())
+    assert guests.calls == []
 
 
 # ---- damaged files

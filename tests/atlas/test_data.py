@@ -39,6 +39,33 @@ def test_a_file_gives_the_atlas_again(file: Path, atlas: Atlas) -> None:
     assert len(file.read_text().splitlines()) > len(atlas.cases) + len(atlas.columns)
 
 
+def test_an_atlas_from_before_versions_is_of_the_first(file: Path, atlas: Atlas) -> None:
+    document = json.loads(file.read_bytes())
+    del document["model_version"]
+    file.write_text(json.dumps(document))
+    assert data.load(file) == atlas and atlas.model_version == 1
+
+
+def test_an_atlas_that_grows_is_none_of_those_that_come_with_the_lab(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data, "folder", lambda: tmp_path)
+    for name in ("arm64", "x86_64"):
+        (tmp_path / f"{name}.json").touch()
+    data.growing(tmp_path / "x86_64.json").touch()
+    assert [path.name for path in data.shipped()] == ["x86_64.json", "arm64.json"]
+
+
+def test_costs_have_the_bases_of_the_cells(atlas: Atlas) -> None:
+    """Guests of an architecture can be modelled in one model version, and not in the one before."""
+    counted = {
+        name: tuple(msgspec.structs.replace(cell, cycles=()) if isinstance(cell, Cell) else cell for cell in row)
+        for name, row in atlas.cells.items()
+    }
+    assert atlas.bases == ("cycles", "instructions")
+    assert msgspec.structs.replace(atlas, cells=counted).bases == ("instructions",)
+
+
 def test_a_file_that_is_no_atlas_is_named(tmp_path: Path, atlas: Atlas) -> None:
     path = tmp_path / "bad.json"
     document = json.loads(data.encode(atlas))

@@ -9,11 +9,14 @@ import time
 from pathlib import Path
 from urllib.parse import unquote
 
+import pytest
 from msgspec.structs import replace
 
 from lab.atlas import data, site, text
 from lab.atlas.data import Cell
 from lab.atlas.site import Site
+from lab.guests import model_version
+from lab.guests.model_version import ModelVersion
 
 from ..fakes import atlas as fake
 from ..fakes.result import HOSTILE
@@ -39,9 +42,9 @@ class Links(html.parser.HTMLParser):
 def test_every_link_leads_to_a_page_of_the_site(tmp_path: Path) -> None:
     one = fake.atlas(4, 9, steps={(1, 4): 1.2}, holes={(2, 3): "panic"})
     other = replace(one, architecture="arm64")
-    site.write([one, other], tmp_path)
+    site.write([one, other], tmp_path, {name: fake.growing(one, 3) for name in ("x86_64", "arm64")})
     pages = list(tmp_path.rglob("*.html"))
-    assert len(pages) == 2 * (2 + 4 + 9)
+    assert len(pages) == 2 * (2 + 4 + 9) + 2 * (2 + 4 + 3)
     for page in pages:
         for link in Links(page).links:
             name, _, anchor = unquote(link).partition("#")
@@ -62,6 +65,35 @@ def test_the_matrix_says_what_the_data_says(tmp_path: Path) -> None:
     assert embedded["cases"][1]["steps"]["cycles"] == [4]
     assert embedded["holes"][embedded["cases"][2]["holes"]["3"]] == "panic: it did not boot"
     assert data.load(tmp_path / "atlas.json") == atlas
+
+
+def test_a_newer_atlas_is_beside_the_complete_one_as_it_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = [
+        ModelVersion(number=number, reason=reason) for number, reason in ((1, "the first"), (2, "it got right"))
+    ]
+    monkeypatch.setattr(model_version, "history", lambda: tuple(versions))
+    complete = fake.atlas(4, 9, holes={(0, 8): "not measured yet", (1, 7): "panic: it did not boot"})
+    file = tmp_path / "x86_64.json"
+    file.write_bytes(data.encode(complete))
+    data.growing(file).write_bytes(data.encode(fake.growing(complete, 3)))
+    count = site.write_files([file], tmp_path / "site")
+    assert count == sum(path.is_file() for path in (tmp_path / "site").rglob("*"))
+    line = "Model version 2: 2 of 9 columns measured so far (it got right); "
+    for folder, way, cell in (
+        ("", "next/index.html", "check syscalls:case-2@6.9.1-1<"),
+        ("next", "../index.html", "check syscalls:case-2@6.9.1-1 --data x86_64.next.json<"),
+    ):
+        top = tmp_path / "site" / folder
+        assert f'{line}<a href="{way}">' in (top / "index.html").read_text()
+        page = (top / "case" / "syscalls-case-2.html").read_text()
+        assert f'{line}<a href="../{way}">' in page and cell in page
+        assert data.load(top / "atlas.json").model_version == (2 if folder else 1)
+
+
+def test_the_commands_of_another_architecture_name_it(tmp_path: Path) -> None:
+    site.write([replace(fake.atlas(2, 3), architecture="arm64")], tmp_path)
+    page = (tmp_path / "case" / "syscalls-case-1.html").read_text()
+    assert "lab atlas check syscalls:case-1@6.3.1-1 --arch arm64<" in page
 
 
 def test_a_case_s_page_has_its_step_its_functions_its_code_and_its_commands(tmp_path: Path) -> None:

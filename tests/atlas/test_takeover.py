@@ -12,13 +12,13 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from lab.atlas import assembly, columns, data, text
+from lab.atlas import assembly, columns, data, growth, takeover, text
 from lab.atlas import plan as atlas_plan
-from lab.atlas.assembly import TakenOver
 from lab.atlas.columns import Place
 from lab.atlas.data import NOT_MEASURED, Atlas, Bisected, Cell
 from lab.atlas.judgement import Judgement
 from lab.atlas.plan import PlannedColumn
+from lab.atlas.takeover import TakenOver
 from lab.cli import main
 from lab.core import records
 
@@ -46,12 +46,14 @@ class Other:
     def taken(self, atlas: Atlas | None = None, found: list[PlannedColumn] | None = None) -> TakenOver:
         if atlas is not None:
             self.file.write_bytes(data.encode(atlas))
-        return assembly.taken_from(self.file, self.place, found or self.found, quiet())
+        found = found or self.found
+        on_file = growth.read(self.file, self.place)
+        return takeover.take_over(on_file.atlases, self.place, found, takeover.fingerprints(self.place, found, quiet()))
 
     def run(self, taken: TakenOver, found: list[PlannedColumn] | None = None) -> Atlas:
         """Measure what lacks, and put the atlas together."""
         found = found or self.found
-        columns.measure(self.place, found, quiet(), taken.sheets)
+        columns.measure(self.place, found, quiet(), taken.sure)
         return assembly.assemble(self.place, found, taken)
 
 
@@ -120,8 +122,10 @@ def test_a_kernel_that_the_archive_has_no_more_stays_in_its_place(series: str, o
 Change = Callable[[Atlas], Atlas]
 REFUSED: dict[str, tuple[Change, str]] = {
     "seeds": (lambda atlas: replace(atlas, seeds=4), "nothing taken over: its cells have 4 seeds, the plan's 3"),
-    "architecture": (lambda atlas: replace(atlas, architecture="arm64"), "nothing taken over: it is of arm64"),
-    "made up": (lambda atlas: replace(atlas, synthetic=True), "nothing taken over: it is made up"),
+    "version": (
+        lambda atlas: replace(atlas, model_version=0),
+        "nothing taken over: it is of model version 0, guests here of 1",
+    ),
     "cases": (
         lambda atlas: replace(atlas, cases=atlas.cases[:1]),
         "2 columns not taken over: {text} has other cases",
@@ -159,11 +163,21 @@ def test_a_damaged_file_is_named_and_costs_its_columns(damage: str, other: Other
     records.write_atomic(other.file, records.sealed(data.encode(other.atlas)))
     FILES[damage](other.file)
     with capabilities.none():
-        taken = other.taken()
+        on_file = growth.read(other.file, other.place)
     if other.file.exists():
-        (line,) = taken.left
+        (line,) = on_file.unfit
         assert line.startswith("nothing taken over: ") and str(other.file) in line
-    assert len(other.run(taken).columns) == 3 and len(other.guests.calls) == 9
+    assert on_file.atlases == []
+    assert len(other.run(TakenOver()).columns) == 3 and len(other.guests.calls) == 9
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"synthetic": True}, "is made up"), ({"architecture": "arm64"}, "is of arm64")],
+)
+def test_what_is_no_atlas_of_the_plan_is_named(change: dict[str, Any], words: str, other: Other) -> None:
+    other.file.write_bytes(data.encode(replace(other.atlas, **change)))
+    assert growth.read(other.file, other.place).unfit == (f"nothing taken over: {other.file} {words}",)
 
 
 @pytest.mark.parametrize(
@@ -183,6 +197,28 @@ def test_a_hole_that_another_machine_may_fill_is_measured_here(hole: str, boots:
     made = other.run(other.taken(replace(other.atlas, cells=cells)))
     assert len(other.guests.calls) == boots
     assert made.cells["mine:small"][0] == hole if boots == 3 else isinstance(made.cells["mine:small"][0], Cell)
+
+
+def test_what_a_spec_names_stays_until_this_machine_has_measured_its_own(other: Other) -> None:
+    """Another kernel may be meant by it here: its numbers are those of the file, and stale."""
+    named = [column._replace(version=column.spec.text) for column in other.found[:2]]
+    ids = {old.id: new.id for old, new in zip(other.found, named, strict=False)}
+    atlas = replace(
+        other.atlas,
+        columns=tuple(
+            replace(one, id=new.id, version=new.version, spec=new.version)
+            for one, new in zip(other.atlas.columns, named, strict=True)
+        ),
+        bisected=(replace(STEP, base=ids["a"], test=ids["b"]),),
+    )
+    taken = other.taken(atlas, named)
+    assert taken.left == () and len(taken.sheets) == 2 and taken.sure == frozenset()
+    assert assembly.assemble(other.place, named, taken).cells == other.atlas.cells
+    other.guests.formula = dearer
+    columns.measure(other.place, named[:1], quiet(), taken.sure)
+    made = assembly.assemble(other.place, named, other.taken(atlas, named))
+    assert made.cells["mine:small"][0] != other.atlas.cells["mine:small"][0]
+    assert made.cells["mine:small"][1] == other.atlas.cells["mine:small"][1]
 
 
 def test_cells_of_this_machine_come_before_the_files(other: Other) -> None:
@@ -219,7 +255,7 @@ def test_the_command_says_what_it_took_over(
     run: Callable[..., int], other: Other, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run() == 0
-    assert capsys.readouterr().out == f"{other.file}: 3 of 3 columns whole, 2 cases, 0 holes; 2 columns taken over\n"
+    assert capsys.readouterr().out == f"{other.file}: 3 of 3 columns whole; 2 cases, 0 holes; 2 columns taken over\n"
     assert len(other.guests.calls) == 3 and len(data.load(other.file).columns) == 3
     assert run("--only", "b", "--anew") == 0
     assert len(other.guests.calls) == 6 and len(data.load(other.file).columns) == 3
@@ -232,7 +268,8 @@ def test_the_command_keeps_a_file_of_which_it_left_something(
     other.file.write_bytes(data.encode(fake.atlas()))
     assert run() == 0
     assert capsys.readouterr().out.splitlines() == [
-        f"{other.file}: nothing taken over: it is made up",
-        f"{other.file}: 3 of 3 columns whole, 2 cases, 0 holes; 0 columns taken over",
+        f"nothing taken over: {other.file} is made up",
+        f"{other.file}: 3 of 3 columns whole; 2 cases, 0 holes; 0 columns taken over",
+        f"{other.file}.old: kept, with what is no atlas of this plan",
     ]
     assert data.load(other.file.with_name("x86_64.json.old")) == fake.atlas()

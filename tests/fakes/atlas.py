@@ -6,6 +6,8 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from lab.atlas.data import Atlas, CaseInfo, Cell, Column, Explained, FunctionChange, FunctionCost, Hole
 from lab.atlas.plan import Known
 
@@ -81,3 +83,20 @@ def atlas(
         known=(Known(cases=("syscalls:case-1",), releases=("6.5.1",), commit="0123456789ab", subject="a change" + words,
                      link="https://example.org/a"),),
     )  # fmt: skip
+
+
+def growing(complete: Atlas, count: int, version: int = 2) -> Atlas:
+    """The newer atlas beside a complete one, with its last columns so far; all numbers are half as large again."""
+    cells = {
+        name: tuple(
+            Cell(
+                tuple(round(1.5 * one, 3) for one in cell.cycles),
+                tuple(round(1.5 * one, 3) for one in cell.instructions),
+            )
+            if isinstance(cell, Cell)
+            else cell
+            for cell in row[-count:]
+        )
+        for name, row in complete.cells.items()
+    }
+    return replace(complete, model_version=version, columns=complete.columns[-count:], cells=cells, explained=())

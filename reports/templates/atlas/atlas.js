@@ -111,7 +111,7 @@ function matrixPage(table) {
     const relative = base ? `, ${percentText(value / base)} against ${atlas.columns[reference].version}` : "";
     const facts = element("p", `${shown(value)} ${basis}${relative}; A/A band ±${(100 * Math.expm1(row.bands[basis])).toFixed(1)} %`);
     const again = element("p", "");
-    again.append(element("code", `lab atlas check ${row.name}@${column.id}`));
+    again.append(element("code", `lab atlas check ${row.name}@${column.id}${atlas.source}`));
     chosen.replaceChildren(title, facts, again, curveOf(row, basis, index));
   };
   const keep = () => {
