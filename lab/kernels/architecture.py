@@ -132,10 +132,9 @@ def load(name: str = DEFAULT) -> Architecture:
 
 
 def experiment(model: str) -> str:
-    """The identity of a model, which says so where the machine in it is an experimental one."""
-    _, _, named = model.partition(" ")
-    trials = {load(name).experimental for name in names()} - {""}
-    return f"{model}, experimental" if named.partition(" ")[0] in trials else model
+    """The name of a machine, or the identity of a model, which says so where the machine is an experimental one."""
+    trials = {load(name).experimental for name in names()}
+    return f"{model}, experimental" if trials.intersection(model.split()) else model
 
 
 def require_default(what: str, guests: Iterable[str]) -> None:
