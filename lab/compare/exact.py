@@ -475,7 +475,8 @@ def _on_other_machines(
 ) -> dict[str, dict[str, float | None]]:
     """The change of each case with one seed, by machine and case; none when the budget is used up."""
     own = hardware.load(plan.machine or hardware.DEFAULT)
-    machines = {ref: machine for ref in hardware.names() if (machine := hardware.load(ref)).key != own.key}
+    others = {ref: hardware.load(ref) for ref in hardware.names(own.architecture)}
+    machines = {ref: machine for ref, machine in others.items() if machine.key != own.key}
     if work.out_of_time:
         work.progress.log("--robust: the budget was used up before the other machines")
         return {}

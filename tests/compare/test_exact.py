@@ -275,7 +275,7 @@ def write_machine(folder: Path, name: str) -> str:
     machine = hardware.read(room("machines") / "zen4.toml")
     made_up = {"l2_hit": (10.0,), "llc_hit": (100.0,), "memory": (400.0,), **MACHINES[name]}
     costs = {}
-    for cost in machine.cost.__struct_fields__:
+    for cost in machine.cost.given():
         value, low, high = (*made_up.get(cost, (1.0,)), None, None)[:3]
         costs[cost] = Cost(cycles=value or 0, low=low, high=high, source="made up", estimate=low is not None)
     path = folder / f"{name}.toml"
@@ -295,7 +295,7 @@ def robust(
     monkeypatch.setattr(exact, "load_instrument", lambda machine, model: FakeInstrument(machine))
     workload = write_workload(tmp_path / "mine", text)
     machines = [write_machine(tmp_path, name) for name in MACHINES]
-    monkeypatch.setattr(hardware, "names", lambda: machines)
+    monkeypatch.setattr(hardware, "names", lambda *_: machines)
     changes = {"formula": lambda arm, seed, case: 100.0 + seed, "events": events, "machine": machines[0], **changes}
     found, guests, _ = measured(monkeypatch, tmp_path, workload=workload, model="auto", robust=True, **changes)
     return found, guests

@@ -126,9 +126,38 @@ def test_without_a_model_instructions_decide() -> None:
     counted = asked.for_kernels(specs)
     assert (counted.model, counted.metric, counted.common(None)["machine"]) == ("count", "instructions", None)
     assert asked.for_kernels([KernelSpec(text="d", source=DebSource(package="p", version="1"))]) is asked
-    for wrong in (MeasureOptions(workload=("w",), model="tlb"), MeasureOptions(workload=("w",), metric="cycles")):
+    for wrong in (MeasureOptions(workload=("w",), model="full"), MeasureOptions(workload=("w",), metric="cycles")):
         with pytest.raises(UserError, match="arm64 guests have no cost model"):
             wrong.for_kernels(specs)
+
+
+def _specs(name: str) -> list[KernelSpec]:
+    return [KernelSpec(text="f", source=FileSource(path="/f", sha256="0", release="6", architecture=name))]
+
+
+def test_cycles_of_arm64_are_modelled_where_they_are_asked_for() -> None:
+    asked = MeasureOptions(workload=("syscalls",), model="tlb")
+    found = asked.for_kernels(_specs("arm64"))
+    assert (found.model, found.metric, found.machine) == ("tlb", None, ARM64.experimental)
+    assert found.common(None)["machine"] == ARM64.experimental
+    with pytest.raises(UserError, match="riscv64 guests have no cost model"):
+        asked.for_kernels(_specs("riscv64"))
+    with pytest.raises(UserError, match="no cost model"):
+        asked.for_kernels([*_specs("arm64"), *_specs("x86_64")])
+
+
+@pytest.mark.parametrize(("guests", "machine"), [("arm64", "zen4"), ("x86_64", "neoverse-n1")])
+def test_machines_of_another_architecture_are_refused(guests: str, machine: str) -> None:
+    with pytest.raises(UserError, match=f"{machine}: it is of .*, and the guests are of {guests}") as raised:
+        MeasureOptions(workload=("w",), model="tlb", machine=machine).for_kernels(_specs(guests))
+    assert raised.value.hint
+
+
+def test_an_experimental_model_is_called_so() -> None:
+    for trial in ("tlb neoverse-n1 01234567", "neoverse-n1"):
+        assert architecture.experiment(trial) == f"{trial}, experimental"
+    for other in ("tlb zen4 01234567", "count 01234567", "zen4", "none"):
+        assert architecture.experiment(other) == other
 
 
 def test_the_base_of_symbols_that_arm64_writes_at_boot() -> None:
