@@ -2,6 +2,7 @@
 #include "peers.h"
 #include "calls.h"
 
+#include <lab/proc.h>
 #include <lab/program.h>
 
 #include <arpa/inet.h>
@@ -63,6 +64,11 @@ void use_fifo_with_softirqs(void)
 	for (int pid = 2; pid < FIRST_THREADS; pid++)
 		if (is_softirq_thread(pid))
 			must(SYS(sched_setscheduler, pid, SCHED_FIFO, &parameter));
+}
+
+void fold_page_counts(void)
+{
+	proc_write("/proc/sys/vm/stat_refresh", "1");
 }
 
 void peer_start(void (*run)(void *), void *data)
