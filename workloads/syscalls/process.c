@@ -240,7 +240,7 @@ const struct operation process_operations[] = {
 	{ "fork-exit-64m", fork_exit, prepare_memory, 64, 3 },
 	{ "fork-exit-200-vmas", fork_exit, prepare_vmas, 0, 12 },
 	{ "fork-exec", fork_exec, prepare_program, 0, 20 },
-	{ "vfork-exec", vfork_exec, prepare_vfork, 0, 24 },
+	{ "vfork-exec", vfork_exec, prepare_vfork, 0, 100 },
 	{ "vfork-exit", vfork_exit, prepare_stack, 0, 96 },
 	{ "thread-create", thread_create, prepare_stack, 0, 20 },
 	{ 0 },
