@@ -51,6 +51,12 @@ PREPARE(prepare_shared)
 	touch(area, chunks_in_all(CHUNK));
 }
 
+PREPARE(prepare_remove)
+{
+	prepare_shared(0);
+	drain_free_pages();
+}
+
 PREPARE(prepare_file)
 {
 	int file;
@@ -92,7 +98,7 @@ const struct operation madvise_operations[] = {
 	{ "madvise-free", next, prepare_private, MADV_FREE, 80 },
 	{ "madvise-cold", next, prepare_private, MADV_COLD, 80 },
 	{ "madvise-pageout", next, prepare_pageout, MADV_PAGEOUT, 60 },
-	{ "madvise-remove", next, prepare_shared, MADV_REMOVE, 60 },
+	{ "madvise-remove", next, prepare_remove, MADV_REMOVE, 60 },
 	{ "madvise-willneed", next, prepare_file, MADV_WILLNEED, 80 },
 	{ "madvise-populate-read", next, prepare_untouched, ADVICE_POPULATE_READ, 60 },
 	{ "madvise-populate-write", next, prepare_untouched, ADVICE_POPULATE_WRITE, 40 },

@@ -24,6 +24,12 @@ void use_fifo_with_softirqs(void);
  */
 void fold_page_counts(void);
 
+/*
+ * Give back the free pages that each CPU keeps for itself. Once it keeps too many, as those before us may have left,
+ * pages that are freed go to all, some dozens at a time.
+ */
+void drain_free_pages(void);
+
 /* A process beside this one, which ends with it. What it runs must not return. */
 void peer_start(void (*run)(void *), void *data);
 
