@@ -196,10 +196,14 @@ PREPARE(prepare_stack)
 	touch(stack, STACK);
 }
 
+/* The child wakes the parent up when it becomes another program. Under SCHED_BATCH it never has to give way to it. */
 PREPARE(prepare_vfork)
 {
+	const struct sched_param none = { 0 };
+
 	prepare_program(0);
 	prepare_stack(0);
+	must(SYS(sched_setscheduler, 0, SCHED_BATCH, &none));
 }
 
 OPERATION(vfork_exec)
