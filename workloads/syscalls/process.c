@@ -196,7 +196,17 @@ PREPARE(prepare_stack)
 	touch(stack, STACK);
 }
 
-/* The child wakes the parent up when it becomes another program. Under SCHED_BATCH it never has to give way to it. */
+static _Noreturn void stay(__attribute__((unused)) void *data)
+{
+	for (;;)
+		call_pause();
+}
+
+/*
+ * The child wakes the parent up when it becomes another program. Under SCHED_BATCH it never has to give way to it. And
+ * one process stays: without its counters for each CPU, those of the child may be all in their memory, and each that
+ * ends wakes a thread of the kernel to give that back.
+ */
 PREPARE(prepare_vfork)
 {
 	const struct sched_param none = { 0 };
@@ -204,6 +214,7 @@ PREPARE(prepare_vfork)
 	prepare_program(0);
 	prepare_stack(0);
 	must(SYS(sched_setscheduler, 0, SCHED_BATCH, &none));
+	peer_start(stay, NULL);
 }
 
 OPERATION(vfork_exec)
