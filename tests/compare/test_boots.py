@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from lab.compare import boots
-from lab.compare.boots import BootRecord, GuestSetup
+from lab.compare.boots import BootRecord, GuestSetup, Job
 from lab.core.errors import DiskFull, GuestFailed, GuestFailure
 from lab.guests import live_machine, run
 from lab.guests.channel import CaseOutcome, GuestReport
@@ -85,10 +85,8 @@ def test_no_guest_is_started_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.
         boots.boot(
             bench,
             cast(Arm, None),
-            [],
+            Job(cases=[], seed=1, iterations=1),
             name="n",
-            seed=1,
-            iterations=1,
             cpu_set=cast(CpuSet, None),
             running=RunningGuests(),
         )
@@ -121,10 +119,8 @@ def test_vng_and_qemu_have_the_time_that_the_guest_has(tmp_path: Path, monkeypat
         boots.boot(
             cast(GuestSetup, setup),
             Arm(name="base", kernel=kernel("base"), settings={}),
-            [],
+            Job(cases=[], seed=1, iterations=1),
             name="n",
-            seed=1,
-            iterations=1,
             cpu_set=CpuSet(cpus=[0], others=[], nodes=[]),
             running=RunningGuests(),
         )

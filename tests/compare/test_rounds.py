@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from lab.compare.rounds import Block, BootReading, Covariate, Rounds, order
+from lab.compare.rounds import Block, BootReading, Covariate, Design, Rounds, order
 from lab.stats import iterations, multiple
 from lab.stats.sequential import RoundPlan
 from lab.stats.verdict import Comparison, Metric, Outcome, primary_of
@@ -21,7 +21,8 @@ COUNT = Metric(name="splits", unit="", better="neither")
 
 def rounds(cases: Sequence[str] = ("a",), metrics: Sequence[Metric] = (SPEED,), **more: object) -> Rounds:
     asked = {"threshold": 0.02, "alpha": 0.01, "max_blocks": 30, "seed": 1, "boot_s": 5.0, "sample_s": 5.0, **more}
-    return Rounds(dict.fromkeys(cases, metrics), **asked)  # type: ignore[arg-type]
+    design = Design(**{name: asked.pop(name) for name in Design.__dataclass_fields__ if name in asked})  # type: ignore[arg-type]
+    return Rounds(dict.fromkeys(cases, metrics), design, **asked)  # type: ignore[arg-type]
 
 
 Boot = Callable[[str, int], list[float]]
@@ -237,7 +238,7 @@ def test_secondary_metrics_have_a_fifth_of_alpha_among_them() -> None:
     def words(*p_values: float) -> list[Outcome | None]:
         first, second, third, fourth = p_values
         cases = {"a": [found(True, first), found(False, second)], "b": [found(True, third), found(False, fourth)]}
-        out = multiple.beyond_chance(cases, alpha=0.01, min_blocks=6, planned=30)
+        out = multiple.beyond_chance(cases, alpha=0.01, planned=30)
         return [one.verdict for comparisons in out.values() for one in comparisons]
 
     yes, no = Outcome.IMPROVEMENT, Outcome.UNKNOWN
