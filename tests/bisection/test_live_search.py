@@ -74,13 +74,6 @@ def test_a_plain_change_is_found_and_confirmed() -> None:
     assert done.effect.interval[0] < -3 < done.effect.interval[1] < 0
 
 
-def test_an_improvement_is_found_as_well() -> None:
-    world = World(quiet(effect=-3.0), (1, 2))
-    done = ended(LiveSearch(64, costs=COSTS), world)
-    assert done.suspects == (world.culprit,)
-    assert done.effect.value > 0
-
-
 @pytest.mark.parametrize("cut", [1, 7, 20, 33, 47])
 def test_a_journal_brings_back_any_search(cut: int) -> None:
     noise, journal = quiet(broken=0.2, effect=2.0), []  # type: ignore[var-annotated]
@@ -97,20 +90,6 @@ def test_a_journal_brings_back_any_search(cut: int) -> None:
     assert drive(resumed, again) == done
 
 
-def test_looking_changes_nothing() -> None:
-    noise = quiet(effect=2.0)
-    journal: Journal = []
-    drive(LiveSearch(64, costs=COSTS), World(noise, (1, 4)), journal)
-    looked, plain = LiveSearch(64, costs=COSTS), LiveSearch(64, costs=COSTS)
-    for event in journal:
-        assert isinstance(event, Reading)
-        assert looked.next() == looked.next() == plain.next()
-        looked.outlook()
-        looked.record(event)
-        plain.record(event)
-    assert looked.next() == plain.next()
-
-
 def test_ends_that_are_alike_are_not_searched() -> None:
     world = World(quiet(effect=0.0), (1, 5))
     done = ended(LiveSearch(64, costs=COSTS, rules=StoppingRules(end_blocks=30)), world)
@@ -118,13 +97,6 @@ def test_ends_that_are_alike_are_not_searched() -> None:
     assert done.suspects == ()
     assert world.built == {Image(0), Image(64)}
     assert world.samples == 60
-
-
-def test_ends_that_are_surely_alike_are_given_up_early() -> None:
-    world = World(quiet(effect=0.0), (1, 5))
-    done = ended(LiveSearch(64, costs=COSTS, rules=StoppingRules(threshold=2.0)), world)
-    assert done.outcome is SearchOutcome.NO_CULPRIT
-    assert world.samples < 60
 
 
 def test_the_gate_takes_four_blocks_in_random_order() -> None:
@@ -266,9 +238,3 @@ def test_an_a_a_of_builds_says_how_far_images_are_apart() -> None:
 
     assert belief(None).own_sd < 0.1 < 0.2 < belief(0.4).own_sd
     assert belief(0.0).own_sd == belief(None).own_sd
-
-
-def test_simulated_searches_of_nothing_name_nothing() -> None:
-    figures, found = searches.many(Noise(effect=0.0), StoppingRules(end_blocks=25), 20, seed=302)
-    assert figures.named == 0
-    assert all(each.done.outcome is SearchOutcome.NO_CULPRIT for each in found)

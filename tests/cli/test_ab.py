@@ -65,19 +65,6 @@ def test_the_mode(monkeypatch: pytest.MonkeyPatch, works: bool, more: dict[str, 
     assert (plan is not None) == (mode == "live")
 
 
-def test_the_probe_has_the_time_that_guests_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits_s = []
-
-    def accelerator(wanted: str, qemu: str, progress: Progress, *, guest_timeout_s: float = 0) -> str:
-        limits_s.append(guest_timeout_s)
-        return "tcg"
-
-    monkeypatch.setattr(kvm, "accelerator", accelerator)
-    monkeypatch.setattr(live_guests, "check", lambda chosen, plan: None)
-    ab._live_plan(asked(mode="live", guest_timeout=900.0), QUIET)
-    assert limits_s == [900]
-
-
 @pytest.mark.parametrize(
     ("accelerator", "pmu", "perf", "counts"),
     [

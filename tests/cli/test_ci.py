@@ -224,19 +224,6 @@ def test_a_budget_ends_a_build_and_is_no_regression(clone: Clone, guests: Use, m
     assert "the budget was used up before both kernels were built" in clone.comment
 
 
-def test_a_budget_that_ends_between_guests_judges_what_was_measured(clone: Clone, guests: Use) -> None:
-    def slow(arm: str, seed: int, case: str) -> float:
-        time.sleep(0.15)
-        return alike(arm, seed, case) * (1 + 0.1 * (seed % 3))
-
-    fake = guests(FakeGuests(slow))
-    clone.commit("mm: map")
-    assert clone.ci("--budget", "2s", "--seeds", "40", "--jobs", "1") == 0
-    assert 2 <= len(fake.calls) < 80
-    document = json.loads((clone.top / "lab-ci" / "result.json").read_text())
-    assert 1 <= len(document["seeds"]) < 40
-
-
 HOSTILE = ["$(touch${IFS}pwned)", "a;touch${IFS}pwned", "x+fix.patch", "deb:6.12", "file:/etc/passwd", "v6@thp=never"]
 
 

@@ -9,8 +9,6 @@ import msgspec
 import pytest
 
 from lab.compare import exact, result_folders
-from lab.compare.plan import Plan
-from lab.compare.replay import replay
 from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.errors import UserError
@@ -25,7 +23,7 @@ from lab.stats.verdict import Outcome
 from lab.workloads import selection
 
 from ..fakes.build import own_folders
-from ..fakes.guest import WORKLOAD, Broken, FakeGuests, FakeInstrument, Formula, kernel, plan, pretend, write_workload
+from ..fakes.guest import WORKLOAD, FakeGuests, FakeInstrument, Formula, kernel, plan, pretend, write_workload
 from ..fakes.work import quiet
 
 
@@ -89,28 +87,6 @@ def test_a_case_about_something_that_exact_mode_cannot_see_says_so(
     assert [case.notes for case in result.cases] == [["unseen: devices, ipis"], ["unseen: devices"]]
 
 
-def test_what_is_printed_is_what_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    result, _, folder = measured(monkeypatch, tmp_path)
-    assert result_folders.load_result(folder) == result
-
-
-def test_the_same_plan_gives_the_same_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one, _, _ = measured(monkeypatch, tmp_path)
-    other, _, _ = measured(monkeypatch, tmp_path)
-    assert one.cases == other.cases and one.environment == other.environment and one.result != other.result
-
-
-@pytest.mark.parametrize(
-    ("factor", "word"), [(0.5, "regression"), (2.0, "improvement"), (1.0, "same"), (1.001, "same"), (0.999, "same")]
-)
-def test_verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factor: float, word: str) -> None:
-    def formula(arm: str, seed: int, case: str) -> float:
-        return (100.0 + seed) * (factor + seed * 1e-6 if arm == "test" and factor != 1.0 else 1.0)
-
-    result, _, _ = measured(monkeypatch, tmp_path, formula)
-    assert result.verdict == word and {case.verdict for case in result.cases} == {Outcome(word)}
-
-
 def test_a_metric_that_is_not_reported_is_no_comparison_and_no_crash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,19 +128,6 @@ def test_what_will_be_run_is_said_before(tmp_path: Path, capsys: pytest.CaptureF
     chosen = selection.select_all([write_workload(tmp_path / "mine")])
     exact.announce(plan("mine"), chosen, Work(jobs=2, progress=Progress()))
     assert capsys.readouterr().err.startswith("2 cases, 6 to 12 seeds: 12 to 24 guests, 2 at a time, about ")
-
-
-def test_the_total_is_what_was_announced_until_seeds_are_added(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("lab.core.progress._PLAIN_EVERY_S", -1.0)
-    pretend(monkeypatch, tmp_path, FakeGuests(lambda arm, seed, case: 100.0 + 9 * (seed % 5) * (arm == "base")))
-    asked = plan(write_workload(tmp_path / "mine"))
-    with Progress() as progress:
-        exact.measure(asked, result_folders.new_folder(None), Work(jobs=1, progress=progress))
-    lines = [line.partition(", about")[0] for line in capsys.readouterr().err.splitlines() if "measuring" in line]
-    assert lines[:11] == [f"measuring: {count} of 12" for count in range(1, 12)]
-    assert lines[12] == "measuring, 2 more seeds: 13 of 16"
 
 
 def test_arms_without_a_common_machine_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -402,38 +365,6 @@ def test_an_open_case_and_one_without_events_say_nothing_of_other_costs(
     assert [case.robustness for case in result.cases] == [None, None] and guests.boots.count(("test", 1)) == 1
 
 
-def test_the_other_machines_are_left_out_when_the_budget_is_used_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: set[tuple[str, int]] = set()
-
-    def formula(arm: str, seed: int, case: str) -> float:
-        seen.add((arm, seed))
-        return 100.0 + seed
-
-    monkeypatch.setattr(Work, "out_of_time", property(lambda work: len(seen) == 12))
-    dearer = {"instruction": 1000.0, "walk_4k": 2.0}
-    result, _ = robust(monkeypatch, tmp_path, {"instruction": 1000.0}, dearer, formula=formula)
-    assert (
-        str(result.cases[1].robustness) == "survives every corner: +6.3 % to +80.0 %; other machines were not measured"
-    )
-
-
-def test_a_case_that_fails_on_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    events = [{"instruction": 1000.0}, {"instruction": 1000.0, "walk_4k": 2.0}]
-    seen: set[int] = set()
-
-    def formula(arm: str, seed: int, case: str) -> float:
-        if seed == 1 and 6 in seen and case == "large":
-            raise Broken("exited with status 3")
-        seen.add(seed)
-        return 100.0 + seed
-
-    result, _ = robust(monkeypatch, tmp_path, *events, formula=formula)
-    assert result.cases[1].verdict == Outcome.REGRESSION
-    assert str(result.cases[1].robustness).endswith("only on one (two failed, three failed)")
-
-
 def test_features_that_the_qemu_lacks_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -451,19 +382,3 @@ def test_features_that_the_qemu_lacks_are_named(
         exact.name_refused_features(qemu, machine, Progress())
     assert len(asked) == 1 and "+fsrm" in asked[0], "the lab's own machines ask for what every QEMU has"
     assert "QEMU 7.2.22 lacks fsrm of" in capsys.readouterr().err
-
-
-def test_a_replay_can_have_more_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    result, _, folder = measured(monkeypatch, tmp_path)
-    result_folders.store_plan(folder, plan(str(tmp_path / "mine")))
-    limits_s = []
-
-    def prepare(asked: Plan, folder: Path, work: Work) -> None:
-        limits_s.append(asked.guest_timeout_s)
-        raise UserError("enough")
-
-    monkeypatch.setattr(exact, "prepare", prepare)
-    for limit_s in (None, 900.0):
-        with pytest.raises(UserError, match="enough"):
-            replay(result.result, quiet(), guest_timeout_s=limit_s)
-    assert limits_s == [60, 900]

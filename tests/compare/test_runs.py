@@ -12,9 +12,8 @@ import pytest
 from lab.compare import runs
 from lab.compare.runs import Bench, GuestRun, Run
 from lab.core import records
-from lab.core.errors import DiskFull, GuestFailed
-from lab.guests import channel
-from lab.guests.exact import Qemu, exact_machine
+from lab.core.errors import GuestFailed
+from lab.guests.exact import Qemu
 from lab.guests.plugin import Marks
 from lab.guests.run import Arm, RunningGuests
 from lab.kernels import architecture
@@ -23,7 +22,6 @@ from lab.workloads import selection
 from lab.workloads.spec import Case
 
 from ..core.test_cpio import members
-from ..fakes import smalldisk
 from ..fakes.build import own_folders
 from ..fakes.guest import FakeInstrument, kernel, write_workload
 
@@ -206,14 +204,6 @@ def test_only_a_modelled_program_without_marks_runs_several_times(bench: Bench, 
     assert modelled.windows == 1
 
 
-def test_a_guest_that_dies_names_arm_and_seed(bench: Bench) -> None:
-    with pytest.raises(GuestFailed) as caught:
-        measure(bench, *SMALL, script="echo 'Kernel panic - not syncing: boom' >> console.log")
-    assert caught.value.message == "base arm (file:/boot/base), seed 3: the guest's kernel panicked: boom"
-    with pytest.raises(GuestFailed, match=r"QEMU died by signal 11 \(SIGSEGV\)"):
-        measure(bench, *SMALL, script="kill -SEGV $$")
-
-
 FLAGS = "echo 'EFLAGS: 050ee67a Kernel panic - not syncing: Fatal exception in interrupt' >> console.log"
 
 
@@ -240,37 +230,8 @@ def test_a_guest_that_qemus_flags_end_each_time_has_failed(bench: Bench) -> None
     assert len(turns.read_text().splitlines()) == 1
 
 
-def test_a_guest_whose_words_a_full_disk_swallowed_says_nothing_of_its_kernel(bench: Bench) -> None:
-    bench.folder.mkdir()
-    with smalldisk.mounted(bench.folder, "1m"):
-        with pytest.raises(DiskFull, match="0 MiB free"):
-            measure(bench, *SMALL, *LARGE, script="cat /dev/zero > filler; : > report.jsonl; exit 0")
-        assert not list((bench.folder / "runs").iterdir())
-
-
 def test_what_an_earlier_guest_left_is_not_taken_for_this_ones(bench: Bench) -> None:
     measure(bench, *SMALL, *LARGE)
     Path(bench.qemu.path).write_text("#!/bin/sh\necho Linux > console.log\n")
     with pytest.raises(GuestFailed, match="its init never reported"):
         runs.measure(GuestRun(bench=bench, arm=arm(), seed=3, cases=bench.workload.cases), RunningGuests())
-
-
-def test_a_hang_is_ended(bench: Bench) -> None:
-    short = dataclasses.replace(bench, timeout_s=0.3)
-    with pytest.raises(GuestFailed, match="hung") as caught:
-        measure(short, *SMALL, script="sleep 60")
-    assert caught.value.kind == "hang"
-
-
-def test_an_arms_own_settings_win_over_the_machines(bench: Bench) -> None:
-    workload, asked = bench.workload, {"thp": "madvise", "cmdline.a": "b=c", "cmdline.quiet": "", "env.A": "b"}
-    settings = workload.guest_settings(exact_machine().settings, asked)
-    assert settings["thp"] == "madvise"
-    assert settings["thp.khugepaged"] and not [name for name in settings if name.startswith(("cmdline", "env"))]
-    assert workload.arguments(asked) == ["a=b=c", "quiet"]
-    assert workload.environment(asked) == {"A": "b"}
-
-
-def test_settings_reach_the_job_as_they_are() -> None:
-    job = channel.encode_job(seed=1, cases=[("a", ["/x"])], settings=arm(thp="never").settings)
-    assert b"set\tthp\tnever\n" in job

@@ -311,10 +311,3 @@ def test_what_the_history_does_not_have(words: list[str], said: str, capsys: pyt
     store(2)
     assert main.run(["history", *words]) == 2
     assert said in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", ["password", "sslpassword"])
-def test_passwords_in_a_query_are_not_shown(name: str) -> None:
-    shown = database.shown(database.choose(f"postgresql://me:one@host/lab?{name}=two&sslmode=require"))
-    assert "one" not in shown and "two" not in shown
-    assert f"{name}=***" in shown and "me:***@host/lab" in shown and "sslmode=require" in shown

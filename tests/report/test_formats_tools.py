@@ -218,14 +218,6 @@ def test_bmf_has_values_between_their_bounds(tmp_path: Path) -> None:
     assert first == {"value": 162.5, "lower_value": 160.0, "upper_value": 165.0}
 
 
-def test_bmf_keeps_apart_what_does_not_compare(tmp_path: Path) -> None:
-    found = json.loads(
-        bench_formats.bmf(reports(tmp_path, result(), result(name="b", fingerprint="e" * 16), mark=MARK))
-    )
-    assert all("[environments differ: " in name for name in found)
-    assert len({name.split("]")[0] for name in found}) == 2
-
-
 # --- benchstat
 
 

@@ -12,7 +12,6 @@ from lab.compare.profiles import Call
 from lab.core.text import visible
 from lab.report import page
 
-from ..fakes import result as fakeresult
 from ..fakes.result import HOSTILE, MODEL, SLOWER, hostile, large, reports, result
 
 VOID = {"meta", "link", "input", "br"}
@@ -118,8 +117,3 @@ def test_kernel_counters_of_the_runs_are_ranked_with_the_metrics(tmp_path: Path)
     assert moved["pgfault"].base == [5.0] * 6 and moved["pgfault"].test == [500.0] * 6
     assert list(moved)[:2] == ["pgfault", "page_faults"]
     assert "nr_free_pages" not in moved  # nobody has described it
-
-
-def test_nothing_measured_is_no_picture_and_no_crash(tmp_path: Path) -> None:
-    text = page.comparison(reports(tmp_path, result(fakeresult.UNMEASURED)))
-    assert "layout-0k" in _read(text).text

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from lab.report import plots
-from lab.report.plots import Axis, Curve, Scale
+from lab.report.plots import Axis, Scale
 from lab.stats.verdict import Comparison
 
 from ..fakes.result import SLOWER, large
@@ -59,19 +59,6 @@ def test_a_distribution_counts_every_sample() -> None:
     bars = [int(width) for width in re.findall(r"h-(\d+)v", _path(svg, "bars base"))]
     assert max(bars) <= 480 and len(bars) > 3
     assert statistics.mean(bars) > 0
-
-
-def test_an_axis_of_one_value_has_a_length() -> None:
-    for value in (0.0, 5.0, -3.0):
-        axis = Axis.of([value])
-        assert axis.low < value < axis.high and 0 < axis.at(value) < plots.SIZE
-
-
-def test_percentiles_of_both_arms_are_curves() -> None:
-    arms = [Curve(arm=arm, points=[(50.0, 1, 2, 3), (99.0, 4, 5, 6)]) for arm in ("base", "test")]
-    svg = plots.curves(arms, "x")
-    assert _path(svg, "line base").count("L") == 1 and _path(svg, "span test").endswith("z")
-    assert plots.share_at(50) < plots.share_at(95) < plots.share_at(99) <= plots.SIZE
 
 
 def test_axes_have_round_numbers() -> None:

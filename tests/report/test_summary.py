@@ -87,12 +87,6 @@ def test_text_names_what_changed_and_what_is_open_and_counts_the_rest() -> None:
     assert "same: 4 cases, not shown (`lab report 20261121-090000-aaaa --format csv` has all)" in said
 
 
-def test_a_small_suite_is_summarised_too() -> None:
-    said = text.comparison(shown(result(named(EQUAL, "equal", "quiet"), suite="tiny")))
-    assert re.search(r"^quiet +0 +0 +1 +0 +0$", said, re.MULTILINE)
-    assert "no case changed\n" in said and "same: 1 case, not shown" in said
-
-
 def test_markdown_says_the_same() -> None:
     said = markdown.comparison(shown(many()))
     assert "| `loud` | 12 | 1 | 0 | 1 | 0 | 0 |" in said

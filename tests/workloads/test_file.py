@@ -120,12 +120,6 @@ def test_mistakes_are_named_with_their_line(tmp_path: Path, old: str, new: str, 
         assert f"workload.toml:{line}: " in caught.value.message
 
 
-def test_a_misspelt_key_comes_with_what_was_meant(tmp_path: Path) -> None:
-    with pytest.raises(UserError) as caught:
-        selection.load(folder(tmp_path, GOOD.replace("primary = true", "primry = true")))
-    assert caught.value.hint == "did you mean primary?"
-
-
 def test_all_mistakes_are_named_at_once_in_words_of_the_lab(tmp_path: Path) -> None:
     text = GOOD.replace("memory_mb = 512", 'memory_mb = "much"').replace("vcpus = 1", "vcpus = 0\nmodel = 'best'")
     with pytest.raises(UserError) as caught:
