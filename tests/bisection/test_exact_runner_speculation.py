@@ -80,18 +80,6 @@ def test_a_right_guess_is_hurried_and_finished_and_the_other_not_begun() -> None
     assert shop.hurried.is_set()
 
 
-def test_builds_go_on_one_by_one_at_the_lowest_priority_and_this_thread_keeps_its_own() -> None:
-    mine = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-    shop = Shop()
-    shop.done.set()
-    ahead = Speculation(shop.obtain, shop.stop.set, shop.hurried.set)
-    ahead.build([7, 8])
-    until(lambda: shop.ended == [7, 8])
-    ahead.settle(None)
-    assert shop.priorities == [19, 19]
-    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == mine
-
-
 # ---- in a search
 
 

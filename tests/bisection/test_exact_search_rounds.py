@@ -73,11 +73,3 @@ def test_the_same_culprits_on_any_history_however_many_at_once(count: int) -> No
         done, found = rounds(graph, lambda c, reach=children: float(c in reach), count)  # type: ignore[misc]
         assert found == [culprit]
         assert len(done) <= len(rounds(graph, lambda c, reach=children: float(c in reach), 1)[0])  # type: ignore[misc]
-
-
-def test_probes_at_once_go_where_probes_one_by_one_would_go() -> None:
-    graph, chosen = line(64), list[int]()
-    while len(chosen) < 3:
-        chosen += exact_search.widest_gaps(graph, Readings({63: 0, **dict.fromkeys(chosen, 0)}), 1)
-    assert exact_search.widest_gaps(graph, Readings({63: 0}), 3) == chosen
-    assert sorted(exact_search.widest_gaps(line(3), Readings({2: 0}), 9)) == [0, 1]

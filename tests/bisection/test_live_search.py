@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
 from lab.bisection.acquisition import Costs
 from lab.bisection.live_search import LiveSearch, NextBoots, Phase, Result, SearchOutcome, StoppingRules
-from lab.stats.posterior import NO_LEVELS, Belief, Image, Reading
+from lab.stats.posterior import Belief, Image, Reading
 
 from ..scenarios.simulation import searches
 from ..scenarios.simulation.world import Noise, World
@@ -147,37 +145,6 @@ def test_stopping_gives_the_range_so_far() -> None:
     assert (early.outcome, early.suspects) == (SearchOutcome.UNDECIDED, ())
 
 
-def test_the_outlook_says_what_is_left() -> None:
-    live = LiveSearch(64, costs=COSTS)
-    assert live.outlook().gaps == ((0, 64, 1.0),)
-    assert live.outlook().seconds_left is None
-    world, seen, boots = World(quiet(), (1, 9)), [], []
-    for recorded in range(10, 40, 5):
-        drive(live, world, stop_after=5 if recorded > 10 else recorded)
-        seen.append(live.outlook())
-        boots.append(len(live.readings))
-    assert boots == list(range(10, 40, 5))
-    assert sum(p for *_, p in seen[-1].gaps) == pytest.approx(1)
-    assert seen[-1].bits_left < seen[0].bits_left <= 6
-    assert seen[-1].seconds_left is not None
-    assert 0 < seen[-1].seconds_left < 3600
-
-
-def test_what_cannot_be_recorded() -> None:
-    live = LiveSearch(8, costs=COSTS)
-    step = live.next()
-    assert isinstance(step, NextBoots)
-    with pytest.raises(ValueError, match="not to be booted"):
-        live.record(Reading(3, 0.0, 1.0))
-    with pytest.raises(ValueError, match="not a number"):
-        live.record(Reading(step.boots[0].commit, 0.0, math.nan))
-    with pytest.raises(ValueError, match="cannot be skipped"):
-        live.skip(8)
-    for weights in ([1.0] * 7, [0.0] * 8, [-1.0] + [1.0] * 7, [math.inf] * 8):
-        with pytest.raises(ValueError, match="weights"):
-            LiveSearch(8, costs=COSTS, weights=weights)
-
-
 def test_a_commit_that_does_not_always_boot_is_left_out() -> None:
     world = World(quiet(effect=4.0), (1, 10))
     live = LiveSearch(64, costs=COSTS)
@@ -204,16 +171,6 @@ def test_simulated_searches_are_right_and_cheap() -> None:
     assert figures.claimed >= 95
     assert figures.samples <= 105
     assert figures.builds <= 11
-
-
-def test_without_the_drift_model_the_same_searches_would_be_overconfident() -> None:
-    # A drift of three times the noise: only its model keeps the search from believing it.
-    noise, some = Noise(commits=64, effect=2.0, drift_sd=2.0), 8
-    rules = StoppingRules(confirm_alpha=None, levels=NO_LEVELS, max_boots=400)
-    modelled, _ = searches.many(noise, rules, some, seed=301)
-    ignored, _ = searches.many(noise, replace(rules, drifts=searches.INDEPENDENT), some, seed=301)
-    assert modelled.right >= 80
-    assert ignored.right < modelled.right
 
 
 def test_levels_of_the_images_own_mislead_no_confirmed_search() -> None:

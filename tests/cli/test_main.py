@@ -23,6 +23,7 @@ from lab.compare import result_folders
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed, LabError, Undecided, UserError
 
+from ..fakes import kernel_image
 from ..fakes.build import own_folders
 from ..fakes.guest import FakeGuests, plan, pretend, write_workload
 from ..fakes.kernel import make_kernel
@@ -297,11 +298,7 @@ def ab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """Run `lab ab` on two kernel files; the first argument is the guests' formula."""
     workload = write_workload(tmp_path / "mine")
     for name in ("base", "test"):
-        image = bytearray(2048)
-        image[0x202:0x206] = b"HdrS"
-        image[0x20E:0x210] = b"\x00\x03"
-        image[0x500:0x520] = b"6.12.1-test (me@here) #1 SMP".ljust(32, b"\0")
-        (tmp_path / name).write_bytes(image + name.encode())
+        (tmp_path / name).write_bytes(kernel_image.empty() + name.encode())
 
     def run(formula: Callable[[str, int, str], float], *words: str) -> int:
         pretend(monkeypatch, tmp_path, FakeGuests(formula))

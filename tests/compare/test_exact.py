@@ -10,12 +10,10 @@ import pytest
 
 from lab.compare import exact, result_folders
 from lab.compare.results import AbResult
-from lab.core import records
 from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.paths import room
 from lab.core.progress import Progress
-from lab.guests import exact as guest_exact
 from lab.guests import hardware
 from lab.guests.hardware import Cost, Costs
 from lab.kernels.kernel import KernelSpec
@@ -47,38 +45,6 @@ def measured(
     return exact.measure(asked, folder, quiet(jobs=2)), guests, folder
 
 
-def test_the_document_has_the_fields_that_are_promised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    result, _, folder = measured(monkeypatch, tmp_path)
-    document = msgspec.json.decode(records.encode(result))
-    assert document["schema"] == "lab.ab/1"
-    assert (document["mode"], document["threshold"], document["alpha"]) == ("exact", 0.02, 0.01)
-    for arm in ("base", "test"):
-        assert document[arm]["spec"] == f"file:/boot/{arm}"
-        assert document[arm]["build"] == f"key of {arm}"
-        assert document[arm]["commit"] is None and document[arm]["release"] == "6.99"
-        assert document[arm]["settings"]["thp"] == "always"
-    around = document["environment"]
-    assert around["qemu"] == "7.2.22" and len(around["fingerprint"]) == 16
-    assert (around["machine"], around["image"]) == ("q35", "image sum")
-    assert "nokaslr" in around["cmdline"]
-    assert around["guests"]["mine"]["memory_mb"] == 512
-    small, large = document["cases"]
-    assert (small["workload"], small["case"], small["control"], small["verdict"]) == ("mine", "small", True, "same")
-    assert (large["case"], large["control"], large["verdict"], large["holm"]) == ("large", False, "regression", True)
-    (primary,) = (metric for metric in large["metrics"] if metric["primary"])
-    assert (primary["name"], primary["unit"], primary["better"]) == ("throughput", "op/s", "higher")
-    assert primary["base"] == [101.0, 102.0, 103.0, 104.0, 105.0, 106.0]
-    assert primary["test"] == [61.0, 62.0, 63.0, 64.0, 65.0, 66.0]
-    assert 0.6 < primary["ratio"] < 0.62
-    assert primary["interval"][0] < primary["ratio"] < primary["interval"][1] < 0.98
-    assert primary["verdict"] == "regression"
-    faults = next(metric for metric in large["metrics"] if metric["name"] == "faults")
-    assert (faults["ratio"], faults["verdict"], faults["exploratory"]) == (1.0, "same", True)
-    assert (document["verdict"], document["seeds"]) == ("regression", [1, 2, 3, 4, 5, 6])
-    assert document["reason"] == "1 of 2 cases worse"
-    assert (document["result"], document["reproduce"]) == (folder.name, f"lab replay {folder.name}")
-
-
 def test_a_case_about_something_that_exact_mode_cannot_see_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,20 +74,6 @@ def test_two_workloads_are_two_series(tmp_path: Path, monkeypatch: pytest.Monkey
     assert {name: shape.memory_mb for name, shape in shapes.items()} == {"mine": 512, "other": 256}
     assert shapes["mine"].fingerprint != shapes["other"].fingerprint != result.environment.fingerprint
     assert len(guests.calls) == 24 == len(list((folder / "runs").iterdir()))
-
-
-def test_cases_of_one_workload_in_two_options_are_one_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Otherwise two guests of one name would run at once, in one folder.
-    mine = write_workload(tmp_path / "mine")
-    result, guests, _ = measured(monkeypatch, tmp_path, slower, f"{mine}:large,small", workload=f"{mine}:large")
-    assert [case.case for case in result.cases] == ["large", "small"]
-    assert len(guests.calls) == len(set(guests.boots)) == 12
-
-
-def test_two_workloads_of_one_name_are_refused(tmp_path: Path) -> None:
-    chosen = [write_workload(tmp_path / name) for name in ("mine", "other")]
-    with pytest.raises(UserError, match="two workloads are called mine"):
-        selection.select_all(chosen)
 
 
 def test_what_will_be_run_is_said_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -363,22 +315,3 @@ def test_an_open_case_and_one_without_events_say_nothing_of_other_costs(
     assert large.verdict == Outcome.UNKNOWN and large.robustness is None and small.robustness is not None
     result, guests = robust(monkeypatch, tmp_path, {}, {}, events=None)
     assert [case.robustness for case in result.cases] == [None, None] and guests.boots.count(("test", 1)) == 1
-
-
-def test_features_that_the_qemu_lacks_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = (room("machines") / "zen4.toml").read_text()
-    (tmp_path / "mine.toml").write_text(text.replace(",+mmxext,", ",+mmxext,+fsrm,"))
-    asked = []
-
-    def cpuid(_: object, cpu: str) -> guest_exact.GuestCpu:
-        asked.append(cpu)
-        return guest_exact.GuestCpu({}, {(7, 0, "EDX"): 1 << 4})
-
-    monkeypatch.setattr(guest_exact, "cpuid", cpuid)
-    qemu = guest_exact.Qemu(path="/usr/bin/qemu-system-x86_64", version="7.2.22", numbers=(7, 2))
-    for machine in (None, "zen4", str(tmp_path / "mine.toml")):
-        exact.name_refused_features(qemu, machine, Progress())
-    assert len(asked) == 1 and "+fsrm" in asked[0], "the lab's own machines ask for what every QEMU has"
-    assert "QEMU 7.2.22 lacks fsrm of" in capsys.readouterr().err

@@ -101,21 +101,6 @@ def test_rows() -> None:
     assert rows["[unknown kernel]"].test_calls is None
 
 
-def test_per_operation_and_shares() -> None:
-    explanation = explained()
-    rows = rows_of(explanation)
-    # Twice the work in twice the operations is no difference.
-    assert explanation.delta(rows["clear_page"]) == 0
-    assert explanation.per_operation(rows["clear_page"], "base") == Fraction(100_000, 10 * 1000)
-    assert explanation.per_operation(rows["clear_page"], "test", "instructions") == 20
-    assert explanation.calls_per_operation(rows["clear_page"], "test") == 1
-    assert explanation.calls_per_operation(rows["fault"], "test") is None
-    assert sum(share for row in explanation.rows if (share := explanation.share(row)) is not None) == 1
-    same = explain.explain(profile(BASE, 10), profile(BASE, 10))
-    assert same.share(same.rows[0]) is None
-    assert explain.differing(same) == []
-
-
 def test_sorted_by_what_they_contribute() -> None:
     explanation = explained()
     deltas = [abs(explanation.delta(row)) for row in explanation.rows]
@@ -297,16 +282,6 @@ def test_text_of_everything_and_of_the_top() -> None:
     assert "clear_page" in shown(explained(), everything=True)
     assert "others" not in shown(explained(), everything=True, most=None)
     assert "[5 others]" in shown(explained(), most=1)
-
-
-def test_text_of_instructions_says_nothing_of_a_model() -> None:
-    text = shown(explained(), cost="instructions")
-    assert "modelled" not in text and "zen4" not in text
-
-
-def test_text_of_no_difference() -> None:
-    same = explain.explain(profile(BASE, 10), profile(BASE, 10))
-    assert "no function differs in modelled cycles" in shown(same)
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])

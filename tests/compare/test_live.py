@@ -174,11 +174,6 @@ def test_the_planned_rounds_are_in_the_document_and_older_ones_are_read_without(
     jsonschema.validate(older, document.schema())
 
 
-def test_rounds_that_the_user_fixed_are_all_that_are_planned(tmp_path: Path, host: Host) -> None:
-    wanted = planned(tmp_path, max_rounds=1, fixed_rounds=True)
-    assert str(measured(tmp_path, wanted).live) == "1 round"
-
-
 def test_the_covariates_of_a_comparison_are_those_of_its_beginning(
     tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,15 +341,6 @@ def test_a_case_that_a_kernel_lacks_is_unsupported_and_the_others_are_judged(tmp
     with pytest.raises(GuestFailed, match="is not there") as caught:
         measured(tmp_path / "other", planned(tmp_path / "other"))
     assert caught.value.kind == GuestFailure.UNSUPPORTED
-
-
-def test_a_whole_workload_may_say_nothing_in_live_mode(tmp_path: Path) -> None:
-    mine = write_workload(tmp_path / "mine", 'exact_only = "it counts"\n' + WORKLOAD)
-    other = write_workload(tmp_path / "other", WORKLOAD.replace('"mine"', '"other"'))
-    chosen = selection.select_all([mine, other])
-    assert [workload.name for workload, _ in live_guests.measurable(chosen)] == ["other"]
-    with pytest.raises(UserError, match="mine:small says nothing in live mode: it counts"):
-        live_guests.measurable(chosen[:1])
 
 
 def test_what_the_host_cannot_do_is_refused_first(tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,12 @@ from lab import report
 from lab.cli import main
 from lab.compare import exact, matrix, matrix_results, result_folders
 from lab.compare.matrix_results import Cell, MatrixPlan, MatrixResult
-from lab.core.errors import GuestFailed, GuestFailure, HostFailed
+from lab.core.errors import GuestFailed, GuestFailure
 from lab.kernels.kernel import KernelSpec
 from lab.report.inputs import StoredMatrix
 from lab.stats.verdict import Outcome
 
+from ..fakes import kernel_image
 from ..fakes.build import own_folders
 from ..fakes.guest import (
     WORKLOAD,
@@ -251,13 +251,6 @@ def test_going_on_measures_nothing_twice_and_tries_what_failed(start: Start) -> 
     assert first.calls
 
 
-def test_a_budget_too_small_for_one_guest_says_how_to_go_on(start: Start, folder: Path) -> None:
-    guests, measure = start(by_setting, deadline=time.monotonic() - 1)
-    with pytest.raises(HostFailed, match="budget was used up") as caught:
-        measure()
-    assert f"lab matrix --resume {folder}" in str(caught.value.hint) and not guests.calls
-
-
 def test_any_metric_can_be_shown(start: Start) -> None:
     _, measure = start(by_setting, metric="faults")
     result = measure()
@@ -274,11 +267,7 @@ def test_any_metric_can_be_shown(start: Start) -> None:
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """Run `lab matrix` on one kernel file; the first argument is the guests' formula."""
     workload = write_workload(tmp_path / "mine")
-    image = bytearray(2048)
-    image[0x202:0x206] = b"HdrS"
-    image[0x20E:0x210] = b"\x00\x03"
-    image[0x500:0x520] = b"6.12.1-test (me@here) #1 SMP".ljust(32, b"\0")
-    (tmp_path / "k").write_bytes(image)
+    (tmp_path / "k").write_bytes(kernel_image.empty())
 
     def run(formula: Formula, *words: str) -> int:
         pretend(monkeypatch, tmp_path, FakeGuests(formula))
@@ -351,34 +340,10 @@ def test_bad_input_is_refused_before_any_work(
     assert not list(result_folders.results_dir().glob("*"))
 
 
-def test_other_commands_refuse_a_matrix_clearly(
-    command: Callable[..., int], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert command(by_setting) == 0
-    for words in (["ab", "--resume", "latest"], ["explain", "latest"]):
-        assert main.run(words) == 2
-        assert "is a result of `lab matrix`, not of `lab ab`" in capsys.readouterr().err
-
-
 # --- workloads with a guest for each case, and with metrics that only their runs know
 
 
 ALONE = WORKLOAD.replace("schema = 1\n", "schema = 1\nisolate = true\n")
-
-
-def test_a_case_alone_in_its_guest_fails_alone(start: Start, folder: Path) -> None:
-    def formula(arm: str, seed: int, case: str) -> float:
-        if (arm, case) == ("thp-never", "large"):
-            raise GuestFailed(GuestFailure.OOM, "it ran out of memory")
-        return equal(arm, seed, case)
-
-    _, measure = start(formula, settings=["thp=always,never"], text=ALONE)
-    result = measure()
-    assert [(cell.case, cell.arm) for cell in result.failed] == [("large", "thp=never")]
-    assert cells_of(result, "small")["thp=never"].verdict == Outcome.SAME
-    second, measure = start(equal, settings=["thp=always,never"], text=ALONE)
-    assert not measure().failed
-    assert {(arm, cases) for arm, _, cases in second.calls} == {("thp-never", ("large",))}
 
 
 def test_a_cell_that_stays_open_gets_more_seeds_with_the_baseline_and_no_other_does(start: Start) -> None:

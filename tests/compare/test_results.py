@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from lab.compare import result_folders, results
-from lab.compare.live_results import Live, LiveRound
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.progress import QUIET
@@ -17,7 +16,6 @@ from lab.stats.verdict import Metric
 
 from ..fakes.build import own_folders
 from ..fakes.guest import plan
-from ..fakes.result import arm
 
 
 @pytest.fixture(autouse=True)
@@ -105,42 +103,7 @@ def test_steady_counters_that_changed_stand_beside_an_unknown() -> None:
     assert results.counter_evidence([latency, equal]) == ""
 
 
-def test_how_quiet_the_host_was() -> None:
-    def one(state: str) -> LiveRound:
-        return LiveRound(
-            number=1, attempt=1, order=["base", "test"], iterations=1, state=state, reasons=[],  # type: ignore[arg-type]
-            host=None, seconds=1.0, boots=[],
-        )  # fmt: skip
-
-    live = Live(
-        accelerator="tcg", virtme_ng="1", duet=False, shapes={}, cpu_sets={}, hugepage_kb=None, commands={}, host=[],
-        rounds=[one(state) for state in ("repeated", "kept", "died", "disturbed")], sampling={},
-    )  # fmt: skip
-    assert str(live) == (
-        "2 rounds, 1 of them disturbed, 1 repeated because of the host, 1 repeated because a guest died"
-    )
-
-
 GCC_12, GCC_14 = "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0", "x86_64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0"
-
-
-@pytest.mark.parametrize(
-    ("base", "test", "commit", "versions"),
-    [
-        (GCC_12, GCC_14, None, "gcc 12.2.0, gcc 14.2.0"),
-        ("clang version 19.1.7 (3)", GCC_14, None, "clang 19.1.7, gcc 14.2.0"),
-        (GCC_12, GCC_14, "1" * 40, None),  # the lab built both, as it was told
-        (GCC_12, "gcc (Debian 12.2.0-14) 12.2.0", None, None),
-        (None, GCC_14, None, None),
-        ("cc", GCC_14, None, None),
-    ],
-)
-def test_packages_of_two_compilers_are_noted(
-    base: str | None, test: str, commit: str | None, versions: str | None
-) -> None:
-    arms = [arm("deb:6.1", "1", compiler=base, commit=commit), arm("deb:6.17", "2", compiler=test)]
-    note = f"another compiler and configuration ({versions}): differences below 10 % mean little"
-    assert results.notes_on(arms) == ([note] if versions else [])
 
 
 def test_latest_is_finished_or_can_go_on() -> None:

@@ -169,15 +169,6 @@ def test_a_round_that_was_cut_short_is_completed(tmp_path: Path, host: Host) -> 
     assert [name.split("-")[:3] for name in host.booted] == [["0001", "1", "1"], ["0001", "1", "2"]]
 
 
-def test_boots_of_something_else_do_not_count(tmp_path: Path, host: Host) -> None:
-    runner(tmp_path).run_round()
-    path = next((tmp_path / "boots").glob("*base*"))
-    record = records.load(path, BootRecord)
-    records.save(path, BootRecord(**{**{f: getattr(record, f) for f in record.__struct_fields__}, "kernel": "other"}))
-    runner(tmp_path).run_round()
-    assert len(host.booted) == 3, "the arm whose kernel was another one"
-
-
 def test_a_disturbed_round_is_repeated_and_kept(tmp_path: Path, host: Host) -> None:
     host.troubles = iter([["steal 3 %"], []])
     one = runner(tmp_path)
@@ -283,21 +274,3 @@ def test_rounds_are_planned_once_and_for_good(tmp_path: Path, host: Host, monkey
     assert again.rounds.round_plan == RoundPlan(rounds=9, iterations=2)
     assert len(again.rounds.blocks) == 20
     assert {found[0].method for found in again.rounds.standing().values()} == {"planned"}
-
-
-def test_without_a_budget_the_rounds_asked_for_are_planned(tmp_path: Path, host: Host) -> None:
-    one = runner(tmp_path, rounds=12)
-    all_of(one)
-    assert records.load(tmp_path / "horizon.json", RoundPlan) == RoundPlan(rounds=12, iterations=None)
-
-
-def test_repeated_rounds_are_in_the_plan(tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every second try disturbed: half as many rounds fit."""
-    host.keep_time(monkeypatch, try_s=5)
-    host.troubles = iter([["steal 3 %"], []] * 4)
-    one = runner(tmp_path, fixed=True)
-    one.deadline = 100.0
-    for _ in range(4):
-        one.run_round()
-    assert len(one.tried) == 8
-    assert one.rounds.round_plan == RoundPlan(rounds=10, iterations=2)

@@ -142,10 +142,3 @@ def test_the_story_has_everything(number: int) -> None:
         assert set(words) == {*kinds.KINDS, "merge", "base"}
     with pytest.raises(LayoutError, match="at least 28"):
         layout.story(27)
-
-
-def test_the_files_for_neutral_changes_are_nobody_elses() -> None:
-    planted = "".join(path.read_text() for path in kinds.patches().values())
-    sources = kinds.sources()
-    assert len(sources) == len(set(sources)) > 150
-    assert not [path for path in sources if f"b/{path}\n" in planted]

@@ -70,17 +70,6 @@ def test_the_doctor_names_the_packages_that_are_missing(installed: Callable[...,
     assert doctor._packages().state == "ok"
 
 
-def test_what_only_saves_time_is_not_missing(installed: Callable[..., None]) -> None:
-    installed({name: "installed" for name in doctor.host_packages() if name != "ccache"})
-    found = doctor._packages()
-    assert (
-        found.state == "limited"
-        and "1 of" in found.text
-        and "is not installed: ccache only saves time" in found.text
-        and str(found.remedy).endswith(" ccache")
-    )
-
-
 def test_a_system_without_apt_is_told_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
@@ -99,12 +88,6 @@ def plays(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     monkeypatch.setattr(ansible, "play", lambda name, variables: found.append({"name": name, **variables}))
     monkeypatch.setattr("lab.cli.doctor.examine", lambda _: [])
     return found
-
-
-def test_root_installs_packages(plays: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert main.run(["doctor", "--install"]) == 0
-    assert plays == [{"name": "host_ready", "host_ready_become": False}]
 
 
 @pytest.mark.parametrize(("asks", "typed"), [(False, "-"), (True, "secret"), (True, "wrong")])

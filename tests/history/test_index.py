@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -243,9 +242,7 @@ def test_a_locked_database_costs_a_warning_and_the_result_is_found_later(
         pass
     holder = sqlite3.connect(str(database.choose(None).database), isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
-    started = time.monotonic()
     history.remember(folder, Progress())
-    assert time.monotonic() - started < 5
     assert "another program holds it locked" in capsys.readouterr().err
     assert result_folders.load_result(folder).result == folder.name
     holder.execute("ROLLBACK")

@@ -6,8 +6,6 @@ import os
 import shutil
 import subprocess
 import tarfile
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -92,30 +90,6 @@ def test_the_import_is_the_package_to_the_byte(tmp_path: Path, package: default_
 def test_the_import_is_reproducible(tmp_path: Path, package: default_tree.Source, story: list[Path]) -> None:
     first = default_tree.build(tmp_path / "a.git", package, story, QUIET)
     assert default_tree.build(tmp_path / "b.git", package, story, QUIET) == first
-
-
-def test_the_default_tree_is_imported_once_by_many(
-    package: default_tree.Source, story: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = []
-
-    def source(downloads: Path, progress: object) -> default_tree.Source:
-        asked.append(downloads)
-        time.sleep(0.1)
-        return package
-
-    monkeypatch.setattr(default_tree, "source", source)
-    monkeypatch.setattr(default_tree, "story", lambda: story)
-    found: list[trees.Tree] = []
-    threads = [threading.Thread(target=lambda: found.append(trees.open_tree())) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(asked) == 1
-    assert len({one.head for one in found}) == 1 and len(found) == 4
-    assert found[0].record.version == "6.12.1-1~deb12u1"
-    assert trees.names() == ["default"]
 
 
 def test_an_interrupted_import_leaves_nothing_that_looks_finished(

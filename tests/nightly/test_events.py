@@ -249,13 +249,6 @@ def test_baselines() -> None:
     assert _baselines(knowing(event()), only, "r") == {"release": "r", "before p.6.1": "good"}
 
 
-def test_each_commit_is_measured_against_once() -> None:
-    state = knowing()
-    state.last_good[BRANCH, "exact"] = state.tips[BRANCH][-1]
-    (one,) = events.baselines(PLAN, state, "tip", "c6", "2026-11-07", 30)
-    assert one.names == ("yesterday", "last-good", "release")
-
-
 @pytest.mark.parametrize(
     ("states", "still_open", "wanted"),
     [
@@ -309,19 +302,6 @@ def test_the_state_is_the_sum_of_the_nights() -> None:
     assert (
         acked.last_good[BRANCH, "exact"].commit == "c2" and not acked.unacknowledged and list(acked.open) == ["p.2.1"]
     )
-
-
-def test_each_mode_has_a_last_good_tip() -> None:
-    def both(number: int, *events: Event, cases: list[CaseChange]) -> Night:
-        found = _night(number, *events)
-        one = replace(found.branches[0], measured=[*found.branches[0].measured, against("yesterday", cases=cases)])
-        return replace(found, branches=[one])
-
-    only_live = event("regression", 2, live(1.2), name="p.2.1")
-    state = PlanState.after([both(1, cases=[live(1.0)]), both(2, only_live, cases=[live(1.2)]), _night(3)], {})
-    assert state.last_good[BRANCH, "exact"].commit == "c3" and state.last_good[BRANCH, "live"].commit == "c1"
-    state = PlanState.after([both(1, cases=[live(1.0)]), both(2, cases=[live(1.0, verdict=Outcome.UNKNOWN)])], {})
-    assert state.last_good[BRANCH, "exact"].commit == "c2" and state.last_good[BRANCH, "live"].commit == "c1"
 
 
 def test_what_was_not_measured_is_no_yesterday() -> None:

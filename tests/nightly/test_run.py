@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lab.bisection import search, session
+from lab.bisection import session
 from lab.cli import main
 from lab.compare import exact
 from lab.compare.plan import ArmPlan
-from lab.core.errors import DiskFull
 from lab.history import database
 from lab.kernels.debs import DebSource
 from lab.kernels.kernel import KernelSpec
@@ -26,7 +24,7 @@ from lab.workloads import selection
 from ..fakes import nights as fakenights
 from ..fakes.guest import FakeInstrument
 from ..fakes.kernel import git
-from ..fakes.nights import FIRST, Nights
+from ..fakes.nights import Nights
 
 
 def test_ten_nights_one_alarm_the_right_commit_one_fix(nights: Nights) -> None:
@@ -139,21 +137,6 @@ def test_this_machines_failures_are_no_ones_fault(nights: Nights) -> None:
     assert nights.events() == []
 
 
-def test_a_clock_that_jumps_changes_no_order(nights: Nights) -> None:
-    nights.run()
-    nights.add(100.0)
-    nights.today = date(2099, 1, 1)
-    nights.run()
-    nights.today = FIRST + timedelta(days=2)
-    culprit = nights.add(50.0)
-    done = nights.run()
-    assert done.number == 3 and "the clock went back" in done.notes[0]
-    (alarm,) = nights.events()
-    assert alarm.culprit is not None and alarm.culprit.commit == culprit
-    nights.add(50.0)
-    assert nights.run().outcome == "no news"
-
-
 def test_a_database_that_is_gone_costs_a_note(nights: Nights, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     nights.monkeypatch.setenv(database.VARIABLE, f"sqlite:///{tmp_path}/file/history.sqlite")
@@ -256,22 +239,6 @@ def test_status(nights: Nights) -> None:
 
 
 # ---- a full disk
-
-
-def test_a_bisection_that_a_full_disk_stopped_goes_on(nights: Nights) -> None:
-    nights.run()
-    culprit = nights.add(60.0)
-    with nights.monkeypatch.context() as patched:
-        patched.setattr(search, "conclude", _disk_is_full)
-        nights.run(4)
-    assert "free some" in nights.said and nights.events() == []
-    assert nights.again().outcome == "regression"
-    (alarm,) = nights.events()
-    assert alarm.culprit is not None and alarm.culprit.commit == culprit
-
-
-def _disk_is_full(*_: object, **__: object) -> None:
-    raise DiskFull("no disk space left", hint="free some")
 
 
 def test_the_metric_of_a_plan_decides_its_comparisons_and_bisections(

@@ -121,12 +121,6 @@ def test_qemu_is_started_by_the_shell_as_it_was_by_the_lab(
         assert now == before
 
 
-def test_the_same_result_gives_the_same_tar(report: StoredComparison, tmp_path: Path) -> None:
-    for name in ("one.tar", "two.tar"):
-        write.write(report, tmp_path / name, quiet())
-    assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "two.tar").read_bytes()
-
-
 @pytest.mark.parametrize("name", ["b.tar", "b.tar.zst"])
 def test_a_bundle_in_one_file_replays(report: StoredComparison, tmp_path: Path, name: str) -> None:
     write.write(report, tmp_path / name, quiet())
@@ -234,11 +228,6 @@ def test_damage_is_named_and_nothing_is_run(
     assert not (bundle.parent / "qemu.was-run").exists()
 
 
-def test_sums_are_those_of_sha256sum(bundle: Path) -> None:
-    words = ["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"]
-    assert subprocess.run(words, cwd=bundle, check=False, capture_output=True).returncode == 0
-
-
 def test_a_sum_of_a_file_elsewhere_is_refused(bundle: Path) -> None:
     with (bundle / "SHA256SUMS").open("a") as stream:
         stream.write(f"{'0' * 64}  ../qemu\n")
@@ -267,13 +256,6 @@ def test_a_guest_with_such_a_name_is_refused(bundle: Path, name: str) -> None:
     records.save(bundle / "expected.json", Expected(guests={name: expected.guests["mine-base-0001"]}))
     resum(bundle)
     with pytest.raises(UserError, match=r"description of the guest .* is incomplete"):
-        replay(bundle)
-
-
-def test_a_description_that_makes_no_sense_is_refused(bundle: Path) -> None:
-    (bundle / "bundle.json").write_text('{"schema": "lab.bundle/7"}')
-    resum(bundle)
-    with pytest.raises(UserError, match=r"bundle\.json cannot be read"):
         replay(bundle)
 
 

@@ -12,7 +12,7 @@ from lab.compare.profiles import Call
 from lab.core.text import visible
 from lab.report import page
 
-from ..fakes.result import HOSTILE, MODEL, SLOWER, hostile, large, reports, result
+from ..fakes.result import HOSTILE, SLOWER, hostile, large, reports, result
 
 VOID = {"meta", "link", "input", "br"}
 
@@ -71,13 +71,6 @@ def test_hostile_words_are_text(tmp_path: Path) -> None:
     assert [tag for tag, _ in reader.tags].count("script") == 1
     assert visible(HOSTILE) in reader.text
     assert not [attrs for _, attrs in reader.tags if any(key.startswith("on") for key in attrs)]
-
-
-def test_modelled_numbers_name_their_machine(tmp_path: Path) -> None:
-    reader = _read(page.comparison(reports(tmp_path, result())))
-    (unit,) = set(re.findall(r"modelled cycles/op \([^)]*\)", reader.text))
-    assert unit == "modelled cycles/op (full made-up-machine)"
-    assert f"modelled: {MODEL}" in reader.text  # the environment has the versions
 
 
 def test_ten_thousand_samples_are_a_small_page(tmp_path: Path) -> None:

@@ -71,20 +71,3 @@ def test_axes_have_round_numbers() -> None:
     ticks = Axis(low=0.97, high=1.08).ticks(plots.in_percent)
     assert [tick.text for tick in ticks] == ["-2 %", "0 %", "+2 %", "+4 %", "+6 %", "+8 %"]
     assert [tick.at for tick in ticks] == sorted((tick.at for tick in ticks), reverse=True)
-
-
-def test_a_trend_without_change_is_a_flat_line_inside_the_band() -> None:
-    scale = Scale.holding([1.0, 1.5], 0.02)
-    flat = plots.spark([1.0, None, 1.001, 1.0], scale, "x")
-    heights = [float(y) for y in re.findall(r" ([\d.]+)", _path(flat, "level"))]
-    assert max(heights) - min(heights) < 20
-    band = re.search(r'class="band" y="([\d.]+)" width="1000" height="([\d.]+)"', flat)
-    assert band and all(float(band[1]) < y < float(band[1]) + float(band[2]) for y in heights)
-    risen = [float(y) for y in re.findall(r" ([\d.]+)", _path(plots.spark([1.0, 1.5], scale, "x"), "level"))]
-    assert risen[0] == heights[0] and risen[1] < float(band[1])
-
-
-def test_bars_begin_at_zero() -> None:
-    more, less = plots.diverging(30, -10, 30), plots.diverging(-10, -10, 30)
-    assert 'x="250.0" width="750.0"' in more and 'x="0.0" width="250.0"' in less
-    assert 'class="bar base" y="50" width="500"' in plots.pair(5, 10)

@@ -136,21 +136,3 @@ def test_percentiles_are_of_the_nearest_rank(shared: ctypes.CDLL, count: int, pe
     shared.program_sort(values, ctypes.c_size_t(count))
     assert list(values) == list(range(1, count + 1))
     assert shared.program_percentile(values, ctypes.c_size_t(count), percent) == expected
-
-
-def test_the_random_stream_is_splitmix64(shared: ctypes.CDLL) -> None:
-    state = ctypes.c_uint64(1234567)
-    drawn = [shared.program_random(ctypes.byref(state)) for _ in range(3)]
-    # https://rosettacode.org/wiki/Pseudo-random_numbers/Splitmix64
-    assert drawn == [6457827717110365317, 3203168211198807973, 9817491932198370423]
-
-
-@pytest.mark.parametrize(
-    ("key", "expected"),
-    [("compact_fail", 7), ("allocstall_*", 12), ("allocstall_dma", 2), ("MemFree", 123), ("compact", -1), ("no*", -1),
-     ("last", 9)],
-)  # fmt: skip
-def test_numbers_of_the_kernels_files(shared: ctypes.CDLL, key: str, expected: int) -> None:
-    text = "MemFree:    123 kB\nallocstall_dma 2\nallocstall_dma32 10\ncompact_fail 7\nlast 9"
-    buffer = ctypes.create_string_buffer(text.encode(), 1 << 15)
-    assert shared.proc_number(buffer, key.encode()) == expected

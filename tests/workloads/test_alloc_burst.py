@@ -138,20 +138,6 @@ def test_bad_names_are_misuse_in_one_line(program: Path, case: str) -> None:
     assert done.stderr.startswith("alloc-burst: ")
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        [],
-        ["layout-2m"],
-        ["--case"],
-        ["--case", "layout-2m", "--seed", "x"],
-        ["--case", "layout-2m", "--total", "9"],
-    ],
-)
-def test_bad_options_are_misuse(program: Path, words: list[str]) -> None:
-    assert run(program, *words).returncode == 2
-
-
 @pytest.mark.parametrize("source", ["workloads/alloc-burst", "images/guest"])
 def test_the_same_bytes_from_any_folder(source: str, tmp_path: Path) -> None:
     first, _, rest = source.partition("/")

@@ -9,36 +9,9 @@ import pytest
 from lab.core.errors import UserError
 from lab.workloads import selection
 
-GOOD = """\
-schema = 1
-name = "mine"
-story = "a story"
-memory_mb = 512
-vcpus = 1
-program = "/usr/bin/mine"
-argv = ["--case", "{case}"]
-case_pattern = 'size-[0-9]+k'
+from ..fakes.guest import WORKLOAD
 
-[[metric]]
-name = "throughput"
-unit = "op/s"
-better = "higher"
-primary = true
-description = "operations per second"
-
-[[metric]]
-name = "faults"
-unit = "faults"
-better = "lower"
-description = "page faults"
-
-[[case]]
-name = "small"
-control = true
-
-[[case]]
-name = "large"
-"""
+GOOD = WORKLOAD.replace('model = "none"\n', "").replace('{case}"]\n', "{case}\"]\ncase_pattern = 'size-[0-9]+k'\n")
 
 
 def folder(tmp_path: Path, text: str) -> str:
