@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.bisection.commit_range import suffix_of
 from lab.compare.plan import MeasureOptions
-from lab.core import records
 from lab.core.errors import UserError
 from lab.guests import exact
 from lab.kernels import architecture, debs, files, kallsyms
@@ -90,11 +88,6 @@ def test_a_spec_for_an_architecture(text: str, guests: str, expected: str) -> No
     assert for_architecture(text, guests) == expected
 
 
-def test_all_commits_of_a_range_are_for_the_architecture_of_its_ends() -> None:
-    suffix = suffix_of("v6.12%arch=arm64%CONFIG_HZ_1000=y@thp=never")
-    assert dict(parse(f"0123abc{suffix}").kconfig) == {"arch": "arm64", "CONFIG_HZ_1000": "y"}
-
-
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
@@ -110,14 +103,6 @@ def test_what_is_refused(ask: Callable[[], object], message: str) -> None:
     with pytest.raises(UserError) as raised:
         ask()
     assert message in raised.value.message and raised.value.hint
-
-
-def test_packages_of_the_default_architecture_keep_their_keys() -> None:
-    """The digest of a source is the key of what was measured before there were others."""
-    plain = KernelSpec(text="deb:6.12", source=DebSource(package="p", version="1"))
-    assert plain.request_key() == records.digest({"type": "deb", "package": "p", "version": "1"})
-    other = KernelSpec(text="deb:6.12:arm64", source=DebSource(package="p", version="1", architecture="arm64"))
-    assert plain.request_key() != other.request_key()
 
 
 def test_without_a_model_instructions_decide() -> None:
