@@ -21,7 +21,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Ansible asks for sudo's password only where sudo would.
 ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-become-pass)
 
-.PHONY: ab test test-all test-packages ci setup lint quick unit smoke golden fuzz browser browser-smoke chromium pictures recording database docs man wheel container vagrant kvm stories agreement nights kills bench bench-search bench-verdict scatter truth schema clean clean-store
+.PHONY: ab test test-all test-packages ci setup lint quick unit store smoke golden fuzz browser browser-smoke chromium pictures recording database docs man wheel container vagrant kvm stories agreement nights kills bench bench-search bench-verdict scatter truth schema clean clean-store
 
 ab: setup
 	@$(BIN)/lab ab --base '$(BASE)' --test '$(TEST)' $(ARGS)
@@ -141,7 +141,10 @@ vagrant: $(VENV)/tools
 	@command -v vagrant >/dev/null || $(INSTALL) vagrant vagrant-libvirt || true
 	$(BIN)/pytest -q -m vagrant tests/docs
 
-# Guests of packages, beside the unit tests of the tree: what `make test` knows of guests.
+# What guests need, made once: no test has to wait for it. Then guests of two packages.
+store: setup $(VENV)/tools
+	$(BIN)/pytest -q -m smoke tests/guest/test_prebuilt.py
+
 smoke: setup $(VENV)/tools
 	$(BIN)/pytest -q -n 2 -m smoke tests/guest
 

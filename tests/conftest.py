@@ -20,7 +20,9 @@ from .fakes import nights as fakenights
 from .fakes.bisector import Bisector
 from .fakes.nights import Nights
 
-# pytest-xdist's processes inherit it from the first one, and so share the home that guest tests work in.
+# pytest-xdist's processes inherit it from the first one, and so share the home that guest tests work in; so do the
+# parts of `make test`, whose program removes the home.
+_IS_FIRST = "LAB_TEST_RUN" not in os.environ
 os.environ.setdefault("LAB_TEST_RUN", uuid.uuid4().hex)
 
 _BEGAN = pytest.StashKey[float]()
@@ -31,9 +33,9 @@ def run_home() -> Path:
     return Path(f"/var/tmp/lab-test-{os.environ['LAB_TEST_RUN']}")  # noqa: S108 - nobody can guess it
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
+def pytest_sessionfinish() -> None:
     """The first process ends last."""
-    if not hasattr(session.config, "workerinput"):
+    if _IS_FIRST:
         shutil.rmtree(run_home(), ignore_errors=True)
 
 

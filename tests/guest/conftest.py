@@ -132,7 +132,8 @@ def _install(home: Path) -> None:
         site,
         dirs_exist_ok=True,
         symlinks=True,
-        ignore=shutil.ignore_patterns("_editable*", "*kernel_ab_lab*", "mypy*", "playwright*"),
+        ignore=shutil.ignore_patterns("_editable*", "*kernel_ab_lab*", "*mypy*", "playwright*", "sphinx*", "babel*"),
+        copy_function=_link,
     )
     programs = [one for name in ("ansible*", "vng", "virtme-run") for one in (Path(sys.prefix) / "bin").glob(name)]
     for script in programs:
@@ -147,6 +148,14 @@ def _install(home: Path) -> None:
     shutil.rmtree(wheels)
     # The user cannot: else each command would compile what it imports, for minutes where the processor is emulated.
     subprocess.run([str(python), "-m", "compileall", "-q", str(site)], stdout=subprocess.DEVNULL, check=False)
+
+
+def _link(source: str, target: str) -> None:
+    """Have a file in two folders, or copy it to another file system."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def link_store(home: Path, user: str = Lab.user) -> None:

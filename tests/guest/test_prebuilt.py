@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from .conftest import Lab, verdicts
+from .conftest import NEW, OLD, Lab, verdicts
 
 pytestmark = [pytest.mark.guest, pytest.mark.network]
 
 CASES = "alloc-burst:layout-1400k,alternate-2048k-1400k"
+
+
+@pytest.mark.smoke
+def test_the_image_is_built_once(lab: Lab) -> None:
+    first, again = (lab.json("image", "build") for _ in range(2))
+    assert first == again and "busybox" in json.dumps(first)
+
+
+@pytest.mark.smoke
+def test_packages_are_downloaded_once(lab: Lab) -> None:
+    first, again = (lab.json("kernel", "build", OLD, NEW)["kernels"] for _ in range(2))
+    assert first == again and [one["release"].split(".")[:2] for one in first] == [["6", "1"], ["6", "12"]]
 
 
 def test_two_packages_differ_where_they_should_without_a_build(lab: Lab) -> None:
