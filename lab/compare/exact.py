@@ -128,7 +128,7 @@ def prepare_around(
         )
         series.append(
             Series(
-                bench=replace(bench, fingerprint=facts.fingerprint),
+                bench=replace(bench, fingerprint=facts.fingerprint, initrd_sha256=facts.initrd_sha256),
                 cases=cases,
                 windows=dict.fromkeys((case.name for case in cases), bench.windows),
             )

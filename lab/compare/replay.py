@@ -16,6 +16,7 @@ from lab.core import process, records
 from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.records import Record
+from lab.core.text import listed
 from lab.guests import model_version
 
 _AnyPlan = TypeVar("_AnyPlan", bound=ComparisonPlan)
@@ -73,16 +74,19 @@ def replay(result_id: str, work: Work, *, guest_timeout_s: float | None = None) 
         else:
             guests = exact.prepare(_patient(result_folders.load_plan(folder), guest_timeout_s), into, work)
         after = _run_again(before, guests, work)
-    return Replay(
-        result=stored.result,
-        guests=len(before),
-        differences=[
-            line
-            for old, new in zip(before, after, strict=True)
-            for line in differences(old, _numbers(old), _numbers(new))
-        ],
-        environment=environment_changes(stored.environment, guests.environment),
-    )
+    differing = [
+        line for old, new in zip(before, after, strict=True) for line in differences(old, _numbers(old), _numbers(new))
+    ]
+    environment = environment_changes(stored.environment, guests.environment)
+    if differing and not environment:
+        environment = _other_initrds(stored.environment, guests.environment)
+    return Replay(result=stored.result, guests=len(before), differences=differing, environment=environment)
+
+
+def _other_initrds(then: ResultEnvironment, now: ResultEnvironment) -> list[str]:
+    """The workloads whose programs were compiled to other bytes since: the size of one shifts where all else lies."""
+    names = [name for name, one in then.guests.items() if one.initrd_sha256 != now.guests[name].initrd_sha256]
+    return [f"the compiled programs of {listed(names, 'and')}"] if names else []
 
 
 def environment_changes(then: ResultEnvironment, now: ResultEnvironment) -> list[str]:

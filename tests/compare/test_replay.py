@@ -84,6 +84,23 @@ def test_edits_of_plugin_and_init_that_change_no_number_leave_the_environment_as
     assert (again.guests, again.environment, again.differences) == (4, [], [])
 
 
+def test_other_bytes_of_a_program_are_named_if_they_shift_a_number(stored: Stored) -> None:
+    stored.rewrite("init")
+    stored.guests.formula = lambda arm, seed, case: 100.5 + seed
+    again = stored.replay()
+    assert again.differences and again.environment == ["the compiled programs of mine"]
+
+
+def test_guests_with_other_bytes_are_not_mixed(stored: Stored) -> None:
+    plan_, folder = result_folders.load_plan(stored.file.parent), stored.file.parent
+    stored.guests.calls.clear()
+    exact.measure(plan_, folder, quiet())
+    assert not stored.guests.calls, "all of them are there"
+    stored.rewrite("init")
+    exact.measure(plan_, folder, quiet())
+    assert set(stored.guests.boots) == {(arm, seed) for arm in ("base", "test") for seed in (1, 2)}
+
+
 def test_another_program_of_a_package_is_another_environment(stored: Stored) -> None:
     stored.rewrite(PROGRAM)
     again = stored.replay()

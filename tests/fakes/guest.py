@@ -108,7 +108,8 @@ class FakeGuests:
         run = Run(
             arm=arm.name, workload=bench.workload.name, seed=seed, cases=[case.name for case in cases],
             commands={case.name: bench.workload.command(case) for case in cases},
-            kernel=arm.kernel.key, fingerprint=bench.fingerprint, wall_s=0.1, argv=["qemu"],
+            kernel=arm.kernel.key, fingerprint=bench.fingerprint, initrd_sha256=bench.initrd_sha256,
+            wall_s=0.1, argv=["qemu"],
             report=GuestReport(cases=outcomes, complete=True),
             costs={
                 outcome.name: {
