@@ -80,7 +80,7 @@ lint: $(VENV)/tools
 unit: $(VENV)/tools
 	$(BIN)/pytest -q -n auto -m 'not guest and not build and not network and not browser and not docs and not vagrant and not database and not kvm'
 
-# An hour of what `make unit` does for a minute: damaged stores, bundles, kernels and plans, and whatever is typed or
+# An hour of what `make unit` does for ten seconds: damaged stores, bundles, kernels and plans, and whatever is typed or
 # printed. It ends with a table of inputs and findings. LAB_FUZZ_SEED= chooses another hour.
 fuzz: $(VENV)/tools
 	LAB_FUZZ_S=$${LAB_FUZZ_S:-3600} $(BIN)/pytest -q -n 2 tests/fuzz
@@ -165,7 +165,6 @@ agreement: setup
 	$(BIN)/python -m tests.scenarios.agreement $(ARGS)
 
 # Kills -9 of every long command, at instants of its whole course: the same answer, nothing left running, no litter.
-# ARGS=--real takes real kernels and guests, which takes a night.
 kills: setup
 	$(BIN)/python -m tests.scenarios.kills $(ARGS)
 

@@ -264,16 +264,16 @@ class ExactState(SearchState):
     def _culprit(self, change: Change) -> Culprit:
         base, test = (self.readings[self.history[number].id] for number in (change.before, change.at))
         effect = self.compare(base, test, self.threshold) if base.values and test.values else None
-        return self.culprit(
+        found = self.culprit(
             at=change.at,
             suspects=change.suspects,
             untested=[number for number in change.suspects if number in self.known.skipped],
             before=change.before,
             effect=effect,
-            instructions=self.instructions(test, base),
             ratio=effect.ratio if effect else None,
             confidence=1 - effect.p_value if effect else 1.0,
         )
+        return replace(found, instructions=self.instructions(test, base))
 
     def outcome(self, culprits: Sequence[Culprit], *, out_of_time: bool) -> tuple[OutcomeWord, str]:
         """By the ends, then by what is left of the changes."""

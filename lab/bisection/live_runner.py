@@ -26,7 +26,7 @@ from lab.bisection.live_search import NextBoots, Phase, Result
 from lab.bisection.live_state import LiveState, rules_of
 from lab.bisection.session import Conditions, Session
 from lab.compare import boots, exact, live_guests
-from lab.compare.boots import GuestSetup
+from lab.compare.boots import GuestSetup, Job
 from lab.compare.results import ResultEnvironment
 from lab.compare.rounds import FIRST_ITERATIONS
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, LabError, UserError
@@ -237,10 +237,8 @@ class GuestBooter:
             record = boots.boot(
                 self._setup_for(arm),
                 arm,
-                self._setup.cases,
+                Job(cases=self._setup.cases, seed=number, iterations=self.iterations),
                 name=name,
-                seed=number,
-                iterations=self.iterations,
                 cpu_set=self._setup.cpu_sets[0],
                 running=self._running,
             )

@@ -265,9 +265,8 @@ class LiveState(SearchState):
             effect=proof.fresh if proof else None,
             ratio=math.exp(result.effect.value),
             confidence=result.probability,
-            proof=proof,
         )
-        return [change]
+        return [replace(change, proof=proof)]
 
     def _fresh_boots(self, result: Result) -> Proof:
         """The comparison of both neighbours by boots that the search did not have."""

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from lab.bisection.answer import Culprit, OpenRange, OutcomeWord, Posterior, Proof, Step, Suspicion
+from lab.bisection.answer import Culprit, OpenRange, OutcomeWord, Posterior, Step, Suspicion
 from lab.bisection.commit_range import Candidate, History
 from lab.bisection.journal import Reading
 from lab.bisection.plan import BisectPlan
@@ -142,8 +142,6 @@ class SearchState(ABC):
         effect: Comparison | None,
         ratio: float | None,
         confidence: float,
-        instructions: Comparison | None = None,
-        proof: Proof | None = None,
     ) -> Culprit:
         """A change in the history: `at` shows it first, one of the suspects made it."""
         history, commit = self.history, self.history[at]
@@ -159,12 +157,10 @@ class SearchState(ABC):
             untested=[history[number].id for number in untested],
             before=history[before].id,
             effect=effect,
-            instructions=instructions,
             direction=direction,
             confidence=confidence,
             merge=commit.merge,
             outside_paths=bool(history.paths) and commit.id == history.new.id,
-            proof=proof,
         )
 
     def improved(self, ratio: float | None) -> str:

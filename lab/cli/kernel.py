@@ -265,6 +265,7 @@ def shell(
         kernel = resolved.obtain(work, cc=cc, needs=kconfig.shell_needs())
         root = guest_shell.prepare(kernel, command, settings=settings, progress=work.progress)
     return guest_shell.run(
-        kernel, root, command, qemu=program, accelerator=accelerator, cpu=cpu, cpus=cpus, memory_mb=memory,
-        settings=settings, timeout_s=guest_timeout or (GUEST_TIMEOUT_S if command else None),
+        kernel, root, command, settings=settings,
+        guest=guest_shell.ShellGuest(qemu=program, accelerator=accelerator, cpu=cpu, cpus=cpus, memory_mb=memory),
+        timeout_s=guest_timeout or (GUEST_TIMEOUT_S if command else None),
     )  # fmt: skip

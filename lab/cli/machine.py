@@ -35,7 +35,7 @@ def list_command(as_json: bool) -> None:
 
     Example: lab machine list
     """
-    rows = [(name, hardware.path_of(name), hardware.load(name)) for name in hardware.names()]
+    rows = [(name, hardware.path_of(name), hardware.load(name)) for name in hardware.names(None)]
     if as_json:
         listed = [{"name": name, "description": each.description, "path": str(path)} for name, path, each in rows]
         _print_json({"schema": "lab.machines/1", "machines": listed})

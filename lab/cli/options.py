@@ -87,7 +87,7 @@ complete_spec = Complete(_specs)
 complete_workload = Complete(_cases)
 complete_result = Complete(_results)
 complete_suite = Complete(lambda _: selection.suites())
-complete_machine = Complete(lambda _: hardware.names())
+complete_machine = Complete(lambda _: hardware.names(None))
 complete_tree = Complete(lambda _: trees.names())
 
 

@@ -111,21 +111,22 @@ def record_path(folder: Path, name: str) -> Path:
     return folder / "boots" / f"{name}.json"
 
 
-def boot(
-    setup: GuestSetup,
-    arm: Arm,
-    cases: Sequence[Case],
-    *,
-    name: str,
-    seed: int,
-    iterations: int,
-    cpu_set: CpuSet,
-    running: RunningGuests,
-    may_lack: bool = False,
-) -> BootRecord:
-    """Boot one guest, run every case that many times, save the record.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """The work of one guest: every case that many times, in an order that the seed gives.
 
     may_lack: a case that the kernel does not offer is recorded as such, and is no failure of the guest.
+    """
+
+    cases: Sequence[Case]
+    seed: int
+    iterations: int
+    may_lack: bool = False
+
+
+def boot(setup: GuestSetup, arm: Arm, job: Job, *, name: str, cpu_set: CpuSet, running: RunningGuests) -> BootRecord:
+    """Boot one guest, have it do its job, save the record.
+
     Raises `GuestFailed` for a guest that dies; its record has the reason, and its folder stays for reading.
     """
     folder = runs.guest_folder(setup.folder, name)
@@ -141,9 +142,9 @@ def boot(
         name=name,
         arm=arm.name,
         workload=setup.workload.name,
-        cases=[case.name for case in cases],
-        iterations=iterations,
-        seed=seed,
+        cases=[case.name for case in job.cases],
+        iterations=job.iterations,
+        seed=job.seed,
         kernel=arm.kernel.key,
         fingerprint=setup.fingerprint,
         started=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -153,7 +154,7 @@ def boot(
         argv=argv,
     )
     try:
-        record = _run(record, setup, arm, cases, folder, running, cpu_set, may_lack=may_lack)
+        record = _run(record, setup, arm, job, folder, running, cpu_set)
     except GuestFailed as error:
         error.message = f"{arm.name} arm ({arm.kernel.spec.text}), {name}: {error.message}"
         records.save(record_path(setup.folder, name), msgspec.structs.replace(record, failure=error.message))
@@ -166,16 +167,14 @@ def _run(
     record: BootRecord,
     setup: GuestSetup,
     arm: Arm,
-    cases: Sequence[Case],
+    job: Job,
     folder: Path,
     running: RunningGuests,
     cpu_set: CpuSet,
-    *,
-    may_lack: bool,
 ) -> BootRecord:
     live_machine.link_files(folder, arm.kernel.image(setup.machine), setup.root)
     initrd = folder / run.INITRD
-    initrd.write_bytes(_initrd(setup, arm, cases, record.seed, record.iterations))
+    initrd.write_bytes(_initrd(setup, arm, job))
     try:
         ended = run.boot(
             record.argv,
@@ -188,9 +187,9 @@ def _run(
         report = run.read_report(ended)
         counted = _take_events(report) if setup.perf else []
         profiles = _take_profiles(report) if setup.profiled else {}
-        lacking = _lacking(report, setup.workload) if may_lack else {}
-        offered = [case for case in cases if case.name not in lacking]
-        values = collect(report, setup.workload, offered, record.iterations, folder, counted)
+        lacking = _lacking(report, setup.workload) if job.may_lack else {}
+        offered = [case for case in job.cases if case.name not in lacking]
+        values = collect(report, setup.workload, offered, job.iterations, folder, counted)
     except GuestFailed:
         paths.require_space(folder)  # a full disk may have cut the report short, which is not its kernel's fault
         raise
@@ -231,17 +230,17 @@ def _take_profiles(report: GuestReport) -> dict[str, Profile]:
     return profiles
 
 
-def _initrd(setup: GuestSetup, arm: Arm, cases: Sequence[Case], seed: int, iterations: int) -> bytes:
+def _initrd(setup: GuestSetup, arm: Arm, job: Job) -> bytes:
     """The guest's root, which exact mode boots too, and its job: every case in turn, that many times."""
-    once = [(case.name, _command(setup, case)) for case in runs.shuffled(cases, seed)]
-    job = channel.encode_job(
-        seed=seed,
-        cases=once * iterations,
+    once = [(case.name, _command(setup, case)) for case in runs.shuffled(job.cases, job.seed)]
+    encoded = channel.encode_job(
+        seed=job.seed,
+        cases=once * job.iterations,
         settings=setup.workload.guest_settings(live_parameters().settings, arm.settings),
         env=setup.workload.environment(arm.settings),
         setups=file_systems.setups(setup.workload, arm.settings),
     )
-    archive = setup.packed_root.read_bytes() + cpio.entry("job", 0o100444, job) + cpio.trailer()
+    archive = setup.packed_root.read_bytes() + cpio.entry("job", 0o100444, encoded) + cpio.trailer()
     return archive + runs.padding(len(archive))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace as replace_fields
 
-from lab.compare import check, result_folders, runs, sampling, state
+from lab.compare import check, result_folders, robustness, runs, sampling, state
 from lab.compare.check import check_guest
 from lab.compare.plan import ArmPlan, ComparisonPlan, MeasureOptions, Plan
 from lab.compare.result_folders import Clock
@@ -20,7 +20,6 @@ from lab.compare.results import (
     FailedCase,
     GuestShape,
     ResultEnvironment,
-    Robustness,
     SweepPoint,
 )
 from lab.compare.runs import Bench
@@ -203,7 +202,11 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
     cases, overall = judge(guests.series, plan)
     cases = _with_code_remarks(cases, guests.series, work.progress)
     if plan.robust:
-        cases = _with_robustness(cases, guests, plan, folder, work)
+
+        def elsewhere(ref: str, machine: Machine) -> list[Series]:
+            return _one_seed_on(ref, machine, guests, plan, folder, work)
+
+        cases = robustness.judged(cases, guests.series, plan, elsewhere, work)
     base, test = map(arm_result, guests.arms)
     return result_folders.finish(
         folder,
@@ -222,6 +225,16 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
         reproduce=f"lab replay {name}",
         remarks=_boot_remarks(guests),
     )
+
+
+def _one_seed_on(ref: str, machine: Machine, guests: ExactGuests, plan: Plan, folder: Path, work: Work) -> list[Series]:
+    """The runs of one seed on another modelled machine."""
+    other = replace_fields(plan, machine=ref, seeds=1, max_seeds=1, fixed_seeds=True)
+    place = folder / "machines" / machine.name
+    (place / "runs").mkdir(parents=True, exist_ok=True)
+    around = prepare_around(guests.arms, guests.series[0].bench.qemu, other, place, work.progress)
+    fill(around.series, guests.arms, other, lambda _: SeedRequest((), ()), work, loss="case")
+    return around.series
 
 
 def _with_code_remarks(cases: list[CaseResult], series: Sequence[Series], progress: Progress) -> list[CaseResult]:
@@ -325,7 +338,7 @@ def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], multi
             if why
             else [
                 *_unseen_remarks(one.bench.workload, case),
-                *count_remarks(verdict.primary_of(comparisons), _count(comparisons)),
+                *count_remarks(verdict.primary_of(comparisons), sampling.count_beside(comparisons)),
                 *state.case_remarks(case.name, *(one.runs_of(arm, case) for arm in ("base", "test"))),
             ],
         )
@@ -350,159 +363,6 @@ def _unseen_remarks(workload: Workload, case: Case) -> list[str]:
     return [f"unseen: {', '.join(names)}"] if names else []
 
 
-# ---- verdicts at other costs
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Repricing:
-    """A case whose verdict rests on modelled cycles, with what they are the sum of in each pair of runs."""
-
-    machine: Machine
-    series: Series
-    case: Case
-    found: CaseResult
-    base: list[dict[str, float]]
-    test: list[dict[str, float]]
-    plan: Plan
-
-    def at(self, prices: costs.Prices) -> Comparison:
-        """The case's primary metric at other prices, judged like the measured one."""
-        base, test = ([costs.cycles(events, prices) for events in arm] for arm in (self.base, self.test))
-        primary = self.found.primary
-        metric = Metric(name=primary.name, unit=primary.unit, better=primary.better, primary=True)
-        again = verdict.compare_metric(
-            metric, base, test, threshold=self.plan.threshold, alpha=self.plan.alpha, exact=True
-        )
-        return _weigh(self.series, self.case, self.plan, again, _count(self.found.metrics))
-
-    def is_turned(self, prices: costs.Prices) -> bool:
-        """True if it has another verdict at these prices."""
-        return self.at(prices).verdict != self.found.verdict
-
-    def holds_at(self, ratio: float) -> bool:
-        """True if the change of one pair is on the same side of the threshold as the verdict."""
-        low, high = verdict.band(self.plan.threshold)
-        change = math.log(ratio)
-        if self.found.verdict == Outcome.SAME:
-            return low <= change <= high
-        return change > high if self.found.verdict == Outcome.REGRESSION else change < low
-
-
-def _with_robustness(
-    cases: list[CaseResult], guests: ExactGuests, plan: Plan, folder: Path, work: Work
-) -> list[CaseResult]:
-    """The cases, each that was decided by modelled cycles with its verdict at other costs."""
-    by_name = {(one.bench.workload.name, case.name): (one, case) for one in guests.series for case in one.cases}
-    repricings = {
-        found.name: repricing
-        for found in cases
-        if (repricing := _repricing(*by_name[found.workload, found.case], found, plan))
-    }
-    if not repricings:
-        work.progress.log("--robust: no verdict rests on modelled cycles")
-        return cases
-    others = _on_other_machines(list(repricings.values()), guests, plan, folder, work)
-    return [
-        replace_fields(found, robustness=_robustness(repricings[found.name], others))
-        if found.name in repricings
-        else found
-        for found in cases
-    ]
-
-
-def _repricing(one: Series, case: Case, found: CaseResult, plan: Plan) -> _Repricing | None:
-    """The case at other prices; None where it is open, or its cycles are not known as a sum."""
-    instrument = one.bench.instrument
-    if instrument is None or found.failed or found.verdict == Outcome.UNKNOWN:
-        return None
-    if costs.count_of(found.primary.name) is None:
-        return None
-    if (events := one.events(case)) is None:
-        return None
-    base, test = events
-    return _Repricing(machine=instrument.machine, series=one, case=case, found=found, plan=plan, base=base, test=test)
-
-
-def _robustness(of: _Repricing, others: Mapping[str, Mapping[str, float | None]]) -> Robustness:
-    """The verdict of a case at the corners of its machine's ranges, and on other machines."""
-    prices, box = costs.prices_of(of.machine), costs.box_of(of.machine)
-    ends = costs.corners(costs.mean_of(of.base), costs.mean_of(of.test), prices, box)
-    ratios = [ratio for at in (prices, *ends) if (ratio := of.at(at).ratio) is not None]
-    depends_on, together = _turning(of, prices, box, ends)
-    name = of.machine.name
-    changes = {other: found[of.found.name] for other, found in others.items() if of.found.name in found}
-    return Robustness(
-        low=min(ratios),
-        high=max(ratios),
-        depends_on=depends_on,
-        together=together,
-        machine=name,
-        others=changes,
-        holds_on=[name, *(other for other, ratio in changes.items() if ratio and of.holds_at(ratio))],
-    )
-
-
-def _turning(
-    of: _Repricing, prices: costs.Prices, box: costs.Box, ends: Sequence[costs.Prices]
-) -> tuple[list[str], bool]:
-    """The costs that turn a verdict, what moves it most first, and True if each alone does not."""
-    turned = next((end for end in ends if of.is_turned(end)), None)
-    if turned is None:
-        return [], False
-
-    def movement(at: costs.Prices) -> float:
-        return abs(math.log((of.at(at).ratio or 1) / (of.at(prices).ratio or 1)))
-
-    alone = {
-        name: max(movement({**prices, name: value}) for value in values)
-        for name, values in box.items()
-        if any(of.is_turned({**prices, name: value}) for value in values)
-    }
-    if alone:
-        return sorted(alone, key=lambda name: -alone[name]), False
-    moved = [name for name in turned if turned[name] != prices[name]]
-    moved.sort(key=lambda name: -movement({**prices, name: turned[name]}))
-    at = dict(prices)
-    for count, name in enumerate(moved, start=1):
-        at[name] = turned[name]
-        if of.is_turned(at):
-            return moved[:count], True
-    return moved, True
-
-
-def _on_other_machines(
-    wanted: Sequence[_Repricing], guests: ExactGuests, plan: Plan, folder: Path, work: Work
-) -> dict[str, dict[str, float | None]]:
-    """The change of each case with one seed, by machine and case; none when the budget is used up."""
-    own = hardware.load(plan.machine or hardware.DEFAULT)
-    machines = {ref: machine for ref in hardware.names() if (machine := hardware.load(ref)).key != own.key}
-    if work.out_of_time:
-        work.progress.log("--robust: the budget was used up before the other machines")
-        return {}
-    found: dict[str, dict[str, float | None]] = {}
-    for ref, machine in machines.items():
-        other = replace_fields(plan, machine=ref, seeds=1, max_seeds=1, fixed_seeds=True)
-        place = folder / "machines" / machine.name
-        (place / "runs").mkdir(parents=True, exist_ok=True)
-        work.progress.log(f"--robust: one seed on {machine.name}")
-        around = prepare_around(guests.arms, guests.series[0].bench.qemu, other, place, work.progress)
-        fill(around.series, guests.arms, other, lambda _: SeedRequest((), ()), work, loss="case")
-        series = {one.bench.workload.name: one for one in around.series}
-        found[machine.name] = {
-            of.found.name: _one_change(series[of.series.bench.workload.name], of.case, of.found.primary.name)
-            for of in wanted
-        }
-    return found
-
-
-def _one_change(one: Series, case: Case, metric: str) -> float | None:
-    """The ratio of the only pair; None where the case failed."""
-    if one.failures(case):
-        return None
-    _, base, test = one.pairs(case, metric)
-    return test[0] / base[0] if base and base[0] > 0 and test[0] > 0 else None
-
-
 # ---- one case
 
 
@@ -515,28 +375,9 @@ def _compare(one: Series, case: Case, plan: Plan, failed: FailedCase | None) -> 
         for metric in known
         for _, base, test in [one.pairs(case, metric.name)]
     ]
-    primary = _weigh(one, case, plan, verdict.primary_of(compared), _count(compared))
+    primary = sampling.weigh_case(verdict.primary_of(compared), sampling.count_beside(compared), one, case, plan)
     primary = sampling.weigh_strings(primary, one, case, plan)
     return [primary if c.primary else c for c in compared]
-
-
-def _weigh(one: Series, case: Case, plan: Plan, primary: Comparison, count: Comparison | None) -> Comparison:
-    """A case's primary metric as its seeds and the count of instructions beside it allow."""
-    three_decide = plan.base.is_like(plan.test) or one.equal(case)
-    three_decide = three_decide and one.windows_agree(case, plan.threshold)
-    weighed = sampling.weigh(primary, three_decide=three_decide, threshold=plan.threshold, max_seeds=plan.max_seeds)
-    return weigh_count(weighed, count, plan)
-
-
-def _count(comparisons: Sequence[Comparison]) -> Comparison | None:
-    """The count of instructions beside the modelled cycles that decide."""
-    name = costs.count_of(verdict.primary_of(comparisons).name)
-    return next((c for c in comparisons if c.name == name), None)
-
-
-def weigh_count(primary: Comparison, count: Comparison | None, plan: ComparisonPlan) -> Comparison:
-    """A case's primary metric: `unknown` where the count of instructions contradicts it, unless the user chose."""
-    return primary if count is None or plan.metric else verdict.beside_count(primary, count, plan.threshold)
 
 
 def count_remarks(primary: Comparison, count: Comparison | None) -> list[str]:

@@ -10,14 +10,14 @@ from types import TracebackType
 from typing import Self
 
 from lab.compare import boots, certificates, exact, live_guests, model_check, result_folders
-from lab.compare.boots import GuestSetup
+from lab.compare.boots import GuestSetup, Job
 from lab.compare.live_guests import LiveGuests
 from lab.compare.live_results import Live, LiveRound
 from lab.compare.plan import LivePlan, Plan
 from lab.compare.result_folders import Clock
 from lab.compare.results import AbResult, CaseResult, FailedCase, SweepPoint
 from lab.compare.round_runner import RoundRunner
-from lab.compare.rounds import ARMS, Covariate, Rounds
+from lab.compare.rounds import ARMS, Covariate, Design, Rounds
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed
 from lab.core.executor import Work
@@ -47,7 +47,7 @@ class Narrator:
         self._runner.on_trouble = self._tell_trouble
         if self._progress.shows_bars:
             for case in self._runner.rounds.metrics:
-                self._bars[case] = self._progress.task(case, self._runner.rounds.max_blocks)
+                self._bars[case] = self._progress.task(case, self._runner.rounds.design.max_blocks)
         return self
 
     def __exit__(
@@ -85,10 +85,10 @@ class Narrator:
         rounds = self._runner.rounds
         undecided = set(rounds.undecided())
         asked = [primary_of(found).more_blocks for case, found in rounds.standing().items() if case in undecided]
-        if not asked and not rounds.fixed_blocks:
+        if not asked and not rounds.design.fixed_blocks:
             return ""
-        most = rounds.max_blocks - len(rounds.blocks)
-        more = most if rounds.fixed_blocks else min(most, max((most if n is None else n) for n in asked))
+        most = rounds.design.max_blocks - len(rounds.blocks)
+        more = most if rounds.design.fixed_blocks else min(most, max((most if n is None else n) for n in asked))
         if not more:
             return ""
         return f"; at most {more} more round{'s' * (more != 1)}, about {more * self._runner.seconds_a_round():.0f} s"
@@ -154,14 +154,16 @@ def rounds_of(setups: Sequence[GuestSetup], plan: Plan, covariates: Mapping[str,
     }
     return Rounds(
         metrics,
-        threshold=plan.threshold,
-        alpha=plan.alpha,
-        max_blocks=plan.live.max_rounds,
-        seed=plan.live.seed,
+        Design(
+            threshold=plan.threshold,
+            alpha=plan.alpha,
+            max_blocks=plan.live.max_rounds,
+            seed=plan.live.seed,
+            fixed_iterations=plan.live.iterations,
+            fixed_blocks=plan.live.fixed_rounds,
+        ),
         boot_s=_BOOT_S,
         sample_s=_SAMPLE_S,
-        fixed_iterations=plan.live.iterations,
-        fixed_blocks=plan.live.fixed_rounds,
         covariates=covariates,
         open_cases={name for setup in setups if setup.workload.open_metrics for name in setup.case_names},
     )
@@ -317,8 +319,9 @@ def _profiles(guests: LiveGuests, progress: Progress) -> dict[str, Difference]:
                 alone = f"+{cases[0].name}" if workload.isolate else ""
                 try:
                     record = boots.boot(
-                        profiled, arm, cases, name=f"profile-{arm.name}-{workload.name}{alone}", seed=1, iterations=1,
-                        cpu_set=setup.cpu_sets[0], running=RunningGuests(),
+                        profiled, arm, Job(cases=cases, seed=1, iterations=1),
+                        name=f"profile-{arm.name}-{workload.name}{alone}", cpu_set=setup.cpu_sets[0],
+                        running=RunningGuests(),
                     )  # fmt: skip
                 except GuestFailed as error:
                     progress.log(f"no profile: {error.message}")

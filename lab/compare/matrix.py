@@ -172,7 +172,7 @@ def _cell(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan) -> Cell
     if not failure and arm.label != plan.baseline:
         comparison, count = _compare(one, case, metric, arm, plan), _compare_count(one, case, metric, arm, plan)
         if comparison:
-            comparison = exact.weigh_count(comparison, count, plan)
+            comparison = sampling.weigh_count(comparison, count, plan)
             comparison = sampling.weigh_strings(comparison, one, case, plan, (_baseline(plan).name, arm.name))
     return Cell(
         arm=arm.label,

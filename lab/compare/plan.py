@@ -174,18 +174,30 @@ class MeasureOptions(msgspec.Struct, frozen=True, kw_only=True):
     def for_kernels(self, specs: Iterable[KernelSpec]) -> Self:
         """The options where guests of the kernels' architecture cannot be modelled: instructions decide.
 
-        `UserError` for a model, or a metric of it.
+        Those that can be on trial (arm64) are if `--model tlb` asks for it. `UserError` for another model, a metric of
+        it, and for a machine of another architecture.
         """
-        found = [architecture.load(name) for name in {spec.architecture for spec in specs}]
+        found = [architecture.load(name) for name in sorted({spec.architecture for spec in specs})]
         counted = next((guests for guests in found if not guests.modelled), None)
         if counted is None:
+            for guests in found:
+                hardware.require_architecture(self.machine, guests.name)
             return self
+        if self.model == "tlb" and counted.experimental and len(found) == 1:
+            return self._on_trial(counted)
         if self.model not in {"auto", "count"} or self.metric == "cycles":
             raise UserError(
                 f"{counted.name} guests have no cost model: their instructions are counted",
-                hint="leave out --model and --metric; instructions decide",
+                hint="leave out --model and --metric; instructions decide"
+                + (", or give --model tlb, which is experimental" if counted.experimental else ""),
             )
         return msgspec.structs.replace(self, model="count", metric=self.metric or "instructions")
+
+    def _on_trial(self, guests: architecture.Architecture) -> Self:
+        """The options for guests whose model is an experiment."""
+        machine = guests.experimental if self.machine == hardware.DEFAULT else self.machine
+        hardware.require_architecture(machine, guests.name)
+        return msgspec.structs.replace(self, machine=machine)
 
     def common(self, live: LivePlan | None) -> dict[str, Any]:
         """The fields of `CommonPlan`."""

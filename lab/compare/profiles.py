@@ -123,7 +123,10 @@ def collect(folder: Path, case: CaseResult, work: Work, *, machine: str | None, 
     asked = result_folders.load_plan(folder)
     guests = architecture.load(asked.base.spec.architecture)
     if not guests.modelled and (machine or model):
-        raise UserError(f"{guests.name} guests have no cost model", hint="leave out --machine and --model")
+        raise UserError(
+            f"{guests.name} guests have no cost model but one that they were measured with",
+            hint="leave out --machine and --model",
+        )
     own = kept(folder, case, machine or asked.machine, model)
     plan = msgspec.structs.replace(
         asked,

@@ -16,7 +16,7 @@ from lab.core.errors import GuestFailed, GuestFailure
 from lab.core.records import Record
 from lab.core.text import from_to, listed
 from lab.guests import costs, model_version
-from lab.kernels import compilers
+from lab.kernels import architecture, compilers
 from lab.stats.verdict import Comparison, Outcome, distance, percent, primary_of
 from lab.workloads.file import turns_note
 from lab.workloads.spec import Case, Workload
@@ -502,4 +502,4 @@ def clock(model: str) -> str:
     """The unit of exact mode's primary numbers; whatever is modelled says so, and on which machine."""
     if model.startswith("count "):
         return f"counted instructions ({model})"
-    return "guest clock (instructions)" if model == "none" else f"modelled cycles ({model})"
+    return "guest clock (instructions)" if model == "none" else f"modelled cycles ({architecture.experiment(model)})"

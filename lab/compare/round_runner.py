@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lab.compare import boots
-from lab.compare.boots import BootRecord, GuestSetup
+from lab.compare.boots import BootRecord, GuestSetup, Job
 from lab.compare.live_results import LiveBoot, LiveRound, RoundState
 from lab.compare.rounds import Block, BootReading, Rounds
 from lab.core import records
@@ -27,6 +27,7 @@ from lab.guests.perf_stat import PerfSummary
 from lab.guests.run import Arm, RunningGuests
 from lab.guests.topology import CpuSet
 from lab.stats import sequential
+from lab.stats.defaults import MIN_PAIRS
 from lab.stats.sequential import RoundPlan
 
 TRIES = 3
@@ -114,7 +115,7 @@ class RoundRunner:
         if path.is_file():
             self.rounds.plan(records.load(path, RoundPlan))
             return
-        most, fewest, done = self.rounds.max_blocks, self.rounds.min_blocks, len(self.rounds.blocks)
+        most, fewest, done = self.rounds.design.max_blocks, MIN_PAIRS, len(self.rounds.blocks)
         if self.deadline is None:
             planned: RoundPlan | None = sequential.plan_without_budget(most, fewest)
         else:
@@ -245,13 +246,15 @@ class RoundRunner:
                 record = boots.boot(
                     setup,
                     next(known for known in self.arms if known.name == arm),
-                    [workload.case(case) for case in cases],
+                    Job(
+                        cases=[workload.case(case) for case in cases],
+                        seed=block.number + 1,
+                        iterations=block.iterations,
+                        may_lack=True,
+                    ),
                     name=name,
-                    seed=block.number + 1,
-                    iterations=block.iterations,
                     cpu_set=cpu_set,
                     running=self.running,
-                    may_lack=True,
                 )
             except GuestFailed as error:
                 done.append(LiveBoot(name=name, arm=arm, cpus=cpu_set.cpus, seconds=0.0, failure=error.message))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from lab.core.records import Record
 from lab.stats import evidence, iterations, multiple, verdict
-from lab.stats.defaults import FIRST_LOOK_ROUNDS, MIN_PAIRS
+from lab.stats.defaults import FIRST_LOOK_ROUNDS
 from lab.stats.iterations import Spread, WarmUp
 from lab.stats.sequential import RoundPlan
 from lab.stats.verdict import Comparison, Metric, Outcome, primary_of
@@ -73,50 +73,53 @@ class Covariate(Record, frozen=True, kw_only=True):
     pairs: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """How a comparison is measured and judged, whichever kernels and cases it has.
+
+    seed: of the order of boots. fixed_iterations: of each boot; None: as many as the noise asks for.
+    fixed_blocks: go on to max_blocks, decided or not.
+    """
+
+    threshold: float
+    alpha: float
+    max_blocks: int
+    seed: int
+    fixed_iterations: int | None = None
+    fixed_blocks: bool = False
+
+
 class Rounds:
     """A comparison of two arms, block by block, until every case is decided."""
 
     def __init__(
         self,
         metrics: Mapping[str, Sequence[Metric]],
+        design: Design,
         *,
-        threshold: float,
-        alpha: float,
-        max_blocks: int,
-        min_blocks: int = MIN_PAIRS,
-        seed: int,
         boot_s: float,
         sample_s: float,
-        fixed_iterations: int | None = None,
-        fixed_blocks: bool = False,
         covariates: Mapping[str, Covariate] | None = None,
         open_cases: Collection[str] = (),
     ) -> None:
-        """metrics: of each case, exactly one of them primary. seed: of the order of boots.
+        """metrics: of each case, exactly one of them primary.
 
         open_cases: compared by every other number that all of their boots have, too.
 
         covariates: by case; the control of each is a case as well.
         boot_s: of a boot without any iteration; sample_s: of one iteration of all cases. Both may be set anew when
-        they have been measured. fixed_blocks: go on to max_blocks, decided or not. `round_plan` is set once, when the
-        rounds have been planned; before that nothing but very large changes are found.
-        ValueError: a number is out of range, or a case has not exactly one primary metric.
+        they have been measured. `round_plan` is set once, when the rounds have been planned; before that nothing but
+        very large changes are found. ValueError: a number is out of range, or a case has not one primary metric.
         """
-        if max_blocks < 1 or min_blocks < 1 or boot_s < 0 or sample_s <= 0 or (fixed_iterations or 1) < 1:
+        if design.max_blocks < 1 or boot_s < 0 or sample_s <= 0 or (design.fixed_iterations or 1) < 1:
             raise ValueError("blocks and iterations are 1 or more, seconds above 0")
         for case, measured in metrics.items():
             if sum(metric.primary for metric in measured) != 1:
                 raise ValueError(f"{case}: needs exactly one primary metric")
         self.metrics = {case: list(measured) for case, measured in metrics.items()}
-        self.threshold = threshold
-        self.alpha = alpha
-        self.max_blocks = max_blocks
-        self.min_blocks = min_blocks
-        self.seed = seed
+        self.design = design
         self.boot_s = boot_s
         self.sample_s = sample_s
-        self.fixed_iterations = fixed_iterations
-        self.fixed_blocks = fixed_blocks
         self.covariates = dict(covariates or {})
         self.open_cases = frozenset(open_cases)
         self.blocks: list[tuple[Block, list[BootReading]]] = []
@@ -128,9 +131,11 @@ class Rounds:
     def next(self) -> Block | None:
         """The next round; None when every case is decided, or at max_blocks."""
         done = len(self.blocks)
-        if done >= self.max_blocks or (not self.fixed_blocks and done >= FIRST_LOOK_ROUNDS and not self.undecided()):
+        if done >= self.design.max_blocks or (
+            not self.design.fixed_blocks and done >= FIRST_LOOK_ROUNDS and not self.undecided()
+        ):
             return None
-        return Block(number=done, order=order(self.seed, done), iterations=self.iterations())
+        return Block(number=done, order=order(self.design.seed, done), iterations=self.iterations())
 
     def add(self, block: Block, readings: Sequence[BootReading]) -> None:
         """Add the values of a block's boots. ValueError: not the next block, or not the boots that it asked for."""
@@ -167,9 +172,7 @@ class Rounds:
                 case: [self._compare(case, metric) for metric in (*measured, *self._undeclared(case))]
                 for case, measured in self.metrics.items()
             }
-            self._standing = multiple.beyond_chance(
-                compared, alpha=self.alpha, min_blocks=self.min_blocks, planned=self._planned
-            )
+            self._standing = multiple.beyond_chance(compared, alpha=self.design.alpha, planned=self._planned)
         return self._standing
 
     def undecided(self) -> list[str]:
@@ -220,8 +223,8 @@ class Rounds:
         Two in the first four blocks, then estimated before each block until the rounds are planned. That plan may not
         depend on how the kernels compare, so all cases count before it. Iterations of warm-up come on top.
         """
-        if self.fixed_iterations:
-            return self.fixed_iterations
+        if self.design.fixed_iterations:
+            return self.design.fixed_iterations
         if len(self.blocks) < FIRST_LOOK_ROUNDS:
             return FIRST_ITERATIONS
         if self.round_plan and self.round_plan.iterations:
@@ -253,10 +256,14 @@ class Rounds:
         base, test = self._arms(case, metric)
         covariate = self.covariates.get(case) if metric.primary else None
         shared = self._shared_noise(covariate) if covariate else None
-        return verdict.compare_metric(
-            metric, base, test, threshold=self.threshold, alpha=self.alpha, min_blocks=self.min_blocks,
-            planned=self._planned, exact=False, shared=shared,
-        )  # fmt: skip
+
+        def compare(values: Sequence[float]) -> Comparison:
+            return verdict.compare_metric(
+                metric, base, values, threshold=self.design.threshold, alpha=self.design.alpha, planned=self._planned,
+                exact=False,
+            )  # fmt: skip
+
+        return verdict.adjust(compare(test), compare(shared.taken_off(test)), shared) if shared else compare(test)
 
     def _shared_noise(self, covariate: Covariate) -> verdict.SharedNoise | None:
         """The noise of each round that the control tells; None where a round has no value of it."""

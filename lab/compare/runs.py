@@ -22,7 +22,7 @@ from lab.core.records import Record
 from lab.guests import channel, costs, exact, file_systems, output, run
 from lab.guests.channel import GuestReport
 from lab.guests.exact import Environment, ExactGuest, ExactMachine, Qemu
-from lab.guests.plugin import COSTS, Instrument, by_case, marks_windows
+from lab.guests.plugin import COSTS, Instrument, Model, by_case, marks_windows
 from lab.guests.run import INITRD, Arm, RunningGuests
 from lab.kernels import architecture
 from lab.kernels.architecture import MachineType
@@ -281,7 +281,7 @@ def _boot(guest: GuestRun, running: RunningGuests) -> GuestOutput:
             guest.argv(), guest.folder, bench.workload, guest.seed, guest.cases,
             modelled=bench.instrument is not None, timeout_s=bench.timeout_s, running=running,
         )  # fmt: skip
-        return found.on(bench.machine)._replace(turn=guest.turn)
+        return found.on(bench.machine, bench.instrument.model if bench.instrument else None)._replace(turn=guest.turn)
     except GuestFailed as error:
         error.message = f"{guest.arm.name} arm ({guest.arm.kernel.spec.text}), seed {guest.seed}: {error.message}"
         raise
@@ -325,9 +325,9 @@ class GuestOutput(NamedTuple):
     events: dict[str, dict[str, float]] = {}  # noqa: RUF012
     turn: int = 0
 
-    def on(self, machine: MachineType) -> GuestOutput:
-        """The output of a guest on a kind of machine: where nothing is modelled, without what only a model has."""
-        if architecture.of_machine(machine).modelled:
+    def on(self, machine: MachineType, model: Model | None) -> GuestOutput:
+        """The output of a guest on a kind of machine: if it was only counted, without what only a model has."""
+        if architecture.of_machine(machine).modelled or model != Model.COUNT:
             return self
         return self._replace(costs={case: costs.counts(values) for case, values in self.costs.items()}, events={})
 

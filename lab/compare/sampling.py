@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 from msgspec.structs import replace as replace_fields
 
 from lab.compare import runs
-from lab.compare.plan import ComparisonPlan
+from lab.compare.plan import ComparisonPlan, Plan
 from lab.compare.runs import Bench, GuestRun, Run
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure
@@ -29,7 +29,7 @@ from lab.core.text import plural
 from lab.guests import costs
 from lab.guests.run import Arm, RunningGuests
 from lab.stats.defaults import FIRST_LOOK_SEEDS, MIN_PAIRS, MORE_SEEDS
-from lab.stats.verdict import Comparison, Outcome, beside_strings, compare_metric, percent
+from lab.stats.verdict import Comparison, Outcome, beside_count, beside_strings, compare_metric, percent, primary_of
 from lab.stats.verdict import Metric as Compared
 from lab.workloads.spec import WINDOWS_MAX, Case, Metric
 
@@ -377,6 +377,25 @@ def weigh(primary: Comparison, *, three_decide: bool, threshold: float, max_seed
     three_decide: the arms are one kernel under equal settings, or all of their counters are equal.
     """
     return _hopeless(_odd(_provisional(primary, three_decide=three_decide), threshold), max_seeds)
+
+
+def weigh_case(primary: Comparison, count: Comparison | None, one: Series, case: Case, plan: Plan) -> Comparison:
+    """A case's primary metric as its seeds and the count of instructions beside it allow."""
+    three_decide = plan.base.is_like(plan.test) or one.equal(case)
+    three_decide = three_decide and one.windows_agree(case, plan.threshold)
+    weighed = weigh(primary, three_decide=three_decide, threshold=plan.threshold, max_seeds=plan.max_seeds)
+    return weigh_count(weighed, count, plan)
+
+
+def count_beside(comparisons: Sequence[Comparison]) -> Comparison | None:
+    """The count of instructions beside the modelled cycles that decide."""
+    name = costs.count_of(primary_of(comparisons).name)
+    return next((c for c in comparisons if c.name == name), None)
+
+
+def weigh_count(primary: Comparison, count: Comparison | None, plan: ComparisonPlan) -> Comparison:
+    """A case's primary metric: `unknown` where the count of instructions contradicts it, unless the user chose."""
+    return primary if count is None or plan.metric else beside_count(primary, count, plan.threshold)
 
 
 def weigh_strings(

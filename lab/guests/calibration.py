@@ -431,35 +431,17 @@ def _classes(state: _Fit) -> None:
         state.keep("lock_add_alone_cycles", state.samples.one("lock_add").reading())
         state.keep("add_to_memory_cycles", state.samples.one("load_add_store").reading())
 
-    def fence() -> None:
-        for name in ("mfence", "sfence"):
-            among(name)
-        reading = among("lfence")
-        state.cost("fence", reading.value - plain, _words(reading, "lfence among plain instructions"))
-
     def division() -> None:
         reading = state.samples.one("division").reading(lambda cycles: cycles - 1)
         state.keep("division_cycles", reading)
         state.cost("division", reading.value - plain, _words(reading, "div of 64 bits, each waits for the last"))
 
-    def pause() -> None:
-        reading = state.samples.one("pause").reading()
-        state.keep("pause_cycles", reading)
-        state.cost("pause", reading.value - plain, _words(reading))
-
-    def vector() -> None:
-        reading = among("vector", 2)
-        state.cost("vector", reading.value - plain, _words(reading, "movups from and to L1d, among plain instructions"))
-
-    def indirect_branch() -> None:
-        reading = among("indirect_branch", 2)
-        words = "lea and jmp to a register among plain instructions, predicted"
-        state.cost("indirect_branch", reading.value - plain, _words(reading, words))
-
-    def return_branch() -> None:
-        reading = among("call", 3)
-        words = "call, ret and jmp among plain instructions, predicted"
-        state.cost("return_branch", reading.value - plain, _words(reading, words))
+    def one(cost: str, name: str, number: int, words: str, beside: Sequence[str] = ()) -> None:
+        """A cost that one sequence of instructions shows. beside: sequences that are measured for themselves."""
+        for other in beside:
+            among(other)
+        reading = among(name, number)
+        state.cost(cost, reading.value - plain, _words(reading, f"{words} among plain instructions"))
 
     def misprediction() -> None:
         among("retpoline")
@@ -471,44 +453,52 @@ def _classes(state: _Fit) -> None:
         words = f"a return that goes elsewhere, and the 3 instructions before it, in {_MIX}"
         state.cost("misprediction", reading.value - 4 * plain, _words(reading, words))
 
-    def clock() -> None:
-        among("rdtscp")
-        reading = among("rdtsc")
-        state.cost("time", reading.value - plain, _words(reading, "rdtsc among plain instructions"))
-
     def segment() -> None:
         among("popf", 2)
         reading = among("segment")
         words = "es from ss, the two moves among plain instructions"
         state.cost("segment", reading.value - 2 * plain, _words(reading, words))
 
-    def cpuid() -> None:
-        reading = state.samples.one("cpuid").reading()
-        state.keep("cpuid_cycles", reading)
-        state.cost("cpuid", reading.value - plain, _words(reading, "leaf 0, with what a hypervisor does about it"))
+    def alone(name: str, words: str = "") -> None:
+        """A cost that its own instruction shows, one after the other."""
+        reading = state.samples.one(name).reading()
+        state.keep(f"{name}_cycles", reading)
+        state.cost(name, reading.value - plain, _words(reading, words))
 
     def registers() -> None:
         reading = state.samples.one("xsave_xrstor").reading(lambda cycles: cycles / 2)
         words = "half of xsave and xrstor of x87, SSE and AVX"
         state.cost("state", reading.value - plain, _words(reading, words))
 
+    def excess(base: float, share: float, cycles: float) -> float:
+        """The cost of an event that a share of the turns has."""
+        return (cycles - base) / share
+
     def misses() -> None:
         for name, share in (("branch", 0.5), ("indirect", 0.75)):
-            base = state.samples.one(f"{name}_predicted").value
-            reading = state.samples.one(f"{name}_random").reading(partial(_excess, base, share))
-            state.keep(f"{name}_miss_cycles", reading)
+            predicted, random = (state.samples.one(f"{name}_{kind}") for kind in ("predicted", "random"))
+            state.keep(f"{name}_miss_cycles", random.reading(partial(excess, predicted.value, share)))
 
-    for step in (atomic, fence, division, pause, vector, indirect_branch, return_branch, misprediction, segment, cpuid):
-        state.attempt([step.__name__], step)
-    state.attempt(["time"], clock)
-    state.attempt(["state"], registers)
+    steps: dict[str, Callable[[], None]] = {
+        "atomic": atomic,
+        "fence": partial(one, "fence", "lfence", 1, "lfence", beside=("mfence", "sfence")),
+        "division": division,
+        "pause": partial(alone, "pause"),
+        "vector": partial(one, "vector", "vector", 2, "movups from and to L1d,"),
+        "indirect_branch": partial(
+            one, "indirect_branch", "indirect_branch", 2, "lea and jmp to a register, predicted,"
+        ),
+        "return_branch": partial(one, "return_branch", "call", 3, "call, ret and jmp, predicted,"),
+        "misprediction": misprediction,
+        "segment": segment,
+        "cpuid": partial(alone, "cpuid", "leaf 0, with what a hypervisor does about it"),
+        "time": partial(one, "time", "rdtsc", 1, "rdtsc", beside=["rdtscp"]),
+        "state": registers,
+    }
+    for name, step in steps.items():
+        state.attempt([name], step)
     state.attempt(["taken_branch_cycles"], lambda: state.keep("taken_branch_cycles", among("taken_branch")))
     state.attempt(["branch_miss_cycles"], misses)
-
-
-def _excess(base: float, share: float, cycles: float) -> float:
-    """The cost of an event that a share of the turns has."""
-    return (cycles - base) / share
 
 
 def _strings(state: _Fit) -> None:

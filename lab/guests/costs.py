@@ -330,7 +330,7 @@ Box = Mapping[str, tuple[int, int]]
 
 def box_of(machine: Machine) -> dict[str, tuple[int, int]]:
     """The ranges of a machine's prices."""
-    ranges = {name: getattr(machine.cost, name).range for name in machine.cost.__struct_fields__}
+    ranges = {name: cost.range for name, cost in machine.cost.given().items()}
     box = {name: (round(low * _MILLI), round(high * _MILLI)) for name, (low, high) in ranges.items()}
     return {**box, "overlap": machine.overlap.misses.range}
 

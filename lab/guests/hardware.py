@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
@@ -22,7 +23,7 @@ OVERLAP_MAX = 64
 
 ARCHITECTURE = "x86_64"
 
-#: The parameters of guests, not modelled machines.
+#: The parameters of guests and the versions of numbers, not modelled machines.
 _OTHERS = frozenset({"live", "model"})
 
 Source = Annotated[str, msgspec.Meta(min_length=1)]
@@ -130,7 +131,10 @@ class Overlap(Record, frozen=True, kw_only=True):
 
 
 class Costs(Record, frozen=True, kw_only=True):
-    """Costs in cycles; docs/cost-model.md defines the events. Those from `atomic` on are of a class of instructions."""
+    """Costs in cycles; docs/cost-model.md defines the events. Those from `atomic` on are of a class of instructions.
+
+    Those from `dsb` on are of arm64 alone.
+    """
 
     instruction: Cost
     stlb_hit: Cost
@@ -167,6 +171,14 @@ class Costs(Record, frozen=True, kw_only=True):
     invlpg: Cost
     syscall: Cost
     exception: Cost
+    dsb: Cost | None = None
+    isb: Cost | None = None
+    tlb_invalidation: Cost | None = None
+    zeroed_line: Cost | None = None
+
+    def given(self) -> dict[str, Cost]:
+        """The costs that the machine has, by name."""
+        return {name: cost for name in self.__struct_fields__ if (cost := getattr(self, name))}
 
 
 class Guest(Record, frozen=True, kw_only=True):
@@ -208,11 +220,12 @@ class Reading(Record, frozen=True, kw_only=True):
 
 
 class Machine(Record, frozen=True, kw_only=True):
-    """`machines/<name>.toml`. guest: None for the CPU of `machines/x86_64/exact.toml`."""
+    """`machines/<name>.toml`. guest: None for the CPU of the `exact.toml` of its architecture."""
 
     schema: int
     name: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]*\Z", description="a name of a-z, 0-9 and '-'")]
     description: str
+    architecture: str = ARCHITECTURE
     tlb: Tlb
     cache: Caches
     prefetch: Prefetch
@@ -233,20 +246,35 @@ class Machine(Record, frozen=True, kw_only=True):
         """The plugin's arguments for this machine, as NAME=VALUE."""
         arrays = {name: getattr(self.tlb, name) for name in self.tlb.__struct_fields__}
         caches = {name: getattr(self.cache, name) for name in self.cache.__struct_fields__}
-        costs = {name: getattr(self.cost, name) for name in self.cost.__struct_fields__}
         return [
             *(f"{name}={array.entries}:{array.ways}" for name, array in arrays.items() if array),
             *(f"{name}={cache.kib * 1024}:{cache.ways}" for name, cache in caches.items()),
             f"streams={self.prefetch.streams.count}",
             *(["flushes_all=1"] if self.flush and self.flush.all else []),
             f"overlap={self.overlap.misses.count}",
-            *(f"{name}={round(cost.cycles * 1000)}" for name, cost in costs.items()),
+            *(f"{name}={round(cost.cycles * 1000)}" for name, cost in self.cost.given().items()),
         ]
 
 
-def names() -> list[str]:
-    """The machines that come with the lab."""
-    return sorted(path.stem for path in room("machines").glob("*.toml") if path.stem not in _OTHERS)
+def names(guests: str | None = ARCHITECTURE) -> list[str]:
+    """The machines of an architecture that come with the lab; None: all of them."""
+    found = sorted(path for path in room("machines").glob("*.toml") if path.stem not in _OTHERS)
+    return [path.stem for path in found if guests in (None, _architecture_of(path))]
+
+
+@cache
+def _architecture_of(path: Path) -> str:
+    return read(path).architecture
+
+
+def require_architecture(ref: str, guests: str) -> None:
+    """Refuse a machine of another architecture than the guests'."""
+    machine = load(ref)
+    if machine.architecture != guests:
+        raise UserError(
+            f"--machine {ref}: it is of {machine.architecture}, and the guests are of {guests}",
+            hint=f"there is {', '.join(names(guests)) or 'none'}",
+        )
 
 
 def load(ref: str = DEFAULT) -> Machine:
@@ -258,7 +286,7 @@ def path_of(ref: str) -> Path:
     """The file of a machine's name, or of a path."""
     if "/" in ref or ref.endswith(".toml"):
         return Path(ref)
-    known = names()
+    known = names(None)
     if ref not in known:
         hint = suggestion(ref, known) or f"there is {', '.join(known)}; a file is given as ./{ref}.toml"
         raise UserError(f"no machine is called {ref!r}", hint=hint)
@@ -284,17 +312,16 @@ def read(path: Path) -> Machine:
         raise file.error(message, "overlap", "misses")
     _check_range(file, overlap.count, overlap.low, overlap.high, "overlap", "misses")
     _check_costs(file, machine.cost)
-    if machine.host and machine.host.architecture != ARCHITECTURE:
-        message = f"measured on {machine.host.architecture}; the lab models {ARCHITECTURE}"
+    if machine.host and machine.host.architecture != machine.architecture:
+        message = f"measured on {machine.host.architecture}; what is modelled is {machine.architecture}"
         raise file.error(message, "host", "architecture")
     return machine
 
 
 def _check_costs(file: TomlFile, cost: Costs) -> None:
     """Refuse costs that no CPU has: they are a slip, such as nanoseconds for cycles or a level left out."""
-    for name in cost.__struct_fields__:
-        value = getattr(cost, name)
-        if value and not math.isfinite(value.cycles):
+    for name, value in cost.given().items():
+        if not math.isfinite(value.cycles):
             raise file.error(f"cost.{name}: {value.cycles} is no number of cycles", "cost", name)
     for cycles in (cost.instruction.cycles, cost.instruction.low, cost.instruction.high):
         if cycles is not None and not 0 < cycles <= 10:
@@ -304,8 +331,7 @@ def _check_costs(file: TomlFile, cost: Costs) -> None:
     for near, far in pairwise(levels):
         if getattr(cost, near).cycles >= getattr(cost, far).cycles:
             raise file.error(f"cost.{far}: must cost more than cost.{near}", "cost", far)
-    for name in cost.__struct_fields__:
-        value = getattr(cost, name)
+    for name, value in cost.given().items():
         _check_range(file, value.cycles, value.low, value.high, "cost", name)
 
 
@@ -323,7 +349,9 @@ def to_toml(machine: Machine, comment: Iterable[str] = ()) -> str:
     """A machine file as text, with lines of comment above."""
     lines = [*(f"# {line}" for line in comment), "schema = 1"]
     lines += [f"name = {_toml(machine.name)}", f"description = {_toml(machine.description)}"]
-    for table in machine.__struct_fields__[3:]:
+    if machine.architecture != ARCHITECTURE:
+        lines.append(f"architecture = {_toml(machine.architecture)}")
+    for table in machine.__struct_fields__[4:]:
         values = msgspec.to_builtins(getattr(machine, table)) or {}
         rows = [f"{name} = {_toml(value)}" for name, value in values.items() if value is not None]
         lines += ["", f"[{table}]", *rows] if rows else []

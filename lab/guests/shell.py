@@ -9,6 +9,7 @@ import sys
 import termios
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 from typing import BinaryIO
@@ -28,6 +29,17 @@ from lab.kernels.spec import MOUNT
 NEEDS = ("CONFIG_9P_FS", "CONFIG_NET_9P_VIRTIO", "CONFIG_VIRTIO_PCI", "CONFIG_VIRTIO_CONSOLE", "CONFIG_OVERLAY_FS")
 _LOST = 255  # vng's status when the guest ended before the command
 _TAG = "HOME"  # in the environment of all processes of a guest: its folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShellGuest:
+    """The virtual machine of a shell. cpu: the CPU model under KVM."""
+
+    qemu: Qemu
+    accelerator: Accelerator
+    cpu: str
+    cpus: int
+    memory_mb: int
 
 
 def require_terminal(command: Sequence[str]) -> None:
@@ -58,17 +70,13 @@ def run(
     root: Path,
     command: Sequence[str],
     *,
-    qemu: Qemu,
-    accelerator: Accelerator,
-    cpu: str,
-    cpus: int,
-    memory_mb: int,
+    guest: ShellGuest,
     settings: Mapping[str, str],
     timeout_s: float | None = None,
 ) -> int:
     """Boot the kernel and give the user a shell, or run one command; the status it ended with.
 
-    cpu: the CPU model under KVM. timeout_s: the longest that the guest may take, if there is a limit.
+    timeout_s: the longest that the guest may take, if there is a limit.
     """
     bootable = kernel.bzimage or kernel.vmlinux
     if bootable is None:
@@ -77,8 +85,10 @@ def run(
         live_machine.link_files(folder, bootable, root)
         argv = [
             *("prlimit", f"--fsize={FILE_MAX}", "setpriv", "--pdeathsig", "TERM", "--", live_machine.find_vng()),
-            *live_machine.vng_options(accelerator, _logging_qemu(folder, qemu.path), str(cpus), memory_mb),
-            *accelerator_options(accelerator, cpu),
+            *live_machine.vng_options(
+                guest.accelerator, _logging_qemu(folder, guest.qemu.path), str(guest.cpus), guest.memory_mb
+            ),
+            *accelerator_options(guest.accelerator, guest.cpu),
             *guest_options(command, settings),
         ]
         try:

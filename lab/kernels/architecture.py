@@ -69,7 +69,8 @@ class Architecture(Record, frozen=True, kw_only=True):
     kbuild: its ARCH. tree: the folder of its code in a kernel's tree.
     mark: in its programs. elf_machine: in the headers of these. triplet: of its C libraries.
     compiler, qemu: commands, and the packages that they are in.
-    modelled: cycles can be modelled; else instructions are counted.
+    modelled: cycles are modelled; else instructions are counted. experimental: the machine whose cycles can be modelled
+    nevertheless, where that is asked for; empty for none.
     console, report: QEMU's options of the two serial ports. options: others.
     boards: QEMU's machine for each kind that guests can have, the fastest first.
     """
@@ -91,6 +92,7 @@ class Architecture(Record, frozen=True, kw_only=True):
     qemu: str
     qemu_package: str
     modelled: bool
+    experimental: str = ""
     console: list[str]
     report: list[str]
     options: list[str] = msgspec.field(default_factory=list)
@@ -127,6 +129,12 @@ def load(name: str = DEFAULT) -> Architecture:
         there = f"there are {', '.join(names())}"
         raise UserError(f"no architecture called {name!r}", hint=f"{hint} {there}" if hint else there)
     return toml.load(room("machines") / name / FILE, Architecture)
+
+
+def experiment(model: str) -> str:
+    """The name of a machine, or the identity of a model, which says so where the machine is an experimental one."""
+    trials = {load(name).experimental for name in names()}
+    return f"{model}, experimental" if trials.intersection(model.split()) else model
 
 
 def require_default(what: str, guests: Iterable[str]) -> None:

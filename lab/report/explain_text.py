@@ -23,6 +23,7 @@ from lab.compare.explain import (
 )
 from lab.core import text
 from lab.core.text import aligned, columns, number, plural, visible, visible_record
+from lab.kernels import architecture
 from lab.kernels.alternatives import CpuChoices, FeatureChoice
 from lab.stats.verdict import Outcome, percent
 
@@ -64,7 +65,9 @@ def render(why: CaseExplanation, width: int, *, everything: bool = False, most: 
 
 def unit_of(cost: Cost, machine: str = "") -> str:
     """The unit of a cost. machine: what modelled cycles are modelled by."""
-    return "instructions" if cost == "instructions" else "modelled cycles" + (f" ({machine})" if machine else "")
+    if cost == "instructions":
+        return cost
+    return f"modelled cycles ({architecture.experiment(machine)})" if machine else "modelled cycles"
 
 
 def short(value: Fraction) -> str:

@@ -23,6 +23,7 @@ from lab.compare.explain import (
 )
 from lab.compare.results import CaseResult
 from lab.core.text import visible_record, xml
+from lab.kernels import architecture
 from lab.report import plots
 from lab.report.explain_text import cells, change, initcall_cells, level_cells, short, unit_of
 from lab.stats.verdict import Outcome
@@ -185,7 +186,8 @@ class Functions(NamedTuple):
 def view(stored: StoredExplanation, case: CaseResult) -> Functions:
     """The functions of a stored explanation that differ most, and the sum of all others."""
     explanation, cost = visible_record(stored.explanation), stored.cost
-    unit = f"modelled cycles/op ({stored.model} {stored.machine})" if cost == "cycles" else "instructions/op"
+    model = architecture.experiment(f"{stored.model} {stored.machine}")
+    unit = f"modelled cycles/op ({model})" if cost == "cycles" else "instructions/op"
     bars = _bars(explanation, cost)
     same = case.verdict == Outcome.SAME
 

@@ -21,6 +21,7 @@ from lab.core import paths
 from lab.core.text import listed, number, plural, visible
 from lab.guests import costs
 from lab.guests.host import HostFact
+from lab.kernels import architecture
 from lab.report import by_hand, function_chart, plots, wording
 from lab.report.curves import TimelineView, sweeps_of
 from lab.report.function_chart import Functions
@@ -305,7 +306,8 @@ class ResultView:
         """The cost model of exact mode; what live mode's time is, and what perf saw."""
         model, live = self.result.environment.model, self.result.live
         if live is None:
-            return [("cost model", "none (guest clock)" if model == "none" else f"modelled: {model}")]
+            modelled = f"modelled: {architecture.experiment(model)}"
+            return [("cost model", "none (guest clock)" if model == "none" else modelled)]
         return [
             ("time", self.result.counted_in),
             *([("perf", str(live.perf))] if live.perf else []),

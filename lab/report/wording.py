@@ -12,6 +12,7 @@ from lab.compare.live_results import Counted
 from lab.compare.results import AbResult, CaseResult, ResultEnvironment, clock, mean, movement
 from lab.core.git import short
 from lab.core.text import number, plural
+from lab.kernels import architecture
 from lab.stats.verdict import Comparison, percent
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def unit(comparison: Comparison, result: AbResult, *, versions: bool = True) -> 
 def model(result: AbResult, *, versions: bool = True) -> str:
     """The basis of modelled numbers: model, machine file, and the versions of both. Some workloads have none."""
     models = [part if versions else " ".join(part.split()[:2]) for part in result.environment.model.split(", ")]
-    return ", ".join(part for part in models if part != "none") or "none"
+    return ", ".join(architecture.experiment(part) for part in models if part != "none") or "none"
 
 
 def moved(case: CaseResult, result: AbResult) -> str:

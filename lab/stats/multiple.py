@@ -110,7 +110,7 @@ NOT_BEYOND_CHANCE = "not beyond chance over all"
 
 
 def beyond_chance(
-    cases: Mapping[str, Sequence[Comparison]], *, alpha: float, min_blocks: int, planned: int | None
+    cases: Mapping[str, Sequence[Comparison]], *, alpha: float, planned: int | None
 ) -> dict[str, list[Comparison]]:
     """The same comparisons; a change that does not survive the correction becomes `unknown`, and says why."""
     flat = mark_secondary([comparison for found in cases.values() for comparison in found])
@@ -121,7 +121,7 @@ def beyond_chance(
     for i, p_value, weight in zip(judged, adjusted, weights, strict=True):
         if flat[i].is_change and p_value > alpha:
             test = SequentialTest(weight * alpha, planned)
-            flat[i] = withdraw(flat[i], f"{NOT_BEYOND_CHANCE} {what}", test, min_blocks)
+            flat[i] = withdraw(flat[i], f"{NOT_BEYOND_CHANCE} {what}", test)
     each = iter(flat)
     return {case: [next(each) for _ in found] for case, found in cases.items()}
 
@@ -140,8 +140,8 @@ def withdraw_primary(comparisons: Sequence[Comparison], test: SequentialTest) ->
     return [withdraw(c, f"{NOT_BEYOND_CHANCE} cases", test) if c.primary else c for c in comparisons]
 
 
-def withdraw(comparison: Comparison, reason: str, test: SequentialTest, min_blocks: int = MIN_PAIRS) -> Comparison:
+def withdraw(comparison: Comparison, reason: str, test: SequentialTest) -> Comparison:
     """The comparison as `unknown`, with the pairs more that would be beyond chance over all of the family by a test."""
     x = [math.log(t / b) for b, t in zip(comparison.base, comparison.test, strict=True) if b and t]
-    more = test.blocks_to_settle(test.moments(x), min_blocks=min_blocks) if x else None
+    more = test.blocks_to_settle(test.moments(x), min_blocks=MIN_PAIRS) if x else None
     return msgspec.structs.replace(comparison, verdict=Outcome.UNKNOWN, reason=reason, more_blocks=more)

@@ -145,6 +145,10 @@ class SharedNoise(NamedTuple):
     noise: Sequence[float]
     moved: bool
 
+    def taken_off(self, values: Sequence[float]) -> list[float]:
+        """The values of each round without it."""
+        return [value * math.exp(-noise) for value, noise in zip(values, self.noise, strict=True)]
+
 
 class _Rules(NamedTuple):
     threshold: float
@@ -206,14 +210,13 @@ def compare_metric(
     min_blocks: int = MIN_PAIRS,
     planned: int | None = None,
     exact: bool,
-    shared: SharedNoise | None = None,
 ) -> Comparison:
     """Compare base[k] with test[k], the summaries of block or seed k, and decide.
 
     threshold: a relative change has to be larger than this to count. alpha: chance of a wrong `regression` or
     `improvement` over all looks. min_blocks: pairs needed for those two words. planned: pairs that were
     planned; 0: they will be; None: nothing is planned (see `lab.stats.sequential`). exact: numbers come from exact
-    mode, so they carry no noise and nothing is clipped. shared: noise that is taken off before the test.
+    mode, so they carry no noise and nothing is clipped.
     ValueError: lengths differ, or a parameter is out of range.
 
     Pairs without a ratio are left out where that is harmless: seeds with 0 in both arms, and at most one round in
@@ -226,18 +229,14 @@ def compare_metric(
     rules = _Rules(threshold, alpha, min_blocks, exact, planned)
     if not base:
         return _no_comparison(metric, base, test, "no measurements")
-    if shared is not None:
-        return _compare_adjusted(metric, base, test, shared, rules)
     return _compare_usable(metric, base, test, rules)
 
 
-def _compare_adjusted(
-    metric: Metric, base: Sequence[float], test: Sequence[float], shared: SharedNoise, rules: _Rules
-) -> Comparison:
-    """Compare without the noise that is shared; if the control may have changed, only what holds with it too."""
-    quiet = [value * math.exp(-noise) for value, noise in zip(test, shared.noise, strict=True)]
-    adjusted = _compare_usable(metric, base, quiet, rules)
-    plain = _compare_usable(metric, base, test, rules)
+def adjust(plain: Comparison, adjusted: Comparison, shared: SharedNoise) -> Comparison:
+    """The comparison without the noise that is shared; if the control may have changed, only what holds with it too.
+
+    plain, adjusted: of the values as they are, and of those that `SharedNoise.taken_off` gives.
+    """
     if adjusted.method == "none" or plain.method == "none":
         return plain
     if not shared.moved:

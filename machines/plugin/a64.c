@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Encodings are those of Arm's Architecture Reference Manual for A-profile, DDI 0487, chapter C4. */
 #include "a64.h"
+#include "a64_class.h"
 #include "context.h"
+#include "space.h"
 
 #include <string.h>
 
@@ -16,10 +18,15 @@
 #define ENTER_TASK	0xa8c1251d	/* ldp x29, x9, [x8], #16 */
 #define ROOM		0xd10003ff	/* sub sp, sp, #imm12 */
 #define ROOM_SIZE	0x003ffc00
-#define DC_ZVA		0xd50b7420	/* dc zva, xN */
-#define DC_ADDRESS	0x0000001f
-#define TLBI		0xd5088000	/* tlbi: system instructions of CRn 8, or 9 with nXS */
-#define TLBI_MASK	0xfff8e000
+#define OPERAND		0x0000001f	/* Rt of a system instruction */
+#define ENTER_SPACE	0xd5182020	/* msr ttbr1_el1, xN */
+#define LEAVE_SPACE	0xd5382020	/* mrs xN, ttbr1_el1 */
+#define TLBI_WHAT	0x000700e0	/* op1: the level of exceptions; op2: what is flushed */
+#define TLBI_SPACE	0x00000040	/* aside1, aside1is */
+#define TLBI_PAGES	0x00000020	/* vae1 and all others that name an address: op2 is odd */
+#define LOAD		0xf9400000	/* ldr xN, [xM, #imm] */
+#define LOAD_MASK	0xffc00000
+#define NAMING_MAX	64		/* instructions of a kernel; some fifty are usual */
 #define LOOK		0x8b2063ff	/* add sp, sp, x0 */
 #define LINK_REGISTER	240		/* bytes: its place in struct pt_regs */
 
@@ -52,11 +59,17 @@ static bool may_access(uint32_t word)
 	return (word & 0x0a000000) == 0x08000000 || (word & 0xffc00000) == 0xd5000000;
 }
 
-static enum class class_of(uint32_t word)
+static enum kind kind_of(uint32_t word, enum class class)
 {
-	if ((word & ~DC_ADDRESS) == DC_ZVA)
-		return CLASS_ZEROED_LINE;
-	return (word & TLBI_MASK) == TLBI ? CLASS_TLB_INVALIDATION : CLASS_NONE;
+	uint32_t what = word & TLBI_WHAT;
+
+	if ((word & ~OPERAND) == ENTER_SPACE)
+		return KIND_ENTER_SPACE;
+	if (class != CLASS_TLB_INVALIDATION)
+		return KIND_PLAIN;
+	if (what == TLBI_SPACE)
+		return KIND_FLUSH_SPACE;
+	return what & TLBI_PAGES ? KIND_FLUSH_ITS_PAGE : KIND_FLUSH_SPACES;
 }
 
 struct decoded a64_decode(const uint8_t *bytes, size_t size)
@@ -77,7 +90,8 @@ struct decoded a64_decode(const uint8_t *bytes, size_t size)
 	}
 	decoded.memory = may_access(word);
 	decoded.turn = turn_of(word);
-	decoded.class = class_of(word);
+	decoded.class = a64_class(word);
+	decoded.kind = kind_of(word, decoded.class);
 	return decoded;
 }
 
@@ -119,4 +133,63 @@ void a64_watch(struct qemu_plugin_tb *tb, size_t count)
 	context_set_frame(size, LINK_REGISTER);
 	if (interrupts(address))
 		context_watch_interrupt(tb);
+}
+
+/* --- Address spaces ----------------------------------------------------- */
+
+/* Loads that were found to read such a number: a block may end before it tells, if the guest's clock is due then. */
+static uint64_t naming[NAMING_MAX];
+static unsigned int nr_naming;
+
+static bool is_naming(uint64_t address)
+{
+	for (unsigned int i = 0; i < nr_naming; i++)
+		if (naming[i] == address)
+			return true;
+	return false;
+}
+
+static void watch_name(struct qemu_plugin_insn *load)
+{
+	uint64_t address = qemu_plugin_insn_vaddr(load);
+
+	if (!is_naming(address) && nr_naming < NAMING_MAX)
+		naming[nr_naming++] = address;
+	qemu_plugin_register_vcpu_mem_cb(load, on_space_named, QEMU_NO_REGISTERS, QEMU_ALL, NULL);
+}
+
+/*
+ * The number of a space that is entered is loaded first of all behind the old
+ * one (cpu_do_switch_mm() in arch/arm64/mm/context.c), that of one that is
+ * flushed last of all before the flush (flush_tlb_mm() in
+ * arch/arm64/include/asm/tlbflush.h).
+ */
+void a64_watch_spaces(struct qemu_plugin_tb *tb, size_t count)
+{
+	static uint64_t awaited_at;
+	bool awaited = qemu_plugin_tb_vaddr(tb) == awaited_at;
+	struct qemu_plugin_insn *load = NULL;
+	uint64_t at = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+		uint32_t word = 0;
+
+		at = qemu_plugin_insn_vaddr(insn);
+		qemu_instruction_bytes(insn, (uint8_t *)&word, sizeof(word));
+		if ((word & LOAD_MASK) == LOAD) {
+			load = insn;
+			if (awaited || is_naming(at)) {
+				watch_name(load);
+				load = NULL;
+			}
+			awaited = false;
+		} else if ((word & ~OPERAND) == LEAVE_SPACE) {
+			awaited = true;
+		} else if (load && kind_of(word, a64_class(word)) == KIND_FLUSH_SPACE) {
+			watch_name(load);
+			load = NULL;
+		}
+	}
+	awaited_at = awaited ? at + sizeof(uint32_t) : 0;
 }

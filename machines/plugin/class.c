@@ -28,6 +28,8 @@ const char *const class_costs[NR_CLASSES] = {
 	[CLASS_EXCEPTION]	= "exception",
 	[CLASS_TLB_INVALIDATION] = "tlb_invalidation",
 	[CLASS_ZEROED_LINE]	= "zeroed_line",
+	[CLASS_DSB]		= "dsb",
+	[CLASS_ISB]		= "isb",
 };
 
 const char *const class_counters[NR_CLASSES] = {
@@ -54,6 +56,8 @@ const char *const class_counters[NR_CLASSES] = {
 	[CLASS_EXCEPTION]	= "exceptions",
 	[CLASS_TLB_INVALIDATION] = "tlb_invalidations",
 	[CLASS_ZEROED_LINE]	= "zeroed_lines",
+	[CLASS_DSB]		= "dsbs",
+	[CLASS_ISB]		= "isbs",
 };
 
 struct modrm {

@@ -20,6 +20,11 @@ enum kind {
 	KIND_FLUSH_USER,	/* mov to cr3; invpcid, of which only the operand says what it does */
 	KIND_FLUSH_ALL,		/* mov to cr4 */
 	KIND_FLUSH_PAGE,	/* invlpg */
+	KIND_ENTER_SPACE,	/* msr ttbr1_el1: the number of the next address space is in it */
+	KIND_FLUSH_SPACE,	/* tlbi, in all vCPUs: of an address space */
+	KIND_FLUSH_SPACES,	/* all */
+	KIND_FLUSH_ITS_PAGE,	/* one page, or a range of them */
+	NR_KINDS,
 };
 
 /* What an instruction does to memory, if it does anything, and if that is known. */

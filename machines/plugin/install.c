@@ -16,6 +16,7 @@
 #include "memory.h"
 #include "output.h"
 #include "rv64.h"
+#include "space.h"
 #include "total.h"
 #include "translate.h"
 #include "window.h"
@@ -29,21 +30,56 @@
 
 static qemu_plugin_id_t plugin_id;
 
-/* The guest's architecture, by QEMU's name for it. Where it is not modelled, instructions are only counted. */
+#define BIT(class)	(1U << (class))
+#define X86_CLASSES	(BIT(NR_X86_CLASSES) - 1)
+#define COUNTED		(BIT(CLASS_TLB_INVALIDATION) | BIT(CLASS_ZEROED_LINE))
+#define A64_CLASSES	(COUNTED | BIT(CLASS_ATOMIC) | BIT(CLASS_FENCE) | BIT(CLASS_DIVISION) | BIT(CLASS_PAUSE) | \
+			 BIT(CLASS_INDIRECT) | BIT(CLASS_RETURN) | BIT(CLASS_INTERRUPT_FLAG) | \
+			 BIT(CLASS_USER_ACCESS) | BIT(CLASS_VECTOR) | BIT(CLASS_TIME) | BIT(CLASS_MSR) | \
+			 BIT(CLASS_SYSCALL) | BIT(CLASS_EXCEPTION) | BIT(CLASS_DSB) | BIT(CLASS_ISB))
+
+/* The guest's architecture, by QEMU's name for it. */
 struct guest {
 	const char *name;
-	bool modelled;
+	enum model most;	/* that there is */
+	uint32_t counted, modelled;	/* classes that are told apart, one bit each, without a model and with one */
+	struct layout layout;
 	struct decoded (*decode)(const uint8_t *bytes, size_t size);
 	void (*watch_interrupt)(struct qemu_plugin_tb *tb, size_t count);
+	void (*watch_spaces)(struct qemu_plugin_tb *tb, size_t count);
 };
 
 static const struct guest guests[] = {
-	{ "x86_64", true, x86_decode, context_watch_block },
-	{ "aarch64", false, a64_decode, a64_watch },
-	{ "riscv64", false, rv64_decode, rv64_watch },
+	{
+		.name = "x86_64",
+		.most = MODEL_FULL,
+		.counted = X86_CLASSES,
+		.modelled = X86_CLASSES,
+		.layout = X86_LAYOUT,
+		.decode = x86_decode,
+		.watch_interrupt = context_watch_block,
+	},
+	{
+		.name = "aarch64",
+		.most = MODEL_TLB,
+		.counted = COUNTED,
+		.modelled = A64_CLASSES,
+		.layout = A64_LAYOUT,
+		.decode = a64_decode,
+		.watch_interrupt = a64_watch,
+		.watch_spaces = a64_watch_spaces,
+	},
+	{
+		.name = "riscv64",
+		.most = MODEL_COUNT,
+		.counted = COUNTED,
+		.decode = rv64_decode,
+		.watch_interrupt = rv64_watch,
+	},
 };
 
 static const struct guest *guest;
+static uint32_t classes;	/* of it */
 
 /* One instruction on the way through translation. */
 struct step {
@@ -182,10 +218,14 @@ static void watch_accesses(const struct step *step)
 
 static void watch(const struct step *step)
 {
-	static qemu_exec_cb const flushes[] = {
+	static qemu_exec_cb const flushes[NR_KINDS] = {
 		[KIND_FLUSH_USER] = flush_user,
 		[KIND_FLUSH_ALL] = flush_all,
 		[KIND_FLUSH_PAGE] = flush_page,
+		[KIND_ENTER_SPACE] = on_space_entered,
+		[KIND_FLUSH_SPACE] = on_space_flushed,
+		[KIND_FLUSH_SPACES] = on_spaces_flushed,
+		[KIND_FLUSH_ITS_PAGE] = on_page_flushed,
 	};
 
 	switch (step->decoded.kind) {
@@ -196,14 +236,12 @@ static void watch(const struct step *step)
 	case KIND_STRING:
 		watch_string(step);
 		break;
-	case KIND_FLUSH_USER:
-	case KIND_FLUSH_ALL:
-	case KIND_FLUSH_PAGE:
-		qemu_plugin_register_vcpu_insn_exec_cb(step->insn, flushes[step->decoded.kind], QEMU_NO_REGISTERS,
-						       NULL);
+	case KIND_PLAIN:
 		watch_accesses(step);
 		break;
-	case KIND_PLAIN:
+	default:
+		qemu_plugin_register_vcpu_insn_exec_cb(step->insn, flushes[step->decoded.kind], QEMU_NO_REGISTERS,
+						       NULL);
 		watch_accesses(step);
 		break;
 	}
@@ -306,6 +344,8 @@ static struct step look(struct qemu_plugin_tb *tb, size_t index, const struct bl
 	uint8_t bytes[INSTRUCTION_MAX];
 
 	step.decoded = guest->decode(bytes, qemu_instruction_bytes(step.insn, bytes, sizeof(bytes)));
+	if (step.decoded.class != CLASS_NONE && !(classes & BIT(step.decoded.class)))
+		step.decoded.class = CLASS_NONE;
 	step.address = qemu_plugin_insn_vaddr(step.insn);
 	step.site = &block->sites[(step.address ^ block->start) >> PAGE_SHIFT != 0];
 	return step;
@@ -358,6 +398,8 @@ static void watch_block(struct qemu_plugin_tb *tb)
 
 	if (told_apart)
 		guest->watch_interrupt(tb, count);
+	if (!user && guest->watch_spaces && machine.model >= MODEL_TLB)
+		guest->watch_spaces(tb, count);
 	for (size_t i = 0; i < count; i++) {
 		struct step step = look(tb, i, block);
 
@@ -439,12 +481,13 @@ static bool choose_guest(const char *target)
 	for (size_t i = 0; i < sizeof(guests) / sizeof(guests[0]); i++)
 		if (!strcmp(target, guests[i].name))
 			guest = &guests[i];
-	if (!guest || (!guest->modelled && machine.model != MODEL_COUNT)) {
-		fprintf(stderr, "cost plugin: %s guests are not known, or only counted\n", target);
+	if (!guest || machine.model > guest->most) {
+		fprintf(stderr, "cost plugin: %s guests are not known, or not modelled that far\n", target);
 		return false;
 	}
-	if (!guest->modelled)
-		output_classes(CLASS_TLB_INVALIDATION, NR_CLASSES);
+	classes = machine.model == MODEL_COUNT ? guest->counted : guest->modelled;
+	layout = guest->layout;
+	output_classes(classes);
 	return true;
 }
 

@@ -16,7 +16,7 @@
 
 static FILE *file;
 static bool fresh;
-static int first_class, last_class = NR_X86_CLASSES;
+static uint32_t classes_there;
 
 static const char *const names[NR_COUNTERS] = {
 	[STRINGS]		= "string_instructions",
@@ -47,10 +47,9 @@ bool output_open(const char *path, int interface)
 	return true;
 }
 
-void output_classes(enum class first, enum class end)
+void output_classes(uint32_t classes)
 {
-	first_class = first;
-	last_class = end;
+	classes_there = classes;
 }
 
 /* Which counters a model has: those of a part that is not modelled are left out, not zero. */
@@ -66,8 +65,9 @@ static void put_spent(const struct spent *spent)
 	fprintf(file, "{\"instructions\":%" PRIu64 ",\"string_bytes\":%" PRIu64, spent->instructions, spent->bytes);
 	if (machine.model >= MODEL_TLB)
 		fprintf(file, ",\"loads\":%" PRIu64 ",\"stores\":%" PRIu64, spent->loads, spent->stores);
-	for (int i = first_class; i < last_class; i++)
-		fprintf(file, ",\"%s\":%" PRIu64, class_counters[i], spent->classes[i]);
+	for (int i = 0; i < NR_CLASSES; i++)
+		if (classes_there & 1U << i)
+			fprintf(file, ",\"%s\":%" PRIu64, class_counters[i], spent->classes[i]);
 	for (int i = 0; i < NR_COUNTERS; i++)
 		if (names[i] && has((enum counter)i))
 			fprintf(file, ",\"%s\":%" PRIu64, names[i], spent->counts[i]);

@@ -9,8 +9,8 @@
 
 bool output_open(const char *path, int interface);
 
-/* The classes that the guest's instructions are decoded to; without a call, those of x86-64. */
-void output_classes(enum class first, enum class end);
+/* The classes that the guest's instructions are decoded to, one bit each. */
+void output_classes(uint32_t classes);
 
 void output_window(const struct window *window, bool complete);
 void output_close(void);

@@ -16,10 +16,10 @@
 #include "translate.h"
 #include "access.h"
 
-#define TEXT_START	0xffffffff80000000ULL
-#define TEXT_END	0xffffffffa0000000ULL
 #define CODE_KEY	(1ULL << 63)
 #define PARTS		(1U << (HUGE_SHIFT - PAGE_SHIFT))
+
+struct layout layout;
 
 static uint64_t epoch_of(const struct vcpu *vcpu, uint64_t address)
 {
@@ -66,6 +66,8 @@ static bool seems_huge(struct vcpu *vcpu, uint64_t address, uint64_t frame)
 {
 	uint64_t region = page_of(address, true), key = tlb_key(region, true, epoch_of(vcpu, address));
 
+	if (in_range(&layout.small, address))
+		return false;
 	if (!congruent(address, frame)) {
 		remember_small(vcpu, address);
 		return false;
@@ -235,7 +237,7 @@ uint64_t translate_later(const struct access *access, uint64_t guess)
 		return NOWHERE;
 	flushed = tlb_flushed(&vcpu->stlb, page_of(access->address, false), false);
 	if (in_direct_map(access->address))
-		guess = access->address - DIRECT_MAP_START;
+		guess = access->address - layout.giant.start;
 	else if (flushed && flushed->key)
 		guess = through(flushed, access->address, false);
 	counts[access->site->mode][DTLB_L1_MISSES]++;
@@ -252,7 +254,7 @@ uint64_t translate_later(const struct access *access, uint64_t guess)
 /* The kernel's text is mapped by huge pages, modules and programs are not. */
 static bool huge_code(uint64_t address)
 {
-	return address >= TEXT_START && address < TEXT_END;
+	return in_range(&layout.text[0], address) || in_range(&layout.text[1], address);
 }
 
 /*

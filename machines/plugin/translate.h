@@ -25,13 +25,43 @@ void flush_user(unsigned int vcpu, void *unused);
 void flush_all(unsigned int vcpu, void *unused);
 void flush_page(unsigned int vcpu, void *unused);
 
-/* Half of an address space: all of memory in order of its addresses, without KASLR (the kernel's x86_64/mm.rst). */
-#define DIRECT_MAP_START	0xffff888000000000ULL
-#define DIRECT_MAP_END		0xffffc88000000000ULL
+struct range {
+	uint64_t start, end;
+};
+
+static inline bool in_range(const struct range *range, uint64_t address)
+{
+	return address >= range->start && address < range->end;
+}
+
+/*
+ * Where the kernel has what, without KASLR. All of memory in order of its
+ * addresses takes half of an address space; x86-64 maps it by the largest pages
+ * (the kernel's x86_64/mm.rst), arm64 by the smallest, so that single pages can
+ * be made read-only (rodata=full in arch/arm64/mm/pageattr.c). The kernel's own
+ * image is in huge pages: on arm64 at one place of two, by its version.
+ */
+struct layout {
+	struct range giant;
+	struct range small;
+	struct range text[2];
+};
+
+#define X86_LAYOUT { \
+	.giant = { 0xffff888000000000ULL, 0xffffc88000000000ULL }, \
+	.text = { { 0xffffffff80000000ULL, 0xffffffffa0000000ULL } }, \
+}
+
+#define A64_LAYOUT { \
+	.small = { 0xffff000000000000ULL, 0xffff800000000000ULL }, \
+	.text = { { 0xffff800080000000ULL, 0xffff800084000000ULL }, { 0xffff800008000000ULL, 0xffff80000c000000ULL } }, \
+}
+
+extern struct layout layout;
 
 static inline bool in_direct_map(uint64_t address)
 {
-	return address >= DIRECT_MAP_START && address < DIRECT_MAP_END;
+	return in_range(&layout.giant, address);
 }
 
 /*

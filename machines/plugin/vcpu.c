@@ -137,6 +137,8 @@ void vcpu_restore(struct vcpu *vcpu)
 	*vcpu = kept;
 	memcpy(vcpu->epochs, now.epochs, sizeof(now.epochs));
 	vcpu->page_flushes = now.page_flushes;
+	vcpu->space = now.space;
+	vcpu->named = now.named;
 	for (int i = 0; i < NR_ARRAYS; at += arrays[i++].size)
 		memcpy(arrays[i].data, at, arrays[i].size);
 }

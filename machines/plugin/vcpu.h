@@ -32,6 +32,7 @@ enum counter {
 
 #define SMALL_SLOTS	1024
 
+struct space;
 struct string_site;
 
 /*
@@ -59,6 +60,8 @@ struct vcpu {
 	enum mode mode;			/* of the block before */
 	uint32_t behind;		/* blocks until fetch is ahead of execution again */
 	uint64_t redirected;		/* where a retpoline jumped to, to return elsewhere */
+	struct space *space;		/* that it runs in, where address spaces have numbers; NULL: not known */
+	uint64_t named;			/* the space whose number was read last; 0: it was used, see space.c */
 };
 
 extern bool measuring;

@@ -11,7 +11,6 @@ import pytest
 from lab.bisection.answer import Answer
 from lab.cli import main
 from lab.compare import exact, result_folders
-from lab.core.errors import UserError
 from lab.workloads import selection
 
 from ..fakes.bisection import commit, dice, line, start, wobbly, write_workload
@@ -90,15 +89,6 @@ def test_who_fixed_it_is_asked_with_old_and_new(bisector: Bisector) -> None:
     assert answer.changes[0].direction == "improvement"
 
 
-def test_two_changes_of_either_sign_are_both_named(bisector: Bisector) -> None:
-    commits = line(bisector.tree, [100.0] * 10 + [60.0] * 30 + [66.0] * 24)
-    answer = bisector.search(commits[0], commits[-1])
-    assert culprits(answer) == [commits[10], commits[40]]
-    assert [one.direction for one in answer.changes] == ["regression", "improvement"]
-    with pytest.raises(UserError, match="found 2 changes"):
-        answer.proof_result()
-
-
 @pytest.mark.parametrize(
     ("levels", "proved"),
     [
@@ -173,21 +163,6 @@ def test_ends_that_are_alike_name_nobody(bisector: Bisector, seed: int) -> None:
     assert answer.measured <= 3
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_noise_is_never_searched(bisector: Bisector, seed: int) -> None:
-    """Numbers that wobble by seed and kernel, as a code layout does, without any change."""
-    commits = line(bisector.tree, [100.0 + 1e-9 * i for i in range(8)])
-    bisector.guests.value = lambda value, at, case: 100 * (1 + dice(f"{seed} {value} {at}").gauss(0, 0.005))
-    answer = bisector.search(commits[0], commits[-1], words="old new")
-    assert not answer.changes and answer.outcome in ("no culprit", "undecided")
-
-
-def test_without_probes_nothing_inside_is_measured(bisector: Bisector) -> None:
-    commits = line(bisector.tree, [100.0] * 4 + [60.0] * 4 + [100.0] * 4)
-    answer = bisector.search(commits[0], commits[-1], "--probe", "0")
-    assert answer.outcome == "no culprit" and answer.measured == 0
-
-
 def test_an_improvement_is_not_blamed_on_anybody(bisector: Bisector) -> None:
     commits = line(bisector.tree, [60.0] * 4 + [100.0] * 4)
     answer = bisector.search(commits[0], commits[-1])
@@ -221,12 +196,6 @@ def test_the_first_after_a_broken_stretch_is_not_blamed_alone(bisector: Bisector
     assert answer.outcome == "range"
     (found,) = answer.changes
     assert found.suspects == commits[5:10] and found.untested == commits[5:9]
-
-
-def test_everything_inside_is_untestable(bisector: Bisector) -> None:
-    commits = line(bisector.tree, [100.0] + ["build"] * 6 + [60.0])
-    answer = bisector.search(commits[0], commits[-1])
-    assert answer.outcome == "range" and answer.changes[0].suspects == commits[1:]
 
 
 def test_an_end_that_panics_is_no_end(bisector: Bisector) -> None:
@@ -292,12 +261,6 @@ def test_first_parents_name_the_merge(bisector: Bisector) -> None:
     answer = bisector.search(ids["old"], "HEAD", "--first-parent")
     assert culprits(answer) == [ids["merge"]]
     assert answer.changes[0].merge and answer.candidates == 10
-
-
-def test_path_limits_leave_commits_out(bisector: Bisector) -> None:
-    ids = branched(bisector.tree)
-    limited = bisector.search(ids["old"], "HEAD", "--", "net")
-    assert limited.candidates == 7 and culprits(limited) == [ids["side 3"]]
 
 
 def test_a_culprit_outside_of_the_paths_is_not_pinned_on_one_inside(bisector: Bisector) -> None:
@@ -377,22 +340,7 @@ def test_instructions_stand_beside_the_cycles_of_ends_path_and_effect(modelled: 
     assert re.search(r'<td class="n" data-value="1\.[45]\d*">\+50\.0 %</td>', page)
 
 
-def test_a_case_is_not_chosen_by_the_model_alone(modelled: Bisector, tmp_path: Path) -> None:
-    modelled.guests.counts = fewer
-    commits = line(modelled.tree, [100.0] * 4 + [60.0] * 4)
-    modelled.workload = str(tmp_path / "mine")
-    complaint = modelled.refused(2, "--good", commits[0], "--bad", commits[-1])
-    assert DISPUTED in complaint and "--metric instructions" in modelled.said
-
-
 # ---- several cases
-
-
-def test_of_several_cases_the_one_that_changed_most_decides(bisector: Bisector, tmp_path: Path) -> None:
-    commits = line(bisector.tree, [100.0] * 4 + [60.0] * 4)
-    bisector.workload = str(tmp_path / "mine")
-    answer = bisector.search(commits[0], commits[-1])
-    assert answer.case == "large" and culprits(answer) == [commits[4]]
 
 
 def test_of_a_suite_the_case_that_changed_most_decides(

@@ -80,31 +80,6 @@ def test_a_right_guess_is_hurried_and_finished_and_the_other_not_begun() -> None
     assert shop.hurried.is_set()
 
 
-def test_builds_go_on_one_by_one_at_the_lowest_priority_and_this_thread_keeps_its_own() -> None:
-    mine = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-    shop = Shop()
-    shop.done.set()
-    ahead = Speculation(shop.obtain, shop.stop.set, shop.hurried.set)
-    ahead.build([7, 8])
-    until(lambda: shop.ended == [7, 8])
-    ahead.settle(None)
-    assert shop.priorities == [19, 19]
-    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == mine
-
-
-def test_a_build_that_fails_is_not_told_and_the_next_is_begun() -> None:
-    asked: list[int] = []
-
-    def fail(number: int) -> None:
-        asked.append(number)
-        raise BuildFailed("no")
-
-    ahead = Speculation(fail, lambda: None, lambda: None)
-    ahead.build([7, 8])
-    until(lambda: asked == [7, 8])
-    ahead.settle(None)
-
-
 # ---- in a search
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -72,32 +70,6 @@ def test_a_thousand_commits_take_ten_measurements(culprit: int) -> None:
     assert len(done.measured) == 10
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 64, 100])
-def test_every_culprit_of_a_short_line_is_found(size: int) -> None:
-    for culprit in range(size):
-        done = whole_search(line(size), lambda c, at=culprit: float(c >= at))  # type: ignore[misc]
-        assert done.culprits == [culprit]
-        assert len(done.measured) <= math.ceil(math.log2(size)) if size > 1 else not done.measured
-
-
-@pytest.mark.parametrize("length", [1, 3, 10, 30, 100])
-def test_a_broken_stretch_costs_one_more_for_each_that_is_met(length: int) -> None:
-    draw = dice(length)
-    for _ in range(40):
-        start = draw.choice([512 - length // 2, draw.randrange(1024 - length)])
-        broken = range(start, start + length)
-        culprit = draw.randrange(1024)
-        done = whole_search(line(1024), lambda c, at=culprit: float(c >= at), broken)  # type: ignore[misc]
-        (change,) = done.changes
-        assert len(done.measured) <= 10 + len(done.skipped)
-        if culprit not in (*broken, start + length):
-            assert change.suspects == (culprit,)
-            # It does not walk through the stretch: only the way out of it is felt for.
-            assert len(done.skipped) <= 2 * math.log2(length + 1) + 2 or abs(culprit - start) <= length * 2
-        else:
-            assert set(change.suspects) <= {*broken, start + length} and culprit in change.suspects
-
-
 def test_where_the_culprit_hides_in_what_cannot_be_tested_all_of_it_is_named() -> None:
     done = whole_search(line(64), lambda c: float(c >= 30), range(28, 36))
     (change,) = done.changes
@@ -118,13 +90,6 @@ def test_a_culprit_in_a_broken_stretch_costs_a_bounded_number_of_tries(length: i
         assert len(done.skipped) <= tries
 
 
-def test_a_culprit_at_the_edge_of_a_broken_stretch_is_still_found() -> None:
-    broken = range(460, 560)
-    for culprit in (459, 561):
-        done = whole_search(line(1024), lambda c, at=culprit: float(c >= at), broken)  # type: ignore[misc]
-        assert done.culprits == [culprit]
-
-
 def test_only_the_new_end_can_be_tested() -> None:
     done = whole_search(line(8), lambda c: float(c >= 3), range(7))
     assert [change.suspects for change in done.changes] == [tuple(range(8))]
@@ -143,22 +108,6 @@ def test_a_fix_after_the_culprit_is_found_once_one_in_between_is_measured() -> N
     probed = whole_search(line(64), lambda c: float(20 <= c < 44), first=[31])
     assert probed.culprits == [20, 44]
     assert len(probed.measured) <= 1 + 2 * 5
-
-
-def test_probes_go_to_the_middle_of_the_longest_gap() -> None:
-    levels = {63: 0}
-    chosen = []
-    for _ in range(3):
-        (probe,) = exact_search.widest_gaps(line(64), Readings(levels), 1)
-        levels[probe] = 0
-        chosen.append(probe)
-    assert chosen == [31, 15, 47]
-
-
-def test_probes_avoid_what_could_not_be_tested() -> None:
-    (probe,) = exact_search.widest_gaps(line(9), Readings({8: 0}, frozenset({4, 3, 5})), 1)
-    assert probe in {0, 1, 2, 6, 7}
-    assert not exact_search.widest_gaps(line(2), Readings({1: 0}, frozenset({0})), 1)
 
 
 # ---- branches and merges
@@ -233,30 +182,6 @@ def test_with_skips_the_range_holds_the_culprit_and_names_nothing_testable_but_o
             assert set(change.suspects) - {change.at} <= broken
 
 
-def test_the_counts_of_ancestors_are_right() -> None:
-    for seed in range(20):
-        draw = dice(seed)
-        graph = random_graph(draw, 40)
-        some = sorted(draw.sample(range(40), 25))
-        inside = set(some)
-
-        def reach(commit: int, inside: set[int] = inside, graph: Graph = graph) -> set[int]:
-            found = {commit}
-            for parent in graph.parents[commit]:
-                if parent in inside:
-                    found |= reach(parent)
-            return found
-
-        assert exact_search.ancestor_counts(graph.parents, some) == {commit: len(reach(commit)) for commit in some}
-
-
-def test_merged_changes_of_two_branches_are_not_blamed_on_the_merge() -> None:
-    # 0 - 1 - 4(merge) - 5, with 2 - 3 beside: 1 brings a change, 3 another.
-    graph = Graph(((OLD,), (0,), (OLD,), (2,), (1, 3), (4,)))
-    done = whole_search(graph, value_of(graph, {1: 0.5, 3: -0.1}))
-    assert done.culprits == [1, 3]
-
-
 def test_a_merge_that_is_like_neither_parent_is_blamed() -> None:
     graph = Graph(((OLD,), (0,), (OLD,), (2,), (1, 3), (4,)))
     done = whole_search(graph, lambda commit: float(commit >= 4))
@@ -272,16 +197,3 @@ def test_what_is_next_either_way_is_foretold() -> None:
     for level in (0, 1):
         following = exact_search.next_commit(graph, Readings({**levels, commit: level}, effects={0: 0.0, 1: 1.0}))
         assert following in foretold
-
-
-def test_steps_left_is_about_right() -> None:
-    assert exact_search.steps_left(line(1024), Readings({1023: 1})) == 10
-    assert exact_search.steps_left(line(1024), Readings({1023: 0})) == 0
-
-
-def test_tens_of_thousands_of_commits_take_a_second_a_step() -> None:
-    draw = dice(3)
-    graph = random_graph(draw, 40_000)
-    started = time.monotonic()
-    assert exact_search.next_commit(graph, Readings({graph.new: 1}, effects={1: 1.0})) is not None
-    assert time.monotonic() - started < 10

@@ -50,11 +50,6 @@ def test_k_commits_at_once_need_the_logarithm_to_base_k_plus_one(size: int, coun
         assert len(done) <= most
 
 
-def test_more_at_once_than_there_are_takes_one_round() -> None:
-    done, found = rounds(line(8), lambda c: float(c >= 3), 100)
-    assert found == [3] and done == [[0, 1, 2, 3, 4, 5, 6]]
-
-
 def test_what_one_change_does_not_use_up_goes_to_the_next() -> None:
     graph = line(64)
     levels = {10: 0, 12: 1, 40: 1, 63: 2}
@@ -78,17 +73,3 @@ def test_the_same_culprits_on_any_history_however_many_at_once(count: int) -> No
         done, found = rounds(graph, lambda c, reach=children: float(c in reach), count)  # type: ignore[misc]
         assert found == [culprit]
         assert len(done) <= len(rounds(graph, lambda c, reach=children: float(c in reach), 1)[0])  # type: ignore[misc]
-
-
-def test_commits_that_cannot_be_tested_cost_no_culprit() -> None:
-    for culprit in (100, 459, 561, 900):
-        _, found = rounds(line(1024), lambda c, at=culprit: float(c >= at), 3, range(460, 560))  # type: ignore[misc]
-        assert found == [culprit]
-
-
-def test_probes_at_once_go_where_probes_one_by_one_would_go() -> None:
-    graph, chosen = line(64), list[int]()
-    while len(chosen) < 3:
-        chosen += exact_search.widest_gaps(graph, Readings({63: 0, **dict.fromkeys(chosen, 0)}), 1)
-    assert exact_search.widest_gaps(graph, Readings({63: 0}), 3) == chosen
-    assert sorted(exact_search.widest_gaps(line(3), Readings({2: 0}), 9)) == [0, 1]

@@ -54,13 +54,6 @@ def bisect_run(tree: Path, old: str, new: str, recipe: Path, *start: str) -> str
     return done.stdout + done.stderr
 
 
-def test_git_bisect_run_finds_the_culprit(tmp_path: Path, recipe: Path) -> None:
-    commits = line(tmp_path / "linux", [100.0] * 5 + ["build"] + [100.0] * 3 + [60.0] * 4)
-    said = bisect_run(tmp_path / "linux", commits[0], commits[-1], recipe)
-    assert f"{commits[9]} is the first bad commit" in said
-    assert f"git bisect bad {commits[9]}" in git(tmp_path / "linux", "bisect", "log")
-
-
 @pytest.mark.parametrize("culprit", [1, 4, 8, 9])
 def test_git_bisect_run_and_lab_bisect_give_the_same_answer(tmp_path: Path, recipe: Path, culprit: int) -> None:
     """Wherever the culprit is in one history, with a commit that does not build elsewhere."""
@@ -157,24 +150,6 @@ def test_whatever_goes_wrong_is_never_a_verdict(
     monkeypatch.setattr(os, "dup2", lambda *_: None)  # the tester's own standard output
     assert main.run(["bisect", "step", "--recipe", str(recipe)]) == 128
     assert main.run(["-v", "bisect", "step", "--recipe", str(recipe)]) == 128
-
-
-def test_only_steps_turn_failures_into_128() -> None:
-    assert main.run(["bisect", "--bogus"]) == 2
-
-
-def test_a_reader_that_went_away_is_no_verdict(tmp_path: Path, recipe: Path) -> None:
-    tree = tmp_path / "linux"
-    commits = line(tree, [100.0, 100.0, 60.0])
-    git(tree, "checkout", "-q", commits[1])
-    reader, writer = os.pipe()
-    os.close(reader)
-    done = subprocess.run(
-        command("--recipe", str(recipe), "--good", commits[0], "--bad", commits[-1]),
-        cwd=tree, env={**os.environ, "PYTHONPATH": str(TOP)}, stdout=writer, stderr=subprocess.PIPE, check=False,
-    )  # fmt: skip
-    os.close(writer)
-    assert done.returncode in (0, 128)
 
 
 def test_a_step_and_exact_mode_start_without_numpy() -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from lab.bisection.journal import Journal, Reading, Seeds, Undo
-from lab.core import records
 from lab.core.errors import HostFailed
 
 EVENTS = [
@@ -46,24 +44,10 @@ def test_a_journal_torn_at_any_byte_keeps_every_whole_line_and_goes_on(tmp_path:
         assert Journal(path).events == [*EVENTS[: content[:cut].count(b"\n")], EVENTS[1]]
 
 
-def test_a_torn_line_may_be_cut_inside_a_character(tmp_path: Path) -> None:
-    content = written(tmp_path / "whole")
-    place = content.index("„".encode()) + 1
-    (tmp_path / "torn").write_bytes(content[:place])
-    assert Journal(tmp_path / "torn").events == EVENTS[:2]
-
-
 def test_a_line_that_is_no_event_is_named(tmp_path: Path) -> None:
     content = written(tmp_path / "journal").splitlines(keepends=True)
     (tmp_path / "journal").write_bytes(content[0] + b'{"event":"dream"}\n' + content[1])
     with pytest.raises(HostFailed, match=r"line 2 of .*journal cannot be read"):
-        Journal(tmp_path / "journal")
-
-
-def test_a_journal_that_is_too_large_is_not_read(tmp_path: Path) -> None:
-    written(tmp_path / "journal")
-    os.truncate(tmp_path / "journal", records.SIZE_MAX + 1)
-    with pytest.raises(HostFailed, match=r"journal cannot be read: it is larger than 64 MiB"):
         Journal(tmp_path / "journal")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -213,14 +213,6 @@ def test_without_other_layouts_the_same_images_are_compared_and_that_is_said(tmp
     assert len(tried) == (0 if kind == "packages" else 1)
 
 
-def test_the_ends_stand_beside_what_layouts_make(tmp_path: Path) -> None:
-    at = begin(tmp_path / "r", layouts_sd=0.03)
-    search(at, Host(culprit=11))
-    state = live_state(session.load(at.folder))
-    assert state.search.rules.layouts_sd == 0.03
-    assert state.describe_ends()[0].endswith("pairs; layouts alone differ by 3 % (sd)")
-
-
 def test_ends_that_are_alike_name_nobody(tmp_path: Path) -> None:
     host = Host(noise=0.01)
     answer = search(begin(tmp_path / "r"), host)
@@ -259,34 +251,10 @@ def test_a_guest_that_dies_is_booted_again(tmp_path: Path) -> None:
     assert answer.outcome == "found" and culprits(answer) == ["c9"] and not answer.skipped
 
 
-def test_a_commit_that_comes_to_fail_always_is_left_out(tmp_path: Path) -> None:
-    host = Host(culprit=9)
-    host.fates["c8"] = fails(None, None, GuestFailed(GuestFailure.PANIC, "the guest's kernel panicked"))
-    answer = search(begin(tmp_path / "r"), host)
-    assert answer.outcome == "range" and answer.changes[0].suspects == ["c8", "c9"]
-
-
 def test_an_end_that_cannot_be_measured_ends_it(tmp_path: Path) -> None:
     host = Host(culprit=9)
     host.fates["c16"] = fails(GuestFailed(GuestFailure.PANIC, "the guest's kernel panicked: oh"))
     with pytest.raises(GuestFailed, match=r"the bad end cannot be measured.*oh"):
-        search(begin(tmp_path / "r"), host)
-
-
-def test_what_the_machine_does_is_tried_again_then_it_stops(tmp_path: Path) -> None:
-    host = Host(culprit=9)
-    host.fates["c0"] = fails(HostFailed("the disk is full"), None)
-    assert culprits(search(begin(tmp_path / "once"), host)) == ["c9"]
-    host.fates["c0"] = fails(GuestFailed(GuestFailure.QEMU_DIED, "QEMU died"))
-    at = begin(tmp_path / "always")
-    with pytest.raises(GuestFailed, match="QEMU died"):
-        search(at, host)
-    assert not any("c0" in record for record in at.journal.readings)
-
-
-def test_a_number_without_a_logarithm_says_nothing(tmp_path: Path) -> None:
-    host = Host(culprit=9, gain=0.0)
-    with pytest.raises(GuestFailed, match="logarithm"):
         search(begin(tmp_path / "r"), host)
 
 
@@ -309,30 +277,6 @@ def test_kills_anywhere_change_nothing_and_nothing_is_booted_twice(tmp_path: Pat
     answer = search(session.load(at), host)
     assert answer.changes[0].commit == whole.changes[0].commit == "c6"
     assert answer.live is not None and len(host.booted) == answer.live.boots
-
-
-def test_a_resumed_search_asks_for_what_the_killed_one_would_have(tmp_path: Path) -> None:
-    """The same clock and the same numbers, with and without kills: the same boots in the same order."""
-
-    def ticking() -> Callable[[], float]:
-        ticks = iter(range(0, 100_000, 10))
-        return lambda: float(next(ticks))
-
-    def run(at: Path, host: Host, clock: Callable[[], float], kill: Iterable[int]) -> list[str]:
-        from lab.bisection.live_runner import LiveRunner
-
-        begin(at)
-        for after in kill:
-            host.kill_after = len(host.booted) + after
-            with pytest.raises(Killed):
-                LiveRunner(session.load(at), host, QUIET, clock=clock).run()
-        host.kill_after = None
-        LiveRunner(session.load(at), host, QUIET, clock=clock).run()
-        return host.booted
-
-    plain = run(tmp_path / "plain", Host(culprit=6, noise=0.3), ticking(), [])
-    broken = run(tmp_path / "broken", Host(culprit=6, noise=0.3), ticking(), [3, 9, 1, 12])
-    assert plain[:25] == broken[:25] and plain == broken
 
 
 def test_a_journal_is_followed_where_the_search_would_now_choose_otherwise(
@@ -410,14 +354,6 @@ def test_neighbours_with_one_image_are_never_culprit_and_parent(tmp_path: Path) 
 
     answer = search(begin(tmp_path / "r"), Twins(culprit=6))
     assert answer.outcome == "undecided" and "same" in answer.reason
-
-
-def test_packages_cost_no_build(tmp_path: Path) -> None:
-    made = begin(tmp_path / "r")
-    made.history = msgspec.structs.replace(made.history, kind="packages")
-    records.save(made.folder / session.HISTORY, made.history)
-    host = Host(culprit=6)
-    assert search(session.load(made.folder), host).changes[0].commit == "c6"
 
 
 def test_log_tells_git_what_is_certain(tmp_path: Path) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
 from lab.bisection.acquisition import Costs
 from lab.bisection.live_search import LiveSearch, NextBoots, Phase, Result, SearchOutcome, StoppingRules
-from lab.stats.posterior import NO_LEVELS, Belief, Image, Reading
+from lab.stats.posterior import Belief, Image, Reading
 
 from ..scenarios.simulation import searches
 from ..scenarios.simulation.world import Noise, World
@@ -74,13 +72,6 @@ def test_a_plain_change_is_found_and_confirmed() -> None:
     assert done.effect.interval[0] < -3 < done.effect.interval[1] < 0
 
 
-def test_an_improvement_is_found_as_well() -> None:
-    world = World(quiet(effect=-3.0), (1, 2))
-    done = ended(LiveSearch(64, costs=COSTS), world)
-    assert done.suspects == (world.culprit,)
-    assert done.effect.value > 0
-
-
 @pytest.mark.parametrize("cut", [1, 7, 20, 33, 47])
 def test_a_journal_brings_back_any_search(cut: int) -> None:
     noise, journal = quiet(broken=0.2, effect=2.0), []  # type: ignore[var-annotated]
@@ -97,20 +88,6 @@ def test_a_journal_brings_back_any_search(cut: int) -> None:
     assert drive(resumed, again) == done
 
 
-def test_looking_changes_nothing() -> None:
-    noise = quiet(effect=2.0)
-    journal: Journal = []
-    drive(LiveSearch(64, costs=COSTS), World(noise, (1, 4)), journal)
-    looked, plain = LiveSearch(64, costs=COSTS), LiveSearch(64, costs=COSTS)
-    for event in journal:
-        assert isinstance(event, Reading)
-        assert looked.next() == looked.next() == plain.next()
-        looked.outlook()
-        looked.record(event)
-        plain.record(event)
-    assert looked.next() == plain.next()
-
-
 def test_ends_that_are_alike_are_not_searched() -> None:
     world = World(quiet(effect=0.0), (1, 5))
     done = ended(LiveSearch(64, costs=COSTS, rules=StoppingRules(end_blocks=30)), world)
@@ -118,13 +95,6 @@ def test_ends_that_are_alike_are_not_searched() -> None:
     assert done.suspects == ()
     assert world.built == {Image(0), Image(64)}
     assert world.samples == 60
-
-
-def test_ends_that_are_surely_alike_are_given_up_early() -> None:
-    world = World(quiet(effect=0.0), (1, 5))
-    done = ended(LiveSearch(64, costs=COSTS, rules=StoppingRules(threshold=2.0)), world)
-    assert done.outcome is SearchOutcome.NO_CULPRIT
-    assert world.samples < 60
 
 
 def test_the_gate_takes_four_blocks_in_random_order() -> None:
@@ -175,37 +145,6 @@ def test_stopping_gives_the_range_so_far() -> None:
     assert (early.outcome, early.suspects) == (SearchOutcome.UNDECIDED, ())
 
 
-def test_the_outlook_says_what_is_left() -> None:
-    live = LiveSearch(64, costs=COSTS)
-    assert live.outlook().gaps == ((0, 64, 1.0),)
-    assert live.outlook().seconds_left is None
-    world, seen, boots = World(quiet(), (1, 9)), [], []
-    for recorded in range(10, 40, 5):
-        drive(live, world, stop_after=5 if recorded > 10 else recorded)
-        seen.append(live.outlook())
-        boots.append(len(live.readings))
-    assert boots == list(range(10, 40, 5))
-    assert sum(p for *_, p in seen[-1].gaps) == pytest.approx(1)
-    assert seen[-1].bits_left < seen[0].bits_left <= 6
-    assert seen[-1].seconds_left is not None
-    assert 0 < seen[-1].seconds_left < 3600
-
-
-def test_what_cannot_be_recorded() -> None:
-    live = LiveSearch(8, costs=COSTS)
-    step = live.next()
-    assert isinstance(step, NextBoots)
-    with pytest.raises(ValueError, match="not to be booted"):
-        live.record(Reading(3, 0.0, 1.0))
-    with pytest.raises(ValueError, match="not a number"):
-        live.record(Reading(step.boots[0].commit, 0.0, math.nan))
-    with pytest.raises(ValueError, match="cannot be skipped"):
-        live.skip(8)
-    for weights in ([1.0] * 7, [0.0] * 8, [-1.0] + [1.0] * 7, [math.inf] * 8):
-        with pytest.raises(ValueError, match="weights"):
-            LiveSearch(8, costs=COSTS, weights=weights)
-
-
 def test_a_commit_that_does_not_always_boot_is_left_out() -> None:
     world = World(quiet(effect=4.0), (1, 10))
     live = LiveSearch(64, costs=COSTS)
@@ -234,16 +173,6 @@ def test_simulated_searches_are_right_and_cheap() -> None:
     assert figures.builds <= 11
 
 
-def test_without_the_drift_model_the_same_searches_would_be_overconfident() -> None:
-    # A drift of three times the noise: only its model keeps the search from believing it.
-    noise, some = Noise(commits=64, effect=2.0, drift_sd=2.0), 8
-    rules = StoppingRules(confirm_alpha=None, levels=NO_LEVELS, max_boots=400)
-    modelled, _ = searches.many(noise, rules, some, seed=301)
-    ignored, _ = searches.many(noise, replace(rules, drifts=searches.INDEPENDENT), some, seed=301)
-    assert modelled.right >= 80
-    assert ignored.right < modelled.right
-
-
 def test_levels_of_the_images_own_mislead_no_confirmed_search() -> None:
     # Boots of the same two images confirmed 86 wrong answers of 196 in such a world.
     noise = Noise(commits=128, effect=2.0, level_sd=0.6)
@@ -266,9 +195,3 @@ def test_an_a_a_of_builds_says_how_far_images_are_apart() -> None:
 
     assert belief(None).own_sd < 0.1 < 0.2 < belief(0.4).own_sd
     assert belief(0.0).own_sd == belief(None).own_sd
-
-
-def test_simulated_searches_of_nothing_name_nothing() -> None:
-    figures, found = searches.many(Noise(effect=0.0), StoppingRules(end_blocks=25), 20, seed=302)
-    assert figures.named == 0
-    assert all(each.done.outcome is SearchOutcome.NO_CULPRIT for each in found)

@@ -19,12 +19,6 @@ def test_a_shipped_recipe_names_a_case_that_there_is(name: str) -> None:
     assert [case.name for case in cases] == [recipe.case]
 
 
-def test_there_is_one_for_each_story() -> None:
-    assert {"aio-hugetlbfs", "alloc-burst", "compaction-stall", "large-alloc", "pointer-chase"} <= set(
-        request.shipped()
-    )
-
-
 def test_the_architecture_is_that_of_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     ends: list[str] = []
 

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from lab.guests import kvm
-
 from ..fakes.bisection import commit, line
 from ..fakes.bisector import Bisector
 from ..fakes.kernel import git
@@ -81,11 +77,6 @@ def test_paths_outside_the_tree_are_refused(bisector: Bisector) -> None:
     assert "cannot limit the range to /no" in bisector.said
 
 
-def test_an_unknown_metric_is_refused(bisector: Bisector) -> None:
-    commits = line(bisector.tree, [100.0] * 3)
-    assert "throughput" in bisector.refused(2, "--good", commits[0], "--bad", commits[2], "--metric", "thruput")
-
-
 def test_recipes_with_mistakes_are_refused(bisector: Bisector, tmp_path: Path) -> None:
     line(bisector.tree, [100.0] * 3)
     recipe = tmp_path / "mine.toml"
@@ -99,23 +90,3 @@ def test_recipes_with_mistakes_are_refused(bisector: Bisector, tmp_path: Path) -
     recipe.write_text("schema = \n")
     assert "not valid TOML" in bisector.refused(2, "--recipe", str(recipe))
     assert "did you mean alloc-burst" in bisector.refused(2, "--recipe", "alloc-brust")
-
-
-def test_options_before_a_subcommand_are_not_lost_silently(bisector: Bisector) -> None:
-    assert bisector.run("--good", "a", "status") == 2
-
-
-def test_the_probe_of_kvm_has_the_time_that_guests_may_take(
-    bisector: Bisector, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limits_s = []
-
-    def refuse(qemu: str, *, guest_timeout_s: float = 0) -> str:
-        limits_s.append(guest_timeout_s)
-        raise kvm.Refusal("there is no /dev/kvm")
-
-    monkeypatch.setattr(kvm, "require", refuse)
-    commits = line(bisector.tree, [100.0] * 3)
-    live = ("--good", commits[0], "--bad", commits[2], "--mode", "live", "--accel", "kvm")
-    assert "there is no /dev/kvm" in bisector.refused(4, *live, "--guest-timeout", "15m")
-    assert limits_s == [900]

@@ -19,13 +19,10 @@ from lab.cli import main
 from lab.compare import result_folders, runs
 from lab.core.errors import UserError
 from lab.core.executor import Work
-from lab.guests import file_systems
-from lab.guests.run import Arm
 from lab.kernels import debs, trees
 from lab.kernels.debs import DebSource
 from lab.kernels.kernel import Kernel, KernelSpec
 from lab.kernels.package_lists import Offer, PackageLists
-from lab.workloads.spec import Workload
 
 from ..fakes import bisection as fakebisect
 from ..fakes.bisection import Guests, line, start, write_workload
@@ -58,13 +55,6 @@ def test_packages_are_ordered_by_version() -> None:
     assert found.new.spec == "deb:linux-image-6.12.57-cloud-amd64"
     assert [one.title for one in found.candidates] == ["6.12.10-1", "6.12.57-1"]
     assert found.graph().is_line
-
-
-def test_a_pattern_of_no_kernels_asks_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(debs, "_lists", lambda *_: pytest.fail("lists were asked for"))
-    for pattern in ("deb:6.12.*", "deb:linux-source-6*", "deb:trixie/vim*"):
-        with pytest.raises(UserError, match="matches 0 packages"):
-            series.packages(pattern, None, None)
 
 
 @pytest.mark.usefixtures("offered")
@@ -105,19 +95,6 @@ def deb_bisector(
     monkeypatch.setattr(KernelSpec, "obtain", obtain)
     monkeypatch.setattr(debs, "resolve", lambda name, *_: DebSource(package=name, version=NAMES[name]))
     return made
-
-
-def test_a_package_without_what_its_guests_need_is_stepped_over(
-    deb_bisector: Bisector, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def with_modules(workload: Workload, arm: Arm) -> Workload:
-        if "6.12.10" in arm.kernel.key:
-            raise UserError("it has CONFIG_EXT4_FS neither built in nor as a module")
-        return workload
-
-    monkeypatch.setattr(file_systems, "with_modules", with_modules)
-    answer = searched(deb_bisector)
-    assert answer.outcome == "range" and "CONFIG_EXT4_FS neither" in answer.skipped[0].why
 
 
 def searched(bisector: Bisector, *more: str) -> Answer:
@@ -173,11 +150,6 @@ def test_the_search_goes_on_inside_the_two_packages(deb_bisector: Bisector) -> N
     assert commits[3] in deb_bisector.capsys.readouterr().out
 
 
-def test_inside_the_change_may_not_show(deb_bisector: Bisector) -> None:
-    with_tags(deb_bisector, 100.0, 100.0)
-    assert "no culprit" in (searched(deb_bisector).changes[0].inside or "")
-
-
 def test_an_end_inside_that_does_not_build_leaves_the_packages_answer(deb_bisector: Bisector) -> None:
     with_tags(deb_bisector, 100.0, "build")
     answer = searched(deb_bisector)
@@ -214,25 +186,6 @@ def test_a_budget_that_ends_after_the_search_of_packages_leaves_something_to_go_
     assert deb_bisector.run("resume") == 0
     (found,) = load(result_folders.open_folder(stopped.result)).changes
     assert found.proof is not None and found.proof.confirmed and commits[2][:12] in (found.inside or "")
-
-
-def test_a_search_inside_is_gone_on_with(deb_bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:
-    commits = with_tags(deb_bisector, 100.0, 100.0, 60.0, 60.0, 60.0)
-    measure, calls = runs.measure, deb_bisector.guests.calls
-
-    def killed(*words: Any) -> Any:
-        if len([commit for commit, _ in calls if commit]) > 8:
-            raise KeyboardInterrupt
-        return measure(*words)
-
-    monkeypatch.setattr(runs, "measure", killed)
-    words = ["--series", "deb:linux-image-6.12.*-cloud-amd64", "-w", deb_bisector.workload]
-    assert deb_bisector.run(*words) not in (0, 2)
-    monkeypatch.setattr(runs, "measure", measure)
-    assert deb_bisector.run("resume") == 0
-    assert commits[3][:12] in deb_bisector.printed
-    of_commits = [call for call in calls if call[0]]  # packages have none
-    assert len(of_commits) == len(set(of_commits))
 
 
 def test_revisions_of_a_kernel_are_the_tags_of_its_version_or_its_own() -> None:
@@ -284,23 +237,6 @@ def test_the_patch_that_did_it_is_found(
     assert found.proof is not None and found.proof.confirmed
     assert main.run(["bisect", "log"]) == 0
     assert all(line.startswith("#") for line in capsys.readouterr().out.splitlines())
-
-
-def test_patches_need_what_they_are_put_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    own_folders(monkeypatch, tmp_path)
-    (tmp_path / "empty").mkdir()
-    workload = write_workload(tmp_path / "mine")
-    for words in (
-        ["--series", str(tmp_path / "nowhere"), "--good", "HEAD"],
-        ["--series", str(tmp_path / "empty")],
-        ["--series", str(tmp_path / "empty"), "--good", "HEAD"],
-        ["--series", str(tmp_path / "empty"), "--good", "a", "--bad", "b"],
-        ["--series", str(tmp_path / "empty"), "--good", "a", "--first-parent"],
-    ):
-        assert main.run(["bisect", *words, "-w", workload]) == 2
-        assert "Traceback" not in capsys.readouterr().err
 
 
 def test_options_change_one_after_the_other(tmp_path: Path) -> None:

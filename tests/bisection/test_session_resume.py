@@ -63,15 +63,6 @@ def test_a_budget_too_short_for_the_ends_names_nobody(
     assert len(ran) == len(set(ran))
 
 
-def test_a_budget_too_short_to_choose_a_case_says_so(bisector: Bisector, tmp_path: Path) -> None:
-    commits = line(bisector.tree, [100.0] * 4 + [60.0] * 4)
-    bisector.workload = str(tmp_path / "mine")
-    said = bisector.refused(5, "--good", commits[0], "--bad", commits[-1], "--budget", "0.001s")
-    assert "before a case was chosen" in said
-    assert bisector.run("resume", "--json") == 0
-    assert culprits(msgspec.json.decode(bisector.printed, type=Answer)) == [commits[4]]
-
-
 def test_undo_takes_back_the_last_and_resume_measures_it_again(bisector: Bisector) -> None:
     commits = line(bisector.tree, [100.0] * 8 + [60.0] * 8)
     first = bisector.search(commits[0], commits[-1])

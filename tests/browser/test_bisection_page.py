@@ -11,7 +11,7 @@ import pytest
 from lab.core.text import visible
 from lab.report import bisection_page, document
 
-from ..fakes.answer import BROKEN, CULPRIT, answer, bisection, name_of
+from ..fakes.answer import BROKEN, CULPRIT, bisection, name_of
 from ..fakes.result import HOSTILE
 from .compared import require_same_bisection
 from .opened import Opened, require_fit_for_all
@@ -72,10 +72,3 @@ def test_hostile_words_do_nothing(browser: Any, tmp_path: Path) -> None:
     assert visible(HOSTILE) in opened.page.locator("p.sentence").inner_text()
     assert visible(HOSTILE) in opened.page.locator("#commits tr.culprit").inner_text()
     assert opened.page.locator("script").count() == 1
-
-
-def test_a_range_of_thousands_opens_and_has_its_rows(browser: Any, tmp_path: Path) -> None:
-    path, _ = _write(tmp_path, document=answer(20_000))
-    opened = Opened(browser, path)
-    assert opened.page.locator("#commits tbody tr").count() < 40
-    assert "19977 commits" in opened.page.locator("#commits tbody tr:nth-last-child(2)").inner_text()

@@ -9,13 +9,10 @@ from typing import Any
 import pytest
 
 from lab.compare.matrix_results import MatrixResult
-from lab.core.text import visible
 from lab.report import document as json_document
 from lab.report import matrix_page
 
-from ..fakes import answer as fakeanswer
 from ..fakes.answer import stored_matrix
-from ..fakes.result import HOSTILE
 from .compared import require_same_matrix
 from .opened import Opened, require_fit_for_all
 
@@ -49,14 +46,6 @@ def test_worse_and_better_have_colours_and_signs_of_their_own(browser: Any, tmp_
     assert "▼" in seen["regression"][1] and "▲" in seen["improvement"][1]
 
 
-def test_rows_are_headed_so_that_a_screen_reader_can_name_every_cell(browser: Any, tmp_path: Path) -> None:
-    path, _ = _write(tmp_path)
-    opened = Opened(browser, path)
-    for table in opened.page.locator("table.heat").all():
-        assert [one.inner_text() for one in table.locator("th[scope=col]").all()] == ["always", "never"]
-        assert [one.inner_text() for one in table.locator("th[scope=row]").all()] == ["old", "new"]
-
-
 def test_cells_are_filtered_by_state(browser: Any, tmp_path: Path) -> None:
     path, _ = _write(tmp_path)
     opened = Opened(browser, path)
@@ -69,11 +58,3 @@ def test_cells_are_filtered_by_state(browser: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", [390, 1280])
 def test_it_is_fit_for_all(browser: Any, tmp_path: Path, scheme: str, width: int) -> None:
     require_fit_for_all(browser, _write(tmp_path)[0], scheme, width)
-
-
-def test_hostile_words_do_nothing(browser: Any, tmp_path: Path) -> None:
-    path, _ = _write(tmp_path, fakeanswer.matrix(HOSTILE))
-    opened = Opened(browser, path)
-    assert opened.said == []
-    assert visible(HOSTILE) in opened.page.locator("#map-1").inner_text()
-    assert opened.page.locator("script").count() == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,6 +18,7 @@ from lab.guests import kvm, perf_stat
 from lab.workloads import selection
 from lab.workloads.selection import Suite
 
+from ..fakes import kernel_image
 from ..fakes.build import own_folders
 from ..fakes.guest import Broken, FakeGuests, Formula, Unsupported, pretend, write_workload
 from ..fakes.result import case, result
@@ -63,19 +63,6 @@ def test_the_mode(monkeypatch: pytest.MonkeyPatch, works: bool, more: dict[str, 
     monkeypatch.setattr(live_guests, "check", lambda chosen, plan: None)
     plan = ab._live_plan(asked(**more), QUIET)
     assert (plan is not None) == (mode == "live")
-
-
-def test_the_probe_has_the_time_that_guests_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits_s = []
-
-    def accelerator(wanted: str, qemu: str, progress: Progress, *, guest_timeout_s: float = 0) -> str:
-        limits_s.append(guest_timeout_s)
-        return "tcg"
-
-    monkeypatch.setattr(kvm, "accelerator", accelerator)
-    monkeypatch.setattr(live_guests, "check", lambda chosen, plan: None)
-    ab._live_plan(asked(mode="live", guest_timeout=900.0), QUIET)
-    assert limits_s == [900]
 
 
 @pytest.mark.parametrize(
@@ -142,12 +129,8 @@ def compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, formula: Formula, *
     """Compare two kernel files in guests that a formula stands for."""
     own_folders(monkeypatch, tmp_path)
     pretend(monkeypatch, tmp_path, FakeGuests(formula))
-    image = bytearray(2048)
-    image[0x202:0x206] = b"HdrS"
-    image[0x20E:0x210] = b"\x00\x03"
-    image[0x500:0x520] = b"6.12.1-test (me@here) #1 SMP".ljust(32, b"\0")
     for name in ("base", "test"):
-        (tmp_path / name).write_bytes(image)
+        (tmp_path / name).write_bytes(kernel_image.empty())
     arms = ["--base", f"file:{tmp_path}/base", "--test", f"file:{tmp_path}/test"]
     return main.run(["ab", *arms, "--json", *more])
 
@@ -201,25 +184,6 @@ def test_a_suite_selects_its_cases_and_groups_them(
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (("--suite", "quik"), "lab: no suite is called 'quik'; there is quick, mm, fs, net, all\n"),
-        (
-            ("--suite", "quick", "-w", "syscalls"),
-            "lab: --suite and --workload exclude each other; leave one of them out\n",
-        ),
-        (("-w", "syscalls", "--suite", "quick"), "lab: --suite and --workload exclude each other"),
-    ],
-)
-def test_a_suite_is_refused_in_one_line(
-    capsys: pytest.CaptureFixture[str], more: tuple[str, ...], message: str
-) -> None:
-    assert main.run(["ab", "--base", "a", "--test", "b", *more]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith(message) and said.count("\n") == 1
-
-
 def test_every_save_is_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A save that builds and one that does not, a save without a change, and the base's values once."""
     steady = case("layout-512k", [100.0] * 3, [100.0] * 3)
@@ -271,31 +235,6 @@ def test_a_turn_that_gives_nothing_leaves_no_result(
     with pytest.raises(type(error)):
         ab._turn(asked(), None, quiet())
     assert list(result_folders.results_dir().iterdir()) == []
-
-
-@pytest.mark.parametrize(("look_s", "slept_s"), [(0.01, 0.5), (0.4, 1.2)])
-def test_looking_for_a_save_takes_a_quarter_of_a_core_at_most(
-    monkeypatch: pytest.MonkeyPatch, look_s: float, slept_s: float
-) -> None:
-    now, slept = 0.0, list[float]()
-
-    def source(text: str, tree: object) -> SimpleNamespace:
-        nonlocal now
-        now += look_s
-        return SimpleNamespace(source="a")
-
-    def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        if len(slept) == 2:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(ab, "_turn", lambda *_: result(case("layout-512k", [100.0] * 3, [100.0] * 3)))
-    monkeypatch.setattr(ab, "_warm", lambda *_: None)
-    monkeypatch.setattr(ab, "resolve", source)
-    monkeypatch.setattr(ab, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep, strftime=time.strftime))
-    with pytest.raises(KeyboardInterrupt):
-        ab._watch(asked(test="worktree"), quiet())
-    assert slept == pytest.approx([slept_s] * 2)
 
 
 @pytest.mark.parametrize(

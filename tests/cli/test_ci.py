@@ -22,6 +22,7 @@ from lab.guests.image import Image
 from lab.kernels.build import is_input
 from lab.kernels.kernel import Kernel, KernelSpec
 
+from ..fakes import kernel_image
 from ..fakes.build import make_buildable, own_folders
 from ..fakes.guest import QEMU, Broken, FakeGuests, kernel, write_workload
 from ..fakes.kernel import change, commit_all, git, make_kernel
@@ -217,25 +218,10 @@ def test_a_case_that_failed_is_no_regression(clone: Clone, guests: Use) -> None:
 
 def test_a_budget_ends_a_build_and_is_no_regression(clone: Clone, guests: Use, monkeypatch: pytest.MonkeyPatch) -> None:
     guests(FakeGuests(slower))
-    monkeypatch.setattr(KernelSpec, "obtain", lambda spec, *_, **__: time.sleep(30))
+    monkeypatch.setattr(KernelSpec, "obtain", lambda spec, *_, **__: time.sleep(600))
     clone.commit("mm: map twice")
-    began = time.monotonic()
     assert clone.ci("--budget", "1s") == 4
-    assert time.monotonic() - began < 15
     assert "the budget was used up before both kernels were built" in clone.comment
-
-
-def test_a_budget_that_ends_between_guests_judges_what_was_measured(clone: Clone, guests: Use) -> None:
-    def slow(arm: str, seed: int, case: str) -> float:
-        time.sleep(0.15)
-        return alike(arm, seed, case) * (1 + 0.1 * (seed % 3))
-
-    fake = guests(FakeGuests(slow))
-    clone.commit("mm: map")
-    assert clone.ci("--budget", "2s", "--seeds", "40", "--jobs", "1") == 0
-    assert 2 <= len(fake.calls) < 80
-    document = json.loads((clone.top / "lab-ci" / "result.json").read_text())
-    assert 1 <= len(document["seeds"]) < 40
 
 
 HOSTILE = ["$(touch${IFS}pwned)", "a;touch${IFS}pwned", "x+fix.patch", "deb:6.12", "file:/etc/passwd", "v6@thp=never"]
@@ -304,7 +290,7 @@ def test_the_keys_of_a_cache(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> N
 def test_one_program_on_two_kernels(clone: Clone, guests: Use, tmp_path: Path) -> None:
     fake = guests(FakeGuests(slower))
     for name in ("old", "new"):
-        (tmp_path / name).write_bytes(_bzimage())
+        (tmp_path / name).write_bytes(kernel_image.empty())
     words = ["--kernel", f"file:{tmp_path}/old", "--kernel", f"file:{tmp_path}/new"]
     assert clone.ci(*words, base="") == 1
     assert fake.calls and "file:" in clone.comment
@@ -325,7 +311,7 @@ def test_two_builds_of_a_program_on_one_kernel(clone: Clone, guests: Use, tmp_pa
 
     fake.measure = measure  # type: ignore[method-assign]
     guests(fake)
-    (tmp_path / "kernel").write_bytes(_bzimage())
+    (tmp_path / "kernel").write_bytes(kernel_image.empty())
     for name, text in (("base", "exit 0"), ("head", "exit 1")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "bench").write_text(f"#!/bin/sh\n{text}\n")
@@ -348,14 +334,6 @@ def test_both_builds_are_brought_and_started_alike(tmp_path: Path, monkeypatch: 
     text = (folder / "workload.toml").read_text()
     assert "ln -s $PROGRAM_OF/bin $PROGRAM_OF/lib /workload/" in text
     assert '"/workload/bin/two"' in text
-
-
-def _bzimage() -> bytes:
-    image = bytearray(2048)
-    image[0x202:0x206] = b"HdrS"
-    image[0x20E:0x210] = b"\x00\x03"
-    image[0x500:0x520] = b"6.12.1-test (me@here) #1 SMP".ljust(32, b"\0")
-    return bytes(image)
 
 
 # ---- what a kernel is built from

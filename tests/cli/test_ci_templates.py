@@ -109,13 +109,6 @@ def test_every_script_exists_and_can_be_run() -> None:
         subprocess.run(["bash", "-n", "-c", text], check=True)
 
 
-def test_both_cache_the_same_folders() -> None:
-    """And restore what they save."""
-    restored, saved = (one["with"]["path"].split() for one in STEPS if "actions/cache/" in one.get("uses", ""))
-    assert restored == saved
-    assert [Path(path).name for path in restored] == [Path(path).name for path in JOB["cache"]["paths"]]
-
-
 def test_only_a_regression_fails_a_job_of_gitlab() -> None:
     assert sorted(JOB["allow_failure"]["exit_codes"]) == [2, 3, 4, 5, 130]
     for line in JOB["before_script"]:
@@ -299,10 +292,3 @@ def test_a_comment_that_cannot_be_written_is_no_failure(tmp_path: Path, forge: t
     assert "there is no token" in comment(tmp_path, "kernel", **env)
     assert "HTTPError" in comment(tmp_path, "kernel", **env, **GITHUB_TOKEN)
     assert "no pipeline" in comment(tmp_path, "kernel")
-
-
-def test_the_name_of_a_comment_cannot_end_its_mark(tmp_path: Path, forge: tuple[type[Forge], str]) -> None:
-    own, address = forge
-    env = {"GITHUB_ACTIONS": "true", "GITHUB_API_URL": address, "GITHUB_REPOSITORY": "a/b"} | GITHUB_TOKEN
-    comment(tmp_path, "x --> <b>", PULL_REQUEST="5", **env)
-    assert own.wrote[0][1].splitlines()[0] == "<!-- kernel-ab-lab x%20--%3E%20%3Cb%3E -->"

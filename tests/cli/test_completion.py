@@ -101,10 +101,6 @@ def test_what_cannot_be_found_is_not_offered_and_no_error() -> None:
     assert options.Complete(fail)(None, None, "x") == []  # type: ignore[arg-type]
 
 
-def test_paths_are_left_to_the_shell() -> None:
-    assert [item.type for item in options.complete_workload(None, None, "./mi")] == ["file"]  # type: ignore[arg-type]
-
-
 def test_commands_are_completed_without_importing_them() -> None:
     program = (
         "import sys; from lab.cli import main; status = main.run([])\n"

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from lab.cli import main
-from lab.core import paths
 from lab.guests import hardware, native
 
 RECORDED = Path(__file__).resolve().parents[1] / "guests" / "native" / "clean.jsonl"
@@ -34,7 +33,7 @@ def _json(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
 def test_the_shipped_machines_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["machine", "list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == hardware.names()
+    assert [line.split()[0] for line in lines] == hardware.names(None)
     assert lines[-1].endswith("zen4.toml")
     assert _json(capsys, "machine", "list")["schema"] == "lab.machines/1"
 
@@ -96,27 +95,3 @@ def test_what_does_not_exist_is_named(
 ) -> None:
     assert main.run(["machine", *words]) == 2
     assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("memory = {", "memories = {", "unknown key 'memories'"),
-        ("instruction = { cycles = 0.38,", "instruction = { cycles = 300,", "between 0 and 10 is possible"),
-        ("memory = { cycles = 400,", "memory = { cycles = 4,", "cost.memory: must cost more than cost.llc_hit"),
-        ("memory = { cycles = 400,", "memory = { cycles = nan,", "cost.memory"),
-        ("memory = { cycles = 400,", "memory = { cycles = -4,", "cost.memory.cycles"),
-        ("[tlb]", '[host]\narchitecture = "aarch64"\ncpu = "x"\nkernel = "6"\n[tlb]', "measured on aarch64"),
-    ],
-)
-def test_a_machine_that_cannot_be_is_refused(
-    tmp_path: Path, old: str, new: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = (paths.room("machines") / "zen4.toml").read_text()
-    assert old in text
-    path = tmp_path / "mine.toml"
-    path.write_text(text.replace(old, new, 1))
-    assert main.run(["machine", "show", str(path)]) == 2
-    err = capsys.readouterr().err
-    assert message in err
-    assert f"{path}:" in err

@@ -18,6 +18,7 @@ from lab.kernels import store
 from lab.kernels.kernel import Kernel, KernelSpec
 from lab.kernels.store import Build, BuildInputs
 
+from ..fakes import kernel_image
 from ..fakes.build import own_folders, staging_dir
 from ..fakes.guest import kernel
 
@@ -111,12 +112,8 @@ def test_kernels_are_removed_when_it_is_meant(capsys: pytest.CaptureFixture[str]
 def test_a_kernel_is_made_ready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    image = bytearray(2048)
-    image[0x202:0x206] = b"HdrS"
-    image[0x20E:0x210] = b"\x00\x03"
-    image[0x500:0x520] = b"6.12.1-test (me@here) #1 SMP".ljust(32, b"\0")
     path = tmp_path / "vmlinuz"
-    path.write_bytes(image)
+    path.write_bytes(kernel_image.empty())
 
     def ready(*_: object, **__: object) -> Kernel:
         import dataclasses

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import platform
 from pathlib import Path
@@ -115,11 +114,3 @@ def test_a_step_that_fails_stops_no_other_and_names_nobody(commands: Commands) -
     assert [name for name, state in states().items() if state == "failed"] == ["machine measure"]
     text = Path("selftest.json").read_text()
     assert "no HOST in ~" in text and platform.node() not in text
-
-
-def test_names_of_the_host_and_its_user_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(platform, "node", lambda: "bench7")
-    monkeypatch.setattr(getpass, "getuser", lambda: "ada")
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
-    value = {"bench7": [f"bench7: ada has {Path.home()}/x, a tree has a bench71", 1.5]}
-    assert selftest.anonymous(value) == {"bench7": ["HOST: USER has ~/x, a tree has a bench71", 1.5]}

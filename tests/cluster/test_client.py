@@ -108,22 +108,6 @@ def test_a_worker_that_is_killed_in_the_middle_loses_nothing(bisector: Bisector,
     assert (tmp_path / "runs-done").read_text() == local
 
 
-def test_a_matrix_by_two_workers_has_the_bytes_of_one_without(
-    bisector: Bisector, cluster: Cluster, tmp_path: Path
-) -> None:
-    ends, result = line(bisector.tree, [100.0, 60.0]), tmp_path / "result"
-    words = ["matrix", "--kernel", ends[0], "--kernel", ends[1], "--set", "thp=always,never", "--seeds", "2",
-             "--tree", str(bisector.tree), "--mode", "exact", "-w", bisector.workload,
-             "--result", str(result)]  # fmt: skip
-    assert main.run(words) == 0
-    alone = documents(result)
-    result.rename(tmp_path / "alone")
-    before = len(who_ran(cluster))
-    assert main.run([*words, *cluster.options]) == 0, bisector.capsys.readouterr().err
-    assert documents(result) == alone
-    assert len(who_ran(cluster)) - before == 8
-
-
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("how", ["no worker is left", "Ctrl-C"])
 def test_a_command_that_was_stopped_keeps_what_was_measured_and_goes_on_without_a_cluster(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import threading
 from pathlib import Path
 
 import pytest
@@ -78,49 +76,6 @@ def test_a_damaged_file_is_never_used_and_makes_room_for_a_good_one(share: Share
     assert [path.name for path in paths.cache_dir("blobs").iterdir() if path.suffix != ".lock"] == []
     share.put(tmp_path / "file", digest)
     assert share.fetch(digest).read_bytes() == b"content"
-
-
-def test_a_kernel_of_which_a_file_is_damaged_is_not_taken(
-    share: Share, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    build = stored()
-    share.put_kernel(build, "request")
-    own_folders(monkeypatch, tmp_path / "two")
-    share._fs.pipe_file(share._path("blobs", records.file_digest(tmp_path / "one/cache/kernel-ab-lab/kernels" /
-                                                                  build.key[:24] / "vmlinux")), b"half")  # fmt: skip
-    with pytest.raises(HostFailed, match="was damaged"):
-        share.fetch_kernel("request")
-    assert store.find(build.key) is None and not list(store.kernels_dir().iterdir())
-
-
-def test_what_was_cut_off_while_it_was_written_has_no_name(share: Share, tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"content")
-    digest = records.file_digest(tmp_path / "file")
-
-    def half(path: str, target: str) -> None:
-        share._fs.pipe_file(target, b"con")
-        raise OSError(5, "Input/output error")
-
-    whole, share._fs.put_file = share._fs.put_file, half
-    try:
-        with pytest.raises(HostFailed, match="Input/output error"):
-            share.put(tmp_path / "file", digest)
-        assert share._fs.ls(share._path("blobs"), detail=False) == []
-    finally:
-        share._fs.put_file = whole
-
-
-def test_many_fetch_the_same_at_once(share: Share, tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(os.urandom(1 << 20))
-    digest = records.file_digest(tmp_path / "file")
-    share.put(tmp_path / "file", digest)
-    found: list[Path] = []
-    threads = [threading.Thread(target=lambda: found.append(share.fetch(digest))) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 6 and len(set(found)) == 1 and records.file_digest(found[0]) == digest
 
 
 def test_a_place_that_is_none_is_refused() -> None:

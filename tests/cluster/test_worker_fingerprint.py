@@ -50,10 +50,3 @@ def test_this_machine_is_like_itself_and_unlike_one_without_a_compiler(monkeypat
 
     monkeypatch.setattr(compilers, "identify", none)
     assert worker.local_facts(QEMU) == replace(whole, plugin="")
-
-
-def test_a_compiler_is_what_it_says_it_is_and_not_what_it_is_called() -> None:
-    found = compilers.identify("gcc")
-    assert worker.builds_resource(found) == worker.builds_resource(replace(found, command="cc"))
-    assert worker.builds_resource(found) != worker.builds_resource(replace(found, version="gcc 1.0"))
-    assert worker.builds_resource(found) != worker.builds_resource(replace(found, linker="ld 1.0"))

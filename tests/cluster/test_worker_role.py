@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 from distributed.cli import dask_scheduler, dask_worker
 
 from ..fakes import roles
@@ -60,11 +59,6 @@ def test_dask_takes_the_command_lines(top: Path) -> None:
 
 def test_systemd_takes_both_units(top: Path) -> None:
     roles.require_valid([top / "head/etc/systemd/system" / name for name in UNITS])
-
-
-def test_the_example_has_both_groups() -> None:
-    example = yaml.safe_load((roles.TOP / "ansible/inventory/workers.example.yml").read_text())
-    assert set(example) == {"scheduler", "workers"} and example["workers"]["vars"]["worker_share"]
 
 
 def test_it_is_taken_away_but_for_what_was_built(top: Path) -> None:

@@ -20,8 +20,6 @@ from lab.compare.rounds import Sampling
 from lab.core import paths
 from lab.core.errors import HostFailed
 from lab.kernels.spec import with_layout
-from lab.report import text as report_text
-from lab.report.inputs import Comparisons, StoredComparison
 from lab.stats.iterations import WarmUp
 from lab.stats.sequential import SequentialTest
 
@@ -65,12 +63,6 @@ def live_result(sd: float = 0.02, rounds: int = 40, **more: Any) -> AbResult:
     )  # fmt: skip
     made = case("noisy", base, test, primary=RATE)
     return result(made, mode="live", live=live, seeds=list(range(1, rounds + 1)), **more)
-
-
-def test_one_round_resolves_nothing(bench: Path) -> None:
-    """It scatters by nothing, which is not to say that nothing scatters."""
-    (made,) = certify(live_result(rounds=1), bench)
-    assert made.smallest(40) is None and not made.resolves
 
 
 def test_a_certificate_says_how_far_a_kernel_is_from_itself(bench: Path) -> None:
@@ -133,18 +125,6 @@ def test_a_control_that_shares_the_noise_is_a_covariate(bench: Path) -> None:
     assert covariates(both, **{**asked, "present": {**noisy.setup, "governor": "powersave"}}) == {}
 
 
-def test_a_weak_covariate_or_one_of_few_rounds_is_not_used(bench: Path) -> None:
-    for result_, known in ((with_control(0.05), True), (with_control(0.007, rounds=15), True)):
-        noisy, _ = certify(result_, bench)
-        assert (noisy.covariate is not None) == known
-        assert noisy.helps is None
-    equal = with_control(0.007)
-    flat = msgspec.structs.replace(equal.cases[1], metrics=[
-        msgspec.structs.replace(metric, test=metric.base) for metric in equal.cases[1].metrics
-    ])  # fmt: skip
-    assert certify(msgspec.structs.replace(equal, cases=[equal.cases[0], flat]), bench)[0].covariate is None
-
-
 def test_what_is_exact_has_to_be_equal(bench: Path) -> None:
     values = [100.0, 101.0, 102.0]
     equal = case("layout", values, values)
@@ -187,23 +167,6 @@ def test_the_sd_of_layouts_is_that_of_the_shifts_between_builds(bench: Path, tmp
     assert "this host resolves" in (quoted(bench) or ""), "by the one of the kernel itself"
 
 
-def test_layouts_that_are_no_further_apart_than_the_noise_have_no_sd(bench: Path) -> None:
-    for layout in range(1, 5):
-        keep(certify(of_builds(0.0, layout), bench))
-    sd = known_sd(bench)
-    assert sd is not None and sd < 0.003
-
-
-def test_other_layouts_need_not_be_equal_in_exact_mode(bench: Path) -> None:
-    values = [100.0, 101.0, 102.0]
-    exact = result(case("layout", values, [1.01 * value for value in values]))
-    (made,) = certify(
-        msgspec.structs.replace(exact, test=msgspec.structs.replace(exact.test, spec=with_layout(exact.base.spec, 1))),
-        bench,
-    )
-    assert made.layout == 1 and not made.equal and made.shift == pytest.approx(math.log(1.01))
-
-
 # ---- kept and quoted
 
 
@@ -244,14 +207,6 @@ def test_a_newer_certificate_takes_the_place_of_an_older_one(bench: Path) -> Non
     assert [one.made[:10] for one in kept()] == ["2026-11-22"]
     next(paths.data_dir("certificates").glob("*/*.json")).write_text("{")
     assert kept() == []
-
-
-def test_a_verdict_quotes_it(bench: Path) -> None:
-    found = live_result()
-    assert found.live
-    live = msgspec.structs.replace(found.live, certificates={NAME: "by its noise certificate"})
-    quoting = StoredComparison(raw=msgspec.structs.replace(found, live=live), folder=bench)
-    assert "by its noise certificate" in report_text.comparison(Comparisons(items=[quoting]))
 
 
 # ---- the command
@@ -327,10 +282,3 @@ def test_one_kernel_through_exact_mode_is_equal(
 def test_what_cannot_be_is_refused(words: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["aa", *words]) == 2
     assert reason in capsys.readouterr().err
-
-
-def test_a_comparison_of_two_kernels_is_not_resumed_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = result_folders.new_folder(tmp_path / "two")
-    result_folders.store_plan(folder, plan("alloc-burst"))
-    assert main.run(["aa", "--resume", str(folder)]) == 2
-    assert "comparison of two kernels; `lab ab --resume" in capsys.readouterr().err

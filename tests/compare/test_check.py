@@ -11,10 +11,9 @@ import pytest
 from lab.cli import main
 from lab.compare import check, exact, result_folders, runs
 from lab.compare.runs import GuestRun, Run
-from lab.core.errors import GuestFailed, GuestFailure, UserError
+from lab.core.errors import UserError
 from lab.guests.run import RunningGuests
 from lab.kernels.kernel import Kernel
-from lab.workloads.spec import Case
 
 from ..fakes.build import own_folders
 from ..fakes.guest import WORKLOAD, FakeGuests, FakeInstrument, kernel, plan, pretend, write_workload
@@ -49,16 +48,6 @@ def test_what_is_sound_and_what_is_not(guests: FakeGuests, tmp_path: Path, capsy
     assert said[1].startswith(f"{bad}: {bad}/workload.toml:5: ")
     assert "no workload is called 'nothing'" in said[2]
     assert guests.calls == []
-
-
-def test_several_vcpus_say_what_they_hide(
-    guests: FakeGuests, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    mine = write_workload(tmp_path / "mine", WORKLOAD.replace("vcpus = 1", "vcpus = 2"))
-    assert main.run(["workload", "check", f"{mine}:large"]) == 0
-    ok, _, note = capsys.readouterr().out.partition("; ")
-    assert ok == f"{mine}:large: ok, 1 case, 0.0 MiB in the guest"
-    assert note.startswith("2 vCPUs take turns: exact mode does not see contention")
 
 
 def test_the_smallest_case_is_run(
@@ -132,23 +121,3 @@ def test_a_comparison_refuses_it_too_and_asks_once(
         tmp_path / "mine", (tmp_path / "mine/workload.toml").read_text().replace("vcpus", "clocked = true\nvcpus")
     )
     assert exact.measure(plan(mine, model="auto"), result_folders.new_folder(None), quiet()).verdict == "same"
-
-
-def test_a_case_that_fails_is_told_with_its_status(
-    guests: FakeGuests,
-    kernel_file: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    def fails(*_: object) -> Run:
-        raise GuestFailed(GuestFailure.WORKLOAD, "mine:large exited with status 3: no", log=Path("/x/report.jsonl"))
-
-    monkeypatch.setattr(runs, "measure", fails)
-    mine = write_workload(tmp_path / "mine", SIZED)
-    assert main.run(["workload", "check", mine, "--run", kernel_file]) == 4
-    assert capsys.readouterr().out == f"{mine}: mine:large exited with status 3: no (log: /x/report.jsonl)\n"
-
-
-def test_without_sizes_the_first_case_is_the_smallest() -> None:
-    assert check.smallest([Case(name="b"), Case(name="a")]).name == "b"

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Sequence
 from fractions import Fraction
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -14,9 +12,7 @@ import pytest
 from lab.compare import counters, explain
 from lab.compare.explain import CaseExplanation, Explanation, FunctionRow, Initcall
 from lab.compare.profiles import ASYNC, OUTSIDE, ArmProfile, Call, initcalls_of
-from lab.core import records
 from lab.core import text as core_text
-from lab.core.errors import UserError
 from lab.kernels.symbols import Label, SymbolTable
 from lab.report import explain_text
 from lab.stats import verdict
@@ -105,27 +101,6 @@ def test_rows() -> None:
     assert rows["[unknown kernel]"].test_calls is None
 
 
-def test_user_tables_are_asked_in_order() -> None:
-    blocks = [Block(0x1000, 1, 1, 1), Block(0x1F00, 1, 1, 1)]
-    only = ArmProfile(blocks=blocks, operations=1, kernel=[], user=[USER, OTHER])
-    assert set(rows_of(explain.explain(only, only))) == {"main", "other"}
-
-
-def test_per_operation_and_shares() -> None:
-    explanation = explained()
-    rows = rows_of(explanation)
-    # Twice the work in twice the operations is no difference.
-    assert explanation.delta(rows["clear_page"]) == 0
-    assert explanation.per_operation(rows["clear_page"], "base") == Fraction(100_000, 10 * 1000)
-    assert explanation.per_operation(rows["clear_page"], "test", "instructions") == 20
-    assert explanation.calls_per_operation(rows["clear_page"], "test") == 1
-    assert explanation.calls_per_operation(rows["fault"], "test") is None
-    assert sum(share for row in explanation.rows if (share := explanation.share(row)) is not None) == 1
-    same = explain.explain(profile(BASE, 10), profile(BASE, 10))
-    assert same.share(same.rows[0]) is None
-    assert explain.differing(same) == []
-
-
 def test_sorted_by_what_they_contribute() -> None:
     explanation = explained()
     deltas = [abs(explanation.delta(row)) for row in explanation.rows]
@@ -138,16 +113,6 @@ def test_sorted_by_what_they_contribute() -> None:
         "[unknown user]",
     }
     assert len(explain.differing(explanation, least=Fraction(1, 3))) == 1
-
-
-def test_planted_cost_comes_first_exactly() -> None:
-    base = [Block(K + 0x100, 1_000_000, 300_000_000, 1000), Block(K, 5_000_000, 1_500_000_000, 10)]
-    test = [Block(K + 0x100, 1_064_000, 319_200_000, 1000), Block(K, 5_000_000, 1_500_000_000, 10)]
-    explanation = explain.explain(profile(base, 1000), profile(test, 1000))
-    first = explain.differing(explanation)[0]
-    assert first.name == "fault"
-    assert explanation.delta(first, "instructions") == 64
-    assert explanation.share(first) == 1
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -175,31 +140,11 @@ def test_sums_are_exact(seed: int) -> None:
     assert explain.explain(profile(base, 3), profile(test, 7)) == explanation
 
 
-def test_no_operations() -> None:
-    with pytest.raises(ValueError, match="no operations"):
-        explain.explain(profile(BASE, 0), profile(TEST, 1))
-    empty = explain.explain(profile([], 1), profile([], 1))
-    assert empty.rows == [] and empty.movement() == 0
-
-
-def test_it_is_a_record(tmp_path: Path) -> None:
-    records.save(tmp_path / "explain.json", explained())
-    assert records.load(tmp_path / "explain.json", Explanation) == explained()
-
-
 # --- mechanisms
 
 
 def compared(name: str, base: list[float], test: list[float], *, better: verdict.Better = "neither") -> Comparison:
     return verdict.compare_metric(Metric(name=name, unit="n", better=better), base, test, exact=True)
-
-
-def test_every_counter_has_a_meaning_in_a_line() -> None:
-    known = counters.counters()
-    wanted = """page_faults thp_fault_alloc thp_fault_fallback compact_stall compact_fail pgmigrate_success vmas
-                anon_huge_kb dtlb_walks_4k dtlb_walks_2m llc_misses"""
-    for name in wanted.split():
-        assert known[name].meaning
 
 
 def test_mechanisms_by_how_much_they_moved() -> None:
@@ -229,22 +174,6 @@ def test_mechanisms_by_how_much_they_moved() -> None:
     assert found[3].ratio is None
     assert found[4].meaning == ""
     assert "small pages" in found[5].meaning
-
-
-def test_broken_list_of_counters(tmp_path: Path) -> None:
-    path = tmp_path / "counters.toml"
-    for text, message in (
-        ("schema = 2\n[counter]\n", "schema 2 is not known"),
-        ("schema = 1\n[counter.a]\nmeaning = 'm'\n", "source"),
-        ("schema = 1\n[counter.a]\nmeaning = 'm'\nsource = 's'\nmore = 1\n", "more"),
-        ("schema = ", "not valid TOML"),
-    ):
-        path.write_text(text)
-        counters.counters.cache_clear()
-        with pytest.raises(UserError, match=message):
-            counters.counters(path)
-    with pytest.raises(UserError, match="cannot read"):
-        counters.counters(tmp_path / "nothing")
 
 
 # --- initcalls
@@ -282,21 +211,6 @@ def test_initcalls_are_read_from_the_log_and_the_rest_is_outside() -> None:
     }  # fmt: skip
     assert outside + sum(found.values()) == 6_091_649
     assert initcalls_of(LOG[:3], {}) == {Call("init_kprobes"): 6200}, "a log that ends before init"
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        f"[{'1' * 5000}.000000] Run /init as init process",
-        f"[ 1.000000] initcall a+0x1 returned 0 after {'1' * 5000} usecs",
-        "[ 1.000000] initcall " + "a+0x" * 100_000,
-        "[ 1.000000] calling  " + "[ 1.000000] calling  a" * 100_000,
-    ],
-)
-def test_a_kernel_that_prints_anything_has_no_initcalls(line: str) -> None:
-    started = time.process_time()
-    assert initcalls_of([line], {}) == {}
-    assert time.process_time() - started < 2
 
 
 def test_initcalls_of_two_arms_meet_by_name_and_add_up() -> None:
@@ -368,16 +282,6 @@ def test_text_of_everything_and_of_the_top() -> None:
     assert "clear_page" in shown(explained(), everything=True)
     assert "others" not in shown(explained(), everything=True, most=None)
     assert "[5 others]" in shown(explained(), most=1)
-
-
-def test_text_of_instructions_says_nothing_of_a_model() -> None:
-    text = shown(explained(), cost="instructions")
-    assert "modelled" not in text and "zen4" not in text
-
-
-def test_text_of_no_difference() -> None:
-    same = explain.explain(profile(BASE, 10), profile(BASE, 10))
-    assert "no function differs in modelled cycles" in shown(same)
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])

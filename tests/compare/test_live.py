@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import json
+import re
 import shlex
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from lab.compare.plan import LivePlan, Plan
 from lab.compare.results import AbResult
 from lab.compare.rounds import Covariate
 from lab.core import records
-from lab.core.errors import DiskFull, GuestFailed, GuestFailure, HostFailed, UserError
+from lab.core.errors import GuestFailed, GuestFailure, HostFailed, UserError
 from lab.core.progress import Progress
 from lab.guests import host as guest_host
 from lab.guests import kvm, live_machine, perf_stat, topology
@@ -33,7 +32,6 @@ from lab.report.inputs import open_comparisons
 from lab.stats.verdict import Outcome
 from lab.workloads import selection
 
-from ..fakes import smalldisk
 from ..fakes.guest import WORKLOAD, FakeGuests, plan, pretend, write_workload
 from ..fakes.work import quiet
 from .test_model_check import CountingGuests, guests
@@ -160,20 +158,6 @@ def test_guests_have_the_cpu_model_with_which_kvm_works(
     assert {*limits_s} == {60.0}, "the guests' limit is that of the probe and of vng"
 
 
-def test_without_a_pmu_nothing_asks_for_hardware_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = msgspec.structs.replace(HOW, accelerator="kvm", perf=True)
-    monkeypatch.setattr(perf_stat, "known_events", lambda root: ())
-    monkeypatch.setattr(perf_stat, "has_pmu", lambda: False)
-    assert live_guests._events(plan, tmp_path) == perf_stat.SOFTWARE
-    monkeypatch.setattr(perf_stat, "has_pmu", lambda: True)
-    assert live_guests._events(plan, tmp_path) == (*perf_stat.SOFTWARE, *perf_stat.HARDWARE)
-
-
-def test_one_round_that_was_asked_for_is_of_one_planned(tmp_path: Path, host: Host) -> None:
-    found = measured(tmp_path, planned(tmp_path, max_rounds=1, fixed_rounds=True))
-    assert found.live is not None and found.live.planned_rounds == 1
-
-
 def test_the_planned_rounds_are_in_the_document_and_older_ones_are_read_without(tmp_path: Path, host: Host) -> None:
     found = measured(tmp_path, planned(tmp_path))
     assert found.live is not None
@@ -188,11 +172,6 @@ def test_the_planned_rounds_are_in_the_document_and_older_ones_are_read_without(
     assert read.live.planned_rounds is None
     assert str(read.live).startswith(f"{len(found.seeds)} rounds")
     jsonschema.validate(older, document.schema())
-
-
-def test_rounds_that_the_user_fixed_are_all_that_are_planned(tmp_path: Path, host: Host) -> None:
-    wanted = planned(tmp_path, max_rounds=1, fixed_rounds=True)
-    assert str(measured(tmp_path, wanted).live) == "1 round"
 
 
 def test_the_covariates_of_a_comparison_are_those_of_its_beginning(
@@ -225,42 +204,6 @@ def test_going_on_gives_the_same_document(tmp_path: Path, host: Host) -> None:
     assert len(host.booted) == booted
     assert again.cases == first.cases
     assert again.live == first.live
-
-
-@pytest.mark.parametrize("left_kib", [0, 12, 40, 100])
-def test_a_full_disk_stops_it_and_it_goes_on_with_the_same_answer(tmp_path: Path, host: Host, left_kib: int) -> None:
-    wanted = planned(tmp_path)
-    unbroken = measured(tmp_path, wanted)
-    booted = len(host.booted)
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    with smalldisk.mounted(disk, "4m"):
-        result_folders.store_plan(result_folders.new_folder(disk / "result"), wanted)
-        filler = smalldisk.fill(disk, left_kib << 10)
-        with pytest.raises(DiskFull, match="no disk space left to write"):
-            measured(disk, wanted)
-        assert not [path for path in disk.rglob(".*") if path.is_file()], "half of a file"
-        kept = len(list((disk / "result" / "boots").glob("*.json")))
-        before = len(host.booted)
-        filler.unlink()
-        again = measured(disk, wanted)
-        assert len(host.booted) - before == booted - kept, "a guest was booted again"
-        assert again.cases == unbroken.cases
-
-
-@pytest.mark.parametrize("jump_s", [86400.0, -86400.0])
-def test_a_clock_that_jumps_moves_no_duration(
-    tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch, jump_s: float
-) -> None:
-    """By a day, at every look at it."""
-    wanted = planned(tmp_path)
-    unbroken = measured(tmp_path, wanted)
-    clock = itertools.count(time.time(), jump_s)
-    monkeypatch.setattr(time, "time", lambda: next(clock))
-    now = measured(tmp_path / "jumping", wanted)
-    assert now.live is not None and now.cases == unbroken.cases
-    assert 0 <= now.seconds < 3600
-    assert all(0 <= one.seconds < 3600 for one in now.live.rounds)
 
 
 @pytest.mark.parametrize("form", sorted(report.FORMATS["comparison"]))
@@ -336,8 +279,8 @@ def test_a_line_a_round(tmp_path: Path, host: Host, capsys: pytest.CaptureFixtur
     assert lines[0].startswith("cases: 2; up to 24 rounds of 2 guests by tcg on CPUs 0; ")
     assert lines[1].startswith("this host adds noise: governor powersave; ")
     assert lines[2] == "round 1: repeated: steal 3 %"
-    assert lines[3].startswith("round 1, 0 s: mine:small")
-    assert "; at most 17 more rounds, about 0 s" in lines[3]
+    assert re.match(r"round 1, \d+ s: mine:small", lines[3])
+    assert "; at most 17 more rounds, about " in lines[3]
     assert "regression" in lines[-1] and "at most" not in lines[-1]
 
 
@@ -398,15 +341,6 @@ def test_a_case_that_a_kernel_lacks_is_unsupported_and_the_others_are_judged(tmp
     with pytest.raises(GuestFailed, match="is not there") as caught:
         measured(tmp_path / "other", planned(tmp_path / "other"))
     assert caught.value.kind == GuestFailure.UNSUPPORTED
-
-
-def test_a_whole_workload_may_say_nothing_in_live_mode(tmp_path: Path) -> None:
-    mine = write_workload(tmp_path / "mine", 'exact_only = "it counts"\n' + WORKLOAD)
-    other = write_workload(tmp_path / "other", WORKLOAD.replace('"mine"', '"other"'))
-    chosen = selection.select_all([mine, other])
-    assert [workload.name for workload, _ in live_guests.measurable(chosen)] == ["other"]
-    with pytest.raises(UserError, match="mine:small says nothing in live mode: it counts"):
-        live_guests.measurable(chosen[:1])
 
 
 def test_what_the_host_cannot_do_is_refused_first(tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,17 +16,15 @@ from lab import report
 from lab.cli import main
 from lab.compare import exact, matrix, matrix_results, result_folders
 from lab.compare.matrix_results import Cell, MatrixPlan, MatrixResult
-from lab.core.errors import GuestFailed, GuestFailure, HostFailed, UserError
-from lab.core.executor import Work
-from lab.core.progress import Progress
+from lab.core.errors import GuestFailed, GuestFailure
 from lab.kernels.kernel import KernelSpec
 from lab.report.inputs import StoredMatrix
 from lab.stats.verdict import Outcome
 
+from ..fakes import kernel_image
 from ..fakes.build import own_folders
 from ..fakes.guest import (
     WORKLOAD,
-    Broken,
     FakeGuests,
     FakeInstrument,
     Formula,
@@ -145,13 +142,6 @@ def test_the_document_says_what_the_arms_are(start: Start) -> None:
     assert last["arm"]["spec"] == "file:/boot/k@thp=never@thp.defrag=never"
 
 
-def test_another_baseline_is_what_all_are_judged_against(start: Start) -> None:
-    _, measure = start(by_setting, baseline="thp=never thp.defrag=never")
-    large = cells_of(measure())
-    assert large["thp=never thp.defrag=never"].comparison is None
-    assert {cell.verdict for cell in large.values()} == {None, Outcome.REGRESSION}
-
-
 def test_a_kernel_is_made_ready_once_however_many_settings_it_has(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,23 +225,6 @@ def test_a_case_that_a_kernel_lacks_is_no_failure(start: Start) -> None:
     ]
 
 
-def test_a_case_that_fails_costs_its_cell(start: Start) -> None:
-    def breaks(arm: str, seed: int, case: str) -> float:
-        if arm == "thp-never-thp.defrag-always" and case == "large":
-            raise Broken("exited with status 3: no")
-        return by_setting(arm, seed, case)
-
-    guests, measure = start(breaks)
-    result = measure()
-    (cell,) = result.failed
-    assert result.state(cell) == "failed"
-    assert (cell.arm, cell.case) == ("thp=never thp.defrag=always", "large")
-    assert cell.failed == "thp-never-thp.defrag-always arm, seed 1: mine:large exited with status 3: no"
-    assert cells_of(result, "small")[cell.arm].verdict == Outcome.SAME
-    assert result.summary.endswith("1 improvement, 4 same, 1 failed")
-    assert all(cases == ("small", "large") for arm, seed, cases in guests.calls if arm != "thp-never-thp.defrag-always")
-
-
 def test_a_baseline_that_fails_leaves_numbers_and_no_verdict(start: Start) -> None:
     def formula(arm: str, seed: int, case: str) -> float:
         if arm == "thp-always-thp.defrag-always":
@@ -278,44 +251,6 @@ def test_going_on_measures_nothing_twice_and_tries_what_failed(start: Start) -> 
     assert first.calls
 
 
-def test_an_interrupted_matrix_keeps_its_runs_and_goes_on(start: Start, folder: Path) -> None:
-    def interrupted(arm: str, seed: int, case: str) -> float:
-        if seed == 2:
-            raise KeyboardInterrupt
-        return by_setting(arm, seed, case)
-
-    first, measure = start(interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        measure()
-    kept = {path.stem for path in (folder / "runs").iterdir()}
-    assert {f"mine-{arm}-0001" for arm, seed in first.boots if seed == 1} <= kept
-    assert len(first.boots) < 12 and not (folder / "result.json").exists()
-    second, measure = start(by_setting)
-    measure()
-    assert not {boot for boot in first.boots if boot[1] == 1} & set(second.boots)
-    assert ("thp-never-thp.defrag-never", 2) in second.boots
-
-
-def test_the_budget_is_kept_and_what_is_missing_is_said(start: Start) -> None:
-    def slow(arm: str, seed: int, case: str) -> float:
-        time.sleep(0.05)
-        return by_setting(arm, seed, case)
-
-    guests, measure = start(slow, deadline=time.monotonic() + 0.25)
-    result = measure()
-    assert 1 <= len(guests.calls) < 12
-    assert {cell.verdict for cell in result.cells} <= {None, Outcome.UNKNOWN}
-    _, measure = start(by_setting, deadline=time.monotonic() - 1)
-    assert measure().cells == result.cells, "no time, but what is there is judged"
-
-
-def test_a_budget_too_small_for_one_guest_says_how_to_go_on(start: Start, folder: Path) -> None:
-    guests, measure = start(by_setting, deadline=time.monotonic() - 1)
-    with pytest.raises(HostFailed, match="budget was used up") as caught:
-        measure()
-    assert f"lab matrix --resume {folder}" in str(caught.value.hint) and not guests.calls
-
-
 def test_any_metric_can_be_shown(start: Start) -> None:
     _, measure = start(by_setting, metric="faults")
     result = measure()
@@ -325,14 +260,6 @@ def test_any_metric_can_be_shown(start: Start) -> None:
     assert {cell.verdict for cell in result.cells} == {None, Outcome.SAME}
 
 
-def test_a_metric_of_which_no_side_is_better_gets_no_verdict(start: Start) -> None:
-    text = WORKLOAD.replace('better = "lower"', 'better = "neither"')
-    _, measure = start(by_setting, metric="faults", text=text)
-    result = measure()
-    assert {cell.verdict for cell in result.cells} == {None}
-    assert result.summary.endswith(": 6 measured")
-
-
 # --- the command
 
 
@@ -340,11 +267,7 @@ def test_a_metric_of_which_no_side_is_better_gets_no_verdict(start: Start) -> No
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """Run `lab matrix` on one kernel file; the first argument is the guests' formula."""
     workload = write_workload(tmp_path / "mine")
-    image = bytearray(2048)
-    image[0x202:0x206] = b"HdrS"
-    image[0x20E:0x210] = b"\x00\x03"
-    image[0x500:0x520] = b"6.12.1-test (me@here) #1 SMP".ljust(32, b"\0")
-    (tmp_path / "k").write_bytes(image)
+    (tmp_path / "k").write_bytes(kernel_image.empty())
 
     def run(formula: Formula, *words: str) -> int:
         pretend(monkeypatch, tmp_path, FakeGuests(formula))
@@ -383,19 +306,6 @@ def test_a_stored_matrix_is_shown_and_replayed(command: Callable[..., int], caps
     assert (document["differences"], document["environment"]) == ([], [])
 
 
-def test_a_replay_can_have_more_time(command: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert command(by_setting) == 0
-    asked = []
-
-    def prepare(plan: MatrixPlan, folder: Path, work: object) -> None:
-        asked.append(plan.guest_timeout_s)
-        raise UserError("enough")
-
-    monkeypatch.setattr(matrix, "prepare", prepare)
-    assert main.run(["replay", "latest"]) == main.run(["replay", "latest", "--guest-timeout", "20m"]) == 2
-    assert asked == [300, 1200]
-
-
 def test_a_failed_cell_is_status_4_after_everything_was_printed(
     command: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -407,23 +317,6 @@ def test_a_failed_cell_is_status_4_after_everything_was_printed(
     reference = complaint.split("lab matrix --resume ")[1].split("`")[0]
     assert command(by_setting, "--resume", reference) == 0
     assert "failed:" not in capsys.readouterr().out
-
-
-def test_what_was_measured_is_not_announced_again(
-    command: Callable[..., int], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert command(by_setting, "--seeds", "3") == 0
-    capsys.readouterr()
-    assert command(by_setting, "--resume", "latest", "--budget", "1h") == 0
-    said = capsys.readouterr().err
-    assert "0 guests (12 of 12 are there)" in said and "may not be enough" not in said
-
-
-def test_a_budget_below_the_estimate_is_said_before(
-    command: Callable[..., int], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert command(by_setting, "--budget", "1s", "--jobs", "1") == 0
-    assert "the budget of 1 s may not be enough for all" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -447,69 +340,10 @@ def test_bad_input_is_refused_before_any_work(
     assert not list(result_folders.results_dir().glob("*"))
 
 
-def test_other_commands_refuse_a_matrix_clearly(
-    command: Callable[..., int], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert command(by_setting) == 0
-    for words in (["ab", "--resume", "latest"], ["explain", "latest"]):
-        assert main.run(words) == 2
-        assert "is a result of `lab matrix`, not of `lab ab`" in capsys.readouterr().err
-
-
-def test_a_heat_map_is_written(command: Callable[..., int], tmp_path: Path) -> None:
-    assert command(by_setting, "--svg", str(tmp_path / "map.svg")) == 0
-    assert (tmp_path / "map.svg").read_text().startswith("<svg ")
-
-
 # --- workloads with a guest for each case, and with metrics that only their runs know
 
 
 ALONE = WORKLOAD.replace("schema = 1\n", "schema = 1\nisolate = true\n")
-
-
-def test_a_case_alone_in_its_guest_fails_alone(start: Start, folder: Path) -> None:
-    def formula(arm: str, seed: int, case: str) -> float:
-        if (arm, case) == ("thp-never", "large"):
-            raise GuestFailed(GuestFailure.OOM, "it ran out of memory")
-        return equal(arm, seed, case)
-
-    _, measure = start(formula, settings=["thp=always,never"], text=ALONE)
-    result = measure()
-    assert [(cell.case, cell.arm) for cell in result.failed] == [("large", "thp=never")]
-    assert cells_of(result, "small")["thp=never"].verdict == Outcome.SAME
-    second, measure = start(equal, settings=["thp=always,never"], text=ALONE)
-    assert not measure().failed
-    assert {(arm, cases) for arm, _, cases in second.calls} == {("thp-never", ("large",))}
-
-
-def test_guests_of_single_cases_are_counted_each(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pretend(monkeypatch, tmp_path, FakeGuests(equal))
-    for text, words in ((ALONE, "24 guests, 2 at a time"), (WORKLOAD, "12 guests, 2 at a time")):
-        plan = a_plan(write_workload(tmp_path / "mine", text), ["k"], ["thp=always,never"])
-        matrix.announce(plan, tmp_path, Work(jobs=2, progress=Progress()), budget_s=None)
-        assert words in capsys.readouterr().err
-
-
-def test_a_workload_with_open_metrics_may_be_asked_for_any(start: Start) -> None:
-    text = WORKLOAD.replace("schema = 1\n", "schema = 1\nopen_metrics = true\n")
-    text = text.replace(
-        '[[metric]]\nname = "faults"\nunit = "faults"\nbetter = "lower"\ndescription = "page faults"\n', ""
-    )
-    _, measure = start(equal, settings=["thp=always,never"], text=text, metric="faults")
-    result = measure()
-    assert {(cell.metric, cell.unit, cell.mean) for cell in result.cells} == {("faults", "as printed", 100.0)}
-
-
-def test_a_number_that_is_missing_is_not_one_that_was_not_measured(start: Start) -> None:
-    text = (
-        WORKLOAD + '\n[[metric]]\nname = "absent"\nunit = "x"\nbetter = "lower"\noptional = true\ndescription = "d"\n'
-    )
-    _, measure = start(equal, settings=["thp=always,never"], text=text, metric="absent")
-    result = measure()
-    assert [cell.mean for cell in result.cells] == [None] * 4 and {cell.failed for cell in result.cells} == {None}
-    assert result.summary == "against thp=always: 2 unknown"
 
 
 def test_a_cell_that_stays_open_gets_more_seeds_with_the_baseline_and_no_other_does(start: Start) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from lab.compare import matrix_results
-from lab.compare.matrix_results import Axis
 from lab.core.errors import UserError
 from lab.kernels import spec
 
@@ -50,12 +49,6 @@ def test_a_kernel_may_have_a_name(text: str, label: str, spec: str) -> None:
     assert (span.arms[0].label, span.arms[0].spec, span.kernels[0]) == (label, spec, spec)
 
 
-def test_kconfig_is_an_axis_too_and_adds_to_what_a_spec_has() -> None:
-    span = matrix_results.span(["v6.12@thp=never"], ["CONFIG_KSM=y,n"])
-    parsed = spec.parse(span.arms[1].spec)
-    assert (parsed.kconfig, parsed.settings) == ((("CONFIG_KSM", "n"),), (("thp", "never"),))
-
-
 @pytest.mark.parametrize(
     ("kernels", "settings", "words"),
     [
@@ -98,8 +91,3 @@ def test_file_names_are_harmless_and_different() -> None:
         "thp-never-x.y-1", "thp-never-x.y-1-2", "thp-never-x.y-1-3",
     ]  # fmt: skip
     assert matrix_results.file_names(["file:/boot/a", "../..", "HEAD^"]) == ["file-boot-a", "arm", "HEAD^"]
-
-
-def test_axes_of_one_value_do_not_vary() -> None:
-    several = [Axis(name="kernel", values=("a",)), Axis(name="thp", values=("always", "never"))]
-    assert matrix_results.varying(several) == [1]

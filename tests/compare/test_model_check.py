@@ -14,13 +14,12 @@ from lab.compare.plan import Plan
 from lab.compare.results import CaseResult
 from lab.compare.runs import GuestRun, Run
 from lab.core import records
-from lab.core.errors import GuestFailed, GuestFailure
+from lab.core.errors import GuestFailed
 from lab.core.progress import Progress
 from lab.guests import hardware
-from lab.guests.perf_stat import HARDWARE, SIDES, metric_name
+from lab.guests.perf_stat import SIDES, metric_name
 from lab.guests.plugin import Brackets, Instrument, Model
 from lab.guests.run import RunningGuests
-from lab.kernels import architecture
 from lab.stats.verdict import Metric, Outcome, compare_metric
 
 from ..fakes.guest import WORKLOAD, FakeGuests, plan, pretend, write_workload
@@ -120,34 +119,3 @@ def test_without_counts_of_both_sides_in_both_arms_no_guest_runs(
     tmp_path: Path, guests: CountingGuests, case: CaseResult
 ) -> None:
     assert check(tmp_path, case) == {} and not guests.calls
-
-
-def test_several_vcpus_are_not_compared(tmp_path: Path, guests: CountingGuests) -> None:
-    assert check(tmp_path, counted((9e6, 2e6), (9e6, 2e6)), text=WORKLOAD.replace("vcpus = 1", "vcpus = 2")) == {}
-    assert not guests.calls
-
-
-def test_a_guest_that_fails_costs_no_verdict(
-    tmp_path: Path, guests: CountingGuests, capsys: pytest.CaptureFixture[str]
-) -> None:
-    guests.failure = GuestFailed(GuestFailure.QEMU_DIED, "no memory")
-    assert check(tmp_path, counted((9e6, 2e6), (9e6, 2e6)), progress=Progress()) == {}
-    assert "the model is not checked: no memory" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("chosen", "asked"), [(None, Brackets.BOTH), (Brackets.CASE, Brackets.CASE)])
-def test_a_guest_counts_between_the_brackets_that_were_chosen(
-    tmp_path: Path, chosen: Brackets | None, asked: Brackets
-) -> None:
-    root = tmp_path / "root"
-    root.write_bytes(b"no marks")
-    instrument = Instrument(
-        library=tmp_path / "libcost.so", machine=hardware.load(), model=Model.COUNT, brackets=chosen
-    )
-    (_, argument) = instrument.arguments(root, tmp_path / "out", architecture.load())
-    assert f"brackets={asked}" in argument.split(",")
-
-
-def test_the_events_of_both_sides_are_asked_for() -> None:
-    assert {*SIDES} <= {event.name for event in HARDWARE}
-    assert [metric_name(event) for event in SIDES] == ["perf-instructions-u", "perf-instructions-k"]

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from lab.compare.check import _require_kconfig, check_guest
-from lab.core.errors import HostFailed, UserError
+from lab.core.errors import UserError
 from lab.guests import initrd
 from lab.guests.image import Image
 from lab.guests.run import Arm
-from lab.kernels import files, store
+from lab.kernels import store
 from lab.kernels.build import TreeSource
 from lab.kernels.kernel import Kernel, KernelSpec
 from lab.workloads import selection
@@ -75,10 +75,6 @@ def test_an_option_for_some_job_files_is_needed_by_these_alone(tmp_path: Path) -
         _require_kconfig(fio, [*plain, *null], arm)
 
 
-def test_what_a_kernel_has_is_enough(tmp_path: Path) -> None:
-    check(workload(tmp_path, 'kconfig = ["CONFIG_AIO", "CONFIG_HZ"]'), which=built(CONFIG))
-
-
 def test_the_configuration_beside_a_packaged_kernel_counts(tmp_path: Path) -> None:
     (tmp_path / "config-6.99").write_text(CONFIG)
     boot = dataclasses.replace(kernel("test"), config=tmp_path / "config-6.99")
@@ -88,11 +84,6 @@ def test_the_configuration_beside_a_packaged_kernel_counts(tmp_path: Path) -> No
     with pytest.raises(UserError, match="a module") as caught:
         check(workload(tmp_path, 'kconfig = ["CONFIG_BLK_DEV_NULL_BLK"]'), which=boot)
     assert "build one from a tree" in str(caught.value.hint)
-
-
-def test_a_kernel_that_says_nothing_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "kconfig_of", lambda path: None)
-    check(workload(tmp_path, 'kconfig = ["CONFIG_AIO"]'))
 
 
 def test_more_huge_pages_than_memory_are_refused(tmp_path: Path) -> None:
@@ -123,13 +114,3 @@ def test_a_name_that_the_program_does_not_list_is_refused(tmp_path: Path, monkey
     with pytest.raises(UserError, match="workload mine has no case 'maloc'") as caught:
         check(chosen, ("maloc",))
     assert caught.value.hint == "did you mean malloc?"
-
-
-def test_a_program_that_cannot_be_asked_here_is_tried_in_the_guest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def run_inside(*_: object) -> str:
-        raise HostFailed("another architecture")
-
-    monkeypatch.setattr(initrd, "run_inside", run_inside)
-    check(workload(tmp_path, "case_pattern = '.*'\ncase_names = ['--names']"), ("anything",))

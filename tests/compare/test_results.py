@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from lab.compare import result_folders, results
-from lab.compare.live_results import Live, LiveRound
 from lab.core import records
-from lab.core.errors import HostFailed, UserError
+from lab.core.errors import UserError
 from lab.core.progress import QUIET
 from lab.stats import multiple, verdict
 from lab.stats.verdict import Metric
 
 from ..fakes.build import own_folders
 from ..fakes.guest import plan
-from ..fakes.result import arm
 
 
 @pytest.fixture(autouse=True)
@@ -63,12 +59,6 @@ def test_results_are_found_by_id_beginning_latest_and_path(tmp_path: Path) -> No
     assert result_folders.load_plan(elsewhere) == plan("mine")
 
 
-def test_an_id_that_is_the_beginning_of_another_means_itself() -> None:
-    short = _stored("20261121-090000")
-    _stored("20261121-090000-aaaa")
-    assert result_folders.open_folder("20261121-090000") == short
-
-
 @pytest.mark.parametrize("unknown", ["nothing", "latest", "../..", "/", "$(touch x)"])
 def test_what_is_no_result_is_refused(unknown: str) -> None:
     with pytest.raises(UserError, match="there is no result"):
@@ -92,30 +82,6 @@ def test_an_unfinished_result_says_how_to_go_on() -> None:
     assert result_folders.finished() == []
 
 
-def test_a_reference_leads_back_to_the_folder(tmp_path: Path) -> None:
-    for folder in (_stored("20261121-090000-aaaa"), result_folders.new_folder(tmp_path / "elsewhere")):
-        records.save(folder / "plan.json", plan("mine"))
-        assert result_folders.open_folder(result_folders.reference(folder)) == folder
-
-
-def test_a_folder_is_written_by_one_lab_at_a_time() -> None:
-    folder = _stored("20261121-090000-aaaa")
-    program = "import sys, pathlib; from lab.compare import result_folders\n"
-    program += "with result_folders.claimed(pathlib.Path(sys.argv[1])): pass"
-    words = [sys.executable, "-c", program, str(folder)]
-    with result_folders.claimed(folder):
-        other = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert "UserError: another lab is writing to" in other.stderr
-    with result_folders.claimed(folder):
-        pass
-
-
-def test_a_folder_that_cannot_be_written_is_the_hosts_failure(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(HostFailed, match="cannot write to"), result_folders.claimed(tmp_path / "file"):
-        pass
-
-
 # ---- live mode
 
 
@@ -137,42 +103,7 @@ def test_steady_counters_that_changed_stand_beside_an_unknown() -> None:
     assert results.counter_evidence([latency, equal]) == ""
 
 
-def test_how_quiet_the_host_was() -> None:
-    def one(state: str) -> LiveRound:
-        return LiveRound(
-            number=1, attempt=1, order=["base", "test"], iterations=1, state=state, reasons=[],  # type: ignore[arg-type]
-            host=None, seconds=1.0, boots=[],
-        )  # fmt: skip
-
-    live = Live(
-        accelerator="tcg", virtme_ng="1", duet=False, shapes={}, cpu_sets={}, hugepage_kb=None, commands={}, host=[],
-        rounds=[one(state) for state in ("repeated", "kept", "died", "disturbed")], sampling={},
-    )  # fmt: skip
-    assert str(live) == (
-        "2 rounds, 1 of them disturbed, 1 repeated because of the host, 1 repeated because a guest died"
-    )
-
-
 GCC_12, GCC_14 = "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0", "x86_64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0"
-
-
-@pytest.mark.parametrize(
-    ("base", "test", "commit", "versions"),
-    [
-        (GCC_12, GCC_14, None, "gcc 12.2.0, gcc 14.2.0"),
-        ("clang version 19.1.7 (3)", GCC_14, None, "clang 19.1.7, gcc 14.2.0"),
-        (GCC_12, GCC_14, "1" * 40, None),  # the lab built both, as it was told
-        (GCC_12, "gcc (Debian 12.2.0-14) 12.2.0", None, None),
-        (None, GCC_14, None, None),
-        ("cc", GCC_14, None, None),
-    ],
-)
-def test_packages_of_two_compilers_are_noted(
-    base: str | None, test: str, commit: str | None, versions: str | None
-) -> None:
-    arms = [arm("deb:6.1", "1", compiler=base, commit=commit), arm("deb:6.17", "2", compiler=test)]
-    note = f"another compiler and configuration ({versions}): differences below 10 % mean little"
-    assert results.notes_on(arms) == ([note] if versions else [])
 
 
 def test_latest_is_finished_or_can_go_on() -> None:
@@ -193,21 +124,6 @@ def test_a_folder_in_which_nothing_was_measured_is_deleted() -> None:
         with pytest.raises(KeyboardInterrupt), result_folders.claimed(folder), result_folders.kept(folder, QUIET):
             raise KeyboardInterrupt
     assert not empty.exists() and begun.exists()
-
-
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (OSError(28, "No space left on device", "/of", None, "/copy"), "no disk space left to write /copy"),
-        (OSError(28, "No space left on device"), "no disk space left to write .*bbbb"),
-        (PermissionError(13, "Permission denied", "/there"), "^/there: Permission denied$"),
-    ],
-)
-def test_an_error_of_the_system_is_a_full_disk_only_if_it_is(error: OSError, words: str) -> None:
-    folder = _stored("20261121-100000-bbbb")
-    with pytest.raises(HostFailed, match=words) as caught, result_folders.kept(folder, QUIET):
-        raise error
-    assert bool(caught.value.hint) == ("space" in words)
 
 
 def test_a_result_that_is_written_to_is_not_deleted() -> None:

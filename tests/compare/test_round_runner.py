@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from lab.compare import boots, exact, round_runner
-from lab.compare.boots import BootRecord, GuestSetup
+from lab.compare.boots import BootRecord, GuestSetup, Job
 from lab.compare.round_runner import RoundRunner
-from lab.compare.rounds import Rounds
+from lab.compare.rounds import Design, Rounds
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure
 from lab.guests.host import RoundHost
@@ -22,7 +22,7 @@ from lab.guests.topology import CpuSet, Shape
 from lab.kernels.architecture import MachineType
 from lab.stats.sequential import RoundPlan
 from lab.stats.verdict import Outcome
-from lab.workloads import selection, spec
+from lab.workloads import selection
 
 from ..fakes import live as fakelive
 from ..fakes.guest import WORKLOAD, kernel, write_workload
@@ -46,19 +46,19 @@ class Host:
         self.troubles: Iterator[list[str]] = iter(())
         self.now_s = self.try_s = 0.0
 
-    def boot(self, bench: GuestSetup, arm: Arm, cases: Sequence[spec.Case], **how: Any) -> BootRecord:
+    def boot(self, bench: GuestSetup, arm: Arm, job: Job, **how: Any) -> BootRecord:
         self.booted.append(how["name"])
         self.cpu_sets[how["name"]] = how["cpu_set"].cpus
         values: fakelive.Values = {
             case.name: {
-                "throughput": [self.speed(arm.name, how["seed"], case.name)] * how["iterations"],
-                "faults": [None] * how["iterations"],
+                "throughput": [self.speed(arm.name, job.seed, case.name)] * job.iterations,
+                "faults": [None] * job.iterations,
             }
-            for case in cases
+            for case in job.cases
             if case.name not in self.lacking.get(arm.name, [])
         }
-        lacking = {case.name: f"{case.name} is not there" for case in cases if case.name not in values}
-        return fakelive.ran(bench, arm, values, unsupported=lacking, **how)
+        lacking = {case.name: f"{case.name} is not there" for case in job.cases if case.name not in values}
+        return fakelive.ran(bench, arm, values, job, unsupported=lacking, **how)
 
     def start(self) -> None:
         """A watch begins."""
@@ -104,8 +104,12 @@ def runner(
         setups=[setup],
         arms=[Arm(name=name, kernel=kernel(name), settings={}) for name in ("base", "test")],
         rounds=Rounds(
-            metrics, threshold=0.02, alpha=0.01, max_blocks=rounds, seed=1, boot_s=2, sample_s=1, fixed_iterations=2,
-            fixed_blocks=fixed,
+            metrics,
+            Design(
+                threshold=0.02, alpha=0.01, max_blocks=rounds, seed=1, fixed_iterations=2, fixed_blocks=fixed
+            ),
+            boot_s=2,
+            sample_s=1,
         ),
         folder=folder,
         deadline=None,
@@ -165,15 +169,6 @@ def test_a_round_that_was_cut_short_is_completed(tmp_path: Path, host: Host) -> 
     assert [name.split("-")[:3] for name in host.booted] == [["0001", "1", "1"], ["0001", "1", "2"]]
 
 
-def test_boots_of_something_else_do_not_count(tmp_path: Path, host: Host) -> None:
-    runner(tmp_path).run_round()
-    path = next((tmp_path / "boots").glob("*base*"))
-    record = records.load(path, BootRecord)
-    records.save(path, BootRecord(**{**{f: getattr(record, f) for f in record.__struct_fields__}, "kernel": "other"}))
-    runner(tmp_path).run_round()
-    assert len(host.booted) == 3, "the arm whose kernel was another one"
-
-
 def test_a_disturbed_round_is_repeated_and_kept(tmp_path: Path, host: Host) -> None:
     host.troubles = iter([["steal 3 %"], []])
     one = runner(tmp_path)
@@ -199,10 +194,10 @@ def test_on_a_host_that_is_never_quiet_rounds_are_taken_as_they_are(tmp_path: Pa
 def test_a_guest_that_dies_costs_its_round(tmp_path: Path, host: Host) -> None:
     boot, deaths = host.boot, iter([True, False])
 
-    def fragile(bench: GuestSetup, arm: Arm, cases: list[spec.Case], **how: object) -> BootRecord:
+    def fragile(bench: GuestSetup, arm: Arm, job: Job, **how: object) -> BootRecord:
         if arm.name == "test" and next(deaths, False):
             raise GuestFailed(GuestFailure.OOPS, "the guest's kernel oopsed")
-        return boot(bench, arm, cases, **how)
+        return boot(bench, arm, job, **how)
 
     host.boot = fragile  # type: ignore[method-assign]
     one = runner(tmp_path)
@@ -214,10 +209,10 @@ def test_a_guest_that_dies_costs_its_round(tmp_path: Path, host: Host) -> None:
 def test_an_arm_that_dies_three_times_in_a_round_is_broken(tmp_path: Path, host: Host) -> None:
     boot = host.boot
 
-    def broken(bench: GuestSetup, arm: Arm, cases: list[spec.Case], **how: object) -> BootRecord:
-        if arm.name == "test" and int(str(how["seed"])) == 2:
+    def broken(bench: GuestSetup, arm: Arm, job: Job, **how: object) -> BootRecord:
+        if arm.name == "test" and job.seed == 2:
             raise GuestFailed(GuestFailure.PANIC, "the guest's kernel panicked: why")
-        return boot(bench, arm, cases, **how)
+        return boot(bench, arm, job, **how)
 
     host.boot = broken  # type: ignore[method-assign]
     one = runner(tmp_path)
@@ -279,21 +274,3 @@ def test_rounds_are_planned_once_and_for_good(tmp_path: Path, host: Host, monkey
     assert again.rounds.round_plan == RoundPlan(rounds=9, iterations=2)
     assert len(again.rounds.blocks) == 20
     assert {found[0].method for found in again.rounds.standing().values()} == {"planned"}
-
-
-def test_without_a_budget_the_rounds_asked_for_are_planned(tmp_path: Path, host: Host) -> None:
-    one = runner(tmp_path, rounds=12)
-    all_of(one)
-    assert records.load(tmp_path / "horizon.json", RoundPlan) == RoundPlan(rounds=12, iterations=None)
-
-
-def test_repeated_rounds_are_in_the_plan(tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every second try disturbed: half as many rounds fit."""
-    host.keep_time(monkeypatch, try_s=5)
-    host.troubles = iter([["steal 3 %"], []] * 4)
-    one = runner(tmp_path, fixed=True)
-    one.deadline = 100.0
-    for _ in range(4):
-        one.run_round()
-    assert len(one.tried) == 8
-    assert one.rounds.round_plan == RoundPlan(rounds=10, iterations=2)

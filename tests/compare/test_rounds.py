@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from lab.compare.rounds import Block, BootReading, Covariate, Rounds, order
+from lab.compare.rounds import Block, BootReading, Covariate, Design, Rounds, order
 from lab.stats import iterations, multiple
 from lab.stats.sequential import RoundPlan
 from lab.stats.verdict import Comparison, Metric, Outcome, primary_of
@@ -21,7 +21,8 @@ COUNT = Metric(name="splits", unit="", better="neither")
 
 def rounds(cases: Sequence[str] = ("a",), metrics: Sequence[Metric] = (SPEED,), **more: object) -> Rounds:
     asked = {"threshold": 0.02, "alpha": 0.01, "max_blocks": 30, "seed": 1, "boot_s": 5.0, "sample_s": 5.0, **more}
-    return Rounds(dict.fromkeys(cases, metrics), **asked)  # type: ignore[arg-type]
+    design = Design(**{name: asked.pop(name) for name in Design.__dataclass_fields__ if name in asked})  # type: ignore[arg-type]
+    return Rounds(dict.fromkeys(cases, metrics), design, **asked)  # type: ignore[arg-type]
 
 
 Boot = Callable[[str, int], list[float]]
@@ -75,11 +76,6 @@ def test_a_rhythm_of_the_host_does_not_side_with_an_arm() -> None:
     assert statistics.fmean(machine.differences("a")) == pytest.approx(0, abs=1e-12)
 
 
-def test_next_is_the_same_until_something_is_added() -> None:
-    machine = rounds()
-    assert machine.next() == machine.next() == Block(0, order(1, 0), 2)
-
-
 def test_what_was_added_brings_the_comparison_back() -> None:
     first = run(rounds(max_blocks=12), noisy(3, boot_sd=0.02, iteration_sd=0.02))
     again = rounds(max_blocks=12)
@@ -102,14 +98,6 @@ def test_readings_that_were_not_asked_for_are_refused() -> None:
     with pytest.raises(ValueError, match="no values of a"):
         machine.add(block, [BootReading(arm, {}) for arm in block.order])
     assert not machine.blocks
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"max_blocks": 0}, {"sample_s": 0.0}, {"boot_s": -1.0}, {"fixed_iterations": -1}, {"metrics": (FAULTS,)}]
-)
-def test_what_makes_no_sense_is_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r"primary|above 0"):
-        rounds(**wrong)  # type: ignore[arg-type]
 
 
 # ---- when it stops
@@ -150,11 +138,6 @@ def test_it_goes_on_until_the_last_case_is_decided() -> None:
         machine.add(block, readings)
     assert len(machine.blocks) == 20
     assert machine.undecided() == ["loud"]
-
-
-def test_fixed_blocks_go_on_though_all_is_known() -> None:
-    machine = run(rounds(max_blocks=9, fixed_blocks=True), noisy(5, boot_sd=0.001, iteration_sd=0.001))
-    assert len(machine.blocks) == 9
 
 
 def test_a_change_in_one_of_many_cases_has_to_be_beyond_chance_over_all() -> None:
@@ -237,7 +220,7 @@ def test_secondary_metrics_have_a_fifth_of_alpha_among_them() -> None:
     def words(*p_values: float) -> list[Outcome | None]:
         first, second, third, fourth = p_values
         cases = {"a": [found(True, first), found(False, second)], "b": [found(True, third), found(False, fourth)]}
-        out = multiple.beyond_chance(cases, alpha=0.01, min_blocks=6, planned=30)
+        out = multiple.beyond_chance(cases, alpha=0.01, planned=30)
         return [one.verdict for comparisons in out.values() for one in comparisons]
 
     yes, no = Outcome.IMPROVEMENT, Outcome.UNKNOWN
@@ -248,21 +231,6 @@ def test_secondary_metrics_have_a_fifth_of_alpha_among_them() -> None:
 
 
 # ---- planning
-
-
-def test_a_plan_is_made_once() -> None:
-    machine = rounds()
-    machine.plan(RoundPlan(rounds=20, iterations=1))
-    machine.plan(RoundPlan(rounds=20, iterations=1))
-    with pytest.raises(ValueError, match="20 rounds are planned already, not 30"):
-        machine.plan(RoundPlan(rounds=30, iterations=1))
-
-
-def test_iterations_stay_as_they_were_planned() -> None:
-    machine = rounds(max_blocks=12, fixed_blocks=True)
-    machine.plan(RoundPlan(rounds=12, iterations=7))
-    run(machine, noisy(9, boot_sd=0.06, iteration_sd=0.01))
-    assert machine.sampling()["a"].iterations == [2] * 4 + [7] * 8
 
 
 def test_a_plan_finds_what_evidence_alone_does_not() -> None:
@@ -298,26 +266,6 @@ def test_iterations_follow_the_variances_and_the_costs(
     assert 0.4 < found.iteration / iteration_sd < 2.5
 
 
-def test_what_rounds_take_does_not_depend_on_how_the_kernels_compare_until_they_are_planned() -> None:
-    def iterations(change: float) -> list[int]:
-        machine = rounds(cases=("steady", "moved"), max_blocks=12, fixed_blocks=True, boot_s=45.0)
-        steady = noisy(1, boot_sd=0.1, iteration_sd=0.01)
-        moved = noisy(2, boot_sd=0.001, iteration_sd=0.1, change=change)
-        while block := machine.next():
-            readings = []
-            for arm in block.order:
-                both = (("steady", steady), ("moved", moved))
-                readings.append(BootReading(arm, {name: {"throughput": f(arm, 6)} for name, f in both}))
-            machine.add(block, readings)
-        assert ("moved" in machine.undecided()) == (change == 0)
-        before = machine.iterations()
-        machine.plan(RoundPlan(rounds=12, iterations=None))
-        return [before, machine.iterations()]
-
-    still, moved = iterations(0.0), iterations(-2.0)
-    assert still[0] == moved[0] == still[1] > moved[1]
-
-
 def test_iterations_that_were_asked_for_are_kept() -> None:
     machine = run(rounds(fixed_iterations=2, max_blocks=9, fixed_blocks=True), noisy(9, boot_sd=0.01, iteration_sd=0.3))
     assert machine.sampling()["a"].iterations == [2] * 9
@@ -334,14 +282,6 @@ def test_a_boot_is_one_number() -> None:
     assert iterations.summary([5.0], dropped=2) == 5.0
     assert math.isnan(iterations.summary([]))
     assert math.isnan(iterations.summary([1.0, math.nan, 1.0]))
-
-
-def test_iterations_are_not_pooled() -> None:
-    """A boot of thirty counts as much as one of three: the verdict's blocks are the rounds."""
-    machine = rounds(max_blocks=6, fixed_blocks=True)
-    while block := machine.next():
-        machine.add(block, [reading(arm, [100.0] * (30 if block.number == 0 else 3)) for arm in block.order])
-    assert len(primary_of(machine.standing()["a"]).base) == 6
 
 
 # ---- warm-up
@@ -363,21 +303,6 @@ def test_warm_up_is_kept_where_it_is_not() -> None:
         dropped.append(run(machine, noisy(seed, boot_sd=0.03, iteration_sd=0.01)).warm_up("a").dropped)
     assert sum(dropped) <= 1
     assert "kept" in str(machine.warm_up("a"))
-
-
-def test_warm_up_of_three_iterations_is_found() -> None:
-    chance = np.random.default_rng(1)
-    boots = [(1000 + chance.normal(0, 5, 8) - np.array([300, 200, 100, 0, 0, 0, 0, 0])).tolist() for _ in range(12)]
-    assert iterations.warm_up(boots).dropped == 3
-
-
-def test_warm_up_costs_an_iteration_more_and_none_is_not_judged() -> None:
-    machine = rounds(max_blocks=12, fixed_blocks=True)
-    run(machine, noisy(4, boot_sd=0.05, iteration_sd=0.005, first=-0.2))
-    assert machine.iterations() == 2
-    single = run(rounds(max_blocks=5, fixed_iterations=1), noisy(4, boot_sd=0.05, iteration_sd=0.005))
-    assert single.warm_up("a").shift is None
-    assert "not judged" in str(single.warm_up("a"))
 
 
 # ---- the control of the same boots

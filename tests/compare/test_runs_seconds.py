@@ -9,8 +9,6 @@ from unittest.mock import Mock
 import pytest
 
 from lab.compare import runs
-from lab.core import paths
-from lab.core.errors import HostFailed
 from lab.workloads import selection
 
 from ..fakes.build import own_folders
@@ -57,26 +55,6 @@ def test_guests_that_ran_here_correct_it(tmp_path: Path) -> None:
     runs.learn(selection.load(mine), selection.load(mine).cases, 40.0, built=True, model="none")
     assert seconds(mine, model="none") == pytest.approx(40.0)
     assert seconds("pointer-chase") == pytest.approx(other, rel=0.05), "what a user measures says nothing of others"
-
-
-def test_a_memo_that_cannot_be_written_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    workload = selection.load("alloc-burst")
-    monkeypatch.setattr("lab.core.records.write_atomic", Mock(side_effect=HostFailed("cannot write it")))
-    runs.learn(workload, workload.cases, 99.0, built=True, model="tlb")
-
-
-def test_a_model_that_no_comparison_uses_teaches_nothing() -> None:
-    workload = selection.load("alloc-burst")
-    before = seconds("alloc-burst")
-    runs.learn(workload, workload.cases, 99.0, built=True, model="count")
-    assert seconds("alloc-burst") == before
-
-
-@pytest.mark.parametrize("content", [b"", b"{}", b'{"table":"other","guests":2,"factor":9.0}'])
-def test_a_memo_that_makes_no_sense_is_none(content: bytes) -> None:
-    before = seconds("alloc-burst")
-    (paths.cache_dir("timings") / "alloc-burst.json").write_bytes(content)
-    assert seconds("alloc-burst") == before
 
 
 @pytest.mark.parametrize(

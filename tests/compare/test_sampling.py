@@ -5,16 +5,13 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
-from lab.compare import exact, runs, sampling
-from lab.compare.plan import ArmPlan
+from lab.compare import exact, runs
 from lab.compare.results import AbResult
 from lab.compare.runs import GuestRun, Run
 from lab.core import executor, records
@@ -23,7 +20,7 @@ from lab.guests.run import RunningGuests
 from lab.stats.verdict import Outcome
 
 from ..fakes.build import own_folders
-from ..fakes.guest import WORKLOAD, Broken, FakeGuests, Formula, kernel, plan, pretend, write_workload
+from ..fakes.guest import WORKLOAD, Broken, FakeGuests, Formula, plan, pretend, write_workload
 from ..fakes.work import quiet
 
 BOTH = ("small", "large")
@@ -76,23 +73,6 @@ def test_numbers_without_any_difference_are_decided_by_three_seeds(start: Start)
     assert len(guests.calls) == 6
 
 
-def test_three_seeds_are_enough_only_where_all_counters_are_equal(start: Start) -> None:
-    def one_more_fault(arm: str, seed: int, case: str) -> float:
-        return 100.0 + 1e-9 * (arm == "test")
-
-    _, measure = start(one_more_fault)
-    result = measure()
-    assert result.verdict == Outcome.SAME and result.seeds == [1, 2, 3, 4, 5, 6]
-
-
-def test_a_kernel_against_itself_takes_three_seeds(start: Start) -> None:
-    def differs(arm: str, seed: int, case: str) -> float:
-        return 100.0 if arm == "base" else 101.0
-
-    _, measure = start(differs, test=ArmPlan(spec=kernel("base").spec, cc="gcc"))
-    assert measure().seeds == [1, 2, 3]
-
-
 def test_three_seeds_do_not_decide_where_the_windows_of_a_guest_disagree(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,13 +108,6 @@ def test_the_arms_take_turns_in_coming_first(start: Start) -> None:
     ]  # fmt: skip
 
 
-def test_a_difference_takes_six_seeds(start: Start) -> None:
-    guests, measure = start(halved)
-    result = measure()
-    assert result.verdict == Outcome.REGRESSION and result.seeds == [1, 2, 3, 4, 5, 6]
-    assert {cases for _, _, cases in guests.calls} == {BOTH}
-
-
 def test_after_six_seeds_only_what_is_undecided_is_run_again(start: Start) -> None:
     guests, measure = start(noisy, max_seeds=10)
     result = measure()
@@ -148,13 +121,6 @@ def test_after_six_seeds_only_what_is_undecided_is_run_again(start: Start) -> No
         ("large", "unknown", 10),
     ]
     assert result.verdict == Outcome.UNKNOWN
-
-
-@pytest.mark.parametrize("most", [6, 7, 8])
-def test_max_seeds_is_kept(start: Start, most: int) -> None:
-    guests, measure = start(noisy, max_seeds=most)
-    measure()
-    assert 6 <= max(seed for _, seed in guests.boots) <= most
 
 
 @pytest.mark.parametrize(("seeds", "formula"), [(1, equal), (2, noisy), (5, equal), (8, noisy)])
@@ -227,15 +193,6 @@ def test_going_on_measures_nothing_twice(start: Start) -> None:
     assert measure().cases == result.cases and third.calls == []
 
 
-def test_the_whole_in_two_parts_is_the_whole(start: Start, folder: Path, tmp_path: Path) -> None:
-    _, measure = start(noisy, max_seeds=8)
-    whole = measure().cases
-    for path in sorted((folder / "runs").iterdir())[::3]:
-        path.unlink()
-    guests, measure = start(noisy, max_seeds=8)
-    assert measure().cases == whole and len(guests.calls) == 6
-
-
 @pytest.mark.parametrize("field", ["fingerprint", "kernel", "commands"])
 def test_runs_of_something_else_are_not_used(start: Start, folder: Path, field: str) -> None:
     _, measure = start(equal)
@@ -247,18 +204,6 @@ def test_runs_of_something_else_are_not_used(start: Start, folder: Path, field: 
     guests, measure = start(equal)
     measure()
     assert guests.calls == [("test", 2, BOTH)]
-
-
-def test_a_record_that_was_cut_off_is_named_and_measured_again(
-    start: Start, folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    _, measure = start(equal)
-    measure()
-    path = runs.run_path(folder, "mine-base-0001")
-    path.write_bytes(path.read_bytes()[:40])
-    guests, measure = start(equal)
-    measure()
-    assert guests.boots == [("base", 1)] and "mine-base-0001.json is not a readable Run record" in caplog.text
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
@@ -298,30 +243,6 @@ def test_ctrl_c_stops_all_guests(start: Start, folder: Path, jobs: int) -> None:
         sleeping.kill()
     assert {"mine-base-0001", "mine-test-0001"} <= {path.stem for path in (folder / "runs").iterdir()}
     assert len(guests.calls) < 40
-
-
-def test_ctrl_c_while_guests_are_given_out_stops_those_that_were(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Interrupted(ThreadPoolExecutor):
-        given = 0
-
-        def submit(self, *words: Any, **more: Any) -> Any:
-            self.given += 1
-            if self.given == 4:
-                raise KeyboardInterrupt
-            return super().submit(*words, **more)
-
-    def until_stopped(arm: str, seed: int, case: str) -> float:
-        for _ in range(500):
-            if guests.running is not None and guests.running._closed:
-                break
-            time.sleep(0.01)
-        return equal(arm, seed, case)
-
-    monkeypatch.setattr(sampling, "ThreadPoolExecutor", Interrupted)
-    guests, measure = start(until_stopped, seeds=40, fixed_seeds=True)
-    with pytest.raises(KeyboardInterrupt):
-        measure()
-    assert len(guests.boots) <= 1
 
 
 def test_side_by_side_gives_what_one_after_another_gives(start: Start, folder: Path) -> None:
@@ -416,43 +337,6 @@ def test_each_case_gets_a_guest_of_its_own_and_arms_take_turns_within_it(start: 
     assert {path.stem for path in (folder / "runs").glob("*0002.json")} == {
         f"mine+{case}-{arm}-0002" for case in BOTH for arm in ("base", "test")
     }
-
-
-def test_alone_or_together_the_same_numbers_give_the_same_verdicts(start: Start, folder: Path) -> None:
-    _, measure = start(noisy, max_seeds=8)
-    together = measure()
-    for path in (folder / "runs").iterdir():
-        path.unlink()
-    guests, measure = start(noisy, text=ALONE, max_seeds=8)
-    alone = measure()
-    assert alone.cases == together.cases and alone.seeds == together.seeds
-    assert [cases for _, seed, cases in guests.calls if seed > 6] == [("large",)] * 4, "only what is undecided"
-
-
-def test_going_on_with_cases_alone_measures_nothing_twice(start: Start, folder: Path) -> None:
-    def breaks(arm: str, seed: int, case: str) -> float:
-        if (arm, seed, case) == ("base", 2, "large"):
-            raise GuestFailed(GuestFailure.QEMU_DIED, "it died")
-        return equal(arm, seed, case)
-
-    first, measure = start(breaks, text=ALONE)
-    with pytest.raises(GuestFailed, match="it died"):
-        measure()
-    kept = set(first.calls) - {("base", 2, ("large",))}
-    second, measure = start(equal, text=ALONE)
-    measure()
-    assert not kept & set(second.calls) and len(kept) + len(second.calls) == 12
-
-
-def test_a_budget_that_leaves_a_case_without_a_pair_is_too_small(start: Start, clock: Clock) -> None:
-    def slow(arm: str, seed: int, case: str) -> float:
-        clock.now += 0.2
-        return equal(arm, seed, case)
-
-    guests, measure = start(slow, text=ALONE, deadline=clock.now + 0.3)
-    with pytest.raises(HostFailed, match="budget was used up"):
-        measure()
-    assert len(guests.calls) == 2
 
 
 def test_numbers_that_are_printed_undeclared_are_compared_where_the_workload_is_open(start: Start) -> None:

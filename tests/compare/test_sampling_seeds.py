@@ -45,14 +45,6 @@ def test_an_effect_of_one_seed_is_named_and_never_the_same() -> None:
     assert weighed([100.0] * 40, noise).verdict == Outcome.SAME
 
 
-def test_two_kinds_of_seeds_and_noise_are_not_odd() -> None:
-    for test in ([100.0, 110.0] * 3, [97.0, 101.0, 99.0, 103.0, 100.0, 104.0], [110.0] * 6):
-        assert sampling.odd_seeds(compare_metric(CYCLES, [100.0] * 6, test, exact=True), 0.02) == []
-    two = compare_metric(CYCLES, [100.0] * 6, [100.0] * 4 + [110.0, 112.0], exact=True)
-    assert len(sampling.odd_seeds(two, 0.02)) == 2
-    assert sampling.odd_seeds(compare_metric(CYCLES, [0.0] * 6, [1.0] * 6, exact=True), 0.02) == []
-
-
 def test_what_twice_the_most_seeds_would_not_settle_says_so_after_six() -> None:
     swings = [100.0 + (-1) ** seed * 20 for seed in range(6)]
     found = weighed([100.0] * 6, swings)

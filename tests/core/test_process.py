@@ -109,26 +109,6 @@ def test_an_interrupted_make_leaves_nothing_half_done_and_what_does_not_carry_th
             each.wait()
 
 
-def test_what_is_hurried_gets_the_callers_priority_where_that_is_allowed() -> None:
-    mine = os.getpriority(os.PRIO_PROCESS, 0)
-    if mine == 19:
-        pytest.skip("there is nothing lower than this test's own priority")
-    slow = {
-        tag: subprocess.Popen(["nice", "-n", "19", "sleep", "60"], env={**os.environ, "LAB_TEST": tag})
-        for tag in ("this one", "other")
-    }
-    try:
-        for each in slow.values():
-            _until(lambda pid=each.pid: os.getpriority(os.PRIO_PROCESS, pid) == 19)  # type: ignore[misc]
-        process.raise_priority_tagged("LAB_TEST", "this one")
-        priorities = {tag: os.getpriority(os.PRIO_PROCESS, each.pid) for tag, each in slow.items()}
-        assert priorities == {"this one": mine if os.geteuid() == 0 else 19, "other": 19}
-    finally:
-        for each in slow.values():
-            each.kill()
-            each.wait()
-
-
 def _until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 30
     while not condition():
@@ -199,18 +179,3 @@ def _lives(pid: int) -> bool:
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False
-
-
-def test_what_git_works_in_goes_with_a_lab_that_is_killed(tmp_path: Path) -> None:
-    git = tmp_path / "bin" / "git"
-    git.parent.mkdir()
-    git.write_text("#!/bin/sh\nkill -9 $PPID\n")
-    git.chmod(0o755)
-    (scratch := tmp_path / "tmp").mkdir()
-    program = (
-        "import pathlib, sys; from lab.core.git import Repo; Repo(pathlib.Path(sys.argv[1])).patched_tree('v1', [])"
-    )
-    env = {**os.environ, "PATH": f"{git.parent}:{os.environ['PATH']}", "TMPDIR": str(scratch)}
-    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], env=env, check=False)
-    assert done.returncode == -signal.SIGKILL
-    _until(lambda: not list(scratch.iterdir()))

@@ -92,29 +92,6 @@ def test_the_time_left_follows_from_what_was_done_here(
     assert lines == ["measuring: 6 of 12", "measuring: 8 of 12, about 20 s left"]
 
 
-def test_the_first_steps_of_a_build_do_not_tell_how_long_it_takes(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = 0.0
-    monkeypatch.setattr("lab.core.progress._PLAIN_EVERY_S", -1000.0)
-    monkeypatch.setattr("lab.core.progress.time.monotonic", lambda: now)
-    with Progress() as progress, progress.task("build", 1000) as task:
-        task.advance(0)
-        now = 60.0
-        task.advance(3)
-        now = 100.0
-        task.advance(97)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines == ["build: 0 of 1000", "build: 3 of 1000", "build: 100 of 1000, about 15 min left"]
-
-
-def test_plain_lines_are_far_between(capsys: pytest.CaptureFixture[str]) -> None:
-    with Progress() as progress, progress.task("measuring", 100) as task:
-        for _ in range(100):
-            task.advance()
-    assert capsys.readouterr().err == ""
-
-
 def test_a_bar_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     with Progress() as progress:
@@ -135,9 +112,3 @@ def test_steps_of_a_log_are_counted_as_they_come(tmp_path: Path) -> None:
     with Progress(quiet=True) as progress, follow_log(log, progress, "build", 10) as task, log.open("a") as stream:
         stream.write(".o\n")
     assert task.count == 6
-
-
-def test_a_log_that_never_comes_is_no_error(tmp_path: Path) -> None:
-    with Progress(quiet=True) as progress, follow_log(tmp_path / "none", progress, "build", None) as task:
-        pass
-    assert task.count == 0

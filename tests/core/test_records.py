@@ -9,7 +9,6 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -100,35 +99,6 @@ def test_a_process_that_is_killed_while_it_writes_leaves_no_file(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
-def _write_killed_at_the_rename(path: Path, *, unnamed: bool = True) -> int:
-    """The status of a process that ends so. unnamed: the file system has files without names."""
-    program = (
-        "import os, pathlib, signal, sys; from lab.core import records\n"
-        "os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
-        f"os.O_TMPFILE = {os.O_TMPFILE if unnamed else os.O_DIRECTORY}\n"
-        "records.write_atomic(pathlib.Path(sys.argv[1]), b'new')\n"
-    )
-    return subprocess.run([sys.executable, "-c", program, path], check=False).returncode
-
-
-@pytest.mark.parametrize("unnamed", [True, False])
-def test_the_next_writer_takes_away_what_a_process_left_that_was_killed_before_it_replaced_a_file(
-    unnamed: bool, tmp_path: Path
-) -> None:
-    path = tmp_path / "record.json"
-    records.write_atomic(path, b"old")
-    assert _write_killed_at_the_rename(path, unnamed=unnamed) == -signal.SIGKILL
-    assert (tmp_path / ".record.json.new").exists()
-    assert path.read_bytes() == b"old"
-    records.write_atomic(path, b"newer")
-    assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("record.json", b"newer")]
-
-
-def test_a_new_file_never_has_a_second_name(tmp_path: Path) -> None:
-    assert _write_killed_at_the_rename(tmp_path / "record.json") == 0
-    assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("record.json", b"new")]
-
-
 def test_a_file_that_several_write_at_once_is_one_of_theirs(tmp_path: Path) -> None:
     path, contents = tmp_path / "record.json", [bytes([number]) * 9 for number in range(8)]
 
@@ -142,35 +112,6 @@ def test_a_file_that_several_write_at_once_is_one_of_theirs(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_folder_in_a_files_place_is_told_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
-    (tmp_path / "record.json").mkdir()
-    with pytest.raises(HostFailed, match=r"cannot write .*record\.json"):
-        records.write_atomic(tmp_path / "record.json", b"new")
-    assert list(tmp_path.iterdir()) == [tmp_path / "record.json"]
-
-
-@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EISDIR])
-def test_a_file_system_without_unnamed_files_is_written_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    real = os.open
-
-    def refuse(path: Any, flags: int, mode: int = 0o777) -> int:
-        if flags & os.O_TMPFILE == os.O_TMPFILE:
-            raise OSError(number, os.strerror(number))
-        return real(path, flags, mode)
-
-    monkeypatch.setattr(os, "open", refuse)
-    for content in (b"one", b"two"):
-        records.write_atomic(tmp_path / "record.json", content)
-        assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("record.json", content)]
-
-
-def test_a_folder_that_is_not_there_is_the_hosts_failure(tmp_path: Path) -> None:
-    with pytest.raises(HostFailed, match=r"cannot write .*No such file"):
-        records.save(tmp_path / "gone" / "thing.json", 1)
-
-
 def test_a_file_that_is_too_large_for_a_record_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "thing.json"
     path.touch()
@@ -182,10 +123,6 @@ def test_a_file_that_is_too_large_for_a_record_is_not_read(tmp_path: Path) -> No
 def test_file_digest_is_sha256(tmp_path: Path) -> None:
     (tmp_path / "abc").write_bytes(b"abc")
     assert records.file_digest(tmp_path / "abc").startswith("ba7816bf8f01cfea")
-
-
-def test_plain_is_what_json_would_say() -> None:
-    assert records.plain([Thing(name="x", sizes={"a": 1})]) == [{"name": "x", "sizes": {"a": 1}}]
 
 
 @pytest.mark.parametrize(

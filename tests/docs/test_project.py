@@ -13,20 +13,6 @@ TOP = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text())
 
 
-def test_the_licence_is_in_what_is_published() -> None:
-    """Hatchling puts license-files into the wheel, and all tracked files into the sdist unless some are left out."""
-    assert PROJECT["project"]["license"] == "GPL-2.0-or-later"
-    assert PROJECT["project"]["license-files"] == ["COPYING"]
-    assert "sdist" not in PROJECT["tool"]["hatch"]["build"]["targets"]
-
-
-def test_the_licence_is_the_whole_gpl_2() -> None:
-    text = (TOP / "COPYING").read_text()
-    assert " ".join(text.split()).startswith("GNU GENERAL PUBLIC LICENSE Version 2, June 1991")
-    assert "END OF TERMS AND CONDITIONS" in text and "How to Apply These Terms to Your New Programs" in text
-    assert len(text.splitlines()) > 330
-
-
 def test_the_changelog_begins_with_what_is_not_released_and_knows_this_version() -> None:
     titles = re.findall(r"^## (.+)$", (TOP / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert titles[0] == "Unreleased"

@@ -142,7 +142,7 @@ def test_each_case_is_a_line_with_a_note(workload: Workload) -> None:
 # What people write, and what only others are made of: each has a page of its own, or needs none.
 WRITTEN = {
     "lab.bisection.request.Recipe", "lab.guests.exact.ExactMachine", "lab.guests.image.Recipe",
-    "lab.guests.hardware.Machine", "lab.guests.live_machine.LiveMachine", "lab.compare.counters._File",
+    "lab.guests.hardware.Machine", "lab.guests.live_machine.LiveMachine", "lab.guests.model_version._File", "lab.compare.counters._File",
     "lab.kernels.architecture.Architecture", "lab.kernels.compilers._File", "lab.nightly.plan.NightlyPlan",
     "lab.compare.plan.CommonPlan", "lab.compare.plan.ComparisonPlan", "lab.compare.runs._Table",
     "lab.workloads.selection._Suites", "lab.workloads.file._Limits", "lab.atlas.plan.AtlasPlan",

@@ -10,8 +10,8 @@ import pytest
 from lab.core import git as lab_git
 from lab.core.git import Repo
 
-from ..fakes.kernel import MMAP_C, change, commit_all, git, write_kernel
-from . import kinds, layout, neutral
+from ..fakes.kernel import MMAP_C, commit_all, git, write_kernel
+from . import kinds, layout
 from .history import History, write
 from .layout import LayoutError
 
@@ -117,18 +117,6 @@ def test_a_merge_has_what_both_sides_did(full: History) -> None:
     assert line == [1, 2, 3, 4, *range(8, 21)]
 
 
-def test_what_one_side_mends_stays_mended(tmp_path: Path, linux: Repo, patches: dict[str, Path]) -> None:
-    text = "breaks-build merge(mends-build | neutral)"
-    history = write(text, tmp_path / "made.git", linux, patches=patches, sources=SOURCES)
-    assert [commit.builds for commit in history.commits] == [False, True, False, True]
-    assert "unbuildable" not in _show(history, history.tip, "lib/broken.c")
-
-
-def test_a_file_changed_on_both_sides_is_refused(tmp_path: Path, linux: Repo, patches: dict[str, Path]) -> None:
-    with pytest.raises(LayoutError, match=r"lib/file\d\.c is changed on both sides"):
-        write("merge(neutral | neutral*6)", tmp_path / "made.git", linux, patches=patches, sources=SOURCES)
-
-
 def test_layout_and_seed_decide_every_id(tmp_path: Path, linux: Repo, patches: dict[str, Path]) -> None:
     def made(name: str, seed: int) -> list[str]:
         words = "neutral*4 culprit neutral*9"
@@ -139,72 +127,11 @@ def test_layout_and_seed_decide_every_id(tmp_path: Path, linux: Repo, patches: d
     assert not set(made("three.git", 1)) & set(made("four.git", 2))
 
 
-def test_more_neutral_commits_than_files(tmp_path: Path, linux: Repo, patches: dict[str, Path]) -> None:
-    history = write("neutral*13", tmp_path / "made.git", linux, patches=patches, sources=SOURCES)
-    touched = [commit.paths[0] for commit in history.commits]
-    assert sorted(touched[:6]) == SOURCES, "each file once before any again"
-    last = history.commits[12]
-    content = _show(history, history.tip, last.paths[0])
-    assert [content.count(str(history.commits[number].symbol)) > 0 for number in (0, 6, 12)] == [True] * 3
-
-
-def test_branches_side_by_side(tmp_path: Path, linux: Repo, patches: dict[str, Path]) -> None:
-    into = tmp_path / "made.git"
-    one = write("neutral", into, linux, patches=patches, sources=SOURCES)
-    two = write("neutral culprit", into, linux, branch="other", patches=patches, sources=SOURCES)
-    assert (Repo(into).commit("main"), Repo(into).commit("other")) == (one.tip, two.tip)
-    with pytest.raises(LayoutError, match="has a branch other already"):
-        write("neutral", into, linux, branch="other", patches=patches, sources=SOURCES)
-
-
-def test_another_start(tmp_path: Path, linux: Repo, patches: dict[str, Path]) -> None:
-    top = tmp_path / "linux"
-    change(top, 7)
-    second = commit_all(top, "second")
-    history = write("neutral", tmp_path / "made.git", linux, start="main", patches=patches, sources=SOURCES)
-    assert history.commits[0].parents == (second,)
-    with pytest.raises(LayoutError, match="no commit nowhere"):
-        write("neutral", tmp_path / "made.git", linux, start="nowhere", branch="x", patches=patches, sources=SOURCES)
-
-
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("neutral nuetral", "no kind of commit called 'nuetral'"),
-        ("neutral)", "without a merge"),
-        ("merge(neutral)", r"no '\|'"),
-        ("merge(| neutral)", "needs a commit on its side"),
-        ("merge neutral", r"no '\('"),
-        ("neutral; rm", "cannot read '; rm'"),
-    ],
-)
-def test_words_that_cannot_be_read(text: str, complaint: str) -> None:
-    with pytest.raises(LayoutError, match=complaint):
-        layout.parse(text)
-
-
-@pytest.mark.parametrize("text", ["mends-build", "culprit culprit", "fix", "breaks-build breaks-build", "", "base"])
-def test_histories_that_cannot_be(text: str, tmp_path: Path, linux: Repo, patches: dict[str, Path]) -> None:
-    with pytest.raises(LayoutError):
-        write(text, tmp_path / "made.git", linux, patches=patches, sources=SOURCES)
-    assert not (tmp_path / "made.git").exists()
-
-
 def _flat(items: list[layout.Item]) -> list[str]:
     flat = []
     for item in items:
         flat += [item] if isinstance(item, str) else [*_flat(list(item.side)), *_flat(list(item.main)), "merge"]
     return flat
-
-
-@pytest.mark.parametrize("commits", [1, 2, 7, 64, 1024])
-def test_linear_layouts_have_their_size_and_one_culprit(commits: int) -> None:
-    for seed in range(5):
-        words = _flat(layout.parse(layout.linear(commits, seed=seed)))
-        assert (len(words), words.count("culprit")) == (commits, 1)
-    assert _flat(layout.parse(layout.linear(commits, culprit_at=commits)))[-1] == "culprit"
-    with pytest.raises(LayoutError, match="no place"):
-        layout.linear(commits, culprit_at=commits + 1)
 
 
 @pytest.mark.parametrize("number", [28, 64, 200])
@@ -215,29 +142,3 @@ def test_the_story_has_everything(number: int) -> None:
         assert set(words) == {*kinds.KINDS, "merge", "base"}
     with pytest.raises(LayoutError, match="at least 28"):
         layout.story(27)
-
-
-def test_layouts_by_name() -> None:
-    assert layout.named("linear64", seed=3) == layout.linear(64, seed=3)
-    assert layout.named("linear10") == layout.linear(10)
-    assert layout.named("story") == layout.story()
-    assert layout.named("neutral culprit") == "neutral culprit"
-
-
-def test_neutral_changes_differ_by_their_number() -> None:
-    pick = layout.picker("test", 1)
-    texts = [neutral.change(number, "mm/a.c", b"int a;\n", pick) for number in range(40)]
-    assert {subject.split(" add a ")[1].rsplit(" ", 1)[0] for _, subject in texts} == {
-        "helper", "table", "set of counters", "lookup",
-    }  # fmt: skip
-    for number, (content, subject) in enumerate(texts):
-        assert content.startswith(b"int a;\n\nstatic ")
-        assert neutral.symbol_of(number).encode() in content
-        assert subject.startswith("mm/a: add a ")
-
-
-def test_the_files_for_neutral_changes_are_nobody_elses() -> None:
-    planted = "".join(path.read_text() for path in kinds.patches().values())
-    sources = kinds.sources()
-    assert len(sources) == len(set(sources)) > 150
-    assert not [path for path in sources if f"b/{path}\n" in planted]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import pytest
 
 from lab.bisection.proof import Prover
 from lab.compare import boots, round_runner
-from lab.compare.boots import BootRecord, GuestSetup
+from lab.compare.boots import BootRecord, GuestSetup, Job
 from lab.core import records
 from lab.core.errors import LabError
 from lab.guests import host as guest_host
@@ -19,7 +19,6 @@ from lab.guests import kvm, live_machine, perf_stat, topology
 from lab.guests.host import RoundHost
 from lab.guests.run import Arm, RunningGuests
 from lab.guests.topology import CpuSet, HostCpu
-from lab.workloads.spec import Case
 
 from .bisection import dice
 
@@ -32,20 +31,19 @@ def ran(
     bench: GuestSetup,
     arm: Arm,
     values: Values,
+    job: Job,
     *,
     name: str,
-    seed: int,
-    iterations: int,
     cpu_set: CpuSet,
     running: RunningGuests,
-    may_lack: bool = False,
     unsupported: dict[str, str] | None = None,
 ) -> BootRecord:
     """The record of a guest that gave these values, case by case, kept where `boots.boot` keeps it."""
-    assert may_lack or not unsupported
+    assert job.may_lack or not unsupported
     record = BootRecord(
-        name=name, arm=arm.name, workload=bench.workload.name, cases=list(values), iterations=iterations, seed=seed,
-        kernel=arm.kernel.key, fingerprint=bench.fingerprint, started="now", wall_s=3.0 + iterations, boot_s=3.0,
+        name=name, arm=arm.name, workload=bench.workload.name, cases=list(values), iterations=job.iterations,
+        seed=job.seed, kernel=arm.kernel.key, fingerprint=bench.fingerprint, started="now",
+        wall_s=3.0 + job.iterations, boot_s=3.0,
         cpus=cpu_set.cpus, others=cpu_set.others, vng=[], argv=[], values=values, unsupported=unsupported or {},
     )  # fmt: skip
     path = boots.record_path(bench.folder, name)
@@ -68,7 +66,7 @@ class LiveHost:
     booted: list[str] = field(default_factory=list)
     failure: LabError | None = None
 
-    def boot(self, bench: GuestSetup, arm: Arm, cases: Sequence[Case], **how: Any) -> BootRecord:
+    def boot(self, bench: GuestSetup, arm: Arm, job: Job, **how: Any) -> BootRecord:
         """A guest that has run."""
         if self.failure is not None:
             raise self.failure
@@ -78,12 +76,12 @@ class LiveHost:
         values: Values = {
             case.name: {
                 "throughput": [
-                    self.value(fate, case.name) * (1 + chance.gauss(0, self.noise)) for _ in range(how["iterations"])
+                    self.value(fate, case.name) * (1 + chance.gauss(0, self.noise)) for _ in range(job.iterations)
                 ]
             }
-            for case in cases
+            for case in job.cases
         }
-        return ran(bench, arm, values, **how)
+        return ran(bench, arm, values, job, **how)
 
     def start(self) -> None:
         """A watch begins."""

@@ -16,7 +16,7 @@ from lab.core import paths
 from ..fakes import store as fakestore
 from ..fakes.store import Store
 
-TOTAL_S = float(os.environ.get("LAB_FUZZ_S", "60"))
+TOTAL_S = float(os.environ.get("LAB_FUZZ_S", "10"))
 """The seconds for all tests that go on until their time is over: `make fuzz` gives them an hour."""
 
 _INPUTS, _FINDINGS, _PEAK = "fuzz_inputs", "fuzz_findings", "fuzz_peak_mb"

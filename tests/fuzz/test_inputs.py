@@ -93,7 +93,7 @@ def test_a_workload_is_read_or_refused(tally: Tally, tmp_path: Path) -> None:
 
 
 def test_a_machine_is_read_or_refused(tally: Tally, tmp_path: Path) -> None:
-    found = [hardware.path_of(name) for name in hardware.names()]
+    found = [hardware.path_of(name) for name in hardware.names(None)]
     explore(tally, "machine file", hardware.read, _copies(tmp_path, found), TEXTS)
 
 

@@ -53,6 +53,36 @@ def test_numbers_are_the_same_again_and_functions_have_names(guests: str, machin
     bundle.unlink()
 
 
+# Of a Neoverse N1: 48 pages in the first level of its TLB, 1280 in both.
+CHASE_PAGES, HOPS, OPERATIONS = 1024, 8192, 64
+
+
+@pytest.mark.parametrize("guests", [of("arm64")])
+def test_cycles_are_modelled_where_they_are_asked_for(guests: str, lab: Lab) -> None:
+    kernel = f"deb:trixie/6.12:{guests}"
+    asked = ("ab", "--base", f"{kernel}@thp=never", "--test", f"{kernel}@thp=always", "-w", "pointer-chase:chase-4m")
+    asked = (*asked, "-w", "syscalls:getppid,fault-anon,fork-exec,pipe-pingpong", "--seeds", "1")
+    counted = lab.json(*asked)
+    first, again = (lab.json(*asked, "--model", "tlb") for _ in range(2))
+    for one, other, count in zip(first["cases"], again["cases"], counted["cases"], strict=True):
+        assert one["metrics"] == other["metrics"], one["case"]
+        rows, counts = ({row["name"]: row for row in case["metrics"]} for case in (one, count))
+        for name in ("kernel_instructions", "instructions_per_op", "tlb_invalidations", "zeroed_lines"):
+            assert (rows[name]["base"], rows[name]["test"]) == (counts[name]["base"], counts[name]["test"])
+    found = {(case["case"], row["name"]): row for case in first["cases"] for row in case["metrics"]}
+    # Each page is walked to once, and nearly all hops leave the pages of the first level.
+    walks, misses = found["chase-4m", "user_dtlb_misses"], found["chase-4m", "dtlb_l1_misses"]
+    assert CHASE_PAGES <= walks["base"][0] * OPERATIONS <= 1.02 * CHASE_PAGES
+    assert misses["base"][0] == pytest.approx(HOPS * (1 - 48 / CHASE_PAGES), rel=0.01)
+    assert walks["test"][0] * OPERATIONS <= 8 and misses["test"][0] < 2  # two huge pages, and those of the program
+    # 128 switches, and what each of the two processes has in the TLB stays there.
+    assert found["pipe-pingpong", "dtlb_misses"]["base"][0] < 10
+    assert found["getppid", "exceptions"]["base"][0] == 1
+    assert found["fault-anon", "atomics"]["base"][0] >= 1
+    assert "modelled cycles (tlb neoverse-n1" in (text := lab.run("report", first["result"]).stdout)
+    assert ", experimental)" in text
+
+
 @pytest.mark.parametrize("guests", [of("arm64")])
 def test_both_architectures_stand_side_by_side(guests: str, lab: Lab) -> None:
     asked = ("--base", "deb:trixie/6.12", "--test", "deb:trixie/6.12@cmdline.audit=0", "-w", "syscalls:getppid")
@@ -68,7 +98,8 @@ def test_both_architectures_stand_side_by_side(guests: str, lab: Lab) -> None:
     ("words", "said"),
     [
         (("--base", KERNEL, "--test", "deb:trixie/6.12"), "of different architectures"),
-        (("--base", KERNEL, "--test", KERNEL, "--model", "tlb"), "no cost model"),
+        (("--base", KERNEL, "--test", KERNEL, "--model", "full"), "no cost model"),
+        (("--base", KERNEL, "--test", KERNEL, "--model", "tlb", "--machine", "zen4"), "the guests are of arm64"),
         (("--base", KERNEL, "--test", KERNEL, "--mode", "live"), "for x86_64 guests only"),
         (("--base", "deb:6.12:mips", "--test", KERNEL), "no architecture called 'mips'"),
     ],

@@ -64,3 +64,20 @@ def require_agreement(document: Any) -> int:
             strings = "without the starts of strings" in cycles["reason"]
             assert strings or (cycles["ratio"] > 1) != (count["ratio"] > 1), case["case"]
     return compared
+
+
+@pytest.mark.network
+def test_what_a_seed_places_elsewhere_moves_no_case(lab: Lab) -> None:
+    # The greatest difference between seeds, in percent. The operations of vfork-exec are not all of one kind.
+    most = {"posix-mq": 0.5, "madvise-remove": 0.5, "madvise-pageout": 0.5, "vfork-exec": 1.0}
+    arms = ("--base", "deb:6.12", "--test", "deb:trixie-backports/6.16")
+    document = lab.json("ab", *arms, "-w", f"syscalls:{','.join(most)}", "--seeds", "3")
+    apart = {
+        (case["case"], arm): 100 * (max(metric[arm]) / min(metric[arm]) - 1)
+        for case in document["cases"]
+        for metric in case["metrics"]
+        if metric["name"] == "kernel_cycles_p50"
+        for arm in ("base", "test")
+    }
+    assert len(apart) == 8
+    assert {key: percent for key, percent in apart.items() if percent > most[key[0]]} == {}

@@ -207,7 +207,7 @@ def test_prices(event: str, price: int) -> None:
 def test_prices_of_a_machine_are_its_costs() -> None:
     machine = hardware.load()
     prices = costs.prices_of(machine)
-    assert set(prices) == {*machine.cost.__struct_fields__, "overlap"}
+    assert set(prices) == {*machine.cost.given(), "overlap"}
     assert (prices["instruction"], prices["walk_4k"], prices["overlap"]) == (300, 50_000, 2)
 
 

@@ -11,12 +11,9 @@ from typing import Any
 
 import click
 import pytest
-import yaml
-from jinja2 import Environment
 
 from lab.cli import main
-from lab.core import ansible, paths
-from lab.core.ansible import PlaybookFailed
+from lab.core import ansible
 from lab.guests import doctor
 from lab.kernels import architecture
 
@@ -53,10 +50,6 @@ def test_each_release_has_its_packages(tmp_path: Path) -> None:
     assert bookworm["gcc"] == "building kernels"
 
 
-def test_live_mode_has_the_program_that_virtme_ng_asks_for_a_kernels_version() -> None:
-    assert doctor.host_packages()["file"] == "live mode"
-
-
 def test_the_doctor_names_the_packages_that_are_missing(installed: Callable[..., None]) -> None:
     needed = doctor.host_packages()
     have = dict.fromkeys(needed, "installed")
@@ -77,17 +70,6 @@ def test_the_doctor_names_the_packages_that_are_missing(installed: Callable[...,
     assert doctor._packages().state == "ok"
 
 
-def test_what_only_saves_time_is_not_missing(installed: Callable[..., None]) -> None:
-    installed({name: "installed" for name in doctor.host_packages() if name != "ccache"})
-    found = doctor._packages()
-    assert (
-        found.state == "limited"
-        and "1 of" in found.text
-        and "is not installed: ccache only saves time" in found.text
-        and str(found.remedy).endswith(" ccache")
-    )
-
-
 def test_a_system_without_apt_is_told_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
@@ -106,12 +88,6 @@ def plays(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     monkeypatch.setattr(ansible, "play", lambda name, variables: found.append({"name": name, **variables}))
     monkeypatch.setattr("lab.cli.doctor.examine", lambda _: [])
     return found
-
-
-def test_root_installs_packages(plays: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert main.run(["doctor", "--install"]) == 0
-    assert plays == [{"name": "host_ready", "host_ready_become": False}]
 
 
 @pytest.mark.parametrize(("asks", "typed"), [(False, "-"), (True, "secret"), (True, "wrong")])
@@ -147,39 +123,6 @@ def test_a_user_without_sudo_or_terminal_is_told_what_to_run(
     assert main.run(["doctor", "--install"]) == 4
     assert capsys.readouterr().err == f"lab: sudo asks for a password, and there is no terminal; {remedy}"
     assert plays == []
-
-
-def test_packages_that_cannot_be_had_are_an_error_with_a_remedy(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise PlaybookFailed("host_ready", "Install the packages", "No package matching 'bc' is available")
-
-    monkeypatch.setattr(ansible, "play", fail)
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert main.run(["doctor", "--install"]) == 4
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert said.startswith("lab: packages were not installed: No package matching 'bc' is available; check the network")
-
-
-def test_a_source_that_is_offered_nowhere_leaves_the_other_packages_installed() -> None:
-    """By the role's own text: it needs root, and a machine whose package sources lack the package."""
-    tasks = yaml.safe_load((paths.room("ansible") / "roles" / "host_ready" / "tasks" / "main.yml").read_text())
-    apt = {task["name"]: task for task in tasks if "ansible.builtin.apt" in task}
-    needed, of_release = apt.values()
-    assert "release" not in needed["ansible.builtin.apt"]["name"] and "failed_when" not in needed
-    language = Environment(autoescape=True)
-    language.tests["failed"] = lambda result: result["failed"]
-    fails = language.compile_expression(of_release["failed_when"])
-    assert not fails(host_ready_of_release={"failed": False})
-    assert not fails(
-        host_ready_of_release={"failed": True, "msg": "No package matching 'linux-source-6.12' is available"}
-    )
-    assert fails(host_ready_of_release={"failed": True, "msg": "Failed to fetch"})
-
-
-def test_installation_is_a_command_of_its_own() -> None:
-    assert main.run(["doctor", "--install", "--fix"]) == 2
 
 
 def test_the_doctor_names_what_guests_of_other_architectures_need(installed: Callable[..., None]) -> None:

@@ -55,12 +55,6 @@ def _modules(folder: Path) -> Path:
     return folder / "usr/lib/modules/6.99/kernel"
 
 
-def test_a_workload_without_the_setting_is_as_it_was(tmp_path: Path) -> None:
-    workload, _ = selection.select(FSMARK)
-    assert file_systems.mounted(workload, [_arm(tmp_path, "base", None, "")]) is workload
-    assert file_systems.setups(workload, {}) == []
-
-
 def test_modules_come_behind_those_they_depend_on(tmp_path: Path) -> None:
     there = _modules(tmp_path)
     _module(there / "brd.ko", "")
@@ -77,16 +71,6 @@ def test_modules_come_behind_those_they_depend_on(tmp_path: Path) -> None:
     assert made.memory_mb > workload.memory_mb
     assert any(word.startswith("brd.rd_size=") for word in made.cmdline)
     assert made.own_files["/lib/lab/mount-fs"].is_file()
-
-
-def test_modules_that_depend_on_each_other_are_loaded_once(tmp_path: Path) -> None:
-    there = _modules(tmp_path)
-    _module(there / "brd.ko", "xfs")
-    _module(there / "xfs.ko", "brd")
-    workload, _ = selection.select(FSMARK)
-    arm = _arm(tmp_path, "base", "xfs", f"{RAM_DISK}=m\nCONFIG_XFS_FS=m\n")
-    loaded = [Path(name).name for name in file_systems.mounted(workload, [arm]).brought if "/modules/" in name]
-    assert loaded == ["00-xfs.ko", "01-brd.ko"]
 
 
 def test_one_more_kernel_brings_its_own_modules(tmp_path: Path) -> None:
@@ -120,16 +104,6 @@ def test_a_kernel_without_the_file_system_is_refused(tmp_path: Path, options: st
     workload, _ = selection.select(FSMARK)
     with pytest.raises(UserError, match=r"mount\.fs=xfs: .* has CONFIG_XFS_FS neither built in nor as a module"):
         file_systems.mounted(workload, [_arm(tmp_path, "base", "xfs", options)])
-
-
-def test_a_module_that_is_none_is_named(tmp_path: Path) -> None:
-    there = _modules(tmp_path)
-    there.mkdir(parents=True)
-    for name in ("brd.ko.xz", "btrfs.ko"):
-        (there / name).write_bytes(b"no module")
-    workload, _ = selection.select(FSMARK)
-    with pytest.raises(UserError, match=r"the module .*brd\.ko\.xz cannot be read"):
-        file_systems.mounted(workload, [_arm(tmp_path, "base", "btrfs", f"{RAM_DISK}=m\nCONFIG_BTRFS_FS=m\n")])
 
 
 def test_each_arm_mounts_its_own(tmp_path: Path) -> None:

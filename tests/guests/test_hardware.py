@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,7 @@ import pytest
 from lab.core import paths
 from lab.core.errors import UserError
 from lab.guests import hardware
-
-from ..fakes import capabilities
-from ..fuzz.damages import FILES
+from lab.guests.hardware import Cost, Divisor
 
 
 def _file(tmp_path: Path, *changes: tuple[str, str]) -> str:
@@ -25,7 +22,7 @@ def _file(tmp_path: Path, *changes: tuple[str, str]) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("name", hardware.names())
+@pytest.mark.parametrize("name", hardware.names(None))
 def test_every_shipped_machine_is_sound_and_says_where_its_numbers_are_from(name: str) -> None:
     machine = hardware.load(name)
     assert machine.name == name
@@ -39,28 +36,13 @@ def test_every_shipped_machine_is_sound_and_says_where_its_numbers_are_from(name
     assert machine.cost.instruction.estimate
 
 
-@pytest.mark.parametrize("name", hardware.names())
+@pytest.mark.parametrize("name", hardware.names(None))
 def test_every_estimate_that_costs_something_has_a_range(name: str) -> None:
     machine = hardware.load(name)
-    values = {name: getattr(machine.cost, name) for name in machine.cost.__struct_fields__}
+    values: dict[str, Cost | Divisor] = {**machine.cost.given()}
     values["overlap"] = machine.overlap.misses
     assert [name for name, value in values.items() if (value.low is None) == value.estimate] == []
     assert all(low < high for low, high in (value.range for value in values.values() if value.estimate))
-
-
-@pytest.mark.parametrize("damage", ["emptied", "cut", "folder", "unreadable"])
-def test_a_damaged_file_is_named(tmp_path: Path, damage: str) -> None:
-    path = _file(tmp_path)
-    FILES[damage](Path(path))
-    with capabilities.none(), pytest.raises(UserError, match=re.escape(path)):
-        hardware.load(path)
-
-
-def test_a_bit_that_turned_in_a_number_is_another_machine(tmp_path: Path) -> None:
-    """The file is the user's own text, without a seal: results of it have another fingerprint."""
-    before = hardware.load("zen4")
-    after = hardware.load(_file(tmp_path, ("stlb_hit = { cycles = 7", "stlb_hit = { cycles = 6")))
-    assert after.key != before.key
 
 
 def test_ranges_of_a_file_without_them(tmp_path: Path) -> None:
@@ -98,6 +80,7 @@ def test_every_shipped_machine_has_a_cpu_that_runs_the_same_everywhere(name: str
 
 def test_the_guest_of_exact_mode_is_no_machine() -> None:
     assert hardware.names() == ["sapphire-rapids", "sierra-forest", "zen4"]
+    assert hardware.names("arm64") == ["neoverse-n1"] and hardware.names("riscv64") == []
     assert hardware.DEFAULT in hardware.names()
 
 
@@ -109,10 +92,6 @@ def test_arguments_are_whole_numbers() -> None:
     assert arguments["rep_byte"] == "16"
     assert arguments["overlap"] == "2"
     assert "istlb" not in arguments
-
-
-def test_huge_pages_may_share_an_array() -> None:
-    assert not [word for word in hardware.load("zen4").arguments() if word.startswith("dtlb_2m")]
 
 
 def test_a_number_changes_the_key_and_a_word_does_not(tmp_path: Path) -> None:
@@ -162,14 +141,3 @@ def test_mistakes_are_named(tmp_path: Path, old: str, new: str, message: str) ->
         hardware.load(path)
     assert path in caught.value.message
     assert message in caught.value.message
-
-
-def test_an_unknown_key_gets_the_closest_one(tmp_path: Path) -> None:
-    with pytest.raises(UserError) as caught:
-        hardware.load(_file(tmp_path, ("l2_hit =", "l2_hits =")))
-    assert caught.value.hint == "did you mean l2_hit or llc_hit or stlb_hit?"
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"cannot read .*none\.toml"):
-        hardware.load(str(tmp_path / "none.toml"))

@@ -51,14 +51,6 @@ def test_a_container_or_nothing_at_all_still_has_a_line_each(tmp_path: Path, fil
     assert found["throttling"].value == "unknown"
 
 
-def test_what_a_file_may_say_and_should_not(tmp_path: Path) -> None:
-    odd = {**BENCH, "proc/loadavg": "busy", "proc/stat": "cpu 1 two 3", "proc/swaps": "?", f"{CPU}/smt/active": "yes"}
-    found = facts(plant(tmp_path, odd))
-    assert (found["load"].value, found["load"].state) == ("unknown", "limited")
-    assert found["steal"].value == "0.00 %"
-    assert (found["SMT"].state, found["swap"].value) == ("limited", "none")
-
-
 def test_huge_pages_set_aside_make_thp_no_matter(tmp_path: Path) -> None:
     pages = "sys/kernel/mm/hugepages/hugepages-2048kB"
     root = plant(tmp_path, {**LAPTOP, f"{pages}/nr_hugepages": "512", f"{pages}/free_hugepages": "500"})

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from lab.core import ansible, records
@@ -129,20 +128,6 @@ def test_the_key_depends_on_recipe_sources_suite_and_compiler(tmp_path: Path) ->
     assert len(keys) == 5
 
 
-def test_too_little_space_is_said_before(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    own_folders(monkeypatch, tmp_path)
-    usage = shutil.disk_usage("/")
-    monkeypatch.setattr(guest_image.shutil, "disk_usage", lambda _: usage._replace(free=3 << 20))
-    with pytest.raises(HostFailed, match="3 MiB free, the guest image needs 1024 MiB"):
-        guest_image.obtain(quiet())
-
-
-def test_the_shipped_recipe_and_programs() -> None:
-    assert {"fio", "busybox"} <= set(guest_image.read_recipe().packages)
-    into = {program.program: program.into for program in guest_image.own_programs()}
-    assert into["init"] == "init" and into["alloc-burst"] == "usr/bin/alloc-burst"
-
-
 def test_optional_packages_make_a_second_image() -> None:
     recipe = Recipe(schema=1, name="guest", packages=["fio"], optional=["iperf3", "fsmark"], trim=[])
     first = recipe.including(())
@@ -152,21 +137,6 @@ def test_optional_packages_make_a_second_image() -> None:
     assert second.packages == ["fio", "iperf3", "fsmark"] and recipe.including(["iperf3"]) == second
     assert recipe.including(["redis-server"]).packages == [*second.packages, "redis-server"]
     assert recipe.including(second.packages) == second
-
-
-def test_one_digest_stands_for_the_images_of_a_comparison(image: tuple[Image, Path]) -> None:
-    other = msgspec.structs.replace(image[0], sha256="0" * 64)
-    assert guest_image.digest_of([image[0], image[0]]) == image[0].sha256
-    assert guest_image.digest_of([image[0], other]) == guest_image.digest_of([other, image[0]])
-    assert guest_image.digest_of([image[0], other]) not in (image[0].sha256, other.sha256)
-
-
-def test_a_recipe_that_is_wrong_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "images" / "guest").mkdir(parents=True)
-    (tmp_path / "images" / "guest" / "image.toml").write_text("schema = 1\nname = 'guest'\npakages = []\n")
-    monkeypatch.setenv("LAB_HOME", str(tmp_path))
-    with pytest.raises(UserError, match=r"image\.toml"):
-        guest_image.read_recipe()
 
 
 def test_the_hosts_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from lab.core import paths
 from lab.core.progress import Progress
-from lab.guests import doctor, exact, kvm, run
+from lab.guests import exact, kvm, run
 from lab.guests.exact import Qemu
 from lab.guests.run import GuestExit
 from lab.kernels import store
@@ -70,18 +70,6 @@ def test_a_yes_is_kept_until_qemu_changes_or_somebody_asks_anew(
     assert asked == [300.0, 300.0, 900], "another QEMU is another question, and has the time that guests have"
 
 
-def test_the_doctor_tries_again_and_what_it_finds_is_kept(
-    tmp_path: Path, device: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kvm, "DEVICE", device)
-    probing(monkeypatch, tmp_path, "it does not nest")
-    with pytest.raises(kvm.Refusal):
-        kvm.require("qemu", device)
-    probing(monkeypatch, tmp_path, None)
-    assert doctor._live_mode("qemu").state == "ok"
-    assert kvm.require("qemu", device) == "host"
-
-
 def test_the_last_three_kernels_are_tried(tmp_path: Path, device: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[Path] = []
 
@@ -100,13 +88,6 @@ def test_the_last_three_kernels_are_tried(tmp_path: Path, device: Path, monkeypa
     monkeypatch.setattr(store, "builds", lambda: ((None, tmp_path / name, at) for name, at in used.items()))
     kvm.require("qemu", device)
     assert [path.parent.name for path in tried] == ["last", "third", "second"]
-
-
-def test_kvm_that_works(tmp_path: Path, device: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    probing(monkeypatch, tmp_path, None)
-    with pytest.raises(kvm.Refusal, match="there is no"):
-        kvm.require("qemu", tmp_path / "nothing")
-    assert kvm.require("qemu", device) == "host"
 
 
 class Qemus:
@@ -164,11 +145,6 @@ def test_a_machine_that_was_busy_for_a_moment_is_no_reason_for_another_cpu_model
     assert kvm.probe_kvm("qemu", [Path("one")]) == ("host", None)
     assert [model for _, model in qemus.booted] == ["host", "host,-arch-capabilities", "host"]
     assert qemus.limits_s == [(120, 12), (120, 12), (120, 50)]
-
-
-def test_the_cpu_model_that_works_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    Qemus(monkeypatch, ("one", "host,-arch-capabilities"))
-    assert kvm.probe_kvm("qemu", [Path("one")]) == ("host,-arch-capabilities", None)
 
 
 def test_a_device_for_others_names_the_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,21 +73,6 @@ def test_vng_is_asked_for_a_guest_without_network_or_balloon() -> None:
     assert "--disable-kvm" in live_machine.vng_argv(msgspec.structs.replace(guest, accelerator="tcg"))
 
 
-def test_a_slow_vng_has_the_time_that_guests_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    layout = topology.plan(host(LAPTOP), vcpus=1)
-    guest = LiveGuest(
-        qemu="/q", accelerator="kvm", shape=layout.shape, cpu_set=layout.cpu_sets[0], memory_mb=640, hugepage_kb=None,
-        arguments=[],
-    )  # fmt: skip
-    vng = tmp_path / "vng"
-    vng.write_text("#!/bin/sh\nexec sleep 60\n")
-    vng.chmod(0o755)
-    monkeypatch.setattr(live_machine, "find_vng", lambda: str(vng))
-    with pytest.raises(HostFailed, match=r"within 0\.2 s") as late:
-        live_machine.compose(guest, tmp_path, tmp_path, 0.2)
-    assert late.value.hint and "--guest-timeout" in late.value.hint
-
-
 def test_a_qemu_that_does_not_listen_is_waited_for_as_long_as_a_guest(tmp_path: Path) -> None:
     # It ends before any limit of our own would be reached.
     with subprocess.Popen(["sleep", "10"]) as process:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.core.errors import HostFailed, UserError
+from lab.core.errors import HostFailed
 from lab.guests import calibration, hardware, native, reach
 from lab.guests.calibration import Measurement
 from lab.guests.hardware import Host, Machine
@@ -149,12 +149,6 @@ def test_a_clock_that_does_not_hold_still_is_refused() -> None:
     assert "--cpu" in str(caught.value.hint)
 
 
-def test_a_clock_that_drifts_a_little_changes_nothing() -> None:
-    steady, drifting = (_fit(_with(_recorded("clean"), "ghz", change)) for change in (lambda _: 1, _drift))
-    assert drifting.machine.clock != steady.machine.clock
-    assert drifting.machine.cost.l2_hit.cycles == pytest.approx(steady.machine.cost.l2_hit.cycles, rel=0.05)
-
-
 def _drift(number: int) -> float:
     return 1 - 0.05 * number / 200
 
@@ -163,21 +157,6 @@ def test_a_host_on_which_nothing_could_be_measured_is_refused() -> None:
     nothing = b'{"t": "header", "schema": 1}\n{"t": "end"}\n'
     with pytest.raises(HostFailed, match="nearly every run was disturbed"):
         _fit(nothing)
-
-
-@pytest.mark.parametrize(
-    "output",
-    [
-        b"",
-        b"{}",
-        b'{"t": "header", "schema": 2}\n{"t": "end"}',
-        _recorded("clean")[:5000],
-        b'{"t": "header", "schema": 1}',
-    ],
-)
-def test_output_that_is_cut_off_is_refused(output: bytes) -> None:
-    with pytest.raises(HostFailed, match="the program that measures this host"):
-        native.parse(output)
 
 
 def test_samples_beside_another_thread_are_left_out_if_others_are_there() -> None:
@@ -194,21 +173,6 @@ def test_a_core_that_another_thread_always_uses_is_refused() -> None:
     busy = _with(_recorded("clean"), "width", lambda number: 1 if number < 9 else 0.7)
     with pytest.raises(HostFailed, match="nearly every run was disturbed"):
         _fit(busy)
-
-
-def test_what_always_ran_beside_another_thread_is_named() -> None:
-    output = b"\n".join(
-        _with(line, "width", lambda _: 0.7) if b'"name": "mix"' in line else line
-        for line in _recorded("clean").splitlines()
-    )
-    (note,) = [note for note in _fit(output).notes if "another thread" in note]
-    assert note.endswith(": mix") or ": mix," in note
-
-
-def test_a_clock_that_is_slow_to_read_is_named() -> None:
-    fact = b'{"t": "fact", "name": "clock_reading_ns", "value": 1200}\n{"t": "end"}'
-    notes = _fit(_recorded("clean").rstrip().removesuffix(b'{"t": "end"}') + fact).notes
-    assert any(note.startswith("reading the clock takes 1200 ns") for note in notes)
 
 
 def test_a_tlb_unlike_the_base_machines_is_the_measured_one() -> None:
@@ -239,19 +203,6 @@ def test_a_tlb_that_evicts_at_random_by_hand() -> None:
     assert found.second and found.second.value == pytest.approx(2000, rel=0.1)
 
 
-def test_one_wild_point_does_not_move_a_fit() -> None:
-    points = [(x, 0.0 if x <= 64 else 7.0 if x <= 1536 else 57.0) for x in SIZES]
-    points[SIZES.index(4096)] = (4096, 300.0)
-    found = reach.fit_tlb(points)
-    assert (found.hit, found.walk) == (7, pytest.approx(50))
-
-
-def test_a_tlb_whose_second_level_is_not_exhausted() -> None:
-    found = reach.fit_tlb([(x, 7.0 * (x > 96)) for x in SIZES])
-    assert (found.hit, found.second, found.walk) == (7, None, None)
-    assert (found.first.low, found.first.high) == (96, 128)
-
-
 def test_strings_by_hand() -> None:
     points = [(x, 20 + x / 32) for x in (16, 64, 256, 1024, 4096)]
     assert reach.fit_strings([*points, (512, 900.0)]) == (pytest.approx(20), pytest.approx(1 / 32))
@@ -265,21 +216,6 @@ def test_another_architecture_is_refused() -> None:
         native.require_architecture("aarch64")
 
 
-def test_a_cpu_that_is_not_ours_is_refused() -> None:
-    with pytest.raises(UserError, match="CPU 4000 is not one that this process may use"):
-        native.measure(cpu=4000, quick=True)
-
-
-@pytest.mark.parametrize(("available", "quick", "arena"), [(9000, False, 1024), (9000, True, 256), (1000, False, 256)])
-def test_memory_that_is_free_limits_what_is_walked_through(available: int, quick: bool, arena: int) -> None:
-    assert native._arena_mib(available, quick=quick) == arena
-
-
-def test_too_little_memory_is_refused() -> None:
-    with pytest.raises(HostFailed, match="300 MiB of memory are free"):
-        native._arena_mib(300, quick=True)
-
-
 # --- this host ---
 
 
@@ -289,21 +225,6 @@ def here() -> Samples:
     if not shutil.which("gcc") or not shutil.which("make"):
         pytest.skip("needs gcc and make")
     return native.measure(cpu=None, quick=True)
-
-
-def test_this_host_obeys_what_holds_for_all(here: Samples) -> None:
-    value = {name: here.one(name).value for name in here.series}
-    chase = {x: series.value for x, series in here.over("chase").items()}
-    assert chase[16 << 10] < chase[max(chase)], "the first level is faster than memory"
-    assert 2 < chase[16 << 10] < 10
-    assert here.over("chains")[1].value > 3 * chase[16 << 10]
-    assert value["lock_add"] > value["load_add_store"]
-    assert value["among_mfence"] > value["among_nothing"]
-    assert value["division"] > 5
-    assert value["branch_random"] > value["branch_predicted"]
-    assert value["fault"] > value["syscall"] > 20
-    assert here.over("rep_movsb")[16384].value > here.over("rep_movsb")[16].value
-    assert here.facts["mix_instructions"] > 10_000
 
 
 def test_this_hosts_machine_can_be_read_again(here: Samples, tmp_path: Path) -> None:

@@ -6,14 +6,11 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from qemu.qmp import QMPClient
 
-from lab.core.errors import GuestFailed
 from lab.guests import live_machine
 from lab.guests.topology import CpuSet
 
@@ -44,31 +41,6 @@ def mute(tmp_path: Path) -> Iterator[socket.socket]:
         listener.bind(str(tmp_path / live_machine.QMP))
         listener.listen()
         yield listener
-
-
-def test_a_qemu_that_does_not_answer_is_waited_for_as_long_as_a_guest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limits_s = []
-
-    async def connect(client: QMPClient, *_: object) -> bool:
-        return True
-
-    async def execute(client: QMPClient, command: str) -> None: ...
-
-    async def wait_for(answer: Coroutine[Any, Any, None], timeout_s: float) -> None:
-        answer.close()
-        limits_s.append(timeout_s)
-        raise TimeoutError
-
-    monkeypatch.setattr(live_machine, "_connect", connect)
-    monkeypatch.setattr(QMPClient, "execute", execute)
-    monkeypatch.setattr("asyncio.wait_for", wait_for)
-    with subprocess.Popen(["sleep", "60"]) as process:
-        with pytest.raises(GuestFailed, match="does not answer") as late:
-            live_machine.pin_and_start(process, tmp_path, CpuSet(cpus=[0], others=[], nodes=[]), timeout_s=900)
-        process.kill()
-    assert limits_s == [900] and late.value.hint and "--guest-timeout" in late.value.hint
 
 
 _GREETING = b'{"QMP": {"version": {"qemu": {"major": 7, "minor": 2, "micro": 0}}, "capabilities": []}}\r\n'

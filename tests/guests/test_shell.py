@@ -80,17 +80,6 @@ def test_the_guest_of_a_shell_has_the_accelerator_and_the_cpu_model_that_were_fo
     assert "--disable-kvm" in said.splitlines() and "accel=kvm" not in said
 
 
-@pytest.mark.usefixtures("guest")
-@pytest.mark.parametrize(("option", "limit_s"), [([], 300.0), (["--guest-timeout", "20m"], 1200.0)])
-def test_the_probe_has_the_time_that_the_guest_has(
-    monkeypatch: pytest.MonkeyPatch, option: list[str], limit_s: float
-) -> None:
-    asked: list[float] = []
-    monkeypatch.setattr(kvm, "require", lambda qemu, *, guest_timeout_s, **_: asked.append(guest_timeout_s) or "host")
-    assert main.run(["shell", "file:one", "--accel", "kvm", *option, "--", "true"]) == 0
-    assert set(asked) == {limit_s}
-
-
 # As vng does: what runs the guest is a process of its own, and its messages come by a file.
 HANGS = """#!/bin/sh
 echo 'last words' >console.log
@@ -152,13 +141,6 @@ def test_a_shell_that_hangs_gives_the_terminal_back_as_it_was(tmp_path: Path) ->
     assert not _lives(int((tmp_path / "pid").read_text()))
     os.close(controller)
     os.close(terminal)
-
-
-def test_a_shell_under_kvm_never_falls_back_to_an_emulator() -> None:
-    assert shell.accelerator_options("tcg", "max") == []
-    assert shell.accelerator_options("kvm", "host") == ["--qemu-opts=-machine accel=kvm"]
-    (options,) = shell.accelerator_options("kvm", "host,-arch-capabilities")
-    assert options.endswith(" -cpu host,-arch-capabilities")
 
 
 def test_the_messages_of_a_commands_kernel_go_into_a_file(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -243,9 +242,7 @@ def test_a_locked_database_costs_a_warning_and_the_result_is_found_later(
         pass
     holder = sqlite3.connect(str(database.choose(None).database), isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
-    started = time.monotonic()
     history.remember(folder, Progress())
-    assert time.monotonic() - started < 5
     assert "another program holds it locked" in capsys.readouterr().err
     assert result_folders.load_result(folder).result == folder.name
     holder.execute("ROLLBACK")
@@ -311,10 +308,3 @@ def test_what_the_history_does_not_have(words: list[str], said: str, capsys: pyt
     store(2)
     assert main.run(["history", *words]) == 2
     assert said in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", ["password", "sslpassword"])
-def test_passwords_in_a_query_are_not_shown(name: str) -> None:
-    shown = database.shown(database.choose(f"postgresql://me:one@host/lab?{name}=two&sslmode=require"))
-    assert "one" not in shown and "two" not in shown
-    assert f"{name}=***" in shown and "me:***@host/lab" in shown and "sslmode=require" in shown

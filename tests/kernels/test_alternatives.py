@@ -41,16 +41,6 @@ def test_tables_of_every_form_are_read(form: str, count: int) -> None:
     assert found == [Alternative(TEXT + offset, *feature, inverted=not_there) for offset, feature, not_there in entries]
 
 
-def test_flags_other_than_inversion_do_not_count() -> None:
-    (found,) = alternatives.parse(struct.pack("<iiHHBB", TEXT - AT, 0, 9 * 32 + 20, 2, 6, 5), AT)
-    assert found == Alternative(TEXT, *SMAP)
-
-
-@pytest.mark.parametrize("damaged", [b"", b"\0" * 7, b"\xff" * 84, struct.pack("<iiHBB", 0, 0, 0, 3, 5)])
-def test_what_is_no_table_gives_nothing(damaged: bytes) -> None:
-    assert alternatives.parse(damaged, AT) == []
-
-
 def elf(section: bytes, name: bytes = b".altinstructions") -> bytes:
     """An ELF file with one section, and that of their names."""
     names = b"\0" + name + b"\0.shstrtab\0"
@@ -120,12 +110,3 @@ def test_what_only_one_kernel_looks_for_comes_first() -> None:
     assert fsrm.only_test == ["copy"] and fsrm.differs
     assert (erms.functions, erms.only_base, erms.only_test) == (["clear_page"], [], ["clear_user"])
     assert not smap.differs
-
-
-def test_functions_that_ran_come_first() -> None:
-    places = [(name, ERMS) for name in ("a", "b", "c")] + [(name, FSRM) for name in ("x", "y")]
-    other = [("a", ERMS), ("x", FSRM)]
-    found = alternatives.choices([kernel(*places), kernel(*other)], set(), {"erms", "fsrm"}, {"c": 7, "b": 9})
-    assert [one.feature for one in found] == ["erms", "fsrm"]
-    assert found[0].only_base == ["b", "c"] and found[0].ran == ["b", "c"]
-    assert alternatives.choices([kernel(*places)], set(), set())[0].only_base == []

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.bisection.commit_range import suffix_of
 from lab.compare.plan import MeasureOptions
-from lab.core import records
 from lab.core.errors import UserError
 from lab.guests import exact
 from lab.kernels import architecture, debs, files, kallsyms
@@ -90,11 +88,6 @@ def test_a_spec_for_an_architecture(text: str, guests: str, expected: str) -> No
     assert for_architecture(text, guests) == expected
 
 
-def test_all_commits_of_a_range_are_for_the_architecture_of_its_ends() -> None:
-    suffix = suffix_of("v6.12%arch=arm64%CONFIG_HZ_1000=y@thp=never")
-    assert dict(parse(f"0123abc{suffix}").kconfig) == {"arch": "arm64", "CONFIG_HZ_1000": "y"}
-
-
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
@@ -112,23 +105,44 @@ def test_what_is_refused(ask: Callable[[], object], message: str) -> None:
     assert message in raised.value.message and raised.value.hint
 
 
-def test_packages_of_the_default_architecture_keep_their_keys() -> None:
-    """The digest of a source is the key of what was measured before there were others."""
-    plain = KernelSpec(text="deb:6.12", source=DebSource(package="p", version="1"))
-    assert plain.request_key() == records.digest({"type": "deb", "package": "p", "version": "1"})
-    other = KernelSpec(text="deb:6.12:arm64", source=DebSource(package="p", version="1", architecture="arm64"))
-    assert plain.request_key() != other.request_key()
-
-
 def test_without_a_model_instructions_decide() -> None:
     specs = [KernelSpec(text="f", source=FileSource(path="/f", sha256="0", release="6", architecture="arm64"))]
     asked = MeasureOptions(workload=("syscalls",))
     counted = asked.for_kernels(specs)
     assert (counted.model, counted.metric, counted.common(None)["machine"]) == ("count", "instructions", None)
     assert asked.for_kernels([KernelSpec(text="d", source=DebSource(package="p", version="1"))]) is asked
-    for wrong in (MeasureOptions(workload=("w",), model="tlb"), MeasureOptions(workload=("w",), metric="cycles")):
+    for wrong in (MeasureOptions(workload=("w",), model="full"), MeasureOptions(workload=("w",), metric="cycles")):
         with pytest.raises(UserError, match="arm64 guests have no cost model"):
             wrong.for_kernels(specs)
+
+
+def _specs(name: str) -> list[KernelSpec]:
+    return [KernelSpec(text="f", source=FileSource(path="/f", sha256="0", release="6", architecture=name))]
+
+
+def test_cycles_of_arm64_are_modelled_where_they_are_asked_for() -> None:
+    asked = MeasureOptions(workload=("syscalls",), model="tlb")
+    found = asked.for_kernels(_specs("arm64"))
+    assert (found.model, found.metric, found.machine) == ("tlb", None, ARM64.experimental)
+    assert found.common(None)["machine"] == ARM64.experimental
+    with pytest.raises(UserError, match="riscv64 guests have no cost model"):
+        asked.for_kernels(_specs("riscv64"))
+    with pytest.raises(UserError, match="no cost model"):
+        asked.for_kernels([*_specs("arm64"), *_specs("x86_64")])
+
+
+@pytest.mark.parametrize(("guests", "machine"), [("arm64", "zen4"), ("x86_64", "neoverse-n1")])
+def test_machines_of_another_architecture_are_refused(guests: str, machine: str) -> None:
+    with pytest.raises(UserError, match=f"{machine}: it is of .*, and the guests are of {guests}") as raised:
+        MeasureOptions(workload=("w",), model="tlb", machine=machine).for_kernels(_specs(guests))
+    assert raised.value.hint
+
+
+def test_an_experimental_model_is_called_so() -> None:
+    for trial in ("tlb neoverse-n1 01234567", "neoverse-n1"):
+        assert architecture.experiment(trial) == f"{trial}, experimental"
+    for other in ("tlb zen4 01234567", "count 01234567", "zen4", "none"):
+        assert architecture.experiment(other) == other
 
 
 def test_the_base_of_symbols_that_arm64_writes_at_boot() -> None:

@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import itertools
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -24,7 +23,6 @@ from lab.core import ansible, paths, records
 from lab.core.errors import BuildFailed, HostFailed, UserError
 from lab.core.executor import Work
 from lab.core.git import Repo
-from lab.core.process import kill_tagged
 from lab.core.progress import Progress
 from lab.kernels import build, compilers, debs, store
 from lab.kernels.architecture import MachineType
@@ -152,18 +150,6 @@ def test_a_build_is_whole(built: Build, linux: Path) -> None:
     assert built.inputs.kconfig_sha256 == records.digest(config)
 
 
-def test_two_trees_with_one_source_have_logs_of_their_own(built: Build, linux: Path, tmp_path: Path) -> None:
-    git(tmp_path, "clone", "-q", str(linux), "clone")
-    requests = []
-    for top in (linux, tmp_path / "clone"):
-        source = spec_of(top, built.commit).source
-        assert isinstance(source, build.TreeSource)
-        requests.append(BuildRequest(text="HEAD", source=source, kconfig=(), compiler=compiler()))
-    ours, theirs = requests
-    assert ours.source.tree_id == theirs.source.tree_id
-    assert build.Workspace(ours).log != build.Workspace(theirs).log
-
-
 def test_a_hit_runs_nothing(built: Build, linux: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = spec_of(linux, built.commit)
     record = store.folder_of(built.key) / "build.json"
@@ -220,18 +206,6 @@ def test_other_kconfig_and_another_compiler_are_another_kernel(built: Build, lin
     assert "CONFIG_SLUB_DEBUG=y" in (store.folder_of(other.key) / "config").read_text()
     assert (other.inputs.compiler, other.compiler_command) == ("gcc (fake) 77.1", cc.command)
     assert store.find(built.key) == built
-
-
-def test_a_worktree_that_a_killed_git_left_locked_and_that_was_cleared_away_is_made_anew(
-    built: Build, linux: Path
-) -> None:
-    (worktree,) = (item.path for item in gc.items() if item.path.name == "src")
-    registered = (worktree / ".git").read_text().split()[1]
-    Path(registered, "locked").write_text("initializing")
-    shutil.rmtree(worktree)
-    text = (linux / "mm" / "mmap.c").read_text()
-    _obtain(spec_of(linux, _break(linux, f"{text}int locked;\n")))
-    assert (worktree / ".git").is_file()
 
 
 def test_a_revision_is_built_for_another_architecture(
@@ -317,44 +291,11 @@ def test_a_compile_error_names_the_first_one_and_the_log(built: Build, linux: Pa
     assert not _unfinished(), "make's own failure leaves whole objects behind"
 
 
-def test_a_full_disk_is_the_hosts_failure_and_the_build_folder_is_not_trusted(built: Build, linux: Path) -> None:
-    bad = _break(linux, '#error "mm/mmap.s: No space left on device"\n')
-    with pytest.raises(HostFailed, match="no disk space left while building") as caught:
-        _obtain(spec_of(linux, bad))
-    assert caught.value.exit_status == 4 and caught.value.log is not None
-    assert _unfinished()
-
-
 def test_a_compiler_that_was_killed_is_not_the_commits_fault(built: Build, linux: Path) -> None:
     bad = _break(linux, '#error "gcc: fatal error: Killed signal terminated program cc1"\n')
     with pytest.raises(HostFailed, match="the compiler was killed while building") as caught:
         _obtain(spec_of(linux, bad))
     assert "smaller -j" in str(caught.value.hint) and caught.value.exit_status == 4
-
-
-def test_a_build_that_was_broken_off_is_not_the_commits_fault(
-    built: Build, linux: Path, head: str, hold: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    worktree = build.worktree_of(spec_of(linux, head).source.tree)
-    building = start_build(linux, head)
-    _wait_for(Path(f"{hold}.reached").exists)
-    kill_tagged(ansible.TAG, str(worktree))
-    _, said = building.communicate(timeout=30)
-    assert "HostFailed: the build of" in said and "was broken off" in said
-    assert _unfinished(), "what make was at is not trusted"
-    monkeypatch.setenv("FAKE_HOLD", "")
-    assert _obtain(spec_of(linux, head)).commit == head
-
-
-def test_too_little_space_is_said_before_anything_is_run(
-    linux: Path, head: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec = spec_of(linux, head)
-    monkeypatch.setattr(ansible, "play", _refuse)
-    usage = shutil.disk_usage("/")
-    monkeypatch.setattr(build.shutil, "disk_usage", lambda _: usage._replace(free=7 << 20))
-    with pytest.raises(HostFailed, match="7 MiB free, a kernel build needs 3072 MiB"):
-        _obtain(spec)
 
 
 def test_a_tree_too_old_for_the_compiler_says_so(home: Path, linux: Path) -> None:
@@ -424,15 +365,6 @@ def test_build_folders_that_were_cleared_away_are_made_anew(built: Build, linux:
     assert store.find(built.key) == built
 
 
-def test_a_tree_source_becomes_a_kernel_that_names_its_files(built: Build, linux: Path) -> None:
-    kernel = spec_of(linux, built.commit).obtain(Work(progress=quiet()))
-    folder = store.folder_of(built.key)
-    assert (kernel.key, kernel.release, kernel.commit) == (built.key, "6.99.0", built.commit)
-    assert (kernel.bzimage, kernel.symbols) == (folder / "bzImage", folder / "System.map")
-    assert kernel.vmlinux is None, "the fake one has no PVH note"
-    assert kernel.machines() == [MachineType.Q35]
-
-
 @pytest.mark.parametrize(
     ("log", "line"),
     [
@@ -457,13 +389,3 @@ def test_a_tree_source_becomes_a_kernel_that_names_its_files(built: Build, linux
 )
 def test_the_first_error_of_a_log(log: str, line: str | None) -> None:
     assert build.first_error(log) == line
-
-
-def test_a_worktree_of_a_tree_that_was_made_anew_is_checked_out_again(tmp_path: Path) -> None:
-    worktree = tmp_path / "src"
-    assert not build.is_orphan(worktree)
-    worktree.mkdir()
-    (worktree / ".git").write_text(f"gitdir: {tmp_path}/default.git/worktrees/src\n")
-    assert build.is_orphan(worktree)
-    (tmp_path / "default.git" / "worktrees" / "src").mkdir(parents=True)
-    assert not build.is_orphan(worktree)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
-from lab.core.errors import HostFailed, LabError, UserError
+from lab.core.errors import HostFailed, UserError
 from lab.kernels import compilers
 from lab.kernels.compilers import Compiler
 
@@ -29,16 +28,6 @@ def test_clang_is_told_from_gcc_though_it_defines_gnuc_too(tmp_path: Path) -> No
     macros = "#define __GNUC__ 4\\n#define __clang_major__ 17\\n"
     found = compilers.identify(str(write_compiler(tmp_path, "cc17", "clang version 17.0.1", macros=macros)))
     assert (found.family, found.major, found.version) == ("clang", 17, "clang version 17.0.1")
-
-
-def test_what_is_no_compiler_is_refused(tmp_path: Path) -> None:
-    other = write_compiler(tmp_path, "tcc", "tcc version 0.9", macros="#define __TINYC__ 928\\n")
-    with pytest.raises(UserError, match="neither gcc nor clang"):
-        compilers.identify(str(other))
-    with pytest.raises(UserError, match="neither gcc nor clang"):
-        compilers.identify(str(write_compiler(tmp_path, "silent", "", macros="")))
-    with pytest.raises(LabError):
-        compilers.identify("false")
 
 
 @pytest.mark.parametrize("evil", ["gcc;touch pwned", "$(touch pwned)", "gcc -B.", "--help", "", "a\nb", "`x`", "gcc\n"])
@@ -80,13 +69,6 @@ def test_compilers_too_new_for_a_kernel(family: str, major: int, kernel: tuple[i
         assert hint is None
     else:
         assert reason in str(hint) and f"v{kernel[0]}.{kernel[1]}" in str(hint) and "--cc" in str(hint)
-
-
-def test_ccache_is_used_when_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
-    assert _compiler().make_command == "ccache gcc-12"
-    monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert _compiler().make_command == "gcc-12"
 
 
 def test_a_cross_compiler_that_is_not_there_names_its_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

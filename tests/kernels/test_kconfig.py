@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from lab.core.paths import room
-from lab.guests import shell
 from lab.kernels import architecture, kconfig
 from lab.kernels.kconfig import NOTHING, Needs
 
@@ -30,12 +29,6 @@ def test_parse_reads_values_and_what_is_not_set() -> None:
     }
 
 
-def test_a_fragment_is_read_back_as_it_was() -> None:
-    options = {"CONFIG_SMP": "y", "CONFIG_NUMA": "n", "CONFIG_NAME": '"x y"'}
-    assert kconfig.parse(kconfig.fragment(options)) == options
-    assert "# CONFIG_NUMA is not set\n" in kconfig.fragment(options)
-
-
 @pytest.mark.parametrize("guests", architecture.names())
 def test_every_line_of_the_shipped_fragments_is_understood_and_none_is_in_both(guests: str) -> None:
     required, optional = kconfig.guest_options(guests)
@@ -45,22 +38,6 @@ def test_every_line_of_the_shipped_fragments_is_understood_and_none_is_in_both(g
         lines = [line for line in "".join(texts).splitlines() if "CONFIG_" in line and not line.startswith("# ")]
         assert len(options) == len(lines) > 5
     assert not required.keys() & optional.keys()
-
-
-def test_each_architecture_has_its_own_part() -> None:
-    (x86, _), (arm64, _) = kconfig.requested([]), kconfig.requested([], guests="arm64")
-    assert "CONFIG_PVH" in x86 and not {name for name in x86 if "ARM64" in name or "PL011" in name}
-    assert "CONFIG_SERIAL_AMBA_PL011" in arm64 and not {name for name in arm64 if "X86" in name or "KVM" in name}
-    assert x86["CONFIG_TRANSPARENT_HUGEPAGE"] == arm64["CONFIG_TRANSPARENT_HUGEPAGE"] == "y"
-
-
-def test_a_shell_adds_what_its_root_needs_and_other_guests_do_not() -> None:
-    needs = kconfig.shell_needs()
-    assert not needs.optional and needs.required >= set(shell.NEEDS)
-    assert not needs.required & {name for options in kconfig.requested([]) for name in options}
-    assert dict(kconfig.missing([("CONFIG_OVERLAY_FS", "n")], needs.required)) == dict.fromkeys(
-        needs.required - {"CONFIG_OVERLAY_FS"}, "y"
-    )
 
 
 def test_the_specs_own_options_win() -> None:

@@ -74,10 +74,6 @@ def test_the_configuration_is_beside_the_image_or_in_it(tmp_path: Path) -> None:
     assert _obtain(path).configuration() == {"CONFIG_AIO": "y"}
 
 
-def test_the_compiler_of_a_file_is_that_of_its_banner(tmp_path: Path) -> None:
-    assert _obtain(_bzimage(tmp_path / "vmlinuz", elf())).compiler() == "gcc"
-
-
 def test_both_arms_get_the_fastest_machine_that_both_boot_on(tmp_path: Path) -> None:
     fast = _obtain(_bzimage(tmp_path / "vmlinuz", elf()))
     slow = kernel("other")
@@ -86,9 +82,3 @@ def test_both_arms_get_the_fastest_machine_that_both_boot_on(tmp_path: Path) -> 
     only_fast = dataclasses.replace(fast, bzimage=None)
     with pytest.raises(UserError, match=r"no machine type boots all of .*other \(q35\)"):
         common_machine(only_fast, slow)
-
-
-def test_equal_content_is_one_kernel_and_other_content_another(tmp_path: Path) -> None:
-    one, two = (_bzimage(tmp_path / name, elf()) for name in ("one", "two"))
-    other = _bzimage(tmp_path / "other", elf(pvh=False))
-    assert _obtain(one).key == _obtain(two).key != _obtain(other).key

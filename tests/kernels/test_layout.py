@@ -16,7 +16,7 @@ from lab.kernels.kernel import resolve
 from lab.kernels.spec import parse, with_layout
 
 from ..fakes.build import own_folders
-from ..fakes.kernel import SCRIPT, change, commit_all, git, make_kernel
+from ..fakes.kernel import SCRIPT, commit_all, git, make_kernel
 
 
 @pytest.fixture(autouse=True)
@@ -46,17 +46,6 @@ def test_a_layout_is_a_patch_to_the_linker_script_alone(linux: Path) -> None:
 def test_each_number_is_another_layout_and_always_the_same(linux: Path) -> None:
     numbers = [source(f"HEAD+layout-{number}", linux).tree_id for number in (1, 2, 3, 1)]
     assert len({*numbers}) == 3 and numbers[0] == numbers[3]
-
-
-def test_a_layout_comes_after_the_patches(linux: Path, tmp_path: Path) -> None:
-    fix = tmp_path / "script.patch"
-    change(linux, 9)
-    (linux / layout.SCRIPT).write_text(SCRIPT.replace("*(.ref.text)", "*(.ref.text) /* here */"))
-    fix.write_text(git(linux, "diff") + "\n")
-    git(linux, "checkout", "-q", ".")
-    one = source(f"HEAD+{fix}+layout-1", linux)
-    assert one.patches == ("script.patch", "layout-1")
-    assert one.tree_id == source(f"HEAD+layout-1+{fix}", linux).tree_id
 
 
 def test_every_statement_stays_and_groups_come_before_it() -> None:
@@ -109,11 +98,6 @@ def test_the_linker_places_the_functions_of_objects_in_that_order(tmp_path: Path
 def test_a_spec_with_another_layout(text: str, number: int, expected: str) -> None:
     assert with_layout(text, number) == expected
     assert f"layout-{expected.partition('layout-')[2][0]}" in parse(expected).patches
-
-
-def test_a_built_kernel_cannot_be_laid_out_anew() -> None:
-    with pytest.raises(UserError, match=r"deb:6\.12 is a built kernel: patches need a revision or a worktree"):
-        with_layout("deb:6.12", 1)
 
 
 @pytest.mark.parametrize("name", ["layout-0", "layout-", "layout-x", "layout-01", "layout"])

@@ -9,13 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.core import paths
 from lab.core.errors import HostFailed
-from lab.core.progress import Progress
 from lab.kernels import debs, package_lists
 from lab.kernels.package_lists import Offer, all_suites
-
-from ..fuzz.damages import FILES
 
 PACKAGES = """\
 Package: linux-image-6.12.107+deb13-cloud-amd64
@@ -87,29 +83,3 @@ def test_an_archive_without_a_good_signature_is_refused(
         index.write_text(PACKAGES.replace("6.12.107-1", "6.12.108-1"))
     with pytest.raises(HostFailed, match=r"cannot fetch the package lists of Debian's suites: apt-get exited with"):
         all_suites()
-
-
-DAMAGES = {**{name: FILES[name] for name in ("emptied", "cut", "turned", "folder")}, "gone": Path.unlink}
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("pattern", ["lists/*_Packages*", "lists/*_InRelease", "sources.list", "apt.conf", "fetched"])
-@pytest.mark.usefixtures("archive")
-def test_a_damaged_list_is_named_and_fetched_again(
-    pattern: str, damage: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = debs.kernels(all_suites())
-    assert before
-    (path,) = paths.cache_dir("packages").glob(pattern)
-    content = path.read_bytes()
-    DAMAGES[damage](path)
-    is_old = (path.name, damage) == ("fetched", "emptied")  # as labs left it that kept the time alone
-    assert debs.kernels(all_suites(Progress())) == before
-    said = capsys.readouterr().err
-    if path.name == "fetched":
-        assert is_old or damage == "gone" or str(path) in said
-    else:
-        assert f"{path} is not what was fetched" in said
-        assert path.read_bytes() == content
-    assert debs.kernels(all_suites(Progress())) == before
-    assert "not what was fetched" not in capsys.readouterr().err, "once is enough"

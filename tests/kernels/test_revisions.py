@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import os
-import struct
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from lab.core import records
 from lab.core.errors import UserError
 from lab.kernels import trees
 from lab.kernels.build import TreeSource
-from lab.kernels.files import FileSource
-from lab.kernels.kernel import KernelSpec, resolve
+from lab.kernels.kernel import resolve
 
 from ..fakes.kernel import UPSTREAM, change, commit_all, fingerprint, git, make_kernel
 
@@ -155,14 +151,6 @@ def test_a_set_of_patches_is_applied_in_order(linux: Path, shipped: Path) -> Non
     assert found.tree_id != _tree(f"HEAD+{shipped / '0001-first.patch'}", linux).tree_id
 
 
-def test_a_file_wins_over_a_set_of_that_name(
-    linux: Path, shipped: Path, fix: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(fix.parent)
-    fix.rename("twice")
-    assert _tree("HEAD+twice", linux).patches == ("twice",)
-
-
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
@@ -184,23 +172,6 @@ def test_worktree_of_a_linked_checkout_and_with_a_patch(linux: Path, tmp_path: P
     git(linux, "worktree", "add", "-q", str(tmp_path / "second"), "HEAD~1")
     assert _tree(f"worktree:{tmp_path / 'second'}").commit == git(linux, "rev-parse", "HEAD~1")
     assert _tree(f"worktree:{linux}+{fix}").tree_id == _tree(f"HEAD+{fix}", linux).tree_id
-
-
-def test_worktree_with_a_split_index(linux: Path) -> None:
-    git(linux, "update-index", "--split-index")
-    change(linux, 6)
-    before = fingerprint(linux)
-    found = _tree(f"worktree:{linux}")
-    assert "addr += 6" in trees.open_tree(str(linux)).repo.git("show", f"{found.tree_id}:mm/mmap.c")
-    assert fingerprint(linux) == before
-
-
-@pytest.mark.parametrize("evil", ["--help", "-x", "$(touch pwned)", "; touch pwned", "`touch pwned`", "a..b"])
-def test_odd_revisions_are_only_unknown(linux: Path, evil: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(linux)
-    with pytest.raises(UserError, match="unknown revision"):
-        resolve(evil, str(linux))
-    assert not (linux / "pwned").exists()
 
 
 def test_unknown_names_say_what_to_do(linux: Path, fix: Path, tmp_path: Path) -> None:
@@ -240,17 +211,3 @@ def test_an_ambiguous_id_lists_the_candidates(linux: Path) -> None:
         resolve(commit[:4], str(linux))
     assert commit[:16] in caught.value.message and seen[commit[:4]][:16] in caught.value.message
     assert f'("subject {number}")' in caught.value.message
-
-
-def test_a_file(tmp_path: Path) -> None:
-    image = bytearray(2048)
-    image[0x202:0x206] = b"HdrS"
-    struct.pack_into("<H", image, 0x20E, 0x300)
-    image[0x500:0x520] = b"6.12.1-test (me@here) #1 SMP".ljust(32, b"\0")
-    path = tmp_path / "vmlinuz"
-    path.write_bytes(image)
-    spec = resolve(f"file:{path}@thp=never")
-    assert isinstance(spec.source, FileSource)
-    assert (spec.source.release, spec.source.modules) == ("6.12.1-test", None)
-    assert spec.settings == (("thp", "never"),)
-    assert msgspec.json.decode(records.encode(spec), type=KernelSpec) == spec

@@ -108,10 +108,6 @@ def test_the_configuration_of_a_package_is_kconfig() -> None:
         parse("deb:6.12@config:distro")
 
 
-def test_string_kconfig_values() -> None:
-    assert parse('HEAD%LOCALVERSION="-a,b"').kconfig == (("CONFIG_LOCALVERSION", '"-a,b"'),)
-
-
 def test_patches_by_name_and_by_existence(tmp_path: Path) -> None:
     assert parse("v6.12+a.patch+dir/b.diff").patches == ("a.patch", "dir/b.diff")
     odd = tmp_path / "x+y"
@@ -122,21 +118,6 @@ def test_patches_by_name_and_by_existence(tmp_path: Path) -> None:
     unnamed.touch()
     parsed = parse(f"HEAD+{patch}+{unnamed}")
     assert (parsed.body, parsed.patches) == ("HEAD", (str(patch), str(unnamed)))
-
-
-def test_patches_of_the_lab_go_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    parsed = parse("efa7df3e3bb5^+hugetlb-pin-tax+a.patch+no-folio-batching@thp=never")
-    assert (parsed.body, parsed.patches) == ("efa7df3e3bb5^", ("hugetlb-pin-tax", "a.patch", "no-folio-batching"))
-    assert parse("worktree:.+hugetlb-pin-tax").patches == ("hugetlb-pin-tax",)
-    assert parse("v6+hugetlb-pin").patches == ()
-    # A file in the current folder wins: here the longer one, whose name ends like the lab's.
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "b+hugetlb-pin-tax").touch()
-    assert parse("v6+b+hugetlb-pin-tax").patches == ("b+hugetlb-pin-tax",)
-
-
-def test_a_patch_name_may_contain_what_opens_a_suffix() -> None:
-    assert parse("HEAD+50%-a@b.patch").patches == ("50%-a@b.patch",)
 
 
 def test_kinds(tmp_path: Path) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
 from lab.core import records
-from lab.core.errors import HostFailed
 from lab.kernels import store
 from lab.kernels.store import Build, BuildInputs
 
@@ -72,25 +70,6 @@ def test_who_comes_first_stays() -> None:
     assert (store.folder_of(key) / "bzImage").read_bytes() == b"kernel of one"
 
 
-def test_the_rest_of_an_interrupted_removal_is_in_nobodys_way() -> None:
-    staging, key = _staged(_inputs())
-    store.folder_of(key).mkdir()
-    (store.folder_of(key) / "vmlinux").touch()
-    store.adopt(staging, key)
-    assert store.find(key) is not None
-    assert not (store.folder_of(key) / "vmlinux").exists()
-
-
-def test_a_folder_without_a_record_is_no_kernel() -> None:
-    staging, key = _staged(_inputs())
-    (staging / "build.json").unlink()
-    with pytest.raises(HostFailed, match=r"build\.json is not a readable Build record"):
-        store.adopt(staging, key)
-    store.folder_of(key).mkdir()
-    assert store.find(key) is None
-    assert list(store.builds()) == []
-
-
 def test_requests_lead_to_kernels_for_as_long_as_those_are_there() -> None:
     staging, key = _staged(_inputs())
     request = records.digest("what was asked")
@@ -117,25 +96,6 @@ def test_garbage_is_what_was_not_used_for_long(monkeypatch: pytest.MonkeyPatch) 
         assert removed[0][1] > 100
         assert (store.find(old_key) is not None) == dry_run
     assert [build.key for build, _, _ in store.builds()] == [new_key]
-
-
-def test_leftovers_of_killed_builds_are_garbage_and_those_of_running_ones_are_not() -> None:
-    mine = staging_dir()
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    theirs = store.kernels_dir() / f".staging-{ended.pid}-0011aabb"
-    theirs.mkdir()
-    records.save(theirs / "build.json", "half of a record")
-    assert [path for path, _ in store.collect_garbage(1e9, dry_run=False)] == [theirs]
-    assert mine.is_dir()
-
-
-def test_a_kernel_with_an_unreadable_record_is_none(caplog: pytest.LogCaptureFixture) -> None:
-    staging, key = _staged(_inputs())
-    store.adopt(staging, key)
-    (store.folder_of(key) / "build.json").write_text('{"schema": 1, "surprise": true}')
-    assert list(store.builds()) == []
-    assert store.find(key) is None and "build.json" in caplog.text
 
 
 @pytest.mark.parametrize("content", [b"", b"kernel of onf", None], ids=["emptied", "one bit", "gone"])

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 import subprocess
 import tarfile
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -16,8 +13,7 @@ from click.testing import CliRunner
 
 from lab.cli.kernel import tree as tree_command
 from lab.core.errors import HostFailed, UserError
-from lab.core.git import PatchFailed, Repo
-from lab.core.locks import make_once
+from lab.core.git import Repo
 from lab.core.progress import QUIET
 from lab.kernels import debs, default_tree, trees
 from lab.kernels.kernel import resolve
@@ -96,39 +92,6 @@ def test_the_import_is_reproducible(tmp_path: Path, package: default_tree.Source
     assert default_tree.build(tmp_path / "b.git", package, story, QUIET) == first
 
 
-def test_patches_that_do_not_lead_back_are_refused(
-    tmp_path: Path, package: default_tree.Source, story: list[Path]
-) -> None:
-    with pytest.raises(HostFailed, match="do not lead back"):
-        default_tree.build(tmp_path / "a.git", package, story[:2], QUIET)
-    with pytest.raises(HostFailed, match=r"0001-x.patch does not apply .*mm/mmap.c, the hunk at line 3"):
-        default_tree.build(tmp_path / "b.git", package, story[1:], QUIET)
-
-
-def test_the_default_tree_is_imported_once_by_many(
-    package: default_tree.Source, story: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = []
-
-    def source(downloads: Path, progress: object) -> default_tree.Source:
-        asked.append(downloads)
-        time.sleep(0.1)
-        return package
-
-    monkeypatch.setattr(default_tree, "source", source)
-    monkeypatch.setattr(default_tree, "story", lambda: story)
-    found: list[trees.Tree] = []
-    threads = [threading.Thread(target=lambda: found.append(trees.open_tree())) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(asked) == 1
-    assert len({one.head for one in found}) == 1 and len(found) == 4
-    assert found[0].record.version == "6.12.1-1~deb12u1"
-    assert trees.names() == ["default"]
-
-
 def test_an_interrupted_import_leaves_nothing_that_looks_finished(
     package: default_tree.Source, story: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,20 +111,6 @@ def test_an_interrupted_import_leaves_nothing_that_looks_finished(
     assert trees.names() == []
     assert trees.import_default().head
     assert not stale.exists()
-
-
-def test_a_broken_archive_is_the_hosts_failure(tmp_path: Path, story: list[Path]) -> None:
-    archive = tmp_path / "x.tar"
-    with tarfile.open(archive, "w") as out:
-        pipe = tarfile.TarInfo("linux/pipe")
-        pipe.type = tarfile.FIFOTYPE
-        out.addfile(pipe, io.BytesIO())
-    given = default_tree.Source(archive=str(archive), version="1")
-    with pytest.raises(HostFailed, match="pipe"):
-        default_tree.build(tmp_path / "a.git", given, story, QUIET)
-    archive.write_bytes(b"\xfd7zXZ\0 no archive")
-    with pytest.raises(HostFailed, match="cannot be read"):
-        default_tree.build(tmp_path / "b.git", given, story, QUIET)
 
 
 def test_a_users_checkout_is_only_read(linux: Path) -> None:
@@ -200,23 +149,6 @@ def test_a_series_of_patches_leads_where_its_commits_do(linux: Path, tmp_path: P
     assert len(patches) == 5
     for count in range(6):
         assert repo.patched_tree(start, patches[:count]) == repo.tree_id(f"HEAD~{5 - count}")
-
-
-def test_the_first_patch_of_a_series_that_does_not_apply_is_named(linux: Path, tmp_path: Path) -> None:
-    repo = Repo(linux / ".git")
-    start = repo.tree_id("HEAD")
-    one, two, _, four, _ = _series(linux, tmp_path / "series")
-    with pytest.raises(PatchFailed, match="mm/moved") as caught:
-        repo.patched_tree(start, [one, four, two])
-    assert caught.value.patch == four
-
-
-def test_a_path_is_a_tree_without_being_added(linux: Path) -> None:
-    opened = trees.open_tree(str(linux))
-    assert opened.name.startswith("linux-")
-    assert trees.open_tree(str(linux)).name == opened.name
-    new = commit_all(linux, "one more")
-    assert trees.open_tree(opened.name).head == new
 
 
 def test_a_shallow_clone_works(linux: Path, tmp_path: Path) -> None:
@@ -266,13 +198,6 @@ def test_names_do_not_collide(linux: Path) -> None:
     assert caught.value.hint == "did you mean linux?"
 
 
-def test_a_checkout_that_is_gone_is_named(linux: Path) -> None:
-    trees.add(str(linux))
-    shutil.rmtree(linux)
-    with pytest.raises(UserError, match="which is gone"):
-        trees.open_tree("linux")
-
-
 def test_commands(linux: Path) -> None:
     runner = CliRunner()
     added = runner.invoke(tree_command, ["add", str(linux), "--name", "mine"], catch_exceptions=False)
@@ -280,11 +205,6 @@ def test_commands(linux: Path) -> None:
     listed = runner.invoke(tree_command, ["list"], catch_exceptions=False)
     assert listed.stdout.split()[:3] == ["mine", "local", str(linux)]
     assert '"schema": "lab.trees/1"' in runner.invoke(tree_command, ["list", "--json"]).stdout
-
-
-def test_make_once_says_whether_it_made(tmp_path: Path) -> None:
-    assert make_once(tmp_path / "x", lambda partial: (partial / "f").touch())
-    assert not make_once(tmp_path / "x", lambda partial: pytest.fail("made twice"))
 
 
 def test_a_hostile_git_environment_changes_nothing(

@@ -174,13 +174,6 @@ def test_what_is_news_in_both_modes(
     assert [(one.kind, one.modes) for one in events.find_events(SOURCE, state, measured)] == wanted
 
 
-def test_what_exact_mode_saw_is_turned_for_metrics_of_which_more_is_better() -> None:
-    slower = replace(live(0.8, verdict=Outcome.REGRESSION), better="higher")
-    assert events.find_events(SOURCE, knowing(event()), [against("creep", cases=[slower], commit="c1")]) == []
-    slower = replace(slower, ratio=0.7, low=0.69, high=0.71)
-    assert len(events.find_events(SOURCE, knowing(event()), [against("creep", cases=[slower], commit="c1")])) == 1
-
-
 def step(ratio: float = 1.015, earliest: int = 3, latest: int = 4, name: str = "large") -> SeriesStep:
     return SeriesStep(
         workload="w", case=name, metric="cycles", better="lower", earliest=earliest, latest=latest, after="c2",
@@ -256,13 +249,6 @@ def test_baselines() -> None:
     assert _baselines(knowing(event()), only, "r") == {"release": "r", "before p.6.1": "good"}
 
 
-def test_each_commit_is_measured_against_once() -> None:
-    state = knowing()
-    state.last_good[BRANCH, "exact"] = state.tips[BRANCH][-1]
-    (one,) = events.baselines(PLAN, state, "tip", "c6", "2026-11-07", 30)
-    assert one.names == ("yesterday", "last-good", "release")
-
-
 @pytest.mark.parametrize(
     ("states", "still_open", "wanted"),
     [
@@ -280,14 +266,6 @@ def test_each_commit_is_measured_against_once() -> None:
 def test_the_name_of_a_night(states: list[BranchState], still_open: int, wanted: str) -> None:
     branches = [BranchNight(tree="linux", branch=str(i), state=state) for i, state in enumerate(states)]
     assert events.night_outcome(branches, still_open=still_open) == wanted
-
-
-def test_a_case_that_failed_is_no_green_night() -> None:
-    comparison = TipComparison(
-        baselines=("yesterday",), commit="c", result="r", cases=[], failed={"mine:large": "it died"}
-    )
-    branch = BranchNight(tree="linux", branch="main", state="measured", measured=[comparison])
-    assert events.night_outcome([branch]) == "partly measured"
 
 
 def test_live_mode_has_no_release_and_a_last_good_tip_of_its_own() -> None:
@@ -326,30 +304,7 @@ def test_the_state_is_the_sum_of_the_nights() -> None:
     )
 
 
-def test_each_mode_has_a_last_good_tip() -> None:
-    def both(number: int, *events: Event, cases: list[CaseChange]) -> Night:
-        found = _night(number, *events)
-        one = replace(found.branches[0], measured=[*found.branches[0].measured, against("yesterday", cases=cases)])
-        return replace(found, branches=[one])
-
-    only_live = event("regression", 2, live(1.2), name="p.2.1")
-    state = PlanState.after([both(1, cases=[live(1.0)]), both(2, only_live, cases=[live(1.2)]), _night(3)], {})
-    assert state.last_good[BRANCH, "exact"].commit == "c3" and state.last_good[BRANCH, "live"].commit == "c1"
-    state = PlanState.after([both(1, cases=[live(1.0)]), both(2, cases=[live(1.0, verdict=Outcome.UNKNOWN)])], {})
-    assert state.last_good[BRANCH, "exact"].commit == "c2" and state.last_good[BRANCH, "live"].commit == "c1"
-
-
-def test_a_step_that_was_the_hosts_own_is_told_no_more() -> None:
-    old = event("unfounded", 4, live(1.02), name="p.4.1")
-    state = PlanState.after([_night(1), _night(4, old)], {})
-    assert not state.open and events.find_events(SOURCE, state, [], [replace_step(step(), mode="live")]) == []
-
-
 def test_what_was_not_measured_is_no_yesterday() -> None:
     state = PlanState.after([_night(1), _night(2, event("broken", 2), state="broken"), _night(3, state="failed")], {})
     assert state.last_tip(BRANCH) == Tip(night=1, date="2026-11-01", commit="c1")
     assert list(state.broken) == [BRANCH]
-
-
-def test_an_undecided_night_is_not_the_last_good() -> None:
-    assert PlanState.after([_night(1), _night(2, cases=[UNKNOWN])], {}).last_good[BRANCH, "exact"].commit == "c1"

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.core.errors import UserError
 from lab.kernels import debs, package_lists
 from lab.kernels.debs import DebSource
 from lab.kernels.kernel import Kernel, KernelSpec
 from lab.kernels.package_lists import Offer
-from lab.nightly import plan as nightly_plan
 from lab.nightly import record
 
 from ..fakes.nights import Nights
@@ -76,18 +74,3 @@ def test_a_new_package_is_measured_the_night_it_comes_and_its_loss_is_news_once(
     archive.fates["7.2.12-1"] = 100.0
     assert nights.run().outcome == "green"
     assert [one.kind for one in nights.events()] == ["regression", "fixed"]
-
-
-def test_an_archive_without_such_a_package_fails_the_branch_and_says_so(nights: Nights, archive: Archive) -> None:
-    night = nights.run(4)
-    assert night.branches[0].state == "failed"
-    assert night.branches[0].why == "no package is like deb:trixie-backports/*"
-
-
-def test_packages_are_of_no_tree(nights: Nights) -> None:
-    nights.write(branch=f'{BRANCH}\ntree = "linux"')
-    with pytest.raises(UserError, match="packages: they are not of a tree"):
-        nightly_plan.load(nights.plan)
-    nights.write(branch='packages = "7.2"')
-    with pytest.raises(UserError, match="packages"):
-        nightly_plan.load(nights.plan)

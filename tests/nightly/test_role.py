@@ -46,15 +46,6 @@ def test_the_service_has_a_user_limits_and_a_journal(root: Path) -> None:
     assert _unit(root, UNITS[1])["Timer"]["Persistent"] == "true"
 
 
-def test_live_mode_has_kvm_and_is_not_held_back(root: Path, tmp_path: Path) -> None:
-    assert "SupplementaryGroups" not in _unit(root, UNITS[0])["Service"]
-    (tmp_path / "root").mkdir()
-    play(tmp_path / "root", nightly_live="true")
-    service = _unit(tmp_path / "root", UNITS[0])["Service"]
-    assert service["SupplementaryGroups"] == "kvm" and service["MemoryMax"]
-    assert "CPUQuota" not in service and "Nice" not in service
-
-
 def test_the_password_is_for_nobody_else(root: Path) -> None:
     path = root / "etc/lab/nightly.env"
     assert path.read_text() == "LAB_DATABASE=postgresql://lab:secret@db/lab\n"

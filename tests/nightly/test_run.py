@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Iterator, Sequence
-from datetime import date, timedelta
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lab.bisection import search, session
+from lab.bisection import session
 from lab.cli import main
 from lab.compare import exact
 from lab.compare.plan import ArmPlan
-from lab.core.errors import DiskFull, GuestFailed, GuestFailure
 from lab.history import database
 from lab.kernels.debs import DebSource
 from lab.kernels.kernel import KernelSpec
 from lab.nightly import measure, record, run
 from lab.nightly import plan as nightly_plan
-from lab.nightly.bisect import CulpritSearch
 from lab.nightly.record import Event
 from lab.workloads import selection
 
 from ..fakes import nights as fakenights
-from ..fakes import smalldisk
 from ..fakes.guest import FakeInstrument
 from ..fakes.kernel import git
-from ..fakes.nights import FIRST, Nights
+from ..fakes.nights import Nights
 
 
 def test_ten_nights_one_alarm_the_right_commit_one_fix(nights: Nights) -> None:
@@ -112,19 +107,6 @@ def test_a_branch_that_was_pushed_anew_is_followed(nights: Nights) -> None:
     assert alarm.culprit is not None and alarm.culprit.commit == culprit
 
 
-def test_what_was_dropped_by_a_push_is_no_culprit(nights: Nights) -> None:
-    nights.add(100.0)
-    fork = nights.commits[-1]
-    nights.add(130.0)
-    nights.run()
-    git(nights.top, "reset", "-q", "--hard", fork)
-    nights.add(100.0, count=2)
-    nights.run()
-    (alarm,) = nights.events()
-    assert alarm.kind == "regression" and alarm.culprit is None
-    assert "no culprit" in alarm.text
-
-
 @pytest.mark.parametrize("fate", ["build", "panic"])
 def test_a_week_of_broken_tips_is_one_report(nights: Nights, fate: str) -> None:
     nights.run()
@@ -153,21 +135,6 @@ def test_this_machines_failures_are_no_ones_fault(nights: Nights) -> None:
     assert nights.run(4).branches[0].state == "failed"
     assert "QEMU died" in nights.said
     assert nights.events() == []
-
-
-def test_a_clock_that_jumps_changes_no_order(nights: Nights) -> None:
-    nights.run()
-    nights.add(100.0)
-    nights.today = date(2099, 1, 1)
-    nights.run()
-    nights.today = FIRST + timedelta(days=2)
-    culprit = nights.add(50.0)
-    done = nights.run()
-    assert done.number == 3 and "the clock went back" in done.notes[0]
-    (alarm,) = nights.events()
-    assert alarm.culprit is not None and alarm.culprit.commit == culprit
-    nights.add(50.0)
-    assert nights.run().outcome == "no news"
 
 
 def test_a_database_that_is_gone_costs_a_note(nights: Nights, tmp_path: Path) -> None:
@@ -203,21 +170,6 @@ def test_two_culprits_in_one_night_are_two_alarms(nights: Nights) -> None:
     nights.run()
     found = {event.culprit.commit: [case.case for case in event.cases] for event in nights.events() if event.culprit}
     assert found == {one: ["large"], other: ["small"]}
-
-
-def test_a_culprit_stays_when_what_else_it_explains_cannot_be_measured(nights: Nights) -> None:
-    nights.guests.value = lambda value, seed, case: value
-    nights.run()
-    culprit = nights.add(60.0)
-
-    def fail(*_: object) -> None:
-        raise GuestFailed(GuestFailure.QEMU_DIED, "QEMU died with signal 9")
-
-    nights.monkeypatch.setattr(CulpritSearch, "explained", fail)
-    nights.run()
-    (alarm,) = nights.events()
-    assert alarm.culprit is not None and alarm.culprit.commit == culprit and len(alarm.cases) == 2
-    assert alarm.text == "what else the culprit explains was not measured: QEMU died with signal 9"
 
 
 def test_an_acknowledged_change_is_the_new_level(nights: Nights) -> None:
@@ -260,12 +212,6 @@ def test_a_creep_is_bisected_to_the_commits_that_had_most_part_in_it(nights: Nig
     assert "and 1 more" in nights.capsys.readouterr().out
 
 
-def test_a_creep_of_many_small_parts_names_nobody(nights: Nights) -> None:
-    told = creep(nights, [100.0 * 0.995**number for number in range(12)])
-    assert told.culprit is None and not told.also
-    assert "among" in told.text and "below 1 % were not looked for" in told.text
-
-
 def test_what_was_told_of_is_not_blamed_for_a_creep_again(nights: Nights) -> None:
     nights.guests.value = lambda value, seed, case: value * (1 + seed % 7 / 100)
     nights.write("creep_days = 6")
@@ -293,56 +239,6 @@ def test_status(nights: Nights) -> None:
 
 
 # ---- a full disk
-
-
-@pytest.fixture
-def small_disk(nights: Nights, tmp_path: Path) -> Iterator[Path]:
-    """Move the lab's data to a file system of a few MB, if this user may mount one."""
-    data = tmp_path / "data"
-    kept = data.rename(tmp_path / "before")
-    data.mkdir()
-    with smalldisk.mounted(data, "8m"):
-        shutil.copytree(kept, data, dirs_exist_ok=True, symlinks=True)
-        yield data
-
-
-@pytest.mark.parametrize("left_kib", [0, 40, 100, 190])
-def test_a_full_disk_stops_the_night_which_goes_on_when_there_is_room(
-    nights: Nights, small_disk: Path, left_kib: int
-) -> None:
-    nights.run()
-    nights.add(100.0)
-    culprit = nights.add(60.0)
-    filler = smalldisk.fill(small_disk, left_kib << 10)
-    nights.run(4)
-    (said,) = [line for line in nights.said.splitlines() if line.startswith("lab: ")]
-    assert "space left" in said, nights.said
-    kept, boots = len(_records(small_disk)), len(nights.guests.calls)
-    filler.unlink()
-    assert nights.again().outcome == "regression"
-    (alarm,) = nights.events()
-    assert alarm.culprit is not None and alarm.culprit.commit == culprit
-    assert len(nights.guests.calls) - boots == len(_records(small_disk)) - kept, "a guest was booted again"
-
-
-def _records(disk: Path) -> list[Path]:
-    return list(disk.rglob("runs/*.json"))
-
-
-def test_a_bisection_that_a_full_disk_stopped_goes_on(nights: Nights) -> None:
-    nights.run()
-    culprit = nights.add(60.0)
-    with nights.monkeypatch.context() as patched:
-        patched.setattr(search, "conclude", _disk_is_full)
-        nights.run(4)
-    assert "free some" in nights.said and nights.events() == []
-    assert nights.again().outcome == "regression"
-    (alarm,) = nights.events()
-    assert alarm.culprit is not None and alarm.culprit.commit == culprit
-
-
-def _disk_is_full(*_: object, **__: object) -> None:
-    raise DiskFull("no disk space left", hint="free some")
 
 
 def test_the_metric_of_a_plan_decides_its_comparisons_and_bisections(
@@ -406,14 +302,6 @@ def test_plans_with_errors(text: str, said: str, tmp_path: Path, capsys: pytest.
     assert main.run(["nightly", "run", "--plan", str(path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line and "nightly.toml" in line
-
-
-def test_what_is_left_out_of_a_plan(tmp_path: Path) -> None:
-    path = tmp_path / "my nights.toml"
-    path.write_text("schema = 1\n[[branch]]\n")
-    plan = nightly_plan.load(path)
-    assert plan.name == "my-nights" and plan.branch[0].name == "default/HEAD"
-    assert plan.budget_s == 8 * 3600
 
 
 def test_a_suite_stands_for_its_cases(tmp_path: Path) -> None:

@@ -69,18 +69,6 @@ def test_nights_by_two_workers_have_the_bytes_of_nights_without(
     assert places["spread"].keys() == places["alone"].keys() and len(places["alone"]) > 20
 
 
-def test_a_regression_is_bisected_by_the_workers(nights: Nights, cluster: Cluster) -> None:
-    nights.run()
-    nights.add(100.0, count=3)
-    culprit = nights.add(60.0)
-    nights.add(60.0, count=3)
-    before = len(who_ran(cluster))
-    nights.run(0, *cluster.options)
-    (alarm,) = nights.events()
-    assert alarm.culprit is not None and alarm.culprit.commit == culprit
-    assert len(who_ran(cluster)) > before
-
-
 def test_a_cluster_that_is_away_begins_no_night(
     nights: Nights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

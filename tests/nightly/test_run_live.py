@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 
 from lab.cli import main
-from lab.compare import result_folders
-from lab.core import paths
-from lab.core.errors import DiskFull, GuestFailed, GuestFailure
-from lab.guests import kvm, perf_stat
+from lab.core.errors import GuestFailed, GuestFailure
+from lab.guests import kvm
 from lab.nightly import record
 from lab.nightly.context import LiveBudget
 from lab.nightly.record import Night
@@ -114,37 +112,6 @@ def test_a_host_without_live_mode_says_so_once_and_judges_by_exact_mode(nights: 
     assert not done.branches[0].notes and not host.booted
 
 
-def test_the_probe_has_the_time_that_the_plan_gives_guests(nights: Nights, host: LiveHost) -> None:
-    limits_s = []
-
-    def require(qemu: str, *, guest_timeout_s: float = 0) -> str:
-        limits_s.append(guest_timeout_s)
-        return "host"
-
-    nights.monkeypatch.setattr(kvm, "require", require)
-    write(nights, "guest_timeout_s = 900")
-    assert ("live", ("itself",)) in measured(nights.run())
-    assert {*limits_s} == {900}
-
-
-@pytest.mark.parametrize("pmu", [True, False])
-def test_perf_counts_at_night_where_there_is_a_pmu(nights: Nights, host: LiveHost, pmu: bool) -> None:
-    nights.monkeypatch.setattr(perf_stat, "has_pmu", lambda: pmu)
-    nights.run()
-    plans = [result_folders.load_plan(folder) for folder in paths.data_dir("results").iterdir()]
-    assert [plan.live.perf for plan in plans if plan.live] == [pmu]
-
-
-def test_tcg_has_to_be_asked_for(nights: Nights, host: LiveHost) -> None:
-    def refuse(qemu: str, **how: object) -> None:
-        raise kvm.Refusal("there is no /dev/kvm")
-
-    nights.monkeypatch.setattr(kvm, "require", refuse)
-    write(nights, live='accel = "tcg"\nrounds = 6')
-    assert ("live", ("itself",)) in measured(nights.run())
-    assert len(host.booted) <= 12
-
-
 def test_a_guest_that_dies_in_live_mode_is_said_and_breaks_nothing(nights: Nights, host: LiveHost) -> None:
     nights.run()
     nights.add(60.0)
@@ -158,17 +125,6 @@ def test_a_guest_that_dies_in_live_mode_is_said_and_breaks_nothing(nights: Night
     host.failure = None
     nights.add(60.0)
     assert nights.run().outcome == "no news"
-
-
-def test_a_full_disk_stops_the_night_in_live_mode_too(nights: Nights, host: LiveHost) -> None:
-    nights.run()
-    nights.add(100.0)
-    host.failure = DiskFull("no disk space left", hint="free some")
-    nights.run(4)
-    assert "free some" in nights.said and not record.load_all("plan")[-1].finished
-    host.failure = None
-    done = nights.again()
-    assert done.outcome == "green" and not done.branches[0].missed
 
 
 def test_cases_that_live_mode_cannot_tell_are_undecided_and_hold_back_its_own_last_good_only(
@@ -185,37 +141,6 @@ def test_cases_that_live_mode_cannot_tell_are_undecided_and_hold_back_its_own_la
     assert measured(done) == [
         ("exact", ("yesterday", "last-good")), ("live", ("yesterday",)), ("live", ("last-good",)),
     ]  # fmt: skip
-
-
-def test_an_interrupted_night_boots_nothing_of_live_mode_twice(nights: Nights, host: LiveHost) -> None:
-    nights.run()
-    nights.add(100.0)
-    booted, boot = len(host.booted), host.boot
-
-    def interrupted(*words: object, **how: object) -> object:
-        if len(host.booted) - booted >= 5:
-            raise KeyboardInterrupt
-        return boot(*words, **how)  # type: ignore[arg-type]
-
-    from lab.compare import boots
-
-    nights.monkeypatch.setattr(boots, "boot", interrupted)
-    nights.run(130)
-    nights.monkeypatch.setattr(boots, "boot", boot)
-    calls = len(nights.guests.calls)
-    assert nights.again().outcome == "green"
-    assert len(nights.guests.calls) == calls
-    names = sorted(path.name for path in (results_of(nights) / "boots").glob("*.json"))
-    assert len(names) == len(host.booted) - booted
-
-
-def results_of(nights: Nights) -> Path:
-    from lab.compare import result_folders
-    from lab.nightly import record as nightly_record
-
-    found = nightly_record.load_all("plan")[-1].branches[0].measured[-1]
-    assert found.mode == "live"
-    return result_folders.open_folder(found.result)
 
 
 def test_a_step_that_its_commits_do_not_show_side_by_side_is_the_hosts_own(nights: Nights, host: LiveHost) -> None:

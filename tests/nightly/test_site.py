@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from email import message_from_string
 from html.parser import HTMLParser
 from pathlib import Path
 
 import feedparser
-import pytest
 from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from lab.cli import main
 from lab.compare import result_folders
-from lab.history.trends import Change, Dot, Summary, Trend
-from lab.nightly import record, site
+from lab.nightly import record
 from lab.nightly.record import BranchNight, Event, Night
 
 from ..fakes import nights as fakenights
@@ -137,33 +134,3 @@ def test_words_from_elsewhere_are_shown_and_not_obeyed(nights: Nights, tmp_path:
         assert "<script>alert" not in text and "\u202e" not in text and "\x1b" not in text, path
     assert not feedparser.parse((output / "feed.xml").read_text()).bozo
     list(text_string_to_metric_families((output / "metrics.txt").read_text()))
-
-
-def test_a_plan_without_nights_has_no_site(nights: Nights, tmp_path: Path) -> None:
-    assert main.run(["nightly", "site", "--output", str(tmp_path / "site")]) == 2
-
-
-def test_a_feed_without_news_is_one() -> None:
-    parsed = feedparser.parse(site.render_feed("p", [], None))
-    assert not parsed.bozo and parsed.entries == []
-
-
-def _trend(values: list[float | None]) -> Trend:
-    one = Summary(
-        key=1, tree="t", branch="b", workload="w", case="c", metric="m", unit="u", better="lower", primary=True,
-        mode="exact", setup="", fingerprint="", conditions="", points=len(values), last="", night=1,
-    )  # fmt: skip
-    dots = [
-        Dot(commit=str(i), release="", subject="", night=i, started="", result="", seeds=6, value=v, low=v, high=v)
-        for i, v in enumerate(values)
-    ]
-    step = Change(at=1, earliest=1, latest=1, after="0", commit="1", ratio=2.0, p_value=0.0)
-    return Trend(series=one, seeds=6, points=dots, changes=[step] if len(values) > 1 else [], outliers=[], also=[])
-
-
-@pytest.mark.parametrize("values", [[], [1.0], [None], [1.0, None, 3.0], [5.0, 5.0], [0.0, 0.0]])
-def test_pictures_of_any_trend(values: list[float | None]) -> None:
-    drawn = site.picture(_trend(values), label='a "trend" <of> things')
-    assert "nan" not in drawn.svg and 'aria-label="a &#34;trend&#34; &lt;of&gt; things"' in drawn.svg
-    numbers = [float(found) for found in re.findall(r"(?<=M)[\d.]+|(?<= )[\d.]+(?=h0)", str(drawn.svg))]
-    assert all(0 <= number <= 1000 for number in numbers)

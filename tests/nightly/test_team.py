@@ -125,36 +125,3 @@ def test_events_of_several_machines_that_are_called_alike(team: Team) -> None:
     assert "acknowledged:" not in nights.capsys.readouterr().out
     assert main.run(["nightly", "status", "gamma/plan"]) == 0
     assert "acknowledged:" in nights.capsys.readouterr().out
-
-
-def test_without_the_database_an_acknowledgement_is_kept_and_published_later(team: Team) -> None:
-    event = regressed(team, "alpha")
-    nights, url = team.nights, database.choose(None).render_as_string()
-    nights.monkeypatch.setenv(database.VARIABLE, f"sqlite:///{team.folder}/none/there.sqlite")
-    assert main.run(["history", "ack", event, "--note", "later"]) == 0
-    assert "on this machine alone yet" in nights.capsys.readouterr().err
-    nights.monkeypatch.setenv(database.VARIABLE, url)
-    nights.add(50.0)
-    assert nights.run().outcome == "green"
-    team.sit_at("beta")
-    assert main.run(["nightly", "status"]) == 0
-    assert "(acknowledged: later)" in nights.capsys.readouterr().out
-
-
-def test_a_database_of_ones_own_shares_nothing(team: Team) -> None:
-    team.nights.monkeypatch.delenv(database.VARIABLE)
-    event = regressed(team, "alpha")
-    assert main.run(["history", "ack", event]) == 0
-    with opened() as base, base.reading() as connection:
-        assert connection.execute(sa.select(schema.nights)).all() == []
-    team.sit_at("beta")
-    assert main.run(["nightly", "status"]) == 2
-
-
-def test_nights_in_words_of_another_version_are_passed_over(team: Team) -> None:
-    regressed(team, "alpha")
-    with opened() as base, base.writing() as connection:
-        connection.execute(sa.update(schema.nights).values(document='{"schema": 1, "what": "new"}'))
-    team.sit_at("beta")
-    assert main.run(["nightly", "status"]) == 2
-    assert "no night was ever run" in team.nights.capsys.readouterr().err

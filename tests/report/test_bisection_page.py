@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,6 @@ from lab import report
 from lab.bisection.answer import Answer
 from lab.bisection.commit_status import CommitStatus, range_commits, stretches
 from lab.cli import main
-from lab.compare import result_folders
 from lab.compare.explain import Cost
 from lab.core.errors import BuildFailed, UserError
 from lab.report import bisection_page, bisection_text, inputs, mail, markdown, wording
@@ -22,16 +19,12 @@ from lab.report.bisection_page import BisectionView
 from lab.report.inputs import StoredBisection
 from lab.stats.verdict import Outcome
 
-from ..bisection.test_live_runner import Host, Killed, begin, fails, search
+from ..bisection.test_live_runner import Host, begin, fails, search
 from ..fakes import answer as fakeanswer
 from ..fakes import bisection as fakebisect
 from ..fakes.answer import BROKEN, CULPRIT, answer, bisection, history, name_of
 from ..fakes.bisector import make
-from ..fakes.build import own_folders
-from ..fakes.result import HOSTILE
 
-# The braces would be a format's.
-ATTACK = HOSTILE.replace("{", "").replace("}", "")
 SHOWN = ("\x1b", "\u202e", "\u2066", "\x00", "\ufeff", "\r")
 
 
@@ -55,13 +48,6 @@ def test_what_could_not_be_told_apart_is_equally_suspect() -> None:
     assert chances[CULPRIT] == pytest.approx(0.995)
     assert [chances[i] for i in range(18, 23)] == pytest.approx([0.199] * 5)
     assert sum(chances) == pytest.approx(2 * 0.995)
-
-
-def test_suspects_that_were_never_tried_say_so() -> None:
-    made = answer()
-    tried = [step for step in made.path if step.commit != name_of(20)]
-    found = range_commits(replace(made, path=tried), history())
-    assert found[20].status == CommitStatus.SUSPECT and not found[20].measured
 
 
 def test_a_merge_of_both_kinds_is_not_guessed_at() -> None:
@@ -114,13 +100,6 @@ def test_functions_have_the_unit_that_they_were_counted_in(tmp_path: Path, cost:
     assert f"Functions that changed, {unit} an operation" in markdown.bisection(counted)
 
 
-def test_the_page_is_one_small_file_that_asks_nobody(tmp_path: Path) -> None:
-    text = bisection_page.bisection(bisection(tmp_path / "b"))
-    assert len(text.encode()) < 200_000
-    assert not re.search(r"(?:src|href)=\"(?!#|data:)", text)
-    assert "sha256-" in text and "Functions that changed" in text
-
-
 def test_a_range_of_thousands_is_still_a_small_page(tmp_path: Path) -> None:
     made = answer(20_000)
     wide = replace(made.changes[1], suspects=[name_of(i) for i in range(30, 20_001)], commit=name_of(20_000))
@@ -160,54 +139,7 @@ def test_the_threshold_stands_beside_the_verdict_on_the_ends(tmp_path: Path, for
     assert re.search(r"regression(</span></span>)? \(threshold 3.5 %\)", text)
 
 
-@pytest.mark.parametrize("form", ["text", "md", "html"])
-def test_the_threshold_stands_beside_the_signs_of_a_matrix(tmp_path: Path, form: str) -> None:
-    stored = fakeanswer.stored_matrix(tmp_path / "m", replace(fakeanswer.matrix(), threshold=0.035))
-    text = report.render(form, stored)
-    assert "threshold 3.5 %" in text or "within ±3.5 %" in text
-
-
-@pytest.mark.parametrize("form", ["text", "md", "html"])
-def test_hostile_words_are_shown_and_not_obeyed(tmp_path: Path, form: str) -> None:
-    one = bisection(tmp_path / "b", title=ATTACK)
-    text = report.render(form, one)
-    assert not [mark for mark in SHOWN if mark in text]
-    assert "\\x1b" in text and "\\u202e" in text
-    if form == "html":
-        assert Counter(re.findall(r"<script", text)) == {"<script": 1}
-    if form == "md":
-        for line in text.splitlines():
-            outside = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", line)
-            assert "<script>" not in outside and "@all" not in outside, line
-    trail = "\n".join(mail._trail(one.answer, one.answer.changes[0]))
-    assert not [mark for mark in SHOWN if mark in trail]
-
-
 # --- the command
-
-
-@pytest.fixture
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Answer:
-    own_folders(monkeypatch, tmp_path)
-    made = answer()
-    bisection(result_folders.results_dir() / made.result, made)
-    return made
-
-
-@pytest.mark.parametrize("form", ["text", "md", "html", "json"])
-def test_the_command_writes_each_format(
-    kept: Answer, tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / f"page.{form}"
-    assert main.run(["report", kept.result, "--format", form, "--output", str(path)]) == 0
-    assert name_of(CULPRIT) in path.read_text()
-    if form == "json":
-        assert json.loads(path.read_text())["outcome"] == "range"
-
-
-def test_a_format_that_bisections_do_not_have_is_refused(kept: Answer, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["report", kept.result, "--format", "junit"]) == 2
-    assert "a bisection has no format 'junit'" in capsys.readouterr().err
 
 
 def test_an_improvement_is_no_regression() -> None:
@@ -280,14 +212,3 @@ def test_live_modes_posterior_is_on_the_page(tmp_path: Path) -> None:
     )
     assert "like bad (over 99.9 %)" in text
     assert "fresh boots with another layout against its parent say the same" in markdown.bisection(one)
-
-
-def test_live_mode_that_was_stopped_shows_where_the_culprit_may_be(tmp_path: Path) -> None:
-    host = Host(culprit=20, noise=0.05)
-    host.kill_after = 24
-    with pytest.raises(Killed):
-        search(begin(tmp_path / "r", 64), host)
-    one = inputs.open_bisection(tmp_path / "r")
-    assert one.answer.outcome == "undecided" and "not finished, 24 boots so far" in one.answer.reason
-    assert sum(place.chance for place in one.commits) == pytest.approx(1, abs=1e-3)
-    assert "undecided: not finished" in bisection_page.bisection(one)

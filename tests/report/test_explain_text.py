@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.compare.explain import Explanation, FunctionRow
 from lab.core import text
 from lab.kernels.alternatives import CpuChoices, FeatureChoice
 from lab.report import explain_text
@@ -54,10 +53,3 @@ def test_without_kernels_there_is_the_cpu_alone() -> None:
 def test_one_kernel_has_one_column() -> None:
     lines = shown(SMAP, base="deb:6.12", everything=True).splitlines()
     assert "feature  places  functions" in lines and "smap          4  get_user" in lines
-
-
-def test_functions_have_no_share_of_a_case_that_is_the_same() -> None:
-    rows = [FunctionRow(name="f", space="kernel", base_cycles=9000, test_cycles=18000)]
-    explanation = Explanation(base_operations=1, test_operations=1, rows=rows)
-    assert explain_text.cells(explanation, rows[0], "cycles", same=False)[4] == "100.0 %"
-    assert explain_text.cells(explanation, rows[0], "cycles", same=True)[4] == "-"

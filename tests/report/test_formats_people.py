@@ -135,12 +135,6 @@ def test_the_costs_that_a_verdict_depends_on_are_a_few() -> None:
     assert str(together) == "depends on walk_4k and memory together: 0.0 % to +50.0 %; other machines were not measured"
 
 
-def test_text_is_the_table_without_colour(tmp_path: Path) -> None:
-    text = report_text.comparison(reports(tmp_path, result()))
-    assert "\x1b" not in text
-    assert re.search(r"^layout-4632k .*regression", text, re.MULTILINE) and "verdict: regression" in text
-
-
 def test_several_results_are_columns(tmp_path: Path) -> None:
     text = report_text.comparison(reports(tmp_path, result(SLOWER, EQUAL), result(FASTER, EQUAL, name="other")))
     lines = {line.split()[0]: line for line in text.splitlines() if line.startswith("alloc-burst")}
@@ -192,11 +186,6 @@ def test_a_hostile_name_stays_in_its_cell(tmp_path: Path) -> None:
 # --- figures
 
 
-def test_a_percentage_changes_by_points() -> None:
-    (share,) = [c for c in SLOWER.metrics if c.unit == "%"]
-    assert wording.change(share) == "-2.5"
-
-
 @pytest.mark.parametrize(
     ("base", "test", "words"),
     [([0.0, 0.0], [0.0, 0.0], "0.0 %"), ([0.0, 4.0], [2.0, 0.0], "-50.0 %"), ([0.0, 0.0], [5.0, 5.0], "n/a")],
@@ -229,13 +218,6 @@ def test_the_sentence_has_verdict_number_and_machine(one: CaseResult) -> None:
     assert (MODEL in words) == (one.verdict == Outcome.REGRESSION)
 
 
-def test_seeds_are_those_of_the_runs(tmp_path: Path) -> None:
-    (item,) = reports(tmp_path, result(SLOWER, seeds=[1, 2, 3, 5, 8, 13])).items
-    assert item.seeds(SLOWER) == [1, 2, 3, 5, 8, 13]
-    shorter = case("layout-4632k", [1.0] * 4, [2.0] * 4)
-    assert item.seeds(shorter) == [None] * 4
-
-
 # --- the command
 
 
@@ -244,10 +226,6 @@ def test_results_of_different_environments_are_refused_by_name(kept: Path) -> No
         inputs.open_comparisons(["one", "strange"])
     assert inputs.open_comparisons(["one", "two"]).mark == ""
     assert "ENVIRONMENTS DIFFER" in inputs.open_comparisons(["one", "strange"], anyway=True).mark
-
-
-def test_the_same_result_twice_is_one(kept: Path) -> None:
-    assert not inputs.open_comparisons(["one", "one"]).several
 
 
 @pytest.mark.parametrize(

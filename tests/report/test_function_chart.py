@@ -92,19 +92,3 @@ def test_instructions_need_no_machine() -> None:
     assert "modelled" not in text
     with pytest.raises(ValueError, match="machine"):
         function_chart.svg(MIXED, title="t")
-
-
-def test_nothing_to_show_is_still_a_picture() -> None:
-    for rows in ((), (row("idle", 0, 0),)):
-        found = bars(function_chart.svg(explanation(*rows), title="t", machine="zen4"))
-        assert len(found) == len(rows) and not any(width for _, width, *_ in found.values())
-
-
-def test_it_needs_nothing_else() -> None:
-    root = parsed(function_chart.svg(MIXED, title="t" * 500, machine="zen4"))
-    for element in root.iter():
-        assert element.tag.removeprefix(SVG) in {"svg", "g", "rect", "text", "title", "style"}
-        assert not any(name.endswith("href") or name.startswith("on") for name in element.attrib)
-    texts = [element.text or "" for element in root.iter(f"{SVG}text")]
-    assert max(map(len, texts)) < 160
-    assert texts[0].endswith("…")

@@ -133,12 +133,6 @@ def test_a_range_blames_nobody(tmp_path: Path, tree: Path) -> None:
     assert str(message["Cc"]) == "stable@vger.kernel.org"
 
 
-def test_without_the_script_the_gap_is_named(tmp_path: Path, tree: Path) -> None:
-    git(tree, "rm", "-q", "scripts/get_maintainer.pl")
-    commit_all(tree, "scripts: none")
-    assert "maintainers: fill in" in mail.comparison(_report(tmp_path, tree, "HEAD^"))
-
-
 def test_kernels_of_a_distributor_are_a_range_of_versions(tmp_path: Path, tree: Path) -> None:
     reports = _report(tmp_path, tree, "HEAD^")
     (item,) = reports.items
@@ -188,11 +182,6 @@ def test_the_table_is_read_as_the_robots_is() -> None:
     assert "vmas" not in rows  # it did not move
     assert '  1111111111 ("mm: before")\n  2222222222 ("mm: the change")\n' in text
     assert "1111111111111111 222222222222222222222222222\n---------------- ---------------------------\n" in text
-
-
-def test_from_zero_there_is_no_percentage() -> None:
-    new = fakeresult.compared(fakeresult.FAULTS, [0.0] * 6, [5.0] * 6)
-    assert _rows(mail._row(new, "x.")) == [("0.00", "new", "5.00", "x.page_faults")]
 
 
 # --- by hand

@@ -170,16 +170,6 @@ def test_rows_and_columns_lie_as_in_the_table(measured: Any) -> None:
     assert [kind for _, _, kind in (a, b, c, d)] == ["level edged", "level", "worse-4", "better-4"]
 
 
-def test_many_arms_are_drawn_below_one_another(measured: Any) -> None:
-    result = measured(lambda arm, seed, case: 100.0, [f"kernel{i}" for i in range(9)], [])
-    places = {
-        (rect.get("x"), rect.get("y"))
-        for g in parsed(heat_map(result)).iter(f"{SVG}g")
-        if (rect := g.find(f"{SVG}rect")) is not None
-    }
-    assert len(places) == 9 and len({x for x, _ in places}) == 1
-
-
 def test_the_picture_says_all_in_words_too(measured: Any) -> None:
     def formula(arm: str, seed: int, case: str) -> float:
         if arm == "fixed":
@@ -249,20 +239,6 @@ def test_words_can_be_read_on_every_colour_light_and_dark(name: str) -> None:
     colour = COLOURS[name]
     assert _contrast(colour.light, colour.light_ink) >= 4.5
     assert _contrast(colour.dark, colour.dark_ink) >= 4.5
-
-
-def test_stronger_changes_stand_out_more_from_the_middle_in_both_schemes() -> None:
-    for side in ("better", "worse"):
-        light = [_luminance(COLOURS[f"{side}-{step}"].light) for step in range(1, 5)]
-        dark = [_luminance(COLOURS[f"{side}-{step}"].dark) for step in range(1, 5)]
-        assert light == sorted(light, reverse=True) and dark == sorted(dark)
-
-
-def test_the_reader_chooses_light_or_dark(measured: Any) -> None:
-    style = parsed(heat_map(measured(rates, THREE, []))).findtext(f"{SVG}style") or ""
-    light, _, dark = style.partition("@media (prefers-color-scheme:dark)")
-    for name, colour in COLOURS.items():
-        assert f".{name}{{fill:{colour.light}}}" in light and f".{name}{{fill:{colour.dark}}}" in dark
 
 
 def test_what_is_modelled_says_so_and_what_is_not_does_not(measured: Any) -> None:

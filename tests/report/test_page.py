@@ -12,8 +12,7 @@ from lab.compare.profiles import Call
 from lab.core.text import visible
 from lab.report import page
 
-from ..fakes import result as fakeresult
-from ..fakes.result import HOSTILE, MODEL, SLOWER, hostile, large, reports, result
+from ..fakes.result import HOSTILE, SLOWER, hostile, large, reports, result
 
 VOID = {"meta", "link", "input", "br"}
 
@@ -74,13 +73,6 @@ def test_hostile_words_are_text(tmp_path: Path) -> None:
     assert not [attrs for _, attrs in reader.tags if any(key.startswith("on") for key in attrs)]
 
 
-def test_modelled_numbers_name_their_machine(tmp_path: Path) -> None:
-    reader = _read(page.comparison(reports(tmp_path, result())))
-    (unit,) = set(re.findall(r"modelled cycles/op \([^)]*\)", reader.text))
-    assert unit == "modelled cycles/op (full made-up-machine)"
-    assert f"modelled: {MODEL}" in reader.text  # the environment has the versions
-
-
 def test_ten_thousand_samples_are_a_small_page(tmp_path: Path) -> None:
     text = page.comparison(reports(tmp_path, large(10_000)))
     assert len(text.encode()) < 1_000_000
@@ -118,8 +110,3 @@ def test_kernel_counters_of_the_runs_are_ranked_with_the_metrics(tmp_path: Path)
     assert moved["pgfault"].base == [5.0] * 6 and moved["pgfault"].test == [500.0] * 6
     assert list(moved)[:2] == ["pgfault", "page_faults"]
     assert "nr_free_pages" not in moved  # nobody has described it
-
-
-def test_nothing_measured_is_no_picture_and_no_crash(tmp_path: Path) -> None:
-    text = page.comparison(reports(tmp_path, result(fakeresult.UNMEASURED)))
-    assert "layout-0k" in _read(text).text

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from lab.report import plots
-from lab.report.plots import Axis, Curve, Scale
+from lab.report.plots import Axis, Scale
 from lab.stats.verdict import Comparison
 
 from ..fakes.result import SLOWER, large
@@ -61,19 +61,6 @@ def test_a_distribution_counts_every_sample() -> None:
     assert statistics.mean(bars) > 0
 
 
-def test_an_axis_of_one_value_has_a_length() -> None:
-    for value in (0.0, 5.0, -3.0):
-        axis = Axis.of([value])
-        assert axis.low < value < axis.high and 0 < axis.at(value) < plots.SIZE
-
-
-def test_percentiles_of_both_arms_are_curves() -> None:
-    arms = [Curve(arm=arm, points=[(50.0, 1, 2, 3), (99.0, 4, 5, 6)]) for arm in ("base", "test")]
-    svg = plots.curves(arms, "x")
-    assert _path(svg, "line base").count("L") == 1 and _path(svg, "span test").endswith("z")
-    assert plots.share_at(50) < plots.share_at(95) < plots.share_at(99) <= plots.SIZE
-
-
 def test_axes_have_round_numbers() -> None:
     for low, high, wanted in (
         (3254, 3350, "3,260 3,280 3,300 3,320 3,340"),
@@ -84,20 +71,3 @@ def test_axes_have_round_numbers() -> None:
     ticks = Axis(low=0.97, high=1.08).ticks(plots.in_percent)
     assert [tick.text for tick in ticks] == ["-2 %", "0 %", "+2 %", "+4 %", "+6 %", "+8 %"]
     assert [tick.at for tick in ticks] == sorted((tick.at for tick in ticks), reverse=True)
-
-
-def test_a_trend_without_change_is_a_flat_line_inside_the_band() -> None:
-    scale = Scale.holding([1.0, 1.5], 0.02)
-    flat = plots.spark([1.0, None, 1.001, 1.0], scale, "x")
-    heights = [float(y) for y in re.findall(r" ([\d.]+)", _path(flat, "level"))]
-    assert max(heights) - min(heights) < 20
-    band = re.search(r'class="band" y="([\d.]+)" width="1000" height="([\d.]+)"', flat)
-    assert band and all(float(band[1]) < y < float(band[1]) + float(band[2]) for y in heights)
-    risen = [float(y) for y in re.findall(r" ([\d.]+)", _path(plots.spark([1.0, 1.5], scale, "x"), "level"))]
-    assert risen[0] == heights[0] and risen[1] < float(band[1])
-
-
-def test_bars_begin_at_zero() -> None:
-    more, less = plots.diverging(30, -10, 30), plots.diverging(-10, -10, 30)
-    assert 'x="250.0" width="750.0"' in more and 'x="0.0" width="250.0"' in less
-    assert 'class="bar base" y="50" width="500"' in plots.pair(5, 10)

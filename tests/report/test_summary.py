@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from lab.compare.results import AbResult, CaseResult
-from lab.report import markdown, page, text, wording
+from lab.report import page, text, wording
 from lab.report.inputs import Comparisons, StoredComparison
 
 from ..fakes.result import EQUAL, FAILED, UNSUPPORTED, UNSURE, case, result
@@ -67,13 +67,6 @@ def test_many_cases_are_summarised_without_a_suite(cases: int, summarised: bool)
         assert summary.changes == "no case changed"
 
 
-def test_groups_of_several_workloads_are_told_apart() -> None:
-    some = [msgspec.structs.replace(EQUAL, case=f"{i}", group="fs", workload="mine") for i in range(13)]
-    some += [named(EQUAL, f"equal-{i}", "fs") for i in range(13)]
-    summary = wording.summary(result(*some))
-    assert summary and [row[0] for row in summary.counts[1:]] == ["mine:fs", "alloc-burst:fs", "all"]
-
-
 def test_text_names_what_changed_and_what_is_open_and_counts_the_rest() -> None:
     said = text.comparison(shown(many()))
     lines = [line.split("  ")[0] for line in said.splitlines()]
@@ -85,21 +78,6 @@ def test_text_names_what_changed_and_what_is_open_and_counts_the_rest() -> None:
     assert re.search(r"^  unsure .* interval wider than", said, re.MULTILINE)
     assert "equal-" not in said
     assert "same: 4 cases, not shown (`lab report 20261121-090000-aaaa --format csv` has all)" in said
-
-
-def test_a_small_suite_is_summarised_too() -> None:
-    said = text.comparison(shown(result(named(EQUAL, "equal", "quiet"), suite="tiny")))
-    assert re.search(r"^quiet +0 +0 +1 +0 +0$", said, re.MULTILINE)
-    assert "no case changed\n" in said and "same: 1 case, not shown" in said
-
-
-def test_markdown_says_the_same() -> None:
-    said = markdown.comparison(shown(many()))
-    assert "| `loud` | 12 | 1 | 0 | 1 | 0 | 0 |" in said
-    assert "The 10 largest of 13 changes:" in said and "Same: 4 cases, not shown." in said
-    assert "Smaller: `alloc-burst:changed-2` +7.0 %, `alloc-burst:changed-1`" in said
-    assert re.search(r"^- `alloc-burst:broken` n/a: `failed in the test arm only: ", said, re.MULTILINE)
-    assert "equal-" not in said and "| `alloc-burst:changed-2` |" not in said
 
 
 def test_the_page_has_all_cases_by_size() -> None:

@@ -85,18 +85,6 @@ def test_one_seed_is_no_seeds() -> None:
     assert wording.sentence(result).endswith("(threshold 2 %, 1 seed, exact mode)")
 
 
-def test_into_a_pipe_no_line_is_broken() -> None:
-    lines = _text(_result(SLOWER, EQUAL)).splitlines()
-    (row,) = (line for line in lines if line.startswith("layout-4632k"))
-    assert "regression" in row and "faults 10 -> 75" in row
-
-
-@pytest.mark.parametrize("width", [60, 80, 200])
-def test_on_a_terminal_of_any_width_nothing_is_lost(width: int) -> None:
-    text = " ".join(_text(_result(SLOWER, EQUAL), width=width).split())
-    assert "faults 10 -> 75" in text and "regression" in text
-
-
 @pytest.mark.parametrize("cases", [[SLOWER, EQUAL], [msgspec.structs.replace(SLOWER, case="c" * 40), EQUAL]])
 def test_each_case_is_one_line_of_80_columns_on_a_terminal(cases: list[CaseResult]) -> None:
     shares = [
@@ -141,11 +129,6 @@ def test_cases_of_several_workloads_are_told_apart() -> None:
 )
 def test_numbers(value: float, text: str) -> None:
     assert number(value) == text
-
-
-def test_the_primary_metric_is_the_one_a_verdict_is_about() -> None:
-    assert SLOWER.primary.name == "throughput"
-    assert verdict is verdict
 
 
 def test_the_shares_of_kernel_and_program_have_columns_where_a_model_ran() -> None:

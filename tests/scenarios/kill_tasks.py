@@ -1,4 +1,4 @@
-"""What `make kills` kills: a home, the commands in it, and how each goes on, with stand-ins or with real guests."""
+"""What `make kills` kills: a home, the commands in it, and how each goes on, with stand-ins."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ import re
 import select
 import shutil
 import signal
-import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import lab
 from lab.cli import main as lab_main
@@ -192,32 +191,6 @@ class Task:
 # ---- kernels and guests
 
 
-class Subject(Protocol):
-    """The lab that is killed, with its kernels and guests. words: those that a command begins with."""
-
-    words: tuple[str, ...]
-    variables: Mapping[str, str]
-    workload: str
-
-    def make(self, home: Home) -> None:
-        """Put into a home what the commands need."""
-
-    def ab(self, home: Home) -> list[str]:
-        """The options of the comparison."""
-
-    def matrix(self, home: Home) -> list[str]:
-        """The options of the matrix."""
-
-    def bisect(self, home: Home) -> list[str]:
-        """The options of the bisection."""
-
-    def build(self, home: Home) -> list[str]:
-        """The whole command that builds a kernel with SLUB_DEBUG."""
-
-    def branch(self, home: Home) -> tuple[Path, str, str]:
-        """A repository, and the tips of the two nights in it."""
-
-
 class StandInLab:
     """Kernels that are files with a number in them, and a QEMU that reads it; builds of a small tree."""
 
@@ -256,47 +229,10 @@ class StandInLab:
         return home.top / "linux", commits[9], commits[-1]
 
 
-class RealLab:
-    """The default tree's first commits, built, in guests of exact mode."""
-
-    words = (REAL, "lab")
-    variables: Mapping[str, str] = {}
-    workload = "alloc-burst:layout-4632k"
-    _old, _new, _fix, _cheap = "efa7df3e3bb5^", "efa7df3e3bb5", "d4148aeab412", "alloc-burst:layout-512k"
-
-    def make(self, home: Home) -> None:
-        """Copies of the user's kernels, images and trees."""
-        for source, folder in ((paths.cache_dir(), home.cache), (paths.data_dir(), home.data)):
-            names = ("kernels", "images", "plugin", "ccache") if folder == home.cache else ("trees",)
-            for name in names:
-                if (source / name).is_dir() and not (folder / source.name / name).exists():
-                    (folder / source.name).mkdir(parents=True, exist_ok=True)
-                    # An image has devices in it, which shutil would read.
-                    subprocess.run(["cp", "-a", source / name, folder / source.name / name], check=True)
-
-    def ab(self, home: Home) -> list[str]:
-        return ["--base", self._old, "--test", self._new, "-w", self._cheap, "--seeds", "1"]
-
-    def matrix(self, home: Home) -> list[str]:
-        return ["--kernel", self._old, "--kernel", self._new, "-w", self._cheap, "--seeds", "1"]
-
-    def bisect(self, home: Home) -> list[str]:
-        return ["--old", self._old, "--new", self._fix, "-w", self.workload]
-
-    def build(self, home: Home) -> list[str]:
-        return [*self.words, "kernel", "build", f"{self._new}%CONFIG_SLUB_DEBUG=y"]
-
-    def branch(self, home: Home) -> tuple[Path, str, str]:
-        tree = home.store / "trees" / "default.git"
-        # as stored in the default tree
-        commits = Repo(tree).git("log", "--reverse", "--format=%H", "HEAD").split()
-        return tree, commits[0], commits[1]
-
-
 # ---- the commands
 
 
-def tasks(subject: Subject) -> dict[str, Task]:
+def tasks(subject: StandInLab) -> dict[str, Task]:
     """The commands by name."""
     ab, matrix, bisect = (_into_result(subject, name) for name in ("ab", "matrix", "bisect"))
     night = _night(subject)
@@ -319,11 +255,11 @@ def tasks(subject: Subject) -> dict[str, Task]:
     return {task.name: task for task in found}
 
 
-def _into_result(subject: Subject, name: str) -> Callable[[Home], list[str]]:
+def _into_result(subject: StandInLab, name: str) -> Callable[[Home], list[str]]:
     return lambda home: [*subject.words, name, *getattr(subject, name)(home), "--result", str(home.work / RESULT)]
 
 
-def _resume(subject: Subject, start: Callable[[Home], list[str]], *words: str) -> Callable[[Home], list[str]]:
+def _resume(subject: StandInLab, start: Callable[[Home], list[str]], *words: str) -> Callable[[Home], list[str]]:
     """Go on with a result, if its plan was stored."""
     return lambda home: (
         [*subject.words, *words, str(home.work / RESULT)]
@@ -360,7 +296,7 @@ def _measured(ab: Callable[[Home], list[str]]) -> Callable[[Home], None]:
     return prepare
 
 
-def _bundle(subject: Subject, name: str) -> Callable[[Home], list[str]]:
+def _bundle(subject: StandInLab, name: str) -> Callable[[Home], list[str]]:
     words = ("--format", "bundle", "--output")
     return lambda home: [*subject.words, "report", str(home.work / RESULT), *words, str(home.work / name)]
 
@@ -394,11 +330,11 @@ def _built(home: Home) -> dict[str, Any]:
     return {name: digest for name, digest in _digests(folder).items() if name != "build.json"} | log
 
 
-def _night(subject: Subject) -> Callable[[Home], list[str]]:
+def _night(subject: StandInLab) -> Callable[[Home], list[str]]:
     return lambda home: [*subject.words, "nightly", "run", "--plan", str(home.top / "nightly.toml")]
 
 
-def _night_before(subject: Subject) -> Callable[[Home], None]:
+def _night_before(subject: StandInLab) -> Callable[[Home], None]:
     """A clone in which the culprit has just arrived, and the night before that."""
     parts = ("nightly", "results", "history")
 

@@ -6,9 +6,7 @@ After each kill no process of the lab may be left; after each round the answer h
 there may be no file that the unbroken run did not leave. Exits 1 otherwise, and ends with a table.
 
 All happens in homes of its own (build/kills). Kernels and QEMU stand in (`tests/fakes/standin.py`), so that a kill
-costs seconds; a build is that of a small tree, by the real Ansible role, make and gcc. `--real` takes real guests and
-copies of the user's kernels, images and trees instead. Kernels of the default tree's two first commits then have to be
-built, and of those that are killed while they build one each round.
+costs seconds; a build is that of a small tree, by the real Ansible role, make and gcc.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .kill_tasks import TONIGHT, Home, RealLab, StandInLab, Subject, Task, load_all, tasks
+from .kill_tasks import TONIGHT, Home, StandInLab, Task, load_all, tasks
 
 MOST_IN_A_ROUND = 5
 
@@ -41,13 +39,12 @@ def main() -> int:
     parser.add_argument("--into", type=Path, default=Path("build/kills"), metavar="DIR", help="(%(default)s)")
     parser.add_argument("--kills", type=int, default=45, metavar="N", help="of each command (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the instants (%(default)s)")
-    parser.add_argument("--real", action="store_true", help="real kernels and guests of exact mode")
     parser.add_argument(
         "tasks", nargs="*", help="only these, of ab, matrix, bisect, bundle, archive, nightly and build"
     )
     asked = parser.parse_args()
-    subject: Subject = RealLab() if asked.real else StandInLab()
-    home = Home(top=asked.into.resolve() / ("real" if asked.real else "stand-in"), variables=subject.variables)
+    subject = StandInLab()
+    home = Home(top=asked.into.resolve() / "stand-in", variables=subject.variables)
     home.empty()
     subject.make(home)
     load_all()

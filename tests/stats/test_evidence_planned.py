@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 from scipy import stats
 
@@ -83,24 +82,3 @@ def test_critical_t_round_trip() -> None:
 def test_it_says_nothing_before_six_blocks_and_beyond_the_plan(n: int) -> None:
     assert evidence.bound_p_value(n, 1e6, 24) == 1.0
     assert evidence.bound_t(n, 24, ALPHA) == math.inf
-
-
-def t_statistics(runs: int, blocks: int) -> np.ndarray:
-    """Of every first k blocks of nothing; columns from k = 1, where there is none."""
-    x = np.random.default_rng(20261122).standard_normal((runs, blocks))
-    k = np.arange(1, blocks + 1)
-    mean = np.cumsum(x, 1) / k
-    variance = (np.cumsum(x**2, 1) - k * mean**2) / np.maximum(k - 1, 1)
-    return np.asarray(mean * np.sqrt(k) / np.sqrt(np.maximum(variance, 1e-300)))
-
-
-@pytest.mark.parametrize("blocks", [6, 12, 30, 100])
-def test_looking_after_every_block_keeps_the_false_alarms_below_alpha(blocks: int) -> None:
-    """And the same looks at the boundary of the last one alone do not."""
-    t = np.abs(t_statistics(20_000, blocks))
-    critical = np.array([evidence.bound_t(k, blocks, ALPHA) for k in range(1, blocks + 1)])
-    alarms = (t > critical).any(1).mean()
-    assert 0.8 * ALPHA < alarms < 1.3 * ALPHA, "about alpha, but for three standard errors of the simulation"
-    if blocks > 6:
-        naive = np.array([stats.t.isf(ALPHA / 2, max(k - 1, 1)) for k in range(1, blocks + 1)])
-        assert (t > naive)[:, evidence.MIN_PAIRS - 1 :].any(1).mean() > 2 * ALPHA

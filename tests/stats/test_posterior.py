@@ -93,13 +93,6 @@ def test_without_drift_nothing_needs_a_filter() -> None:
     assert quick.forecast == pytest.approx(slow.forecast)
 
 
-def test_a_clock_that_was_set_back_stands_still() -> None:
-    columns, weights = np.ones((3, 1)), np.ones(3)
-    back = whiten(columns, np.array([0.0, 100.0, 50.0]), weights, ONE_DRIFT)
-    still = whiten(columns, np.array([0.0, 100.0, 100.0]), weights, ONE_DRIFT)
-    assert back.gram == pytest.approx(still.gram)
-
-
 # ---- the posterior
 
 
@@ -143,17 +136,6 @@ def test_posterior_is_the_integral_over_all_that_is_unknown(drift: Drift) -> Non
     assert belief.gaps.max() < 0.9  # else it would be a test of nothing
 
 
-def test_drifts_are_averaged_by_what_the_readings_say_of_them() -> None:
-    readings = some_readings([0, 0, 0, 4, 7, 7, 9, 9, 9], culprit=5, delta=0.8, noise=1.0)
-    pair = (Drift(0.5, 0.0, 1.0), Drift(0.5, 0.7, 400.0))
-    both = believe(uniform(9), readings, 1, pair, NO_LEVELS, robust=False)
-    each = [believe(uniform(9), readings, 1, (one,), NO_LEVELS, robust=False) for one in pair]
-    mixed = both.kinds[0] * each[0].gaps + both.kinds[1] * each[1].gaps
-    assert both.gaps == pytest.approx(mixed)
-    wavy = [Reading(c % 2 * 9, 60.0 * c, 3 * math.sin(c / 6) + 0.2 * (c % 3) + c % 2) for c in range(60)]
-    assert believe(uniform(9), wavy, 1, pair, NO_LEVELS).kinds[1] > 0.99
-
-
 def test_mass_follows_the_prior_within_a_gap() -> None:
     prior = np.array([0, 1, 0, 3, 2, 2, 2]) / 10
     belief = believe(prior, some_readings([0, 0, 3, 3, 6, 6], culprit=2, delta=3.0, noise=0.5), 1)
@@ -163,15 +145,6 @@ def test_mass_follows_the_prior_within_a_gap() -> None:
     assert belief.bad[[0, 6]] == pytest.approx([0, 1])
     assert np.all(np.diff(belief.bad) >= 0)
     assert belief.bad[3] == pytest.approx(belief.gaps[0])
-
-
-def test_large_levels_and_units_do_not_matter() -> None:
-    readings = some_readings([0, 0, 0, 2, 2, 5, 5, 5], culprit=2, delta=1.0, noise=0.5)
-    moved = [r._replace(value=-0.001 * r.value + 1e5) for r in readings]
-    one, other = believe(uniform(5), readings, 1), believe(uniform(5), moved, -1)
-    assert other.gaps == pytest.approx(one.gaps, rel=1e-4)
-    assert other.level == pytest.approx(1e5 - 0.001 * one.level)
-    assert other.delta == pytest.approx(-0.001 * one.delta, rel=1e-4)
 
 
 def test_one_outlier_does_not_convict() -> None:
@@ -292,12 +265,6 @@ def test_a_dear_build_is_put_off_while_a_built_commit_is_open() -> None:
     assert fresh is not None
     assert fresh.image == Image(16)
     assert fresh.boots > 0
-
-
-def test_kernels_that_are_there_already_are_preferred() -> None:
-    belief = belief_of([0] * 8 + [64] * 8, culprit=20, delta=3.0)
-    assert acquisition.choose(belief, Costs(120.0, 10.0), {0, 64}, set()).image == Image(32)  # type: ignore[union-attr]
-    assert acquisition.choose(belief, Costs(120.0, 10.0), {0, 64, 25}, set()).image == Image(25)  # type: ignore[union-attr]
 
 
 def test_neighbours_of_what_does_not_build_are_avoided() -> None:

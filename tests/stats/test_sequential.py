@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -115,22 +114,6 @@ def test_detectable_effect_is_the_noncentral_t(n: int) -> None:
         assert effect is not None
         delta = effect / 2.0 * math.sqrt(n)
         assert stats.nct.sf(test.critical_t(n), n - 1, delta) == pytest.approx(0.8, abs=2e-3)
-
-
-@pytest.mark.parametrize("test", [ALONE, SequentialTest(ALPHA, 10)])
-def test_detectable_effect_is_found_eight_times_in_ten(test: SequentialTest) -> None:
-    effect = test.detectable_effect(10, 0.03)
-    assert effect is not None
-    rows = np.random.default_rng(8).normal(effect, 0.03, (2000, 10)).tolist()
-    unclipped = test._replace(exact=True)
-    assert 0.77 <= np.mean([unclipped.p_value(row) <= ALPHA for row in rows]) <= 0.83
-    assert ALONE.detectable_effect(4, 0.03) is None
-
-
-def test_the_interval_narrows_with_every_block() -> None:
-    for test in (ALONE, SequentialTest(ALPHA, 300)):
-        widths = [test.critical_t(n) / math.sqrt(n) for n in range(5, 300)]
-        assert all(a > b for a, b in pairwise(widths))
 
 
 def half_width(test: SequentialTest, n: int, sd: float) -> float:

@@ -31,10 +31,6 @@ def test_rounds_that_fit(left_s: float, done: int, rounds: int | None) -> None:
     assert found == (rounds and RoundPlan(rounds=rounds, iterations=2))
 
 
-def test_rounds_that_take_no_time() -> None:
-    assert planned(10.0, 14, round_s=0.0) == RoundPlan(rounds=40, iterations=2)
-
-
 def test_without_a_budget_it_is_what_was_asked_for() -> None:
     assert plan_without_budget(40, 6) == RoundPlan(rounds=40, iterations=None)
     assert plan_without_budget(3, 6) == RoundPlan(rounds=6, iterations=None)

@@ -102,31 +102,6 @@ def test_the_threshold_is_the_same_number_on_both_sides(percent: float, wanted: 
     assert compared(with_noise, threshold=0.02, exact=False, planned=20).verdict == wanted
 
 
-@pytest.mark.parametrize(
-    ("mean", "half", "wanted"),
-    [
-        (0.017, 0.003, Outcome.SAME),  # was a regression
-        (0.011, 0.011, Outcome.UNKNOWN),
-        (0.011, 0.010, Outcome.UNKNOWN),  # certain, and perhaps below the threshold
-        (0.0199, 0.004, Outcome.UNKNOWN),
-        (0.021, 0.004, Outcome.REGRESSION),
-        (0.030, 0.005, Outcome.REGRESSION),
-        (0.030, 0.040, Outcome.UNKNOWN),
-        (-0.019, 0.0005, Outcome.SAME),
-    ],
-)
-def test_certain_and_small_is_no_regression(mean: float, half: float, wanted: Outcome) -> None:
-    """Twenty rounds, whose interval ends at mean + half."""
-    shape = np.resize([1.0, -1.0], 20)
-    wide = compared(shape * 0.01, threshold=0.02, exact=False, planned=20).interval
-    assert wide is not None
-    scale = 0.01 * (math.log1p(mean + half) - math.log1p(mean)) / math.log(wide[1])
-    found = compared(math.log1p(mean) + shape * scale, threshold=0.02, exact=False, planned=20)
-    assert found.interval is not None
-    assert found.interval[1] == pytest.approx(1 + mean + half, abs=1e-4)
-    assert found.verdict == wanted
-
-
 # ---- modelled cycles beside the count of instructions
 
 CYCLES = Metric(name="cycles_per_op", unit="modelled cycles/op", better="lower", primary=True)

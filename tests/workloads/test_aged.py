@@ -103,31 +103,11 @@ def test_bad_names_are_misuse_in_one_line(programs: dict[str, Path], program: st
     assert done.stderr.startswith(f"{program}: case '{case}': ")
 
 
-@pytest.mark.parametrize("words", [(), ("--case",), ("--sweep",), ("--case", "x", "y")])
-def test_bad_options_show_the_usage(programs: dict[str, Path], words: tuple[str, ...]) -> None:
-    done = run(programs["large-alloc"], *words)
-    assert done.returncode == 2
-    assert "usage: large-alloc --case " in done.stderr
-
-
-def test_a_seed_must_be_a_number(programs: dict[str, Path]) -> None:
-    done = run(programs["compaction-stall"], "--case", "fault-1-fresh", env={"LAB_SEED": "one"})
-    assert (done.returncode, done.stderr) == (2, "compaction-stall: LAB_SEED 'one' is not a number\n")
-
-
 @pytest.mark.parametrize(("program", "case"), [("compaction-stall", "fault-8-pinned"), ("large-alloc", "zero-4k-aged")])
 def test_no_machine_is_aged_but_a_guest(programs: dict[str, Path], program: str, case: str) -> None:
     done = run(programs[program], "--case", case, env={})
     assert (done.returncode, done.stdout) == (1, "")
     assert "this is not a lab guest" in done.stderr
-
-
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_the_same_bytes_from_any_folder(program: str, programs: dict[str, Path], tmp_path: Path) -> None:
-    shutil.copytree(SHARED, tmp_path / "other-place" / "include")
-    shutil.copytree(room("workloads") / program, tmp_path / "other-place" / program)
-    elsewhere = build(tmp_path / "other-place" / program, tmp_path / "two" / "deeper") / program
-    assert elsewhere.read_bytes() == programs[program].read_bytes()
 
 
 # --- what the programs share, called from here ---
@@ -156,34 +136,3 @@ def test_percentiles_are_of_the_nearest_rank(shared: ctypes.CDLL, count: int, pe
     shared.program_sort(values, ctypes.c_size_t(count))
     assert list(values) == list(range(1, count + 1))
     assert shared.program_percentile(values, ctypes.c_size_t(count), percent) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "size", "rest"),
-    [("64k", 64 << 10, ""), ("256m-aged", 256 << 20, "-aged"), ("1048576m", 1 << 40, ""), ("64", None, None),
-     ("k", None, None), ("0k", None, None), ("-1k", None, None), ("1g", None, None), ("1048577m", None, None)],
-)  # fmt: skip
-def test_sizes(shared: ctypes.CDLL, text: str, size: int | None, rest: str | None) -> None:
-    found = ctypes.c_size_t()
-    end = shared.program_size(text.encode(), ctypes.byref(found))
-    assert (end.decode() if end is not None else None) == rest
-    if size is not None:
-        assert found.value == size
-
-
-def test_the_random_stream_is_splitmix64(shared: ctypes.CDLL) -> None:
-    state = ctypes.c_uint64(1234567)
-    drawn = [shared.program_random(ctypes.byref(state)) for _ in range(3)]
-    # https://rosettacode.org/wiki/Pseudo-random_numbers/Splitmix64
-    assert drawn == [6457827717110365317, 3203168211198807973, 9817491932198370423]
-
-
-@pytest.mark.parametrize(
-    ("key", "expected"),
-    [("compact_fail", 7), ("allocstall_*", 12), ("allocstall_dma", 2), ("MemFree", 123), ("compact", -1), ("no*", -1),
-     ("last", 9)],
-)  # fmt: skip
-def test_numbers_of_the_kernels_files(shared: ctypes.CDLL, key: str, expected: int) -> None:
-    text = "MemFree:    123 kB\nallocstall_dma 2\nallocstall_dma32 10\ncompact_fail 7\nlast 9"
-    buffer = ctypes.create_string_buffer(text.encode(), 1 << 15)
-    assert shared.proc_number(buffer, key.encode()) == expected

@@ -89,32 +89,6 @@ def test_a_case_reads_what_it_says_and_pins_each_page(
         assert metrics["pins_per_read"] >= pages
 
 
-def test_the_seed_says_where_is_read(program: Path, device: Path) -> None:
-    if shutil.which("strace") is None:
-        pytest.skip("needs strace")
-    traced = [_offsets(program, device, seed) for seed in ("1", "1", "2")]
-    assert traced[0] == traced[1] != traced[2]
-    assert all(offset % (1 << 20) == 0 and offset < DEVICE_BYTES for offset in traced[0])
-
-
-def _offsets(program: Path, device: Path, seed: str) -> list[int]:
-    words = ["strace", "-e", "trace=io_submit", program, "--case", "read-1m-malloc", "--device", device]
-    done = subprocess.run(words, capture_output=True, text=True, env={"LAB_SEED": seed, "PATH": os.environ["PATH"]},
-                          check=True)  # fmt: skip
-    found = [line.partition("aio_offset=")[2].partition("}")[0] for line in done.stderr.splitlines()]
-    return [int(text) for text in found if text]
-
-
-def test_huge_pages_that_are_not_there_are_an_error_with_numbers(program: Path, device: Path) -> None:
-    free = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("HugePages_Free"))
-    if int(free.split()[1]) >= 128:
-        pytest.skip("this machine has huge pages to spare")
-    done = run(program, "--case", "read-1m-d256", "--device", device)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "cannot get 128 huge pages of shared memory, " in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [("missing", None, "cannot open"), ("small", b"x" * PAGE, "has 4096 bytes, too few for a read of 65536")],
@@ -163,17 +137,6 @@ def test_bad_names_are_misuse_in_one_line(program: Path, case: str) -> None:
     assert done.stderr.startswith(f"aio-hugetlbfs: case '{case}': ")
 
 
-@pytest.mark.parametrize("words", [[], ["read-64k"], ["--case"], ["--case", "read-64k", "--size", "1m"]])
-def test_bad_options_are_misuse(program: Path, words: list[str]) -> None:
-    assert run(program, *words).returncode == 2
-
-
-def test_a_seed_that_is_no_number_is_misuse(program: Path, device: Path) -> None:
-    done = run(program, "--case", "read-64k-malloc", "--device", device, seed="x")
-    assert done.returncode == 2
-    assert "LAB_SEED 'x' is not a number" in done.stderr
-
-
 def test_the_lab_knows_the_names_that_the_program_knows() -> None:
     workload = selection.load("aio-hugetlbfs")
     for name in ("read-8k", "read-2m-d64-malloc", "uring-128k-d4-registered", *(case.name for case in workload.cases)):
@@ -185,13 +148,3 @@ def test_the_lab_knows_the_names_that_the_program_knows() -> None:
     assert {case.name for case in workload.cases if case.control} == {
         case.name for case in workload.cases if case.name.endswith(("-malloc", "-registered"))
     }
-
-
-def test_the_same_bytes_from_any_folder(tmp_path: Path) -> None:
-    elsewhere = tmp_path / "other-place" / "workloads"
-    for name in ("include", "aio-hugetlbfs"):
-        shutil.copytree(room("workloads") / name, elsewhere / name)
-    one = build(room("workloads") / "aio-hugetlbfs", tmp_path / "one")
-    two = build(elsewhere / "aio-hugetlbfs", tmp_path / "two" / "deeper")
-    assert one.read_bytes() == two.read_bytes()
-    assert str(tmp_path).encode() not in one.read_bytes()

@@ -138,28 +138,6 @@ def test_bad_names_are_misuse_in_one_line(program: Path, case: str) -> None:
     assert done.stderr.startswith("alloc-burst: ")
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        [],
-        ["layout-2m"],
-        ["--case"],
-        ["--case", "layout-2m", "--seed", "x"],
-        ["--case", "layout-2m", "--total", "9"],
-    ],
-)
-def test_bad_options_are_misuse(program: Path, words: list[str]) -> None:
-    assert run(program, *words).returncode == 2
-
-
-def test_a_mapping_that_fails_is_said_with_its_size(program: Path) -> None:
-    shell = f"ulimit -v 100000; exec {program} --case single-512m"
-    done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "cannot map 536875008 bytes" in done.stderr
-    assert "errno 12" in done.stderr
-
-
 @pytest.mark.parametrize("source", ["workloads/alloc-burst", "images/guest"])
 def test_the_same_bytes_from_any_folder(source: str, tmp_path: Path) -> None:
     first, _, rest = source.partition("/")
@@ -173,10 +151,3 @@ def test_the_same_bytes_from_any_folder(source: str, tmp_path: Path) -> None:
     two = build(elsewhere, tmp_path / "two" / "deeper") / name
     assert one.read_bytes() == two.read_bytes()
     assert str(tmp_path).encode() not in one.read_bytes()
-
-
-def test_init_refuses_to_be_run_as_an_ordinary_program(tmp_path: Path) -> None:
-    init = build(room("images") / "guest", tmp_path) / "init"
-    done = subprocess.run([init], capture_output=True, text=True, check=False, timeout=10)
-    assert done.returncode == 2
-    assert "first program of a lab guest" in done.stderr

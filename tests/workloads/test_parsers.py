@@ -70,10 +70,6 @@ def test_percentiles_of_two_directions_are_not_joined() -> None:
     assert document.number("total.clat_p50") is None
 
 
-def test_fio_s_warnings_around_its_json_are_passed_over() -> None:
-    assert parsers.read_fio(["fio: note: something", *FIO, "", "done"]).number("total.ios") == 20000
-
-
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
@@ -127,19 +123,6 @@ def test_stress_ng_that_prints_something_else_is_named(lines: list[str], words: 
         parsers.read_stress_ng(lines)
 
 
-@pytest.mark.parametrize("scalar", ["2024-13-45", "1" * 5000, "1:" * 30_000 + "1", "0b2", "nothing", "!!int x", ".inf"])
-def test_a_stress_ng_field_that_is_no_number_is_named(scalar: str) -> None:
-    lines = ["---", "metrics:", f"    - bogo-ops: {scalar}", "..."]
-    with pytest.raises(Unparsable, match=r"bogo-ops = .* which is not a number"):
-        parsers.read_stress_ng(lines).number("bogo-ops")
-
-
-def test_what_refers_to_itself_again_and_again_is_not_spelled_out() -> None:
-    layers = [f"b{level}: &b{level} [{', '.join([f'*b{level - 1}'] * 9)}]" for level in range(1, 30)]
-    lines = ["---", "b0: &b0 [x, x]", *layers, "metrics: [{bogo-ops: 5}]", "..."]
-    assert parsers.read_stress_ng(lines).number("bogo-ops") == 5
-
-
 # --- regular expressions and JSON lines ---
 
 
@@ -147,12 +130,6 @@ def test_the_last_match_counts_and_lines_have_ends() -> None:
     lines = ["rate: 1.5 op/s", "rate: 2.5e3 op/s", "total rate: 9 op/s"]
     assert parsers.number(lines, r"^rate: (\S+) op/s$") == 2500
     assert parsers.number(lines, r"^speed: (\S+)") is None
-
-
-@pytest.mark.parametrize(("text", "pattern"), [("rate: fast", r"rate: (\S+)"), ("a", "a(b)?"), ("x nan", r"x (\w+)")])
-def test_a_match_that_is_no_number_is_an_error(text: str, pattern: str) -> None:
-    with pytest.raises(Unparsable, match="not a number"):
-        parsers.number([text], pattern)
 
 
 def test_the_last_line_with_metrics_counts() -> None:
@@ -170,11 +147,6 @@ def test_curves_come_from_the_line_of_the_metrics() -> None:
     lines = ['{"series":{"rss":[[9]]}}', '{"metrics":{"ops":2},"series":{"rss":[[0,0],[16,4096]],"none":[]}}', "bye"]
     assert parsers.read_series(lines) == {"rss": [[0.0, 0.0], [16.0, 4096.0]], "none": []}
     assert parsers.read_json_lines(lines).number("ops") == 2.0
-
-
-@pytest.mark.parametrize("lines", [[], ["talk"], ['{"metrics":{"ops":2}}'], ['{"series":{"rss":[[1]]}}'], ["{"]])
-def test_no_curves(lines: list[str]) -> None:
-    assert parsers.read_series(lines) == {}
 
 
 @pytest.mark.parametrize(

@@ -20,28 +20,6 @@ from ..docs import blocks
 from .test_file import GOOD, folder
 
 
-def test_every_shipped_workload_loads_and_has_cases() -> None:
-    found = selection.list_workloads()
-    assert "alloc-burst" in [each.name for each in found]
-    for each in found:
-        assert each.name == each.folder.name
-        assert each.primary.better != "neither"
-
-
-def test_the_default_sweep_of_alloc_burst_fits_its_own_pattern() -> None:
-    loaded = selection.load("alloc-burst")
-    for case in loaded.cases:
-        assert re.fullmatch(loaded.case_pattern, case.name), case.name
-    assert {case.name for case in loaded.cases if case.control} == {
-        "layout-512k",
-        "layout-1400k",
-        "layout-1800k",
-        "burst-512k-1800k",
-        "layout-1400k-malloc-fixed",
-        "burst-512k-1800k-malloc",
-    }
-
-
 def test_select_takes_all_or_some_cases_once_each() -> None:
     loaded, cases = selection.select("alloc-burst")
     assert cases == list(loaded.cases)
@@ -70,17 +48,6 @@ def test_a_group_stands_for_its_cases() -> None:
     with pytest.raises(UserError) as caught:
         selection.select("syscalls:shed")
     assert caught.value.hint == "did you mean sched?"
-
-
-def test_show_and_list_name_the_groups() -> None:
-    runner = CliRunner()
-    shown = runner.invoke(main.lab, ["workload", "show", "syscalls"], catch_exceptions=False).stdout
-    assert "a group selects its cases (--workload syscalls:fs):" in shown
-    assert re.search(r"^  getppid +process +the cheapest call", shown, re.MULTILINE)
-    document = json.loads(runner.invoke(main.lab, ["workload", "list", "--json"], catch_exceptions=False).stdout)
-    groups = {workload["name"]: workload["groups"] for workload in document["workloads"]}
-    assert "getppid" in groups["syscalls"]["process"]
-    assert groups["alloc-burst"] == {}
 
 
 def test_a_pattern_stands_for_the_cases_that_it_fits() -> None:
@@ -112,12 +79,6 @@ def test_shipped_suites_have_the_cases_that_their_names_promise() -> None:
     assert {f"syscalls:{case.name}" for case in syscalls.cases} <= cases["all"]
 
 
-def test_an_unknown_suite_comes_with_the_known_ones() -> None:
-    with pytest.raises(UserError, match="no suite is called 'quik'") as caught:
-        selection.suite("quik")
-    assert caught.value.hint == "there is quick, mm, fs, net, all"
-
-
 def test_show_and_list_have_the_suites() -> None:
     runner = CliRunner()
     listed = runner.invoke(main.lab, ["workload", "list"], catch_exceptions=False).stdout
@@ -141,14 +102,6 @@ def test_show_says_what_exact_mode_cannot_see() -> None:
     document = runner.invoke(main.lab, ["workload", "show", "fio", "--json"], catch_exceptions=False).stdout
     assert [limit["name"] for limit in json.loads(document)["limits"]] == list(limits())
     assert json.loads(document)["unseen"] == ["devices", "dma"]
-
-
-def test_show_says_what_several_vcpus_hide(tmp_path: Path) -> None:
-    mine = Path(folder(tmp_path, GOOD))
-    for vcpus, said in ((1, False), (4, True)):
-        (mine / "workload.toml").write_text(GOOD.replace("vcpus = 1", f"vcpus = {vcpus}"))
-        shown = CliRunner().invoke(main.lab, ["workload", "show", str(mine)], catch_exceptions=False).stdout
-        assert ("\n4 vCPUs take turns: exact mode does not see contention (CPUs that wait" in shown) is said
 
 
 def test_a_case_outside_the_sweep_may_fit_the_pattern() -> None:
@@ -186,11 +139,6 @@ def test_unknown_names_come_with_a_hint(ref: str, hint: str) -> None:
         selection.select(ref)
     assert caught.value.hint is not None
     assert hint in caught.value.hint
-
-
-def test_a_folder_without_a_workload_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"has no workload\.toml"):
-        selection.load(str(tmp_path))
 
 
 @pytest.fixture
@@ -258,23 +206,6 @@ def test_files_that_cannot_be_cases(job: Path, text: str, message: str, hint: st
     assert hint in (caught.value.hint or "")
 
 
-def test_list_and_show_print_text_and_json() -> None:
-    runner = CliRunner()
-    listed = runner.invoke(main.lab, ["workload", "list"], catch_exceptions=False)
-    names = [line.split()[0] for line in listed.stdout.partition("\n\n")[0].splitlines()]
-    assert names == sorted(names)
-    assert {"aio-hugetlbfs", "alloc-burst", "pointer-chase"} <= set(names)
-    document = json.loads(runner.invoke(main.lab, ["workload", "list", "--json"], catch_exceptions=False).stdout)
-    assert [workload["name"] for workload in document["workloads"]] == names
-    shown = runner.invoke(main.lab, ["workload", "show", "alloc-burst"], catch_exceptions=False).stdout
-    assert "* throughput" in shown
-    assert "layout-4632k" in shown
-    document = json.loads(
-        runner.invoke(main.lab, ["workload", "show", "alloc-burst", "--json"], catch_exceptions=False).stdout
-    )
-    assert [metric["name"] for metric in document["metrics"] if metric["primary"]] == ["throughput"]
-
-
 def test_a_file_of_ones_own_is_run_by_script(tmp_path: Path) -> None:
     (tmp_path / "bench.sh").write_text("#!/bin/sh\n")
     with pytest.raises(UserError, match="is a file, not a workload") as caught:
@@ -299,13 +230,6 @@ def test_a_new_workload_is_sound_and_is_the_one_of_the_documentation(
     assert written == {name: text for name, text in blocks.files(page).items() if name.startswith("mine/")}
     assert [case.name for case in selection.load("./mine").cases] == ["small", "large"]
     assert "template" not in selection.shipped()
-
-
-def test_a_new_workload_overwrites_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "mine").mkdir()
-    assert main.run(["workload", "init", str(tmp_path / "mine")]) == 2
-    assert "is there already; name a new folder" in capsys.readouterr().err
-    assert list((tmp_path / "mine").iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["Mine", "../mine s", ".", "a" * 65])

@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab.cli import workload
 from lab.kernels.kconfig import Needs
 from lab.workloads import selection
 from lab.workloads.spec import Case, Workload
@@ -101,22 +100,6 @@ def test_an_arm_s_own_win_over_the_workload_s(needy: Workload) -> None:
     assert needy.guest_settings({}, {"cmdline.lsm": "landlock"})["cmdline.lsm"] == "landlock"
     assert needy.environment(arm) == {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", "A": "1"}
     assert needy.environment({"env.GLIBC_TUNABLES": "x"}) == {"GLIBC_TUNABLES": "x"}
-
-
-def test_a_guest_of_its_own_for_each_case(needy: Workload) -> None:
-    cases = list(needy.cases)
-    assert needy.by_guest(cases) == [[cases[0]], [cases[1]]]
-    assert msgspec.structs.replace(needy, isolate=False).by_guest(cases) == [cases]
-
-
-def test_all_of_it_is_shown(needy: Workload) -> None:
-    shown = workload.render(needy)
-    for words in (
-        "one for each case", "null_blk.queue_mode=2 nosmt", "hugepages=16, thp.defrag=always", "GLIBC_TUNABLES=",
-        "CONFIG_AIO", "data/a b.txt", "/bin/busybox true", "regex", "full", "per faults",
-    ):  # fmt: skip
-        assert words in shown, words
-    assert msgspec.to_builtins(needy, enc_hook=str)["env"] == {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
 
 # --- the user's files as cases ---

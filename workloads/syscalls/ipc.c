@@ -246,13 +246,24 @@ OPERATION(messages)
 	must(SYS(msgrcv, to_peer, &message, sizeof(message.text), 0, 0));
 }
 
+/*
+ * A queue allocates a node for each priority, and keeps the last one: an operation allocates another, and frees that
+ * one. Where each lies in a slab that is full but for it, both take the slow path, every time. So many nodes fill a
+ * slab of 4 KiB; their places, free again, are enough for two.
+ */
+#define NODES	64
+
 PREPARE(prepare_queue)
 {
-	struct mq_attr attributes = { .mq_maxmsg = 4, .mq_msgsize = sizeof(message.text) };
+	struct mq_attr attributes = { .mq_maxmsg = NODES, .mq_msgsize = sizeof(message.text) };
 
 	use_own_ipc();
 	to_peer = (int)offered(SYS(mq_open, "lab-syscalls", O_RDWR | O_CREAT, 0600, &attributes));
 	SYS(mq_unlink, "lab-syscalls");
+	for (int priority = 0; priority < NODES; priority++)
+		must(SYS(mq_timedsend, to_peer, message.text, sizeof(message.text), priority, NULL));
+	for (int priority = 0; priority < NODES; priority++)
+		must(SYS(mq_timedreceive, to_peer, message.text, sizeof(message.text), NULL, NULL));
 }
 
 OPERATION(queue)

@@ -39,10 +39,22 @@ PREPARE(prepare_private)
 	touch(area, chunks_in_all(CHUNK));
 }
 
+PREPARE(prepare_pageout)
+{
+	prepare_private(0);
+	fold_page_counts();
+}
+
 PREPARE(prepare_shared)
 {
 	area = map_small(chunks_in_all(CHUNK), MAP_SHARED);
 	touch(area, chunks_in_all(CHUNK));
+}
+
+PREPARE(prepare_remove)
+{
+	prepare_shared(0);
+	drain_free_pages();
 }
 
 PREPARE(prepare_file)
@@ -85,8 +97,8 @@ const struct operation madvise_operations[] = {
 	{ "madvise-dontneed", next, prepare_private, MADV_DONTNEED, 80 },
 	{ "madvise-free", next, prepare_private, MADV_FREE, 80 },
 	{ "madvise-cold", next, prepare_private, MADV_COLD, 80 },
-	{ "madvise-pageout", next, prepare_private, MADV_PAGEOUT, 60 },
-	{ "madvise-remove", next, prepare_shared, MADV_REMOVE, 60 },
+	{ "madvise-pageout", next, prepare_pageout, MADV_PAGEOUT, 60 },
+	{ "madvise-remove", next, prepare_remove, MADV_REMOVE, 60 },
 	{ "madvise-willneed", next, prepare_file, MADV_WILLNEED, 80 },
 	{ "madvise-populate-read", next, prepare_untouched, ADVICE_POPULATE_READ, 60 },
 	{ "madvise-populate-write", next, prepare_untouched, ADVICE_POPULATE_WRITE, 40 },

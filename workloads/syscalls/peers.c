@@ -2,6 +2,7 @@
 #include "peers.h"
 #include "calls.h"
 
+#include <lab/proc.h>
 #include <lab/program.h>
 
 #include <arpa/inet.h>
@@ -28,6 +29,7 @@
 #define STACK		(64 * KIB)
 #define TMPFS_MAGIC	0x01021994
 #define BUFFER		(256 * KIB)
+#define DRAINED		(4 * MIB)
 #define FIRST_THREADS	1000		/* where the kernel's own of its boot are, by their numbers */
 
 void use_fifo(void)
@@ -63,6 +65,26 @@ void use_fifo_with_softirqs(void)
 	for (int pid = 2; pid < FIRST_THREADS; pid++)
 		if (is_softirq_thread(pid))
 			must(SYS(sched_setscheduler, pid, SCHED_FIFO, &parameter));
+}
+
+void fold_page_counts(void)
+{
+	proc_write("/proc/sys/vm/stat_refresh", "1");
+}
+
+void drain_free_pages(void)
+{
+	static const char limit[] = "/proc/sys/vm/percpu_pagelist_high_fraction";	/* since v5.14 */
+	static struct proc_text before;
+	char *memory = map_small(DRAINED, MAP_PRIVATE);
+
+	touch(memory, DRAINED);
+	if (!proc_read(limit, &before))
+		return;
+	/* A millionth of all: each page that is freed now takes dozens along. */
+	proc_write(limit, "1000000");
+	munmap(memory, DRAINED);
+	proc_write(limit, before.text);
 }
 
 void peer_start(void (*run)(void *), void *data)

@@ -18,6 +18,18 @@ void use_fifo(void);
  */
 void use_fifo_with_softirqs(void);
 
+/*
+ * Empty the counts of pages that each CPU keeps before it adds them to those of all. One that an operation takes up and
+ * down goes over its limit each time or never, by what it was at first.
+ */
+void fold_page_counts(void);
+
+/*
+ * Give back the free pages that each CPU keeps for itself. Once it keeps too many, as those before us may have left,
+ * pages that are freed go to all, some dozens at a time.
+ */
+void drain_free_pages(void);
+
 /* A process beside this one, which ends with it. What it runs must not return. */
 void peer_start(void (*run)(void *), void *data);
 

@@ -196,10 +196,25 @@ PREPARE(prepare_stack)
 	touch(stack, STACK);
 }
 
+static _Noreturn void stay(__attribute__((unused)) void *data)
+{
+	for (;;)
+		call_pause();
+}
+
+/*
+ * The child wakes the parent up when it becomes another program. Under SCHED_BATCH it never has to give way to it. And
+ * one process stays: without its counters for each CPU, those of the child may be all in their memory, and each that
+ * ends wakes a thread of the kernel to give that back.
+ */
 PREPARE(prepare_vfork)
 {
+	const struct sched_param none = { 0 };
+
 	prepare_program(0);
 	prepare_stack(0);
+	must(SYS(sched_setscheduler, 0, SCHED_BATCH, &none));
+	peer_start(stay, NULL);
 }
 
 OPERATION(vfork_exec)
@@ -240,7 +255,7 @@ const struct operation process_operations[] = {
 	{ "fork-exit-64m", fork_exit, prepare_memory, 64, 3 },
 	{ "fork-exit-200-vmas", fork_exit, prepare_vmas, 0, 12 },
 	{ "fork-exec", fork_exec, prepare_program, 0, 20 },
-	{ "vfork-exec", vfork_exec, prepare_vfork, 0, 24 },
+	{ "vfork-exec", vfork_exec, prepare_vfork, 0, 100 },
 	{ "vfork-exit", vfork_exit, prepare_stack, 0, 96 },
 	{ "thread-create", thread_create, prepare_stack, 0, 20 },
 	{ 0 },

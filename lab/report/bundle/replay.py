@@ -169,7 +169,7 @@ def _boot(
             argv, folder, workload, guest.seed, [workload.case(name) for name in guest.cases],
             modelled=instrument is not None, timeout_s=options.guest_timeout_s, running=running,
         )  # fmt: skip
-        return found.on(boot.machine)
+        return found.on(boot.machine, boot.model)
     except GuestFailed as error:
         error.message = f"{guest.name}: {error.message}"
         error.log = None  # the scratch folder with the log is deleted

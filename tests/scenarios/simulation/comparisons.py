@@ -14,8 +14,10 @@ import numpy as np
 from scipy import stats
 
 from lab.compare import certificates
+from lab.compare import rounds as lab_rounds
 from lab.compare.rounds import Block, BootReading, Covariate, Rounds, order
 from lab.stats import sequential
+from lab.stats.defaults import MIN_PAIRS
 from lab.stats.verdict import Metric, Outcome, primary_of
 
 CHANGED = (Outcome.REGRESSION, Outcome.IMPROVEMENT)
@@ -182,10 +184,19 @@ def compare(noise: Noise, design: Design, seed: tuple[int, ...]) -> Compared:
     }
     host = Host(noise, metrics, seed)
     rounds = Rounds(
-        metrics, threshold=design.threshold, alpha=design.alpha, max_blocks=design.max_blocks, seed=seed[-1],
-        boot_s=noise.boot_s, sample_s=noise.sample_s, fixed_iterations=design.fixed_iterations,
-        fixed_blocks=design.to_the_end, covariates=_covariates(noise, metrics, seed),
-    )  # fmt: skip
+        metrics,
+        lab_rounds.Design(
+            threshold=design.threshold,
+            alpha=design.alpha,
+            max_blocks=design.max_blocks,
+            seed=seed[-1],
+            fixed_iterations=design.fixed_iterations,
+            fixed_blocks=design.to_the_end,
+        ),
+        boot_s=noise.boot_s,
+        sample_s=noise.sample_s,
+        covariates=_covariates(noise, metrics, seed),
+    )
     ever = False
     while block := rounds.next():
         if host.now_s + _round_s(noise, block.iterations) > design.budget_s + design.resumed_s:
@@ -211,10 +222,10 @@ def _covariates(noise: Noise, metrics: dict[str, list[Metric]], seed: tuple[int,
     if not noise.shared:
         return {}
     host = Host(replace(noise, effect=0.0), metrics, (*seed, 1))
-    rounds = Rounds(
-        metrics, threshold=0.0, alpha=0.01, max_blocks=30, seed=0, boot_s=5.0, sample_s=5.0, fixed_blocks=True,
-        fixed_iterations=2,
-    )  # fmt: skip
+    to_the_end = lab_rounds.Design(
+        threshold=0.0, alpha=0.01, max_blocks=30, seed=0, fixed_iterations=2, fixed_blocks=True
+    )
+    rounds = Rounds(metrics, to_the_end, boot_s=5.0, sample_s=5.0)
     for number in range(30):
         block = Block(number, order(0, number), 2)
         rounds.add(block, host.block(block))
@@ -257,12 +268,12 @@ def _plan(rounds: Rounds, noise: Noise, design: Design, left_s: float) -> None:
     if rounds.round_plan is not None:
         return
     if math.isinf(left_s):
-        rounds.plan(sequential.plan_without_budget(design.planned or rounds.max_blocks, rounds.min_blocks))
+        rounds.plan(sequential.plan_without_budget(design.planned or rounds.design.max_blocks, MIN_PAIRS))
         return
     iterations = rounds.iterations()
     planned = sequential.plan_within(
-        left_s, round_s=_round_s(noise, iterations), done=len(rounds.blocks), most=rounds.max_blocks,
-        fewest=rounds.min_blocks, iterations=iterations,
+        left_s, round_s=_round_s(noise, iterations), done=len(rounds.blocks), most=rounds.design.max_blocks,
+        fewest=MIN_PAIRS, iterations=iterations,
     )  # fmt: skip
     if planned:
         rounds.plan(planned)
