@@ -85,12 +85,11 @@ def store(on_file: OnFile, made: Atlas, found: Sequence[PlannedColumn]) -> tuple
             f"{'is' if len(missing) == 1 else 'are'} in {beside.name}"
         ]
     lines = []
-    ids = {column.id for column in made.columns}
-    gone = [column.id for column in older.whole if column.id not in ids] if older else []
-    if gone or (older is None and path.exists()):
+    gone = left_out(older, made) if older else ["what it had"] if path.exists() else []
+    if gone:
         kept = path.with_name(f"{path.name}.old")
         path.replace(kept)
-        lines.append(f"{kept}: kept, with {', '.join(gone) or 'what is no atlas of this plan'}")
+        lines.append(f"{kept}: kept, because {path.name} is now without {', '.join(gone)}")
     records.write_atomic(path, content)
     data.growing(path).unlink(missing_ok=True)
     if older is not None and older.model_version != made.model_version:
@@ -111,6 +110,13 @@ def lacking(older: Atlas, made: Atlas, found: Sequence[PlannedColumn]) -> list[s
         if column.id in planned and measured and not is_there:
             missing.append(column.id)
     return missing
+
+
+def left_out(older: Atlas, made: Atlas) -> list[str]:
+    """The columns with numbers, and the cases, that an atlas has and another one has not."""
+    ids = {column.id for column in made.columns}
+    columns = [column.id for column in older.columns if not column.hole and column.id not in ids]
+    return [*columns, *(case.name for case in older.cases if case.name not in made.cells)]
 
 
 # ---- what is stale

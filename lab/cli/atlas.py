@@ -109,7 +109,8 @@ def _grow(
         click.echo(f"{file}: {queue.summary(begun)}; nothing to write yet")
         return
     written, lines = growth.store(on_file, made, found)
-    others = sum(not place.facts(column).is_file() for column in taken.columns)
+    own = {column.id for column in taken.columns for text in place.selections if place.sheet(column, text).is_file()}
+    others = len(taken.columns) - len(own)
     click.echo(
         f"{written}: {queue.summary(begun)}; {plural(len(made.cases), 'case')}, "
         f"{plural(sum(1 for _ in made.holes), 'hole')}; {plural(others, 'column')} taken over"

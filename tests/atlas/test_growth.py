@@ -180,7 +180,16 @@ def test_a_package_that_left_the_archive_does_not_hold_a_version_up(
     assert lab.run() == 6
     assert [column.id for column in data.load(lab.file).columns] == ["b", "c"]
     assert data.load(lab.file.with_name("x86_64.json.old")).model_version == 1
-    assert "x86_64.json.old: kept, with a" in capsys.readouterr().out
+    assert "x86_64.json.old: kept, because x86_64.json is now without a\n" in capsys.readouterr().out
+
+
+def test_a_file_with_cases_that_the_plan_has_no_more_is_kept(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    (workload,) = lab.place.plan.workloads
+    lab.place = replace(lab.place, plan=msgspec.structs.replace(lab.place.plan, workloads=(f"{workload}:small",)))
+    assert lab.run() == 9
+    assert [case.name for case in data.load(lab.file).cases] == ["mine:small"]
+    assert len(data.load(lab.file.with_name("x86_64.json.old")).cases) == 2
+    assert "is now without mine:large\n" in capsys.readouterr().out
 
 
 def test_a_kernel_that_cannot_be_had_for_now_holds_the_version_up(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -270,6 +270,6 @@ def test_the_command_keeps_a_file_of_which_it_left_something(
     assert capsys.readouterr().out.splitlines() == [
         f"nothing taken over: {other.file} is made up",
         f"{other.file}: 3 of 3 columns whole; 2 cases, 0 holes; 0 columns taken over",
-        f"{other.file}.old: kept, with what is no atlas of this plan",
+        f"{other.file}.old: kept, because x86_64.json is now without what it had",
     ]
     assert data.load(other.file.with_name("x86_64.json.old")) == fake.atlas()

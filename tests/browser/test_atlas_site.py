@@ -28,7 +28,7 @@ def atlas() -> Atlas:
 @pytest.fixture(scope="module")
 def folder(atlas: Atlas, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("site")
-    site.write([atlas], made)
+    site.write([atlas], made, {"x86_64": fake.growing(atlas, 4)})
     return made
 
 
@@ -121,9 +121,8 @@ def test_two_kernels_of_choice_are_compared_with_their_steps(browser: Any, atlas
     assert "two compilers" in opened.page.locator("#remark").inner_text()
 
 
-def test_the_newer_atlas_is_reached_and_left_by_links(browser: Any, atlas: Atlas, tmp_path: Path) -> None:
-    site.write([atlas], tmp_path, {"x86_64": fake.growing(atlas, 4)})
-    opened = Opened(browser, tmp_path / "index.html")
+def test_the_newer_atlas_is_reached_and_left_by_links(browser: Any, atlas: Atlas, folder: Path) -> None:
+    opened = Opened(browser, folder / "index.html")
     line = opened.page.locator("#beside")
     assert line.inner_text().startswith("Model version 2: 4 of 12 columns measured so far")
     line.locator("a").click()
@@ -132,11 +131,11 @@ def test_the_newer_atlas_is_reached_and_left_by_links(browser: Any, atlas: Atlas
     chosen = opened.page.locator("#chosen").inner_text()
     assert f"lab atlas check syscalls:case-1@{atlas.columns[-2].id} --data x86_64.next.json" in chosen
     opened.page.locator("#beside a").click()
-    opened.page.wait_for_url(f"**{tmp_path.name}/index.html")
+    opened.page.wait_for_url(f"**{folder.name}/index.html")
     assert len(opened.page.locator('#matrix tr[data-row="0"] td').all()) == 12
 
 
-PAGES = ["index.html", "pair.html", "case/syscalls-case-1.html", "kernel/6.5.1-1.html"]
+PAGES = ["index.html", "pair.html", "case/syscalls-case-1.html", "kernel/6.5.1-1.html", "next/index.html"]
 
 
 @pytest.mark.parametrize("page", PAGES)
