@@ -9,6 +9,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -157,3 +158,20 @@ def test_threads_may_meet_a_kind_of_record_at_the_same_time() -> None:
                 assert len(list(pool.map(convert, [kind, kind]))) == 2
     """
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EISDIR])
+def test_a_file_system_without_unnamed_files_is_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    real = os.open
+
+    def refuse(path: Any, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(number, os.strerror(number))
+        return real(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", refuse)
+    for content in (b"one", b"two"):
+        records.write_atomic(tmp_path / "record.json", content)
+        assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("record.json", content)]

@@ -135,3 +135,18 @@ def test_all_errors_are_named_at_once(tmp_path: Path) -> None:
         f"{path}:16: row[1]: the key 'name' is missing",
         f"{path}:17: row[1].size: must be a whole number, not true or false",
     ]
+
+
+def test_a_value_of_another_form_is_told_the_form_in_words(tmp_path: Path) -> None:
+    class Kind(Record, frozen=True):
+        name: Annotated[str, msgspec.Meta(pattern=r"^[a-z]+\Z", description="a name of a-z")]
+        also: Annotated[str, msgspec.Meta(pattern=r"^[a-z]+\Z", description="a name of a-z")] | None = None
+        bare: Annotated[str, msgspec.Meta(pattern=r"^[a-z]+\Z")] = "x"
+
+    path = tmp_path / "kind.toml"
+    path.write_text('name = "1"\nalso = "2"\nbare = "3"\n')
+    with pytest.raises(UserError) as failed:
+        toml.load(path, Kind)
+    said = failed.value.message
+    assert "name: '1' is not a name of a-z" in said and "also: '2' is not a name of a-z" in said
+    assert "bare: '3' is not of the form '^[a-z]+" in said

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from lab.compare.results import AbResult, CaseResult
-from lab.report import page, text, wording
+from lab.report import markdown, page, text, wording
 from lab.report.inputs import Comparisons, StoredComparison
 
 from ..fakes.result import EQUAL, FAILED, UNSUPPORTED, UNSURE, case, result
@@ -87,3 +87,12 @@ def test_the_page_has_all_cases_by_size() -> None:
     assert rows == [one.case for one in wording.in_order(many())] and len(rows) == len(many().cases)
     assert rows[:2] == ["changed-12", "changed-11"] and rows[-1].startswith("equal-")
     assert "Cases by group" not in page.comparison(shown(result(EQUAL)))
+
+
+def test_markdown_says_the_same() -> None:
+    said = markdown.comparison(shown(many()))
+    assert "| `loud` | 12 | 1 | 0 | 1 | 0 | 0 |" in said
+    assert "The 10 largest of 13 changes:" in said and "Same: 4 cases, not shown." in said
+    assert "Smaller: `alloc-burst:changed-2` +7.0 %, `alloc-burst:changed-1`" in said
+    assert re.search(r"^- `alloc-burst:broken` n/a: `failed in the test arm only: ", said, re.MULTILINE)
+    assert "equal-" not in said and "| `alloc-burst:changed-2` |" not in said
