@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +114,7 @@ class Lab:
                 raise AssertionError(process.communicate()[1])
             time.sleep(0.05)
         process.send_signal(stop)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=600)
         return process.returncode, said
 
 
@@ -215,13 +215,13 @@ def plant(story: Lab, layout: str, branch: str, start: str | None = None) -> His
         # The tree is the lab's user's, and labs of other tests work in it meanwhile: it stays theirs.
         Path(home, ".gitconfig").write_text("[safe]\n\tdirectory = *\n")
         patched.setenv("HOME", home)
-        if repo.commit(f"refs/heads/{branch}") is not None:
-            repo.git("branch", "-D", branch)
-        history = write(layout, git_dir, repo, branch=branch, start=start)
+        history = write(layout, Path(home, "planted.git"), repo, branch=branch, start=start)
+        # Its commits have the same ids each time, so whoever works with the branch meanwhile keeps what it has.
+        repo.git("fetch", "--quiet", str(history.repo), f"+refs/heads/{branch}:refs/heads/{branch}")
     for path in git_dir.rglob("*"):
         if path.lstat().st_uid != owner.st_uid:
             os.chown(path, owner.st_uid, owner.st_gid)
-    return history
+    return replace(history, repo=git_dir)
 
 
 def verdicts(document: Any) -> dict[str, str]:
