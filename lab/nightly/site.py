@@ -37,7 +37,7 @@ from lab.nightly.events import PlanState
 from lab.nightly.record import Ack, BranchNight, Event, Night
 from lab.nightly.status import line
 from lab.report import bisection_text, inputs, mail, page, plots
-from lab.report.bench_formats import family, sample
+from lab.report.openmetrics import family, sample
 from lab.report.plots import SIZE, Axis, Scale, Tick
 from lab.stats.defaults import THRESHOLD
 from lab.stats.verdict import percent

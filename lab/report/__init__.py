@@ -20,10 +20,7 @@ FORMATS = {
         "csv": "csv_rows:comparison",
         "junit": "junit:comparison",
         "ktap": "junit:ktap",
-        "bmf": "bench_formats:bmf",
-        "benchstat": "bench_formats:benchstat",
-        "kcidb": "kcidb:comparison",
-        "openmetrics": "bench_formats:openmetrics",
+        "openmetrics": "openmetrics:comparison",
     },
     "bisection": {
         "text": "bisection_text:bisection",

@@ -73,7 +73,7 @@ def _complete(folder: Path, line: str, setting: str = "") -> list[str]:
         ("lab workload show alloc-b", ["alloc-burst"]),
         ("lab report late", ["latest"]),
         ("lab ab -w nosuch:x", []),
-        ("lab report --format benc", ["benchstat"]),
+        ("lab report --format openm", ["openmetrics"]),
     ],
 )
 def test_bash_is_offered(folder: Path, line: str, offered: list[str]) -> None:

@@ -71,7 +71,7 @@ def test_guests_with_several_vcpus_say_what_exact_mode_cannot_see(
     assert (line in shown) is said
 
 
-@pytest.mark.parametrize("name", ["text", "md", "html", "junit", "ktap", "kcidb", "json", "csv", "openmetrics"])
+@pytest.mark.parametrize("name", ["text", "md", "html", "junit", "ktap", "json", "csv", "openmetrics"])
 def test_a_case_that_failed_is_shown_with_its_error(name: str, tmp_path: Path) -> None:
     document = result(SLOWER, FAILED)
     shown = report.render(name, reports(tmp_path, document))
@@ -92,7 +92,6 @@ def test_a_case_that_failed_is_shown_with_its_error(name: str, tmp_path: Path) -
         ("html", '<tr class="unsupported" '),
         ("junit", '<skipped message="unsupported in the base arm only: .*Invalid argument'),
         ("ktap", "ok 2 layout-2m # SKIP unsupported in the base arm only: .*Invalid argument"),
-        ("kcidb", '"status": "SKIP"'),
         ("csv", "alloc-burst,layout-2m,false,unsupported,"),
         ("openmetrics", 'lab_case_failed{.*case="layout-2m"} 0'),
     ],

@@ -13,31 +13,30 @@ import jsonschema
 import msgspec
 import pytest
 from junitparser import JUnitXml
-from kcidb_io.schema import V5_3
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from lab import report
 from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.text import visible
-from lab.report import bench_formats, csv_rows, document, junit, kcidb
+from lab.report import csv_rows, document, junit, openmetrics
 
 from ..fakes.result import DISPUTED, HOSTILE, MODEL, hostile, reports, result
 
 MARK = "ENVIRONMENTS DIFFER (qemu)"
-TOOLS = ("json", "csv", "junit", "ktap", "bmf", "benchstat", "kcidb", "openmetrics")
+TOOLS = ("json", "csv", "junit", "ktap", "openmetrics")
 
 
 DISPUTE = "model -7.0 %, instructions +26.0 %: rests on the model"
 
 
-@pytest.mark.parametrize("name", ["text", "md", "html", "json", "junit", "ktap", "kcidb"])
+@pytest.mark.parametrize("name", ["text", "md", "html", "json", "junit", "ktap"])
 def test_cycles_and_instructions_that_disagree_are_the_reason_in_every_format(name: str, tmp_path: Path) -> None:
     text = report.render(name, reports(tmp_path, result(DISPUTED)))
     assert DISPUTE in text and "undecided: model" not in text.replace(f"undecided: {DISPUTE}", "")
 
 
-@pytest.mark.parametrize("name", ["csv", "openmetrics", "bmf", "benchstat"])
+@pytest.mark.parametrize("name", ["csv", "openmetrics"])
 def test_instructions_are_in_every_format_by_name(name: str, tmp_path: Path) -> None:
     text = report.render(name, reports(tmp_path, result(DISPUTED)))
     assert "instructions_per_op" in text and ("1.26" in text or "1260.0" in text)
@@ -167,59 +166,6 @@ def test_no_name_starts_a_directive_or_a_line_in_ktap(tmp_path: Path) -> None:
     assert list(found) == [visible(HOSTILE).replace("#", "\\x23")]
 
 
-# --- bmf
-
-
-def test_bmf_has_values_between_their_bounds(tmp_path: Path) -> None:
-    found = json.loads(bench_formats.bmf(reports(tmp_path, result())))
-    for name, measures in found.items():
-        assert re.fullmatch(r"alloc-burst:\S+ (base|test|change)", name)
-        for measure in measures.values():
-            assert set(measure) <= {"value", "lower_value", "upper_value"}
-            assert measure.get("lower_value", measure["value"]) <= measure["value"]
-            assert measure["value"] <= measure.get("upper_value", measure["value"])
-    first = found["alloc-burst:layout-4632k test"][f"cycles_per_op, modelled cycles/op ({MODEL})"]
-    assert first == {"value": 162.5, "lower_value": 160.0, "upper_value": 165.0}
-
-
-# --- benchstat
-
-
-def test_benchstat_lines_have_the_form_of_go(tmp_path: Path) -> None:
-    lines = bench_formats.benchstat(reports(tmp_path, result())).splitlines()
-    for line in filter(None, lines):
-        if line.startswith("Benchmark"):
-            name, count, *pairs = line.split(" ")
-            assert count == "1" and name.endswith("-1") and len(pairs) % 2 == 0
-            assert all(float(value) is not None for value in pairs[::2])
-        else:
-            assert re.match(r"[a-z][a-z-]*: |Unit \S+ better=(higher|lower)$", line), line
-    assert sum(line.startswith("BenchmarkLab/workload=alloc-burst/case=layout-4632k-1 ") for line in lines) == 12
-
-
-# --- kcidb
-
-
-@pytest.mark.parametrize("made", [result, hostile])
-def test_kcidb_fits_its_schema(made: Any, tmp_path: Path) -> None:
-    found = json.loads(kcidb.comparison(reports(tmp_path, made(), result(name="other"))))
-    assert V5_3.is_valid_exactly(found)
-    assert {test["build_id"] for test in found["tests"]} <= {build["id"] for build in found["builds"]}
-    assert {build["checkout_id"] for build in found["builds"]} <= {one["id"] for one in found["checkouts"]}
-
-
-def test_kcidb_says_what_the_result_says(tmp_path: Path) -> None:
-    found = json.loads(kcidb.comparison(reports(tmp_path, result())))
-    assert {test["path"]: test["status"] for test in found["tests"]} == {
-        "lab.alloc-burst.layout-4632k": "FAIL",
-        "lab.alloc-burst.single-2052k": "PASS",
-        "lab.alloc-burst.layout-512k": "PASS",
-        "lab.alloc-burst.burst-2m-8m": "DONE",
-        "lab.alloc-burst.layout-0k": "ERROR",
-    }
-    assert found["tests"][0]["number"] == {"value": 162.5, "unit": f"modelled cycles/op ({MODEL})"}
-
-
 # --- openmetrics
 
 
@@ -228,7 +174,7 @@ def _samples(text: str) -> list[Any]:
 
 
 def test_openmetrics_is_read_by_the_parser_of_prometheus(tmp_path: Path) -> None:
-    samples = _samples(bench_formats.openmetrics(reports(tmp_path, result())))
+    samples = _samples(openmetrics.comparison(reports(tmp_path, result())))
     ratios = {(s.labels["case"], s.labels["metric"]): s.value for s in samples if s.name == "lab_ratio"}
     for case in result().cases:
         for metric in case.metrics:
@@ -240,9 +186,7 @@ def test_openmetrics_is_read_by_the_parser_of_prometheus(tmp_path: Path) -> None
 
 
 def test_openmetrics_labels_survive_hostile_words(tmp_path: Path) -> None:
-    (info,) = [
-        s for s in _samples(bench_formats.openmetrics(reports(tmp_path, hostile()))) if s.name == "lab_result_info"
-    ]
+    (info,) = [s for s in _samples(openmetrics.comparison(reports(tmp_path, hostile()))) if s.name == "lab_result_info"]
     assert info.labels["base"] == visible(HOSTILE)
 
 
