@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -13,13 +15,14 @@ import pytest
 
 from lab.compare import boots
 from lab.compare.boots import BootRecord, GuestSetup, Job
-from lab.core.errors import DiskFull, GuestFailed
+from lab.core.errors import DiskFull, GuestFailed, GuestFailure
+from lab.guests import live_machine, run
 from lab.guests.channel import CaseOutcome, GuestReport
 from lab.guests.run import Arm, RunningGuests
 from lab.guests.topology import CpuSet
 from lab.workloads import selection
 
-from ..fakes.guest import WORKLOAD, write_workload
+from ..fakes.guest import WORKLOAD, kernel, write_workload
 
 
 def outcome(name: str, *lines: str, status: int = 0) -> CaseOutcome:
@@ -88,3 +91,40 @@ def test_no_guest_is_started_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.
             running=RunningGuests(),
         )
     assert not list(tmp_path.iterdir())
+
+
+def test_vng_and_qemu_have_the_time_that_the_guest_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits_s = []
+
+    def compose(guest: object, kernel: Path, root: Path, timeout_s: float) -> tuple[list[str], list[str]]:
+        limits_s.append(timeout_s)
+        return [], ["qemu"]
+
+    def boot(argv: list[str], *, timeout_s: float, on_start: Callable[[None], None], **how: object) -> None:
+        limits_s.append(timeout_s)
+        on_start(None)
+        raise GuestFailed(GuestFailure.HANG, "enough")
+
+    monkeypatch.setattr(live_machine, "compose", compose)
+    monkeypatch.setattr(live_machine, "link_files", lambda *_: None)
+    monkeypatch.setattr(live_machine, "pin_and_start", lambda *_, timeout_s: limits_s.append(timeout_s))
+    monkeypatch.setattr(boots, "_initrd", lambda *_: b"")
+    monkeypatch.setattr(run, "boot", boot)
+    setup = SimpleNamespace(
+        folder=tmp_path, timeout_s=900.0, machine="q35", root=tmp_path, guest_of=lambda *_: None, fingerprint="f",
+        workload=selection.load(write_workload(tmp_path / "mine")),
+    )  # fmt: skip
+    before = os.umask(0)
+    with pytest.raises(GuestFailed, match="enough"):
+        boots.boot(
+            cast(GuestSetup, setup),
+            Arm(name="base", kernel=kernel("base"), settings={}),
+            Job(cases=[], seed=1, iterations=1),
+            name="n",
+            cpu_set=CpuSet(cpus=[0], others=[], nodes=[]),
+            running=RunningGuests(),
+        )
+    os.umask(before)
+    assert limits_s == [900] * 3
+    (folder,) = (tmp_path / "guests").iterdir()
+    assert folder.stat().st_mode & 0o777 == 0o700, "the socket by which QEMU is controlled is in it"

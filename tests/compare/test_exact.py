@@ -14,6 +14,7 @@ from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.paths import room
 from lab.core.progress import Progress
+from lab.guests import exact as guest_exact
 from lab.guests import hardware
 from lab.guests.hardware import Cost, Costs
 from lab.kernels.kernel import KernelSpec
@@ -315,3 +316,22 @@ def test_an_open_case_and_one_without_events_say_nothing_of_other_costs(
     assert large.verdict == Outcome.UNKNOWN and large.robustness is None and small.robustness is not None
     result, guests = robust(monkeypatch, tmp_path, {}, {}, events=None)
     assert [case.robustness for case in result.cases] == [None, None] and guests.boots.count(("test", 1)) == 1
+
+
+def test_features_that_the_qemu_lacks_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (room("machines") / "zen4.toml").read_text()
+    (tmp_path / "mine.toml").write_text(text.replace(",+mmxext,", ",+mmxext,+fsrm,"))
+    asked = []
+
+    def cpuid(_: object, cpu: str) -> guest_exact.GuestCpu:
+        asked.append(cpu)
+        return guest_exact.GuestCpu({}, {(7, 0, "EDX"): 1 << 4})
+
+    monkeypatch.setattr(guest_exact, "cpuid", cpuid)
+    qemu = guest_exact.Qemu(path="/usr/bin/qemu-system-x86_64", version="7.2.22", numbers=(7, 2))
+    for machine in (None, "zen4", str(tmp_path / "mine.toml")):
+        exact.name_refused_features(qemu, machine, Progress())
+    assert len(asked) == 1 and "+fsrm" in asked[0], "the lab's own machines ask for what every QEMU has"
+    assert "QEMU 7.2.22 lacks fsrm of" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from lab.compare.plan import Plan
 from lab.compare.results import CaseResult
 from lab.compare.runs import GuestRun, Run
 from lab.core import records
-from lab.core.errors import GuestFailed
+from lab.core.errors import GuestFailed, GuestFailure
 from lab.core.progress import Progress
 from lab.guests import hardware
 from lab.guests.perf_stat import SIDES, metric_name
@@ -119,3 +119,11 @@ def test_without_counts_of_both_sides_in_both_arms_no_guest_runs(
     tmp_path: Path, guests: CountingGuests, case: CaseResult
 ) -> None:
     assert check(tmp_path, case) == {} and not guests.calls
+
+
+def test_a_guest_that_fails_costs_no_verdict(
+    tmp_path: Path, guests: CountingGuests, capsys: pytest.CaptureFixture[str]
+) -> None:
+    guests.failure = GuestFailed(GuestFailure.QEMU_DIED, "no memory")
+    assert check(tmp_path, counted((9e6, 2e6), (9e6, 2e6)), progress=Progress()) == {}
+    assert "the model is not checked: no memory" in capsys.readouterr().err
