@@ -23,7 +23,8 @@
 
 /* In the same statement as what is measured: the compiler would put its own instructions between two. */
 #define MARK(code)	".byte 0x0f, 0x1f, 0x80, " #code ", 0x42, 0x41, 0x4c\n"
-#define BEGIN		MARK(1)
+/* At the beginning of a cache line: where the compiler puts it decides nothing. */
+#define BEGIN		".balign 64\n" MARK(1)
 #define OPERATION	MARK(3)
 #define END		MARK(2)
 
