@@ -146,7 +146,7 @@ store: setup $(VENV)/tools
 	$(BIN)/pytest -q -m smoke tests/guest/test_prebuilt.py
 
 smoke: setup $(VENV)/tools
-	$(BIN)/pytest -q -n 2 -m smoke tests/guest
+	$(BIN)/pytest -q -n 2 --dist loadfile -m smoke tests/guest
 
 # The golden table, recorded anew where the version of the model was raised: see tests/guest/test_golden.py.
 golden: setup $(VENV)/tools

@@ -121,13 +121,12 @@ def prepare_around(
             vcpus=facts.vcpus,
             memory_mb=facts.memory_mb,
             initrd_sha256=facts.initrd_sha256,
-            contents=facts.contents,
             fingerprint=facts.fingerprint,
             model=facts.model,
         )
         series.append(
             Series(
-                bench=replace(bench, fingerprint=facts.fingerprint, initrd_sha256=facts.initrd_sha256),
+                bench=replace(bench, fingerprint=facts.fingerprint),
                 cases=cases,
                 windows=dict.fromkeys((case.name for case in cases), bench.windows),
             )
@@ -155,13 +154,11 @@ def _bench(
     folder: Path,
 ) -> Bench:
     """The guests of a workload, without their fingerprint."""
-    packed_root = initrd.pack_initrd(image, workload)
     return Bench(
         qemu=qemu,
         machine=machine,
         workload=workload,
-        packed_root=packed_root,
-        contents=initrd.contents(packed_root),
+        packed_root=initrd.pack_initrd(image, workload),
         timeout_s=plan.guest_timeout_s,
         folder=folder,
         instrument=load_instrument(plan.machine, model_of(plan.model, workload)),
@@ -176,8 +173,7 @@ def bench_for(bench: Bench, arm: Arm, progress: Progress) -> Bench:
         return bench
     guests = architecture.of_machine(bench.machine).name
     image = guest_image.obtain(progress, packages=workload.packages, guests=guests)
-    packed_root = initrd.pack_initrd(image, workload)
-    return replace(bench, workload=workload, packed_root=packed_root, contents=initrd.contents(packed_root))
+    return replace(bench, workload=workload, packed_root=initrd.pack_initrd(image, workload))
 
 
 def fingerprint_of(

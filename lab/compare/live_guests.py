@@ -19,7 +19,7 @@ from lab.compare.results import GuestShape, ResultEnvironment
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.progress import Progress
-from lab.guests import file_systems, host, initrd, kvm, live_machine, model_version, perf_stat, topology
+from lab.guests import file_systems, host, initrd, kvm, live_machine, perf_stat, topology
 from lab.guests import image as guest_image
 from lab.guests.exact import Qemu
 from lab.guests.live_machine import Accelerator, LiveGuest, live_parameters
@@ -182,12 +182,11 @@ def command(setup: GuestSetup, arm: Arm) -> Command:
 def _shape(
     guest: LiveGuest, qemu: Qemu, workload: Workload, cases: Sequence[Case], packed_root: Path, counted: Sequence[Event]
 ) -> GuestShape:
-    parameters, contents = live_parameters(), initrd.contents(packed_root)
+    parameters, initrd_sha256 = live_parameters(), records.file_digest(packed_root)
     settings = workload.guest_settings(parameters.settings, {})
     facts = [
         qemu.version, guest.accelerator, guest.shape, guest.memory_mb, guest.hugepage_kb, parameters, settings,
-        workload.cmdline, workload.env, workload.setup, contents, model_version.current(),
-        *([counted] if counted else []),
+        workload.cmdline, workload.env, workload.setup, initrd_sha256, *([counted] if counted else []),
         *live_machine.cpu_options(guest.cpu if guest.accelerator == "kvm" else "host"),
     ]  # fmt: skip
     return GuestShape.of(
@@ -197,7 +196,6 @@ def _shape(
         parameters.settings,
         vcpus=guest.shape.vcpus,
         memory_mb=guest.memory_mb,
-        initrd_sha256=records.file_digest(packed_root),
-        contents=contents,
+        initrd_sha256=initrd_sha256,
         fingerprint=records.digest(facts)[:16],
     )

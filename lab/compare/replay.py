@@ -16,7 +16,6 @@ from lab.core import process, records
 from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.records import Record
-from lab.core.text import listed
 from lab.guests import model_version
 
 _AnyPlan = TypeVar("_AnyPlan", bound=ComparisonPlan)
@@ -78,15 +77,7 @@ def replay(result_id: str, work: Work, *, guest_timeout_s: float | None = None) 
         line for old, new in zip(before, after, strict=True) for line in differences(old, _numbers(old), _numbers(new))
     ]
     environment = environment_changes(stored.environment, guests.environment)
-    if differing and not environment:
-        environment = _other_initrds(stored.environment, guests.environment)
     return Replay(result=stored.result, guests=len(before), differences=differing, environment=environment)
-
-
-def _other_initrds(then: ResultEnvironment, now: ResultEnvironment) -> list[str]:
-    """The workloads whose programs were compiled to other bytes since: the size of one shifts where all else lies."""
-    names = [name for name, one in then.guests.items() if one.initrd_sha256 != now.guests[name].initrd_sha256]
-    return [f"the compiled programs of {listed(names, 'and')}"] if names else []
 
 
 def environment_changes(then: ResultEnvironment, now: ResultEnvironment) -> list[str]:
@@ -97,20 +88,16 @@ def environment_changes(then: ResultEnvironment, now: ResultEnvironment) -> list
     names = [name for name in facts if getattr(then, name) != getattr(now, name)]
     if version := model_version.changes(then.model_version):
         names.append(version)
-    before, after = (_guest_facts(one, by_bytes=not then.model_version) for one in (then, now))
+    before, after = map(_guest_facts, (then, now))
     if of_guests := [name for name in before if before[name] != after.get(name)]:
         names.append(f"guests ({', '.join(of_guests)})")
     return names or ["fingerprint"]
 
 
-def _guest_facts(environment: ResultEnvironment, *, by_bytes: bool) -> dict[str, list[object]]:
-    """Each fact of all guests by its name, without the model's version.
-
-    by_bytes: initrds are told apart by their bytes, for results from before the record had their contents.
-    """
+def _guest_facts(environment: ResultEnvironment) -> dict[str, list[object]]:
+    """Each fact of all guests by its name, without the model's version."""
     shapes = [records.plain(shape) for _, shape in sorted(environment.guests.items())]
-    unused = ("fingerprint", "contents" if by_bytes else "initrd_sha256")
-    facts = {name: [shape[name] for shape in shapes] for name in shapes[0] if name not in unused}
+    facts = {name: [shape[name] for shape in shapes] for name in shapes[0] if name != "fingerprint"}
     # The last word is the version; before there were versions, it was the digest of the plugin's sources.
     return {**facts, "model": [shape["model"].rpartition(" ")[0] for shape in shapes]}
 

@@ -75,15 +75,11 @@ def repeat(command: str, metric: str | None) -> str:
 
 
 class GuestShape(Record, frozen=True, kw_only=True):
-    """The guests of one workload, and the programs in them. Of settings, those beside the machine's.
-
-    contents: of the initrd as the fingerprint has them; empty in results from before the version of the model.
-    """
+    """The guests of one workload, and the programs in them. Of settings, those beside the machine's."""
 
     vcpus: int
     memory_mb: int
     initrd_sha256: str
-    contents: str = ""
     fingerprint: str
     model: str = "none"
     settings: dict[str, str] = msgspec.field(default_factory=dict)

@@ -53,8 +53,7 @@ UserCode = dict[str, list[tuple[int, int, int]]]
 class Bench:
     """The guests of one workload: what all of its runs share.
 
-    packed_root: the root that they unpack. contents: its contents, as `initrd.contents` gives them. initrd_sha256: of
-    its bytes.
+    packed_root: the root that they unpack.
     fingerprint: of all that their numbers depend on besides kernel, settings and seed.
     """
 
@@ -64,8 +63,6 @@ class Bench:
     packed_root: Path
     timeout_s: float
     folder: Path
-    contents: str = ""
-    initrd_sha256: str = ""
     instrument: Instrument | None = None
     fingerprint: str = ""
     parameters: ExactMachine = field(default_factory=exact.exact_machine)
@@ -95,7 +92,6 @@ class Bench:
         return self.guest({}).environment(
             settings=self.workload.guest_settings(self.parameters.settings, {}),
             env=self.workload.env,
-            contents=self.contents,
             initrd_sha256=records.file_digest(self.packed_root),
         )
 
@@ -169,7 +165,7 @@ class Run(Record, frozen=True, kw_only=True):
 
     windows: of each case that ran several times, the modelled cycles an operation in each window.
     events: of each case, the counts that the cycles which decide are the sum of (see `costs.events`).
-    turn: of the boot that lived. initrd_sha256: of the root's bytes; empty in older records.
+    turn: of the boot that lived.
     """
 
     schema: int = 1
@@ -180,7 +176,6 @@ class Run(Record, frozen=True, kw_only=True):
     commands: dict[str, list[str]] = msgspec.field(default_factory=dict)
     kernel: str
     fingerprint: str
-    initrd_sha256: str = ""
     wall_s: float
     argv: list[str]
     report: GuestReport
@@ -297,7 +292,6 @@ def save_run(guest: GuestRun, output: GuestOutput) -> Run:
         commands=guest.commands,
         kernel=guest.arm.kernel.key,
         fingerprint=guest.bench.fingerprint,
-        initrd_sha256=guest.bench.initrd_sha256,
         wall_s=output.wall_s,
         argv=replace(guest, turn=output.turn).argv(),
         report=output.report,

@@ -76,10 +76,7 @@ class Qemu(Record, frozen=True, kw_only=True):
 
 
 class Environment(Record, frozen=True, kw_only=True):
-    """All that an exact number depends on besides kernel, arm and seed. Equal fingerprints promise equal numbers.
-
-    contents: of the initrd, as `initrd.contents` gives them. initrd_sha256: of its bytes, which no fingerprint covers.
-    """
+    """All that an exact number depends on besides kernel, arm and seed. Equal fingerprints promise equal numbers."""
 
     fingerprint: str
     qemu: str
@@ -92,7 +89,6 @@ class Environment(Record, frozen=True, kw_only=True):
     settings: dict[str, str]
     env: dict[str, str]
     initrd_sha256: str
-    contents: str
     model: str
 
 
@@ -143,15 +139,12 @@ class ExactGuest:
         words = [_BOUNDED.get(word, word).format_map(values) for option in _options(own) for word in option]
         return [self.qemu.path, *words, *plugin]
 
-    def environment(
-        self, *, settings: Mapping[str, str], env: Mapping[str, str], contents: str, initrd_sha256: str
-    ) -> Environment:
+    def environment(self, *, settings: Mapping[str, str], env: Mapping[str, str], initrd_sha256: str) -> Environment:
         """The environment of the guest's numbers. settings: applied before its program runs. env: its program's."""
-        facts = {**self._facts(), "settings": settings, "env": env, "contents": contents}
+        facts = {**self._facts(), "settings": settings, "env": env, "initrd_sha256": initrd_sha256}
         own = architecture.of_machine(self.machine)
         described = [facts, facts.pop("rtc"), model_version.current(), _options(own), own.boards]
-        fingerprint = records.digest(described)[:16]
-        return records.convert({**facts, "fingerprint": fingerprint, "initrd_sha256": initrd_sha256}, Environment)
+        return records.convert({**facts, "fingerprint": records.digest(described)[:16]}, Environment)
 
     @property
     def cpu(self) -> str:

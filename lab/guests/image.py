@@ -50,10 +50,7 @@ class Program(Record, frozen=True, kw_only=True):
 
 
 class Image(Record, frozen=True, kw_only=True):
-    """A finished image: `image.json` in its folder. `sha256` is that of the whole root as a cpio.
-
-    compiler, libc: of the lab's own programs in it; the library's SHA-256 (see `compilers.static_libc`).
-    """
+    """A finished image: `image.json` in its folder. `sha256` is that of the whole root as a cpio."""
 
     schema: int = 1
     name: str
@@ -62,7 +59,6 @@ class Image(Record, frozen=True, kw_only=True):
     sha256: str
     suite: str
     compiler: str
-    libc: str = ""
     packages: dict[str, str]
     programs: dict[str, str]
 
@@ -226,7 +222,6 @@ def _build(
         sha256=records.file_digest(partial / "root.cpio"),
         suite=suite,
         compiler=compiler.version,
-        libc=compilers.static_libc(compiler),
         packages=versions,
         programs={program.program: records.file_digest(root / program.into) for program in programs},
     )

@@ -21,9 +21,8 @@ from lab.core.errors import BuildFailed, UserError
 from lab.core.git import environment
 from lab.core.locks import make_once
 from lab.core.paths import room
-from lab.core.records import Record
 from lab.guests import image
-from lab.guests.image import Image, own_programs
+from lab.guests.image import Image
 from lab.kernels import architecture, compilers
 from lab.kernels.architecture import Architecture
 from lab.kernels.compilers import Compiler
@@ -46,48 +45,11 @@ def pack_initrd(image: tuple[Image, Path], workload: Workload) -> Path:
         [workload.image_files, workload.setup, {name: records.file_digest(path) for name, path in own.items()}]
     )
     target = folder / "slices" / f"{workload.name}-{key[:16]}.cpio"
-    if not records.is_sealed(target) or records.find(_contents_of(target), Contents) is None:
+    if not records.is_sealed(target):
         names = _names(image, workload, own)
         target.parent.mkdir(exist_ok=True)
         _pack(target, folder / "root", names, own)
-        records.save(_contents_of(target), _describe(image, names, own))
     return target
-
-
-class Contents(Record, frozen=True, kw_only=True):
-    """The record beside a packed initrd. files: digests by name; links by where they lead.
-
-    toolchain: of the programs that the lab compiles itself. Their bytes do not count, because the version of the
-    model stands for their sources: so an edit that changes no number leaves every fingerprint as it is.
-    """
-
-    schema: int = 1
-    files: dict[str, str]
-    toolchain: list[str]
-
-
-def contents(packed: Path) -> str:
-    """The digest of all that numbers depend on in an initrd that `pack_initrd` gave, besides the model's version."""
-    return records.digest(records.load(_contents_of(packed), Contents))
-
-
-def _contents_of(packed: Path) -> Path:
-    return packed.with_suffix(".json")
-
-
-def _describe(image: tuple[Image, Path], names: set[str], own: dict[str, Path]) -> Contents:
-    record, folder = image
-    compiled = {program.into for program in own_programs()}
-    files = {name.lstrip("/"): records.file_digest(path) for name, path in own.items()}
-    files |= {name: "" if name in compiled else _digest(folder / "root" / name) for name in names}
-    return Contents(files=files, toolchain=[record.compiler, record.libc])
-
-
-def _digest(path: Path) -> str:
-    """The digest of a file with its permissions; a link's target; nothing more of a folder."""
-    if path.is_symlink():
-        return f"-> {path.readlink()}"
-    return f"{path.stat().st_mode:o} {records.file_digest(path) if path.is_file() else ''}"
 
 
 def own_files(workload: Workload, guests: str = architecture.DEFAULT) -> dict[str, Path]:

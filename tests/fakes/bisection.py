@@ -227,7 +227,6 @@ def replacements(folder: Path, guests: Guests) -> Mapping[tuple[Any, str], Any]:
         (KernelSpec, "obtain"): obtain,
         (guest_image, "obtain"): lambda progress, **_: (image, folder),
         (guest_initrd, "pack_initrd"): lambda image, workload: initrd,
-        (guest_initrd, "contents"): records.file_digest,
         (exact, "find_qemu"): lambda command="", guests=None: QEMU,
         (runs, "measure"): guests.measure,
         (proof.Prover, "_functions"): lambda self, folder, result: [],

@@ -108,7 +108,7 @@ class FakeGuests:
         run = Run(
             arm=arm.name, workload=bench.workload.name, seed=seed, cases=[case.name for case in cases],
             commands={case.name: bench.workload.command(case) for case in cases},
-            kernel=arm.kernel.key, fingerprint=bench.fingerprint, initrd_sha256=bench.initrd_sha256,
+            kernel=arm.kernel.key, fingerprint=bench.fingerprint,
             wall_s=0.1, argv=["qemu"],
             report=GuestReport(cases=outcomes, complete=True),
             costs={
@@ -175,7 +175,6 @@ def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, guests: FakeGuests)
     monkeypatch.setattr(KernelSpec, "obtain", lambda spec, *_, **__: kernel(Path(spec.source.path).name))
     monkeypatch.setattr(guest_image, "obtain", lambda progress, **_: (image, tmp_path))
     monkeypatch.setattr(guest_initrd, "pack_initrd", lambda image, workload: initrd)
-    monkeypatch.setattr(guest_initrd, "contents", records.file_digest)
     monkeypatch.setattr(exact, "find_qemu", lambda command="", guests=None: QEMU)
     monkeypatch.setattr(runs, "measure", guests.measure)
     return guests

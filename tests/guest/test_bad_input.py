@@ -35,8 +35,8 @@ def _ab(base: str, test: str | None = None, *more: str) -> tuple[str, ...]:
         ("HEAD~99", "does not exist"),
         ("HEAD+/nonexistent/fix.patch", "no such patch"),
         ("HEAD%CONFIG_TRANSPARENT_HUGEPAG=y", "no such kconfig symbol"),
-        ("HEAD@thp=sometimes", "thp"),
-        ("HEAD@sysctrl.vm.swappiness=1", "sysctl"),
+        (f"{NEW}@thp=sometimes", "thp"),
+        (f"{NEW}@sysctrl.vm.swappiness=1", "sysctl"),
         ("deb:linux-image-9.99-cloud-amd64", "linux-image-9.99"),
         ("file:/etc/hostname", "/etc/hostname"),
         ("file:/nonexistent", "/nonexistent"),
@@ -59,8 +59,9 @@ def test_a_patch_that_does_not_fit_is_named_with_its_hunk(lab: Lab, open_folder:
 
 
 def test_unknown_workloads_and_cases_are_refused_before_anything_is_done(lab: Lab) -> None:
-    assert "alloc-burst" in lab.refused(2, "ab", "--base", "HEAD", "--test", "HEAD", "-w", "aloc-burst")
-    assert "layout-" in lab.refused(2, "ab", "--base", "HEAD", "--test", "HEAD", "-w", "alloc-burst:layuot-512k")
+    arms = ("ab", "--base", "file:/nonexistent", "--test", "file:/nonexistent")
+    assert "alloc-burst" in lab.refused(2, *arms, "-w", "aloc-burst")
+    assert "layout-" in lab.refused(2, *arms, "-w", "alloc-burst:layuot-512k")
 
 
 def test_a_missing_or_old_qemu_is_the_hosts_failure(lab: Lab, open_folder: Path) -> None:
@@ -83,11 +84,6 @@ def test_a_guest_without_its_init_panics_and_is_named(lab: Lab) -> None:
 def test_a_guest_that_hangs_is_stopped_and_named(lab: Lab) -> None:
     line = lab.refused(4, *_ab(NEW, None, "--guest-timeout", "1s"))
     assert "hung" in line
-
-
-def test_a_setting_that_the_guest_refuses_is_named(lab: Lab) -> None:
-    line = lab.refused(4, *_ab(NEW, f"{NEW}@sysctl.vm.no_such_knob=1"))
-    assert "sysctl.vm.no_such_knob" in line
 
 
 def _workload(folder: Path, memory_mb: int, argv: list[str]) -> str:
@@ -139,7 +135,7 @@ def test_a_harmful_guest_costs_its_memory_and_no_more_than_256_mib(
 ) -> None:
     """harm.c has more of them; these are the ones that end soon."""
     harm = Path(shutil.copytree(Path(__file__).with_name("harm"), open_folder / "harm"))
-    words_of_it = ("-w", f"{harm}:{case}", "--seeds", "1", "--jobs", "1", "--guest-timeout", "40s")
+    words_of_it = ("-w", f"{harm}:{case}", "--seeds", "1", "--jobs", "1", "--guest-timeout", "300s")
     said, seen = _watched(lab, open_folder / "result", "--base", NEW, "--test", f"{NEW}@thp=never", *words_of_it)
     assert words in said, said
     assert 0 < max(_anonymous_kib(status) for status in seen) < (512 + 256) << 10
@@ -244,32 +240,24 @@ def _anonymous_kib(status: dict[str, str]) -> int:
 
 
 def test_a_result_folder_takes_one_comparison(lab: Lab, open_folder: Path) -> None:
+    """Neither another one at the same time, nor one afterwards."""
     folder = open_folder / "chosen"
-    done = lab.run(*_ab(NEW, None, "--result", str(folder)))
-    assert done.returncode == 0, done.stderr
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert "already" in lab.refused(2, *_ab(NEW, None, "--result", str(folder)))
-    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def test_two_comparisons_in_one_folder_at_once_do_not_mix(lab: Lab, open_folder: Path) -> None:
-    folder = open_folder / "shared"
+    words = _ab(NEW, None, "--result", str(folder))
     first = subprocess.Popen(
-        lab.command(*_ab(NEW, None, "--result", str(folder))),
-        cwd="/",
-        env=lab.environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+        lab.command(*words), cwd="/", env=lab.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
     try:
         while not (folder / "plan.json").exists():
             assert first.poll() is None, first.stderr.read() if first.stderr else ""
+            time.sleep(0.05)
         assert "lab: " in lab.refused(2, "ab", "--resume", str(folder))
-        assert "already" in lab.refused(2, *_ab(NEW, None, "--result", str(folder)))
+        assert "already" in lab.refused(2, *words)
     finally:
-        _, said = first.communicate(timeout=120)
+        _, said = first.communicate()
     assert first.returncode == 0, said
-    assert (folder / "result.json").exists()
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert folder / "result.json" in before and "already" in lab.refused(2, *words)
+    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_doctor_says_what_works_here(lab: Lab) -> None:

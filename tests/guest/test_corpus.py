@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .conftest import FIX, Lab
+from .conftest import NEW, Lab
 
 pytestmark = pytest.mark.guest
 
@@ -19,15 +18,14 @@ def metrics_of(document: Any) -> dict[str, Any]:
     return {metric["name"]: metric for metric in case["metrics"]}
 
 
-@pytest.mark.build
-def test_a_boot_costs_the_same_whatever_the_seed(story: Lab) -> None:
-    document = story.json("ab", "--base", FIX, "--test", FIX, "-w", "boot", "--seeds", "3")
+def test_a_boot_costs_the_same_whatever_the_seed(lab: Lab) -> None:
+    document = lab.json("ab", "--base", NEW, "--test", NEW, "-w", "boot", "--seeds", "3")
     found = metrics_of(document)
     cycles, count, time = found["kernel_cycles"], found["kernel_instructions"], found["boot_time"]
     assert cycles["primary"] and len({*cycles["base"], *cycles["test"]}) == 1
     # An instruction takes 16 ns there, and the kernel waits for next to nothing.
     assert 0.5 < 16 * count["base"][0] / time["base"][0] < 1.5
-    why = story.json("explain", document["result"])
+    why = lab.json("explain", document["result"])
     assert len(why["initcalls"]) > 200 and all(call["base"] == call["test"] for call in why["initcalls"])
     # What the log costs is in it, and not in the measurement.
     logged_ns = 1000 * sum(call["base"] for call in why["initcalls"])
@@ -35,28 +33,25 @@ def test_a_boot_costs_the_same_whatever_the_seed(story: Lab) -> None:
     assert 0 < found["percpu_kb"]["base"][0] < found["slab_kb"]["base"][0] < found["mem_available_kb"]["base"][0]
 
 
-@pytest.mark.build
-def test_the_loopback_interface_is_up(story: Lab) -> None:
-    script = Path(story.home) / "loopback.sh"
+def test_the_loopback_interface_is_up(lab: Lab) -> None:
+    script = lab.home / "loopback.sh"
     script.write_text("#!/bin/sh\necho '{\"metrics\": {\"flags\":' $(($(cat /sys/class/net/lo/flags) & 1))'}}'\n")
-    found = metrics_of(story.json("ab", "--base", FIX, "--test", FIX, "-w", f"script:{script}", "--seeds", "2"))
+    found = metrics_of(lab.json("ab", "--base", NEW, "--test", NEW, "-w", f"script:{script}", "--seeds", "2"))
     assert found["flags"]["base"] == [1, 1]
 
 
-@pytest.mark.build
 @pytest.mark.parametrize(
     "selection",
     ["perf-bench:sched-pipe", "hackbench:pipes-threads", "fsmark:create-4k", "sysbench:threads", "python:files"],
 )
-def test_a_packaged_program_does_the_same_in_both_arms(story: Lab, selection: str) -> None:
-    found = metrics_of(story.json("ab", "--base", FIX, "--test", FIX, "-w", selection, "--seeds", "2"))
+def test_a_packaged_program_does_the_same_in_both_arms(lab: Lab, selection: str) -> None:
+    found = metrics_of(lab.json("ab", "--base", NEW, "--test", NEW, "-w", selection, "--seeds", "2"))
     (primary,) = (metric for metric in found.values() if metric["primary"])
     assert primary["name"] == "cycles_per_op"
     assert primary["base"] == primary["test"] and min(primary["base"]) > 0
 
 
-@pytest.mark.network
 def test_bytes_go_over_the_loopback_interface(lab: Lab) -> None:
-    found = metrics_of(lab.json("ab", "--base", "deb:6.12", "--test", "deb:6.12", "-w", "iperf3:tcp", "--seeds", "2"))
+    found = metrics_of(lab.json("ab", "--base", NEW, "--test", NEW, "-w", "iperf3:tcp", "--seeds", "2"))
     assert found["bits_per_second"]["base"] == found["bits_per_second"]["test"]
     assert min(found["bits_per_second"]["base"]) > 1e6

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import shutil
 import stat
-from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from lab.core.errors import BuildFailed, UserError
@@ -114,55 +112,6 @@ def test_a_slice_is_packed_once_and_depends_on_its_own_workload_alone(
     assert before.stat().st_mtime_ns == time_before
     before.unlink()
     assert initrd.pack_initrd(image, chosen).read_bytes() == bytes_before
-
-
-def contents(image: tuple[Image, Path], chosen: Workload) -> str:
-    """The contents of an initrd that is packed anew."""
-    shutil.rmtree(image[1] / "slices", ignore_errors=True)
-    return initrd.contents(initrd.pack_initrd(image, chosen))
-
-
-def test_files_count_by_content_and_the_labs_own_programs_by_their_toolchain(
-    image: tuple[Image, Path], tmp_path: Path
-) -> None:
-    record, folder = image
-    chosen = workload(tmp_path / "w")
-    before = contents(image, chosen)
-    (folder / "root" / "init").write_text("init, compiled from other sources")
-    assert contents(image, chosen) == before
-    for changes in ({"compiler": "gcc 99"}, {"libc": "another"}):
-        assert contents((msgspec.structs.replace(record, **changes), folder), chosen) != before
-    program = folder / "root" / "usr" / "bin" / "mine"
-    program.chmod(0o555)
-    only_read = contents(image, chosen)
-    program.write_text("a package's program, upgraded")
-    assert len({before, only_read, contents(image, chosen)}) == 3
-
-
-def test_links_and_files_of_the_workload_count_by_content(image: tuple[Image, Path], tmp_path: Path) -> None:
-    (tmp_path / "w").mkdir()
-    (tmp_path / "w" / "data").write_text("one")
-    link = image[1] / "root" / "usr" / "bin" / "link"
-    link.symlink_to("tool")
-    chosen = workload(tmp_path / "w", 'files = ["data"]\nextra_files = ["/usr/bin/link"]')
-    found = {contents(image, chosen)}
-    (tmp_path / "w" / "data").write_text("two")
-    found.add(contents(image, chosen))
-    link.unlink()
-    link.symlink_to("/bin/busybox")
-    found.add(contents(image, chosen))
-    assert len(found) == 3
-
-
-@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("{}")])
-def test_an_initrd_without_its_contents_is_packed_again(
-    image: tuple[Image, Path], tmp_path: Path, damage: Callable[[Path], object]
-) -> None:
-    chosen = workload(tmp_path / "w")
-    packed = initrd.pack_initrd(image, chosen)
-    before = initrd.contents(packed)
-    damage(packed.with_suffix(".json"))
-    assert initrd.contents(initrd.pack_initrd(image, chosen)) == before
 
 
 @pytest.mark.parametrize(
