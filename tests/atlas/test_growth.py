@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab.atlas import assembly, columns, data, growth, takeover
+from lab.atlas import assembly, columns, data, takeover
 from lab.atlas import plan as atlas_plan
 from lab.atlas.columns import KernelFacts, Place
 from lab.atlas.data import Atlas, Cell
@@ -19,7 +19,7 @@ from lab.atlas.judgement import Judgement
 from lab.atlas.plan import PlannedColumn
 from lab.cli import main
 from lab.core import records
-from lab.core.errors import HostFailed, UserError
+from lab.core.errors import HostFailed
 from lab.core.executor import Work
 from lab.core.text import plural
 from lab.guests import initrd, model_version
@@ -310,9 +310,3 @@ def test_a_budget_that_ends_before_the_first_column_writes_nothing(
     assert lab.run(guests=1) == 1
     assert capsys.readouterr().out == f"{lab.file}: 0 of 3 columns whole, 3 stale, next: c; nothing to write yet\n"
     assert not lab.file.exists() and not lab.next.exists()
-
-
-def test_an_error_of_a_newer_file_names_the_versions(lab: Lab) -> None:
-    lab.file.write_bytes(data.encode(msgspec.structs.replace(data.load(lab.file), model_version=7)))
-    with pytest.raises(UserError, match="of model version 7, this lab's guests of 1"):
-        growth.read(lab.file, lab.place)

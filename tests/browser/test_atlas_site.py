@@ -58,15 +58,6 @@ def test_twenty_cells_are_those_of_the_data(browser: Any, atlas: Atlas, folder: 
     assert cell_of(opened, 3, 6).inner_text() == "·"
 
 
-def test_the_script_shows_what_the_page_had_without_it(browser: Any, folder: Path) -> None:
-    plain = Opened(browser, folder / "index.html", java_script_enabled=False)
-    before = plain.texts("#matrix td")
-    opened = Opened(browser, folder / "index.html")
-    opened.page.locator("select[name=basis]").select_option("instructions")
-    opened.page.locator("select[name=basis]").select_option("cycles")
-    assert opened.texts("#matrix td") == before
-
-
 def test_the_matrix_is_walked_by_keys_and_opens_the_case(browser: Any, atlas: Atlas, folder: Path) -> None:
     opened = Opened(browser, folder / "index.html")
     cell_of(opened, 0, 0).focus()

@@ -46,14 +46,6 @@ def test_worse_and_better_have_colours_and_signs_of_their_own(browser: Any, tmp_
     assert "▼" in seen["regression"][1] and "▲" in seen["improvement"][1]
 
 
-def test_cells_are_filtered_by_state(browser: Any, tmp_path: Path) -> None:
-    path, _ = _write(tmp_path)
-    opened = Opened(browser, path)
-    opened.unfold()
-    opened.page.locator("select[name=verdict]").select_option("failed")
-    assert opened.texts("form.filters output") == ["1 of 8 cells"]
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
 def test_it_is_fit_for_all(browser: Any, tmp_path: Path, scheme: str, width: int) -> None:

@@ -73,14 +73,6 @@ def test_page_walks_are_asked_for_where_perf_has_a_name_for_them() -> None:
     assert perf_stat.events(["dtlb_load_misses.walk_active", "other"]) == (*SOFTWARE, *HARDWARE, WALKS[0])
 
 
-def test_every_event_is_a_metric_of_its_own() -> None:
-    metrics = [event.metric for event in (*SOFTWARE, *HARDWARE, *WALKS)]
-    assert len({metric.name for metric in metrics}) == len(metrics)
-    assert not any(metric.primary for metric in metrics)
-    assert {metric.better for metric in metrics} == {"lower", "neither"}
-    assert perf_stat.metric_name("dTLB-load-misses") == "perf-dtlb-load-misses"
-
-
 @pytest.mark.parametrize(("script", "status"), [("exit 0", 0), ("exit 7", 7), ("kill -SEGV $$", 139)])
 def test_a_program_that_is_killed_is_not_taken_for_one_that_ended_well(script: str, status: int) -> None:
     words = perf_stat.wrap(["sh", "-c", script], SOFTWARE)
