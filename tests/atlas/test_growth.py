@@ -292,16 +292,6 @@ def test_a_sheet_is_stale_if_what_its_numbers_follow_from_changed(change: str, a
     assert stale(place, found[:1]) == ["a"]
 
 
-def test_a_call_goes_on_where_the_budget_ended_the_last_one(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
-    lab.raise_version(2)
-    order: list[str] = []
-    for _ in range(4):
-        lab.run(guests=2)
-        order += [line.partition("next: ")[2].partition(";")[0] for line in capsys.readouterr().out.splitlines()]
-    assert [name for name in order if name] == ["c", "a", "b", "b"], "a column that was begun is next"
-    assert lab.run(guests=2) == 1 and data.load(lab.file).model_version == 2
-
-
 def test_a_budget_that_ends_before_the_first_column_writes_nothing(
     lab: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -112,20 +112,6 @@ def test_two_kernels_of_choice_are_compared_with_their_steps(browser: Any, atlas
     assert "two compilers" in opened.page.locator("#remark").inner_text()
 
 
-def test_the_newer_atlas_is_reached_and_left_by_links(browser: Any, atlas: Atlas, folder: Path) -> None:
-    opened = Opened(browser, folder / "index.html")
-    line = opened.page.locator("#beside")
-    assert line.inner_text().startswith("Model version 2: 4 of 12 columns measured so far")
-    line.locator("a").click()
-    opened.page.wait_for_url("**/next/index.html")
-    cell_of(opened, 1, 2).click()
-    chosen = opened.page.locator("#chosen").inner_text()
-    assert f"lab atlas check syscalls:case-1@{atlas.columns[-2].id} --data x86_64.next.json" in chosen
-    opened.page.locator("#beside a").click()
-    opened.page.wait_for_url(f"**{folder.name}/index.html")
-    assert len(opened.page.locator('#matrix tr[data-row="0"] td').all()) == 12
-
-
 PAGES = ["index.html", "pair.html", "case/syscalls-case-1.html", "kernel/6.5.1-1.html", "next/index.html"]
 
 

@@ -36,13 +36,6 @@ def test_the_same_output_but_for_spaces_and_what_was_left_out() -> None:
     assert blocks.matches("", "", exact=True)
 
 
-def test_the_line_that_is_not_printed_is_named_however_much_may_be_left_out() -> None:
-    shown = "first\n" + "...\nsame ... ... ...\n" * 20 + "gone\n"
-    printed = "first\n" + "same of all that is\n" * 400
-    assert blocks.mismatch(shown, printed, exact=False) == "gone"
-    assert blocks.mismatch("first\n", printed, exact=True) == "the end of the output"
-
-
 @pytest.mark.parametrize(
     ("old", "new", "exact", "loose"),
     [

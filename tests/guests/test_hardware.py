@@ -78,12 +78,6 @@ def test_every_shipped_machine_has_a_cpu_that_runs_the_same_everywhere(name: str
     assert "fsrm" in guest.lacks and "rdrand" in guest.off
 
 
-def test_the_guest_of_exact_mode_is_no_machine() -> None:
-    assert hardware.names() == ["sapphire-rapids", "sierra-forest", "zen4"]
-    assert hardware.names("arm64") == ["neoverse-n1"] and hardware.names("riscv64") == []
-    assert hardware.DEFAULT in hardware.names()
-
-
 def test_arguments_are_whole_numbers() -> None:
     arguments = dict(word.split("=") for word in hardware.load("sapphire-rapids").arguments())
     assert arguments["dtlb_4k"] == "96:6"

@@ -163,24 +163,6 @@ def test_a_tlb_unlike_the_base_machines_is_the_measured_one() -> None:
 
 # --- curves ---
 
-SIZES = [16, 32, 48, 64, 72, 80, 96, 128, 192, 256, 512, 1024, 1536, 2048, 2560, 3072, 4096, 6144, 8192]
-
-
-def test_a_tlb_of_two_levels_by_hand() -> None:
-    points = [(x, 0.0 if x <= 64 else 7.0 if x <= 1536 else 57.0) for x in SIZES]
-    found = reach.fit_tlb(points)
-    assert found.hit == 7
-    assert found.walk == pytest.approx(50)
-    assert (found.first.low, found.first.high) == (64, 72)
-    assert found.second and found.second.low <= 1536 <= found.second.high
-
-
-def test_a_tlb_that_evicts_at_random_by_hand() -> None:
-    points = [(x, (x > 72) * 7.0 + 60 * reach._misses_of_random(x / 2000)) for x in SIZES]
-    found = reach.fit_tlb(points)
-    assert found.walk == pytest.approx(60, rel=0.05)
-    assert found.second and found.second.value == pytest.approx(2000, rel=0.1)
-
 
 def test_strings_by_hand() -> None:
     points = [(x, 20 + x / 32) for x in (16, 64, 256, 1024, 4096)]

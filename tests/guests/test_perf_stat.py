@@ -45,12 +45,6 @@ def test_events_that_took_turns_say_for_how_long() -> None:
     assert found.shares == {"dTLB-load-misses": 45.67}
 
 
-def test_an_event_without_a_counter_has_no_number() -> None:
-    found = perf_stat.read([line("iTLB-load-misses", "<not counted>", 0.0), line("cycles", "<not supported>")])
-    assert (found.values, found.shares) == ({}, {})
-    assert (found.not_counted, found.not_supported) == (("iTLB-load-misses",), ("cycles",))
-
-
 @pytest.mark.parametrize("text", ["", "{", "{}", "[1]", '{"event": "cycles"}', "\x1b[0m{", '"event"', "{" * 100])
 def test_any_other_line_is_the_programs(text: str) -> None:
     assert perf_stat.read([text]).rest == (text,)

@@ -95,13 +95,6 @@ def test_show_says_what_exact_mode_cannot_see() -> None:
     assert json.loads(document)["unseen"] == ["devices", "dma"]
 
 
-def test_a_case_outside_the_sweep_may_fit_the_pattern() -> None:
-    loaded, cases = selection.select("alloc-burst:layout-6000k-malloc")
-    assert [case.name for case in cases] == ["layout-6000k-malloc"]
-    assert not cases[0].control
-    assert loaded.command(cases[0]) == ["/usr/bin/alloc-burst", "--case", "layout-6000k-malloc"]
-
-
 def test_a_folder_is_a_workload_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = folder(tmp_path, GOOD)
     assert selection.load(path).image_files == ("/usr/bin/mine",)
