@@ -171,6 +171,7 @@ def test_an_atlas_of_another_architecture_is_named(other: Other) -> None:
     [
         ("panic: it did not boot", 3),
         ("unsupported: needs a newer kernel", 3),
+        ("no number: the cost model saw nothing of the case", 3),
         ("qemu-died: killed", 6),
         ("measured with an older guest, of fingerprint beef", 6),
         (NOT_MEASURED, 6),

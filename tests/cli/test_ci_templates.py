@@ -60,6 +60,19 @@ def test_nothing_of_a_merge_request_becomes_part_of_a_script() -> None:
     assert not [text for text in found if "${{" in text or "$[[" in text or "eval" in text]
 
 
+def test_every_action_is_pinned_to_a_commit_or_a_full_version() -> None:
+    texts = [(TOP / "ci" / "action.yml").read_text(), (TOP / "docs" / "ci.md").read_text()]
+    used = [line for text in texts for line in re.findall(r"uses: (.*)", text)]
+    assert len(used) > 4
+    for line in used:
+        assert re.fullmatch(
+            r"actions/[a-z/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+|OWNER/kernel-ab-lab/ci@v\d+\.\d+\.\d+", line
+        ), line
+    assert re.fullmatch(r"debian:\d+\.\d+", JOB["image"]) and re.fullmatch(
+        r"v\d+\.\d+\.\d+", JOB["variables"]["LAB_REF"]
+    )
+
+
 def test_every_variable_is_an_option_of_the_command() -> None:
     options = {f"LAB_CI_{param.name}".upper() for param in ci.params if isinstance(param, click.Option)}
     own = [step(name)["env"] for name in ("Find the keys of the cache", "Compare")]

@@ -61,6 +61,7 @@ def test_output() -> None:
         ),
         ((HEADER, WINDOW.replace("[400,200,2,1,0]", "[400,200,2,1,2]"), PROFILE, END), "a kind that has no events"),
         ((HEADER, WINDOW.replace("700", "9" * 400), PROFILE, END), "cannot be used"),
+        ((HEADER, WINDOW.replace("700", "-700"), PROFILE, END), "cannot be used"),
     ],
 )
 def test_what_cannot_be_trusted_is_refused(lines: tuple[str, ...], message: str) -> None:

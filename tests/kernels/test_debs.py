@@ -232,6 +232,7 @@ def test_without_a_network_the_lists_are_those_of_before(apt: Path, capsys: pyte
         ),
         ("trixie/7.2", "of version 7.2 in trixie", "it is in trixie-backports; there are kernels of 6.12"),
         ("trixy/6.12", "no suite called trixy", "did you mean trixie?"),
+        ("trixie-backports", "no package called trixie-backports", "write deb:trixie-backports/VERSION"),
         ("trixie/", "deb:trixie/ names no kernel", "deb:trixie-backports/7.2"),
         (
             "linux-image-7.3.5+deb13-cloud-amd64",

@@ -120,6 +120,7 @@ def test_kinds(tmp_path: Path) -> None:
         ("v6.12@thp=nver", "thp=nver", "madvise"),
         ("v6.12@tph=never", "unknown setting 'tph'", "did you mean thp?"),
         ("v6.12@hugepages=-1", "hugepages=-1", "whole number"),
+        ("v6.12@hugepages=²", "hugepages", "whole number"),
         ("v6.12@sysctl.vm.x=", "no value", ""),
         ("v6.12@sysctl.../etc/x=1", "sysctl", "swappiness"),
         ("v6.12@cmdline.a=b c", "no spaces", "each by itself"),
